@@ -1,0 +1,44 @@
+package store
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Host is what discovery found for a host name that some object uses as an address. No user writes it. Its name is the
+// host name, in lower case.
+type Host struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	Addresses []string // IP addresses, sorted; the last good answer while a newer one fails
+	Error     string   // why the newest look-up failed; empty if it did not
+}
+
+// DeepCopyObject implements runtime.Object.
+func (h *Host) DeepCopyObject() runtime.Object {
+	c := *h
+	h.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.Addresses = slices.Clone(h.Addresses)
+	return &c
+}
+
+// Learned holds addresses that a remote picker named and that were found to be allowed: endpoints of one exporting
+// cluster of an import. No user writes it. Its namespace is the import's, its name LearnedName.
+type Learned struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	Endpoints []string // "ip:port", sorted
+}
+
+// LearnedName is the name of the Learned object of one exporting cluster of an import.
+func LearnedName(importName, cluster string) string { return importName + "." + cluster }
+
+// DeepCopyObject implements runtime.Object.
+func (l *Learned) DeepCopyObject() runtime.Object {
+	c := *l
+	l.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.Endpoints = slices.Clone(l.Endpoints)
+	return &c
+}

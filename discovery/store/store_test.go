@@ -1,0 +1,78 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+func pod(name string, labels map[string]string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}
+}
+
+func names(pods []*corev1.Pod) (out []string) {
+	for _, p := range pods {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func TestReadersSeeOneConsistentWorld(t *testing.T) {
+	s, err := store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Apply(store.Pods.Put(pod("b", map[string]string{"app": "x"})), store.Pods.Put(pod("a", map[string]string{"app": "x"}))); err != nil {
+		t.Fatal(err)
+	}
+	before := s.View()
+	rev, err := s.Apply(store.Pods.Put(pod("a", map[string]string{"app": "y"})), store.Pods.Delete("default/b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(store.Pods.By(before, store.ByLabel, store.LabelKey("default", "app", "x"))); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("the old view changed: %v", got)
+	}
+	after := s.View()
+	if got := names(store.Pods.By(after, store.ByLabel, store.LabelKey("default", "app", "y"))); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("new view by label: %v", got)
+	}
+	if rev.N != 2 || len(rev.Changes) != 2 {
+		t.Fatalf("revision %+v", rev)
+	}
+	for _, want := range []store.IndexKey{{Index: store.ByLabel, Key: "default app=x"}, {Index: store.ByLabel, Key: "default app=y"}, {Index: store.ByID, Key: "default/a"}, {Index: store.ByAll}} {
+		if !slices.Contains(rev.Changes[0].Keys, want) {
+			t.Errorf("change does not name old and new keys: no %v in %v", want, rev.Changes[0].Keys)
+		}
+	}
+}
+
+func TestEqualObjectsMakeNoRevision(t *testing.T) {
+	s, _ := store.New()
+	_, _ = s.Apply(store.Pods.Put(pod("a", nil)))
+	rev, err := s.Apply(store.Pods.Put(pod("a", nil)), store.Pods.Delete("default/none"))
+	if err != nil || rev.N != 1 || len(rev.Changes) != 0 {
+		t.Errorf("got %+v, %v", rev, err)
+	}
+}
+
+func TestASubscriberGetsTheWorldAndThenEveryRevision(t *testing.T) {
+	s, _ := store.New()
+	_, _ = s.Apply(store.Pods.Put(pod("a", nil)), store.Pods.Put(pod("b", nil)))
+	sub := s.Subscribe()
+	defer sub.Close()
+	revs, _, err := sub.Next(t.Context())
+	if err != nil || len(revs) != 1 || len(revs[0].Changes) != 2 {
+		t.Fatalf("first: %+v, %v", revs, err)
+	}
+	_, _ = s.Apply(store.Pods.Delete("default/a"))
+	_, _ = s.Apply(store.Pods.Delete("default/b"))
+	revs, view, err := sub.Next(t.Context())
+	if err != nil || len(revs) != 2 || view.Revision() != 3 {
+		t.Fatalf("then: %+v, %v", revs, err)
+	}
+}

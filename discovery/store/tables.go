@@ -1,0 +1,161 @@
+package store
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
+
+	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// Names of indexes. What a key looks like stands at each.
+const (
+	// ByNamespace has the object's namespace.
+	ByNamespace = "namespace"
+	// ByLabel has "namespace key=value" for each label: a selector's first pair finds few candidates.
+	ByLabel = "label"
+	// ByParent has "namespace/name" of each Gateway that a route names as its parent.
+	ByParent = "parent"
+	// ByBackend has "Kind namespace/name" of each backend that a route names.
+	ByBackend = "backend"
+	// ByService has "namespace/name" of the Service that an EndpointSlice belongs to.
+	ByService = "service"
+	// ByClass has the name of the GatewayClass that a Gateway names.
+	ByClass = "class"
+	// ByTarget has "Kind namespace/name" of the pool that a policy or model is about.
+	ByTarget = "target"
+)
+
+// The tables: one a kind.
+var (
+	GatewayClasses = &Table[*gatewayv1.GatewayClass]{group: gatewayv1.GroupName, kind: "GatewayClass", clusterWide: true}
+	Gateways       = &Table[*gatewayv1.Gateway]{group: gatewayv1.GroupName, kind: "Gateway", indexes: []Index[*gatewayv1.Gateway]{
+		{ByClass, func(g *gatewayv1.Gateway) []string { return []string{string(g.Spec.GatewayClassName)} }},
+	}}
+	HTTPRoutes = &Table[*gatewayv1.HTTPRoute]{group: gatewayv1.GroupName, kind: "HTTPRoute", indexes: []Index[*gatewayv1.HTTPRoute]{
+		{ByParent, httpRouteParents},
+		{ByBackend, httpRouteBackends},
+	}}
+	ReferenceGrants = &Table[*gatewayv1beta1.ReferenceGrant]{group: gatewayv1.GroupName, kind: "ReferenceGrant", indexes: []Index[*gatewayv1beta1.ReferenceGrant]{
+		{ByNamespace, func(g *gatewayv1beta1.ReferenceGrant) []string { return []string{g.Namespace} }},
+	}}
+	Services       = &Table[*corev1.Service]{kind: "Service"}
+	EndpointSlices = &Table[*discoveryv1.EndpointSlice]{group: discoveryv1.GroupName, kind: "EndpointSlice", indexes: []Index[*discoveryv1.EndpointSlice]{
+		{ByService, func(s *discoveryv1.EndpointSlice) []string {
+			if svc := s.Labels[discoveryv1.LabelServiceName]; svc != "" {
+				return []string{s.Namespace + "/" + svc}
+			}
+			return nil
+		}},
+	}}
+	Pods = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
+		{ByNamespace, func(p *corev1.Pod) []string { return []string{p.Namespace} }},
+		{ByLabel, func(p *corev1.Pod) []string { return labelKeys(p.Namespace, p.Labels) }},
+	}}
+	Secrets    = &Table[*corev1.Secret]{kind: "Secret"}
+	ConfigMaps = &Table[*corev1.ConfigMap]{kind: "ConfigMap"}
+	Namespaces = &Table[*corev1.Namespace]{kind: "Namespace", clusterWide: true}
+
+	InferencePools  = &Table[*inferencev1.InferencePool]{group: inferencev1.GroupVersion.Group, kind: "InferencePool"}
+	InferenceModels = &Table[*inference.InferenceModel]{group: inference.Group, kind: "InferenceModel", indexes: []Index[*inference.InferenceModel]{
+		{ByTarget, func(m *inference.InferenceModel) []string {
+			return []string{TargetKey("InferencePool", m.Namespace, m.Spec.PoolRef.Name)}
+		}},
+	}}
+	InferencePoolImports = &Table[*inference.InferencePoolImport]{group: inference.Group, kind: "InferencePoolImport"}
+
+	ModelServers = &Table[*v1alpha1.ModelServers]{group: v1alpha1.Group, kind: "ModelServers", indexes: []Index[*v1alpha1.ModelServers]{
+		{ByNamespace, func(m *v1alpha1.ModelServers) []string { return []string{m.Namespace} }},
+		{ByLabel, modelServerLabels},
+	}}
+	PoolPolicies = &Table[*v1alpha1.PoolPolicy]{group: v1alpha1.Group, kind: "PoolPolicy", indexes: []Index[*v1alpha1.PoolPolicy]{
+		{ByTarget, func(p *v1alpha1.PoolPolicy) []string {
+			kind := p.Spec.TargetRef.Kind
+			if kind == "" {
+				kind = "InferencePool"
+			}
+			return []string{TargetKey(kind, p.Namespace, p.Spec.TargetRef.Name)}
+		}},
+	}}
+
+	Hosts            = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true}
+	LearnedEndpoints = &Table[*Learned]{group: v1alpha1.Group, kind: "Learned"}
+)
+
+// Tables lists every table, in the order in which a reader would meet the kinds.
+func Tables() []Kind {
+	return []Kind{
+		GatewayClasses, Gateways, HTTPRoutes, ReferenceGrants, Namespaces,
+		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
+		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies,
+		Hosts, LearnedEndpoints,
+	}
+}
+
+// TargetKey is a key of ByTarget and ByBackend.
+func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
+
+// LabelKey is a key of ByLabel.
+func LabelKey(namespace, label, value string) string { return namespace + " " + label + "=" + value }
+
+func labelKeys(namespace string, labels map[string]string) []string {
+	keys := make([]string, 0, len(labels))
+	for _, l := range slices.Sorted(maps.Keys(labels)) {
+		keys = append(keys, LabelKey(namespace, l, labels[l]))
+	}
+	return keys
+}
+
+func modelServerLabels(m *v1alpha1.ModelServers) []string {
+	keys := labelKeys(m.Namespace, m.Labels)
+	for _, s := range m.Spec.Servers {
+		for _, k := range labelKeys(m.Namespace, s.Labels) {
+			if !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
+}
+
+func httpRouteParents(r *gatewayv1.HTTPRoute) []string {
+	var keys []string
+	for _, p := range r.Spec.ParentRefs {
+		if p.Kind != nil && *p.Kind != "Gateway" {
+			continue
+		}
+		ns := r.Namespace
+		if p.Namespace != nil {
+			ns = string(*p.Namespace)
+		}
+		if k := ns + "/" + string(p.Name); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+func httpRouteBackends(r *gatewayv1.HTTPRoute) []string {
+	var keys []string
+	for _, rule := range r.Spec.Rules {
+		for _, b := range rule.BackendRefs {
+			kind, ns := "Service", r.Namespace
+			if b.Kind != nil {
+				kind = string(*b.Kind)
+			}
+			if b.Namespace != nil {
+				ns = string(*b.Namespace)
+			}
+			if k := TargetKey(kind, ns, string(b.Name)); !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
+}

@@ -1,0 +1,66 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Group and Version of the kinds in this package.
+const (
+	Group   = "penstock.dev"
+	Version = "v1alpha1"
+)
+
+// ModelServers lists model servers by address, for people who have servers but no pods. An InferencePool of the same
+// namespace selects them by label, as it selects pods.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=ms,path=modelservers,singular=modelservers
+type ModelServers struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ModelServersSpec `json:"spec"`
+}
+
+// ModelServersSpec is what ModelServers says.
+type ModelServersSpec struct {
+	// Servers are the model servers.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=atomic
+	Servers []ModelServer `json:"servers"`
+}
+
+// ModelServer is one server.
+type ModelServer struct {
+	// Address is an IP address or a host name. A host name is resolved by Penstock, not by Envoy; each of its
+	// addresses is a server.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Address string `json:"address"`
+	// Ports the server listens on. When empty, the target ports of the pool that selects it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=set
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
+	Ports []int32 `json:"ports,omitempty"`
+	// Labels of this server, over those of the ModelServers object.
+	//
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// Draining takes the server out of the choice for new requests; those under way end.
+	//
+	// +optional
+	Draining bool `json:"draining,omitempty"`
+}
+
+// ModelServersList is a list of ModelServers.
+//
+// +kubebuilder:object:root=true
+type ModelServersList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ModelServers `json:"items"`
+}

@@ -1,0 +1,8 @@
+// Package resource is one encoded Envoy resource, with what the delivery needs to know about it: its content hash as
+// version, the resources that it names, and the objects that it was made from.
+//
+// The translator makes resources; xds/cache, publish and server pass the same immutable value on, down to the bytes on
+// the wire. A resource is never changed after New.
+//
+// Tests: go test ./xds/resource
+package resource
