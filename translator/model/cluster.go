@@ -1,0 +1,141 @@
+package model
+
+import (
+	"net/netip"
+
+	"github.com/penstock-project/penstock/discovery/report"
+)
+
+// Fallback is what a pool's cluster does with a request for which no usable endpoint was picked (DESIGN, "What Envoy
+// gets").
+type Fallback string
+
+// The fallbacks. PlainLB belongs to clusters that are not picked from at all.
+const (
+	PlainLB       Fallback = ""            // least request among all endpoints; no override
+	FallbackPods  Fallback = "role: pod"   // fail open: least request among the pool's own pods
+	FallbackSpill Fallback = "role: spill" // least request among the spill endpoints
+	FallbackNone  Fallback = "none"        // fail close: 503
+)
+
+// Protocol is what the endpoints of a cluster speak.
+type Protocol string
+
+// The protocols.
+const (
+	HTTP1 Protocol = "http"
+	H2C   Protocol = "h2c"  // HTTP/2 with prior knowledge
+	GRPC  Protocol = "grpc" // HTTP/2, for pickers and other services of the control plane: keepalive, raised limits
+)
+
+// Cluster is one Envoy cluster; its endpoints come by EDS under the same name.
+type Cluster struct {
+	Name     string
+	Protocol Protocol
+	TLS      *UpstreamTLS // nil: cleartext
+	Fallback Fallback
+	// Trailers: the cluster has hops among its endpoints, so HTTP/1.1 trailers must pass (grpc-status).
+	Trailers bool
+	// HealthService is the gRPC health service to check, for foreign pickers; "" for no active health check.
+	HealthService string
+	Owners        []report.Ref
+}
+
+// UpstreamTLS is TLS towards endpoints.
+type UpstreamTLS struct {
+	Insecure bool // no verification: foreign pickers with self-signed certificates
+	SNI      string
+	Trust    string   // SDS name of the trusted CAs; "" with Insecure or for the system's
+	SANs     []string // exact DNS names that a certificate must have one of
+}
+
+// Assignment is the endpoints of one cluster.
+type Assignment struct {
+	Cluster   string
+	Endpoints []Endpoint // sorted by Compare
+	Owners    []report.Ref
+}
+
+// Endpoint is a pod, a server, a gateway, or a hop to another pool.
+type Endpoint struct {
+	Address netip.AddrPort // not valid for a hop
+	Hop     string         // HopName of an internal listener; "" otherwise
+	Weight  uint32         // 0: one
+}
+
+// Pool is what is decided about an InferencePool, or about one exporting cluster of an import in EndpointMode: they are
+// served alike.
+type Pool struct {
+	Name     string // PoolName
+	Ref      report.Ref
+	Cluster  string // its cluster, with spill endpoints if it spills
+	Last     string // the cluster that a hop to this pool uses: the same without spill endpoints
+	Ports    []uint16
+	Protocol Protocol
+	FailOpen bool
+	Selector map[string]string // pods and ModelServers of the pool's namespace; nil for an import
+	Picker   PickerCall        // as asked on an edge
+	Foreign  bool              // the picker is not ours
+	Spill    []Spill           // in order
+	Settings PickerSettings    // for our picker
+	Relay    *Relay            // our picker asks a remote one
+	Remote   []netip.AddrPort  // an import's declared endpoints
+	Owners   []report.Ref      // the pool, its policy
+}
+
+// Spill is a place to send what a pool cannot take.
+type Spill struct {
+	Hop      string   // HopName
+	Target   string   // store.TargetKey of the pool or import, for people
+	Clusters []string // all clusters that the hop needs
+}
+
+// Relay says how our picker asks a remote one whose pods are not known here.
+type Relay struct {
+	Pickers []netip.AddrPort
+	TLS     bool     // without verification
+	CIDRs   []string // where its pods may be
+	Import  string   // "namespace/name"
+	Member  string   // the exporting cluster
+}
+
+// PickerSettings is a pool's PoolPolicy, with defaults filled in.
+type PickerSettings struct {
+	Strategy           string
+	QueueWeight        int32
+	KVCacheWeight      int32
+	InFlightWeight     int32
+	FullQueue          int32 // 0: never full
+	FullKVCachePercent int32 // 0: never full
+	FullInFlight       int32 // 0: never full
+	Fallbacks          int32
+	MetricsPath        string
+	MetricsPort        int32  // 0: the endpoint's own
+	QueueName          string // "" for the default series
+	RunningName        string
+	KVCacheName        string
+}
+
+// Hop is an internal listener through which a spilled request meets the next pool's own picker.
+type Hop struct {
+	Name     string // HopName
+	Backends []WeightedBackend
+	Owners   []report.Ref
+}
+
+// Member is one model server of a pool.
+type Member struct {
+	Address  netip.AddrPort
+	Pod      string // name of the pod or ModelServers object, for people
+	Labels   map[string]string
+	Draining bool // takes no new request; not in Envoy's assignment
+}
+
+// Secret is a certificate with its key, or trusted CAs.
+type Secret struct {
+	Name  string // SecretName
+	Chain []byte // PEM
+	Key   []byte // PEM
+	CA    []byte // PEM; set alone
+	Owner report.Ref
+}

@@ -1,0 +1,11 @@
+// Package model is what stands between Gateway API and Envoy: plain structs, in the field's own words.
+//
+// translator/gatewayapi and translator/inference make them from objects; translator/envoy makes protos from them;
+// translator itself carries them from one to the other. Values are immutable once returned and hold nothing that
+// depends on an order of arrival, so that two of them are equal when they say the same.
+//
+// Names (of chains, hosts, clusters, hops) are made by the functions in names.go and nowhere else: they derive from
+// identity, never from a position.
+//
+// Tests: go test ./translator/...
+package model

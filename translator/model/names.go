@@ -1,0 +1,85 @@
+package model
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Names of Envoy resources. Object names have no '/', and namespaces no '.', so each name can be read back.
+
+// OurPicker is the cluster of Penstock's own picker; it also takes access logs.
+const OurPicker = "penstock-picker"
+
+// Collector is the cluster of the OpenTelemetry collector, where one is configured.
+const Collector = "penstock-otlp"
+
+// ChainName is the name of a filter chain and of its route configuration: "http/80", "https/443/*.example.com".
+func ChainName(tls bool, port uint16, hostname string) string {
+	if !tls {
+		return fmt.Sprintf("http/%d", port)
+	}
+	return fmt.Sprintf("https/%d/%s", port, hostname)
+}
+
+// ListenerName is the name of Envoy's listener for a port.
+func ListenerName(port uint16) string { return fmt.Sprintf("listener/%d", port) }
+
+// ServiceCluster is the cluster of one port of a Service.
+func ServiceCluster(namespace, name string, port int32) string {
+	return fmt.Sprintf("service/%s/%s/%d", namespace, name, port)
+}
+
+// PickerCluster is the cluster of a foreign picker's Service.
+func PickerCluster(namespace, name string, port int32) string {
+	return fmt.Sprintf("picker/%s/%s/%d", namespace, name, port)
+}
+
+// PoolCluster is the cluster of an InferencePool.
+func PoolCluster(namespace, name string) string { return "pool/" + namespace + "/" + name }
+
+// ImportCluster is the cluster of one exporting cluster of an import: its pods or its parents.
+func ImportCluster(namespace, name, member string) string {
+	return "import/" + namespace + "/" + name + "/" + member
+}
+
+// ImportPickerCluster is the cluster of the remote picker of one exporting cluster of an import.
+func ImportPickerCluster(namespace, name, member string) string {
+	return "import-picker/" + namespace + "/" + name + "/" + member
+}
+
+// LastCluster is the name of the variant of a pool's cluster that spills no further.
+func LastCluster(cluster string) string { return "last/" + cluster }
+
+// HopName is the internal listener in front of a pool or an import: "hop.NAMESPACE.pool.NAME". It has no '/', because
+// a picker names it as envoy://HOP/.
+func HopName(kind, namespace, name string) string {
+	k := "pool"
+	if kind == "InferencePoolImport" {
+		k = "import"
+	}
+	return "hop." + namespace + "." + k + "." + name
+}
+
+// HopAddress is how a picker names a hop in its list. Envoy compares the text exactly.
+func HopAddress(hop string) string { return "envoy://" + hop + "/" }
+
+// PoolName is what our picker knows a pool as: "namespace/name", or "namespace/name@cluster" for an import's.
+func PoolName(namespace, name, member string) string {
+	if member == "" {
+		return namespace + "/" + name
+	}
+	return namespace + "/" + name + "@" + member
+}
+
+// SecretName is the SDS name of a Kubernetes Secret's certificate.
+func SecretName(namespace, name string) string { return "secret/" + namespace + "/" + name }
+
+// SplitName cuts a resource name into its parts, the kind first.
+func SplitName(name string) []string { return strings.Split(name, "/") }
+
+// PortOf reads the port at the end of a name's parts; 0 if there is none.
+func PortOf(parts []string) int32 {
+	n, _ := strconv.ParseInt(parts[len(parts)-1], 10, 32)
+	return int32(n)
+}

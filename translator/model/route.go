@@ -1,0 +1,115 @@
+package model
+
+import "time"
+
+// PathKind says how a path is compared.
+type PathKind string
+
+// The kinds of path match, strongest first.
+const (
+	PathExact  PathKind = "Exact"
+	PathPrefix PathKind = "PathPrefix" // element-wise: /a matches /a and /a/b, not /ab
+	PathRegex  PathKind = "RegularExpression"
+)
+
+// Match is one HTTPRouteMatch: all of its parts must hold.
+type Match struct {
+	PathKind PathKind
+	Path     string
+	Method   string       // "" any
+	Headers  []ValueMatch // names in lower case; the first of equal names counts (specification); in the order of the spec
+	Query    []ValueMatch
+}
+
+// ValueMatch matches a header or query parameter.
+type ValueMatch struct {
+	Name  string
+	Regex bool
+	Value string
+}
+
+// Action is what a rule does with a request: exactly one of Redirect, Direct and Forward is set.
+type Action struct {
+	Redirect *Redirect
+	Direct   *Direct
+	Forward  *Forward
+
+	RequestHeaders  HeaderChanges
+	ResponseHeaders HeaderChanges
+}
+
+// Header is a name and a value.
+type Header struct{ Name, Value string }
+
+// HeaderChanges changes headers: Set replaces, Add appends, Remove removes.
+type HeaderChanges struct {
+	Set, Add []Header
+	Remove   []string
+}
+
+// PathChange replaces a path whole, or the matched prefix of it. At most one is set.
+type PathChange struct {
+	Full   *string
+	Prefix *string // replaces Match.Path, element-wise (specification: HTTPPathModifier)
+}
+
+// Redirect answers with a Location.
+type Redirect struct {
+	Scheme string // "" keeps the request's
+	Host   string // "" keeps the request's
+	Port   uint16 // 0: the scheme's well-known port if Scheme is set, else the listener's
+	Path   PathChange
+	Code   uint32 // 301, 302, 303, 307, 308
+}
+
+// Direct answers by itself.
+type Direct struct {
+	Status uint32
+	Body   string // a sentence for the person who called; may be empty
+}
+
+// Forward sends the request to one of several backends.
+type Forward struct {
+	Backends       []WeightedBackend
+	RewriteHost    string
+	RewritePath    PathChange
+	Timeout        *time.Duration // whole request; nil: the default of the backends' kind; 0: none
+	BackendTimeout *time.Duration // one attempt
+	Retry          *Retry
+}
+
+// Retry is a user's retry rule.
+type Retry struct {
+	Attempts uint32
+	Codes    []uint32
+	Backoff  time.Duration // 0: our default
+}
+
+// WeightedBackend is one share of a rule's requests.
+type WeightedBackend struct {
+	Cluster string      // "" answers 500: a backend that could not be resolved keeps its share (specification)
+	Backend string      // store.TargetKey of the object, for explanations
+	Weight  uint32      // the exact share; the sum of a rule's weights is at most 2^32-1
+	Picker  *PickerCall // nil: a Service
+
+	RequestHeaders  HeaderChanges
+	ResponseHeaders HeaderChanges
+}
+
+// BodyMode says what of a request's body its picker sees.
+type BodyMode string
+
+// The body modes. None and Buffered are for our own picker, Duplex (FULL_DUPLEX_STREAMED) for foreign ones.
+const (
+	BodyNone     BodyMode = "None"
+	BodyBuffered BodyMode = "Buffered"
+	BodyDuplex   BodyMode = "Duplex"
+)
+
+// PickerCall says how Envoy asks for an endpoint.
+type PickerCall struct {
+	Cluster string // cluster of the picker
+	Pool    string // what our picker knows the pool as; "" for a foreign picker
+	Body    BodyMode
+	Spills  bool // the pool has somewhere to spill: immediate responses count as "no pick"
+}
