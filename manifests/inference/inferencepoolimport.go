@@ -137,6 +137,10 @@ type Port struct {
 	//
 	// +optional
 	Name string `json:"name,omitempty"`
+	// AppProtocol as in a Service's port: kubernetes.io/h2c says that a picker speaks cleartext. Without it, TLS.
+	//
+	// +optional
+	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
 // ImportedEndpoint is one remote model server.

@@ -81,13 +81,36 @@ type Pool struct {
 	Relay    *Relay            // our picker asks a remote one
 	Remote   []netip.AddrPort  // an import's declared endpoints
 	Owners   []report.Ref      // the pool, its policy
+	// Resolved is the condition ResolvedRefs; a pool where it is False has no picker to ask.
+	Resolved report.Condition
+	Findings []report.Finding
+}
+
+// Import is what is decided about an InferencePoolImport.
+type Import struct {
+	Ref      report.Ref
+	Members  []ImportMember // sorted by name
+	Findings []report.Finding
+	Accepted report.Condition
+	Ready    report.Condition
+}
+
+// ImportMember is one exporting cluster of an import.
+type ImportMember struct {
+	Name    string
+	Cluster string           // what routes send to
+	Share   uint32           // weight within the import
+	Pool    *Pool            // EndpointMode
+	Parents []netip.AddrPort // ParentMode
+	Problem string           // why the member takes no traffic; "" if it does
 }
 
 // Spill is a place to send what a pool cannot take.
 type Spill struct {
-	Hop      string   // HopName
-	Target   string   // store.TargetKey of the pool or import, for people
-	Clusters []string // all clusters that the hop needs
+	Hop      string // HopName
+	Target   string // store.TargetKey of the pool or import, for people
+	Owner    report.Ref
+	Backends []WeightedBackend // what the hop sends to
 }
 
 // Relay says how our picker asks a remote one whose pods are not known here.

@@ -1,0 +1,130 @@
+package graph
+
+import (
+	"reflect"
+)
+
+// Index names of every table.
+const (
+	// ByID has a row's own key.
+	ByID = "id"
+	// ByAll has the one key "", which every row has.
+	ByAll = "all"
+)
+
+// Source is an index whose distinct keys are the keys of a table's rows.
+type Source struct {
+	Table string // of the store, or declared earlier
+	Index string
+}
+
+// Index is a further way to ask a table of results.
+type Index[T any] struct {
+	Name string
+	Keys func(key string, value T) []string
+}
+
+// Table is one kind of result. It is a declaration and holds no rows: an Engine does.
+type Table[T any] struct {
+	Name    string
+	Sources []Source
+	// Compute makes the row of a key; false if there is none after all. It must be a pure function of what it reads
+	// through r and of key, and must not change what it was given or gave.
+	Compute func(r *Reader, key string) (T, bool)
+	Indexes []Index[T]
+	// Equal says whether two values mean the same; nil is reflect.DeepEqual.
+	Equal func(a, b T) bool
+}
+
+// Declared is a Table of any type, as New takes it.
+type Declared interface {
+	name() string
+	sources() []Source
+	indexes() []string
+	compute(r *Reader, key string) (any, bool)
+	keys(key string, value any) []indexKey
+	equal(a, b any) bool
+}
+
+type indexKey struct{ index, key string }
+
+func (t *Table[T]) name() string      { return t.Name }
+func (t *Table[T]) sources() []Source { return t.Sources }
+
+func (t *Table[T]) indexes() []string {
+	names := []string{ByID, ByAll}
+	for _, ix := range t.Indexes {
+		names = append(names, ix.Name)
+	}
+	return names
+}
+
+func (t *Table[T]) compute(r *Reader, key string) (any, bool) {
+	v, ok := t.Compute(r, key)
+	return v, ok
+}
+
+func (t *Table[T]) keys(key string, value any) []indexKey {
+	keys := []indexKey{{ByID, key}, {ByAll, ""}}
+	for _, ix := range t.Indexes {
+		for _, k := range ix.Keys(key, value.(T)) {
+			keys = append(keys, indexKey{ix.Name, k})
+		}
+	}
+	return keys
+}
+
+func (t *Table[T]) equal(a, b any) bool {
+	if t.Equal != nil {
+		return t.Equal(a.(T), b.(T))
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// Get reads the row of a key.
+func (t *Table[T]) Get(r *Reader, key string) (value T, ok bool) {
+	nodes := r.results(t.Name, ByID, key)
+	if len(nodes) == 0 {
+		return value, false
+	}
+	return nodes[0].value.(T), true
+}
+
+// Row is a row with its key.
+type Row[T any] struct {
+	Key   string
+	Value T
+}
+
+// By reads the rows that have a key in an index, sorted by their own keys.
+func (t *Table[T]) By(r *Reader, index, key string) []Row[T] {
+	nodes := r.results(t.Name, index, key)
+	rows := make([]Row[T], len(nodes))
+	for i, n := range nodes {
+		rows[i] = Row[T]{n.key, n.value.(T)}
+	}
+	return rows
+}
+
+// Change is what an Update did to one row.
+type Change[T any] struct {
+	Key      string
+	Old, New T
+	Had, Has bool // whether Old and New exist
+}
+
+// Changes lists what an Update did to the table's rows, sorted by key.
+func (t *Table[T]) Changes(d *Diff) []Change[T] {
+	list := d.tables[t.Name]
+	out := make([]Change[T], len(list))
+	for i, c := range list {
+		out[i] = Change[T]{Key: c.key, Had: c.had, Has: c.has}
+		if c.had {
+			out[i].Old = c.old.(T)
+		}
+		if c.has {
+			out[i].New = c.new.(T)
+		}
+	}
+	return out
+}
