@@ -4,4 +4,5 @@
 //
 // +kubebuilder:object:generate=true
 // +groupName=inference.networking.x-k8s.io
+// +versionName=v1alpha1
 package inference

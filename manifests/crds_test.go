@@ -1,0 +1,53 @@
+package manifests_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests"
+)
+
+// Without it a kind could be read from files in a version that a cluster would refuse, or not be installable at all.
+func TestEveryKindHasItsCRDInTheVersionThatIsRead(t *testing.T) {
+	versions := map[string]string{
+		"GatewayClass": "v1", "Gateway": "v1", "HTTPRoute": "v1", "ReferenceGrant": "v1beta1",
+		"InferencePool": "v1", "InferenceModel": "v1alpha2", "InferencePoolImport": "v1alpha1",
+		"ModelServers": "v1alpha1", "PoolPolicy": "v1alpha1",
+	}
+	files, err := manifests.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, f := range files {
+		crd, err := manifests.CRD(f.Group, f.Plural)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := crd.Spec.Names.Kind
+		found[kind] = true
+		if crd.Name != f.Plural+"."+f.Group {
+			t.Errorf("%s_%s.yaml defines %s", f.Group, f.Plural, crd.Name)
+		}
+		var have []string
+		for _, v := range crd.Spec.Versions {
+			if v.Served {
+				have = append(have, v.Name)
+			}
+		}
+		if !slices.Contains(have, versions[kind]) {
+			t.Errorf("%s is served in %v, read in %q", kind, have, versions[kind])
+		}
+		for _, table := range store.Tables() {
+			if table.Kind() == kind && table.Group() != f.Group {
+				t.Errorf("%s: the store says group %s, the CRD %s", kind, table.Group(), f.Group)
+			}
+		}
+	}
+	for kind := range versions {
+		if !found[kind] {
+			t.Errorf("no CRD for %s", kind)
+		}
+	}
+}

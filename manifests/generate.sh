@@ -1,0 +1,31 @@
+#!/bin/sh
+# Writes what is generated in this folder: deep copies of our types, and crds/. Our own CRDs come from the markers on the
+# types; the others are those of the Gateway API (experimental channel) and inference extension releases in go.mod, as
+# they were published. Run by "make generate"; needs controller-gen, in CONTROLLER_GEN or .tools/bin.
+set -eu
+cd "$(dirname "$0")/.."
+gen=${CONTROLLER_GEN:-.tools/bin/controller-gen}
+if ! command -v "$gen" >/dev/null; then
+  echo "manifests/generate.sh: no controller-gen; go install sigs.k8s.io/controller-tools/cmd/controller-gen@v0.20.1, or set CONTROLLER_GEN" >&2
+  exit 1
+fi
+
+"$gen" object paths=./manifests/v1alpha1/... paths=./manifests/inference/...
+
+out=manifests/crds
+rm -rf "$out"
+mkdir -p "$out"
+"$gen" crd paths=./manifests/v1alpha1/... paths=./manifests/inference/... output:crd:dir="$out"
+# controller-gen knows one version for a package. InferencePoolImport is v1alpha1, as the package's marker says;
+# InferenceModel was last published as v1alpha2.
+models=$out/inference.networking.x-k8s.io_inferencemodels.yaml
+sed 's/^\( *\(- \)\{0,1\}name: \)v1alpha1$/\1v1alpha2/' "$models" >"$models.tmp"
+mv "$models.tmp" "$models"
+
+gateway=$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/experimental
+for plural in gatewayclasses gateways httproutes referencegrants; do
+  cp "$gateway/gateway.networking.k8s.io_$plural.yaml" "$out/"
+done
+inference=$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api-inference-extension)/config/crd/bases
+cp "$inference/inference.networking.k8s.io_inferencepools.yaml" "$out/"
+chmod 644 "$out"/*.yaml
