@@ -1,3 +1,36 @@
 package main
 
-func main() {}
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newRoot().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "penstock:", err)
+		os.Exit(1)
+	}
+}
+
+// newRoot returns the command that all others hang below. A new subcommand is a file with a function, and a line here.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "penstock",
+		Short: "Routes inference requests: an xDS control plane for Envoy with the endpoint picker inside",
+		Long: `Penstock turns Gateway API routes to InferencePools into the configuration of running Envoys, and picks the model
+server for every request.`,
+		SilenceUsage:  true, // a failed run is answered with what went wrong, not with all flags
+		SilenceErrors: true, // main prints them, once
+	}
+	root.AddCommand(
+		newVersion(),
+	)
+	return root
+}

@@ -1,0 +1,67 @@
+# Everything that is built or installed goes to bin/ and .tools/; nothing outside this folder changes.
+# Works with GNU make 3.81 and bash 3.2, which macOS still has.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+TOOLS := $(CURDIR)/.tools/bin
+ENVOY_PATH = $$(conformance/tools/envoy.sh)
+
+# The module's own packages, in two heaps: where goroutines share state, tests run under the race detector; elsewhere it
+# would only cost time. It needs a C compiler: without one all tests run without it, and the output says so.
+RACY := /(store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
+
+.PHONY: help demo build test lint bench golden generate envoy sims go
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build envoy ## two pools, two gateways, one imported pool, on this machine (KEEP=1 leaves it running)
+	@ENVOY="$(ENVOY_PATH)" bin/penstock demo $(if $(KEEP),--keep)
+
+build: go ## compile bin/penstock
+	@CGO_ENABLED=0 go build -trimpath -o bin/penstock ./cmd/penstock
+
+test: go envoy sims ## all tests, end-to-end ones on the real Envoy included
+	@export ENVOY="$(ENVOY_PATH)"; all=$$(go list ./...); \
+	racy=$$(grep -E '$(RACY)' <<<"$$all" || true); calm=$$(grep -vE '$(RACY)' <<<"$$all" || true); race=-race; \
+	if ! command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null; then \
+	  race=; echo 'test: no C compiler, so no race detector (Debian: apt install gcc; macOS: xcode-select --install)'; fi; \
+	failed=0; \
+	[ -z "$$racy" ] || go test $$race $$racy || failed=1; \
+	[ -z "$$calm" ] || go test $$calm || failed=1; \
+	(cd conformance && go test ./...) || failed=1; \
+	exit $$failed
+
+lint: go $(TOOLS)/staticcheck ## vet, staticcheck, gofmt and the import rules
+	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	@go vet ./... && (cd conformance && go vet ./...)
+	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck ./...)
+	@go test -count=1 -run '^TestLayout' ./cmd/penstock
+
+bench: go envoy ## run the benchmarks: a table, then one JSON object a line (BENCH=regexp chooses, ARGS=-count=5 adds flags)
+	@ENVOY="$(ENVOY_PATH)" go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) ./... | (cd conformance && go run ./benchtable)
+
+golden: go envoy ## rewrite the golden files from what the code does now; read the difference before you commit it
+	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden ./... | grep -v 'no test' || true
+	@git --no-pager diff --stat
+
+generate: go $(TOOLS)/controller-gen ## rewrite deep copies and CRDs of our kinds
+	@bash manifests/generate.sh
+
+envoy: ## install the pinned Envoy into .tools/, unless $ENVOY or PATH has a recent one
+	@conformance/tools/envoy.sh >/dev/null
+
+sims: $(TOOLS)/llm-d-inference-sim ## build the model-server simulator that end-to-end tests use besides our own (3 minutes, once)
+
+go:
+	@command -v go >/dev/null || { echo 'Go is needed: https://go.dev/doc/install (any version from 1.21 fetches the one that go.mod names)'; exit 1; }
+
+$(TOOLS)/staticcheck $(TOOLS)/controller-gen: conformance/tools/go.mod conformance/tools/go.sum | go
+	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/tools && CGO_ENABLED=0 go build -o $@ $$(go list tool | grep '/$(@F)$$')
+
+$(TOOLS)/llm-d-inference-sim: conformance/llmdsim/go.mod conformance/llmdsim/go.sum | go
+	@echo "building $(@F) (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/llmdsim && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)

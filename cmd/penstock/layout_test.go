@@ -1,0 +1,215 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/penstock-project/penstock"
+	root   = "../.." // of the repository, from here
+)
+
+// topLevel is everything that the top of the repository may hold, besides dot files and what builds leave behind.
+var topLevel = map[string]bool{
+	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true,
+	"manifests": true, "conformance": true,
+	"Makefile": true, "go.mod": true, "go.sum": true,
+	"README.md": true, "ARCHITECTURE.md": true, "LICENSE": true, "CONTRIBUTING.md": true,
+}
+
+// allowed says who may import whom across the borders of the top level, as folders: a rule holds for everything below
+// them. What is not here is not allowed; siblings meet through small interfaces that the consumer declares.
+var allowed = []struct{ from, to string }{
+	{"cmd", "."},
+	{".", "discovery/report"},
+	{".", "manifests"},
+	{"translator", "discovery/store"},
+	{"multicluster", "discovery/store"},
+	{"translator", "xds/resource"},
+}
+
+// forbidden takes back, inside one top-level folder, what sharing that folder would allow.
+var forbidden = []struct{ from, to, why string }{
+	{"discovery/report", "discovery", "everyone imports report, so it imports nothing"},
+	{"discovery/store", "discovery/file", "file writes the store, which does not know its writers"},
+	{"discovery/store", "discovery/kube", "kube writes the store, which does not know its writers"},
+	{"discovery/store", "discovery/status", "the store does not know who reads it"},
+	{"discovery/file", "discovery/kube", "two writers of the same tables that do not know each other"},
+	{"discovery/kube", "discovery/file", "two writers of the same tables that do not know each other"},
+	{"translator/model", "translator", "the plain structs between the stages know no stage"},
+	{"xds/resource", "xds", "translator imports resource, and must not get the server with it"},
+}
+
+// testsMayUse is what any test may import besides: the fake Envoy, and the store as the place where fixtures live.
+var testsMayUse = map[string]bool{"xds/xdstest": true, "discovery/store": true}
+
+// source is one Go file of the main module.
+type source struct {
+	file    string   // its path from the root
+	imports []string // folders of this module
+}
+
+func TestLayoutSiblingsDoNotKnowEachOther(t *testing.T) {
+	for _, s := range sources(t) {
+		from, test := path.Dir(s.file), strings.HasSuffix(s.file, "_test.go")
+		for _, to := range s.imports {
+			if why := verdict(from, to, test); why != "" {
+				t.Errorf("%s imports %s: %s", s.file, to, why)
+			}
+		}
+	}
+}
+
+func TestLayoutRulesRefuseWhatTheyShould(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		test, ok bool
+	}{
+		{"cmd/penstock", "xds/server", false, true},
+		{"cmd/penstock", "cmd/penstock/internal/sim", false, true},
+		{"translator/gatewayapi", "discovery/store", false, true},
+		{"translator/envoy", "xds/resource", false, true},
+		{"picker/endpoint", "discovery/report", false, true},
+		{"multicluster/hub", "manifests/inference", false, true},
+		{"discovery/file", "discovery/store", false, true},
+		{"translator/graph", "xds/xdstest", true, true},
+		{"manifests", "discovery/store", true, true},
+		{"manifests", "discovery/store", false, false},
+		{"picker/extproc", "translator/envoy", true, false},
+		{"translator/graph", "xds/xdstest", false, false},
+		{"translator/envoy", "xds/resources", false, false},
+		{"xds/server", "cmd/penstock/internal/sim", false, false},
+		{"xds/cache", "discovery/store", false, false},
+		{"picker/schedule", "translator/model", false, false},
+		{"discovery/report", "discovery/store", false, false},
+		{"discovery/store", "discovery/file", false, false},
+		{"translator/model", "translator/envoy", false, false},
+	} {
+		if why := verdict(c.from, c.to, c.test); (why == "") != c.ok {
+			t.Errorf("%s importing %s (in a test: %v): got %q, want allowed=%v", c.from, c.to, c.test, why, c.ok)
+		}
+	}
+}
+
+// verdict tells why from may not import to, both folders of this module; "" means it may.
+func verdict(from, to string, test bool) string {
+	if test && testsMayUse[to] {
+		return ""
+	}
+	if top(from) == top(to) {
+		for _, rule := range forbidden {
+			if below(from, rule.from) && below(to, rule.to) && !below(to, rule.from) {
+				return rule.why
+			}
+		}
+		return ""
+	}
+	if top(to) == "cmd" {
+		return "nothing imports cmd"
+	}
+	for _, rule := range allowed {
+		if below(from, rule.from) && below(to, rule.to) {
+			return ""
+		}
+	}
+	return "siblings do not know each other; declare an interface where it is used, and let cmd fill it"
+}
+
+func top(folder string) string { first, _, _ := strings.Cut(folder, "/"); return first }
+
+func below(folder, ancestor string) bool {
+	return ancestor == "." || folder == ancestor || strings.HasPrefix(folder, ancestor+"/")
+}
+
+func TestLayoutTopLevelHoldsOnlyWhatTheDesignNames(t *testing.T) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		built := e.Name() == "bin" || strings.HasSuffix(e.Name(), ".test") || strings.HasSuffix(e.Name(), ".prof") // as in .gitignore
+		if !topLevel[e.Name()] && !built && !strings.HasPrefix(e.Name(), ".") {
+			t.Errorf("%s is not in the list of what the top level holds", e.Name())
+		}
+	}
+}
+
+func TestLayoutEveryPackageSaysWhatItOwns(t *testing.T) {
+	folders := map[string]bool{} // with Go files that are not tests; true: one of them is doc.go
+	walk(t, true, func(file string) {
+		if dir := filepath.Dir(file); !strings.HasSuffix(file, "_test.go") {
+			folders[dir] = folders[dir] || filepath.Base(file) == "doc.go"
+		}
+	})
+	for dir, documented := range folders {
+		if !documented {
+			t.Errorf("%s has no doc.go", dir)
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, dir, "doc.go"), nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			t.Error(err)
+		} else if file.Doc == nil || len(file.Doc.Text()) < 100 {
+			t.Errorf("%s/doc.go does not say what the package owns, who calls it, what always holds, and how to test it alone", dir)
+		}
+	}
+}
+
+// sources parses the imports of every Go file of the main module, whatever its build tags.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	walk(t, false, func(file string) {
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := source{file: filepath.ToSlash(file)}
+		for _, spec := range parsed.Imports {
+			if to, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/"); ours {
+				s.imports = append(s.imports, to)
+			}
+		}
+		all = append(all, s)
+	})
+	if len(all) < 10 {
+		t.Fatalf("found %d Go files: this test looks in the wrong place", len(all))
+	}
+	return all
+}
+
+// walk calls visit with the path, from the root, of every Go file; nested modules only if asked for.
+func walk(t *testing.T, nested bool, visit func(file string)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && file != root {
+			if name := entry.Name(); strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" {
+				return filepath.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(file, "go.mod")); err == nil && !nested {
+				return filepath.SkipDir
+			}
+		}
+		if entry.Type().IsRegular() && strings.HasSuffix(file, ".go") {
+			rel, err := filepath.Rel(root, file)
+			if err != nil {
+				return err
+			}
+			visit(rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

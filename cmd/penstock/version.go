@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+)
+
+// versions is what `penstock version` knows. Its JSON form is for scripts.
+type versions struct {
+	Penstock string `json:"penstock"`         // a release, a pseudo-version of a commit, or "(devel)"
+	Commit   string `json:"commit,omitempty"` // of the source tree, with "+changed" when it was not clean
+	Go       string `json:"go"`
+	Platform string `json:"platform"`        // GOOS/GOARCH
+	Envoy    string `json:"envoy,omitempty"` // what `penstock up` would start
+	Path     string `json:"envoyPath,omitempty"`
+	NoEnvoy  string `json:"envoyProblem,omitempty"` // why it would not
+}
+
+func newVersion() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of penstock and of the Envoy it would start",
+		Example: `  penstock version
+  penstock version -o json | jq -r .envoyPath`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := versions{Penstock: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+			if info, ok := debug.ReadBuildInfo(); ok {
+				v.Penstock, v.Commit = info.Main.Version, commit(info)
+			}
+			if envoy, err := proxy.Find(cmd.Context()); err != nil {
+				v.NoEnvoy = err.Error()
+			} else {
+				v.Envoy, v.Path = envoy.Version, envoy.Path
+			}
+			return v.write(cmd.OutOrStdout(), output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// commit reads what the Go toolchain recorded of the source tree; a build outside of one has nothing.
+func commit(info *debug.BuildInfo) string {
+	var revision, changed string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+changed"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return revision + changed
+}
+
+func (v versions) write(w io.Writer, output string) error {
+	switch output {
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	case "text":
+		line := "penstock " + v.Penstock
+		if v.Commit != "" {
+			line += " (" + v.Commit + ")"
+		}
+		envoy := v.NoEnvoy
+		if v.Envoy != "" {
+			envoy = v.Envoy + " (" + v.Path + ")"
+		}
+		_, err := fmt.Fprintf(w, "%s\ngo       %s %s\nenvoy    %s\n", line, v.Go, v.Platform, envoy)
+		return err
+	default:
+		return fmt.Errorf("--output %q is not known: text or json", output)
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// figure is one measured number. Its JSON form is what programs read.
+type figure struct {
+	Name  string   `json:"name"`  // the benchmark's full name, without the number of CPUs
+	Value float64  `json:"value"` // as go test printed it
+	Unit  string   `json:"unit"`  // "ns/op", "B/op", or whatever b.ReportMetric named
+	Limit *float64 `json:"limit"` // the largest acceptable value; nil: none was stated
+}
+
+// cpus is what go test appends to a benchmark's name when GOMAXPROCS is not 1.
+var cpus = regexp.MustCompile(`-\d+$`)
+
+// parse reads go test's output. failed tells that some package or benchmark did not succeed; lines that are neither
+// figures nor failures (package headers, logs) are passed over.
+func parse(r io.Reader) (figures []figure, failed bool, err error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if strings.HasPrefix(line, "FAIL") || strings.HasPrefix(line, "--- FAIL") || strings.HasPrefix(line, "panic:") {
+			failed = true
+		}
+		figures = append(figures, parseLine(line)...)
+	}
+	return figures, failed, lines.Err()
+}
+
+// parseLine reads "BenchmarkName-2   1000   812 ns/op   48 B/op   1000 limit-ns/op": a name, a count of iterations,
+// then pairs of value and unit. Anything else gives nothing.
+func parseLine(line string) []figure {
+	words := strings.Fields(line)
+	if len(words) < 4 || len(words)%2 != 0 || !strings.HasPrefix(words[0], "Benchmark") {
+		return nil
+	}
+	if _, err := strconv.Atoi(words[1]); err != nil {
+		return nil
+	}
+	name := cpus.ReplaceAllString(words[0], "")
+	limits := map[string]*float64{}
+	var figures []figure
+	for i := 2; i < len(words); i += 2 {
+		value, err := strconv.ParseFloat(words[i], 64)
+		if err != nil {
+			return nil
+		}
+		if unit, ok := strings.CutPrefix(words[i+1], "limit-"); ok {
+			limits[unit] = &value
+			continue
+		}
+		figures = append(figures, figure{Name: name, Value: value, Unit: words[i+1]})
+	}
+	for i := range figures {
+		figures[i].Limit = limits[figures[i].Unit]
+	}
+	return figures
+}
+
+// write prints the table, a blank line, and the JSON lines.
+func write(w io.Writer, figures []figure) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "value\tunit\tlimit\t\t  benchmark")
+	for _, f := range figures {
+		limit, verdict := "-", ""
+		if f.Limit != nil {
+			limit = number(*f.Limit)
+			if f.Value > *f.Limit {
+				verdict = "OVER"
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t  %s\n", number(f.Value), f.Unit, limit, verdict, f.Name)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	lines := json.NewEncoder(w)
+	for _, f := range figures {
+		if err := lines.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -1,0 +1,3 @@
+module github.com/penstock-project/penstock/conformance
+
+go 1.26.8
