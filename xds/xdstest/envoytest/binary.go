@@ -1,0 +1,64 @@
+package envoytest
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Binary is the path of the Envoy to test with: $ENVOY, or .tools/bin/envoy beside go.mod (in this directory or one
+// above), or envoy on the PATH. The test fails if there is none.
+func Binary(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("ENVOY"); path != "" {
+		return path
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatalf("envoytest: %v", err)
+	}
+	for {
+		path := filepath.Join(dir, ".tools", "bin", "envoy")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			break
+		}
+		dir = up
+	}
+	path, err := exec.LookPath("envoy")
+	if err != nil {
+		t.Fatal("envoytest: no Envoy: set $ENVOY, or install one with `make tools`")
+	}
+	return path
+}
+
+// FreePort is a TCP port that nothing listened on a moment ago, on 127.0.0.1, for addresses that must be known before
+// Envoy binds them.
+func FreePort(t testing.TB) uint32 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("envoytest: free port: %v", err)
+	}
+	defer l.Close()
+	return uint32(l.Addr().(*net.TCPAddr).Port)
+}
+
+// Validate asks Envoy whether it would start with a bootstrap (`--mode validate`), and returns what it said if not.
+func Validate(t testing.TB, bootstrap []byte) (problem string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "bootstrap.yaml")
+	if err := os.WriteFile(path, bootstrap, 0o600); err != nil {
+		t.Fatalf("envoytest: %v", err)
+	}
+	out, err := exec.Command(Binary(t), "--mode", "validate", "--disable-hot-restart", "-l", "error", "-c", path).CombinedOutput()
+	if err != nil {
+		return string(out) + err.Error()
+	}
+	return ""
+}

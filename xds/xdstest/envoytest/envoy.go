@@ -1,0 +1,246 @@
+package envoytest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/bootstrap"
+)
+
+// Config says how to start an Envoy.
+type Config struct {
+	// Bootstrap is the whole file, YAML or JSON; its admin section is replaced. Required.
+	Bootstrap []byte
+	// Args are added to the command line, such as bootstrap.Config's Args, which this package does not repeat.
+	// Default: "--disable-hot-restart --concurrency 2 --drain-time-s 5 --drain-strategy immediate".
+	Args []string
+	// LogLevel is Envoy's -l. Default: info.
+	LogLevel string
+	// Patience is how long the Wait methods wait before the test fails. Default: 30 s, for loaded machines.
+	Patience time.Duration
+}
+
+// Envoy is a running process. Its methods are safe for use by many.
+type Envoy struct {
+	t        testing.TB
+	cmd      *exec.Cmd
+	dir      string
+	client   *http.Client
+	patience time.Duration
+	log      lockedBuffer
+	done     chan struct{} // closed when the process has ended
+	err      error         // how it ended; read after done
+}
+
+// Start runs Envoy until the end of the test. It does not wait: WaitLive does.
+func Start(t testing.TB, c Config) *Envoy {
+	t.Helper()
+	// Not t.TempDir: a socket's path may be 107 bytes long, and tests have long names.
+	dir, err := os.MkdirTemp("", "envoy")
+	if err != nil {
+		t.Fatalf("envoytest: %v", err)
+	}
+	path, socket := filepath.Join(dir, "bootstrap.yaml"), filepath.Join(dir, "admin")
+	if err := os.WriteFile(path, c.Bootstrap, 0o600); err != nil {
+		t.Fatalf("envoytest: %v", err)
+	}
+	if c.Args == nil {
+		c.Args = []string{"--disable-hot-restart", "--concurrency", "2", "--drain-time-s", "5", "--drain-strategy", "immediate"}
+	}
+	if c.LogLevel == "" {
+		c.LogLevel = "info"
+	}
+	if c.Patience == 0 {
+		c.Patience = 30 * time.Second
+	}
+	args := append([]string{"-c", path, "-l", c.LogLevel,
+		// Merged over the file: of a oneof the later one wins.
+		"--config-yaml", fmt.Sprintf(`{"admin":{"address":{"pipe":{"path":%q}}}}`, socket)}, c.Args...)
+	e := &Envoy{t: t, dir: dir, patience: c.Patience, done: make(chan struct{})}
+	e.client = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	e.cmd = exec.Command(Binary(t), args...)
+	e.cmd.Stdout, e.cmd.Stderr = &e.log, &e.log
+	if err := e.cmd.Start(); err != nil {
+		t.Fatalf("envoytest: start: %v", err)
+	}
+	go func() {
+		e.err = e.cmd.Wait()
+		close(e.done)
+	}()
+	t.Cleanup(e.cleanup)
+	return e
+}
+
+// StartGateway runs an Envoy that is attached to a control plane, on the bootstrap that penstock gives to a fleet.
+func StartGateway(t testing.TB, c bootstrap.Config) *Envoy {
+	t.Helper()
+	if c.Concurrency == 0 {
+		c.Concurrency = 2
+	}
+	file, err := bootstrap.YAML(c)
+	if err != nil {
+		t.Fatalf("envoytest: %v", err)
+	}
+	return Start(t, Config{Bootstrap: file, Args: c.Args()})
+}
+
+// Stop ends the process the hard way, as a crash would, and waits until it is gone.
+func (e *Envoy) Stop() {
+	_ = e.cmd.Process.Signal(syscall.SIGCONT) // it may be frozen
+	_ = e.cmd.Process.Kill()
+	<-e.done
+}
+
+// Freeze stops the process without ending it (SIGSTOP); Thaw lets it go on.
+func (e *Envoy) Freeze() { _ = e.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw ends a Freeze.
+func (e *Envoy) Thaw() { _ = e.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Log is what Envoy has written so far.
+func (e *Envoy) Log() string { return e.log.String() }
+
+func (e *Envoy) cleanup() {
+	e.Stop()
+	e.client.CloseIdleConnections()
+	if e.t.Failed() {
+		e.t.Logf("Envoy's log:\n%s", tail(e.Log(), 200))
+	}
+	_ = os.RemoveAll(e.dir)
+}
+
+// Get asks the admin interface ("/clusters?format=json"). An error also stands for any status but 200.
+func (e *Envoy) Get(path string) ([]byte, error) { return e.ask(http.MethodGet, path) }
+
+// Post is Get for what changes something ("/drain_listeners", "/logging?level=debug").
+func (e *Envoy) Post(path string) ([]byte, error) { return e.ask(http.MethodPost, path) }
+
+func (e *Envoy) ask(method, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://admin"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := e.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, body)
+	}
+	return body, err
+}
+
+// ConfigDump is /config_dump with assignments. The test fails if Envoy does not answer.
+func (e *Envoy) ConfigDump() []byte { return e.mustGet("/config_dump?include_eds") }
+
+// Clusters is /clusters?format=json. The test fails if Envoy does not answer.
+func (e *Envoy) Clusters() []byte { return e.mustGet("/clusters?format=json") }
+
+// Stats are the counters and gauges whose names match a regular expression (all, if it is empty).
+func (e *Envoy) Stats(filter string) map[string]int64 {
+	e.t.Helper()
+	var answer struct {
+		Stats []struct {
+			Name  string      `json:"name"`
+			Value json.Number `json:"value"`
+		} `json:"stats"`
+	}
+	path := "/stats?format=json"
+	if filter != "" {
+		path += "&filter=" + filter
+	}
+	if err := json.Unmarshal(e.mustGet(path), &answer); err != nil {
+		e.t.Fatalf("envoytest: %s: %v", path, err)
+	}
+	out := make(map[string]int64, len(answer.Stats))
+	for _, s := range answer.Stats {
+		if n, err := s.Value.Int64(); err == nil {
+			out[s.Name] = n
+		}
+	}
+	return out
+}
+
+func (e *Envoy) mustGet(path string) []byte {
+	e.t.Helper()
+	body, err := e.Get(path)
+	if err != nil {
+		e.t.Fatalf("envoytest: %v", err)
+	}
+	return body
+}
+
+// Live says whether Envoy has all that it needs to serve (/ready).
+func (e *Envoy) Live() bool {
+	_, err := e.Get("/ready")
+	return err == nil
+}
+
+// WaitLive waits until Envoy is live, or fails the test.
+func (e *Envoy) WaitLive() {
+	e.t.Helper()
+	e.Wait("Envoy is live", e.Live)
+}
+
+// Wait polls a condition until it holds, or fails the test: after Config.Patience, or when Envoy has ended.
+func (e *Envoy) Wait(what string, ok func() bool) {
+	e.t.Helper()
+	deadline := time.NewTimer(e.patience)
+	defer deadline.Stop()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for !ok() {
+		select {
+		case <-poll.C:
+		case <-e.done:
+			e.t.Fatalf("envoytest: Envoy ended (%v) before: %s", e.err, what)
+		case <-deadline.C:
+			e.t.Fatalf("envoytest: never happened: %s", what)
+		}
+	}
+}
+
+// tail is the last lines of a text.
+func tail(s string, lines int) string {
+	all := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// lockedBuffer is written by the process's output and read by the test.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
