@@ -112,4 +112,7 @@ type PickerCall struct {
 	Pool    string // what our picker knows the pool as; "" for a foreign picker
 	Body    BodyMode
 	Spills  bool // the pool has somewhere to spill: immediate responses count as "no pick"
+	// Spill is what our picker may name beside the pool's pods, in order, as HopAddress; it is told in the gRPC
+	// metadata x-penstock-spill (comma-separated). A hop's own call has none: that is how spilling ends.
+	Spill []string
 }
