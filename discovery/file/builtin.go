@@ -1,0 +1,101 @@
+package file
+
+import (
+	"math"
+	"reflect"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// goProps makes a schema of a Go type's JSON form: fields and types, so that built-in kinds too have unknown fields and
+// wrong types found at their paths. What is required stands in no type; the kinds' checks know what matters.
+func goProps(of any) *apiextensions.JSONSchemaProps {
+	p := typeProps(reflect.TypeOf(of).Elem())
+	return &p
+}
+
+func metadataProps() apiextensions.JSONSchemaProps {
+	p := typeProps(reflect.TypeFor[metav1.ObjectMeta]())
+	name := p.Properties["name"]
+	minLength := int64(1)
+	name.MinLength = &minLength
+	p.Properties["name"] = name
+	p.Required = []string{"name"}
+	// The order of what managers own is nobody's business here; it is dropped.
+	open := true
+	p.Properties["managedFields"] = apiextensions.JSONSchemaProps{Type: "array", Nullable: true, Items: &apiextensions.JSONSchemaPropsOrArray{
+		Schema: &apiextensions.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &open}}}
+	return p
+}
+
+// Types whose JSON form is not that of their Go fields.
+var specialTypes = map[reflect.Type]apiextensions.JSONSchemaProps{
+	reflect.TypeFor[metav1.Time]():               {Type: "string", Format: "date-time"},
+	reflect.TypeFor[metav1.MicroTime]():          {Type: "string", Format: "date-time"},
+	reflect.TypeFor[metav1.Duration]():           {Type: "string"},
+	reflect.TypeFor[intstr.IntOrString]():        {XIntOrString: true},
+	reflect.TypeFor[resource.Quantity]():         {XIntOrString: true},
+	reflect.TypeFor[[]byte]():                    {Type: "string", Format: "byte"},
+	reflect.TypeFor[metav1.FieldsV1]():           {Type: "object", XPreserveUnknownFields: new(true)},
+	reflect.TypeFor[metav1.ManagedFieldsEntry](): {Type: "object", XPreserveUnknownFields: new(true)},
+}
+
+func typeProps(t reflect.Type) apiextensions.JSONSchemaProps {
+	p := shapeOf(t)
+	p.Nullable = true
+	return p
+}
+
+func shapeOf(t reflect.Type) apiextensions.JSONSchemaProps {
+	if p, ok := specialTypes[t]; ok {
+		return p
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return shapeOf(t.Elem())
+	case reflect.Struct:
+		p := apiextensions.JSONSchemaProps{Type: "object", Properties: map[string]apiextensions.JSONSchemaProps{}}
+		fieldProps(t, p.Properties)
+		return p
+	case reflect.Map:
+		elem := typeProps(t.Elem())
+		return apiextensions.JSONSchemaProps{Type: "object", AdditionalProperties: &apiextensions.JSONSchemaPropsOrBool{Allows: true, Schema: &elem}}
+	case reflect.Slice, reflect.Array:
+		elem := typeProps(t.Elem())
+		return apiextensions.JSONSchemaProps{Type: "array", Items: &apiextensions.JSONSchemaPropsOrArray{Schema: &elem}}
+	case reflect.String:
+		return apiextensions.JSONSchemaProps{Type: "string"}
+	case reflect.Bool:
+		return apiextensions.JSONSchemaProps{Type: "boolean"}
+	case reflect.Int32:
+		return apiextensions.JSONSchemaProps{Type: "integer", Minimum: new(float64(math.MinInt32)), Maximum: new(float64(math.MaxInt32))}
+	case reflect.Int, reflect.Int64:
+		return apiextensions.JSONSchemaProps{Type: "integer"}
+	case reflect.Float32, reflect.Float64:
+		return apiextensions.JSONSchemaProps{Type: "number"}
+	}
+	return apiextensions.JSONSchemaProps{XPreserveUnknownFields: new(true)}
+}
+
+// fieldProps adds the JSON fields of a struct, those of embedded structs included.
+func fieldProps(t reflect.Type, to map[string]apiextensions.JSONSchemaProps) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case name == "" && (f.Anonymous || strings.Contains(options, "inline")):
+			inner := f.Type
+			if inner.Kind() == reflect.Pointer {
+				inner = inner.Elem()
+			}
+			fieldProps(inner, to)
+		case name != "":
+			to[name] = typeProps(f.Type)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package file
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/penstock-project/penstock/discovery/report"
+)
+
+// checks collects mistakes that a kind's check finds.
+type checks struct{ found []mistake }
+
+func wrong(field, problem, fix string) mistake {
+	return mistake{severity: report.Error, field: field, problem: problem, fix: fix}
+}
+
+func (c *checks) wrong(field, problem, fix string) {
+	c.found = append(c.found, wrong(field, problem, fix))
+}
+
+func (c *checks) port(field string, n int32) {
+	if n < 1 || n > 65535 {
+		c.wrong(field, fmt.Sprintf("must be from 1 to 65535, is %d", n), "write a port number from 1 to 65535")
+	}
+}
+
+func (c *checks) ip(field, s string) {
+	if _, err := netip.ParseAddr(s); err != nil {
+		c.wrong(field, "must be an IP address, is "+quote(s), "write an IPv4 or IPv6 address without a port")
+	}
+}
+
+func (c *checks) cidr(field, s string) {
+	if _, err := netip.ParsePrefix(s); err != nil {
+		c.wrong(field, "must be a range of addresses, is "+quote(s), "write it as 10.244.0.0/16")
+	}
+}
+
+func (c *checks) host(field, s string) {
+	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) > 0 {
+		c.wrong(field, "must be a host name, is "+quote(s), "write a name such as llm.example.com, without scheme or port")
+	}
+}
+
+func (c *checks) ipOrHost(field, s string) {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return
+	}
+	// Four numbers with dots are meant as an address, although a host name may look so.
+	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) > 0 || strings.Trim(s, "0123456789.") == "" {
+		c.wrong(field, "must be an IP address or a host name, is "+quote(s), "write 192.0.2.7 or llm.example.com, without scheme or port")
+	}
+}
+
+func (c *checks) oneOf(field, s string, allowed ...string) {
+	if slices.Contains(allowed, s) {
+		return
+	}
+	allowed = slices.DeleteFunc(allowed, func(a string) bool { return a == "" })
+	c.wrong(field, "must be one of "+strings.Join(allowed, ", ")+", is "+quote(s), suggest(s, allowed))
+}
+
+// at is the path of a list's item.
+func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+func quote(s string) string { return strconv.Quote(s) }
+
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,257 @@
+package file
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// draft is one object on its way in, as plain values that conversions may change.
+type draft struct {
+	obj   map[string]any
+	moved []move
+}
+
+// move says that what is at one path now was written at another.
+type move struct{ to, from string }
+
+func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}) }
+
+// good is an object's valid form: what the store gets, and what is kept on disk.
+type good struct {
+	kind *kind
+	obj  store.Object
+	form []byte // JSON of the whole object, in the kind's first version
+}
+
+// read fills in a document's objects and mistakes. The error is a failure of ours, such as a schema that does not compile.
+func (doc *document) read(ctx context.Context, c *catalog) error {
+	node, m := parseNode(doc.text)
+	if m != nil {
+		doc.nameless = true
+		doc.mistakes = append(doc.mistakes, *m)
+		return nil
+	}
+	var p parser
+	v := p.value(node, "", 0)
+	top, ok := v.(map[string]any)
+	switch {
+	case v == nil && len(p.mistakes) == 0:
+		return nil
+	case !ok:
+		doc.nameless = true
+		doc.mistakes = append(p.mistakes, mistake{severity: report.Error, line: node.Line - 1, problem: "is not a Kubernetes object", fix: "write apiVersion, kind, metadata and spec"})
+		return nil
+	}
+	items, isList := top["items"].([]any)
+	kindName, _ := top["kind"].(string)
+	if !isList || !strings.HasSuffix(kindName, "List") {
+		return doc.readObject(ctx, c, node, -1, top, p.mistakes)
+	}
+	apiVersion, _ := top["apiVersion"].(string)
+	for i, item := range items {
+		at := at("items", i)
+		itemNode := nodeAt(node, at)
+		obj, ok := item.(map[string]any)
+		if !ok || itemNode == nil {
+			doc.nameless = true
+			doc.mistakes = append(doc.mistakes, mistake{severity: report.Error, line: lineOf(node, at), field: at, problem: "is not a Kubernetes object", fix: "write apiVersion, kind, metadata and spec"})
+			continue
+		}
+		if kindName != "List" && obj["kind"] == nil && obj["apiVersion"] == nil {
+			obj["kind"], obj["apiVersion"] = strings.TrimSuffix(kindName, "List"), apiVersion
+		}
+		if err := doc.readObject(ctx, c, itemNode, i, obj, below(p.mistakes, at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below picks the mistakes under a path and shortens their paths to it.
+func below(all []mistake, path string) (out []mistake) {
+	for _, m := range all {
+		if rest, ok := strings.CutPrefix(m.field, path); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			m.field = strings.TrimPrefix(rest, ".")
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// readObject takes one object through every stage. found are mistakes of its parsing.
+func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node, item int, obj map[string]any, found []mistake) error {
+	o := &object{item: item, line: node.Line - 1, mistakes: found}
+	k, convert, m := o.identify(c, obj)
+	if m != nil {
+		m.line = lineOf(node, m.field)
+		o.mistakes = append(o.mistakes, *m)
+	}
+	o.kind = k
+	if o.ref.Name == "" {
+		doc.mistakes = append(doc.mistakes, o.mistakes...)
+		doc.nameless = doc.nameless || hasError(o.mistakes)
+		return nil
+	}
+	doc.objects = append(doc.objects, o)
+	if k == nil {
+		doc.nameless = doc.nameless || hasError(o.mistakes) // a mistyped kind, say
+		return nil
+	}
+	if hasError(o.mistakes) {
+		return nil
+	}
+	d := &draft{obj: obj}
+	if convert != nil {
+		convert(d)
+	}
+	o.moved = d.moved
+	mistakes, err := o.accept(ctx, c, k, d)
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.ref, err)
+	}
+	for _, m := range mistakes {
+		m.field = written(o.moved, m.field)
+		m.line = lineOf(node, m.field)
+		o.mistakes = append(o.mistakes, m)
+	}
+	if hasError(o.mistakes) {
+		o.good = nil
+	}
+	return nil
+}
+
+// identify finds out whose text this is. k is nil for kinds that nobody reads.
+func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func(*draft), m *mistake) {
+	apiVersion, _ := obj["apiVersion"].(string)
+	kindName, _ := obj["kind"].(string)
+	meta, _ := obj["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	namespace, _ := meta["namespace"].(string)
+	if apiVersion == "" || kindName == "" {
+		missing := "apiVersion"
+		if kindName == "" {
+			missing = "kind"
+		}
+		return nil, nil, &mistake{severity: report.Error, field: missing, problem: "is missing: this is not a Kubernetes object", fix: "write apiVersion and kind, such as gateway.networking.k8s.io/v1 and HTTPRoute"}
+	}
+	k, convert, exact := c.find(apiVersion, kindName)
+	o.ref = report.Ref{Group: groupOf(apiVersion), Kind: kindName, Namespace: namespace, Name: name}
+	if k == nil || !exact && groupOf(apiVersion) != k.table.Group() && suggestGroup(apiVersion, k) == "" {
+		return nil, nil, c.unread(apiVersion, kindName)
+	}
+	o.ref.Group = k.table.Group()
+	switch {
+	case !k.table.Namespaced():
+		o.ref.Namespace = ""
+		delete(meta, "namespace")
+	case namespace == "" && meta != nil && meta["namespace"] == nil:
+		o.ref.Namespace = metav1.NamespaceDefault
+		meta["namespace"] = metav1.NamespaceDefault
+	}
+	if !exact {
+		return k, nil, &mistake{severity: report.Error, field: "apiVersion", problem: fmt.Sprintf("must be %s for kind %s, is %s", versionList(k), kindName, quote(apiVersion)), fix: "write " + k.versions[0].apiVersion}
+	}
+	obj["apiVersion"] = k.versions[0].apiVersion
+	return k, convert, o.checkNames(k)
+}
+
+// checkNames finds names that no cluster would take.
+func (o *object) checkNames(k *kind) *mistake {
+	valid := validation.IsDNS1123Subdomain
+	if k == nil || k.table.Kind() == "Service" || k.table.Kind() == "Namespace" {
+		valid = validation.IsDNS1123Label
+	}
+	switch {
+	case o.ref.Name == "":
+		return &mistake{severity: report.Error, field: "metadata.name", problem: "is missing", fix: "give the object a name of lower-case letters, digits and dashes"}
+	case len(valid(o.ref.Name)) > 0:
+		return &mistake{severity: report.Error, field: "metadata.name", problem: "is not a name that Kubernetes takes: " + quote(o.ref.Name), fix: "use lower-case letters, digits and dashes, beginning and ending with a letter or digit"}
+	case o.ref.Namespace != "" && len(validation.IsDNS1123Label(o.ref.Namespace)) > 0:
+		return &mistake{severity: report.Error, field: "metadata.namespace", problem: "is not a namespace that Kubernetes takes: " + quote(o.ref.Namespace), fix: "use lower-case letters, digits and dashes"}
+	}
+	return nil
+}
+
+// accept validates a converted object and makes the typed one.
+func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]mistake, error) {
+	s, err := c.schema[k]()
+	if err != nil {
+		return nil, err
+	}
+	if !k.status {
+		delete(d.obj, "status")
+	}
+	var out []mistake
+	for _, path := range s.unknown(d.obj) {
+		out = append(out, s.unknownField(path))
+	}
+	s.complete(d.obj)
+	for _, e := range s.validate(ctx, d.obj) {
+		out = append(out, s.explain(e))
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	trimMetadata(d.obj)
+	obj := k.table.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.obj, obj); err != nil {
+		return []mistake{{severity: report.Error, problem: "cannot be read: " + err.Error()}}, nil
+	}
+	if k.check != nil {
+		out = k.check(obj)
+	}
+	if hasError(out) {
+		return out, nil
+	}
+	form, err := json.Marshal(d.obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	o.good = &good{kind: k, obj: obj, form: form}
+	return out, nil
+}
+
+// trimMetadata keeps what a user says about an object: no owners, times or versions of some cluster that it was read from.
+func trimMetadata(obj map[string]any) {
+	meta, _ := obj["metadata"].(map[string]any)
+	kept := map[string]any{}
+	for _, key := range []string{"name", "namespace", "labels", "annotations"} {
+		if meta[key] != nil {
+			kept[key] = meta[key]
+		}
+	}
+	if a, ok := kept["annotations"].(map[string]any); ok {
+		delete(a, "kubectl.kubernetes.io/last-applied-configuration")
+	}
+	obj["metadata"] = kept
+}
+
+// written is the path at which a user wrote what is at path now.
+func written(moved []move, path string) string {
+	best := move{}
+	for _, m := range moved {
+		if rest, ok := strings.CutPrefix(path, m.to); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') && len(m.to) > len(best.to) {
+			best = m
+		}
+	}
+	return best.from + path[len(best.to):]
+}
+
+func hasError(list []mistake) bool {
+	for _, m := range list {
+		if m.severity == report.Error {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,11 @@
+package file
+
+import "github.com/penstock-project/penstock/discovery/store"
+
+func gatewayKind() *kind {
+	return &kind{
+		table:    store.Gateways,
+		versions: []version{{"gateway.networking.k8s.io/v1", nil}, {"gateway.networking.k8s.io/v1beta1", nil}},
+		crd:      "gateways",
+	}
+}

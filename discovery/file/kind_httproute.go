@@ -1,0 +1,12 @@
+package file
+
+import "github.com/penstock-project/penstock/discovery/store"
+
+// v1beta1 has the same shape as v1.
+func httpRouteKind() *kind {
+	return &kind{
+		table:    store.HTTPRoutes,
+		versions: []version{{"gateway.networking.k8s.io/v1", nil}, {"gateway.networking.k8s.io/v1beta1", nil}},
+		crd:      "httproutes",
+	}
+}

@@ -1,0 +1,58 @@
+package file
+
+import (
+	"encoding/base64"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// stringData becomes data, as the API server would do it, so that readers look in one place.
+func secretKind() *kind {
+	return &kind{table: store.Secrets, versions: []version{{"v1", stringDataToData}}, check: checkSecret}
+}
+
+func stringDataToData(d *draft) {
+	plain, ok := d.obj["stringData"].(map[string]any)
+	if !ok {
+		return // absent, or of a type that the schema will refuse
+	}
+	data, ok := d.obj["data"].(map[string]any)
+	if !ok {
+		if d.obj["data"] != nil {
+			return
+		}
+		data = map[string]any{}
+	}
+	for _, k := range sortedKeys(plain) {
+		s, ok := plain[k].(string)
+		if !ok {
+			return // the schema names it
+		}
+		data[k] = base64.StdEncoding.EncodeToString([]byte(s))
+		d.move(join("data", k), join("stringData", k))
+	}
+	d.obj["data"] = data
+	delete(d.obj, "stringData")
+}
+
+func checkSecret(o store.Object) []mistake {
+	s := o.(*corev1.Secret)
+	if s.Type != corev1.SecretTypeTLS {
+		return nil
+	}
+	var out []mistake
+	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		switch pem := string(s.Data[key]); {
+		case pem == "":
+			out = append(out, wrong("data", "has no "+key, "a Secret of type kubernetes.io/tls needs tls.crt and tls.key"))
+		case !strings.Contains(pem, "-----BEGIN "):
+			out = append(out, mistake{severity: report.Error, field: join("data", key), problem: "is not PEM",
+				fix: "write the PEM file's base64 in data, or its text in stringData"})
+		}
+	}
+	return out
+}

@@ -1,0 +1,212 @@
+package file
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-project/penstock/discovery/report"
+)
+
+// Limits of one document, against aliases that expand to more than any memory.
+const (
+	maxDepth    = 100
+	maxExpanded = 100_000 // nodes reached through aliases
+)
+
+// parseNode reads a document's text. A syntax error comes back as a mistake at its line.
+func parseNode(text string) (*yaml.Node, *mistake) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		return nil, syntaxMistake(err)
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
+		return nil, &mistake{severity: report.Error, problem: "is not one YAML document", fix: "separate documents with a line ---"}
+	}
+	return doc.Content[0], nil
+}
+
+// syntaxMistake turns "yaml: line 4: did not find expected key" into a mistake at that line.
+func syntaxMistake(err error) *mistake {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	m := &mistake{severity: report.Error, fix: "check indentation, quotes and brackets in this line and the one above"}
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if n, msg, ok := strings.Cut(rest, ": "); ok {
+			if line, err := strconv.Atoi(n); err == nil && line > 0 {
+				m.line, text = line-1, msg
+			}
+		}
+	}
+	switch {
+	case strings.Contains(text, "found character that cannot start any token"):
+		m.fix = "indent with spaces, not tabs; put values that start with @, ` or % in quotes"
+	case strings.Contains(text, "mapping values are not allowed"):
+		m.fix = `put the value in quotes if it contains ": ", or correct the indentation`
+	}
+	m.problem = "is not YAML: " + text
+	return m
+}
+
+// entry is one key of a mapping, merged keys included.
+type entry struct {
+	key, value *yaml.Node
+	merged     bool // from a "<<" key
+}
+
+// target follows an alias to what it stands for.
+func target(n *yaml.Node) *yaml.Node {
+	for i := 0; n != nil && n.Kind == yaml.AliasNode && i < maxDepth; i++ {
+		n = n.Alias
+	}
+	return n
+}
+
+// parser makes plain values (those of JSON) of nodes, and collects what is wrong with them.
+type parser struct {
+	mistakes []mistake
+	expanded int // nodes reached through aliases so far
+	aliases  int // how many aliases we are below
+	tooMuch  bool
+}
+
+func (p *parser) wrong(n *yaml.Node, path, problem, fix string) {
+	p.mistakes = append(p.mistakes, mistake{severity: report.Error, line: n.Line - 1, field: path, problem: problem, fix: fix})
+}
+
+// value returns the value of a node: map[string]any, []any, string, bool, int64, float64 or nil.
+func (p *parser) value(n *yaml.Node, path string, depth int) any {
+	if p.aliases > 0 {
+		p.expanded++
+	}
+	if depth > maxDepth || p.expanded > maxExpanded {
+		if !p.tooMuch {
+			p.tooMuch = true
+			p.wrong(n, path, "is nested too deeply or repeats too much through aliases", "write it out without anchors and aliases")
+		}
+		return nil
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		p.aliases++
+		v := p.value(n.Alias, path, depth+1)
+		p.aliases--
+		return v
+	case yaml.MappingNode:
+		return p.mapping(n, path, depth)
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, c := range n.Content {
+			list[i] = p.value(c, path+"["+strconv.Itoa(i)+"]", depth+1)
+		}
+		return list
+	case yaml.ScalarNode:
+		return p.scalar(n, path)
+	}
+	p.wrong(n, path, "is nothing that YAML has a value for", "")
+	return nil
+}
+
+func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
+	entries := p.entries(n, path, depth)
+	m := make(map[string]any, len(entries))
+	first := make(map[string]int, len(entries))
+	for _, e := range entries {
+		key := e.key.Value
+		at := join(path, key)
+		if line, twice := first[key]; twice {
+			if !e.merged { // a merged key gives way to the mapping's own
+				p.wrong(e.key, at, "is written twice", "keep one of them")
+				p.mistakes[len(p.mistakes)-1].first = line
+			}
+			continue
+		}
+		first[key] = e.key.Line
+		m[key] = p.value(e.value, at, depth+1)
+	}
+	return m
+}
+
+// entries lists a mapping's keys: its own, then those of "<<".
+func (p *parser) entries(n *yaml.Node, path string, depth int) []entry {
+	own := make([]entry, 0, len(n.Content)/2)
+	var merged []entry
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := target(n.Content[i]), n.Content[i+1]
+		if k.Kind != yaml.ScalarNode {
+			p.wrong(n.Content[i], path, "has a key that is not a plain word", "write keys as plain words")
+			continue
+		}
+		if k.ShortTag() != "!!merge" {
+			own = append(own, entry{key: k, value: v})
+			continue
+		}
+		sources := []*yaml.Node{target(v)}
+		if sources[0] != nil && sources[0].Kind == yaml.SequenceNode {
+			sources = sources[0].Content
+		}
+		for _, s := range sources {
+			s = target(s)
+			p.expanded++
+			if s == nil || s.Kind != yaml.MappingNode || depth > maxDepth || p.expanded > maxExpanded {
+				p.wrong(k, path, "merges (<<) something that is not a mapping", "merge an anchor that names a mapping")
+				continue
+			}
+			for _, e := range p.entries(s, path, depth+1) {
+				p.expanded++
+				e.merged = true
+				merged = append(merged, e)
+			}
+		}
+	}
+	return append(own, merged...)
+}
+
+func (p *parser) scalar(n *yaml.Node, path string) any {
+	switch n.ShortTag() {
+	case "!!null":
+		return nil
+	case "!!bool":
+		var b bool
+		if n.Decode(&b) == nil {
+			return b
+		}
+	case "!!int":
+		var i int64
+		if n.Decode(&i) == nil {
+			return i
+		}
+		return p.float(n, path)
+	case "!!float":
+		return p.float(n, path)
+	case "!!binary":
+		var s string
+		if err := n.Decode(&s); err != nil {
+			p.wrong(n, path, "is not base64", "write the value as base64, or without !!binary")
+		}
+		return s
+	}
+	return n.Value // strings, timestamps (kept as written), and tags that nobody here knows
+}
+
+func (p *parser) float(n *yaml.Node, path string) any {
+	var f float64
+	if n.Decode(&f) != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		p.wrong(n, path, fmt.Sprintf("is a number that cannot be used, %s", n.Value), "write a plain number")
+		return nil
+	}
+	return f
+}
+
+// join adds a key to a field path.
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	if strings.ContainsAny(key, ".[]/") {
+		return path + "[" + key + "]"
+	}
+	return path + "." + key
+}

@@ -1,0 +1,92 @@
+package file
+
+import (
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// segments cuts a field path, such as spec.rules[0].backendRefs[1].port or metadata.labels[example.com/x], into keys
+// and positions.
+func segments(path string) []string {
+	var out []string
+	for path != "" {
+		switch path[0] {
+		case '.':
+			path = path[1:]
+		case '[':
+			end := strings.IndexByte(path, ']')
+			if end < 0 {
+				return append(out, path[1:])
+			}
+			out = append(out, strings.Trim(path[1:end], `"`))
+			path = path[end+1:]
+		default:
+			end := strings.IndexAny(path, ".[")
+			if end < 0 {
+				end = len(path)
+			}
+			out = append(out, path[:end])
+			path = path[end:]
+		}
+	}
+	return out
+}
+
+// lineOf is the line, from 0, of a field below a node: that of its key or list item, or for a field that is not there
+// that of the nearest one around it.
+func lineOf(n *yaml.Node, path string) int {
+	line := n.Line
+	for _, seg := range segments(path) {
+		n = target(n)
+		if n == nil {
+			break
+		}
+		next := (*yaml.Node)(nil)
+		switch n.Kind {
+		case yaml.MappingNode:
+			// Merged keys are looked for only where they are written; a finding inside of one names the mapping.
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if n.Content[i].Value == seg {
+					line, next = n.Content[i].Line, n.Content[i+1]
+				}
+			}
+		case yaml.SequenceNode:
+			if i, err := strconv.Atoi(seg); err == nil && i >= 0 && i < len(n.Content) {
+				next = n.Content[i]
+				line = next.Line
+			}
+		}
+		if next == nil {
+			break
+		}
+		n = next
+	}
+	return line - 1
+}
+
+// nodeAt is the node at a field path, or nil.
+func nodeAt(n *yaml.Node, path string) *yaml.Node {
+	for _, seg := range segments(path) {
+		n = target(n)
+		if n == nil {
+			return nil
+		}
+		next := (*yaml.Node)(nil)
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if n.Content[i].Value == seg {
+					next = n.Content[i+1]
+				}
+			}
+		case yaml.SequenceNode:
+			if i, err := strconv.Atoi(seg); err == nil && i >= 0 && i < len(n.Content) {
+				next = n.Content[i]
+			}
+		}
+		n = next
+	}
+	return target(n)
+}

@@ -1,0 +1,195 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/report"
+)
+
+const (
+	// maxFile is the size of the largest file that is read, in bytes.
+	maxFile = 64 << 20
+	// emptyGrace is how long a file that had objects may be empty before that is believed: a shell empties a file long
+	// before the command that fills it has written.
+	emptyGrace = 2 * time.Second
+	// maxFolders bounds folders below folders, against links that lead in circles.
+	maxFolders = 32
+)
+
+// root is one path that a user gave.
+type root struct {
+	path string // as given
+	abs  string
+}
+
+func newRoot(path string) (root, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return root{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return root{path: filepath.Clean(path), abs: abs}, nil
+}
+
+// signature tells whether a file is the one that was read.
+type signature struct {
+	info fs.FileInfo
+}
+
+func (s signature) same(info fs.FileInfo) bool {
+	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
+}
+
+// look finds files that are new or changed, with their documents still to be read, and files that are gone. changed as
+// in sync; files named there are read whatever their times say.
+func (r *Reader) look(changed []string) (fresh []*source, gone []string, problems []mistake) {
+	candidates := changed
+	forced := changed != nil
+	if !forced {
+		found, lost, problems := r.list()
+		candidates = found
+		for path := range r.files {
+			if !slices.ContainsFunc(lost, func(root string) bool { return within(root, path) }) {
+				if _, ok := slices.BinarySearch(found, path); !ok {
+					gone = append(gone, path)
+				}
+			}
+		}
+		fresh, more := r.open(candidates, false)
+		return fresh, append(gone, more...), problems
+	}
+	fresh, gone = r.open(candidates, true)
+	return fresh, gone, nil
+}
+
+// list finds every file below the roots, sorted, and the roots that are not there any more: what was read from those
+// stays.
+func (r *Reader) list() (found, lost []string, problems []mistake) {
+	seen := map[string]bool{}
+	for _, root := range r.roots {
+		info, err := os.Stat(root.path)
+		if err != nil {
+			lost = append(lost, root.path)
+			problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s; what was read from it stays in use", root.path, clean(err)), fix: "put it back"})
+			continue
+		}
+		if !info.IsDir() {
+			seen[root.path] = true
+			continue
+		}
+		walk(root.path, 0, func(path string) { seen[path] = true }, func(path string, err error) {
+			lost = append(lost, path)
+			problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s", path, clean(err)), fix: "allow reading it"})
+		})
+	}
+	return slices.Sorted(maps.Keys(seen)), lost, problems
+}
+
+// walk visits the files below a folder that hold configuration by their names. Links are followed, as mounted ConfigMaps
+// need it; names that start with a dot are skipped, which leaves out editors' files and the folders behind such mounts.
+func walk(dir string, depth int, visit func(path string), fail func(path string, err error)) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		fail(dir, err)
+		return
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if hidden(e.Name()) {
+			continue
+		}
+		isDir := e.IsDir()
+		if e.Type()&fs.ModeSymlink != 0 {
+			if info, err := os.Stat(path); err == nil {
+				isDir = info.IsDir()
+			}
+		}
+		switch {
+		case isDir && depth < maxFolders:
+			walk(path, depth+1, visit, fail)
+		case !isDir && readable(e.Name()):
+			visit(path)
+		}
+	}
+}
+
+// hidden says whether a name is one of those that editors, version control and mounts use for themselves.
+func hidden(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#")
+}
+
+func readable(name string) bool {
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return !hidden(name)
+	}
+	return false
+}
+
+// open splits the files at paths that are not as they were.
+func (r *Reader) open(paths []string, forced bool) (fresh []*source, gone []string) {
+	for _, path := range paths {
+		old := r.files[path]
+		info, err := os.Stat(path)
+		if err == nil && !forced && old != nil && old.mark.same(info) {
+			continue
+		}
+		src := &source{path: path, mark: signature{info}}
+		var raw []byte
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if old != nil {
+				gone = append(gone, path)
+			}
+			continue
+		case err == nil && !info.Mode().IsRegular():
+			continue
+		case err == nil && info.Size() > maxFile:
+			err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+		case err == nil:
+			raw, err = os.ReadFile(path)
+		}
+		if err != nil {
+			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err), fix: "allow reading it, or move it out of the folder"}
+		} else if text, ok := decodeText(raw); ok {
+			src.docs = split(text)
+		} else {
+			src.unusable = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
+		}
+		if r.doubt(src, old) {
+			continue
+		}
+		fresh = append(fresh, src)
+	}
+	return fresh, gone
+}
+
+// doubt says whether a file that had objects and is empty now should be looked at again before that is believed.
+func (r *Reader) doubt(src, old *source) bool {
+	if old == nil || len(old.docs) == 0 || len(src.docs) > 0 || src.unusable != nil {
+		delete(r.emptied, src.path)
+		return false
+	}
+	since, known := r.emptied[src.path]
+	if !known {
+		r.emptied[src.path] = time.Now()
+		return true
+	}
+	if time.Since(since) < emptyGrace {
+		return true
+	}
+	delete(r.emptied, src.path)
+	return false
+}
+
+// within says whether path is dir or below it.
+func within(dir, path string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator)) || dir == "."
+}

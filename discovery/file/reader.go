@@ -1,0 +1,292 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// Store takes what was read. *store.Store is one.
+type Store interface {
+	Apply(ops ...store.Op) (store.Revision, error)
+}
+
+// Config is what a Reader needs.
+type Config struct {
+	// Paths are folders, read recursively, and single files, read whatever their name ends in. At least one.
+	Paths []string
+	Store Store
+	// StateDir keeps each object's last good form over restarts. It is made if need be; empty: nothing is kept.
+	StateDir string
+	Log      *slog.Logger // nil: slog.Default
+	// Report gets everything that there is to say about the files, as a whole, each time that something changed; called
+	// by one goroutine at a time. Reports without an owner hold findings about no object. May be nil.
+	Report func([]report.Report)
+	// Settle is how long nothing may change before a burst of changes counts as over; 5 ms by default.
+	Settle time.Duration
+	// Poll is how often everything is looked at without being told, for file systems that do not tell; 10 s by default.
+	Poll time.Duration
+}
+
+// Reader reads files into a store. See the package's comment.
+type Reader struct {
+	cfg     Config
+	catalog *catalog
+	roots   []root
+	synced  chan struct{}
+
+	mu       sync.Mutex // Locate is called by anyone
+	loaded   bool
+	files    map[string]*source
+	claims   map[report.Ref][]claim         // what files say of an object, the one that counts first
+	kept     map[report.Ref]keptObject      // what the store has
+	keptBy   map[string]map[report.Ref]bool // by path
+	problems []mistake                      // about the roots themselves
+	emptied  map[string]time.Time           // when a file was first seen empty
+}
+
+// keptObject is an object's last good form, and the file that it is from.
+type keptObject struct {
+	*good
+	path string
+}
+
+// source is one file as it was last read.
+type source struct {
+	path     string // as a user would write it: the root, as given, and the way from there
+	mark     signature
+	docs     []*document
+	unusable *mistake // the file as a whole could not be read
+}
+
+// nameless says that the file may hold objects that could not be made out.
+func (s *source) nameless() bool {
+	return s.unusable != nil || slices.ContainsFunc(s.docs, func(d *document) bool { return d.nameless })
+}
+
+// New makes a Reader. It reads nothing yet.
+func New(cfg Config) (*Reader, error) {
+	if len(cfg.Paths) == 0 || cfg.Store == nil {
+		return nil, errors.New("file reader: no path or no store given")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Report == nil {
+		cfg.Report = func([]report.Report) {}
+	}
+	if cfg.Settle <= 0 {
+		cfg.Settle = 5 * time.Millisecond
+	}
+	if cfg.Poll <= 0 {
+		cfg.Poll = 10 * time.Second
+	}
+	r := &Reader{
+		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}),
+		files: map[string]*source{}, claims: map[report.Ref][]claim{},
+		kept: map[report.Ref]keptObject{}, keptBy: map[string]map[report.Ref]bool{}, emptied: map[string]time.Time{},
+	}
+	for _, p := range cfg.Paths {
+		root, err := newRoot(p)
+		if err != nil {
+			return nil, err
+		}
+		r.roots = append(r.roots, root)
+	}
+	return r, nil
+}
+
+// Synced is closed when everything has been read once.
+func (r *Reader) Synced() <-chan struct{} { return r.synced }
+
+// Load reads everything once. It fails if a path cannot be read at all, or with the store; mistakes in files are reported.
+func (r *Reader) Load(ctx context.Context) error {
+	for _, root := range r.roots {
+		if _, err := os.Stat(root.path); err != nil {
+			return fmt.Errorf("configuration: %w", err)
+		}
+	}
+	r.mu.Lock()
+	first := !r.loaded
+	r.mu.Unlock()
+	if first {
+		if err := r.recall(); err != nil {
+			return err
+		}
+	}
+	return r.sync(ctx, nil)
+}
+
+// sync reads what changed and applies it. changed names files that are known to be all that changed; nil means that
+// anything may have.
+func (r *Reader) sync(ctx context.Context, changed []string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	affected := map[report.Ref]bool{}
+	if !r.loaded {
+		for ref := range r.kept {
+			affected[ref] = true
+		}
+	}
+	fresh, gone, problems := r.look(changed)
+	if changed == nil {
+		r.problems = problems
+	}
+	for _, path := range gone {
+		r.disown(path, affected)
+		delete(r.files, path)
+	}
+	if err := r.readAll(ctx, fresh); err != nil {
+		return err
+	}
+	for _, src := range fresh {
+		r.disown(src.path, affected)
+		r.files[src.path] = src
+		r.claim(src, affected)
+	}
+	ops, dirty := r.decide(affected)
+	if _, err := r.cfg.Store.Apply(ops...); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if !r.loaded {
+		r.loaded = true
+		close(r.synced)
+	}
+	if len(fresh) > 0 || len(gone) > 0 || changed == nil {
+		r.cfg.Report(r.reports())
+	}
+	return r.remember(dirty)
+}
+
+// readAll parses and validates the documents of new sources that the file's last form did not have. It uses every
+// processor, since a cold start's time goes here, and no goroutine outlives it.
+func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, src := range fresh {
+		var before map[string]*document
+		if old := r.files[src.path]; old != nil {
+			before = make(map[string]*document, len(old.docs))
+			for _, d := range old.docs {
+				before[d.text] = d
+			}
+		}
+		for i, doc := range src.docs {
+			if old := before[doc.text]; old != nil {
+				moved := *old
+				moved.line = doc.line
+				src.docs[i] = &moved
+				continue
+			}
+			group.Go(func() error { return doc.read(ctx, r.catalog) })
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return nil
+}
+
+// Locate says where an object is written, as "file:line", or where a field of it is; the nearest field around it that is
+// written, if it is not. Empty for objects that are in no file.
+func (r *Reader) Locate(ref report.Ref, field string) string {
+	r.mu.Lock()
+	var c claim
+	if list := r.claims[ref]; len(list) > 0 {
+		c = list[0]
+	}
+	path := r.kept[ref].path
+	r.mu.Unlock()
+	if c.object == nil {
+		return path
+	}
+	line := c.object.line
+	if node, m := parseNode(c.doc.text); field != "" && m == nil {
+		if c.object.item >= 0 {
+			node = nodeAt(node, at("items", c.object.item))
+		}
+		if node != nil {
+			line = lineOf(node, written(c.object.moved, field))
+		}
+	}
+	return place(c.path, c.doc.line+line)
+}
+
+func place(path string, line int) string { return fmt.Sprintf("%s:%d", path, line) }
+
+// reports says everything that there is to say, sorted by object, then by place.
+func (r *Reader) reports() []report.Report {
+	by := map[report.Ref][]report.Finding{}
+	add := func(owner report.Ref, path string, doc *document, m mistake) {
+		f := report.Finding{Severity: m.severity, Owner: owner, Source: path, Field: m.field, Problem: m.problem, Fix: m.fix}
+		if doc != nil {
+			f.Source = place(path, doc.line+m.line)
+			if m.first > 0 {
+				f.Problem += fmt.Sprintf(" (first in line %d)", doc.line+m.first-1)
+			}
+		}
+		by[owner] = append(by[owner], f)
+	}
+	for _, m := range r.problems {
+		add(report.Ref{}, "", nil, m)
+	}
+	for _, path := range slices.Sorted(maps.Keys(r.files)) {
+		src := r.files[path]
+		if src.unusable != nil {
+			add(report.Ref{}, path, nil, *src.unusable)
+		}
+		for _, doc := range src.docs {
+			for _, m := range doc.mistakes {
+				add(report.Ref{}, path, doc, m)
+			}
+			for _, o := range doc.objects {
+				for _, m := range append(o.mistakes[:len(o.mistakes):len(o.mistakes)], r.standing(path, doc, o)...) {
+					add(o.ref, path, doc, m)
+				}
+			}
+		}
+	}
+	out := make([]report.Report, 0, len(by))
+	for _, ref := range slices.SortedFunc(maps.Keys(by), report.Ref.Compare) {
+		out = append(out, report.Report{Owner: ref, Findings: by[ref]})
+	}
+	return out
+}
+
+// standing says what became of an object that does not count as it is written.
+func (r *Reader) standing(path string, doc *document, o *object) []mistake {
+	list := r.claims[o.ref]
+	switch {
+	case o.kind == nil || len(list) == 0:
+		return nil
+	case list[0].object != o:
+		first := list[0]
+		return []mistake{{severity: report.Error, line: o.line,
+			problem: "is written twice; the one at " + place(first.path, first.doc.line+first.object.line) + " counts", fix: "remove one, or give it another name"}}
+	case o.good == nil && r.kept[o.ref].good != nil:
+		return []mistake{{severity: report.Warning, line: o.line, problem: "is not taken as it is written here; its last good version stays in use"}}
+	}
+	return nil
+}
+
+// clean is how a mistake of the operating system reads.
+func clean(err error) string {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return strings.TrimSpace(err.Error())
+}

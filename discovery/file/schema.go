@@ -1,0 +1,114 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/penstock-project/penstock/manifests"
+)
+
+// schema is what one kind's objects must look like: the CRD's, or for kinds that Kubernetes has built in, one made of the
+// Go type. It is what an API server would apply, in the same order.
+type schema struct {
+	shape  *structural.Structural
+	values validation.SchemaValidator
+	rules  *cel.Validator // nil: no CEL rules
+}
+
+func newSchema(k *kind) (*schema, error) {
+	props, err := schemaProps(k)
+	if err != nil {
+		return nil, err
+	}
+	meta := metadataProps()
+	props.Properties["metadata"] = meta
+	s := &schema{}
+	if s.shape, err = structural.NewStructural(props); err != nil {
+		return nil, fmt.Errorf("schema of %s: %w", k.table.Kind(), err)
+	}
+	if s.values, _, err = validation.NewSchemaValidator(props); err != nil {
+		return nil, fmt.Errorf("schema of %s: %w", k.table.Kind(), err)
+	}
+	if k.crd != "" {
+		s.rules = cel.NewValidator(s.shape, true, math.MaxInt64)
+	}
+	return s, nil
+}
+
+// schemaProps is the schema of the kind's first version.
+func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
+	if k.crd == "" {
+		return goProps(k.table.New()), nil
+	}
+	crd, err := manifests.CRD(k.table.Group(), k.crd)
+	if err != nil {
+		return nil, err
+	}
+	version := k.versions[0].apiVersion[len(k.table.Group())+1:]
+	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
+	if i < 0 || crd.Spec.Versions[i].Schema == nil {
+		return nil, fmt.Errorf("CRD %s has no schema for %s", crd.Name, version)
+	}
+	props := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[i].Schema.OpenAPIV3Schema, props, nil); err != nil {
+		return nil, fmt.Errorf("CRD %s: %w", crd.Name, err)
+	}
+	return props, nil
+}
+
+// unknown removes and names fields that the schema does not have.
+func (s *schema) unknown(obj map[string]any) []string {
+	return pruning.PruneWithOptions(obj, s.shape, false, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+}
+
+// complete fills in defaults. A key without a value counts as absent, as it does in an API server.
+func (s *schema) complete(obj map[string]any) {
+	defaulting.PruneNonNullableNullsWithoutDefaults(obj, s.shape)
+	defaulting.Default(obj, s.shape)
+}
+
+// validate names what is wrong with an object that complete has seen. CEL rules run on an object of the right shape only:
+// they assume it.
+func (s *schema) validate(ctx context.Context, obj map[string]any) field.ErrorList {
+	errs := validation.ValidateCustomResource(nil, obj, s.values)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.shape, obj)...)
+	if len(errs) > 0 || s.rules == nil {
+		return errs
+	}
+	errs, _ = s.rules.Validate(ctx, nil, s.shape, obj, nil, math.MaxInt64)
+	return errs
+}
+
+// at is the part of the schema that a field path names, or nil.
+func (s *schema) at(path string) *structural.Structural {
+	node := s.shape
+	for _, seg := range segments(path) {
+		switch {
+		case node == nil:
+			return nil
+		case node.Items != nil:
+			node = node.Items
+		case node.AdditionalProperties != nil:
+			node = node.AdditionalProperties.Structural
+		default:
+			p, ok := node.Properties[seg]
+			if !ok {
+				return nil
+			}
+			node = &p
+		}
+	}
+	return node
+}

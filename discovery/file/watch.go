@@ -1,0 +1,204 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// maxSettle bounds how long a burst that does not end is waited for.
+const maxSettle = 200 * time.Millisecond
+
+// Run loads everything, then follows changes until its context ends. It fails as Load does, or if nothing can be watched.
+func (r *Reader) Run(ctx context.Context) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("configuration: watch: %w", err)
+	}
+	defer watcher.Close()
+	w := &watch{reader: r, notify: watcher, folders: map[string]bool{}}
+	w.follow() // before reading, so that no change is missed in between
+	if err := r.Load(ctx); err != nil {
+		return err
+	}
+	poll := time.NewTicker(r.cfg.Poll)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+			w.everything = true
+		case err, ok := <-watcher.Errors:
+			if !ok {
+				return nil
+			}
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				r.cfg.Log.Warn("watching the configuration", "error", err)
+			}
+			w.everything = true
+		case ev, ok := <-watcher.Events:
+			if !ok {
+				return nil
+			}
+			w.note(ev)
+			w.settle(ctx)
+		}
+		if err := w.sync(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// watch collects what changed between two reads.
+type watch struct {
+	reader     *Reader
+	notify     *fsnotify.Watcher
+	folders    map[string]bool // those watched
+	changed    map[string]bool // files that are all that changed
+	everything bool            // anything may have
+}
+
+// note takes in one event. A plain change of a file that was read names just that file; anything else, such as a new
+// name, a folder or a link that was turned, means looking at everything.
+func (w *watch) note(ev fsnotify.Event) {
+	if ev.Op == fsnotify.Chmod && !readable(filepath.Base(ev.Name)) {
+		return
+	}
+	path := filepath.Clean(ev.Name)
+	if !w.reader.plain(path) {
+		base := filepath.Base(path)
+		if hidden(base) && base != "..data" {
+			return // editors' files come and go; a mount's folders are followed by its ..data
+		}
+		w.everything = true
+		return
+	}
+	if w.changed == nil {
+		w.changed = map[string]bool{}
+	}
+	w.changed[path] = true
+}
+
+// plain says that a path is a file that was read and is not behind a link.
+func (r *Reader) plain(path string) bool {
+	r.mu.Lock()
+	_, known := r.files[path]
+	r.mu.Unlock()
+	if !known {
+		return false
+	}
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// settle takes in events until nothing happens for a while.
+func (w *watch) settle(ctx context.Context) {
+	end := time.NewTimer(maxSettle)
+	defer end.Stop()
+	quiet := time.NewTimer(w.reader.cfg.Settle)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-end.C:
+			return
+		case <-quiet.C:
+			return
+		case ev, ok := <-w.notify.Events:
+			if !ok {
+				return
+			}
+			w.note(ev)
+			quiet.Reset(w.reader.cfg.Settle)
+		}
+	}
+}
+
+// sync reads what was noted.
+func (w *watch) sync(ctx context.Context) error {
+	var changed []string
+	if !w.everything {
+		if len(w.changed) == 0 {
+			return nil
+		}
+		for path := range w.changed {
+			changed = append(changed, path)
+		}
+	} else {
+		w.follow()
+	}
+	w.everything, w.changed = false, nil
+	return w.reader.sync(ctx, changed)
+}
+
+// follow watches every folder that a file may be in, or come to be in: those below the roots, those that links lead to,
+// and the folder of a root that is a file.
+func (w *watch) follow() {
+	wanted := map[string]bool{}
+	for _, root := range w.reader.roots {
+		info, err := os.Stat(root.path)
+		switch {
+		case err != nil:
+			wanted[filepath.Dir(root.path)] = true
+		case info.IsDir():
+			foldersBelow(root.path, 0, wanted)
+		default:
+			wanted[filepath.Dir(root.path)] = true
+			linked(root.path, wanted)
+		}
+	}
+	for dir := range w.folders {
+		if !wanted[dir] {
+			_ = w.notify.Remove(dir) // may be gone already
+			delete(w.folders, dir)
+		}
+	}
+	for dir := range wanted {
+		// Adding again is needed for a folder that was replaced by another of its name, and harmless else.
+		if err := w.notify.Add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			w.reader.cfg.Log.Warn("cannot watch a folder; it is looked at from time to time", "folder", dir, "error", err)
+			continue
+		}
+		w.folders[dir] = true
+	}
+}
+
+func foldersBelow(dir string, depth int, into map[string]bool) {
+	into[dir] = true
+	entries, err := os.ReadDir(dir)
+	if err != nil || depth >= maxFolders {
+		return
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case hidden(e.Name()):
+		case e.IsDir():
+			foldersBelow(path, depth+1, into)
+		case e.Type()&fs.ModeSymlink != 0:
+			if info, err := os.Stat(path); err == nil && info.IsDir() {
+				foldersBelow(path, depth+1, into)
+			} else if readable(e.Name()) {
+				linked(path, into)
+			}
+		}
+	}
+}
+
+// linked adds the folder of the file that a link leads to.
+func linked(path string, into map[string]bool) {
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+		into[filepath.Dir(real)] = true
+	}
+}

@@ -1,0 +1,214 @@
+package file
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/penstock-project/penstock/discovery/report"
+)
+
+// explain puts what a schema or a CEL rule says into words: what is wrong, and what to write instead.
+func (s *schema) explain(e *field.Error) mistake {
+	path := strings.TrimPrefix(e.Field, "<nil>")
+	path = strings.Trim(path, ".")
+	m := mistake{severity: report.Error, field: path}
+	node := s.at(path)
+	switch e.Type {
+	case field.ErrorTypeRequired:
+		m.problem, m.fix = "is missing", "write "+kindOfValue(node)
+	case field.ErrorTypeNotSupported:
+		m.problem, m.fix = enumWords(node, e)
+	case field.ErrorTypeTypeInvalid:
+		m.problem = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue))
+		m.fix = "write " + kindOfValue(node)
+	case field.ErrorTypeDuplicate:
+		m.problem, m.fix = "is there twice: "+valueWords(e.BadValue), "keep one of them"
+	case field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeInvalid:
+		m.problem, m.fix = limitWords(node, e)
+	default:
+		m.problem = plain(e.Detail)
+	}
+	return m
+}
+
+// limitWords explains a value outside of what its schema allows, or a rule that is broken.
+func limitWords(node *structural.Structural, e *field.Error) (problem, fix string) {
+	// CEL messages stand as they are: the API's authors wrote them for people.
+	problem = plain(e.Detail)
+	if node == nil || node.ValueValidation == nil {
+		return problem, ""
+	}
+	v := node.ValueValidation
+	switch bad := e.BadValue.(type) {
+	case int64, float64, int:
+		n, ok := number(bad)
+		if !ok {
+			break
+		}
+		if v.Minimum != nil && n < *v.Minimum {
+			return fmt.Sprintf("must be at least %s, is %s", num(*v.Minimum), num(n)), "write " + kindOfValue(node)
+		}
+		if v.Maximum != nil && n > *v.Maximum {
+			return fmt.Sprintf("must be at most %s, is %s", num(*v.Maximum), num(n)), "write " + kindOfValue(node)
+		}
+	case string:
+		switch {
+		case v.MinLength != nil && int64(len([]rune(bad))) < *v.MinLength && bad == "":
+			return "is empty", "write " + kindOfValue(node)
+		case v.MaxLength != nil && int64(len([]rune(bad))) > *v.MaxLength:
+			return fmt.Sprintf("is longer than %d characters", *v.MaxLength), "shorten it"
+		case v.Pattern != "" && strings.Contains(e.Detail, "should match"):
+			return fmt.Sprintf("has a form that is not allowed: %s", quote(bad)), "write a value that matches " + v.Pattern
+		}
+	}
+	switch e.Type {
+	case field.ErrorTypeTooMany:
+		if v.MaxItems != nil {
+			return fmt.Sprintf("has more than %d items", *v.MaxItems), "spread them over several objects or rules"
+		}
+	case field.ErrorTypeTooLong:
+		if v.MaxLength != nil {
+			return fmt.Sprintf("is longer than %d characters", *v.MaxLength), "shorten it"
+		}
+	}
+	if v.MinItems != nil && strings.Contains(e.Detail, "at least") {
+		return fmt.Sprintf("must have at least %d items", *v.MinItems), "list them, or leave the field out"
+	}
+	return problem, ""
+}
+
+func enumWords(node *structural.Structural, e *field.Error) (problem, fix string) {
+	bad := fmt.Sprint(e.BadValue)
+	allowed := enumOf(node)
+	if len(allowed) == 0 {
+		return plain(e.Detail), ""
+	}
+	return fmt.Sprintf("must be one of %s, is %s", strings.Join(allowed, ", "), valueWords(e.BadValue)), suggest(bad, allowed)
+}
+
+func enumOf(node *structural.Structural) []string {
+	if node == nil || node.ValueValidation == nil {
+		return nil
+	}
+	var out []string
+	for _, v := range node.ValueValidation.Enum {
+		if s := fmt.Sprint(v.Object); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// plain tidies a message of the validation libraries.
+func plain(detail string) string {
+	if i := strings.Index(detail, " in body "); i >= 0 {
+		detail = detail[i+len(" in body "):]
+	}
+	return strings.TrimSpace(detail)
+}
+
+// kindOfValue is what to write at a place in the schema.
+func kindOfValue(node *structural.Structural) string {
+	if node == nil {
+		return "a value"
+	}
+	if allowed := enumOf(node); len(allowed) > 0 {
+		return oneOfWords(allowed)
+	}
+	v := node.ValueValidation
+	switch node.Type {
+	case "integer", "number":
+		noun := "a number"
+		if node.Type == "integer" {
+			noun = "a whole number"
+		}
+		if v != nil && v.Minimum != nil && v.Maximum != nil && *v.Maximum < math.MaxInt32 {
+			return fmt.Sprintf("%s from %s to %s", noun, num(*v.Minimum), num(*v.Maximum))
+		}
+		if v != nil && v.Minimum != nil && *v.Minimum > math.MinInt32 {
+			return fmt.Sprintf("%s of at least %s", noun, num(*v.Minimum))
+		}
+		return noun
+	case "":
+		return "a value"
+	}
+	return typeName(node)
+}
+
+func typeName(node *structural.Structural) string {
+	if node == nil {
+		return "of another type"
+	}
+	switch node.Type {
+	case "object":
+		if len(node.Properties) > 0 {
+			return "a mapping with the fields " + fieldNames(node)
+		}
+		return "a mapping"
+	case "array":
+		return "a list"
+	case "string":
+		return "a text (in quotes, if it looks like a number)"
+	case "boolean":
+		return "true or false"
+	case "integer":
+		return "a whole number"
+	case "number":
+		return "a number"
+	}
+	return "a value"
+}
+
+func fieldNames(node *structural.Structural) string {
+	var names []string
+	for n := range node.Properties {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	if v := node.ValueValidation; v != nil && len(v.Required) > 0 {
+		names = v.Required
+	}
+	if len(names) > 6 {
+		names = append(names[:6:6], "...")
+	}
+	return strings.Join(names, ", ")
+}
+
+// valueWords shows a value that a user wrote; a mapping or list by its type.
+func valueWords(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		if slices.Contains([]string{"object", "array", "boolean", "integer", "number", "string"}, v) {
+			// The library puts the type's name where the value was of the wrong type.
+			return map[string]string{"object": "a mapping", "array": "a list", "boolean": "true or false", "integer": "a number", "number": "a number", "string": "a text"}[v]
+		}
+		return quote(v)
+	case map[string]any:
+		return "a mapping"
+	case []any:
+		return "a list"
+	}
+	return fmt.Sprint(v)
+}
+
+func number(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return float64(v), true
+	case int:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
+func num(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
