@@ -52,7 +52,7 @@ type UpstreamTLS struct {
 // Assignment is the endpoints of one cluster.
 type Assignment struct {
 	Cluster   string
-	Endpoints []Endpoint // addresses sorted, then hops in the user's order: a fallback uses the first hop only
+	Endpoints []Endpoint // addresses sorted, then hops in the user's order
 	Owners    []report.Ref
 }
 
@@ -60,6 +60,7 @@ type Assignment struct {
 type Endpoint struct {
 	Address netip.AddrPort // not valid for a hop
 	Hop     string         // HopName of an internal listener; "" otherwise
+	Later   bool           // a hop after a pool's first: only a picker names it, a fallback does not
 	Weight  uint32         // 0: one
 }
 
