@@ -55,7 +55,7 @@ type Chain struct {
 type Place struct {
 	Gateway      string   // "namespace/name"
 	Listener     string   // listener name
-	Chain        string   // ChainName
+	Chain        string   // ChainName; "" for a listener that takes no traffic, to which a route may be attached all the same
 	ListenerHost string   // the listener's hostname
 	Hosts        []string // the hosts that the route answers for there, sorted: intersection of listener's and route's hostnames
 }

@@ -5,11 +5,12 @@ import "time"
 // PathKind says how a path is compared.
 type PathKind string
 
-// The kinds of path match, strongest first.
+// The kinds of path match, strongest first. The specification leaves open where regular expressions stand; behind
+// prefixes, any rule for "/" would hide them.
 const (
 	PathExact  PathKind = "Exact"
-	PathPrefix PathKind = "PathPrefix" // element-wise: /a matches /a and /a/b, not /ab
-	PathRegex  PathKind = "RegularExpression"
+	PathRegex  PathKind = "RegularExpression" // matches the whole path
+	PathPrefix PathKind = "PathPrefix"        // element-wise: /a matches /a and /a/b, not /ab; no '/' at the end but in "/"
 )
 
 // Match is one HTTPRouteMatch: all of its parts must hold.
