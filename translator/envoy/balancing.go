@@ -1,0 +1,69 @@
+package envoy
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	leastv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/least_request/v3"
+	overridev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/override_host/v3"
+	subsetv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/subset/v3"
+	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/type/metadata/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Roles of endpoints, in their metadata under envoy.lb. Fallbacks choose by them.
+const (
+	roleKey   = "role"
+	rolePod   = "pod"
+	roleSpill = "spill"
+	// roleLater marks hops after the first: only a picker chooses one of them. A fallback that spread over all hops
+	// would ignore the user's order.
+	roleLater = "spill-later"
+)
+
+// servedKey is where the endpoint picker protocol reads who served.
+const servedKey = "x-gateway-destination-endpoint-served"
+
+// loadBalancing follows the pick in the request's metadata, where there is one; the fallback decides otherwise.
+func (b *builder) loadBalancing(f model.Fallback) *clusterv3.LoadBalancingPolicy {
+	least := b.policy("envoy.load_balancing_policies.least_request", &leastv3.LeastRequest{})
+	if f == model.PlainLB {
+		return least
+	}
+	subset := &subsetv3.Subset{SubsetLbPolicy: least}
+	switch f {
+	case model.FallbackPods, model.FallbackSpill:
+		role := rolePod
+		if f == model.FallbackSpill {
+			role = roleSpill
+		}
+		subset.FallbackPolicy = subsetv3.Subset_DEFAULT_SUBSET
+		subset.DefaultSubset = &structpb.Struct{Fields: map[string]*structpb.Value{roleKey: structpb.NewStringValue(role)}}
+		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{{Keys: []string{roleKey}}}
+	case model.FallbackNone:
+		// No request ever asks for this key, and NO_FALLBACK then finds no host: 503.
+		subset.FallbackPolicy = subsetv3.Subset_NO_FALLBACK
+		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{{Keys: []string{"never"}}}
+	default:
+		b.fail("no such fallback: %q", f)
+	}
+	return b.policy("envoy.load_balancing_policies.override_host", &overridev3.OverrideHost{
+		// Metadata only: a header would let a client steer.
+		OverrideHostSources: []*overridev3.OverrideHost_OverrideHostSource{{Metadata: lbKey(endpointHeader)}},
+		SelectedHostKey:     lbKey(servedKey),
+		FallbackPolicy:      b.policy("envoy.load_balancing_policies.subset", subset),
+	})
+}
+
+func (b *builder) policy(name string, config proto.Message) *clusterv3.LoadBalancingPolicy {
+	return &clusterv3.LoadBalancingPolicy{Policies: []*clusterv3.LoadBalancingPolicy_Policy{{
+		TypedExtensionConfig: b.extension(name, config),
+	}}}
+}
+
+func lbKey(name string) *metadatav3.MetadataKey {
+	return &metadatav3.MetadataKey{Key: "envoy.lb", Path: []*metadatav3.MetadataKey_PathSegment{{
+		Segment: &metadatav3.MetadataKey_PathSegment_Key{Key: name},
+	}}}
+}

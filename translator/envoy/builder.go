@@ -1,0 +1,57 @@
+package envoy
+
+import (
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// builder collects what one resource names while it is built, and the first failure to encode a part of it.
+type builder struct {
+	refs []resource.Ref
+	err  error
+}
+
+// any encodes a nested message the one deterministic way.
+func (b *builder) any(msg proto.Message) *anypb.Any {
+	body, err := resource.Marshal(msg)
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	return &anypb.Any{TypeUrl: "type.googleapis.com/" + string(msg.ProtoReflect().Descriptor().FullName()), Value: body}
+}
+
+// extension is a TypedExtensionConfig.
+func (b *builder) extension(name string, msg proto.Message) *corev3.TypedExtensionConfig {
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: b.any(msg)}
+}
+
+// cluster notes that the resource names a cluster, and returns the name.
+func (b *builder) cluster(name string) string {
+	b.refs = append(b.refs, resource.Ref{Type: resource.Cluster, Name: name})
+	return name
+}
+
+// sds refers to a secret that comes over ADS.
+func (b *builder) sds(name string) *tlsv3.SdsSecretConfig {
+	b.refs = append(b.refs, resource.Ref{Type: resource.Secret, Name: name})
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: ads()}
+}
+
+// grpc calls a service in a cluster.
+func (b *builder) grpc(cluster string) *corev3.GrpcService {
+	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: b.cluster(cluster)},
+	}}
+}
+
+func ads() *corev3.ConfigSource {
+	return &corev3.ConfigSource{
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+	}
+}

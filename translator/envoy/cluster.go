@@ -1,0 +1,124 @@
+package envoy
+
+import (
+	"fmt"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// unbounded raises circuit breakers out of the way: a queue in Envoy's defaults (1,024 connections and requests) would
+// be a limit that nobody asked for. Budgets on retries stay.
+const unbounded = 1 << 30
+
+// Cluster is one backend, pool or picker. Its endpoints come by EDS under its own name, which keeps service_name unique
+// (two clusters that share one would not both be told when it changes).
+func Cluster(c *model.Cluster) (*resource.Resource, error) {
+	if c.Trailers && (c.Protocol != model.HTTP1) {
+		return nil, fmt.Errorf("cluster %s speaks %s and cannot hold hops, which speak HTTP/1.1", c.Name, c.Protocol)
+	}
+	b := &builder{}
+	picker := c.Protocol == model.GRPC
+	cl := &clusterv3.Cluster{
+		Name:                 c.Name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: c.Name},
+		ConnectTimeout:       seconds(connectTimeout),
+		LoadBalancingPolicy:  b.loadBalancing(c.Fallback),
+		CircuitBreakers:      breakers(),
+		// One slow cluster must not hold back the answer to all others (envoy/DELIVERY.md, 2).
+		WaitForWarmOnInit: boolean(false),
+		// What left the endpoints takes no new request, however healthy it is.
+		IgnoreHealthOnHostRemoval: true,
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{
+			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(protocolOptions(c)),
+		},
+	}
+	if picker {
+		cl.ConnectTimeout = seconds(pickerConnectTimeout)
+	}
+	if c.HealthService != "" {
+		cl.HealthChecks = []*corev3.HealthCheck{healthCheck(c.HealthService)}
+		// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a request pass without it.
+		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}}
+	}
+	b.secure(cl, c)
+	if b.err != nil {
+		return nil, b.err
+	}
+	return resource.New(resource.Cluster, cl.Name, cl, b.refs, c.Owners)
+}
+
+// breakers never refuse a request; retries get a budget, because the default of three at a time would make 503s of most
+// fail-overs (envoy/INFERENCE.md, 5).
+func breakers() *clusterv3.CircuitBreakers {
+	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+		MaxConnections:     u32(unbounded),
+		MaxPendingRequests: u32(unbounded),
+		MaxRequests:        u32(unbounded),
+		RetryBudget: &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
+			BudgetPercent:       &typev3.Percent{Value: 25},
+			MinRetryConcurrency: u32(64),
+		},
+	}}}
+}
+
+// healthCheck asks a picker whether it serves; a follower of a leader-elected one does not. It is quick, because the
+// first answer decides when a new cluster is usable, and a lost picker is noticed by nothing else.
+func healthCheck(service string) *corev3.HealthCheck {
+	return &corev3.HealthCheck{
+		Timeout:            seconds(500 * time.Millisecond),
+		Interval:           seconds(time.Second),
+		NoTrafficInterval:  seconds(time.Second),
+		UnhealthyThreshold: u32(1),
+		HealthyThreshold:   u32(1),
+		HealthChecker: &corev3.HealthCheck_GrpcHealthCheck_{
+			GrpcHealthCheck: &corev3.HealthCheck_GrpcHealthCheck{ServiceName: service},
+		},
+	}
+}
+
+func protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions {
+	explicit := &httpv3.HttpProtocolOptions_ExplicitHttpConfig{}
+	o := &httpv3.HttpProtocolOptions{
+		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: explicit},
+	}
+	switch c.Protocol {
+	case model.H2C, model.GRPC:
+		h2 := &corev3.Http2ProtocolOptions{}
+		if c.Protocol == model.GRPC {
+			// A picker that is frozen, or behind a cut wire, does not close its connections.
+			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second)}
+		}
+		explicit.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: h2}
+	default:
+		explicit.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
+			HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: c.Trailers},
+		}
+		o.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: seconds(upstreamIdle)}
+	}
+	return o
+}
+
+// alpn is what the cluster speaks inside TLS.
+func alpn(p model.Protocol) []string {
+	if p == model.HTTP1 {
+		return []string{"http/1.1"}
+	}
+	return []string{"h2"}
+}
+
+func number(n uint32) *wrapperspb.UInt32Value {
+	if n == 0 {
+		return nil
+	}
+	return u32(n)
+}

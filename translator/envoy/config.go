@@ -1,0 +1,50 @@
+package envoy
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// Config is what an operator decides for all gateways. A change of it changes listeners, and so cuts streams.
+type Config struct {
+	// AccessLog is the file that each request is logged to as a line of JSON, "/dev/stdout" for Envoy's own output; ""
+	// for none. The access log that tells the picker what became of its picks is always there.
+	AccessLog string
+	// Tracing is nil for none.
+	Tracing *Tracing
+}
+
+// Tracing sends spans to the cluster model.Collector by OTLP over gRPC.
+type Tracing struct {
+	SamplingPercent float64 // of requests that come without a sampling decision of their own; 0 to 100
+	ServiceName     string  // "" means "penstock"
+}
+
+// Limits and times. They are not settings yet: each has a reason, and a setting for each would hide it.
+const (
+	// maxBody is the largest request body that a picker may be sent or a retry may repeat; 413 above. Prompts with
+	// images are megabytes; Envoy's default is 1 MiB.
+	maxBody = 32 << 20
+	// streamIdle ends a stream without a byte in either direction. A model may think for long before its first token.
+	// Envoy's default is 5 minutes.
+	streamIdle = time.Hour
+	// connectTimeout covers TCP and TLS towards pods, servers and gateways, which may be an ocean away.
+	connectTimeout = time.Second
+	// pickerConnectTimeout is short because a client waits for it before its request is even placed.
+	pickerConnectTimeout = 250 * time.Millisecond
+	// upstreamIdle closes idle HTTP/1.1 connections before a model server does: uvicorn's default is 5 seconds, and a
+	// request that meets its FIN is lost (a POST that may have been read is not repeated).
+	upstreamIdle = 4 * time.Second
+	// messageTimeout is how long a picker may take for each answer; Envoy's default of 200 ms is less than a
+	// connection retry takes. A picker that queues asks for more, up to maxMessageTimeout.
+	messageTimeout    = 2 * time.Second
+	maxMessageTimeout = 300 * time.Second
+	// feedbackInterval is how late the picker learns that a request has ended.
+	feedbackInterval = 100 * time.Millisecond
+)
+
+func seconds(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
+func u32(n uint32) *wrapperspb.UInt32Value         { return wrapperspb.UInt32(n) }
+func boolean(b bool) *wrapperspb.BoolValue         { return wrapperspb.Bool(b) }

@@ -1,0 +1,53 @@
+package envoy
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Endpoints are the members of one cluster; an empty assignment is one too, and ends the cluster's warming.
+func Endpoints(a *model.Assignment) (*resource.Resource, error) {
+	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster}
+	var refs []resource.Ref
+	if len(a.Endpoints) > 0 {
+		group := &endpointv3.LocalityLbEndpoints{}
+		for _, e := range a.Endpoints {
+			group.LbEndpoints = append(group.LbEndpoints, lbEndpoint(e))
+			if e.Hop != "" {
+				refs = append(refs, resource.Ref{Type: resource.Listener, Name: e.Hop})
+			}
+		}
+		load.Endpoints = []*endpointv3.LocalityLbEndpoints{group}
+	}
+	return resource.New(resource.Endpoints, a.Cluster, load, refs, a.Owners)
+}
+
+func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
+	role := rolePod
+	addr := address(e.Address.Addr().String(), uint32(e.Address.Port()))
+	metadata := map[string]*structpb.Struct{}
+	if e.Hop != "" {
+		role = roleSpill
+		if e.Later {
+			role = roleLater
+		}
+		addr = &corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
+			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: e.Hop},
+		}}}
+		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))
+	}
+	metadata["envoy.lb"] = field(roleKey, structpb.NewStringValue(role))
+	return &endpointv3.LbEndpoint{
+		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: addr}},
+		Metadata:            &corev3.Metadata{FilterMetadata: metadata},
+		LoadBalancingWeight: number(e.Weight),
+	}
+}
+
+func field(key string, value *structpb.Value) *structpb.Struct {
+	return &structpb.Struct{Fields: map[string]*structpb.Value{key: value}}
+}

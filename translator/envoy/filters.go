@@ -1,0 +1,97 @@
+package envoy
+
+import (
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
+	compositev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/composite/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// The names of the HTTP filters, which are the keys of per-route configuration, in their order.
+const (
+	filterModel       = "model"            // Lua: lifts the model's name out of the body
+	filterCORS        = "cors"             //
+	filterAPIKey      = "api-key"          // composite: envoy.filters.http.api_key_auth
+	filterJWT         = "jwt"              // composite: envoy.filters.http.jwt_authn
+	filterAuthz       = "ext-authz"        // composite: envoy.filters.http.ext_authz
+	filterRBAC        = "rbac"             //
+	filterRateLimit   = "local-rate-limit" //
+	filterSession     = "stateful-session" //
+	filterHeaders     = "header-mutation"  //
+	filterPicker      = "picker"           // its 503 or 429 is the client's answer
+	filterSpillPicker = "picker-spill"     // its 503 or 429 counts as "no pick"
+	filterRouter      = "router"           //
+)
+
+// httpFilters is the fixed list, the same on edges and hops. Every filter does nothing until a route's per-filter
+// configuration asks for it, and none is disabled: Envoy builds a stream's filters from the route that it finds first,
+// so a filter that is disabled there stays out when the model filter's clearRouteCache leads to another route.
+//
+// API keys, JWT and external authorization have no configuration of their own that does nothing (an API key filter
+// without keys refuses everyone, ext_authz wants a service, jwt_authn takes providers only from the listener), so each
+// is a composite filter without a match tree: an empty place that costs nothing, into which a route puts the filter
+// with all of its configuration.
+func (b *builder) httpFilters() []*hcmv3.HttpFilter {
+	list := []struct {
+		name   string
+		config proto.Message
+	}{
+		{filterModel, modelScanner()},
+		{filterCORS, &corsv3.Cors{}},
+		{filterAPIKey, &compositev3.Composite{}},
+		{filterJWT, &compositev3.Composite{}},
+		{filterAuthz, &compositev3.Composite{}},
+		{filterRBAC, &rbacv3.RBAC{}},
+		{filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}},
+		{filterSession, &sessionv3.StatefulSession{}},
+		{filterHeaders, &headersv3.HeaderMutation{}},
+		{filterPicker, b.picker(false)},
+		{filterSpillPicker, b.picker(true)},
+		{filterRouter, &routerv3.Router{}},
+	}
+	filters := make([]*hcmv3.HttpFilter, len(list))
+	for i, f := range list {
+		filters[i] = &hcmv3.HttpFilter{
+			Name:       f.name,
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(f.config)},
+		}
+	}
+	return filters
+}
+
+// pickMetadata are the namespaces of dynamic metadata that a picker sees and may write: envoy.lb is the endpoint picker
+// protocol's, penstock carries our picker's lease to the access log.
+var pickMetadata = []string{"envoy.lb", "penstock"}
+
+// picker is the endpoint picker's filter. It asks nobody until a weighted cluster names its picker (pickerOverride).
+// What happens without a pick is the business of the cluster's fallback, never of this filter: it always lets a request
+// pass when the picker fails, also when the picker dies after its pick (envoy/INFERENCE.md, 2).
+func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
+	namespaces := &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: pickMetadata}
+	return &extprocv3.ExternalProcessor{
+		GrpcService:      b.grpc(model.OurPicker),
+		FailureModeAllow: true,
+		ProcessingMode: &extprocv3.ProcessingMode{
+			RequestHeaderMode:  extprocv3.ProcessingMode_SKIP,
+			ResponseHeaderMode: extprocv3.ProcessingMode_SKIP,
+		},
+		MessageTimeout:    seconds(messageTimeout),
+		MaxMessageTimeout: seconds(maxMessageTimeout),
+		// A foreign picker's clear_route_cache must not choose another weighted cluster after its pick.
+		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
+		// The picker sets x-envoy-max-retries to what its list of endpoints can serve.
+		MutationRules:            &mutationv3.HeaderMutationRules{AllowEnvoy: boolean(true)},
+		MetadataOptions:          &extprocv3.MetadataOptions{ForwardingNamespaces: namespaces, ReceivingNamespaces: namespaces},
+		DisableImmediateResponse: spills,
+		AllowContentLengthHeader: true,
+	}
+}

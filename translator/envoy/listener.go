@@ -1,0 +1,96 @@
+package envoy
+
+import (
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Listener is what Envoy binds for one port of a Gateway. A field of the listener itself that changes cuts every stream
+// of the port, so nothing in it depends on routes; chains come, go and change one by one.
+func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
+	if len(p.Addresses) == 0 {
+		return nil, fmt.Errorf("port %d of Gateway %s has no address", p.Number, p.Gateway)
+	}
+	b := &builder{}
+	l := &listenerv3.Listener{
+		Name:             model.ListenerName(p.Number),
+		Address:          address(p.Addresses[0], uint32(p.Number)),
+		TrafficDirection: corev3.TrafficDirection_INBOUND,
+	}
+	for _, a := range p.Addresses[1:] {
+		l.AdditionalAddresses = append(l.AdditionalAddresses,
+			&listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})
+	}
+	tls := false
+	for _, c := range p.Chains {
+		l.FilterChains = append(l.FilterChains, b.chain(cfg, p.Gateway, c))
+		tls = tls || c.TLS
+	}
+	if tls {
+		l.ListenerFilters = []*listenerv3.ListenerFilter{{
+			Name:       "tls_inspector",
+			ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: b.any(&inspectorv3.TlsInspector{})},
+		}}
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	return resource.New(resource.Listener, l.Name, l, b.refs, p.Owners)
+}
+
+// chain is one named filter chain: Envoy drains a chain by itself when only that one changes.
+func (b *builder) chain(cfg Config, gateway string, c model.Chain) *listenerv3.FilterChain {
+	fc := &listenerv3.FilterChain{
+		Name: c.Name,
+		Filters: []*listenerv3.Filter{{
+			Name:       "hcm",
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(b.edge(cfg, gateway, c))},
+		}},
+	}
+	if !c.TLS {
+		return fc
+	}
+	fc.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "tls"}
+	if c.ServerName != "" {
+		fc.FilterChainMatch.ServerNames = []string{c.ServerName}
+	}
+	tls := &tlsv3.CommonTlsContext{AlpnProtocols: []string{"h2", "http/1.1"}}
+	for _, s := range c.Secrets {
+		tls.TlsCertificateSdsSecretConfigs = append(tls.TlsCertificateSdsSecretConfigs, b.sds(s))
+	}
+	fc.TransportSocket = &corev3.TransportSocket{
+		Name:       "tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: b.any(&tlsv3.DownstreamTlsContext{CommonTlsContext: tls})},
+	}
+	return fc
+}
+
+// edge is the connection manager that clients meet.
+func (b *builder) edge(cfg Config, gateway string, c model.Chain) *hcmv3.HttpConnectionManager {
+	m := b.manager(cfg, gateway, c.Name)
+	m.UseRemoteAddress = boolean(true)
+	// No address is trusted as internal: else a client in a private network could set x-envoy-max-retries and its kin.
+	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{}
+	m.EarlyHeaderMutationExtensions = b.strip(edgeHeaders)
+	// A person who reports a failed request can name it.
+	m.AlwaysSetRequestIdInResponse = true
+	// What a route matches is what a backend gets. Escaped slashes stay: model names contain them.
+	m.NormalizePath = boolean(true)
+	m.MergeSlashes = true
+	return m
+}
+
+func address(ip string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address:       ip,
+		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}

@@ -1,0 +1,140 @@
+package envoy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// What our picker is told of a request, in the initial metadata of its ext_proc stream.
+const (
+	metaPool    = "x-penstock-pool"    // model.PoolName
+	metaSpill   = "x-penstock-spill"   // model.HopAddress of each place to spill, comma-separated; absent on a hop
+	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
+)
+
+// pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never on the route: there,
+// requests of one pool would be asked at another's picker (envoy/INFERENCE.md, "Many pools").
+func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode func(model.BodyMode) model.BodyMode) map[string]*anypb.Any {
+	if p == nil {
+		return nil
+	}
+	service := b.grpc(p.Cluster)
+	service.GetEnvoyGrpc().RetryPolicy = b.callAgain()
+	meta := func(k, v string) {
+		service.InitialMetadata = append(service.InitialMetadata, &corev3.HeaderValue{Key: k, Value: v})
+	}
+	if p.Pool != "" {
+		meta(metaPool, p.Pool)
+		if retry != nil && retry.Attempts > 0 {
+			meta(metaRetries, strconv.FormatUint(uint64(retry.Attempts), 10))
+		}
+		if len(p.Spill) > 0 {
+			meta(metaSpill, strings.Join(p.Spill, ","))
+		}
+	}
+	name := filterPicker
+	if p.Spills {
+		name = filterSpillPicker
+	}
+	return map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
+		Override: &extprocv3.ExtProcPerRoute_Overrides{Overrides: &extprocv3.ExtProcOverrides{
+			GrpcService:      service,
+			FailureModeAllow: boolean(true),
+			ProcessingMode:   processingMode(mode(p.Body)),
+		}},
+	})}
+}
+
+// callAgain moves a call to another picker when one is gone, within the time that a request may wait for it.
+func (b *builder) callAgain() *corev3.RetryPolicy {
+	return &corev3.RetryPolicy{
+		RetryOn:    "connect-failure,reset,refused-stream,unavailable",
+		NumRetries: u32(2),
+		RetryBackOff: &corev3.BackoffStrategy{
+			BaseInterval: seconds(time.Millisecond),
+			MaxInterval:  seconds(10 * time.Millisecond),
+		},
+		RetryHostPredicate: []*corev3.RetryPolicy_RetryHostPredicate{{
+			Name:       "previous-hosts",
+			ConfigType: &corev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: b.any(&previousv3.PreviousHostsPredicate{})},
+		}},
+		HostSelectionRetryMaxAttempts: 3,
+	}
+}
+
+// processingMode says what of a request its picker sees. Response headers go only to foreign pickers, which learn from
+// them who served (endpoint picker protocol); ours reads the access log, which is in nobody's way.
+func processingMode(body model.BodyMode) *extprocv3.ProcessingMode {
+	m := &extprocv3.ProcessingMode{
+		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,
+		ResponseHeaderMode: extprocv3.ProcessingMode_SKIP,
+	}
+	switch body {
+	case model.BodyBuffered:
+		m.RequestBodyMode = extprocv3.ProcessingMode_BUFFERED
+	case model.BodyDuplex:
+		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
+		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // Envoy demands it with FULL_DUPLEX_STREAMED
+		m.ResponseHeaderMode = extprocv3.ProcessingMode_SEND
+	}
+	return m
+}
+
+func asIs(m model.BodyMode) model.BodyMode { return m }
+func noBody(model.BodyMode) model.BodyMode { return model.BodyNone }
+func waits(w model.WeightedBackend) bool {
+	return w.Picker != nil && w.Picker.Body != model.BodyNone
+}
+
+// forwards are the main route of a rule and, before it, siblings that are equal but for the body, which their pickers
+// do not get.
+func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route {
+	f := r.Action.Forward
+	main.RequestBodyBufferLimit = bodyLimit(f)
+	var routes []*routev3.Route
+	if slices.ContainsFunc(f.Backends, waits) {
+		for _, s := range bodyless() {
+			sibling := &routev3.Route{Name: r.Name + s.suffix, Match: routeMatch(r.Match)}
+			sibling.Match.Headers = append(sibling.Match.Headers, s.headers...)
+			changeHeaders(sibling, r.Action)
+			sibling.RequestBodyBufferLimit = main.RequestBodyBufferLimit
+			sibling.Action = b.forward(r, noBody)
+			routes = append(routes, sibling)
+		}
+	}
+	main.Action = b.forward(r, asIs)
+	return append(routes, main)
+}
+
+// sibling is one kind of request that must be sent on before its body has ended, or that has none.
+type sibling struct {
+	suffix  string
+	headers []*routev3.HeaderMatcher
+}
+
+// bodyless are the kinds: a picker that waits for the end of a body would never answer an upgrade or a gRPC stream, and
+// has nothing to learn from a multipart body.
+func bodyless() []sibling {
+	present := &routev3.HeaderMatcher{
+		Name:                 "upgrade",
+		HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
+	}
+	content := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
+		SafeRegex: regex(`(?i)(application/grpc|multipart/).*`),
+	}}
+	return []sibling{
+		{"#upgrade", []*routev3.HeaderMatcher{present}},
+		{"#stream", []*routev3.HeaderMatcher{header("content-type", content)}},
+	}
+}

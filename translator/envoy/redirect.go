@@ -1,0 +1,78 @@
+package envoy
+
+import (
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
+	301: routev3.RedirectAction_MOVED_PERMANENTLY,
+	302: routev3.RedirectAction_FOUND,
+	303: routev3.RedirectAction_SEE_OTHER,
+	307: routev3.RedirectAction_TEMPORARY_REDIRECT,
+	308: routev3.RedirectAction_PERMANENT_REDIRECT,
+}
+
+// redirect answers as Gateway API's HTTPRequestRedirectFilter says. The port is the one given, else the well-known one
+// of a scheme that was given, else the listener's; it is left out of the Location where it is the scheme's own.
+func (b *builder) redirect(vh *model.VirtualHost, m model.Match, r *model.Redirect) *routev3.Route_Redirect {
+	code, ok := redirectCodes[r.Code]
+	if !ok {
+		b.fail("redirect with status %d", r.Code)
+	}
+	ra := &routev3.RedirectAction{HostRedirect: r.Host, ResponseCode: code}
+	scheme, listenerPort := chainScheme(vh.Chain)
+	own := listenerPort
+	if r.Scheme != "" {
+		scheme = r.Scheme
+		own = wellKnown(scheme)
+		ra.SchemeRewriteSpecifier = &routev3.RedirectAction_SchemeRedirect{SchemeRedirect: scheme}
+	}
+	port := uint32(r.Port)
+	if port == 0 {
+		port = own
+	}
+	switch {
+	case port != wellKnown(scheme):
+		ra.PortRedirect = port
+	case ra.HostRedirect != "":
+		// The host replaces the request's, port included.
+	case !strings.HasPrefix(vh.Host, "*"):
+		ra.HostRedirect = vh.Host
+	case listenerPort != 80 && listenerPort != 443:
+		// Envoy keeps the port of the request's Host header unless it is told another. On a port that clients must
+		// write, the right one written out is better than the wrong one kept.
+		ra.PortRedirect = port
+	}
+	switch c := r.Path; {
+	case c.Full != nil:
+		ra.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: *c.Full}
+	case c.Prefix != nil:
+		prefix, re := b.prefixRewrite(m, *c.Prefix)
+		if re != nil {
+			ra.PathRewriteSpecifier = &routev3.RedirectAction_RegexRewrite{RegexRewrite: re}
+		} else {
+			ra.PathRewriteSpecifier = &routev3.RedirectAction_PrefixRewrite{PrefixRewrite: prefix}
+		}
+	}
+	return &routev3.Route_Redirect{Redirect: ra}
+}
+
+// chainScheme reads scheme and port back from a chain's name.
+func chainScheme(chain string) (scheme string, port uint32) {
+	parts := model.SplitName(chain)
+	if len(parts) < 2 {
+		return "http", 0
+	}
+	return parts[0], uint32(model.PortOf(parts[:2]))
+}
+
+func wellKnown(scheme string) uint32 {
+	if scheme == "https" {
+		return 443
+	}
+	return 80
+}

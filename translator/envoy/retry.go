@@ -1,0 +1,70 @@
+package envoy
+
+import (
+	"slices"
+	"time"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+const (
+	// safeRetries repeat what no backend can have begun to answer.
+	safeRetries = "connect-failure,refused-stream,reset-before-request"
+	// userRetries are what a user means who asks for retries at all (Gateway API, HTTPRouteRetry).
+	userRetries = safeRetries + ",reset,retriable-status-codes"
+	// spillRetries also repeat what a pod, or a hop's picker, was too full for.
+	spillRetries = safeRetries + ",retriable-status-codes"
+
+	// poolRetries walks a list of picked endpoints; our picker sets the number that its list can serve.
+	poolRetries    = 3
+	serviceRetries = 1
+	retryBackoff   = time.Millisecond
+	maxRetryDelay  = 10 * time.Millisecond
+)
+
+var spillCodes = []uint32{429, 503}
+
+// retryPolicy composes three wishes: repeating what never began (always), walking a picker's list and spilling (pools),
+// and a user's own. The larger count holds; a picker learns of the user's (pickerOverride), because the number that it
+// sets overrides the one here.
+func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
+	p := &routev3.RetryPolicy{
+		RetryOn:      safeRetries,
+		RetryBackOff: &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(retryBackoff), MaxInterval: seconds(maxRetryDelay)},
+		// Clusters that follow a pick ignore this; among servers of a Service it finds another one.
+		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
+			Name:       "previous-hosts",
+			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: b.any(&previousv3.PreviousHostsPredicate{})},
+		}},
+		HostSelectionRetryMaxAttempts: 3,
+	}
+	attempts := uint32(serviceRetries)
+	for _, w := range f.Backends {
+		if w.Picker == nil {
+			continue
+		}
+		attempts = poolRetries
+		if w.Picker.Spills {
+			p.RetryOn = spillRetries
+			p.RetriableStatusCodes = append(p.RetriableStatusCodes, spillCodes...)
+		}
+	}
+	if r := f.Retry; r != nil {
+		attempts = max(attempts, r.Attempts)
+		p.RetryOn = userRetries
+		p.RetriableStatusCodes = append(p.RetriableStatusCodes, r.Codes...)
+		if r.Backoff > 0 {
+			p.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(r.Backoff)}
+		}
+	}
+	if f.BackendTimeout != nil && *f.BackendTimeout > 0 {
+		p.PerTryTimeout = seconds(*f.BackendTimeout)
+	}
+	slices.Sort(p.RetriableStatusCodes)
+	p.RetriableStatusCodes = slices.Compact(p.RetriableStatusCodes)
+	p.NumRetries = u32(attempts)
+	return p
+}

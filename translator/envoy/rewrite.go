@@ -1,0 +1,50 @@
+package envoy
+
+import (
+	"regexp"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// rewrite changes host and path of what is forwarded.
+func (b *builder) rewrite(m model.Match, f *model.Forward, ra *routev3.RouteAction) {
+	if f.RewriteHost != "" {
+		ra.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: f.RewriteHost}
+	}
+	switch c := f.RewritePath; {
+	case c.Full != nil:
+		ra.RegexRewrite = wholePath(*c.Full)
+	case c.Prefix != nil:
+		ra.PrefixRewrite, ra.RegexRewrite = b.prefixRewrite(m, *c.Prefix)
+	}
+}
+
+// wholePath replaces a path, whatever it is; a query stays.
+func wholePath(path string) *matcherv3.RegexMatchAndSubstitute {
+	return &matcherv3.RegexMatchAndSubstitute{Pattern: regex("^/.*"), Substitution: literal(path)}
+}
+
+// prefixRewrite replaces a matched prefix element-wise, as the table of Gateway API's HTTPPathModifier says. Envoy's own
+// prefix_rewrite does, except where nothing is to stay of the prefix: /foo/bar without /foo is /bar, but /foo is /.
+func (b *builder) prefixRewrite(m model.Match, replacement string) (string, *matcherv3.RegexMatchAndSubstitute) {
+	if m.PathKind == model.PathExact || m.PathKind == model.PathRegex {
+		b.fail("a prefix can be replaced only where a prefix is matched, not in %s %q", m.PathKind, m.Path)
+		return "", nil
+	}
+	prefix, replacement := elements(m.Path), elements(replacement)
+	switch {
+	case prefix == "":
+		return replacement + "/", nil
+	case replacement == "":
+		return "", &matcherv3.RegexMatchAndSubstitute{Pattern: regex("^" + regexp.QuoteMeta(prefix) + "/?"), Substitution: "/"}
+	default:
+		return replacement, nil
+	}
+}
+
+// literal escapes what a substitution reads as the number of a group.
+func literal(s string) string { return strings.ReplaceAll(s, `\`, `\\`) }

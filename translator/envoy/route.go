@@ -1,0 +1,140 @@
+package envoy
+
+import (
+	"fmt"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// unresolved is the cluster of a backend that could not be resolved. It never exists, so its share of the requests is
+// answered with the route's cluster_not_found_response_code.
+const unresolved = "unresolved"
+
+// route is one route of the model: one of Envoy's, after the siblings for requests whose body its pickers must not
+// wait for.
+func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
+	main := &routev3.Route{Name: r.Name, Match: routeMatch(r.Match)}
+	a := r.Action
+	changeHeaders(main, a)
+	switch {
+	case a.Redirect != nil:
+		main.Action = b.redirect(vh, r.Match, a.Redirect)
+	case a.Direct != nil:
+		main.Action = directResponse(a.Direct)
+	case a.Forward == nil:
+		b.fail("route %s has no action", r.Name)
+	case weightSum(a.Forward.Backends) == 0:
+		// All weights are zero, or there is no backend: 500 (Gateway API, HTTPRouteRule).
+		main.Action = directResponse(&model.Direct{Status: 500, Body: "no backend of this route has a weight above zero\n"})
+	default:
+		return b.forwards(r, main)
+	}
+	return []*routev3.Route{main}
+}
+
+func (b *builder) fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf(format, args...)
+	}
+}
+
+func weightSum(backends []model.WeightedBackend) uint64 {
+	var sum uint64
+	for _, w := range backends {
+		sum += uint64(w.Weight)
+	}
+	return sum
+}
+
+func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
+	r := &routev3.DirectResponseAction{Status: d.Status}
+	if d.Body != "" {
+		r.Body = inline(d.Body)
+	}
+	return &routev3.Route_DirectResponse{DirectResponse: r}
+}
+
+// forward is the action that sends requests on. Each backend's share is a weighted cluster, also if there is only one:
+// pickers, headers and unresolved backends then have one form.
+func (b *builder) forward(r *model.Route, mode func(model.BodyMode) model.BodyMode) *routev3.Route_Route {
+	f := r.Action.Forward
+	ra := &routev3.RouteAction{
+		ClusterSpecifier: &routev3.RouteAction_WeightedClusters{
+			WeightedClusters: &routev3.WeightedCluster{Clusters: b.shares(f, mode)},
+		},
+		ClusterNotFoundResponseCode: routev3.RouteAction_INTERNAL_SERVER_ERROR,
+		// Gateway API has no default timeout, and Envoy's own 15 s would cut most answers of a model.
+		Timeout:     seconds(0),
+		IdleTimeout: seconds(streamIdle),
+		RetryPolicy: b.retryPolicy(f),
+	}
+	if f.Timeout != nil {
+		ra.Timeout = seconds(*f.Timeout)
+	}
+	b.rewrite(r.Match, f, ra)
+	return &routev3.Route_Route{Route: ra}
+}
+
+func (b *builder) shares(f *model.Forward, mode func(model.BodyMode) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {
+	var shares []*routev3.WeightedCluster_ClusterWeight
+	for i := range f.Backends {
+		w := &f.Backends[i]
+		if w.Weight == 0 {
+			continue // its cluster is kept alive by other routes, if any
+		}
+		s := &routev3.WeightedCluster_ClusterWeight{
+			Name:                    unresolved,
+			Weight:                  u32(w.Weight),
+			RequestHeadersToAdd:     additions(w.RequestHeaders),
+			RequestHeadersToRemove:  w.RequestHeaders.Remove,
+			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
+			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
+		}
+		if w.Cluster != "" {
+			s.Name = b.cluster(w.Cluster)
+			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, mode)
+		}
+		shares = append(shares, s)
+	}
+	return shares
+}
+
+// changeHeaders applies to the answers of redirects and direct responses too.
+func changeHeaders(r *routev3.Route, a *model.Action) {
+	r.RequestHeadersToAdd = additions(a.RequestHeaders)
+	r.RequestHeadersToRemove = a.RequestHeaders.Remove
+	r.ResponseHeadersToAdd = additions(a.ResponseHeaders)
+	r.ResponseHeadersToRemove = a.ResponseHeaders.Remove
+}
+
+func additions(c model.HeaderChanges) []*corev3.HeaderValueOption {
+	var out []*corev3.HeaderValueOption
+	add := func(headers []model.Header, action corev3.HeaderValueOption_HeaderAppendAction) {
+		for _, h := range headers {
+			out = append(out, &corev3.HeaderValueOption{
+				// Envoy reads %...% in values as commands.
+				Header:         &corev3.HeaderValue{Key: h.Name, Value: strings.ReplaceAll(h.Value, "%", "%%")},
+				AppendAction:   action,
+				KeepEmptyValue: true,
+			})
+		}
+	}
+	add(c.Set, corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)
+	add(c.Add, corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD)
+	return out
+}
+
+// bodyLimit bounds what is buffered of a request on a route with pickers.
+func bodyLimit(f *model.Forward) *wrapperspb.UInt64Value {
+	for _, w := range f.Backends {
+		if w.Picker != nil {
+			return wrapperspb.UInt64(maxBody)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package envoy
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Secret is a certificate with its key, or the CAs of a cluster's endpoints, for SDS.
+func Secret(s model.Secret) (*resource.Resource, error) {
+	out := &tlsv3.Secret{Name: s.Name}
+	if len(s.CA) > 0 {
+		out.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: data(s.CA)}}
+	} else {
+		out.Type = &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+			CertificateChain: data(s.Chain),
+			PrivateKey:       data(s.Key),
+		}}
+	}
+	return resource.New(resource.Secret, s.Name, out, nil, []report.Ref{s.Owner})
+}
+
+func data(b []byte) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
+}

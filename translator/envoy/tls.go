@@ -1,0 +1,68 @@
+package envoy
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rawv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// hopKey marks hops in the metadata that transport sockets are matched by: a hop is inside Envoy and speaks no TLS,
+// also where the pods of its cluster do.
+const hopKey = "hop"
+
+// secure speaks TLS to the cluster's endpoints, where it is asked for.
+func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
+	if c.TLS == nil {
+		return
+	}
+	common := &tlsv3.CommonTlsContext{AlpnProtocols: alpn(c.Protocol)}
+	b.trust(common, c.TLS)
+	cl.TransportSocket = b.socket("tls", &tlsv3.UpstreamTlsContext{Sni: c.TLS.SNI, CommonTlsContext: common})
+	if !c.Trailers {
+		return
+	}
+	// Whatever matches none of these gets the socket above.
+	cl.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{{
+		Name:            hopKey,
+		Match:           &structpb.Struct{Fields: map[string]*structpb.Value{hopKey: structpb.NewBoolValue(true)}},
+		TransportSocket: b.socket("raw_buffer", &rawv3.RawBuffer{}),
+	}}
+}
+
+// trust says whose certificates are accepted. Without a validation context Envoy accepts any.
+func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
+	if t.Insecure {
+		return
+	}
+	check := &tlsv3.CertificateValidationContext{}
+	for _, san := range t.SANs {
+		check.MatchTypedSubjectAltNames = append(check.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
+			SanType: tlsv3.SubjectAltNameMatcher_DNS,
+			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: san}},
+		})
+	}
+	if t.Trust == "" {
+		check.SystemRootCerts = &tlsv3.CertificateValidationContext_SystemRootCerts{}
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: check}
+		return
+	}
+	common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
+		CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+			DefaultValidationContext:         check,
+			ValidationContextSdsSecretConfig: b.sds(t.Trust),
+		},
+	}
+}
+
+func (b *builder) socket(name string, config proto.Message) *corev3.TransportSocket {
+	return &corev3.TransportSocket{
+		Name:       name,
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: b.any(config)},
+	}
+}

@@ -1,0 +1,104 @@
+package envoy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Encoded is one virtual host, ready to be copied into a route configuration. Immutable.
+type Encoded struct {
+	Host   string
+	Body   []byte // an encoded envoy.config.route.v3.VirtualHost
+	Refs   []resource.Ref
+	Owners []report.Ref
+}
+
+// VirtualHost encodes one host of a chain.
+func VirtualHost(vh *model.VirtualHost) (Encoded, error) {
+	b := &builder{}
+	host := &routev3.VirtualHost{
+		Name:    vh.Host,
+		Domains: []string{vh.Host},
+		Routes:  b.routes(vh),
+	}
+	if b.err != nil {
+		return Encoded{}, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, b.err)
+	}
+	body, err := resource.Marshal(host)
+	if err != nil {
+		return Encoded{}, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, err)
+	}
+	slices.SortFunc(b.refs, resource.Ref.Compare)
+	return Encoded{Host: vh.Host, Body: body, Refs: slices.Compact(b.refs), Owners: vh.Owners}, nil
+}
+
+func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
+	var routes []*routev3.Route
+	for i := range vh.Routes {
+		routes = append(routes, b.route(vh, &vh.Routes[i])...)
+	}
+	return routes
+}
+
+// virtualHostsField is the number of RouteConfiguration.virtual_hosts.
+const virtualHostsField = 2
+
+// RouteConfiguration puts encoded virtual hosts together, without decoding them: one of thousands changes at a time.
+// The name is that of the chain (or hop). Hosts of other listeners of the port (chain.Misdirected) answer 421; hosts
+// that nobody knows get Envoy's 404.
+func RouteConfiguration(name string, chain model.Chain, hosts []Encoded) (*resource.Resource, error) {
+	hosts = slices.Clone(hosts)
+	slices.SortFunc(hosts, func(a, b Encoded) int { return cmp.Compare(a.Host, b.Host) })
+	rc := &routev3.RouteConfiguration{
+		Name: name,
+		// A Host header may carry the port; the backend still gets it as it was sent.
+		IgnorePortInHostMatching: true,
+	}
+	if m := misdirected(chain.Misdirected, hosts); m != nil {
+		rc.VirtualHosts = []*routev3.VirtualHost{m}
+	}
+	body, err := resource.Marshal(rc)
+	if err != nil {
+		return nil, fmt.Errorf("route configuration %s: %w", name, err)
+	}
+	var refs []resource.Ref
+	var owners []report.Ref
+	for _, h := range hosts {
+		body = protowire.AppendTag(body, virtualHostsField, protowire.BytesType)
+		body = protowire.AppendBytes(body, h.Body)
+		refs = append(refs, h.Refs...)
+		owners = append(owners, h.Owners...)
+	}
+	return resource.FromBytes(resource.RouteConfiguration, name, body, refs, owners), nil
+}
+
+// misdirected answers for hosts of other listeners of the same port, which a client asked for on a connection that it
+// opened for this one: 421 makes it open another (Gateway API, listener isolation; RFC 9110, 15.5.20).
+func misdirected(domains []string, hosts []Encoded) *routev3.VirtualHost {
+	own := func(d string) bool {
+		return slices.ContainsFunc(hosts, func(h Encoded) bool { return h.Host == d })
+	}
+	domains = slices.DeleteFunc(slices.Clone(domains), own)
+	slices.Sort(domains)
+	domains = slices.Compact(domains)
+	if len(domains) == 0 {
+		return nil
+	}
+	return &routev3.VirtualHost{
+		Name:    "misdirected",
+		Domains: domains,
+		Routes: []*routev3.Route{{
+			Name:   "misdirected",
+			Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+			Action: directResponse(&model.Direct{Status: 421}),
+		}},
+	}
+}
