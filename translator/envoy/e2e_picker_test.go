@@ -1,0 +1,189 @@
+package envoy
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// script is how a picker behaves towards one pool.
+type script struct {
+	endpoints string // the list it answers, "" for no pick at all
+	status    int    // an immediate response
+	silent    bool   // never answers
+	retries   string // x-envoy-max-retries
+	duplex    bool   // sends the body back, as FULL_DUPLEX_STREAMED wants
+}
+
+// asked is one request as a picker saw it.
+type asked struct {
+	pool     string
+	metadata metadata.MD
+	headers  map[string]string
+	body     int // bytes
+	served   string
+}
+
+// picker is an endpoint picker that does what the scripts say, for each pool by itself.
+type picker struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	address netip.AddrPort
+	health  *health.Server
+
+	mu      sync.Mutex
+	scripts map[string]script
+	calls   []asked
+}
+
+const extProcService = "envoy.service.ext_proc.v3.ExternalProcessor"
+
+func startPicker(t testing.TB, scripts map[string]script) *picker {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &picker{address: netip.MustParseAddrPort(l.Addr().String()), scripts: scripts, health: health.NewServer()}
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
+	extprocv3.RegisterExternalProcessorServer(s, p)
+	healthv1.RegisterHealthServer(s, p.health)
+	p.health.SetServingStatus(extProcService, healthv1.HealthCheckResponse_SERVING)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return p
+}
+
+// seen are the requests that the picker was asked about for one pool, as far as they have ended.
+func (p *picker) seen(pool string) []asked {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(p.calls), func(a asked) bool { return a.pool != pool })
+}
+
+func (p *picker) script(pool string) script {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.scripts[pool]
+}
+
+func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
+	md, _ := metadata.FromIncomingContext(s.Context())
+	a := asked{metadata: md, headers: map[string]string{}}
+	if v := md.Get(metaPool); len(v) > 0 {
+		a.pool = v[0]
+	}
+	sc := p.script(a.pool)
+	defer func() {
+		p.mu.Lock()
+		p.calls = append(p.calls, a)
+		p.mu.Unlock()
+	}()
+	for {
+		req, err := s.Recv()
+		if err != nil {
+			return nil
+		}
+		if sc.silent {
+			continue
+		}
+		if md := req.MetadataContext.GetFilterMetadata()["envoy.lb"]; md != nil {
+			a.served = md.Fields[servedKey].GetStringValue()
+		}
+		for _, resp := range sc.answer(req, &a) {
+			if err := s.Send(resp); err != nil {
+				return nil
+			}
+		}
+	}
+}
+
+func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3.ProcessingResponse {
+	switch m := req.Request.(type) {
+	case *extprocv3.ProcessingRequest_RequestHeaders:
+		for _, h := range m.RequestHeaders.Headers.Headers {
+			a.headers[h.Key] = string(h.RawValue)
+		}
+		if sc.duplex && !m.RequestHeaders.EndOfStream {
+			return nil // a foreign picker reads the body first
+		}
+		return []*extprocv3.ProcessingResponse{sc.pick()}
+	case *extprocv3.ProcessingRequest_RequestBody:
+		a.body += len(m.RequestBody.Body)
+		if !sc.duplex {
+			return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}}}
+		}
+		return sc.sendBack(m.RequestBody, a)
+	case *extprocv3.ProcessingRequest_RequestTrailers:
+		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}}}
+	case *extprocv3.ProcessingRequest_ResponseHeaders:
+		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}}}
+	}
+	return nil
+}
+
+// sendBack streams the body through: the pick goes before the first chunk, which is when this picker has seen enough.
+func (sc script) sendBack(b *extprocv3.HttpBody, a *asked) []*extprocv3.ProcessingResponse {
+	var out []*extprocv3.ProcessingResponse
+	if first := a.body == len(b.Body); first {
+		out = append(out, sc.pick())
+		if sc.status != 0 {
+			return out
+		}
+	}
+	const most = 62 << 10
+	for rest := b.Body; ; {
+		n := min(len(rest), most)
+		chunk := &extprocv3.StreamedBodyResponse{Body: rest[:n], EndOfStream: b.EndOfStream && n == len(rest)}
+		out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+			RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
+				Mutation: &extprocv3.BodyMutation_StreamedResponse{StreamedResponse: chunk},
+			}}},
+		}})
+		if rest = rest[n:]; len(rest) == 0 {
+			return out
+		}
+	}
+}
+
+func (sc script) pick() *extprocv3.ProcessingResponse {
+	if sc.status != 0 {
+		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
+			ImmediateResponse: &extprocv3.ImmediateResponse{
+				Status: &typev3.HttpStatus{Code: typev3.StatusCode(sc.status)},
+				Body:   []byte("the picker says no"),
+			},
+		}}
+	}
+	mutation := &extprocv3.HeaderMutation{}
+	set := func(k, v string) {
+		mutation.SetHeaders = append(mutation.SetHeaders, &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: k, RawValue: []byte(v)},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		})
+	}
+	resp := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{HeaderMutation: mutation}},
+	}}
+	if sc.endpoints != "" {
+		set(endpointHeader, sc.endpoints)
+		resp.DynamicMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
+			"envoy.lb": structpb.NewStructValue(field(endpointHeader, structpb.NewStringValue(sc.endpoints))),
+			"penstock": structpb.NewStructValue(field("lease", structpb.NewStringValue("lease of "+sc.endpoints))),
+		}}
+	}
+	if sc.retries != "" {
+		set("x-envoy-max-retries", sc.retries)
+	}
+	return resp
+}

@@ -1,0 +1,218 @@
+package envoy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/bootstrap"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+)
+
+// pod is a model server that says who it is and what it was sent.
+type pod struct {
+	name    string
+	address netip.AddrPort
+	hits    atomic.Int32
+}
+
+// startPod answers 200, or another status, with its name and a digest of the body.
+func startPod(t testing.TB, name string, status int) *pod {
+	t.Helper()
+	p := &pod{name: name}
+	return p.serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.hits.Add(1)
+		body, _ := io.ReadAll(r.Body)
+		for k, v := range r.Header {
+			w.Header()["Echo-"+k] = v
+		}
+		w.Header().Set("Echo-Host", r.Host)
+		w.Header().Set("Echo-Path", r.URL.RequestURI())
+		w.Header().Set("Pod", name)
+		w.WriteHeader(status)
+		fmt.Fprintf(w, "%d %x", len(body), sha256.Sum256(body))
+	}))
+}
+
+func (p *pod) serve(t testing.TB, h http.Handler) *pod {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	p.address = netip.MustParseAddrPort(s.Listener.Addr().String())
+	return p
+}
+
+// nobody is an address where connections are refused.
+func nobody(t testing.TB) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
+}
+
+// rig collects a model, and runs it on the real Envoy.
+type rig struct {
+	t         testing.TB
+	cfg       Config
+	port      uint16
+	resources []*resource.Resource
+	hosts     []Encoded
+	envoy     *envoytest.Envoy
+	client    *http.Client
+	feeder    *feeder
+}
+
+func newRig(t testing.TB, ourPicker netip.AddrPort) *rig {
+	r := &rig{t: t, port: uint16(envoytest.FreePort(t))}
+	r.cluster(model.Cluster{Name: model.OurPicker, Protocol: model.GRPC}, model.Endpoint{Address: ourPicker})
+	return r
+}
+
+func (r *rig) add(res *resource.Resource, err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.resources = append(r.resources, res)
+}
+
+func (r *rig) cluster(c model.Cluster, endpoints ...model.Endpoint) {
+	r.t.Helper()
+	r.add(Cluster(&c))
+	r.add(Endpoints(&model.Assignment{Cluster: c.Name, Endpoints: endpoints}))
+}
+
+func (r *rig) hop(h model.Hop) {
+	r.t.Helper()
+	r.add(HopListener(r.cfg, h))
+	r.add(HopRoutes(h))
+}
+
+// host adds a virtual host.
+func (r *rig) host(host string, routes ...model.Route) {
+	r.t.Helper()
+	vh, err := VirtualHost(&model.VirtualHost{Chain: r.chain().Name, Host: host, Routes: routes})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.hosts = append(r.hosts, vh)
+}
+
+// forward adds a virtual host that sends everything to backends.
+func (r *rig) forward(host string, f model.Forward) {
+	r.t.Helper()
+	r.host(host, model.Route{
+		Name:   host,
+		Match:  model.Match{PathKind: model.PathPrefix, Path: "/"},
+		Action: &model.Action{Forward: &f},
+	})
+}
+
+func (r *rig) chain() model.Chain { return model.Chain{Name: model.ChainName(false, r.port, "")} }
+
+// start runs Envoy with all that was added, and waits until it serves.
+func (r *rig) start() {
+	r.t.Helper()
+	c := r.chain()
+	r.add(Listener(r.cfg, model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{c}}))
+	r.add(RouteConfiguration(c.Name, c, r.hosts))
+	for _, res := range r.resources {
+		if err := Check(res); err != nil {
+			r.t.Errorf("%s: %v", res.Ref, err)
+		}
+	}
+	var ads string
+	r.feeder, ads = startFeeder(r.t, r.resources)
+	r.envoy = envoytest.StartGateway(r.t, bootstrap.Config{Gateway: "ns/gw", ADS: []string{ads}})
+	r.envoy.WaitLive()
+	r.t.Cleanup(func() {
+		for _, n := range r.feeder.refused() {
+			r.t.Errorf("Envoy refused: %s", n)
+		}
+	})
+	r.client = &http.Client{
+		Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
+		Timeout:       20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	r.envoy.Wait("the listener answers", func() bool {
+		c, err := net.Dial("tcp", r.address())
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	r.envoy.Wait("routes are there", func() bool {
+		resp, err := r.do(r.request("GET", "never.heard.of", "/", nil))
+		return err == nil && resp.status == 404
+	})
+}
+
+func (r *rig) address() string { return fmt.Sprintf("127.0.0.1:%d", r.port) }
+
+func (r *rig) request(method, host, path string, body []byte) *http.Request {
+	r.t.Helper()
+	req, err := http.NewRequest(method, "http://"+r.address()+path, bytes.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Host = host
+	return req
+}
+
+// answer is what a client got.
+type answer struct {
+	status int
+	pod    string
+	header http.Header
+	body   string
+}
+
+func (a answer) String() string { return fmt.Sprintf("%d from %q: %.80s", a.status, a.pod, a.body) }
+
+func (r *rig) do(req *http.Request) (answer, error) {
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header.Get("Pod"), resp.Header, string(body)}, err
+}
+
+// post sends a prompt.
+func (r *rig) post(t testing.TB, host string, body []byte) answer {
+	t.Helper()
+	req := r.request("POST", host, "/v1/chat/completions", body)
+	req.Header.Set("Content-Type", "application/json")
+	a, err := r.do(req)
+	if err != nil {
+		t.Fatalf("%s: %v", host, err)
+	}
+	return a
+}
+
+func digest(body []byte) string { return fmt.Sprintf("%d %x", len(body), sha256.Sum256(body)) }
+
+func endpoints(addresses ...netip.AddrPort) []model.Endpoint {
+	var out []model.Endpoint
+	for _, a := range addresses {
+		out = append(out, model.Endpoint{Address: a})
+	}
+	return out
+}
+
+func list(parts ...any) string {
+	var s []string
+	for _, p := range parts {
+		s = append(s, fmt.Sprint(p))
+	}
+	return strings.Join(s, ",")
+}
