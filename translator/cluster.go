@@ -1,0 +1,274 @@
+package translator
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/translator/graph"
+	pools "github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// pickerHealth is the gRPC health service by which a picker says that it is the one to ask: followers of a
+// leader-elected picker answer NOT_SERVING (FIELD_NOTES 1).
+const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
+
+// cluster says what the cluster of a name is (model/names.go lists the names). False if its object is gone.
+func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
+	switch name {
+	case model.OurPicker, model.Collector:
+		return &model.Cluster{Name: name, Protocol: model.GRPC}, true
+	}
+	base, last := strings.CutPrefix(name, model.LastCluster(""))
+	parts := model.SplitName(base)
+	switch parts[0] {
+	case "pool", "import":
+		p, m, ok := t.poolOrParents(r, parts)
+		if !ok {
+			return nil, false
+		}
+		if p == nil {
+			return &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{m}}, true
+		}
+		return poolCluster(p, name, last), true
+	case "service", "picker":
+		svc, ok := store.Services.Get(r, parts[1]+"/"+parts[2])
+		if !ok {
+			return nil, false
+		}
+		return serviceCluster(svc, name, parts[0] == "picker", model.PortOf(parts)), true
+	case "import-picker":
+		obj, c, ok := importedCluster(r, parts)
+		if !ok || c.EndpointPicker == nil {
+			return nil, false
+		}
+		out := &model.Cluster{Name: name, Protocol: model.GRPC, HealthService: pickerHealth, Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
+		for _, s := range c.EndpointPicker.Service {
+			if len(s.Ports) > 0 && !pools.Cleartext(&s.Ports[0].AppProtocol) {
+				out.TLS = &model.UpstreamTLS{Insecure: true}
+			}
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// poolCluster is the table of DESIGN, "What Envoy gets": what becomes of a request without a usable pick.
+func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {
+	c := &model.Cluster{Name: name, Protocol: p.Protocol, Owners: p.Owners}
+	spills := len(p.Spill) > 0 && !last
+	c.Trailers = spills
+	switch {
+	case spills && (p.Foreign || !p.FailOpen):
+		c.Fallback = model.FallbackSpill
+	case p.FailOpen:
+		c.Fallback = model.FallbackPods
+	default:
+		c.Fallback = model.FallbackNone
+	}
+	return c
+}
+
+func serviceCluster(svc *corev1.Service, name string, picker bool, port int32) *model.Cluster {
+	c := &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{store.Services.Ref(svc)}}
+	var appProtocol *string
+	for _, p := range svc.Spec.Ports {
+		if p.Port == port {
+			appProtocol = p.AppProtocol
+		}
+	}
+	switch {
+	case picker:
+		c.Protocol, c.HealthService = model.GRPC, pickerHealth
+		if !pools.Cleartext(appProtocol) {
+			c.TLS = &model.UpstreamTLS{Insecure: true}
+		}
+	case pools.Cleartext(appProtocol):
+		c.Protocol = model.H2C
+	}
+	return c
+}
+
+// assignment lists the endpoints of the cluster of a name.
+func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bool) {
+	a := &model.Assignment{Cluster: name}
+	switch name {
+	case model.OurPicker:
+		a.Endpoints = endpoints(t.cfg.Pickers)
+		return a, true
+	case model.Collector:
+		a.Endpoints = endpoints([]netip.AddrPort{t.cfg.Collector})
+		return a, true
+	}
+	base, last := strings.CutPrefix(name, model.LastCluster(""))
+	parts := model.SplitName(base)
+	switch parts[0] {
+	case "pool", "import":
+		p, owner, ok := t.poolOrParents(r, parts)
+		if !ok {
+			return nil, false
+		}
+		a.Owners = []report.Ref{owner}
+		if p == nil {
+			a.Endpoints = endpoints(t.parents(r, parts))
+			return a, true
+		}
+		members, _ := t.members.Get(r, p.Name)
+		for _, m := range members.Members {
+			if !m.Draining {
+				a.Endpoints = append(a.Endpoints, model.Endpoint{Address: m.Address})
+			}
+		}
+		if !last {
+			for _, s := range p.Spill {
+				a.Endpoints = append(a.Endpoints, model.Endpoint{Hop: s.Hop})
+			}
+		}
+		return a, true
+	case "service", "picker":
+		svc, ok := store.Services.Get(r, parts[1]+"/"+parts[2])
+		if !ok {
+			return nil, false
+		}
+		a.Owners = []report.Ref{store.Services.Ref(svc)}
+		a.Endpoints = endpoints(serviceAddresses(r, svc, model.PortOf(parts)))
+		return a, true
+	case "import-picker":
+		obj, c, ok := importedCluster(r, parts)
+		if !ok || c.EndpointPicker == nil {
+			return nil, false
+		}
+		a.Owners = []report.Ref{store.InferencePoolImports.Ref(obj)}
+		a.Endpoints = endpoints(pools.Dialable(r, c.EndpointPicker.Service))
+		return a, true
+	}
+	return nil, false
+}
+
+func endpoints(addrs []netip.AddrPort) []model.Endpoint {
+	out := make([]model.Endpoint, len(addrs))
+	for i, a := range addrs {
+		out[i].Address = a
+	}
+	return out
+}
+
+// poolOrParents finds what a "pool/NS/NAME" or "import/NS/NAME/CLUSTER" is: a pool, or (nil) gateways of the owner.
+func (t *tables) poolOrParents(r *graph.Reader, parts []string) (*model.Pool, report.Ref, bool) {
+	if parts[0] == "pool" {
+		p, ok := t.pools.Get(r, parts[1]+"/"+parts[2])
+		if !ok {
+			return nil, report.Ref{}, false
+		}
+		return p, p.Ref, true
+	}
+	imp, ok := t.imports.Get(r, parts[1]+"/"+parts[2])
+	if !ok {
+		return nil, report.Ref{}, false
+	}
+	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == parts[3] })
+	if i < 0 {
+		return nil, report.Ref{}, false
+	}
+	return imp.Members[i].Pool, imp.Ref, true
+}
+
+func (t *tables) parents(r *graph.Reader, parts []string) []netip.AddrPort {
+	imp, _ := t.imports.Get(r, parts[1]+"/"+parts[2])
+	for _, m := range imp.Members {
+		if m.Name == parts[3] {
+			return m.Parents
+		}
+	}
+	return nil
+}
+
+func importedCluster(r store.Reader, parts []string) (*inference.InferencePoolImport, *inference.ImportedCluster, bool) {
+	obj, ok := store.InferencePoolImports.Get(r, parts[1]+"/"+parts[2])
+	if !ok {
+		return nil, nil, false
+	}
+	for i := range obj.Status.Clusters {
+		if obj.Status.Clusters[i].Name == parts[3] {
+			return obj, &obj.Status.Clusters[i], true
+		}
+	}
+	return nil, nil, false
+}
+
+// serviceAddresses lists the endpoints of one port of a Service, sorted: ready ones, or those that are ending but still
+// serve if no others are left (KEP-1669). Without any EndpointSlice, as in a folder of files, the Service's selector
+// chooses pods and ModelServers itself.
+func serviceAddresses(r store.Reader, svc *corev1.Service, port int32) []netip.AddrPort {
+	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
+	if i < 0 {
+		return nil
+	}
+	sp := svc.Spec.Ports[i]
+	var out []netip.AddrPort
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		for _, ip := range pools.Addresses(r, svc.Spec.ExternalName) {
+			out = append(out, netip.AddrPortFrom(ip, uint16(port)))
+		}
+		return out
+	}
+	slicesOf := store.EndpointSlices.By(r, store.ByService, svc.Namespace+"/"+svc.Name)
+	if len(slicesOf) == 0 {
+		target := uint16(port)
+		if n := sp.TargetPort.IntValue(); n > 0 {
+			target = uint16(n)
+		}
+		selector := &model.Pool{Ref: store.Services.Ref(svc), Selector: svc.Spec.Selector, Ports: []uint16{target}}
+		for _, m := range pools.Members(r, selector) {
+			if !m.Draining && svc.Spec.Selector != nil {
+				out = append(out, m.Address)
+			}
+		}
+		return out
+	}
+	var ending []netip.AddrPort
+	for _, slice := range slicesOf {
+		ready, serving := sliceAddresses(slice, sp.Name)
+		out, ending = append(out, ready...), append(ending, serving...)
+	}
+	if len(out) == 0 {
+		out = ending
+	}
+	slices.SortFunc(out, netip.AddrPort.Compare)
+	return slices.Compact(out)
+}
+
+// sliceAddresses splits a slice's endpoints at the named port into ready ones and ones that are ending but still serve.
+func sliceAddresses(slice *discoveryv1.EndpointSlice, port string) (ready, serving []netip.AddrPort) {
+	var number uint16
+	for _, p := range slice.Ports {
+		if p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port) {
+			number = uint16(*p.Port)
+		}
+	}
+	if number == 0 {
+		return nil, nil
+	}
+	for _, e := range slice.Endpoints {
+		list := &ready
+		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+			if e.Conditions.Serving == nil || !*e.Conditions.Serving {
+				continue
+			}
+			list = &serving
+		}
+		for _, a := range e.Addresses {
+			if ip, err := netip.ParseAddr(a); err == nil {
+				*list = append(*list, netip.AddrPortFrom(ip.Unmap(), number))
+			}
+		}
+	}
+	return ready, serving
+}

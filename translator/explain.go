@@ -1,0 +1,284 @@
+package translator
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Query is a request that somebody asks about.
+type Query struct {
+	URL     *url.URL
+	Method  string // GET if empty
+	Header  http.Header
+	Gateway string // "namespace/name"; "" looks at every Gateway
+}
+
+// Explanation is the way of one request, as far as it gets.
+type Explanation struct {
+	URL      string        `json:"url"`
+	Method   string        `json:"method"`
+	Gateway  string        `json:"gateway,omitempty"`
+	Listener string        `json:"listener,omitempty"`
+	Chain    string        `json:"chain,omitempty"`
+	Host     string        `json:"host,omitempty"`
+	Route    *report.Ref   `json:"route,omitempty"`
+	Rule     int           `json:"rule"` // position in the route; with no route it means nothing
+	RuleName string        `json:"ruleName,omitempty"`
+	Match    string        `json:"match,omitempty"`
+	Answer   string        `json:"answer"` // what happens, in a sentence
+	Backends []BackendView `json:"backends,omitempty"`
+}
+
+// BackendView is one share of a rule's requests.
+type BackendView struct {
+	Backend   string   `json:"backend"`
+	Share     string   `json:"share"` // "50.0%"
+	Cluster   string   `json:"cluster,omitempty"`
+	Picker    string   `json:"picker,omitempty"`
+	Pool      string   `json:"pool,omitempty"` // what our picker knows it as; to ask it what it would choose
+	Body      string   `json:"body,omitempty"`
+	NoPick    string   `json:"noPick,omitempty"` // what happens without a usable pick
+	Spill     []string `json:"spill,omitempty"`
+	Endpoints []string `json:"endpoints,omitempty"`
+}
+
+// Explain follows a request through what is translated now.
+func (t *Translator) Explain(q Query) Explanation {
+	r := t.engine.Reader()
+	e := Explanation{URL: q.URL.String(), Method: q.Method}
+	if e.Method == "" {
+		e.Method = http.MethodGet
+	}
+	tls := q.URL.Scheme == "https"
+	port := portOf(q.URL)
+	name := strings.ToLower(q.URL.Hostname())
+	for _, row := range t.tables.gateways.By(r, graph.ByAll, "") {
+		if q.Gateway != "" && q.Gateway != row.Key {
+			continue
+		}
+		for _, p := range gatewayapi.Ports(row.Value) {
+			if p.Number != port {
+				continue
+			}
+			chain, ok := chainFor(p.Chains, tls, name)
+			if !ok {
+				continue
+			}
+			e.Gateway, e.Chain = row.Key, chain.Name
+			e.Listener = listenerFor(row.Value, chain.Name, name)
+			t.explainHost(r, &e, q, chain, name)
+			if e.Host != "" {
+				return e
+			}
+		}
+	}
+	if e.Gateway == "" {
+		e.Answer = fmt.Sprintf("refused: no listener for %s on port %d", map[bool]string{true: "HTTPS", false: "HTTP"}[tls], port)
+	}
+	return e
+}
+
+func portOf(u *url.URL) uint16 {
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+		return uint16(n)
+	}
+	if u.Scheme == "https" {
+		return 443
+	}
+	return 80
+}
+
+// chainFor picks the filter chain as Envoy does: the most specific server name.
+func chainFor(chains []model.Chain, tls bool, host string) (model.Chain, bool) {
+	for _, want := range gatewayapi.Covering(host) {
+		for _, c := range chains {
+			if c.TLS == tls && (!tls || c.ServerName == want || c.ServerName == "" && want == "*") {
+				return c, true
+			}
+		}
+	}
+	return model.Chain{}, false
+}
+
+func listenerFor(g *model.Gateway, chain, host string) string {
+	for _, want := range gatewayapi.Covering(host) {
+		for _, l := range g.Listeners {
+			if l.Chain == chain && l.Hostname == want {
+				return l.Name
+			}
+		}
+	}
+	return ""
+}
+
+func (t *tables) hostFor(r *graph.Reader, gateway, chain, name string) (host, bool) {
+	for _, want := range gatewayapi.Covering(name) {
+		if h, ok := t.hosts.Get(r, join(gateway, chain, want)); ok {
+			return h, true
+		}
+	}
+	return host{}, false
+}
+
+func (t *Translator) explainHost(r *graph.Reader, e *Explanation, q Query, chain model.Chain, name string) {
+	for _, m := range chain.Misdirected {
+		if slices.Contains(gatewayapi.Covering(name), m) {
+			if _, own := t.tables.hosts.Get(r, join(e.Gateway, chain.Name, name)); !own {
+				e.Answer = "421: the host belongs to another listener of this port"
+			}
+		}
+	}
+	h, ok := t.tables.hostFor(r, e.Gateway, chain.Name, name)
+	if !ok {
+		if e.Answer == "" {
+			e.Answer = fmt.Sprintf("404: no listener of this port and no route answers for host %q", name)
+		}
+		return
+	}
+	e.Host, e.Answer = h.model.Host, "404: no rule matches"
+	for i := range h.model.Routes {
+		route := &h.model.Routes[i]
+		if !matchesRequest(route.Match, q, e.Method) {
+			continue
+		}
+		owner := route.Owner
+		e.Route, e.Rule, e.Match = &owner, route.Rule, matchText(route.Match)
+		t.explainAction(r, e, route.Action)
+		return
+	}
+}
+
+func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Action) {
+	switch {
+	case a.Redirect != nil:
+		e.Answer = fmt.Sprintf("%d: redirect", a.Redirect.Code)
+	case a.Direct != nil:
+		e.Answer = fmt.Sprintf("%d: %s", a.Direct.Status, a.Direct.Body)
+	case a.Forward != nil:
+		e.Answer = "forwarded"
+		var total uint64
+		for _, b := range a.Forward.Backends {
+			total += uint64(b.Weight)
+		}
+		for _, b := range a.Forward.Backends {
+			e.Backends = append(e.Backends, t.backendView(r, b, total))
+		}
+	}
+}
+
+func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total uint64) BackendView {
+	v := BackendView{Backend: b.Backend, Cluster: b.Cluster, Share: "0%"}
+	if total > 0 {
+		v.Share = strconv.FormatFloat(float64(b.Weight)*100/float64(total), 'f', 1, 64) + "%"
+	}
+	if b.Cluster == "" {
+		v.NoPick = "500: the backend could not be resolved"
+		return v
+	}
+	if b.Picker != nil {
+		v.Picker, v.Pool, v.Body = b.Picker.Cluster, b.Picker.Pool, string(b.Picker.Body)
+		v.Spill = b.Picker.Spill
+	}
+	if c, ok := t.tables.cluster(r, b.Cluster); ok {
+		v.NoPick = map[model.Fallback]string{
+			model.FallbackPods:  "any ready endpoint",
+			model.FallbackSpill: "the first spill target",
+			model.FallbackNone:  "503",
+		}[c.Fallback]
+	}
+	if a, ok := t.tables.assignment(r, b.Cluster); ok {
+		for _, ep := range a.Endpoints {
+			v.Endpoints = append(v.Endpoints, endpointText(ep))
+		}
+	}
+	return v
+}
+
+func endpointText(e model.Endpoint) string {
+	if e.Hop != "" {
+		return model.HopAddress(e.Hop)
+	}
+	return e.Address.String()
+}
+
+func matchesRequest(m model.Match, q Query, method string) bool {
+	path := q.URL.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	ok := false
+	switch m.PathKind {
+	case model.PathExact:
+		ok = path == m.Path
+	case model.PathRegex:
+		ok = fullMatch(m.Path, path)
+	default:
+		prefix := strings.TrimSuffix(m.Path, "/")
+		ok = path == prefix || strings.HasPrefix(path, prefix+"/")
+	}
+	if !ok || m.Method != "" && m.Method != method {
+		return false
+	}
+	for _, h := range m.Headers {
+		values := q.Header.Values(h.Name)
+		if len(values) == 0 || !valueMatches(h, strings.Join(values, ",")) {
+			return false
+		}
+	}
+	for _, p := range m.Query {
+		values, has := q.URL.Query()[p.Name]
+		if !has || !valueMatches(p, values[0]) {
+			return false
+		}
+	}
+	return true
+}
+
+func valueMatches(m model.ValueMatch, value string) bool {
+	if m.Regex {
+		return fullMatch(m.Value, value)
+	}
+	return m.Value == value
+}
+
+func fullMatch(expr, s string) bool {
+	re, err := regexp.Compile("^(?:" + expr + ")$")
+	return err == nil && re.MatchString(s)
+}
+
+func matchText(m model.Match) string {
+	parts := []string{string(m.PathKind) + " " + m.Path}
+	if m.Method != "" {
+		parts = append(parts, "method "+m.Method)
+	}
+	for _, h := range m.Headers {
+		parts = append(parts, "header "+h.Name+"="+h.Value)
+	}
+	for _, p := range m.Query {
+		parts = append(parts, "query "+p.Name+"="+p.Value)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// LearnedOp stores endpoints that a remote picker named, for the exporting cluster of an import that pool names. It is
+// the one thing that comes back from the picker into the store; false if the pool is not such a cluster.
+func (t *Translator) LearnedOp(pool string, addrs []netip.AddrPort) (store.Op, bool) {
+	p, ok := t.tables.poolNamed(t.engine.Reader(), pool)
+	if !ok || p.Relay == nil {
+		return store.Op{}, false
+	}
+	return inference.Learned(p, addrs), true
+}

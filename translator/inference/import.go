@@ -1,0 +1,248 @@
+package inference
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Import decides everything about the InferencePoolImport with a key; false if there is none.
+func Import(r store.Reader, key string) (*model.Import, bool) {
+	imp, policy, ok := baseImport(r, key)
+	if !ok {
+		return nil, false
+	}
+	for i := range imp.Members {
+		if p := imp.Members[i].Pool; p != nil {
+			addSpill(r, p, policy)
+			imp.Findings = append(imp.Findings, p.Findings...)
+		} else if policy != nil && len(policy.Spec.Spill) > 0 {
+			imp.Findings = append(imp.Findings, report.Finding{
+				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
+				Problem: fmt.Sprintf("exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its requests do not spill", imp.Members[i].Name),
+			})
+		}
+	}
+	return imp, true
+}
+
+// baseImport is Import without the spill targets, as basePool is to Pool.
+func baseImport(r store.Reader, key string) (*model.Import, *v1alpha1.PoolPolicy, bool) {
+	obj, ok := store.InferencePoolImports.Get(r, key)
+	if !ok {
+		return nil, nil, false
+	}
+	policy, ignored := policyFor(r, "InferencePoolImport", obj.Namespace, obj.Name)
+	imp := &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: ignored}
+	clusters := slices.SortedStableFunc(slices.Values(obj.Status.Clusters), func(a, b inference.ImportedCluster) int { return strings.Compare(a.Name, b.Name) })
+	usable := 0
+	for _, c := range clusters {
+		i := slices.IndexFunc(obj.Status.Clusters, func(o inference.ImportedCluster) bool { return o.Name == c.Name })
+		m := importMember(r, imp, policy, c, fmt.Sprintf("status.clusters[%d]", i))
+		if m.Problem == "" {
+			usable++
+		}
+		imp.Members = append(imp.Members, m)
+	}
+	imp.Accepted = report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
+	imp.Ready = report.Condition{Type: "Ready", Status: report.True, Reason: "Ready", Message: fmt.Sprintf("%d of %d exporting clusters can be reached", usable, len(clusters))}
+	if usable == 0 {
+		imp.Ready.Status, imp.Ready.Reason = report.False, "NoUsableCluster"
+	}
+	return imp, policy, true
+}
+
+func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy, c inference.ImportedCluster, field string) model.ImportMember {
+	m := model.ImportMember{
+		Name:    c.Name,
+		Cluster: model.ImportCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name),
+		Share:   uint32(or(c.Weight, 1)),
+	}
+	problem := func(sub, problem, fix string) {
+		m.Problem = problem
+		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + sub, Problem: "cluster " + c.Name + ": " + problem, Fix: fix})
+	}
+	if c.RoutingMode == inference.ParentMode {
+		for _, parent := range c.Parents {
+			addrs, _ := dialable(r, parent.Service)
+			m.Parents = append(m.Parents, addrs...)
+		}
+		slices.SortFunc(m.Parents, netip.AddrPort.Compare)
+		m.Parents = slices.Compact(m.Parents)
+		if len(m.Parents) == 0 {
+			problem(".parents", "no parent gateway has a known address", "give parents[].service addresses (IP addresses, or host names that resolve) and ports")
+		}
+		return m
+	}
+	if c.EndpointPicker == nil {
+		problem(".endpointPicker", "EndpointMode needs the remote picker", "add endpointPicker with its service, or use ParentMode")
+		return m
+	}
+	pickers, clear := dialable(r, c.EndpointPicker.Service)
+	if len(pickers) == 0 {
+		problem(".endpointPicker.service", "no address of the remote picker is known", "give service addresses (IP addresses, or host names that resolve) and ports")
+		return m
+	}
+	m.Pool = remotePool(imp, policy, c, m.Cluster)
+	if len(c.Endpoints) > 0 {
+		declaredEndpoints(m.Pool, imp, c, field)
+	} else {
+		relayed(m.Pool, imp, policy, c, pickers, clear, field)
+	}
+	nameLast(m.Pool, policy)
+	return m
+}
+
+func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inference.ImportedCluster, cluster string) *model.Pool {
+	p := &model.Pool{
+		Name:     model.PoolName(imp.Ref.Namespace, imp.Ref.Name, c.Name),
+		Ref:      imp.Ref,
+		Cluster:  cluster,
+		Protocol: protocolOf(c.AppProtocol),
+		FailOpen: c.FailureMode == "FailOpen",
+		Settings: settings(policy),
+		Owners:   []report.Ref{imp.Ref},
+		Resolved: report.Condition{Type: "ResolvedRefs", Status: report.True, Reason: "ResolvedRefs"},
+	}
+	if policy != nil {
+		p.Owners = append(p.Owners, store.PoolPolicies.Ref(policy))
+	}
+	for _, port := range c.TargetPorts {
+		p.Ports = append(p.Ports, uint16(port.Number))
+	}
+	if len(p.Ports) == 0 {
+		p.Ports = []uint16{uint16(c.TargetPortNumber)}
+	}
+	return p
+}
+
+// declaredEndpoints: the exporter said which pods there are, so Envoy asks the remote picker itself.
+func declaredEndpoints(p *model.Pool, imp *model.Import, c inference.ImportedCluster, field string) {
+	p.Foreign = true
+	p.Picker = model.PickerCall{Cluster: model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), Body: model.BodyDuplex}
+	for i, e := range c.Endpoints {
+		addr, err := netip.ParseAddr(e.Address)
+		if err != nil {
+			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: fmt.Sprintf("%s.endpoints[%d].address", field, i), Problem: fmt.Sprintf("%q is not an IP address", e.Address), Fix: "write an IPv4 or IPv6 address"})
+			continue
+		}
+		if e.Draining {
+			continue
+		}
+		for _, port := range p.Ports {
+			p.Remote = append(p.Remote, netip.AddrPortFrom(addr.Unmap(), port))
+		}
+	}
+	slices.SortFunc(p.Remote, netip.AddrPort.Compare)
+	p.Remote = slices.Compact(p.Remote)
+}
+
+// relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
+// cluster before it answers.
+func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c inference.ImportedCluster, pickers []netip.AddrPort, clear bool, field string) {
+	cidrs := slices.Clone(c.PodCIDRs)
+	if policy != nil {
+		cidrs = append(cidrs, policy.Spec.Remote.PodCIDRs...)
+	}
+	slices.Sort(cidrs)
+	cidrs = slices.Compact(cidrs)
+	for _, cidr := range cidrs {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
+		}
+	}
+	cidrs = slices.DeleteFunc(cidrs, func(s string) bool { _, err := netip.ParsePrefix(s); return err != nil })
+	if len(cidrs) == 0 {
+		p.Findings = append(p.Findings, report.Finding{
+			Severity: report.Warning, Owner: imp.Ref, Field: field + ".podCIDRs",
+			Problem: fmt.Sprintf("cluster %s names neither its pods nor their range: its picker may name any address but loopback and link-local ones", c.Name),
+			Fix:     "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import",
+		})
+	}
+	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyBuffered}
+	p.Relay = &model.Relay{Pickers: pickers, TLS: !clear, CIDRs: cidrs, Import: imp.Ref.Key(), Member: c.Name}
+}
+
+// dialable lists the addresses of a remote Service at its first port, host names looked up; clear says that the port
+// is marked as cleartext.
+func dialable(r store.Reader, services []inference.ServiceImport) (addrs []netip.AddrPort, clear bool) {
+	for _, s := range services {
+		if len(s.Ports) == 0 {
+			continue
+		}
+		port := s.Ports[0]
+		clear = clear || Cleartext(&port.AppProtocol)
+		for _, a := range s.Addresses {
+			for _, ip := range Addresses(r, a) {
+				addrs = append(addrs, netip.AddrPortFrom(ip, uint16(port.Number)))
+			}
+		}
+	}
+	slices.SortFunc(addrs, netip.AddrPort.Compare)
+	return slices.Compact(addrs), clear
+}
+
+// Addresses turns an IP address or host name into IP addresses, sorted: a name's are those that discovery found.
+func Addresses(r store.Reader, address string) []netip.Addr {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return []netip.Addr{ip.Unmap()}
+	}
+	host, ok := store.Hosts.Get(r, strings.ToLower(address))
+	if !ok {
+		return nil
+	}
+	var out []netip.Addr
+	for _, a := range host.Addresses {
+		if ip, err := netip.ParseAddr(a); err == nil {
+			out = append(out, ip.Unmap())
+		}
+	}
+	return out
+}
+
+// Dialable lists the addresses of a remote Service.
+func Dialable(r store.Reader, services []inference.ServiceImport) []netip.AddrPort {
+	addrs, _ := dialable(r, services)
+	return addrs
+}
+
+// findImport finds the import that a name means: the one of exactly that name, else NAME-CLUSTER, an import pinned to
+// one of its exporting clusters (multi-cluster proposal, "Importing Cluster Manifests").
+func findImport(r store.Reader, namespace, name string) (*model.Import, bool) {
+	return pinned(namespace, name, func(key string) (*model.Import, bool) {
+		imp, _, ok := baseImport(r, key)
+		return imp, ok
+	})
+}
+
+func pinned(namespace, name string, get func(key string) (*model.Import, bool)) (*model.Import, bool) {
+	if imp, ok := get(namespace + "/" + name); ok {
+		return imp, true
+	}
+	for i := len(name) - 2; i > 0; i-- {
+		if name[i] != '-' {
+			continue
+		}
+		imp, ok := get(namespace + "/" + name[:i])
+		if !ok {
+			continue
+		}
+		for _, m := range imp.Members {
+			if m.Name == name[i+1:] {
+				one := *imp
+				one.Members = []model.ImportMember{m}
+				one.Members[0].Share = cmp.Or(m.Share, 1)
+				return &one, true
+			}
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,130 @@
+package inference
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// policyFor chooses the policy of a pool: the oldest, then the first by name. Findings say of the others that they are
+// not used.
+func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
+	list := store.PoolPolicies.By(r, store.ByTarget, store.TargetKey(kind, namespace, name))
+	if len(list) == 0 {
+		return nil, nil
+	}
+	slices.SortStableFunc(list, func(a, b *v1alpha1.PoolPolicy) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	var ignored []report.Finding
+	for _, p := range list[1:] {
+		ignored = append(ignored, report.Finding{
+			Severity: report.Error, Owner: store.PoolPolicies.Ref(p), Field: "spec.targetRef",
+			Problem: fmt.Sprintf("%s %s/%s already has PoolPolicy %s; this one is not used", kind, namespace, name, list[0].Name),
+			Fix:     "put both into one PoolPolicy",
+		})
+	}
+	return list[0], ignored
+}
+
+// settings fills in the defaults of a policy's picker part.
+func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
+	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), QueueWeight: 2, KVCacheWeight: 2, InFlightWeight: 1, Fallbacks: 2, MetricsPath: "/metrics"}
+	if policy == nil {
+		return s
+	}
+	spec := policy.Spec.Picker
+	s.Strategy = cmp.Or(string(spec.Strategy), s.Strategy)
+	s.Fallbacks = or(spec.Fallbacks, s.Fallbacks)
+	if w := spec.Load; w != nil {
+		s.QueueWeight, s.KVCacheWeight, s.InFlightWeight = or(w.Queue, s.QueueWeight), or(w.KVCache, s.KVCacheWeight), or(w.InFlight, s.InFlightWeight)
+	}
+	if f := spec.Full; f != nil {
+		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)
+	}
+	if m := spec.Metrics; m != nil {
+		s.MetricsPath = cmp.Or(m.Path, s.MetricsPath)
+		s.MetricsPort = or(m.Port, 0)
+		s.QueueName, s.RunningName, s.KVCacheName = m.Queue, m.Running, m.KVCache
+	}
+	return s
+}
+
+func or(v *int32, otherwise int32) int32 {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}
+
+// ourPicker wires Penstock's own picker. It fails open unless the policy says otherwise: a pool that asks for no picker
+// of its own should not stop when ours does.
+func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
+	p.FailOpen = true
+	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}
+	if policy == nil {
+		return
+	}
+	p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
+	if policy.Spec.Picker.Body == string(model.BodyBuffered) {
+		p.Picker.Body = model.BodyBuffered
+	}
+}
+
+// nameLast names the variant of a pool's cluster that has no spill endpoints: the cluster itself, if nobody asked for
+// spilling.
+func nameLast(p *model.Pool, policy *v1alpha1.PoolPolicy) {
+	p.Last = p.Cluster
+	if policy != nil && len(policy.Spec.Spill) > 0 {
+		p.Last = model.LastCluster(p.Cluster)
+	}
+}
+
+// addSpill gives a pool its spill targets.
+func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
+	if policy == nil {
+		return
+	}
+	owner := store.PoolPolicies.Ref(policy)
+	for i, ref := range policy.Spec.Spill {
+		spill, problem, fix := spillTarget(r, policy, ref)
+		if problem == "" && spill.Owner == p.Ref {
+			problem, fix = "a pool cannot spill to itself", "name another pool"
+		}
+		if problem == "" && p.Protocol != model.HTTP1 {
+			problem, fix = "a pool whose servers speak HTTP/2 cannot spill yet", "remove appProtocol from the pool if its servers also speak HTTP/1.1"
+		}
+		if problem != "" {
+			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("spec.spill[%d]", i), Problem: problem, Fix: fix})
+			continue
+		}
+		p.Spill = append(p.Spill, spill)
+		p.Picker.Spill = append(p.Picker.Spill, model.HopAddress(spill.Hop))
+	}
+	p.Picker.Spills = len(p.Spill) > 0
+}
+
+func spillTarget(r store.Reader, policy *v1alpha1.PoolPolicy, ref v1alpha1.PoolRef) (spill model.Spill, problem, fix string) {
+	kind, namespace := cmp.Or(ref.Kind, "InferencePool"), cmp.Or(ref.Namespace, policy.Namespace)
+	group := store.InferencePools.Group()
+	if kind == "InferencePoolImport" {
+		group = store.InferencePoolImports.Group()
+	}
+	to := report.Ref{Group: group, Kind: kind, Namespace: namespace, Name: ref.Name}
+	if !gatewayapi.Granted(r, store.PoolPolicies.Ref(policy), to) {
+		return spill, fmt.Sprintf("no ReferenceGrant in namespace %s allows PoolPolicies of %s to name %s %s", namespace, policy.Namespace, kind, ref.Name), "add a ReferenceGrant there"
+	}
+	hop := model.HopName(kind, namespace, ref.Name)
+	h, ok := Hop(r, hop)
+	if !ok {
+		return spill, fmt.Sprintf("there is no usable %s %s/%s", kind, namespace, ref.Name), "create it, or remove the spill target"
+	}
+	return model.Spill{Hop: hop, Target: store.TargetKey(kind, namespace, ref.Name), Owner: h.Owners[0], Backends: h.Backends}, "", ""
+}

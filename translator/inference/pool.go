@@ -1,0 +1,115 @@
+package inference
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Pool decides everything about the InferencePool with a key; false if there is none.
+func Pool(r store.Reader, key string) (*model.Pool, bool) {
+	obj, ok := store.InferencePools.Get(r, key)
+	if !ok {
+		return nil, false
+	}
+	p, policy := basePool(r, obj)
+	addSpill(r, p, policy)
+	return p, true
+}
+
+// basePool is Pool without the spill targets themselves. Hops are made of it: that ends the recursion between pools
+// that spill to each other.
+func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1alpha1.PoolPolicy) {
+	policy, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
+	p := &model.Pool{
+		Name:     model.PoolName(obj.Namespace, obj.Name, ""),
+		Ref:      store.InferencePools.Ref(obj),
+		Cluster:  model.PoolCluster(obj.Namespace, obj.Name),
+		Protocol: protocolOf(obj.Spec.AppProtocol),
+		Selector: map[string]string{},
+		Settings: settings(policy),
+		Resolved: report.Condition{Type: "ResolvedRefs", Status: report.True, Reason: "ResolvedRefs"},
+		Findings: ignored,
+	}
+	p.Owners = append(p.Owners, p.Ref)
+	if policy != nil {
+		p.Owners = append(p.Owners, store.PoolPolicies.Ref(policy))
+	}
+	for k, v := range obj.Spec.Selector.MatchLabels {
+		p.Selector[string(k)] = string(v)
+	}
+	for _, port := range obj.Spec.TargetPorts {
+		p.Ports = append(p.Ports, uint16(port.Number))
+	}
+	if ref := obj.Spec.EndpointPickerRef; ref == nil {
+		ourPicker(p, policy)
+	} else {
+		foreignPicker(r, p, obj.Namespace, ref)
+	}
+	nameLast(p, policy)
+	return p, policy
+}
+
+func protocolOf[S ~string](appProtocol S) model.Protocol {
+	if appProtocol == S(inferencev1.AppProtocolH2C) {
+		return model.H2C
+	}
+	return model.HTTP1
+}
+
+// foreignPicker wires the picker that an endpointPickerRef names. Without a usable one the pool is left with its
+// fallback alone.
+func foreignPicker(r store.Reader, p *model.Pool, namespace string, ref *inferencev1.EndpointPickerRef) {
+	p.Foreign = true
+	p.FailOpen = ref.FailureMode == inferencev1.EndpointPickerFailOpen
+	unresolved := func(field, problem, fix string) {
+		p.Resolved = report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: "InvalidExtensionRef", Message: problem + "; " + fix}
+		p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: p.Ref, Field: "spec.endpointPickerRef." + field, Problem: problem, Fix: fix})
+	}
+	if g := ref.Group; ref.Kind != "" && ref.Kind != "Service" || g != nil && *g != "" {
+		unresolved("kind", fmt.Sprintf("an endpoint picker must be a core Service, not %s", ref.Kind), "name a Service, or leave endpointPickerRef out to use Penstock's own picker")
+		return
+	}
+	svc, ok := store.Services.Get(r, namespace+"/"+string(ref.Name))
+	if !ok {
+		unresolved("name", fmt.Sprintf("there is no Service %s/%s", namespace, ref.Name), "create it, or leave endpointPickerRef out to use Penstock's own picker")
+		return
+	}
+	port := int32(9002)
+	if ref.Port != nil {
+		port = int32(ref.Port.Number)
+	}
+	i := slices.IndexFunc(svc.Spec.Ports, func(sp corev1.ServicePort) bool { return sp.Port == port })
+	if i < 0 {
+		unresolved("port", fmt.Sprintf("Service %s/%s has no port %d", namespace, svc.Name, port), "name one of the Service's ports")
+		return
+	}
+	p.Owners = append(p.Owners, store.Services.Ref(svc))
+	p.Picker = model.PickerCall{Cluster: model.PickerCluster(namespace, svc.Name, port), Body: model.BodyDuplex}
+	if p.FailOpen {
+		p.Findings = append(p.Findings, report.Finding{
+			Severity: report.Info, Owner: p.Ref, Field: "spec.endpointPickerRef.failureMode",
+			Problem: "FailOpen is best effort with a picker that reads bodies as a stream: a request that it has begun to read cannot be sent elsewhere",
+		})
+	}
+	if !Cleartext(svc.Spec.Ports[i].AppProtocol) {
+		p.Findings = append(p.Findings, report.Finding{
+			Severity: report.Info, Owner: p.Ref, Field: "spec.endpointPickerRef",
+			Problem: fmt.Sprintf("the picker's certificate is not verified: TLS to Service %s/%s port %d trusts any", namespace, svc.Name, port),
+			Fix:     "for a picker without TLS set appProtocol: kubernetes.io/h2c on the Service's port",
+		})
+	}
+}
+
+// Cleartext says whether a picker's port speaks gRPC without TLS. "http2" names the protocol and not the transport
+// (FIELD_NOTES 1): pickers serve TLS unless the port says kubernetes.io/h2c.
+func Cleartext(appProtocol *string) bool {
+	return appProtocol != nil && *appProtocol == string(inferencev1.AppProtocolH2C)
+}

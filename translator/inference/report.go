@@ -1,0 +1,111 @@
+package inference
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// PoolReport says of an InferencePool, towards each Gateway whose routes name it, what the specification wants
+// (InferencePool, status.parents). gateways are "namespace/name", sorted.
+func PoolReport(p *model.Pool, gateways []report.Ref, members int) report.Report {
+	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
+	for _, gw := range gateways {
+		rep.Parents = append(rep.Parents, report.Parent{
+			Ref: report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},
+			Conditions: []report.Condition{
+				{Type: "Accepted", Status: report.True, Reason: "Accepted"},
+				p.Resolved,
+			},
+		})
+	}
+	if len(gateways) == 0 {
+		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: p.Ref, Problem: "no route that a Gateway accepted names this pool"})
+	}
+	if members == 0 {
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Warning, Owner: p.Ref, Field: "spec.selector",
+			Problem: "no ready Pod and no ModelServers of the namespace match", Fix: "label the model servers so that they match",
+		})
+	}
+	return rep
+}
+
+// ImportReport says of an InferencePoolImport whether it can be used.
+func ImportReport(imp *model.Import) report.Report {
+	return report.Report{Owner: imp.Ref, Conditions: []report.Condition{imp.Accepted, imp.Ready}, Findings: of(imp.Ref, imp.Findings)}
+}
+
+// PolicyReport says of a PoolPolicy whether it is in force; pools and imports are those it may be about.
+func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
+	policy, ok := store.PoolPolicies.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	owner := store.PoolPolicies.Ref(policy)
+	rep := report.Report{Owner: owner}
+	target := policy.Spec.TargetRef
+	var all []report.Finding
+	found := false
+	if target.Kind == "InferencePoolImport" {
+		var imp *model.Import
+		if imp, found = tables.Import(r, policy.Namespace+"/"+target.Name); found {
+			all = imp.Findings
+		}
+	} else {
+		var p *model.Pool
+		if p, found = tables.Pool(r, policy.Namespace+"/"+target.Name); found {
+			all = p.Findings
+		}
+	}
+	rep.Findings = of(owner, all)
+	accepted := report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
+	conflict := func(f report.Finding) bool { return f.Field == "spec.targetRef" }
+	switch {
+	case !found:
+		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "TargetNotFound", Message: fmt.Sprintf("there is no %s %s/%s", kindOf(target), policy.Namespace, target.Name)}
+	case slices.ContainsFunc(rep.Findings, conflict):
+		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted", Message: rep.Findings[slices.IndexFunc(rep.Findings, conflict)].Problem}
+	}
+	rep.Conditions = []report.Condition{accepted}
+	return rep, true
+}
+
+func kindOf(ref v1alpha1.PoolRef) string {
+	if ref.Kind == "" {
+		return "InferencePool"
+	}
+	return ref.Kind
+}
+
+// ModelReport says of an InferenceModel what is not used yet.
+func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
+	m, ok := store.InferenceModels.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	owner := store.InferenceModels.Ref(m)
+	accepted := report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
+	if _, ok := tables.Pool(r, m.Namespace+"/"+m.Spec.PoolRef.Name); !ok {
+		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "PoolNotFound", Message: fmt.Sprintf("there is no InferencePool %s/%s", m.Namespace, m.Spec.PoolRef.Name)}
+	}
+	return report.Report{Owner: owner, Conditions: []report.Condition{accepted}, Findings: []report.Finding{{
+		Severity: report.Warning, Owner: owner, Field: "spec",
+		Problem: "criticality and targetModels are not used yet: requests reach the pool with the model name that the client sent",
+	}}}, true
+}
+
+// of keeps the findings about one owner.
+func of(owner report.Ref, list []report.Finding) []report.Finding {
+	var out []report.Finding
+	for _, f := range list {
+		if f.Owner == owner {
+			out = append(out, f)
+		}
+	}
+	return out
+}

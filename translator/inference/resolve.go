@@ -1,0 +1,89 @@
+package inference
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Tables looks decided pools and imports up by key, remembering what it was asked, also what was not there.
+type Tables interface {
+	Pool(r store.Reader, key string) (*model.Pool, bool)
+	Import(r store.Reader, key string) (*model.Import, bool)
+}
+
+// Backends resolves the backendRefs of routes that name pools and imports. It implements gatewayapi.Backends.
+type Backends struct{ Tables Tables }
+
+// Resolve says what a backendRef to an InferencePool or InferencePoolImport means.
+func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Resolution {
+	if ref.Kind == "InferencePool" {
+		p, ok := b.Tables.Pool(r, ref.Key())
+		if !ok {
+			return missing(ref)
+		}
+		res := gatewayapi.Resolution{Ref: targetKey(p.Ref)}
+		addPool(&res, p, 1)
+		return finish(res)
+	}
+	imp, ok := pinned(ref.Namespace, ref.Name, func(key string) (*model.Import, bool) { return b.Tables.Import(r, key) })
+	if !ok {
+		return missing(ref)
+	}
+	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref)}
+	for _, m := range imp.Members {
+		switch {
+		case m.Problem != "":
+			continue
+		case m.Pool != nil:
+			addPool(&res, m.Pool, m.Share)
+		default:
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share})
+			res.Clusters = append(res.Clusters, m.Cluster)
+		}
+	}
+	if len(res.Targets) == 0 {
+		res.Reason = "BackendNotFound"
+		res.Message = fmt.Sprintf("%s has no exporting cluster that can be reached", ref)
+	}
+	return finish(res)
+}
+
+func missing(ref report.Ref) gatewayapi.Resolution {
+	return gatewayapi.Resolution{Ref: targetKey(ref), Reason: "BackendNotFound", Message: fmt.Sprintf("there is no %s", ref)}
+}
+
+func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Namespace, ref.Name) }
+
+// addPool adds a pool's cluster, its picker, and whatever its spilling needs.
+func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
+	t := gatewayapi.Target{Cluster: p.Cluster, Share: share}
+	res.Clusters = append(res.Clusters, p.Cluster)
+	if p.Picker.Cluster != "" {
+		call := p.Picker
+		t.Picker = &call
+		res.Clusters = append(res.Clusters, call.Cluster)
+	}
+	res.Targets = append(res.Targets, t)
+	for _, s := range p.Spill {
+		res.Hops = append(res.Hops, s.Hop)
+		for _, hb := range s.Backends {
+			res.Clusters = append(res.Clusters, hb.Cluster)
+			if hb.Picker != nil {
+				res.Clusters = append(res.Clusters, hb.Picker.Cluster)
+			}
+		}
+	}
+}
+
+func finish(res gatewayapi.Resolution) gatewayapi.Resolution {
+	slices.Sort(res.Clusters)
+	res.Clusters = slices.Compact(res.Clusters)
+	slices.Sort(res.Hops)
+	res.Hops = slices.Compact(res.Hops)
+	return res
+}

@@ -1,0 +1,323 @@
+package translator_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// chaos makes random operations on a small universe of objects, small enough that they meet each other often.
+type chaos struct {
+	*rand.Rand
+	certs [2][2][]byte // certificate and key
+}
+
+func pick[T any](c *chaos, list ...T) T { return list[c.IntN(len(list))] }
+
+func (c *chaos) some(n int) bool { return c.IntN(n) == 0 }
+
+func (c *chaos) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: pick(c, "default", "default", "other"), Name: name}
+}
+
+func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
+	return c.meta(fmt.Sprint(kind, c.IntN(n)))
+}
+
+// op makes one operation; about a fourth of them delete.
+func (c *chaos) op() store.Op {
+	kinds := []func() (store.Op, func(id string) store.Op, string){
+		c.gateway, c.route, c.route, c.route, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
+		c.policy, c.policy, c.secret, c.grant, c.namespace, c.host, c.learned, c.class, c.model,
+	}
+	put, del, id := kinds[c.IntN(len(kinds))]()
+	if c.some(4) {
+		return del(id)
+	}
+	return put
+}
+
+func made[T store.Object](t *store.Table[T], obj T) (store.Op, func(string) store.Op, string) {
+	return t.Put(obj), t.Delete, store.ID(obj)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
+	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("gw", c.IntN(2))}}
+	g.Spec.GatewayClassName = pick[gatewayv1.ObjectName](c, "penstock", "penstock", "penstock", "foreign")
+	for i := range 1 + c.IntN(4) {
+		l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprint("l", i)), Port: pick[gatewayv1.PortNumber](c, 80, 80, 443), Protocol: gatewayv1.HTTPProtocolType}
+		if h := c.hostname(); h != "" {
+			l.Hostname = &h
+		}
+		if l.Port == 443 {
+			l.Protocol = gatewayv1.HTTPSProtocolType
+			l.TLS = &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: gatewayv1.ObjectName(fmt.Sprint("cert", c.IntN(2)))}}}
+			if c.some(3) {
+				l.TLS.CertificateRefs[0].Namespace = ptr[gatewayv1.Namespace]("other")
+			}
+		}
+		from := pick(c, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame, gatewayv1.NamespacesFromSelector)
+		l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &from}}
+		if from == gatewayv1.NamespacesFromSelector {
+			l.AllowedRoutes.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+		}
+		g.Spec.Listeners = append(g.Spec.Listeners, l)
+	}
+	return made(store.Gateways, g)
+}
+
+func (c *chaos) hostname() gatewayv1.Hostname {
+	return pick[gatewayv1.Hostname](c, "", "a.com", "*.a.com", "x.a.com", "*.x.a.com", "b.org")
+}
+
+func (c *chaos) route() (store.Op, func(string) store.Op, string) {
+	r := &gatewayv1.HTTPRoute{ObjectMeta: c.numbered("route", 4)}
+	if c.some(2) {
+		r.CreationTimestamp = metav1.Unix(int64(c.IntN(3)), 0)
+	}
+	for range 1 + c.IntN(2) {
+		ref := gatewayv1.ParentReference{Namespace: ptr[gatewayv1.Namespace]("default"), Name: gatewayv1.ObjectName(fmt.Sprint("gw", c.IntN(2)))}
+		if c.some(4) {
+			ref.SectionName = ptr(gatewayv1.SectionName(fmt.Sprint("l", c.IntN(4))))
+		}
+		r.Spec.ParentRefs = append(r.Spec.ParentRefs, ref)
+	}
+	for range c.IntN(3) {
+		if h := c.hostname(); h != "" {
+			r.Spec.Hostnames = append(r.Spec.Hostnames, h)
+		}
+	}
+	for range 1 + c.IntN(3) {
+		r.Spec.Rules = append(r.Spec.Rules, c.rule())
+	}
+	return made(store.HTTPRoutes, r)
+}
+
+func (c *chaos) rule() gatewayv1.HTTPRouteRule {
+	var rule gatewayv1.HTTPRouteRule
+	for range 1 + c.IntN(2) {
+		kind := pick(c, gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchRegularExpression)
+		m := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &kind, Value: ptr(pick(c, "/", "/v1", "/v1/chat", "/a"))}}
+		if c.some(3) {
+			m.Method = ptr(gatewayv1.HTTPMethodPost)
+		}
+		if c.some(3) {
+			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: pick[gatewayv1.HTTPHeaderName](c, "X-Team", "X-Gateway-Model-Name"), Value: "a"})
+		}
+		rule.Matches = append(rule.Matches, m)
+	}
+	if c.some(5) {
+		rule.Filters = append(rule.Filters, c.filter())
+		if rule.Filters[0].RequestRedirect != nil {
+			return rule
+		}
+	}
+	for range c.IntN(4) {
+		rule.BackendRefs = append(rule.BackendRefs, c.backend())
+	}
+	return rule
+}
+
+func (c *chaos) filter() gatewayv1.HTTPRouteFilter {
+	return pick(c,
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: "x-a", Value: "1"}}}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Hostname: ptr[gatewayv1.PreciseHostname]("c.com")}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterURLRewrite, URLRewrite: &gatewayv1.HTTPURLRewriteFilter{Hostname: ptr[gatewayv1.PreciseHostname]("d.com")}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{BackendRef: gatewayv1.BackendObjectReference{Name: "svc0", Port: ptr[gatewayv1.PortNumber](80)}}},
+	)
+}
+
+func (c *chaos) backend() gatewayv1.HTTPBackendRef {
+	var b gatewayv1.HTTPBackendRef
+	switch c.IntN(3) {
+	case 0:
+		b.Name, b.Port = gatewayv1.ObjectName(fmt.Sprint("svc", c.IntN(3))), ptr(pick[gatewayv1.PortNumber](c, 80, 81))
+	case 1:
+		b.Group, b.Kind = ptr(pick[gatewayv1.Group](c, "inference.networking.k8s.io", "inference.networking.x-k8s.io")), ptr[gatewayv1.Kind]("InferencePool")
+		b.Name = gatewayv1.ObjectName(fmt.Sprint("pool", c.IntN(3)))
+	case 2:
+		b.Group, b.Kind = ptr[gatewayv1.Group]("inference.networking.x-k8s.io"), ptr[gatewayv1.Kind]("InferencePoolImport")
+		b.Name = gatewayv1.ObjectName(fmt.Sprint("imp", c.IntN(2), pick(c, "", "", "-c-0", "-c-1")))
+	}
+	if c.some(2) {
+		b.Weight = ptr(pick[int32](c, 0, 1, 50, 999))
+	}
+	if c.some(5) {
+		b.Namespace = ptr[gatewayv1.Namespace]("other")
+	}
+	return b
+}
+
+func (c *chaos) service() (store.Op, func(string) store.Op, string) {
+	s := &corev1.Service{ObjectMeta: c.numbered("svc", 3)}
+	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: pick[int32](c, 80, 81, 9002), TargetPort: intstr.FromInt32(8080)}}
+	switch c.IntN(5) {
+	case 0:
+		s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "gpu.example"
+	case 1:
+		s.Spec.Selector = map[string]string{"app": "a"}
+	case 2:
+		s.Spec.Ports[0].AppProtocol = ptr("kubernetes.io/h2c")
+	}
+	return made(store.Services, s)
+}
+
+func (c *chaos) slice() (store.Op, func(string) store.Op, string) {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: c.numbered("slice", 3), AddressType: discoveryv1.AddressTypeIPv4}
+	s.Labels = map[string]string{discoveryv1.LabelServiceName: fmt.Sprint("svc", c.IntN(3))}
+	s.Ports = []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](8080)}}
+	for range c.IntN(3) {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprint("10.1.0.", c.IntN(5))}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(c.some(2)), Serving: ptr(c.some(2))}})
+	}
+	return made(store.EndpointSlices, s)
+}
+
+func (c *chaos) pool() (store.Op, func(string) store.Op, string) {
+	p := &inferencev1.InferencePool{ObjectMeta: c.numbered("pool", 3)}
+	p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": pick[inferencev1.LabelValue](c, "a", "b")}
+	p.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
+	if c.some(3) {
+		p.Spec.TargetPorts = append(p.Spec.TargetPorts, inferencev1.Port{Number: 8001})
+	}
+	if c.some(5) {
+		p.Spec.AppProtocol = inferencev1.AppProtocolH2C
+	}
+	if c.some(2) {
+		p.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{
+			Name: inferencev1.ObjectName(fmt.Sprint("svc", c.IntN(3))), Port: &inferencev1.Port{Number: 9002},
+			FailureMode: pick(c, inferencev1.EndpointPickerFailOpen, inferencev1.EndpointPickerFailClose),
+		}
+	}
+	return made(store.InferencePools, p)
+}
+
+func (c *chaos) imported() (store.Op, func(string) store.Op, string) {
+	imp := &inference.InferencePoolImport{ObjectMeta: c.numbered("imp", 2)}
+	for i := range c.IntN(3) {
+		svc := []inference.ServiceImport{{Addresses: []string{pick(c, "10.9.0.1", "10.9.0.2", "gpu.example")}, Ports: []inference.Port{{Number: 9002}}}}
+		m := inference.ImportedCluster{Name: fmt.Sprint("c-", i), RoutingMode: pick(c, inference.EndpointMode, inference.ParentMode), TargetPortNumber: 8000}
+		if c.some(3) {
+			m.Weight = ptr(pick[int32](c, 0, 1, 3))
+		}
+		if c.some(3) {
+			m.Endpoints = []inference.ImportedEndpoint{{Address: fmt.Sprint("10.8.0.", c.IntN(3))}}
+		}
+		if !c.some(5) {
+			m.EndpointPicker = &inference.EndpointPickerImport{Service: svc}
+			m.Parents = []inference.ParentImport{{Service: svc}}
+		}
+		imp.Status.Clusters = append(imp.Status.Clusters, m)
+	}
+	c.Shuffle(len(imp.Status.Clusters), func(i, j int) {
+		l := imp.Status.Clusters
+		l[i], l[j] = l[j], l[i]
+	})
+	return made(store.InferencePoolImports, imp)
+}
+
+func (c *chaos) servers() (store.Op, func(string) store.Op, string) {
+	m := &v1alpha1.ModelServers{ObjectMeta: c.numbered("servers", 2)}
+	m.Labels = map[string]string{"app": pick(c, "a", "b")}
+	for range 1 + c.IntN(2) {
+		s := v1alpha1.ModelServer{Address: pick(c, "10.2.0.1", "10.2.0.2", "gpu.example"), Draining: c.some(4)}
+		if c.some(3) {
+			s.Labels = map[string]string{"app": pick(c, "a", "b")}
+		}
+		if c.some(3) {
+			s.Ports = []int32{9000}
+		}
+		m.Spec.Servers = append(m.Spec.Servers, s)
+	}
+	return made(store.ModelServers, m)
+}
+
+func (c *chaos) pod() (store.Op, func(string) store.Op, string) {
+	p := &corev1.Pod{ObjectMeta: c.numbered("pod", 4)}
+	p.Labels = map[string]string{"app": pick(c, "a", "b")}
+	p.Status.PodIP = fmt.Sprint("10.3.0.", c.IntN(5))
+	if c.some(3) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: pick(c, corev1.ConditionTrue, corev1.ConditionFalse)}}
+	}
+	if c.some(5) {
+		p.DeletionTimestamp = &metav1.Time{}
+	}
+	return made(store.Pods, p)
+}
+
+func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
+	p := &v1alpha1.PoolPolicy{ObjectMeta: c.numbered("policy", 3)}
+	p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePool", Name: fmt.Sprint("pool", c.IntN(3))}
+	if c.some(4) {
+		p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: fmt.Sprint("imp", c.IntN(2))}
+	}
+	p.Spec.Picker.Strategy = pick(c, v1alpha1.StrategyLoad, v1alpha1.StrategyRoundRobin)
+	p.Spec.Picker.FailureMode = pick(c, "", "FailOpen", "FailClose")
+	p.Spec.Picker.Body = pick(c, "", "None", "Buffered")
+	for range c.IntN(3) {
+		ref := v1alpha1.PoolRef{Kind: pick(c, "InferencePool", "InferencePoolImport"), Namespace: pick(c, "", "", "other")}
+		ref.Name = fmt.Sprint(map[string]string{"InferencePool": "pool", "InferencePoolImport": "imp"}[ref.Kind], c.IntN(3))
+		p.Spec.Spill = append(p.Spec.Spill, ref)
+	}
+	return made(store.PoolPolicies, p)
+}
+
+func (c *chaos) secret() (store.Op, func(string) store.Op, string) {
+	s := &corev1.Secret{ObjectMeta: c.numbered("cert", 2), Type: corev1.SecretTypeTLS}
+	pair := c.certs[c.IntN(2)]
+	s.Data = map[string][]byte{"tls.crt": pair[0], "tls.key": pair[1]}
+	if c.some(4) {
+		s.Data["tls.key"] = []byte("not a key")
+	}
+	return made(store.Secrets, s)
+}
+
+func (c *chaos) grant() (store.Op, func(string) store.Op, string) {
+	g := &gatewayv1beta1.ReferenceGrant{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: fmt.Sprint("grant", c.IntN(2))}}
+	from := pick(c, [2]string{gatewayv1.GroupName, "HTTPRoute"}, [2]string{gatewayv1.GroupName, "Gateway"}, [2]string{v1alpha1.Group, "PoolPolicy"})
+	g.Spec.From = []gatewayv1beta1.ReferenceGrantFrom{{Group: gatewayv1.Group(from[0]), Kind: gatewayv1.Kind(from[1]), Namespace: "default"}}
+	to := pick(c, [2]string{"", "Service"}, [2]string{"", "Secret"}, [2]string{"inference.networking.k8s.io", "InferencePool"})
+	g.Spec.To = []gatewayv1beta1.ReferenceGrantTo{{Group: gatewayv1.Group(to[0]), Kind: gatewayv1.Kind(to[1])}}
+	return made(store.ReferenceGrants, g)
+}
+
+func (c *chaos) namespace() (store.Op, func(string) store.Op, string) {
+	return made(store.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pick(c, "default", "other"), Labels: map[string]string{"team": pick(c, "a", "b")}}})
+}
+
+func (c *chaos) host() (store.Op, func(string) store.Op, string) {
+	return made(store.Hosts, &store.Host{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example"}, Addresses: []string{fmt.Sprint("10.7.0.", c.IntN(3))}})
+}
+
+func (c *chaos) learned() (store.Op, func(string) store.Op, string) {
+	l := &store.Learned{ObjectMeta: c.meta(store.LearnedName(fmt.Sprint("imp", c.IntN(2)), "c-0"))}
+	for range c.IntN(3) {
+		l.Endpoints = append(l.Endpoints, fmt.Sprintf("10.6.0.%d:8000", c.IntN(3)))
+	}
+	return made(store.LearnedEndpoints, l)
+}
+
+func (c *chaos) class() (store.Op, func(string) store.Op, string) {
+	return made(store.GatewayClasses, &gatewayv1.GatewayClass{
+		ObjectMeta: metav1.ObjectMeta{Name: pick(c, "penstock", "foreign")},
+		Spec:       gatewayv1.GatewayClassSpec{ControllerName: pick[gatewayv1.GatewayController](c, "penstock.dev/gateway-controller", "example.com/other")},
+	})
+}
+
+func (c *chaos) model() (store.Op, func(string) store.Op, string) {
+	m := &inference.InferenceModel{ObjectMeta: c.numbered("model", 2)}
+	m.Spec.ModelName, m.Spec.PoolRef.Name = "llama", fmt.Sprint("pool", c.IntN(3))
+	return made(store.InferenceModels, m)
+}

@@ -1,0 +1,268 @@
+package translator
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// declareResources: model to Envoy's resources, one table a kind.
+func (t *tables) declareResources() {
+	t.declareRouting()
+	t.hops = &graph.Table[encoded]{
+		Name:    "hop",
+		Sources: []graph.Source{{Table: "attachment", Index: byGwHop}},
+		Equal:   sameResources,
+		Compute: func(r *graph.Reader, key string) (encoded, bool) {
+			_, name, _ := strings.Cut(key, "|")
+			hop, ok := inference.Hop(r, name)
+			if !ok {
+				return encoded{}, false
+			}
+			listener := one(envoy.HopListener(t.cfg.Envoy, *hop))
+			routes := one(envoy.HopRoutes(*hop))
+			if listener.err != nil {
+				return listener, true
+			}
+			return encoded{append(listener.resources, routes.resources...), routes.err}, true
+		},
+	}
+	t.members = &graph.Table[PickerPool]{
+		Name:    "member",
+		Sources: []graph.Source{{Table: "pool", Index: graph.ByID}, {Table: "import", Index: byPool}},
+		Compute: func(r *graph.Reader, key string) (PickerPool, bool) {
+			p, ok := t.poolNamed(r, key)
+			if !ok {
+				return PickerPool{}, false
+			}
+			return PickerPool{p, inference.Members(r, p)}, true
+		},
+	}
+	clusterSources := []graph.Source{{Table: "attachment", Index: byCluster}, {Table: "gateway", Index: byCluster}}
+	t.clusters = &graph.Table[encoded]{
+		Name: "cluster", Sources: clusterSources, Equal: sameResources,
+		Compute: func(r *graph.Reader, name string) (encoded, bool) {
+			c, ok := t.cluster(r, name)
+			if !ok {
+				return encoded{}, false
+			}
+			return one(envoy.Cluster(c)), true
+		},
+	}
+	t.loads = &graph.Table[encoded]{
+		Name: "assignment", Sources: clusterSources, Equal: sameResources,
+		Compute: func(r *graph.Reader, name string) (encoded, bool) {
+			a, ok := t.assignment(r, name)
+			if !ok {
+				return encoded{}, false
+			}
+			return one(envoy.Endpoints(a)), true
+		},
+	}
+	t.served = &graph.Table[encoded]{
+		Name:    "served",
+		Sources: []graph.Source{{Table: "attachment", Index: byGwCluster}, {Table: "gateway", Index: byGwCluster}},
+		Equal:   sameResources,
+		Compute: func(r *graph.Reader, key string) (encoded, bool) {
+			_, name, _ := strings.Cut(key, "|")
+			c, ok := t.clusters.Get(r, name)
+			if !ok {
+				return encoded{}, false
+			}
+			load, _ := t.loads.Get(r, name)
+			return encoded{append(slices.Clip(c.resources), load.resources...), nil}, true
+		},
+	}
+}
+
+// declareRouting: listeners, certificates, virtual hosts and the route configurations that they make up.
+func (t *tables) declareRouting() {
+	t.hosts = &graph.Table[host]{
+		Name:    "host",
+		Sources: []graph.Source{{Table: "attachment", Index: byHost}, {Table: "gateway", Index: byHost}},
+		Compute: t.host,
+		Indexes: []graph.Index[host]{{Name: byChain, Keys: func(_ string, h host) []string { return []string{join(h.model.Gateway, h.model.Chain)} }}},
+	}
+	t.routes = &graph.Table[encoded]{
+		Name:    "route",
+		Sources: []graph.Source{{Table: "gateway", Index: byChain}},
+		Equal:   sameResources,
+		Compute: func(r *graph.Reader, key string) (encoded, bool) {
+			gw, name, _ := strings.Cut(key, "|")
+			chain, ok := t.chain(r, gw, name)
+			if !ok {
+				return encoded{}, false
+			}
+			var hosts []envoy.Encoded
+			for _, row := range t.hosts.By(r, byChain, key) {
+				if row.Value.err == nil {
+					hosts = append(hosts, row.Value.encoded)
+				}
+			}
+			return one(envoy.RouteConfiguration(name, chain, hosts)), true
+		},
+	}
+	t.ports = &graph.Table[encoded]{
+		Name:    "listener",
+		Sources: []graph.Source{{Table: "gateway", Index: byPort}},
+		Equal:   sameResources,
+		Compute: func(r *graph.Reader, key string) (encoded, bool) {
+			gw, number, _ := strings.Cut(key, "|")
+			g, ok := t.gateways.Get(r, gw)
+			if !ok {
+				return encoded{}, false
+			}
+			for _, p := range gatewayapi.Ports(g) {
+				if strconv.Itoa(int(p.Number)) == number {
+					return one(envoy.Listener(t.cfg.Envoy, p)), true
+				}
+			}
+			return encoded{}, false
+		},
+	}
+	t.secrets = &graph.Table[encoded]{
+		Name:    "secret",
+		Sources: []graph.Source{{Table: "gateway", Index: bySecret}},
+		Equal:   sameResources,
+		Compute: func(r *graph.Reader, key string) (encoded, bool) {
+			_, name, _ := strings.Cut(key, "|")
+			parts := model.SplitName(name)
+			secret, problem := gatewayapi.Certificate(r, parts[1], parts[2])
+			if problem != "" {
+				return encoded{}, false
+			}
+			return one(envoy.Secret(*secret)), true
+		},
+	}
+}
+
+func (t *tables) chain(r *graph.Reader, gateway, name string) (model.Chain, bool) {
+	g, ok := t.gateways.Get(r, gateway)
+	if !ok {
+		return model.Chain{}, false
+	}
+	for _, p := range gatewayapi.Ports(g) {
+		for _, c := range p.Chains {
+			if c.Name == name {
+				return c, true
+			}
+		}
+	}
+	return model.Chain{}, false
+}
+
+// host makes one virtual host of the routes attached to it and, behind them, those attached to wider hostnames of the
+// same listener: Envoy does not go on to another virtual host when none of its routes match, and Gateway API does.
+func (t *tables) host(r *graph.Reader, key string) (host, bool) {
+	parts := strings.SplitN(key, "|", 3)
+	gw, chain, name := parts[0], parts[1], parts[2]
+	g, ok := t.gateways.Get(r, gw)
+	if !ok {
+		return host{}, false
+	}
+	var attached []*model.Attachment
+	for _, h := range gatewayapi.Covering(name) {
+		for _, row := range t.attachments.By(r, byHost, join(gw, chain, h)) {
+			if !slices.Contains(attached, row.Value) {
+				attached = append(attached, row.Value)
+			}
+		}
+	}
+	vh := gatewayapi.VirtualHost(g, chain, name, attached)
+	if vh == nil {
+		return host{}, false
+	}
+	enc, err := envoy.VirtualHost(vh)
+	return host{vh, enc, err}, true
+}
+
+// poolNamed finds a pool by model.PoolName.
+func (t *tables) poolNamed(r *graph.Reader, name string) (*model.Pool, bool) {
+	key, member, isImport := strings.Cut(name, "@")
+	if !isImport {
+		return t.pools.Get(r, key)
+	}
+	imp, ok := t.imports.Get(r, key)
+	if !ok {
+		return nil, false
+	}
+	for _, m := range imp.Members {
+		if m.Name == member && m.Pool != nil {
+			return m.Pool, true
+		}
+	}
+	return nil, false
+}
+
+// declareReports: what is said about each object.
+func (t *tables) declareReports() {
+	t.gatewayReports = &graph.Table[report.Report]{
+		Name:    "gatewayreport",
+		Sources: []graph.Source{{Table: "gateway", Index: graph.ByID}},
+		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
+			g, ok := t.gateways.Get(r, key)
+			if !ok {
+				return report.Report{}, false
+			}
+			attached := map[string]int32{}
+			for _, l := range g.Listeners {
+				attached[l.Name] = int32(len(t.attachments.By(r, byListener, join(key, l.Name))))
+			}
+			return gatewayapi.GatewayReport(g, attached), true
+		},
+	}
+	t.poolReports = &graph.Table[report.Report]{
+		Name:    "poolreport",
+		Sources: []graph.Source{{Table: "pool", Index: graph.ByID}},
+		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
+			p, ok := t.pools.Get(r, key)
+			if !ok {
+				return report.Report{}, false
+			}
+			var gateways []report.Ref
+			for _, row := range t.attachments.By(r, byBackend, store.TargetKey(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)) {
+				for _, gw := range gatewaysOf(row.Value) {
+					if g, ok := t.gateways.Get(r, gw); ok && !slices.Contains(gateways, g.Ref) {
+						gateways = append(gateways, g.Ref)
+					}
+				}
+			}
+			slices.SortFunc(gateways, report.Ref.Compare)
+			members, _ := t.members.Get(r, p.Name)
+			return inference.PoolReport(p, gateways, len(members.Members)), true
+		},
+	}
+	t.importReports = &graph.Table[report.Report]{
+		Name:    "importreport",
+		Sources: []graph.Source{{Table: "import", Index: graph.ByID}},
+		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
+			imp, ok := t.imports.Get(r, key)
+			if !ok {
+				return report.Report{}, false
+			}
+			return inference.ImportReport(imp), true
+		},
+	}
+	t.policyReports = &graph.Table[report.Report]{
+		Name:    "policyreport",
+		Sources: []graph.Source{{Table: store.PoolPolicies.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
+			return inference.PolicyReport(r, lookup{t}, key)
+		},
+	}
+	t.modelReports = &graph.Table[report.Report]{
+		Name:    "modelreport",
+		Sources: []graph.Source{{Table: store.InferenceModels.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
+			return inference.ModelReport(r, lookup{t}, key)
+		},
+	}
+}

@@ -1,0 +1,285 @@
+package translator
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Names of indexes of results. A key's parts are joined by '|', which no name has.
+const (
+	byPort      = "port"      // gateway|port
+	byChain     = "chain"     // gateway|chain
+	byHost      = "host"      // gateway|chain|host
+	bySecret    = "secret"    // gateway|secret
+	byCluster   = "cluster"   // cluster
+	byGwCluster = "gwcluster" // gateway|cluster
+	byGwHop     = "gwhop"     // gateway|hop
+	byListener  = "listener"  // gateway|listener
+	byBackend   = "backend"   // store.TargetKey
+	byPool      = "pool"      // model.PoolName
+)
+
+func join(parts ...string) string { return strings.Join(parts, "|") }
+
+// encoded is a row of Envoy resources, or why there are none: an error there is a bug of ours.
+type encoded struct {
+	resources []*resource.Resource
+	err       error
+}
+
+func one(r *resource.Resource, err error) encoded {
+	if err != nil {
+		return encoded{err: err}
+	}
+	if err := envoy.Check(r); err != nil {
+		return encoded{err: err}
+	}
+	return encoded{resources: []*resource.Resource{r}}
+}
+
+func sameResources(a, b encoded) bool {
+	return slices.EqualFunc(a.resources, b.resources, (*resource.Resource).Equal) && (a.err == nil) == (b.err == nil) &&
+		(a.err == nil || a.err.Error() == b.err.Error())
+}
+
+// host is a virtual host, as a model for explanations and encoded for its route configuration.
+type host struct {
+	model   *model.VirtualHost
+	encoded envoy.Encoded
+	err     error
+}
+
+// PickerPool is all that our picker needs to know of a pool.
+type PickerPool struct {
+	Pool    *model.Pool
+	Members []model.Member
+}
+
+// tables is everything that is computed, in order: each reads only the store and those before it.
+type tables struct {
+	cfg Config
+
+	classes     *graph.Table[report.Report]
+	gateways    *graph.Table[*model.Gateway]
+	pools       *graph.Table[*model.Pool]
+	imports     *graph.Table[*model.Import]
+	attachments *graph.Table[*model.Attachment]
+
+	hosts    *graph.Table[host]
+	routes   *graph.Table[encoded] // route configurations
+	ports    *graph.Table[encoded] // listeners
+	secrets  *graph.Table[encoded]
+	hops     *graph.Table[encoded]
+	members  *graph.Table[PickerPool]
+	clusters *graph.Table[encoded]
+	loads    *graph.Table[encoded] // cluster load assignments
+	served   *graph.Table[encoded] // which gateway has which cluster, with its assignment
+
+	gatewayReports, poolReports, importReports, policyReports, modelReports *graph.Table[report.Report]
+}
+
+func declare(cfg Config) *tables {
+	t := &tables{cfg: cfg}
+	t.declareDecisions()
+	t.declareResources()
+	t.declareReports()
+	return t
+}
+
+func (t *tables) all() []graph.Declared {
+	return []graph.Declared{
+		t.classes, t.gateways, t.pools, t.imports, t.attachments,
+		t.hosts, t.routes, t.ports, t.secrets, t.hops, t.members, t.clusters, t.loads, t.served,
+		t.gatewayReports, t.poolReports, t.importReports, t.policyReports, t.modelReports,
+	}
+}
+
+// declareDecisions: objects to model.
+func (t *tables) declareDecisions() {
+	gw := gatewayapi.Config{Controller: t.cfg.Controller, AnyClass: t.cfg.AnyClass}
+	t.classes = &graph.Table[report.Report]{
+		Name:    "class",
+		Sources: []graph.Source{{Table: store.GatewayClasses.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
+			rep := gatewayapi.Class(r, gw, key)
+			if rep == nil {
+				return report.Report{}, false
+			}
+			return *rep, true
+		},
+	}
+	t.gateways = &graph.Table[*model.Gateway]{
+		Name:    "gateway",
+		Sources: []graph.Source{{Table: store.Gateways.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (*model.Gateway, bool) {
+			g := gatewayapi.Gateway(r, gw, key)
+			return g, g != nil
+		},
+		Indexes: t.gatewayIndexes(),
+	}
+	t.pools = &graph.Table[*model.Pool]{
+		Name:    "pool",
+		Sources: []graph.Source{{Table: store.InferencePools.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (*model.Pool, bool) { return inference.Pool(r, key) },
+	}
+	t.imports = &graph.Table[*model.Import]{
+		Name:    "import",
+		Sources: []graph.Source{{Table: store.InferencePoolImports.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (*model.Import, bool) { return inference.Import(r, key) },
+		Indexes: []graph.Index[*model.Import]{{Name: byPool, Keys: func(_ string, imp *model.Import) (keys []string) {
+			for _, m := range imp.Members {
+				if m.Pool != nil {
+					keys = append(keys, m.Pool.Name)
+				}
+			}
+			return keys
+		}}},
+	}
+	t.attachments = &graph.Table[*model.Attachment]{
+		Name:    "attachment",
+		Sources: []graph.Source{{Table: store.HTTPRoutes.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (*model.Attachment, bool) {
+			a := gatewayapi.Attach(r, gw, func(key string) (*model.Gateway, bool) { return t.gateways.Get(r, key) },
+				inference.Backends{Tables: lookup{t}}, key)
+			return a, a != nil
+		},
+		Indexes: attachmentIndexes(),
+	}
+}
+
+// lookup implements inference.Tables on the tables before attachments.
+type lookup struct{ *tables }
+
+func (l lookup) Pool(r store.Reader, key string) (*model.Pool, bool) {
+	return l.pools.Get(r.(*graph.Reader), key)
+}
+
+func (l lookup) Import(r store.Reader, key string) (*model.Import, bool) {
+	return l.imports.Get(r.(*graph.Reader), key)
+}
+
+func (t *tables) gatewayIndexes() []graph.Index[*model.Gateway] {
+	perChain := func(keys func(gw string, p model.Port, c model.Chain) []string) func(string, *model.Gateway) []string {
+		return func(gw string, g *model.Gateway) (out []string) {
+			for _, p := range gatewayapi.Ports(g) {
+				for _, c := range p.Chains {
+					out = append(out, keys(gw, p, c)...)
+				}
+			}
+			return out
+		}
+	}
+	return []graph.Index[*model.Gateway]{
+		{Name: byPort, Keys: perChain(func(gw string, p model.Port, _ model.Chain) []string {
+			return []string{join(gw, strconv.Itoa(int(p.Number)))}
+		})},
+		{Name: byChain, Keys: perChain(func(gw string, _ model.Port, c model.Chain) []string { return []string{join(gw, c.Name)} })},
+		{Name: bySecret, Keys: perChain(func(gw string, _ model.Port, c model.Chain) (keys []string) {
+			for _, s := range c.Secrets {
+				keys = append(keys, join(gw, s))
+			}
+			return keys
+		})},
+		{Name: byHost, Keys: func(gw string, g *model.Gateway) (keys []string) {
+			for _, l := range g.Listeners {
+				if l.Chain != "" {
+					keys = append(keys, join(gw, l.Chain, l.Hostname))
+				}
+			}
+			return keys
+		}},
+		{Name: byCluster, Keys: func(string, *model.Gateway) []string { return t.cfg.ownClusters() }},
+		{Name: byGwCluster, Keys: func(gw string, _ *model.Gateway) (keys []string) {
+			for _, c := range t.cfg.ownClusters() {
+				keys = append(keys, join(gw, c))
+			}
+			return keys
+		}},
+	}
+}
+
+func attachmentIndexes() []graph.Index[*model.Attachment] {
+	perGateway := func(names func(a *model.Attachment) []string) func(string, *model.Attachment) []string {
+		return func(_ string, a *model.Attachment) (keys []string) {
+			for _, gw := range gatewaysOf(a) {
+				for _, n := range names(a) {
+					keys = append(keys, join(gw, n))
+				}
+			}
+			return keys
+		}
+	}
+	attached := func(list func(a *model.Attachment) []string) func(string, *model.Attachment) []string {
+		return func(_ string, a *model.Attachment) []string {
+			if len(a.Places) == 0 {
+				return nil
+			}
+			return list(a)
+		}
+	}
+	clusters := func(a *model.Attachment) []string { return a.Clusters }
+	return []graph.Index[*model.Attachment]{
+		{Name: byHost, Keys: func(_ string, a *model.Attachment) (keys []string) {
+			for _, p := range a.Places {
+				for _, h := range p.Hosts {
+					keys = append(keys, join(p.Gateway, p.Chain, h))
+				}
+			}
+			return keys
+		}},
+		{Name: byListener, Keys: func(_ string, a *model.Attachment) (keys []string) {
+			for _, p := range a.Places {
+				keys = append(keys, join(p.Gateway, p.Listener))
+			}
+			return keys
+		}},
+		{Name: byBackend, Keys: func(_ string, a *model.Attachment) []string { return a.Backends }},
+		{Name: byCluster, Keys: attached(clusters)},
+		{Name: byGwCluster, Keys: perGateway(clusters)},
+		{Name: byGwHop, Keys: perGateway(func(a *model.Attachment) []string { return a.Hops })},
+	}
+}
+
+func gatewaysOf(a *model.Attachment) []string {
+	var out []string
+	for _, p := range a.Places {
+		if !slices.Contains(out, p.Gateway) {
+			out = append(out, p.Gateway)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Config is what translation needs to know beside the objects. It does not change while a Translator lives.
+type Config struct {
+	// Controller is the controllerName of GatewayClasses that are ours.
+	Controller string
+	// AnyClass takes Gateways whose GatewayClass does not exist: small folders need none.
+	AnyClass bool
+	// Pickers are the addresses at which our own picker serves, as Envoys reach it.
+	Pickers []netip.AddrPort
+	// Envoy holds what every listener shares.
+	Envoy envoy.Config
+	// Collector is the OpenTelemetry collector's address; not valid: no tracing.
+	Collector netip.AddrPort
+}
+
+func (c Config) ownClusters() []string {
+	own := []string{model.OurPicker}
+	if c.Collector.IsValid() {
+		own = append(own, model.Collector)
+	}
+	return own
+}

@@ -1,0 +1,170 @@
+package translator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Translator holds what has been translated so far. It is not safe for concurrent use.
+type Translator struct {
+	tables *tables
+	engine *graph.Engine
+}
+
+// New makes a Translator that knows of no object yet.
+func New(cfg Config) *Translator {
+	t := declare(cfg)
+	return &Translator{tables: t, engine: graph.New(t.all()...)}
+}
+
+// Delta is what changed for the Envoys of one Gateway.
+type Delta struct {
+	Gateway string               // "namespace/name"
+	Gone    bool                 // the Gateway is gone; nothing else is set
+	Upserts []*resource.Resource // sorted by type and name
+	Removes []resource.Ref       // sorted
+}
+
+// Output is what an Update changed.
+type Output struct {
+	Deltas    []Delta         // sorted by gateway
+	Reports   []report.Report // whole reports of objects about which something else is said now
+	Unsaid    []report.Ref    // objects about which nothing is said any more
+	Pools     []PickerPool    // pools that our picker should know otherwise than before
+	PoolsGone []string        // model.PoolName
+	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in question keep out of
+	// Deltas, so that what Envoy has stays.
+	Err error
+	// Work says how many rows were computed and changed, for logs.
+	Work string
+}
+
+// Update translates a change: view is the world now, changes what is different from the last Update's.
+func (t *Translator) Update(view *store.View, changes []store.Change) Output {
+	d := t.engine.Update(view, changes)
+	out := Output{Work: d.Work()}
+	t.resources(d, &out)
+	t.reports(d, &out)
+	for _, c := range t.tables.members.Changes(d) {
+		if c.Has {
+			out.Pools = append(out.Pools, c.New)
+		} else {
+			out.PoolsGone = append(out.PoolsGone, c.Key)
+		}
+	}
+	return out
+}
+
+// resources sorts out what the changed rows mean for each gateway.
+func (t *Translator) resources(d *graph.Diff, out *Output) {
+	deltas := map[string]*Delta{}
+	of := func(gw string) *Delta {
+		if deltas[gw] == nil {
+			deltas[gw] = &Delta{Gateway: gw}
+		}
+		return deltas[gw]
+	}
+	var errs []error
+	for _, c := range t.tables.gateways.Changes(d) {
+		of(c.Key).Gone = !c.Has
+	}
+	for _, table := range []*graph.Table[encoded]{t.tables.routes, t.tables.ports, t.tables.secrets, t.tables.hops, t.tables.served} {
+		for _, c := range table.Changes(d) {
+			gw, _, _ := strings.Cut(c.Key, "|")
+			if c.New.err != nil {
+				errs = append(errs, fmt.Errorf("%s %s: %w", table.Name, c.Key, c.New.err))
+				continue
+			}
+			of(gw).add(c.Old.resources, c.New.resources)
+		}
+	}
+	for _, c := range t.tables.hosts.Changes(d) {
+		if c.New.err != nil {
+			errs = append(errs, fmt.Errorf("virtual host %s: %w", c.Key, c.New.err))
+		}
+	}
+	for _, c := range t.tables.clusters.Changes(d) {
+		if c.New.err != nil {
+			errs = append(errs, fmt.Errorf("cluster %s: %w", c.Key, c.New.err))
+		}
+	}
+	for _, delta := range deltas {
+		if delta.Gone {
+			*delta = Delta{Gateway: delta.Gateway, Gone: true}
+		}
+		slices.SortFunc(delta.Upserts, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
+		slices.SortFunc(delta.Removes, resource.Ref.Compare)
+		out.Deltas = append(out.Deltas, *delta)
+	}
+	slices.SortFunc(out.Deltas, func(a, b Delta) int { return strings.Compare(a.Gateway, b.Gateway) })
+	out.Err = errors.Join(errs...)
+}
+
+func (d *Delta) add(old, now []*resource.Resource) {
+	for _, r := range now {
+		if !slices.ContainsFunc(old, r.Equal) {
+			d.Upserts = append(d.Upserts, r)
+		}
+	}
+	for _, r := range old {
+		if !slices.ContainsFunc(now, func(o *resource.Resource) bool { return o.Ref == r.Ref }) {
+			d.Removes = append(d.Removes, r.Ref)
+		}
+	}
+}
+
+func (t *Translator) reports(d *graph.Diff, out *Output) {
+	for _, table := range []*graph.Table[report.Report]{
+		t.tables.classes, t.tables.gatewayReports, t.tables.poolReports, t.tables.importReports, t.tables.policyReports, t.tables.modelReports,
+	} {
+		for _, c := range table.Changes(d) {
+			if c.Has {
+				out.Reports = append(out.Reports, c.New)
+			} else {
+				out.Unsaid = append(out.Unsaid, c.Old.Owner)
+			}
+		}
+	}
+	for _, c := range t.tables.attachments.Changes(d) {
+		if c.Has {
+			out.Reports = append(out.Reports, gatewayapi.RouteReport(c.New))
+		} else {
+			out.Unsaid = append(out.Unsaid, c.Old.Route)
+		}
+	}
+	slices.SortFunc(out.Reports, func(a, b report.Report) int { return a.Owner.Compare(b.Owner) })
+	slices.SortFunc(out.Unsaid, report.Ref.Compare)
+}
+
+// Gateways lists the Gateways that are ours, sorted.
+func (t *Translator) Gateways() []string {
+	rows := t.tables.gateways.By(t.engine.Reader(), graph.ByAll, "")
+	out := make([]string, len(rows))
+	for i, row := range rows {
+		out[i] = row.Key
+	}
+	return out
+}
+
+// Resources lists everything that the Envoys of a gateway get, sorted by type and name.
+func (t *Translator) Resources(gateway string) []*resource.Resource {
+	var out []*resource.Resource
+	r := t.engine.Reader()
+	for _, table := range []*graph.Table[encoded]{t.tables.routes, t.tables.ports, t.tables.secrets, t.tables.hops, t.tables.served} {
+		for _, row := range table.By(r, graph.ByAll, "") {
+			if gw, _, _ := strings.Cut(row.Key, "|"); gw == gateway {
+				out = append(out, row.Value.resources...)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
+	return out
+}
