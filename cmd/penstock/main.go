@@ -30,6 +30,7 @@ server for every request.`,
 		SilenceErrors: true, // main prints them, once
 	}
 	root.AddCommand(
+		newSim(),
 		newVersion(),
 	)
 	return root

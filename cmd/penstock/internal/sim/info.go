@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// shownBody is how much of a request's body /debug/last repeats. Its length and hash are always those of the whole.
+const shownBody = 64 << 10
+
+// received is what /debug/last shows of the latest completion request.
+type received struct {
+	Method  string      `json:"method"`
+	Path    string      `json:"path"`
+	Host    string      `json:"host"`
+	Proto   string      `json:"proto"`
+	Headers http.Header `json:"headers"`
+	Bytes   int         `json:"bytes"`  // of the body
+	SHA256  string      `json:"sha256"` // of the body, in hexadecimal
+	Body    string      `json:"body"`   // its beginning, at most 64 KiB
+}
+
+func newReceived(r *http.Request, body []byte) *received {
+	sum := sha256.Sum256(body)
+	return &received{
+		Method: r.Method, Path: r.URL.RequestURI(), Host: r.Host, Proto: r.Proto, Headers: maps.Clone(r.Header),
+		Bytes: len(body), SHA256: hex.EncodeToString(sum[:]), Body: string(body[:min(len(body), shownBody)]),
+	}
+}
+
+func (s *Server) debugLast(w http.ResponseWriter, _ *http.Request) {
+	last := s.last.Load()
+	if last == nil {
+		refuse(w, &refusal{http.StatusNotFound, "NotFoundError", "no completion has been asked for yet"})
+		return
+	}
+	writeJSON(w, last)
+}
+
+// models lists the base model and its adapters as vLLM does: an adapter names its parent.
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	type model struct {
+		ID      string  `json:"id"`
+		Object  string  `json:"object"`
+		Created int64   `json:"created"`
+		OwnedBy string  `json:"owned_by"`
+		Root    string  `json:"root"`
+		Parent  *string `json:"parent"`
+	}
+	list := []model{{s.cfg.Model, "model", s.started.Unix(), "penstock", s.cfg.Model, nil}}
+	for _, lora := range s.cfg.LoRAs {
+		list = append(list, model{lora, "model", s.started.Unix(), "penstock", lora, &s.cfg.Model})
+	}
+	writeJSON(w, map[string]any{"object": "list", "data": list})
+}
+
+// health fails as soon as the server drains, so that whoever asks stops sending.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	if s.draining.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// metrics are vLLM's, under its names, in Prometheus' text format.
+func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
+	now := s.engine.load()
+	var b strings.Builder
+	metric := func(kind, name, help, labels string, value float64) {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n%s{%s} %s\n", name, help, name, kind, name, labels, strconv.FormatFloat(value, 'g', -1, 64))
+	}
+	model := label("model_name", s.cfg.Model)
+	metric("gauge", "vllm:num_requests_running", "Requests that run.", model, float64(now.running))
+	metric("gauge", "vllm:num_requests_waiting", "Requests in the queue.", model, float64(now.waiting))
+	metric("gauge", "vllm:kv_cache_usage_perc", "Share of the KV cache in use; 1 is all of it.", model, now.kvCache)
+	metric("counter", "vllm:prompt_tokens_total", "Tokens of prompts.", model, float64(s.promptTokens.Load()))
+	metric("counter", "vllm:generation_tokens_total", "Tokens of answers.", model, float64(s.generationTokens.Load()))
+	metric("counter", "vllm:request_success_total", "Requests that ended well.", label("finished_reason", "stop")+","+model, float64(s.stopped.Load()))
+	fmt.Fprintf(&b, "vllm:request_success_total{%s,%s} %d\n", label("finished_reason", "length"), model, s.cut.Load())
+	metric("gauge", "vllm:cache_config_info", "The KV cache's shape.",
+		label("block_size", strconv.Itoa(blockSize))+","+label("num_gpu_blocks", strconv.Itoa(s.engine.blocks)), 1)
+	if len(s.cfg.LoRAs) > 0 {
+		// The value is the time, as in vLLM: of several series, the latest one counts.
+		metric("gauge", "vllm:lora_requests_info", "Adapters in use and waited for.",
+			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+
+				label("waiting_lora_adapters", strings.Join(now.waitingLoRAs, ",")), float64(time.Now().UnixMilli())/1000)
+	}
+	w.Header().Set("content-type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write([]byte(b.String()))
+}
+
+// labelValue escapes what the text format wants escaped in a label's value.
+var labelValue = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func label(name, value string) string { return name + `="` + labelValue.Replace(value) + `"` }
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("content-type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+}

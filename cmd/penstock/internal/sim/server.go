@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Config describes one simulated model server. Only Model is required.
+type Config struct {
+	Name  string // how it calls itself in answers and in the header x-served-by, such as a pod's name; "" means "sim"
+	Model string // the name of the base model
+	LoRAs []string
+	// MaxLoRAs is how many adapters can be active at a time. 0 means 1, vLLM's default.
+	MaxLoRAs int
+
+	MaxNumSeqs    int // requests that run at a time; 0 means 256, vLLM's default on small GPUs
+	KVCacheTokens int // the size of the KV cache, rounded down to blocks of 16; 0 means 65536
+
+	TimeToFirstToken  time.Duration // from the moment a request runs, not counting its time in the queue
+	InterTokenLatency time.Duration // between two tokens
+
+	FailRate float64 // the share, 0 to 1, of completions that are answered with Status instead; evenly spread, not random
+	Status   int     // what a failed one is answered with; 0 means 503
+
+	Listen []string      // host:port of each socket that Run serves; port 0 chooses one
+	Grace  time.Duration // how long Run lets requests end once its context has ended; 0 means 30 s
+
+	Log *slog.Logger // nil means slog.Default()
+}
+
+// Server is one simulated model server. It is an http.Handler; Run serves it on sockets of its own.
+type Server struct {
+	cfg       Config
+	log       *slog.Logger
+	engine    *engine
+	mux       *http.ServeMux
+	listeners []net.Listener
+	started   time.Time
+
+	draining         atomic.Bool
+	completions      atomic.Uint64 // asked for so far
+	promptTokens     atomic.Uint64
+	generationTokens atomic.Uint64
+	stopped, cut     atomic.Uint64 // requests that ended by themselves, and by max_tokens
+	last             atomic.Pointer[received]
+}
+
+// New checks cfg, fills in its defaults, and opens no socket.
+func New(cfg Config) (*Server, error) {
+	if cfg.Model == "" {
+		return nil, errors.New("sim: a model name is needed")
+	}
+	for _, lora := range cfg.LoRAs {
+		if lora == cfg.Model || lora == "" {
+			return nil, fmt.Errorf("sim: LoRA adapter %q needs a name of its own", lora)
+		}
+	}
+	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.KVCacheTokens < 0 || cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 {
+		return nil, errors.New("sim: a count or a latency is negative")
+	}
+	if cfg.FailRate < 0 || cfg.FailRate > 1 {
+		return nil, fmt.Errorf("sim: fail rate %g is not between 0 and 1", cfg.FailRate)
+	}
+	if cfg.Status != 0 && (cfg.Status < 200 || cfg.Status > 599) {
+		return nil, fmt.Errorf("sim: %d is not a status that can be answered: 200 to 599", cfg.Status)
+	}
+	setDefault(&cfg.Name, "sim")
+	setDefault(&cfg.MaxLoRAs, 1)
+	setDefault(&cfg.MaxNumSeqs, 256)
+	setDefault(&cfg.KVCacheTokens, 65536)
+	setDefault(&cfg.Status, http.StatusServiceUnavailable)
+	setDefault(&cfg.Grace, 30*time.Second)
+	setDefault(&cfg.Log, slog.Default())
+	if cfg.KVCacheTokens < blockSize {
+		return nil, fmt.Errorf("sim: a KV cache of %d tokens is less than one block of %d", cfg.KVCacheTokens, blockSize)
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Log, started: time.Now(), mux: http.NewServeMux(),
+		engine: newEngine(cfg.MaxNumSeqs, cfg.KVCacheTokens/blockSize, cfg.MaxLoRAs),
+	}
+	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	s.mux.HandleFunc("POST /v1/completions", s.completion)
+	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("GET /health", s.health)
+	s.mux.HandleFunc("GET /metrics", s.metrics)
+	s.mux.HandleFunc("GET /debug/last", s.debugLast)
+	return s, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// ServeHTTP says who answers, and on which of its addresses, in the headers of every answer.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("x-served-by", s.cfg.Name)
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		w.Header().Set("x-served-at", local.String())
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// Listen opens the sockets of Config.Listen and returns their addresses, in that order. Run does it if nobody did.
+func (s *Server) Listen() ([]string, error) {
+	var addresses []string
+	for _, address := range s.cfg.Listen {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			for _, open := range s.listeners {
+				open.Close()
+			}
+			s.listeners = nil
+			return nil, fmt.Errorf("sim: %w", err)
+		}
+		s.listeners = append(s.listeners, listener)
+		addresses = append(addresses, listener.Addr().String())
+	}
+	return addresses, nil
+}
+
+// Run serves HTTP/1.1 and cleartext HTTP/2 on the sockets until ctx ends. Then /health fails, no connection is taken any
+// more, and Run returns nil when the requests have ended, or an error when some had not after Config.Grace.
+func (s *Server) Run(ctx context.Context) error {
+	if len(s.listeners) == 0 {
+		if _, err := s.Listen(); err != nil {
+			return err
+		}
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: s, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
+
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, listener := range s.listeners {
+		group.Go(func() error {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("sim: %w", err)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		<-groupCtx.Done()
+		s.draining.Store(true)
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Grace)
+		defer cancel()
+		if err := server.Shutdown(patience); err != nil {
+			server.Close()
+			return fmt.Errorf("sim: requests were still open after %s: %w", s.cfg.Grace, err)
+		}
+		return nil
+	})
+	return group.Wait()
+}
