@@ -1,0 +1,139 @@
+package gatewayapi
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// The groups of pools and imports. Routes of the InferenceModel era name pools in the old one.
+const (
+	inferenceGroup    = "inference.networking.k8s.io"
+	inferenceOldGroup = "inference.networking.x-k8s.io"
+)
+
+// shares resolves a rule's backendRefs.
+func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.Match, field string) []share {
+	var out []share
+	for i := range specs {
+		spec := &specs[i]
+		at := fmt.Sprintf("%s.backendRefs[%d]", field, i)
+		s := share{weight: 1}
+		if spec.Weight != nil {
+			s.weight = uint32(max(0, *spec.Weight))
+		}
+		f := b.filters(spec.Filters, matches, at+".filters")
+		if f.redirect != nil || f.rewriteHost != "" || f.rewritePath != (model.PathChange{}) {
+			b.unsupported(at+".filters", "on a backendRef only header modifiers are supported")
+		}
+		s.request, s.response = f.request, f.response
+
+		ref := backendRef(b.route.Namespace, &spec.BackendObjectReference)
+		res := b.resolve(ref, spec.Port)
+		s.backend = store.TargetKey(ref.Kind, ref.Namespace, ref.Name)
+		if res.Ref != "" {
+			s.backend = res.Ref
+		}
+		b.out.Backends = append(b.out.Backends, s.backend)
+		if res.Reason != "" {
+			c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason), res.Message)
+			b.unresolved = append(b.unresolved, c)
+			b.out.Findings = append(b.out.Findings, finding(b.out.Route, at, res.Message, ""))
+		} else {
+			s.targets, s.clusters, s.hops = res.Targets, res.Clusters, res.Hops
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// backendRef fills in the defaults of a reference.
+func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report.Ref {
+	ref := report.Ref{Kind: "Service", Namespace: namespace, Name: string(spec.Name)}
+	if spec.Group != nil {
+		ref.Group = string(*spec.Group)
+	}
+	if spec.Kind != nil && *spec.Kind != "" {
+		ref.Kind = string(*spec.Kind)
+	}
+	if spec.Namespace != nil && *spec.Namespace != "" {
+		ref.Namespace = string(*spec.Namespace)
+	}
+	return ref
+}
+
+// resolve says where requests for a backend go, or why nowhere. The kind comes first, then the grant, then the object:
+// what lies behind a missing grant is not told.
+func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
+	isPool := (ref.Group == inferenceGroup || ref.Group == inferenceOldGroup) && (ref.Kind == "InferencePool" || ref.Kind == "InferencePoolImport")
+	switch {
+	case !isPool && (ref.Group != "" || ref.Kind != "Service"):
+		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service, an InferencePool (%s) or an InferencePoolImport (%s)",
+			ref.Kind, ref.Group, inferenceGroup, inferenceOldGroup)
+	case !Granted(b.r, b.out.Route, ref):
+		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets HTTPRoutes of namespace %s use %s", ref.Namespace, b.route.Namespace, ref)
+	case isPool:
+		var p int32
+		if port != nil {
+			p = *port
+		}
+		return b.backends.Resolve(b.r, ref, p)
+	case port == nil:
+		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "a backendRef to a Service needs a port: %s", ref)
+	}
+	return service(b.r, ref, *port)
+}
+
+// service resolves one port of a Service.
+func service(r store.Reader, ref report.Ref, port int32) Resolution {
+	svc, ok := store.Services.Get(r, ref.Key())
+	if !ok {
+		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist", ref)
+	}
+	for i := range svc.Spec.Ports {
+		p := &svc.Spec.Ports[i]
+		if p.Port != port {
+			continue
+		}
+		if _, ok := ServiceProtocol(p); !ok {
+			return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, which is not supported", port, ref, protocolText(p))
+		}
+		cluster := model.ServiceCluster(ref.Namespace, ref.Name, port)
+		return Resolution{Targets: []Target{{Cluster: cluster, Share: 1}}, Clusters: []string{cluster}}
+	}
+	return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s has no port %d", ref, port)
+}
+
+// ServiceProtocol is what the endpoints of a Service's port speak, by its appProtocol (KEP-3726 and the names in common
+// use); HTTP/1.1 if it says nothing. False for what a route cannot be sent to: TLS, UDP, other protocols.
+func ServiceProtocol(p *corev1.ServicePort) (model.Protocol, bool) {
+	if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+		return "", false
+	}
+	if p.AppProtocol == nil {
+		return model.HTTP1, true
+	}
+	switch *p.AppProtocol {
+	case "", "http", "tcp", "kubernetes.io/ws":
+		return model.HTTP1, true
+	case "kubernetes.io/h2c", "h2c", "http2", "grpc":
+		return model.H2C, true
+	}
+	return "", false
+}
+
+func protocolText(p *corev1.ServicePort) string {
+	if p.AppProtocol != nil && *p.AppProtocol != "" {
+		return "appProtocol " + *p.AppProtocol
+	}
+	return string(p.Protocol)
+}
+
+func unresolved(reason gatewayv1.RouteConditionReason, format string, args ...any) Resolution {
+	return Resolution{Reason: string(reason), Message: fmt.Sprintf(format, args...)}
+}

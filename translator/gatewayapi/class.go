@@ -1,0 +1,68 @@
+package gatewayapi
+
+import (
+	"fmt"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// Class says what is to be said about a GatewayClass: nil if there is none of that name or it is another controller's.
+func Class(r store.Reader, cfg Config, name string) *report.Report {
+	class, ok := store.GatewayClasses.Get(r, name)
+	if !ok || string(class.Spec.ControllerName) != cfg.controller() {
+		return nil
+	}
+	out := &report.Report{Owner: store.GatewayClasses.Ref(class)}
+	if class.Spec.ParametersRef != nil {
+		const problem = "parameters of a GatewayClass are not supported"
+		out.Conditions = []report.Condition{falseCondition(gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonInvalidParameters, problem)}
+		out.Findings = []report.Finding{{Severity: report.Error, Owner: out.Owner, Field: "spec.parametersRef", Problem: problem, Fix: "remove it"}}
+		return out
+	}
+	out.Conditions = []report.Condition{trueCondition(gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonAccepted)}
+	return out
+}
+
+// ours says whether a Gateway is for us to serve; if not, why not.
+func ours(r store.Reader, cfg Config, gw *gatewayv1.Gateway) (bool, report.Finding) {
+	name := string(gw.Spec.GatewayClassName)
+	f := report.Finding{Owner: store.Gateways.Ref(gw), Field: "spec.gatewayClassName"}
+	class, ok := store.GatewayClasses.Get(r, name)
+	switch {
+	case ok && string(class.Spec.ControllerName) == cfg.controller(), !ok && cfg.AnyClass:
+		return true, report.Finding{}
+	case ok:
+		f.Severity = report.Info
+		f.Problem = fmt.Sprintf("GatewayClass %s belongs to controller %s: this Gateway is not served here", name, class.Spec.ControllerName)
+		return false, f
+	default:
+		f.Severity = report.Warning
+		f.Problem = fmt.Sprintf("GatewayClass %s does not exist", name)
+		f.Fix = "create it with controllerName " + cfg.controller()
+		return false, f
+	}
+}
+
+// NotOurs reports why a Gateway is not served; nil if it is, or does not exist.
+func NotOurs(r store.Reader, cfg Config, key string) *report.Report {
+	gw, ok := store.Gateways.Get(r, key)
+	if !ok {
+		return nil
+	}
+	mine, f := ours(r, cfg, gw)
+	if mine {
+		return nil
+	}
+	return &report.Report{Owner: f.Owner, Findings: []report.Finding{f}}
+}
+
+func trueCondition[T, R ~string](typ T, reason R) report.Condition {
+	return report.Condition{Type: string(typ), Status: report.True, Reason: string(reason)}
+}
+
+func falseCondition[T, R ~string](typ T, reason R, message string) report.Condition {
+	return report.Condition{Type: string(typ), Status: report.False, Reason: string(reason), Message: message}
+}

@@ -1,0 +1,52 @@
+package gatewayapi
+
+import (
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Controller is the controllerName of GatewayClasses that are ours.
+const Controller = "penstock.dev/gateway-controller"
+
+// Config is what the objects do not say.
+type Config struct {
+	// Controller is the controllerName of the classes that are ours; Controller if empty.
+	Controller string
+	// AnyClass makes a Gateway ours whose GatewayClass does not exist: small files need no class. A class that exists
+	// and names another controller still makes it somebody else's.
+	AnyClass bool
+}
+
+func (c Config) controller() string {
+	if c.Controller == "" {
+		return Controller
+	}
+	return c.Controller
+}
+
+// Backends resolves the backends that are not Services: InferencePools and InferencePoolImports. Whether the reference
+// may cross namespaces is already decided when it is asked.
+type Backends interface {
+	// Resolve says where requests for ref go. port is the backendRef's, 0 if it has none.
+	Resolve(r store.Reader, ref report.Ref, port int32) Resolution
+}
+
+// Resolution is where requests for one backend go.
+type Resolution struct {
+	Targets []Target // one for a pool, one for each exporting cluster of an import
+	// Clusters and Hops are all that the targets need: their own clusters, pickers', and those of spill targets.
+	Clusters, Hops []string
+	// Ref is the store.TargetKey of what the name really meant; "" if it meant what it said.
+	Ref string
+	// Reason and Message say why it could not be resolved: a reason of the ResolvedRefs condition and a sentence. The
+	// backend's share of requests is then answered 500. Reason is "" for a backend that was resolved.
+	Reason, Message string
+}
+
+// Target is one cluster of a backend, with its share of the backend's requests.
+type Target struct {
+	Cluster string
+	Share   uint32 // relative to the other targets; 0 takes no new request
+	Picker  *model.PickerCall
+}

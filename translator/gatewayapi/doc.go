@@ -1,0 +1,14 @@
+// Package gatewayapi decides what Gateway API objects mean: which Gateways are ours, which listeners take traffic,
+// where each HTTPRoute is attached, what its rules do, in which order they are tried, and what is said to the user.
+//
+// The root of translator calls it, one function a result: Class and Gateway for the objects of an operator, Attach for
+// a route, VirtualHost for one host of a chain, and the functions in report.go for what is said about them. Service and
+// Certificate are what routes and listeners refer to. Pools and imports are not known here: they come in by Backends.
+//
+// Invariants: every function is pure. It reads objects only through the store.Reader that it is given, by the keys of
+// indexes and never a whole table, so that what it has read is what it depends on. Results are immutable, sorted, and
+// do not depend on the order in which objects arrived. What a user wrote wrong is a condition or a finding that names
+// the field; the rest of the object goes on working.
+//
+// Tests: go test ./translator/gatewayapi
+package gatewayapi

@@ -1,0 +1,178 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// filters is what a list of filters comes to.
+type filters struct {
+	redirect          *model.Redirect
+	rewriteHost       string
+	rewritePath       model.PathChange
+	request, response model.HeaderChanges
+}
+
+// filters reads a rule's or backendRef's filters. field is the list's.
+func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model.Match, field string) filters {
+	var f filters
+	var seen []gatewayv1.HTTPRouteFilterType
+	for i := range specs {
+		spec := &specs[i]
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if slices.Contains(seen, spec.Type) {
+			b.problem(at, gatewayv1.RouteReasonIncompatibleFilters, fmt.Sprintf("filter %s is given twice", spec.Type), "put all into one")
+		}
+		seen = append(seen, spec.Type)
+		switch {
+		case spec.Type == gatewayv1.HTTPRouteFilterRequestHeaderModifier && spec.RequestHeaderModifier != nil:
+			f.request = b.headers(spec.RequestHeaderModifier, at+".requestHeaderModifier", &f.rewriteHost)
+		case spec.Type == gatewayv1.HTTPRouteFilterResponseHeaderModifier && spec.ResponseHeaderModifier != nil:
+			f.response = b.headers(spec.ResponseHeaderModifier, at+".responseHeaderModifier", nil)
+		case spec.Type == gatewayv1.HTTPRouteFilterRequestRedirect && spec.RequestRedirect != nil:
+			f.redirect = b.redirect(spec.RequestRedirect, matches, at+".requestRedirect")
+		case spec.Type == gatewayv1.HTTPRouteFilterURLRewrite && spec.URLRewrite != nil:
+			if spec.URLRewrite.Hostname != nil {
+				f.rewriteHost = string(*spec.URLRewrite.Hostname)
+			}
+			f.rewritePath = b.pathChange(spec.URLRewrite.Path, matches, at+".urlRewrite.path")
+		default:
+			b.unsupported(at, "filter %s is not supported", spec.Type)
+		}
+	}
+	if slices.Contains(seen, gatewayv1.HTTPRouteFilterRequestRedirect) && slices.Contains(seen, gatewayv1.HTTPRouteFilterURLRewrite) {
+		b.problem(field, gatewayv1.RouteReasonIncompatibleFilters, "RequestRedirect and URLRewrite do not go together", "remove one of them")
+	}
+	return f
+}
+
+// headers reads a header modifier; of equal names the first counts. Envoy changes the Host header only by rewriting:
+// setting it is that, where host is given.
+func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
+	var out model.HeaderChanges
+	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
+		for i, h := range list {
+			name := strings.ToLower(string(h.Name))
+			switch {
+			case name == "host" && set && host != nil:
+				if *host == "" {
+					*host = h.Value
+				}
+			case name == "host":
+				b.unsupported(fmt.Sprintf("%s[%d]", field, i), "the Host header cannot be changed here")
+			case !slices.ContainsFunc(out, func(o model.Header) bool { return o.Name == name }):
+				out = append(out, model.Header{Name: name, Value: h.Value})
+			}
+		}
+		return out
+	}
+	out.Set = read(spec.Set, field+".set", true)
+	out.Add = read(spec.Add, field+".add", false)
+	for i, h := range spec.Remove {
+		name := strings.ToLower(h)
+		if name == "host" {
+			b.unsupported(fmt.Sprintf("%s.remove[%d]", field, i), "the Host header cannot be removed")
+		}
+		if !slices.Contains(out.Remove, name) {
+			out.Remove = append(out.Remove, name)
+		}
+	}
+	return out
+}
+
+func (b *ruleBuilder) redirect(spec *gatewayv1.HTTPRequestRedirectFilter, matches []model.Match, field string) *model.Redirect {
+	out := &model.Redirect{Code: 302, Path: b.pathChange(spec.Path, matches, field+".path")}
+	if spec.Scheme != nil {
+		out.Scheme = strings.ToLower(*spec.Scheme)
+		if out.Scheme != "http" && out.Scheme != "https" {
+			b.unsupported(field+".scheme", "scheme %s is not supported", *spec.Scheme)
+		}
+	}
+	if spec.Hostname != nil {
+		out.Host = string(*spec.Hostname)
+	}
+	if spec.Port != nil {
+		out.Port = uint16(*spec.Port)
+	}
+	if spec.StatusCode != nil {
+		out.Code = uint32(*spec.StatusCode)
+		if !slices.Contains([]uint32{301, 302, 303, 307, 308}, out.Code) {
+			b.unsupported(field+".statusCode", "status code %d is not supported", *spec.StatusCode)
+		}
+	}
+	return out
+}
+
+// pathChange reads a path modifier. Replacing a prefix needs matches that have one.
+func (b *ruleBuilder) pathChange(spec *gatewayv1.HTTPPathModifier, matches []model.Match, field string) model.PathChange {
+	switch {
+	case spec == nil:
+		return model.PathChange{}
+	case spec.Type == gatewayv1.FullPathHTTPPathModifier && spec.ReplaceFullPath != nil:
+		return model.PathChange{Full: spec.ReplaceFullPath}
+	case spec.Type == gatewayv1.PrefixMatchHTTPPathModifier && spec.ReplacePrefixMatch != nil:
+		if slices.ContainsFunc(matches, func(m model.Match) bool { return m.PathKind != model.PathPrefix }) {
+			b.unsupported(field, "replacing the matched prefix needs PathPrefix matches")
+		}
+		return model.PathChange{Prefix: spec.ReplacePrefixMatch}
+	}
+	b.unsupported(field+".type", "path modifier %s is not supported or has no value", spec.Type)
+	return model.PathChange{}
+}
+
+// gep2257 is the form of durations (GEP-2257), a part of what Go parses.
+var gep2257 = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
+
+func (b *ruleBuilder) duration(spec *gatewayv1.Duration, field string) *time.Duration {
+	if spec == nil {
+		return nil
+	}
+	d, err := time.ParseDuration(string(*spec))
+	if err != nil || !gep2257.MatchString(string(*spec)) {
+		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("%q is not a duration", *spec), "write one such as 500ms, 10s or 1h30m")
+		return nil
+	}
+	return &d
+}
+
+func (b *ruleBuilder) timeouts(spec *gatewayv1.HTTPRouteTimeouts, field string) (request, backend *time.Duration) {
+	if spec == nil {
+		return nil, nil
+	}
+	request, backend = b.duration(spec.Request, field+".request"), b.duration(spec.BackendRequest, field+".backendRequest")
+	if request != nil && backend != nil && *request > 0 && *backend > *request {
+		b.unsupported(field+".backendRequest", "one attempt (%s) may not take longer than the whole request (%s)", *backend, *request)
+	}
+	return request, backend
+}
+
+// retry reads a retry rule. Attempts default to one, as Envoy's do.
+func (b *ruleBuilder) retry(spec *gatewayv1.HTTPRouteRetry, field string) *model.Retry {
+	if spec == nil {
+		return nil
+	}
+	out := &model.Retry{Attempts: 1}
+	if spec.Attempts != nil {
+		out.Attempts = uint32(max(0, min(*spec.Attempts, 1000)))
+	}
+	for i, c := range spec.Codes {
+		if c < 400 || c > 599 {
+			b.unsupported(fmt.Sprintf("%s.codes[%d]", field, i), "status %d cannot be retried on", c)
+			continue
+		}
+		out.Codes = append(out.Codes, uint32(c))
+	}
+	slices.Sort(out.Codes)
+	out.Codes = slices.Compact(out.Codes)
+	if d := b.duration(spec.Backoff, field+".backoff"); d != nil {
+		out.Backoff = *d
+	}
+	return out
+}

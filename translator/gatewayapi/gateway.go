@@ -1,0 +1,205 @@
+package gatewayapi
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// anyAddress is what a Gateway binds that asks for no address.
+const anyAddress = "0.0.0.0"
+
+// Gateway decides a Gateway and all of its listeners. key is "namespace/name". It is nil for a Gateway that does not
+// exist or is not ours (NotOurs says why).
+func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
+	gw, ok := store.Gateways.Get(r, key)
+	if !ok {
+		return nil
+	}
+	if mine, _ := ours(r, cfg, gw); !mine {
+		return nil
+	}
+	out := &model.Gateway{Ref: store.Gateways.Ref(gw)}
+	rejected := addresses(out, gw)
+	if rejected == nil {
+		rejected = parameters(out, gw)
+	}
+	notUsed(out, gw)
+	b := listenerBuilder{r: r, gw: gw, out: out}
+	for i := range gw.Spec.Listeners {
+		b.add(i)
+	}
+	b.conflicts()
+	b.finish(rejected != nil)
+	overlaps(out)
+	gatewayConditions(out, rejected)
+	return out
+}
+
+// addresses fills in what to bind. It returns the condition of a Gateway that asks for what we do not have.
+func addresses(out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
+	for i, a := range gw.Spec.Addresses {
+		field := fmt.Sprintf("spec.addresses[%d]", i)
+		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {
+			problem := fmt.Sprintf("addresses of type %s are not supported", *a.Type)
+			out.Findings = append(out.Findings, finding(out.Ref, field+".type", problem, "use type IPAddress, or leave addresses out"))
+			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress, problem)
+			return &c
+		}
+		if a.Value == "" { // any address of the type will do
+			out.Addresses = append(out.Addresses, anyAddress)
+			continue
+		}
+		ip, err := netip.ParseAddr(a.Value)
+		if err != nil {
+			problem := fmt.Sprintf("%q is not an IP address", a.Value)
+			out.Findings = append(out.Findings, finding(out.Ref, field+".value", problem, "write an address such as 127.0.0.1, or leave addresses out"))
+			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress, problem)
+			return &c
+		}
+		out.Addresses = append(out.Addresses, ip.String())
+	}
+	if len(out.Addresses) == 0 {
+		out.Addresses = []string{anyAddress}
+	}
+	slices.Sort(out.Addresses)
+	out.Addresses = slices.Compact(out.Addresses)
+	return nil
+}
+
+func parameters(out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
+	if gw.Spec.Infrastructure == nil || gw.Spec.Infrastructure.ParametersRef == nil {
+		return nil
+	}
+	p := gw.Spec.Infrastructure.ParametersRef
+	problem := fmt.Sprintf("parameters of kind %s (%s) are not supported", p.Kind, p.Group)
+	out.Findings = append(out.Findings, finding(out.Ref, "spec.infrastructure.parametersRef", problem, "remove it"))
+	c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem)
+	return &c
+}
+
+// notUsed tells of fields that have no effect here, so that nothing is dropped silently.
+func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
+	warn := func(field, problem, fix string) {
+		f := finding(out.Ref, field, problem, fix)
+		f.Severity = report.Warning
+		out.Findings = append(out.Findings, f)
+	}
+	if gw.Spec.TLS != nil && gw.Spec.TLS.Backend != nil {
+		warn("spec.tls.backend", "client certificates towards backends are not supported: none is shown", "")
+	}
+	if l := gw.Spec.AllowedListeners; l != nil && l.Namespaces != nil && l.Namespaces.From != nil && *l.Namespaces.From != gatewayv1.NamespacesFromNone {
+		warn("spec.allowedListeners", "ListenerSets are not supported: only the Gateway's own listeners count", "")
+	}
+	if gw.Spec.DefaultScope == gatewayv1.GatewayDefaultScopeAll {
+		warn("spec.defaultScope", "default Gateways are not supported: only routes that name this Gateway attach", "name it in the routes' parentRefs")
+	}
+}
+
+// gatewayConditions sums up the listeners (Gateway API, GatewayConditionType).
+func gatewayConditions(out *model.Gateway, rejected *report.Condition) {
+	var bad, unresolved []string
+	serving := 0
+	for _, l := range out.Listeners {
+		if report.Find(l.Conditions, string(gatewayv1.ListenerConditionAccepted)).Status != report.True {
+			bad = append(bad, l.Name)
+		}
+		if report.Find(l.Conditions, string(gatewayv1.ListenerConditionResolvedRefs)).Status != report.True {
+			unresolved = append(unresolved, l.Name)
+		}
+		if l.Chain != "" {
+			serving++
+		}
+	}
+	accepted := trueCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonAccepted)
+	switch {
+	case rejected != nil:
+		accepted = *rejected
+	case len(bad) > 0:
+		accepted.Reason = string(gatewayv1.GatewayReasonListenersNotValid)
+		accepted.Message = "not accepted: listener " + strings.Join(bad, ", ")
+		if len(bad) == len(out.Listeners) {
+			accepted.Status = report.False
+		}
+	}
+	programmed := trueCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonProgrammed)
+	if serving == 0 {
+		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, "no listener takes traffic")
+	}
+	resolved := trueCondition(gatewayv1.GatewayConditionResolvedRefs, gatewayv1.GatewayReasonResolvedRefs)
+	if len(unresolved) > 0 {
+		resolved = falseCondition(gatewayv1.GatewayConditionResolvedRefs, gatewayv1.GatewayReasonListenersNotResolved, "not resolved: listener "+strings.Join(unresolved, ", "))
+	}
+	out.Conditions = []report.Condition{accepted, programmed, resolved}
+}
+
+// Ports are what a Gateway binds, sorted by number, with a filter chain for each HTTPS listener and one for all
+// cleartext listeners of a port.
+func Ports(gw *model.Gateway) []model.Port {
+	ports := map[uint16]*model.Port{}
+	for _, l := range gw.Listeners {
+		if l.Chain == "" {
+			continue
+		}
+		p := ports[l.Port]
+		if p == nil {
+			p = &model.Port{Gateway: gw.Ref.Key(), Number: l.Port, Addresses: gw.Addresses, Owners: []report.Ref{gw.Ref}}
+			ports[l.Port] = p
+		}
+		if slices.ContainsFunc(p.Chains, func(c model.Chain) bool { return c.Name == l.Chain }) {
+			continue
+		}
+		p.Chains = append(p.Chains, chain(gw, l))
+	}
+	out := make([]model.Port, 0, len(ports))
+	for _, p := range ports {
+		slices.SortFunc(p.Chains, func(a, b model.Chain) int { return strings.Compare(a.Name, b.Name) })
+		out = append(out, *p)
+	}
+	slices.SortFunc(out, func(a, b model.Port) int { return cmp.Compare(a.Number, b.Number) })
+	return out
+}
+
+func chain(gw *model.Gateway, l *model.Listener) model.Chain {
+	c := model.Chain{Name: l.Chain, TLS: l.Protocol == string(gatewayv1.HTTPSProtocolType)}
+	if !c.TLS {
+		return c
+	}
+	c.Secrets = l.Secrets
+	if l.Hostname != "*" {
+		c.ServerName = l.Hostname
+	}
+	for _, o := range gw.Listeners {
+		if o != l && o.Port == l.Port && o.Chain != "" {
+			c.Misdirected = append(c.Misdirected, o.Hostname)
+		}
+	}
+	slices.Sort(c.Misdirected)
+	return c
+}
+
+// ListenerHosts are the hosts that must exist on a chain whether or not a route is attached to them, sorted: the
+// hostnames of its listeners. Without its own virtual host a request for a listener would be answered by a less
+// specific listener's routes, or with 421.
+func ListenerHosts(gw *model.Gateway, chain string) []string {
+	var out []string
+	for _, l := range gw.Listeners {
+		if l.Chain == chain && chain != "" {
+			out = append(out, l.Hostname)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func finding(owner report.Ref, field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem, Fix: fix}
+}

@@ -1,0 +1,144 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// maxRegexSize bounds a regular expression's compiled size, in instructions of Go's regexp. Envoy's limit is set to
+// 100,000 of its own (which are smaller: a class of Unicode characters takes more of them) in the bootstrap.
+const maxRegexSize = 5000
+
+var methods = []gatewayv1.HTTPMethod{
+	gatewayv1.HTTPMethodGet, gatewayv1.HTTPMethodHead, gatewayv1.HTTPMethodPost, gatewayv1.HTTPMethodPut, gatewayv1.HTTPMethodDelete,
+	gatewayv1.HTTPMethodConnect, gatewayv1.HTTPMethodOptions, gatewayv1.HTTPMethodTrace, gatewayv1.HTTPMethodPatch,
+}
+
+// matches are the matches of a rule that can be expressed; the others are problems.
+func (b *ruleBuilder) matches(specs []gatewayv1.HTTPRouteMatch, field string) []model.Match {
+	if len(specs) == 0 { // the default of the field
+		specs = []gatewayv1.HTTPRouteMatch{{}}
+	}
+	var out []model.Match
+	for i := range specs {
+		before := len(b.problems)
+		m := b.match(&specs[i], fmt.Sprintf("%s.matches[%d]", field, i))
+		if len(b.problems) == before {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (b *ruleBuilder) match(spec *gatewayv1.HTTPRouteMatch, field string) model.Match {
+	m := model.Match{PathKind: model.PathPrefix, Path: "/"}
+	b.path(&m, spec.Path, field+".path")
+	if spec.Method != nil {
+		m.Method = string(*spec.Method)
+		if !slices.Contains(methods, *spec.Method) {
+			b.unsupported(field+".method", "method %s is not supported", m.Method)
+		}
+	}
+	for i, h := range spec.Headers {
+		typ := gatewayv1.HeaderMatchExact
+		if h.Type != nil {
+			typ = *h.Type
+		}
+		b.value(&m.Headers, string(typ), strings.ToLower(string(h.Name)), h.Value, fmt.Sprintf("%s.headers[%d]", field, i))
+	}
+	for i, q := range spec.QueryParams {
+		typ := gatewayv1.QueryParamMatchExact
+		if q.Type != nil {
+			typ = *q.Type
+		}
+		b.value(&m.Query, string(typ), string(q.Name), q.Value, fmt.Sprintf("%s.queryParams[%d]", field, i))
+	}
+	return m
+}
+
+func (b *ruleBuilder) path(m *model.Match, spec *gatewayv1.HTTPPathMatch, field string) {
+	if spec == nil {
+		return
+	}
+	if spec.Value != nil {
+		m.Path = *spec.Value
+	}
+	typ := gatewayv1.PathMatchPathPrefix
+	if spec.Type != nil {
+		typ = *spec.Type
+	}
+	switch typ {
+	case gatewayv1.PathMatchExact:
+		m.PathKind = model.PathExact
+	case gatewayv1.PathMatchPathPrefix:
+		if m.Path != "/" { // "When specified, a trailing / is ignored"
+			m.Path = strings.TrimSuffix(m.Path, "/")
+		}
+	case gatewayv1.PathMatchRegularExpression:
+		m.PathKind = model.PathRegex
+		if wrong := regexProblem(m.Path); wrong != "" {
+			b.unsupported(field+".value", "%s", wrong)
+		}
+		return
+	default:
+		b.unsupported(field+".type", "path match type %s is not supported", typ)
+		return
+	}
+	if !strings.HasPrefix(m.Path, "/") {
+		b.unsupported(field+".value", "path %q does not begin with /", m.Path)
+	}
+}
+
+// value reads one header or query parameter match. Of equal names the first counts (specification).
+func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field string) {
+	v := model.ValueMatch{Name: name, Value: value}
+	switch typ {
+	case string(gatewayv1.HeaderMatchExact):
+	case string(gatewayv1.HeaderMatchRegularExpression):
+		v.Regex = true
+		if wrong := regexProblem(value); wrong != "" {
+			b.unsupported(field+".value", "%s", wrong)
+			return
+		}
+	default:
+		b.unsupported(field+".type", "match type %s is not supported", typ)
+		return
+	}
+	if !slices.ContainsFunc(*list, func(o model.ValueMatch) bool { return o.Name == name }) {
+		*list = append(*list, v)
+	}
+}
+
+// regexProblem says what is wrong with a regular expression; "" if Envoy will take it. Envoy uses RE2, whose syntax
+// Go's regexp has, but for \C, which Go refuses. An expression must match the whole value.
+func regexProblem(pattern string) string {
+	if pattern == "" {
+		return "the regular expression is empty"
+	}
+	if _, err := regexp.Compile(pattern); err != nil {
+		return fmt.Sprintf("not a regular expression of RE2: %v", err)
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return fmt.Sprintf("not a regular expression of RE2: %v", err)
+	}
+	prog, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return fmt.Sprintf("not a regular expression of RE2: %v", err)
+	}
+	if len(prog.Inst) > maxRegexSize {
+		return fmt.Sprintf("the regular expression is too large: %d steps, at most %d", len(prog.Inst), maxRegexSize)
+	}
+	return ""
+}
+
+func (b *ruleBuilder) unsupported(field, format string, args ...any) {
+	b.problem(field, gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf(format, args...), "")
+}

@@ -1,0 +1,158 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// problem is why a rule cannot be served as written.
+type problem struct {
+	field  string // JSON path
+	reason gatewayv1.RouteConditionReason
+	text   string
+	fix    string
+}
+
+// ruleBuilder decides the rules of one route.
+//
+// A rule with a problem answers 500 for every match that can be expressed: its traffic must not fall to a rule that
+// was never meant to have it.
+type ruleBuilder struct {
+	r        store.Reader
+	backends Backends
+	route    *gatewayv1.HTTPRoute
+	out      *model.Attachment
+
+	dropped    []int     // positions of rules with problems
+	problems   []problem // of all rules
+	unresolved []report.Condition
+}
+
+func (b *ruleBuilder) build() {
+	rules := b.route.Spec.Rules
+	if len(rules) == 0 { // the default of the field
+		rules = []gatewayv1.HTTPRouteRule{{}}
+	}
+	for i := range rules {
+		b.out.Rules = append(b.out.Rules, b.rule(&rules[i], i))
+	}
+	for _, list := range []*[]string{&b.out.Backends, &b.out.Clusters, &b.out.Hops} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	for _, p := range b.problems {
+		b.out.Findings = append(b.out.Findings, finding(b.out.Route, p.field, p.text, p.fix))
+	}
+}
+
+func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int) model.Rule {
+	field := fmt.Sprintf("spec.rules[%d]", i)
+	rule := model.Rule{Index: i}
+	if spec.Name != nil {
+		rule.Name = string(*spec.Name)
+	}
+	before := len(b.problems)
+	rule.Matches = b.matches(spec.Matches, field)
+	rule.Action = b.action(spec, rule.Matches, field)
+	if len(b.problems) > before {
+		b.dropped = append(b.dropped, i)
+		rule.Action = refusal("This route's configuration is not supported.")
+	}
+	return rule
+}
+
+// refusal is the action of a rule that cannot do what it should (Gateway API, HTTPRouteRule: 500).
+func refusal(body string) model.Action {
+	return model.Action{Direct: &model.Direct{Status: 500, Body: body}}
+}
+
+// action reads what a rule does. What is wrong goes to b.problems, and then the result does not count.
+func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string) model.Action {
+	before := len(b.problems)
+	f := b.filters(spec.Filters, matches, field+".filters")
+	action := model.Action{RequestHeaders: f.request, ResponseHeaders: f.response}
+	timeout, perTry := b.timeouts(spec.Timeouts, field+".timeouts")
+	retry := b.retry(spec.Retry, field+".retry")
+	if spec.SessionPersistence != nil {
+		b.problem(field+".sessionPersistence", gatewayv1.RouteReasonUnsupportedValue, "session persistence is not supported", "remove it")
+	}
+	shares := b.shares(spec.BackendRefs, matches, field)
+	if f.redirect != nil && len(spec.BackendRefs) > 0 {
+		b.problem(field+".backendRefs", gatewayv1.RouteReasonIncompatibleFilters, "a rule with a RequestRedirect filter cannot have backendRefs", "remove one of them")
+	}
+	if len(b.problems) > before {
+		return action
+	}
+	if f.redirect != nil {
+		action.Redirect = f.redirect
+		return action
+	}
+	b.need(shares)
+	backends := weigh(shares)
+	if !slices.ContainsFunc(backends, func(w model.WeightedBackend) bool { return w.Cluster != "" }) {
+		action.Direct = refusal("This route has no backend.").Direct
+		return action
+	}
+	action.Forward = &model.Forward{
+		Backends: backends, RewriteHost: f.rewriteHost, RewritePath: f.rewritePath,
+		Timeout: timeout, BackendTimeout: perTry, Retry: retry,
+	}
+	return action
+}
+
+// need notes what the rule's backends stand on.
+func (b *ruleBuilder) need(shares []share) {
+	for _, s := range shares {
+		b.out.Clusters = append(b.out.Clusters, s.clusters...)
+		b.out.Hops = append(b.out.Hops, s.hops...)
+	}
+}
+
+func (b *ruleBuilder) problem(field string, reason gatewayv1.RouteConditionReason, text, fix string) {
+	b.problems = append(b.problems, problem{field, reason, text, fix})
+}
+
+// conditions adds what the rules say to the Accepted condition of one parent. A route of whose rules all have problems
+// is not accepted; of some, it is PartiallyInvalid (Gateway API, RouteConditionPartiallyInvalid: "Dropped Rule").
+func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
+	if len(b.dropped) == 0 || parent[0].Status != report.True {
+		return parent
+	}
+	said := make([]string, 0, len(b.problems))
+	for _, p := range b.problems {
+		said = append(said, p.field+": "+p.text)
+	}
+	message := strings.Join(said, "; ")
+	if len(b.dropped) == len(b.out.Rules) {
+		return []report.Condition{falseCondition(gatewayv1.RouteConditionAccepted, b.problems[0].reason, message)}
+	}
+	names := make([]string, 0, len(b.dropped))
+	for _, i := range b.dropped {
+		names = append(names, strconv.Itoa(i))
+	}
+	c := trueCondition(gatewayv1.RouteConditionPartiallyInvalid, b.problems[0].reason)
+	c.Message = "Dropped Rule " + strings.Join(names, ", ") + ": " + message
+	return append(parent, c)
+}
+
+// resolvedRefs is the route's ResolvedRefs condition: the first reference that does not resolve gives the reason.
+func (b *ruleBuilder) resolvedRefs() report.Condition {
+	if len(b.unresolved) == 0 {
+		return trueCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs)
+	}
+	c := b.unresolved[0]
+	for _, more := range b.unresolved[1:] {
+		if !strings.Contains(c.Message, more.Message) {
+			c.Message += "; " + more.Message
+		}
+	}
+	return c
+}

@@ -1,0 +1,159 @@
+package gatewayapi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// VirtualHost puts the routes of one host of a chain in order. attached are the routes that are attached to the host or
+// to hostnames that cover it (Covering), in any order; routes of other listeners among them are left out. Nil if
+// neither a listener nor a route has the host on this chain.
+//
+// The specification orders rules across the hostnames of a listener: what x.a.com does not match, *.a.com may answer.
+// Envoy's virtual hosts do not fall through, so x.a.com carries the routes of *.a.com behind its own.
+func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.VirtualHost {
+	var any *model.Listener
+	for _, l := range gw.Listeners {
+		if l.Chain == chain && chain != "" {
+			any = l
+		}
+	}
+	if any == nil {
+		return nil
+	}
+	owner := ownerOf(gw, any, host)
+	if owner == nil || owner.Chain != chain {
+		return nil
+	}
+	vh := &model.VirtualHost{Gateway: gw.Ref.Key(), Chain: chain, Host: host, Owners: []report.Ref{gw.Ref}}
+	var all []candidate
+	exact := owner.Hostname == host
+	for _, a := range attached {
+		for _, p := range a.Places {
+			if p.Gateway != vh.Gateway || p.Listener != owner.Name {
+				continue
+			}
+			if h, ok := mostSpecific(p.Hosts, host); ok {
+				exact = exact || h == host
+				all = append(all, candidates(a, h)...)
+			}
+		}
+	}
+	if !exact {
+		return nil
+	}
+	slices.SortFunc(all, candidate.compare)
+	seen := map[string]bool{}
+	for _, c := range all {
+		if seen[c.key] { // a request that matches this has matched before
+			continue
+		}
+		seen[c.key] = true
+		vh.Routes = append(vh.Routes, model.Route{
+			Name: routeName(c.from.Route, c.rule.Name, c.key), Owner: c.from.Route,
+			Rule: c.rule.Index, Match: *c.match, Action: &c.rule.Action,
+		})
+		vh.Owners = append(vh.Owners, c.from.Route)
+	}
+	slices.SortFunc(vh.Owners, report.Ref.Compare)
+	vh.Owners = slices.Compact(vh.Owners)
+	return vh
+}
+
+// mostSpecific is the most specific of a route's hosts that covers host.
+func mostSpecific(hosts []string, host string) (best string, ok bool) {
+	for _, h := range hosts {
+		if covers(h, host) && (!ok || bySpecificity(h, best) < 0) {
+			best, ok = h, true
+		}
+	}
+	return best, ok
+}
+
+// candidate is one match of one rule, for one hostname of its route.
+type candidate struct {
+	host  string
+	from  *model.Attachment
+	rule  *model.Rule
+	index int // of the match in its rule
+	match *model.Match
+	key   string
+}
+
+func candidates(a *model.Attachment, host string) []candidate {
+	var out []candidate
+	for i := range a.Rules {
+		rule := &a.Rules[i]
+		for j := range rule.Matches {
+			m := &rule.Matches[j]
+			out = append(out, candidate{host, a, rule, j, m, matchKey(m)})
+		}
+	}
+	return out
+}
+
+// compare is the order in which matches are tried (Gateway API, HTTPRouteSpec.Hostnames and HTTPRouteRule.Matches).
+func (c candidate) compare(o candidate) int {
+	return cmp.Or(
+		bySpecificity(c.host, o.host),
+		cmp.Compare(pathRank(c.match), pathRank(o.match)),
+		cmp.Compare(len(o.match.Path), len(c.match.Path)),
+		cmp.Compare(methodRank(c.match), methodRank(o.match)),
+		cmp.Compare(len(o.match.Headers), len(c.match.Headers)),
+		cmp.Compare(len(o.match.Query), len(c.match.Query)),
+		cmp.Compare(c.from.Created, o.from.Created),
+		strings.Compare(c.from.Route.Key(), o.from.Route.Key()),
+		cmp.Compare(c.rule.Index, o.rule.Index),
+		cmp.Compare(c.index, o.index),
+	)
+}
+
+// pathRank puts regular expressions, whose place the specification leaves open, between exact paths and prefixes:
+// behind prefixes, any rule for "/" would hide them.
+func pathRank(m *model.Match) int {
+	switch m.PathKind {
+	case model.PathExact:
+		return 0
+	case model.PathRegex:
+		return 1
+	}
+	return 2
+}
+
+func methodRank(m *model.Match) int {
+	if m.Method != "" {
+		return 0
+	}
+	return 1
+}
+
+// matchKey is equal for matches that match the same requests because they say the same.
+func matchKey(m *model.Match) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %q %s", m.PathKind, m.Path, m.Method)
+	for _, list := range [][]model.ValueMatch{m.Headers, m.Query} {
+		b.WriteString(" |")
+		sorted := slices.SortedFunc(slices.Values(list), func(a, b model.ValueMatch) int { return strings.Compare(a.Name, b.Name) })
+		for _, v := range sorted {
+			fmt.Fprintf(&b, " %q %t %q", v.Name, v.Regex, v.Value)
+		}
+	}
+	return b.String()
+}
+
+// routeName is "HTTPRoute/NAMESPACE/NAME/RULE/HASH": RULE is the rule's name and left out if it has none, HASH is of
+// the match. So reordering rules renames nothing.
+func routeName(owner report.Ref, rule, match string) string {
+	parts := []string{owner.Kind, owner.Namespace, owner.Name}
+	if rule != "" {
+		parts = append(parts, rule)
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%016x", xxhash.Sum64String(match))), "/")
+}

@@ -1,0 +1,86 @@
+package gatewayapi
+
+import (
+	"cmp"
+	"math"
+	"math/big"
+	"slices"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// share is one backendRef: its weight, and the targets that divide it among them.
+type share struct {
+	weight            uint32
+	backend           string   // store.TargetKey
+	targets           []Target // none: not resolved
+	clusters, hops    []string
+	request, response model.HeaderChanges
+}
+
+// weigh turns the weights of a rule's backendRefs and the shares within them into exact weights of clusters. What takes
+// nothing is left out. A backend without a target that takes requests keeps its share, with no cluster: 500.
+func weigh(shares []share) []model.WeightedBackend {
+	var out []model.WeightedBackend
+	var parts []*big.Rat
+	for _, s := range shares {
+		targets := slices.DeleteFunc(slices.Clone(s.targets), func(t Target) bool { return t.Share == 0 })
+		if len(targets) == 0 {
+			targets = []Target{{Share: 1}}
+		}
+		var sum int64
+		for _, t := range targets {
+			sum += int64(t.Share)
+		}
+		for _, t := range targets {
+			if s.weight == 0 {
+				continue
+			}
+			out = append(out, model.WeightedBackend{
+				Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker,
+				RequestHeaders: s.request, ResponseHeaders: s.response,
+			})
+			part := new(big.Rat).SetFrac64(int64(t.Share), sum)
+			parts = append(parts, part.Mul(part, new(big.Rat).SetInt64(int64(s.weight))))
+		}
+	}
+	for i, w := range integers(parts) {
+		out[i].Weight = w
+	}
+	return out
+}
+
+// integers scales fractions by the least number that makes all of them whole. If their sum then exceeds 2^32-1, it
+// divides that number among them, the largest remainders first.
+func integers(parts []*big.Rat) []uint32 {
+	out := make([]uint32, len(parts))
+	scale := big.NewInt(1)
+	sum := new(big.Rat)
+	for _, p := range parts {
+		gcd := new(big.Int).GCD(nil, nil, scale, p.Denom())
+		scale.Mul(scale, new(big.Int).Quo(p.Denom(), gcd))
+		sum.Add(sum, p)
+	}
+	limit := new(big.Rat).SetInt64(math.MaxUint32)
+	factor := new(big.Rat).SetInt(scale)
+	if new(big.Rat).Mul(sum, factor).Cmp(limit) > 0 {
+		factor.Quo(limit, sum)
+	}
+	remainders := make([]*big.Rat, len(parts))
+	order := make([]int, len(parts))
+	left := new(big.Rat).Mul(sum, factor)
+	for i, p := range parts {
+		exact := new(big.Rat).Mul(p, factor)
+		whole := new(big.Int).Quo(exact.Num(), exact.Denom())
+		out[i] = uint32(whole.Uint64())
+		order[i] = i
+		remainders[i] = exact.Sub(exact, new(big.Rat).SetInt(whole))
+		left.Sub(left, new(big.Rat).SetInt(whole))
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(0, remainders[a].Cmp(remainders[b])) })
+	missing := new(big.Int).Quo(left.Num(), left.Denom())
+	for _, i := range order[:int(missing.Int64())] {
+		out[i]++
+	}
+	return out
+}

@@ -1,0 +1,352 @@
+package gatewayapi_test
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// operations decodes YAML documents. $CERT, $KEY and $OTHERKEY stand for a certificate of example.com, its key, and a
+// key of another certificate.
+func operations(t *testing.T, text string) []store.Op {
+	t.Helper()
+	tables := map[string]store.Kind{}
+	for _, k := range store.Tables() {
+		tables[k.Kind()] = k
+	}
+	if strings.Contains(text, "$CERT") {
+		cert, key := certificate(t)
+		_, other := certificate(t)
+		text = strings.NewReplacer("$CERT", strconv.Quote(cert), "$KEY", strconv.Quote(key), "$OTHERKEY", strconv.Quote(other)).Replace(text)
+	}
+	var ops []store.Op
+	for _, doc := range strings.Split(text, "\n---\n") {
+		var head struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
+			t.Fatalf("%v in\n%s", err, doc)
+		}
+		table := tables[head.Kind]
+		if table == nil {
+			t.Fatalf("kind %q in\n%s", head.Kind, doc)
+		}
+		obj := table.New()
+		if err := yaml.UnmarshalStrict([]byte(doc), obj); err != nil {
+			t.Fatalf("%v in\n%s", err, doc)
+		}
+		if table.Namespaced() && obj.GetNamespace() == "" {
+			obj.SetNamespace("default")
+		}
+		ops = append(ops, table.PutObject(obj))
+	}
+	return ops
+}
+
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selfSigned(t, private)
+}
+
+func selfSigned(t *testing.T, private crypto.Signer) (cert, key string) {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.com"}, DNSNames: []string{"example.com", "*.example.com"},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
+}
+
+func view(t *testing.T, ops []store.Op) *store.View {
+	t.Helper()
+	s, err := store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Apply(ops...); err != nil {
+		t.Fatal(err)
+	}
+	return s.View()
+}
+
+// fakeBackends knows the pools and imports in the store; an import's targets are its clusters with their weights.
+type fakeBackends struct{}
+
+func (fakeBackends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Resolution {
+	if ref.Kind == "InferencePool" {
+		if _, ok := store.InferencePools.Get(r, ref.Key()); ok {
+			cluster := model.PoolCluster(ref.Namespace, ref.Name)
+			return gatewayapi.Resolution{
+				Targets:  []gatewayapi.Target{{Cluster: cluster, Share: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: ref.Key()}}},
+				Clusters: []string{cluster, model.OurPicker},
+			}
+		}
+	} else if imp, ok := store.InferencePoolImports.Get(r, ref.Key()); ok {
+		return importTargets(imp)
+	}
+	return gatewayapi.Resolution{Reason: "BackendNotFound", Message: fmt.Sprintf("%s does not exist", ref)}
+}
+
+func importTargets(imp *inference.InferencePoolImport) (res gatewayapi.Resolution) {
+	for _, c := range imp.Status.Clusters {
+		weight := int32(1)
+		if c.Weight != nil {
+			weight = *c.Weight
+		}
+		cluster := model.ImportCluster(imp.Namespace, imp.Name, c.Name)
+		res.Targets = append(res.Targets, gatewayapi.Target{Cluster: cluster, Share: uint32(weight)})
+		res.Clusters = append(res.Clusters, cluster)
+	}
+	return res
+}
+
+// world is everything that is decided about the objects in a view, as the root of translator would have it.
+type world struct {
+	view     store.Reader
+	cfg      gatewayapi.Config
+	gateways map[string]*model.Gateway
+	attached []*model.Attachment
+	passed   []*model.Attachment // the same, as they are passed to VirtualHost
+}
+
+func decide(view store.Reader, cfg gatewayapi.Config) *world {
+	w := &world{view: view, cfg: cfg, gateways: map[string]*model.Gateway{}}
+	for _, gw := range store.Gateways.All(view) {
+		if g := gatewayapi.Gateway(view, cfg, store.ID(gw)); g != nil {
+			w.gateways[store.ID(gw)] = g
+		}
+	}
+	lookup := func(key string) (*model.Gateway, bool) { g, ok := w.gateways[key]; return g, ok }
+	for _, route := range store.HTTPRoutes.All(view) {
+		w.attached = append(w.attached, gatewayapi.Attach(view, cfg, lookup, fakeBackends{}, store.ID(route)))
+	}
+	w.passed = slices.Clone(w.attached)
+	return w
+}
+
+func (w *world) gatewayKeys() []string {
+	var keys []string
+	for k := range w.gateways {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// hosts are the virtual hosts of a chain, by rising name.
+func (w *world) hosts(gw *model.Gateway, chain string) (out []*model.VirtualHost) {
+	names := gatewayapi.ListenerHosts(gw, chain)
+	for _, a := range w.attached {
+		for _, p := range a.Places {
+			if p.Gateway == gw.Ref.Key() && p.Chain == chain {
+				names = append(names, p.Hosts...)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, h := range slices.Compact(names) {
+		out = append(out, gatewayapi.VirtualHost(gw, chain, h, w.passed))
+	}
+	return out
+}
+
+func (w *world) String() string {
+	var b bytes.Buffer
+	for _, class := range store.GatewayClasses.All(w.view) {
+		if rep := gatewayapi.Class(w.view, w.cfg, class.Name); rep != nil {
+			w.report(&b, *rep)
+		}
+	}
+	for _, gw := range store.Gateways.All(w.view) {
+		if rep := gatewayapi.NotOurs(w.view, w.cfg, store.ID(gw)); rep != nil {
+			w.report(&b, *rep)
+		}
+	}
+	for _, key := range w.gatewayKeys() {
+		gw := w.gateways[key]
+		counts := map[string]int32{}
+		for _, a := range w.attached {
+			for _, p := range a.Places {
+				if p.Gateway == key && gatewayapi.Accepted(a) {
+					counts[p.Listener]++
+				}
+			}
+		}
+		w.report(&b, gatewayapi.GatewayReport(gw, counts))
+		for _, p := range gatewayapi.Ports(gw) {
+			for _, c := range p.Chains {
+				w.chain(&b, gw, p, c)
+			}
+		}
+	}
+	for _, a := range w.attached {
+		w.report(&b, gatewayapi.RouteReport(a))
+		if len(a.Clusters) > 0 {
+			fmt.Fprintf(&b, "  needs %s\n", strings.Join(a.Clusters, " "))
+		}
+	}
+	return b.String()
+}
+
+func (w *world) chain(b *bytes.Buffer, gw *model.Gateway, p model.Port, c model.Chain) {
+	fmt.Fprintf(b, "  chain %s on %s", c.Name, strings.Join(p.Addresses, " "))
+	if c.TLS {
+		fmt.Fprintf(b, " sni=%q secrets=%v misdirected=%v", c.ServerName, c.Secrets, c.Misdirected)
+	}
+	b.WriteString("\n")
+	for _, vh := range w.hosts(gw, c.Name) {
+		fmt.Fprintf(b, "    host %s\n", vh.Host)
+		for _, r := range vh.Routes {
+			fmt.Fprintf(b, "      %s -> %s  (%s rule %d)\n", matchText(r.Match), actionText(r.Action), r.Owner.Key(), r.Rule)
+		}
+	}
+}
+
+func matchText(m model.Match) string {
+	out := string(m.PathKind) + " " + m.Path
+	if m.Method != "" {
+		out += " " + m.Method
+	}
+	for _, list := range []struct {
+		what string
+		of   []model.ValueMatch
+	}{{"header", m.Headers}, {"query", m.Query}} {
+		for _, v := range list.of {
+			op := "="
+			if v.Regex {
+				op = "~"
+			}
+			out += fmt.Sprintf(" %s %s%s%s", list.what, v.Name, op, v.Value)
+		}
+	}
+	return out
+}
+
+func actionText(a *model.Action) string {
+	var parts []string
+	switch {
+	case a.Direct != nil:
+		parts = append(parts, strconv.Itoa(int(a.Direct.Status)))
+	case a.Redirect != nil:
+		parts = append(parts, fmt.Sprintf("%d scheme=%q host=%q port=%d%s", a.Redirect.Code, a.Redirect.Scheme, a.Redirect.Host, a.Redirect.Port, pathText(a.Redirect.Path)))
+	case a.Forward != nil:
+		for _, w := range a.Forward.Backends {
+			cluster := w.Cluster
+			if cluster == "" {
+				cluster = "500"
+			}
+			parts = append(parts, fmt.Sprintf("%d:%s%s%s", w.Weight, cluster, headerText("request", w.RequestHeaders), headerText("response", w.ResponseHeaders)))
+		}
+		if a.Forward.RewriteHost != "" {
+			parts = append(parts, "host="+a.Forward.RewriteHost)
+		}
+		if s := pathText(a.Forward.RewritePath); s != "" {
+			parts = append(parts, strings.TrimSpace(s))
+		}
+		if a.Forward.Timeout != nil {
+			parts = append(parts, "timeout="+a.Forward.Timeout.String())
+		}
+		if a.Forward.BackendTimeout != nil {
+			parts = append(parts, "backendTimeout="+a.Forward.BackendTimeout.String())
+		}
+		if r := a.Forward.Retry; r != nil {
+			parts = append(parts, fmt.Sprintf("retry=%d%v+%s", r.Attempts, r.Codes, r.Backoff))
+		}
+	}
+	return strings.Join(parts, " ") + headerText("request", a.RequestHeaders) + headerText("response", a.ResponseHeaders)
+}
+
+func pathText(p model.PathChange) string {
+	switch {
+	case p.Full != nil:
+		return " path=" + *p.Full
+	case p.Prefix != nil:
+		return " prefix=" + *p.Prefix
+	}
+	return ""
+}
+
+func headerText(what string, c model.HeaderChanges) (out string) {
+	for _, h := range c.Set {
+		out += fmt.Sprintf(" %s.%s=%s", what, h.Name, h.Value)
+	}
+	for _, h := range c.Add {
+		out += fmt.Sprintf(" %s.%s+=%s", what, h.Name, h.Value)
+	}
+	for _, h := range c.Remove {
+		out += fmt.Sprintf(" -%s.%s", what, h)
+	}
+	return out
+}
+
+func (w *world) report(b *bytes.Buffer, rep report.Report) {
+	fmt.Fprintf(b, "%s\n", rep.Owner)
+	conditions(b, "  ", rep.Conditions)
+	for _, l := range rep.Listeners {
+		fmt.Fprintf(b, "  listener %s attached=%d kinds=", l.Name, l.AttachedRoutes)
+		for _, k := range l.SupportedKinds {
+			b.WriteString(k.Kind)
+		}
+		b.WriteString("\n")
+		conditions(b, "    ", l.Conditions)
+	}
+	for _, p := range rep.Parents {
+		fmt.Fprintf(b, "  parent %s/%s", p.Ref.Namespace, p.Ref.Name)
+		if p.Ref.SectionName != "" {
+			fmt.Fprintf(b, " section %s", p.Ref.SectionName)
+		}
+		if p.Ref.Port != 0 {
+			fmt.Fprintf(b, " port %d", p.Ref.Port)
+		}
+		b.WriteString("\n")
+		conditions(b, "    ", p.Conditions)
+	}
+	for _, f := range rep.Findings {
+		fmt.Fprintf(b, "  %s %s: %s", f.Severity, f.Field, f.Problem)
+		if f.Fix != "" {
+			fmt.Fprintf(b, "; %s", f.Fix)
+		}
+		b.WriteString("\n")
+	}
+}
+
+func conditions(b *bytes.Buffer, indent string, list []report.Condition) {
+	for _, c := range list {
+		fmt.Fprintf(b, "%s%s=%s %s", indent, c.Type, c.Status, c.Reason)
+		if c.Message != "" {
+			fmt.Fprintf(b, ": %s", c.Message)
+		}
+		b.WriteString("\n")
+	}
+}
