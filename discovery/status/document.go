@@ -1,0 +1,157 @@
+package status
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+)
+
+// Document is the status file, and what "penstock status -o json" prints.
+type Document struct {
+	Objects  []Object         `json:"objects"`  // those that somebody says something about, sorted
+	Findings []report.Finding `json:"findings"` // errors first, then by place
+}
+
+// Object is one object's status.
+type Object struct {
+	report.Ref
+	Status Status `json:"status"`
+}
+
+// Status has the fields of the Gateway API's statuses, each where the kind has it.
+type Status struct {
+	Addresses  []Address          `json:"addresses,omitempty"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	Listeners  []Listener         `json:"listeners,omitempty"`
+	Parents    []Parent           `json:"parents,omitempty"`
+}
+
+// Address is one address of a Gateway.
+type Address struct {
+	Type  string `json:"type"` // IPAddress or Hostname
+	Value string `json:"value"`
+}
+
+// Listener is one listener of a Gateway.
+type Listener struct {
+	Name           string             `json:"name"`
+	SupportedKinds []RouteKind        `json:"supportedKinds"`
+	AttachedRoutes int32              `json:"attachedRoutes"`
+	Conditions     []metav1.Condition `json:"conditions"`
+}
+
+// RouteKind is a kind of route that a listener takes.
+type RouteKind struct {
+	Group string `json:"group,omitempty"`
+	Kind  string `json:"kind"`
+}
+
+// Parent is what is said of an object towards one parent.
+type Parent struct {
+	ParentRef      report.ParentRef   `json:"parentRef"`
+	ControllerName string             `json:"controllerName"`
+	Conditions     []metav1.Condition `json:"conditions"`
+}
+
+// maker makes a Document.
+type maker struct {
+	controller string
+	now        time.Time
+	before     map[conditionKey]metav1.Condition // of the Document before
+}
+
+// conditionKey names one condition of a Document.
+type conditionKey struct {
+	owner    report.Ref
+	parent   report.ParentRef
+	listener string
+	typ      string
+}
+
+// NewDocument makes the document of a Board's reports. Conditions whose status is as in before keep their transition
+// time; others get now. before may be nil.
+func NewDocument(reports []report.Report, controller string, before *Document, now time.Time) *Document {
+	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second), before: map[conditionKey]metav1.Condition{}}
+	if before != nil {
+		m.learn(before)
+	}
+	doc := &Document{Objects: []Object{}, Findings: []report.Finding{}}
+	for _, r := range reports {
+		doc.Findings = append(doc.Findings, r.Findings...)
+		if r.Owner != (report.Ref{}) && len(r.Conditions)+len(r.Parents)+len(r.Listeners)+len(r.Addresses) > 0 {
+			doc.Objects = append(doc.Objects, m.object(r))
+		}
+	}
+	slices.SortStableFunc(doc.Findings, compareFindings)
+	return doc
+}
+
+func (m *maker) learn(before *Document) {
+	for _, o := range before.Objects {
+		for _, c := range o.Status.Conditions {
+			m.before[conditionKey{owner: o.Ref, typ: c.Type}] = c
+		}
+		for _, l := range o.Status.Listeners {
+			for _, c := range l.Conditions {
+				m.before[conditionKey{owner: o.Ref, listener: l.Name, typ: c.Type}] = c
+			}
+		}
+		for _, p := range o.Status.Parents {
+			for _, c := range p.Conditions {
+				m.before[conditionKey{owner: o.Ref, parent: p.ParentRef, typ: c.Type}] = c
+			}
+		}
+	}
+}
+
+func (m *maker) object(r report.Report) Object {
+	o := Object{Ref: r.Owner}
+	for _, a := range r.Addresses {
+		typ := "Hostname"
+		if _, err := netip.ParseAddr(a); err == nil {
+			typ = "IPAddress"
+		}
+		o.Status.Addresses = append(o.Status.Addresses, Address{typ, a})
+	}
+	o.Status.Conditions = m.conditions(conditionKey{owner: r.Owner}, r.Conditions)
+	for _, l := range r.Listeners {
+		out := Listener{Name: l.Name, AttachedRoutes: l.AttachedRoutes, SupportedKinds: []RouteKind{}}
+		for _, k := range l.SupportedKinds {
+			out.SupportedKinds = append(out.SupportedKinds, RouteKind{k.Group, k.Kind})
+		}
+		out.Conditions = m.conditions(conditionKey{owner: r.Owner, listener: l.Name}, l.Conditions)
+		o.Status.Listeners = append(o.Status.Listeners, out)
+	}
+	for _, p := range r.Parents {
+		o.Status.Parents = append(o.Status.Parents, Parent{p.Ref, m.controller, m.conditions(conditionKey{owner: r.Owner, parent: p.Ref}, p.Conditions)})
+	}
+	return o
+}
+
+func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.Condition {
+	out := make([]metav1.Condition, 0, len(list))
+	for _, c := range list {
+		key.typ = c.Type
+		since := metav1.NewTime(m.now)
+		if old, ok := m.before[key]; ok && string(old.Status) == c.Status {
+			since = old.LastTransitionTime
+		}
+		out = append(out, metav1.Condition{Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: since})
+	}
+	return out
+}
+
+// compareFindings puts errors before warnings before infos, and each by place.
+func compareFindings(a, b report.Finding) int {
+	rank := func(s report.Severity) int {
+		return slices.Index([]report.Severity{report.Error, report.Warning, report.Info}, s)
+	}
+	if d := rank(a.Severity) - rank(b.Severity); d != 0 {
+		return d
+	}
+	return comparePlaces(a.Source, b.Source)
+}

@@ -1,0 +1,63 @@
+package status
+
+import (
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/report"
+)
+
+// merge makes one report of several about one object, the one with the last word last. The result shares nothing with
+// them.
+func merge(owner report.Ref, parts []report.Report) report.Report {
+	out := report.Report{Owner: owner}
+	for _, p := range parts {
+		out.Conditions = mergeConditions(out.Conditions, p.Conditions)
+		for _, parent := range p.Parents {
+			i := slices.IndexFunc(out.Parents, func(o report.Parent) bool { return o.Ref == parent.Ref })
+			if i < 0 {
+				out.Parents = append(out.Parents, report.Parent{Ref: parent.Ref})
+				i = len(out.Parents) - 1
+			}
+			out.Parents[i].Conditions = mergeConditions(out.Parents[i].Conditions, parent.Conditions)
+		}
+		for _, l := range p.Listeners {
+			i := slices.IndexFunc(out.Listeners, func(o report.Listener) bool { return o.Name == l.Name })
+			if i < 0 {
+				l.Conditions = slices.Clone(l.Conditions)
+				out.Listeners = append(out.Listeners, l)
+				continue
+			}
+			out.Listeners[i].Conditions = mergeConditions(out.Listeners[i].Conditions, l.Conditions)
+		}
+		if len(p.Addresses) > 0 {
+			out.Addresses = slices.Clone(p.Addresses)
+		}
+		for _, f := range p.Findings {
+			if !slices.Contains(out.Findings, f) {
+				out.Findings = append(out.Findings, f)
+			}
+		}
+	}
+	spread(&out)
+	return out
+}
+
+func mergeConditions(list, later []report.Condition) []report.Condition {
+	list = slices.Clone(list)
+	for _, c := range later {
+		list = report.Set(list, c)
+	}
+	return list
+}
+
+// spread gives conditions of a whole object to each of its parents, where it has any: a route's or pool's status has no
+// other place for them, and who says them (a proxy that refused it, say) knows no parents.
+func spread(r *report.Report) {
+	if len(r.Parents) == 0 || len(r.Conditions) == 0 {
+		return
+	}
+	for i := range r.Parents {
+		r.Parents[i].Conditions = mergeConditions(r.Parents[i].Conditions, r.Conditions)
+	}
+	r.Conditions = nil
+}

@@ -1,0 +1,207 @@
+package status_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+const gatewayGroup = "gateway.networking.k8s.io"
+
+var (
+	gw    = report.Ref{Group: gatewayGroup, Kind: "Gateway", Namespace: "default", Name: "gw"}
+	chat  = report.Ref{Group: gatewayGroup, Kind: "HTTPRoute", Namespace: "default", Name: "chat"}
+	admin = report.Ref{Group: gatewayGroup, Kind: "HTTPRoute", Namespace: "ops", Name: "admin"}
+	pool  = report.Ref{Group: "inference.networking.k8s.io", Kind: "InferencePool", Namespace: "default", Name: "llm"}
+)
+
+func cond(typ, st, reason, message string) report.Condition {
+	return report.Condition{Type: typ, Status: st, Reason: reason, Message: message}
+}
+
+func parent(name, section string, conditions ...report.Condition) report.Parent {
+	return report.Parent{Ref: report.ParentRef{Group: gatewayGroup, Kind: "Gateway", Namespace: "default", Name: name, SectionName: section}, Conditions: conditions}
+}
+
+// fleet is a Board with a bit of everything.
+func fleet() *status.Board {
+	b := status.NewBoard(func(o report.Ref, field string) string {
+		if o == chat && field == "spec.rules[0].backendRefs[0]" {
+			return "routes.yaml:12"
+		}
+		return ""
+	})
+	b.Set(status.Translation,
+		report.Report{Owner: gw, Conditions: []report.Condition{cond("Accepted", "True", "Accepted", ""), cond("Programmed", "True", "Programmed", "")},
+			Listeners: []report.Listener{
+				{Name: "http", SupportedKinds: []report.Ref{{Group: gatewayGroup, Kind: "HTTPRoute"}}, AttachedRoutes: 2, Conditions: []report.Condition{cond("Accepted", "True", "Accepted", ""), cond("Conflicted", "False", "NoConflicts", "")}},
+				{Name: "https", Conditions: []report.Condition{cond("Accepted", "True", "Accepted", ""), cond("ResolvedRefs", "False", "InvalidCertificateRef", "Secret default/cert does not exist")}},
+			}},
+		report.Report{Owner: admin, Parents: []report.Parent{parent("gw", "http", cond("Accepted", "True", "Accepted", ""), cond("ResolvedRefs", "True", "ResolvedRefs", ""))}},
+		report.Report{Owner: chat, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""), cond("ResolvedRefs", "False", "BackendNotFound", "InferencePool default/llama does not exist"))},
+			Findings: []report.Finding{{Severity: report.Error, Owner: chat, Field: "spec.rules[0].backendRefs[0]", Problem: "names a pool that does not exist", Fix: "write llm"}}},
+		report.Report{Owner: pool, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""))}},
+	)
+	b.Set(status.Supervisor, report.Report{Owner: gw, Addresses: []string{"127.0.0.1"}})
+	b.Replace(status.Files, report.Report{Findings: []report.Finding{
+		{Severity: report.Info, Source: "deploy.yaml:1", Problem: "Deployment (apps/v1) is nothing that Penstock reads"},
+		{Severity: report.Error, Source: "broken.yaml:4", Problem: "is not YAML"},
+	}})
+	return b
+}
+
+var start = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestStatusForPeopleAndForScripts(t *testing.T) {
+	doc := status.NewDocument(fleet().List(), "penstock.dev/gateway-controller", nil, start)
+	var text bytes.Buffer
+	if err := status.Text(&text, doc); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.txt", text.Bytes())
+	raw, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.json", append(raw, '\n'))
+}
+
+func TestAProxysRefusalStandsOverWhatTranslationThought(t *testing.T) {
+	b := fleet()
+	b.Set(status.XDS, report.Report{Owner: admin, Conditions: []report.Condition{cond("Accepted", "False", "Invalid", "the proxy says: bad regex")}})
+	// What translation says later does not hide it.
+	b.Set(status.Translation, report.Report{Owner: admin, Parents: []report.Parent{parent("gw", "http", cond("Accepted", "True", "Accepted", "again"))}})
+	r, _ := b.Get(admin)
+	if c := report.Find(r.Parents[0].Conditions, "Accepted"); c == nil || c.Reason != "Invalid" {
+		t.Errorf("the route's parent says %+v", r.Parents[0].Conditions)
+	}
+	b.Remove(status.XDS, admin)
+	r, _ = b.Get(admin)
+	if c := report.Find(r.Parents[0].Conditions, "Accepted"); c == nil || c.Message != "again" {
+		t.Errorf("after the refusal is over: %+v", r.Parents[0].Conditions)
+	}
+}
+
+func TestNothingIsSaidOfAnObjectThatIsGone(t *testing.T) {
+	b := fleet()
+	b.Remove(status.Translation, chat)
+	if _, ok := b.Get(chat); ok {
+		t.Error("chat is still there")
+	}
+	b.Replace(status.Files)
+	for _, r := range b.List() {
+		if len(r.Findings) > 0 {
+			t.Errorf("left over: %v", r.Findings)
+		}
+	}
+}
+
+func TestATransitionTimeMovesOnlyWithItsStatus(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", status.FileName)
+	b := fleet()
+	now := start
+	write := func() *status.Document {
+		t.Helper()
+		// A new Writer each time, as after a restart.
+		w, err := status.NewWriter(status.WriterConfig{Source: b, Path: path, Controller: "c", Now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(); err != nil {
+			t.Fatal(err)
+		}
+		doc, err := status.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return doc
+	}
+	times := func(doc *status.Document) (accepted, resolved time.Time) {
+		for _, o := range doc.Objects {
+			if o.Ref == chat {
+				c := o.Status.Parents[0].Conditions
+				return c[0].LastTransitionTime.UTC(), c[1].LastTransitionTime.UTC()
+			}
+		}
+		t.Fatal("no status of the route")
+		return
+	}
+	write()
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = start.Add(time.Hour)
+	write()
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Error("a file that says nothing new was written again")
+	}
+	b.Set(status.Translation, report.Report{Owner: chat, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", "other words"), cond("ResolvedRefs", "True", "ResolvedRefs", ""))}})
+	accepted, resolved := times(write())
+	if !accepted.Equal(start) || !resolved.Equal(now) {
+		t.Errorf("Accepted since %v, ResolvedRefs since %v", accepted, resolved)
+	}
+}
+
+func TestTheFileFollowsTheBoardAndIsCompleteAtTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), status.FileName)
+	b := fleet()
+	w, err := status.NewWriter(status.WriterConfig{Source: b, Path: path, Delay: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	contains := func(text string) bool {
+		raw, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(raw), text)
+	}
+	say := func(text string) {
+		b.Set(status.Translation, report.Report{Owner: pool, Conditions: []report.Condition{cond("Accepted", "False", "X", text)}})
+	}
+	say("first")
+	for end := time.Now().Add(10 * time.Second); !contains("first"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the file never said so")
+		}
+	}
+	say("last")
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if !contains("last") {
+		t.Error("the last word is missing")
+	}
+}

@@ -1,0 +1,213 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+)
+
+// columns are the conditions that have a column of their own, in this order, in the table of a kind that has them.
+var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready"}
+
+// badWhenTrue are the conditions that tell of trouble by being True.
+var badWhenTrue = []string{"Conflicted", "OverlappingTLSConfig", "PartiallyInvalid"}
+
+// row is one line of a table.
+type row struct {
+	cells   []string // what it is about
+	list    []metav1.Condition
+	problem bool
+	under   []row // a Gateway's listeners
+}
+
+// Text prints a document for people: a table a kind, what has a problem first, then the findings.
+func Text(out io.Writer, doc *Document) error {
+	w := &printer{out: out}
+	for len(doc.Objects) > 0 {
+		n := slices.IndexFunc(doc.Objects, func(o Object) bool { return o.Kind != doc.Objects[0].Kind })
+		if n < 0 {
+			n = len(doc.Objects)
+		}
+		w.table(doc.Objects[:n])
+		doc = &Document{Objects: doc.Objects[n:], Findings: doc.Findings}
+	}
+	w.findings(doc.Findings)
+	return w.err
+}
+
+type printer struct {
+	out     io.Writer
+	err     error
+	printed bool
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.out, format, args...)
+	}
+}
+
+// gap separates blocks by an empty line.
+func (p *printer) gap() {
+	if p.printed {
+		p.printf("\n")
+	}
+	p.printed = true
+}
+
+func (p *printer) table(objects []Object) {
+	rows, second := tableRows(objects)
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(rank(a), rank(b)) })
+	var shown []string
+	for _, c := range columns {
+		if slices.ContainsFunc(rows, func(r row) bool { return has(r, c) }) {
+			shown = append(shown, c)
+		}
+	}
+	p.gap()
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 3, ' ', 0)
+	heads := append([]string{objects[0].Kind}, second...)
+	for _, c := range shown {
+		heads = append(heads, strings.ToUpper(c))
+	}
+	fmt.Fprintln(w, strings.Join(append(heads, "MESSAGE"), "\t"))
+	for _, r := range rows {
+		writeRow(w, r, shown)
+		for _, u := range r.under {
+			writeRow(w, u, shown)
+		}
+	}
+	_ = w.Flush() // into memory
+	for line := range strings.Lines(table.String()) {
+		p.printf("%s\n", strings.TrimRight(line, " \n"))
+	}
+}
+
+// tableRows makes the rows of one kind's objects: one a parent, for objects that have parents. second are the heads of
+// the columns after the name.
+func tableRows(objects []Object) (rows []row, second []string) {
+	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Parents) > 0 })
+	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })
+	switch {
+	case withParents:
+		second = []string{"PARENT"}
+	case withListeners:
+		second = []string{"ADDRESS", "ROUTES"}
+	}
+	for _, o := range objects {
+		r := row{cells: []string{o.Key()}, list: o.Status.Conditions}
+		switch {
+		case withParents && len(o.Status.Parents) > 0:
+			for _, p := range o.Status.Parents {
+				rows = append(rows, row{cells: []string{o.Key(), parentName(o, p.ParentRef)}, list: p.Conditions, problem: bad(p.Conditions)})
+			}
+			continue
+		case withParents:
+			r.cells = append(r.cells, "none")
+		case withListeners:
+			var addresses []string
+			for _, a := range o.Status.Addresses {
+				addresses = append(addresses, a.Value)
+			}
+			r.cells = append(r.cells, strings.Join(addresses, ","), "")
+		}
+		r.problem = bad(r.list)
+		for _, l := range o.Status.Listeners {
+			u := row{cells: []string{"  " + l.Name, "", fmt.Sprint(l.AttachedRoutes)}, list: l.Conditions, problem: bad(l.Conditions)}
+			r.problem = r.problem || u.problem
+			r.under = append(r.under, u)
+		}
+		rows = append(rows, r)
+	}
+	return rows, second
+}
+
+func parentName(o Object, p report.ParentRef) string {
+	name := p.Name
+	if p.Namespace != "" && p.Namespace != o.Namespace {
+		name = p.Namespace + "/" + name
+	}
+	if p.Kind != "" && p.Kind != "Gateway" {
+		name = p.Kind + " " + name
+	}
+	if p.SectionName != "" {
+		name += "/" + p.SectionName
+	}
+	if p.Port != 0 {
+		name += fmt.Sprintf(":%d", p.Port)
+	}
+	return name
+}
+
+func writeRow(w io.Writer, r row, shown []string) {
+	cells := slices.Clone(r.cells)
+	for _, c := range shown {
+		cells = append(cells, statusOf(r.list, c))
+	}
+	fmt.Fprintln(w, strings.Join(append(cells, message(r.list)), "\t"))
+}
+
+func statusOf(list []metav1.Condition, typ string) string {
+	for _, c := range list {
+		if c.Type == typ {
+			return string(c.Status)
+		}
+	}
+	return "-"
+}
+
+func has(r row, typ string) bool {
+	return statusOf(r.list, typ) != "-" || slices.ContainsFunc(r.under, func(u row) bool { return has(u, typ) })
+}
+
+func rank(r row) int {
+	if r.problem {
+		return 0
+	}
+	return 1
+}
+
+func wrong(c metav1.Condition) bool {
+	if slices.Contains(badWhenTrue, c.Type) {
+		return c.Status == metav1.ConditionTrue
+	}
+	return c.Status != metav1.ConditionTrue
+}
+
+func bad(list []metav1.Condition) bool { return slices.ContainsFunc(list, wrong) }
+
+// message is what the conditions that tell of trouble say, each text once.
+func message(list []metav1.Condition) string {
+	var parts []string
+	for _, c := range list {
+		if !wrong(c) {
+			continue
+		}
+		text := c.Reason
+		if c.Message != "" {
+			text += ": " + strings.Join(strings.Fields(c.Message), " ")
+		}
+		if !slices.Contains(parts, text) {
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (p *printer) findings(list []report.Finding) {
+	if len(list) == 0 {
+		return
+	}
+	p.gap()
+	for _, f := range list {
+		p.printf("%-8s %s\n", f.Severity, f)
+	}
+}
