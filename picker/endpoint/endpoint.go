@@ -1,0 +1,116 @@
+package endpoint
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// Spec says who a model server is.
+type Spec struct {
+	Addr     netip.AddrPort
+	Pod      string            // name of its pod or ModelServers object, for people; may be empty
+	Labels   map[string]string // must not be changed after it was handed over
+	Draining bool              // takes no new request
+}
+
+// Metrics says where and under which names model servers show their load.
+type Metrics struct {
+	Path    string // of the page; "" means DefaultPath
+	Port    uint16 // of the page; 0 means the endpoint's own
+	Queue   string // series with the number of waiting requests; "" means vLLM's, as for the next two
+	Running string // series with the number of running requests
+	KVCache string // series with the KV cache's use, 0 to 1
+	Off     bool   // no page is read: for strategies that need none
+}
+
+// Endpoint is one model server in a Snapshot. Its own fields never change.
+type Endpoint struct {
+	Spec
+	Text   string // Addr in the form that Envoy looks up
+	load   *Load
+	source *source // nil if its metrics are not read
+}
+
+// Load counts what this process sent to one address.
+type Load struct {
+	inFlight atomic.Int64
+	sent     atomic.Uint64 // picks ever, to tell which of them a scrape can have seen
+	served   atomic.Uint64
+	failed   atomic.Uint64
+	waited   atomic.Int64 // nanoseconds to the first byte of all that were served
+
+	refs int // of Snapshots; guarded by Registry.mu
+}
+
+// Load returns the counters of e's address.
+func (e *Endpoint) Load() *Load { return e.load }
+
+// Served counts one request that the endpoint answered, with the time to its first byte (0: unknown).
+func (l *Load) Served(ok bool, firstByte time.Duration) {
+	if !ok {
+		l.failed.Add(1)
+		return
+	}
+	l.served.Add(1)
+	l.waited.Add(int64(firstByte))
+}
+
+// Totals since the endpoint became known: requests answered, requests failed, mean time to the first byte.
+func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
+	served = l.served.Load()
+	if served > 0 {
+		firstByte = time.Duration(l.waited.Load() / int64(served))
+	}
+	return served, l.failed.Load(), firstByte
+}
+
+// InFlight is how many requests of ours the address has now.
+func (l *Load) InFlight() int64 { return l.inFlight.Load() }
+
+// State is what is known of an endpoint's load at one moment.
+type State struct {
+	// Fresh is false for an endpoint without a usable scrape: never scraped, several scrapes failed in a row, or the last
+	// one is too old. Queue, Running and KV are then the last ones known, and a strategy must not take them for true.
+	Fresh   bool    `json:"fresh"`
+	Queue   float64 `json:"queue"`   // requests waiting, by the last scrape
+	Running float64 `json:"running"` // requests running, by the last scrape
+	KV      float64 `json:"kvCache"` // KV cache in use, 0 to 1, by the last scrape
+	// InFlight are our own requests that have not ended; Unseen are those of them that were sent after the last scrape
+	// began, so that neither Queue nor Running can hold them.
+	InFlight int64 `json:"inFlight"`
+	Unseen   int64 `json:"unseen"`
+}
+
+// State reads e's load.
+func (e *Endpoint) State() State {
+	s := State{InFlight: e.load.inFlight.Load()}
+	if e.source == nil {
+		s.Unseen = s.InFlight
+		return s
+	}
+	sample := e.source.sample.Load()
+	if sample == nil {
+		s.Unseen = s.InFlight
+		return s
+	}
+	s.Queue, s.Running, s.KV = sample.queue, sample.running, sample.kv
+	s.Fresh = e.source.failures.Load() < e.source.staleAfter && time.Since(sample.at) < e.source.maxAge
+	s.Unseen = max(0, min(s.InFlight, int64(e.load.sent.Load()-sample.sentBefore)))
+	return s
+}
+
+// Snapshot is one pool's endpoints at one time, sorted by address.
+type Snapshot struct {
+	Endpoints []Endpoint
+	byAddr    map[netip.AddrPort]int
+	touched   atomic.Int64 // when Touch last woke the scrapers, in nanoseconds of the process
+}
+
+// Find returns the endpoint with an address, or nil.
+func (s *Snapshot) Find(addr netip.AddrPort) *Endpoint {
+	if i, ok := s.byAddr[addr]; ok {
+		return &s.Endpoints[i]
+	}
+	return nil
+}

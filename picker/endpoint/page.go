@@ -1,0 +1,118 @@
+package endpoint
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+)
+
+// Names of vLLM's series, which are the default. The KV cache's was renamed in vLLM 0.10; both are known.
+const (
+	DefaultPath    = "/metrics"
+	defaultQueue   = "vllm:num_requests_waiting"
+	defaultRunning = "vllm:num_requests_running"
+	defaultKV      = "vllm:kv_cache_usage_perc"
+	defaultKVOld   = "vllm:gpu_cache_usage_perc"
+)
+
+var errNoSeries = errors.New("the page has none of the series asked for")
+
+// reading is what one metrics page says. Several series of one name (one for each model or engine of a server) are added
+// up; of KV caches the fullest counts.
+type reading struct {
+	queue, running, kv float64
+}
+
+// parsePage reads the three series out of a page in Prometheus' text format and passes over all other lines. A page
+// without any of them is an error: zeros would make a wrong port look like an idle server.
+func parsePage(page []byte, m Metrics) (reading, error) {
+	var r reading
+	seen := false
+	for len(page) > 0 {
+		line := page
+		if i := bytes.IndexByte(page, '\n'); i >= 0 {
+			line, page = page[:i], page[i+1:]
+		} else {
+			page = nil
+		}
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		switch {
+		case named(line, m.Queue, defaultQueue):
+			if v, ok := value(line); ok {
+				r.queue += v
+				seen = true
+			}
+		case named(line, m.Running, defaultRunning):
+			if v, ok := value(line); ok {
+				r.running += v
+				seen = true
+			}
+		case named(line, m.KVCache, defaultKV), m.KVCache == "" && named(line, defaultKVOld, ""):
+			if v, ok := value(line); ok {
+				r.kv = max(r.kv, v)
+				seen = true
+			}
+		}
+	}
+	if !seen {
+		return r, errNoSeries
+	}
+	return r, nil
+}
+
+// named tells whether line is a sample of the series name, or of byDefault if name is empty.
+func named(line []byte, name, byDefault string) bool {
+	if name == "" {
+		name = byDefault
+	}
+	if name == "" || len(line) <= len(name) || string(line[:len(name)]) != name {
+		return false
+	}
+	switch line[len(name)] {
+	case '{', ' ', '\t':
+		return true
+	}
+	return false
+}
+
+// value reads a sample's value: what follows the labels, up to an optional timestamp. Values that are no finite number
+// count as absent.
+func value(line []byte) (float64, bool) {
+	rest := line
+	if open := bytes.IndexByte(line, '{'); open >= 0 {
+		end := endOfLabels(line[open+1:])
+		if end < 0 {
+			return 0, false
+		}
+		rest = line[open+1+end:]
+	} else {
+		rest = line[bytes.IndexAny(line, " \t"):]
+	}
+	rest = bytes.TrimLeft(rest, " \t")
+	if i := bytes.IndexAny(rest, " \t\r"); i >= 0 {
+		rest = rest[:i]
+	}
+	v, err := strconv.ParseFloat(string(rest), 64)
+	if err != nil || v != v || v < 0 || v > 1e15 {
+		return 0, false
+	}
+	return v, true
+}
+
+// endOfLabels returns the offset behind the closing brace of a label set; label values are quoted and may hold braces.
+func endOfLabels(b []byte) int {
+	quoted := false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == '}' && !quoted:
+			return i + 1
+		}
+	}
+	return -1
+}

@@ -1,0 +1,158 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Config of a Registry. Zero values mean the defaults given.
+type Config struct {
+	// Transport reads the metrics pages. Default: a transport of its own that keeps two connections to each server.
+	Transport http.RoundTripper
+	Fast      time.Duration // between scrapes while a pool is picked from; default 50 ms
+	Slow      time.Duration // between scrapes otherwise; default 1 s
+	Timeout   time.Duration // of one scrape; default 1 s
+	// StaleAfter is how many scrapes must fail in a row before an endpoint counts as stale; default 3.
+	StaleAfter int
+	// Jitter returns a number in [0,1): intervals are stretched or shortened by up to a tenth. Required.
+	Jitter func() float64
+}
+
+// Registry shares loads and scrapers among the pools of one process.
+type Registry struct {
+	config Config
+
+	mu      sync.Mutex
+	loads   map[netip.AddrPort]*Load
+	sources map[sourceKey]*source
+	news    chan struct{} // tells Run that sources has new ones
+
+	failures atomic.Uint64
+}
+
+// NewRegistry makes a Registry; scrapers work while Run does.
+func NewRegistry(c Config) *Registry {
+	c.Fast = cmp.Or(c.Fast, 50*time.Millisecond)
+	c.Slow = cmp.Or(c.Slow, time.Second)
+	c.Timeout = cmp.Or(c.Timeout, time.Second)
+	c.StaleAfter = cmp.Or(c.StaleAfter, 3)
+	if c.Transport == nil {
+		c.Transport = &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true}
+	}
+	return &Registry{
+		config:  c,
+		loads:   map[netip.AddrPort]*Load{},
+		sources: map[sourceKey]*source{},
+		news:    make(chan struct{}, 1),
+	}
+}
+
+// ScrapeFailures is how many scrapes failed since the start.
+func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
+
+// Snapshot makes a pool's list. It holds a reference to what it shares until Release. Of several specs with one address the
+// first counts.
+func (r *Registry) Snapshot(m Metrics, specs []Spec) *Snapshot {
+	specs = slices.Clone(specs)
+	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
+	specs = slices.CompactFunc(specs, func(a, b Spec) bool { return a.Addr == b.Addr })
+	s := &Snapshot{Endpoints: make([]Endpoint, len(specs)), byAddr: make(map[netip.AddrPort]int, len(specs))}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, spec := range specs {
+		load := r.loads[spec.Addr]
+		if load == nil {
+			load = &Load{}
+			r.loads[spec.Addr] = load
+		}
+		load.refs++
+		s.Endpoints[i] = Endpoint{Spec: spec, Text: spec.Addr.String(), load: load}
+		s.byAddr[spec.Addr] = i
+		if !m.Off {
+			s.Endpoints[i].source = r.source(spec.Addr, m, load)
+		}
+	}
+	return s
+}
+
+// source returns the scraper of addr's page; a new one is started by Run. r.mu is held.
+func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
+	key := sourceKey{addr, m}
+	src := r.sources[key]
+	if src == nil {
+		port := cmp.Or(m.Port, addr.Port())
+		host := netip.AddrPortFrom(addr.Addr(), port).String()
+		src = &source{
+			key: key, load: load,
+			url:        "http://" + host + cmp.Or(m.Path, DefaultPath),
+			staleAfter: int64(r.config.StaleAfter),
+			maxAge:     time.Duration(r.config.StaleAfter)*r.config.Slow + r.config.Timeout,
+			gone:       make(chan struct{}),
+			wake:       make(chan struct{}, 1),
+		}
+		r.sources[key] = src
+		select {
+		case r.news <- struct{}{}:
+		default:
+		}
+	}
+	src.refs++
+	return src
+}
+
+// Release gives up s: scrapers and counters that no other Snapshot shares end. Picks that still hold s stay valid.
+func (r *Registry) Release(s *Snapshot) {
+	if s == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if e.load.refs--; e.load.refs == 0 {
+			delete(r.loads, e.Addr)
+		}
+		if e.source == nil {
+			continue
+		}
+		if e.source.refs--; e.source.refs == 0 {
+			delete(r.sources, e.source.key)
+			close(e.source.gone)
+		}
+	}
+}
+
+// Find returns the counters of an address that some Snapshot has, or nil.
+func (r *Registry) Find(addr netip.AddrPort) *Load {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loads[addr]
+}
+
+// Run scrapes until ctx ends.
+func (r *Registry) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for {
+		r.mu.Lock()
+		for _, src := range r.sources {
+			if !src.started {
+				src.started = true
+				group.Go(func() error { return r.follow(ctx, src) })
+			}
+		}
+		r.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return group.Wait()
+		case <-r.news:
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package picker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"text/template"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// route is one way through the test's Envoy: /NAME/ asks for Pool in Mode and sends to Cluster.
+type route struct {
+	Name, Pool, Cluster, Filter, Mode, Subset string
+	Retries                                   int
+	Allow                                     bool
+}
+
+const (
+	none     = "{request_header_mode: SEND, response_header_mode: SKIP, request_body_mode: NONE}"
+	noneResp = "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: NONE}"
+	buffered = "{request_header_mode: SEND, response_header_mode: SKIP, request_body_mode: BUFFERED}"
+	duplex   = "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, request_trailer_mode: SEND}"
+	duplex2  = "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, request_trailer_mode: SEND, response_body_mode: FULL_DUPLEX_STREAMED, response_trailer_mode: SEND}"
+)
+
+type cluster struct {
+	Name, Fallback string
+	Hop            bool
+}
+
+var testClusters = []cluster{
+	{Name: "closed"},
+	{Name: "open", Fallback: "pod"},
+	{Name: "closed-spill", Fallback: "spill", Hop: true},
+	{Name: "open-spill", Fallback: "pod", Hop: true},
+}
+
+// pod is a model server that says who it is and, if asked, fails.
+type pod struct {
+	*httptest.Server
+	name   string
+	status func() int // nil: 200
+
+	mu   sync.Mutex
+	last http.Header
+	body []byte
+}
+
+func (p *pod) addr() netip.AddrPort {
+	return netip.MustParseAddrPort(p.Listener.Addr().String())
+}
+
+func (p *pod) received() (http.Header, []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last, p.body
+}
+
+func startPod(t testing.TB, name string) *pod {
+	t.Helper()
+	p := &pod{name: name}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		p.mu.Lock()
+		p.last, p.body = r.Header.Clone(), body
+		status := p.status
+		p.mu.Unlock()
+		for key := range r.Trailer {
+			w.Header().Set("x-seen-trailer", key)
+		}
+		w.Header().Set("x-pod", name)
+		if status != nil {
+			w.WriteHeader(status())
+		}
+		fmt.Fprintf(w, "%s got %d bytes", name, len(body))
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *pod) answer(status func() int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status = status
+}
+
+// gateway is a real Envoy with a Picker behind it.
+type gateway struct {
+	picker *Picker
+	url    string
+	pods   []*pod
+	other  *pod // what the hop leads to
+	server *grpc.Server
+}
+
+func startGateway(t testing.TB, routes ...route) *gateway {
+	t.Helper()
+	g := &gateway{pods: []*pod{startPod(t, "pod-0"), startPod(t, "pod-1")}, other: startPod(t, "other")}
+	g.picker = runPicker(t, Config{})
+	var address string
+	g.server, address = servePicker(t, g.picker)
+	for i := range routes {
+		if routes[i].Filter == "" {
+			routes[i].Filter = "picker"
+		}
+		if routes[i].Pool == "" {
+			routes[i].Pool = "ns/pool"
+		}
+	}
+	edge, admin := freePort(t), freePort(t)
+	startEnvoy(t, admin, map[string]any{
+		"Admin": admin, "Edge": edge, "Picker": portOf(address), "Other": g.other.addr().Port(),
+		"Pods": []uint16{g.pods[0].addr().Port(), g.pods[1].addr().Port()}, "Routes": routes,
+		"Clusters": testClusters, "Filters": []string{"picker", "picker-spill"},
+	})
+	g.url = "http://127.0.0.1:" + strconv.Itoa(edge)
+	return g
+}
+
+func (g *gateway) endpoints() []endpoint.Spec {
+	return []endpoint.Spec{{Addr: g.pods[0].addr(), Pod: "pod-0"}, {Addr: g.pods[1].addr(), Pod: "pod-1"}}
+}
+
+func (g *gateway) post(t testing.TB, path string, body []byte) (*http.Response, string) {
+	t.Helper()
+	response, err := http.Post(g.url+path, "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(text)
+}
+
+func runPicker(t testing.TB, c Config) *Picker {
+	t.Helper()
+	p, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return p
+}
+
+func servePicker(t testing.TB, p *Picker) (*grpc.Server, string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(ServerOptions(4)...)
+	p.Register(server)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return server, listener.Addr().String()
+}
+
+func envoyBinary(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("ENVOY"); path != "" {
+		return path
+	}
+	if path, err := filepath.Abs("../.tools/bin/envoy"); err == nil {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	path, err := exec.LookPath("envoy")
+	if err != nil {
+		t.Fatal("no Envoy: set $ENVOY, or put it into .tools/bin or on PATH")
+	}
+	return path
+}
+
+func startEnvoy(t testing.TB, admin int, data map[string]any) {
+	t.Helper()
+	tmpl, err := template.ParseFiles("testdata/envoy.yaml.tmpl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config bytes.Buffer
+	if err := tmpl.Execute(&config, data); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(t.TempDir(), "envoy.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	command := exec.Command(envoyBinary(t), "--config-yaml", config.String(), "--concurrency", "1",
+		"--use-dynamic-base-id", "--disable-hot-restart", "--log-level", "warning")
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- command.Wait() }()
+	stop := func() {
+		_ = command.Process.Kill()
+		<-exited
+		exited <- errors.New("stopped")
+	}
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			if text, err := os.ReadFile(log.Name()); err == nil {
+				t.Logf("Envoy said:\n%s", text)
+			}
+		}
+	})
+	waitFor(t, "Envoy to be ready", func() bool {
+		select {
+		case err := <-exited:
+			exited <- err
+			text, _ := os.ReadFile(log.Name())
+			t.Fatalf("Envoy ended: %v\n%s", err, text)
+		default:
+		}
+		response, err := http.Get("http://127.0.0.1:" + strconv.Itoa(admin) + "/ready")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		return strings.HasPrefix(string(text), "LIVE")
+	})
+}
+
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func portOf(address string) int {
+	_, port, _ := net.SplitHostPort(address)
+	n, _ := strconv.Atoi(port)
+	return n
+}

@@ -1,0 +1,255 @@
+package extproc
+
+import (
+	"strconv"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// MaxChunk is how many bytes of a body may go back in one StreamedBodyResponse. Envoy's own limit for a message of the
+// side stream is 64 KiB; the rest is for framing.
+const MaxChunk = 62 << 10
+
+// reply is one encoded ProcessingResponse; gRPC frees its buffers once they are sent.
+type reply struct{ bufs mem.BufferSlice }
+
+// Answer is what a Picker says about one request.
+type Answer struct {
+	// Status is 0 for a pick, else the HTTP status of an immediate response (429 or 503 by the protocol; 413 for a body
+	// above the limit).
+	Status int
+	// Endpoints is the pick: "ip:port[,ip:port...]", also "envoy://NAME/" for a hop.
+	Endpoints string
+	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
+	MaxRetries int
+	// Pool and Lease travel in the metadata namespace "penstock" and come back with the access log. Without a lease the
+	// namespace is not set.
+	Pool, Lease string
+	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for a person. Both only with a Status.
+	Reason, Message string
+	// Track hears of the response and of the stream's end; nil if nobody wants to.
+	Track Tracker
+	// Foreign is an encoded ImmediateResponse of a remote picker to hand on as it is; it replaces Status's answer.
+	Foreign []byte
+}
+
+// Tracker follows one request after its pick. Calls come from the stream's goroutine, End last.
+type Tracker interface {
+	// Response reports the response's headers: the :status, and the endpoint that served ("" if none did).
+	Response(status int, served string)
+	// End reports that the stream to Envoy ended. In modes that skip the response this is soon after the pick.
+	End()
+}
+
+// Field numbers of ProcessingResponse.
+const (
+	replyRequestHeaders   protowire.Number = 1
+	replyResponseHeaders  protowire.Number = 2
+	replyRequestBody      protowire.Number = 3
+	replyResponseBody     protowire.Number = 4
+	replyRequestTrailers  protowire.Number = 5
+	replyResponseTrailers protowire.Number = 6
+	replyImmediate        protowire.Number = 7
+	replyMetadata         protowire.Number = 8
+)
+
+// writer builds a message from its end towards its beginning, so that a nested message's length is known when its tag is
+// written.
+type writer struct {
+	buf []byte
+	at  int // the first byte written
+}
+
+func newWriter(size int) writer { return writer{buf: make([]byte, size), at: size} }
+
+func (w *writer) len() int { return len(w.buf) - w.at }
+
+func (w *writer) reserve(n int) {
+	if w.at >= n {
+		return
+	}
+	grown := make([]byte, 2*len(w.buf)+n)
+	at := len(grown) - w.len()
+	copy(grown[at:], w.buf[w.at:])
+	w.buf, w.at = grown, at
+}
+
+func (w *writer) text(s string) {
+	w.reserve(len(s))
+	w.at -= len(s)
+	copy(w.buf[w.at:], s)
+}
+
+func (w *writer) varint(v uint64) {
+	n := protowire.SizeVarint(v)
+	w.reserve(n)
+	w.at -= n
+	protowire.AppendVarint(w.buf[w.at:w.at], v)
+}
+
+func (w *writer) tag(num protowire.Number, typ protowire.Type) {
+	w.varint(protowire.EncodeTag(num, typ))
+}
+
+// close makes what was written since mark (a value of len) the payload of field num.
+func (w *writer) close(num protowire.Number, mark int) {
+	w.varint(uint64(w.len() - mark))
+	w.tag(num, protowire.BytesType)
+}
+
+func (w *writer) str(num protowire.Number, s string) {
+	mark := w.len()
+	w.text(s)
+	w.close(num, mark)
+}
+
+func (w *writer) uint(num protowire.Number, v uint64) {
+	w.varint(v)
+	w.tag(num, protowire.VarintType)
+}
+
+// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers) that replaces what is there.
+func (w *writer) header(name, value string) {
+	option := w.len()
+	w.uint(3, 2) // OVERWRITE_IF_EXISTS_OR_ADD
+	header := w.len()
+	w.str(3, value) // raw_value; Envoy drops value
+	w.str(1, name)
+	w.close(1, header)
+	w.close(1, option)
+}
+
+// field writes one entry of Struct.fields with a text value.
+func (w *writer) field(key, value string) {
+	entry := w.len()
+	v := w.len()
+	w.str(3, value)
+	w.close(2, v)
+	w.str(1, key)
+	w.close(1, entry)
+}
+
+// namespace makes the fields written since mark a Struct under name in dynamic_metadata.
+func (w *writer) namespace(name string, mark int) {
+	w.close(5, mark) // Value.struct_value: the fields are the payload of the Struct
+	w.close(2, mark)
+	w.str(1, name)
+	w.close(1, mark)
+}
+
+func (w *writer) done() *reply {
+	return &reply{bufs: mem.BufferSlice{mem.SliceBuffer(w.buf[w.at:])}}
+}
+
+// pickReply answers phase (request headers, body or trailers) with a pick. Trailers take no header mutation, so there the
+// metadata alone carries it.
+func pickReply(phase protowire.Number, a *Answer) *reply {
+	w := newWriter(320 + 3*len(a.Endpoints) + len(a.Pool))
+	outer := w.len()
+	mark := w.len()
+	w.field(keyDestination, a.Endpoints)
+	w.namespace(namespaceLB, mark)
+	if a.Lease != "" {
+		mark = w.len()
+		w.field(MetadataLease, a.Lease)
+		w.field(MetadataPool, a.Pool)
+		w.namespace(MetadataNamespace, mark)
+	}
+	w.close(replyMetadata, outer)
+
+	if phase == replyRequestTrailers {
+		w.varint(0)
+		w.tag(phase, protowire.BytesType)
+		return w.done()
+	}
+	mark = w.len()
+	if a.MaxRetries >= 0 {
+		w.header("x-envoy-max-retries", strconv.Itoa(a.MaxRetries))
+	}
+	w.header(keyDestination, a.Endpoints)
+	w.close(2, mark)     // CommonResponse.header_mutation
+	w.close(1, mark)     // HeadersResponse.response, BodyResponse.response
+	w.close(phase, mark) // the oneof
+	return w.done()
+}
+
+// Names under which a pick comes back with the access log: dynamic metadata of our own. The filter's
+// receiving_namespaces must list MetadataNamespace beside envoy.lb.
+const (
+	MetadataNamespace = "penstock"
+	MetadataPool      = "pool"
+	MetadataLease     = "lease"
+)
+
+// immediateReply answers with a.Status and an error body in the form that OpenAI's clients understand.
+func immediateReply(a *Answer) *reply {
+	if a.Foreign != nil {
+		w := newWriter(len(a.Foreign) + 16)
+		w.str(replyImmediate, string(a.Foreign))
+		return w.done()
+	}
+	w := newWriter(512 + 2*len(a.Message))
+	mark := w.len()
+	w.str(5, "penstock_"+a.Reason)
+	w.str(3, errorBody(a))
+	headers := w.len()
+	w.header("content-type", "application/json")
+	w.header("x-penstock-reason", a.Reason)
+	w.close(2, headers)
+	status := w.len()
+	w.uint(1, uint64(a.Status))
+	w.close(1, status)
+	w.close(replyImmediate, mark)
+	return w.done()
+}
+
+func errorBody(a *Answer) string {
+	kind := "service_unavailable_error"
+	switch a.Status {
+	case 429:
+		kind = "rate_limit_error"
+	case 413:
+		kind = "invalid_request_error"
+	}
+	return `{"error":{"message":` + strconv.Quote(a.Message) + `,"type":"` + kind + `","code":"` + a.Reason + `","param":null}}`
+}
+
+// Answers that change nothing: an empty member of the oneof, shared by all streams. They hold no pooled memory, so that
+// gRPC's Free is without effect.
+var (
+	passRequestHeaders   = passReply(replyRequestHeaders)
+	passResponseHeaders  = passReply(replyResponseHeaders)
+	passRequestBody      = passReply(replyRequestBody)
+	passResponseBody     = passReply(replyResponseBody)
+	passRequestTrailers  = passReply(replyRequestTrailers)
+	passResponseTrailers = passReply(replyResponseTrailers)
+)
+
+func passReply(phase protowire.Number) *reply {
+	w := newWriter(4)
+	w.varint(0)
+	w.tag(phase, protowire.BytesType)
+	return w.done()
+}
+
+// echoReply sends a chunk of a body back (at most MaxChunk bytes, whose references it takes over) as FULL_DUPLEX_STREAMED
+// demands.
+func echoReply(phase protowire.Number, chunk mem.BufferSlice, end bool) *reply {
+	size := chunk.Len()
+	w := newWriter(48)
+	// The body is the last field of every message around it, so that what goes before its bytes is one short buffer.
+	lengths := func(n int) { w.varint(uint64(n)) }
+	lengths(size)
+	w.tag(1, protowire.BytesType) // StreamedBodyResponse.body
+	if end {
+		w.uint(2, 1) // end_of_stream
+	}
+	for _, num := range [...]protowire.Number{3 /* streamed_response */, 3 /* body_mutation */, 1 /* response */, phase} {
+		lengths(w.len() + size)
+		w.tag(num, protowire.BytesType)
+	}
+	bufs := make(mem.BufferSlice, 0, 1+len(chunk))
+	bufs = append(bufs, mem.SliceBuffer(w.buf[w.at:]))
+	return &reply{bufs: append(bufs, chunk...)}
+}

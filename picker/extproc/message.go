@@ -1,0 +1,245 @@
+package extproc
+
+import (
+	"sync"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Kind is which of the phases of a request or a response a Message belongs to: the oneof of ProcessingRequest.
+type Kind uint8
+
+// The kinds, numbered as the fields of ProcessingRequest.
+const (
+	NoKind           Kind = 0 // a message without a phase, such as a flow control update
+	RequestHeaders   Kind = 2
+	ResponseHeaders  Kind = 3
+	RequestBody      Kind = 4
+	ResponseBody     Kind = 5
+	RequestTrailers  Kind = 6
+	ResponseTrailers Kind = 7
+)
+
+// Mode is how a gateway sends bodies: ProcessingMode.BodySendMode.
+type Mode int8
+
+// The modes, numbered as in ProcessingMode. ModeUnknown is a gateway that does not say (Envoy before 1.33, other data
+// planes).
+const (
+	ModeUnknown            Mode = -1
+	ModeNone               Mode = 0
+	ModeStreamed           Mode = 1
+	ModeBuffered           Mode = 2
+	ModeBufferedPartial    Mode = 3
+	ModeFullDuplexStreamed Mode = 4
+)
+
+// Metadata namespaces and keys of the endpoint picker protocol.
+const (
+	namespaceLB     = "envoy.lb"
+	namespaceSubset = "envoy.lb.subset_hint"
+	keySubset       = "x-gateway-destination-endpoint-subset"
+	keyDestination  = "x-gateway-destination-endpoint"
+	keyServed       = "x-gateway-destination-endpoint-served"
+)
+
+// Message is one ProcessingRequest, reduced to what a picker reads. Views into it are valid until Free.
+type Message struct {
+	Kind        Kind
+	EndOfStream bool // of headers or a body chunk; a body's end_of_stream_without_message counts too
+	// Observe is the filter's observability_mode: nobody waits for an answer, and none may be sent.
+	Observe bool
+	// RequestMode and ResponseMode are ModeUnknown on all but the first message of a stream.
+	RequestMode, ResponseMode Mode
+	// Body views the chunk's bytes; each view holds a reference until Free or TakeBody.
+	Body mem.BufferSlice
+
+	bodyEnd, bodyEndAlone bool // end_of_stream and end_of_stream_without_message
+
+	raw     mem.BufferSlice // the whole message, one reference each
+	headers [][]byte        // encoded HeaderMaps
+	context [][]byte        // encoded Metadata
+}
+
+var messages = sync.Pool{New: func() any { return new(Message) }}
+
+func newMessage() *Message { return messages.Get().(*Message) }
+
+// Free gives back every buffer that m holds, and m itself.
+func (m *Message) Free() {
+	m.Body.Free()
+	m.raw.Free()
+	clear(m.Body)
+	clear(m.raw)
+	clear(m.headers)
+	clear(m.context)
+	*m = Message{Body: m.Body[:0], raw: m.raw[:0], headers: m.headers[:0], context: m.context[:0]}
+	messages.Put(m)
+}
+
+// TakeBody moves the body's views, with their references, to the end of dst.
+func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
+	dst = append(dst, m.Body...)
+	clear(m.Body)
+	m.Body = m.Body[:0]
+	return dst
+}
+
+// Raw is the whole ProcessingRequest as it was received, for a relay that passes it on. Its references belong to m.
+func (m *Message) Raw() mem.BufferSlice { return m.raw }
+
+// unmarshal reads data and keeps references to it. On an error m holds what was read so far; the caller frees it.
+func (m *Message) unmarshal(data mem.BufferSlice) error {
+	m.RequestMode, m.ResponseMode = ModeUnknown, ModeUnknown
+	data.Ref()
+	m.raw = append(m.raw, data...)
+	c := newCursor(m.raw)
+	for c.left > 0 {
+		num, typ, err := c.tag()
+		if err != nil {
+			return err
+		}
+		switch {
+		case typ == protowire.BytesType && num >= 2 && num <= 7:
+			err = m.phase(&c, Kind(num))
+		case typ == protowire.BytesType && num == 8:
+			var n int
+			if n, err = c.length(); err == nil {
+				m.context = append(m.context, c.bytes(n))
+			}
+		case typ == protowire.VarintType && num == 10:
+			var v uint64
+			v, err = c.varint()
+			m.Observe = v != 0
+		case typ == protowire.BytesType && num == 11:
+			var n int
+			if n, err = c.length(); err == nil {
+				err = m.protocolConfig(c.bytes(n))
+			}
+		default:
+			err = c.skip(num, typ, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// phase reads one member of the oneof. A member that follows another one replaces it; the same one twice is merged, as
+// every protobuf reader does.
+func (m *Message) phase(c *cursor, kind Kind) error {
+	n, err := c.length()
+	if err != nil {
+		return err
+	}
+	if kind != m.Kind {
+		m.Body.Free()
+		m.Body, m.headers, m.EndOfStream, m.Kind = m.Body[:0], m.headers[:0], false, kind
+		m.bodyEnd, m.bodyEndAlone = false, false
+	}
+	if kind == RequestBody || kind == ResponseBody {
+		return m.body(c, c.left-n)
+	}
+	return fields(c.bytes(n), func(num protowire.Number, val []byte, num64 uint64, typ protowire.Type) error {
+		switch {
+		case num == 1 && typ == protowire.BytesType:
+			m.headers = append(m.headers, val)
+		case num == 3 && typ == protowire.VarintType && kind <= ResponseHeaders:
+			m.EndOfStream = num64 != 0
+		}
+		return nil
+	})
+}
+
+// body reads an HttpBody that ends where rest bytes are left.
+func (m *Message) body(c *cursor, rest int) error {
+	for c.left > rest {
+		num, typ, err := c.tag()
+		if err != nil {
+			return err
+		}
+		switch {
+		case num == 1 && typ == protowire.BytesType:
+			var n int
+			if n, err = c.length(); err == nil {
+				if c.left-n < rest {
+					return errTruncated
+				}
+				m.Body.Free() // a later value of a singular field replaces the earlier one
+				m.Body = c.slice(m.Body[:0], n)
+			}
+		case num == 2 && typ == protowire.VarintType:
+			var v uint64
+			v, err = c.varint()
+			m.bodyEnd = v != 0
+		case num == 3 && typ == protowire.VarintType:
+			var v uint64
+			v, err = c.varint()
+			m.bodyEndAlone = v != 0
+		default:
+			err = c.skip(num, typ, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if c.left < rest {
+		return errTruncated
+	}
+	m.EndOfStream = m.bodyEnd || m.bodyEndAlone
+	return nil
+}
+
+func (m *Message) protocolConfig(b []byte) error {
+	m.RequestMode, m.ResponseMode = max(m.RequestMode, ModeNone), max(m.ResponseMode, ModeNone)
+	return fields(b, func(num protowire.Number, _ []byte, v uint64, typ protowire.Type) error {
+		switch {
+		case num == 1 && typ == protowire.VarintType:
+			m.RequestMode = Mode(v)
+		case num == 2 && typ == protowire.VarintType:
+			m.ResponseMode = Mode(v)
+		}
+		return nil
+	})
+}
+
+// Header returns the first value of a header; name is in lower case, pseudo-headers begin with a colon. The value is in
+// raw_value in every Envoy of today; value is read for data planes that still use it. nil: not there.
+func (m *Message) Header(name string) []byte {
+	var found []byte
+	for _, block := range m.headers {
+		_ = fields(block, func(num protowire.Number, entry []byte, _ uint64, typ protowire.Type) error {
+			if found != nil || num != 1 || typ != protowire.BytesType {
+				return nil
+			}
+			var key, value, raw []byte
+			_ = fields(entry, func(num protowire.Number, v []byte, _ uint64, typ protowire.Type) error {
+				if typ == protowire.BytesType {
+					switch num {
+					case 1:
+						key = v
+					case 2:
+						value = v
+					case 3:
+						raw = v
+					}
+				}
+				return nil
+			})
+			if string(key) != name {
+				return nil
+			}
+			found = raw
+			if len(raw) == 0 {
+				found = value
+			}
+			if found == nil {
+				found = []byte{}
+			}
+			return nil
+		})
+	}
+	return found
+}

@@ -1,0 +1,125 @@
+package extproc
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Subset returns the endpoints that the data plane allows (the protocol's subset hint) and whether it gave a hint at all.
+// A hint that is set but empty allows none. Entries are "ip:port" or "ip", as text; what is not text is no endpoint.
+func (m *Message) Subset() (entries []string, set bool) {
+	value, ok := m.metadata(namespaceSubset, keySubset)
+	if !ok {
+		return nil, false
+	}
+	add := func(text []byte) {
+		for part := range strings.SplitSeq(string(text), ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				entries = append(entries, part)
+			}
+		}
+	}
+	kind, payload := structValue(value)
+	switch kind {
+	case valueString:
+		add(payload)
+	case valueList:
+		_ = fields(payload, func(num protowire.Number, v []byte, _ uint64, typ protowire.Type) error {
+			if num == 1 && typ == protowire.BytesType {
+				if kind, text := structValue(v); kind == valueString {
+					add(text)
+				}
+			}
+			return nil
+		})
+	}
+	return entries, true
+}
+
+// Served returns the endpoint that served the request ("ip:port"), as Envoy tells with the response's headers; nil if none
+// did.
+func (m *Message) Served() []byte {
+	value, ok := m.metadata(namespaceLB, keyServed)
+	if !ok {
+		return nil
+	}
+	if kind, text := structValue(value); kind == valueString {
+		return text
+	}
+	return nil
+}
+
+// metadata finds filter_metadata[namespace].fields[key] in the metadata context: an encoded Value.
+func (m *Message) metadata(namespace, key string) ([]byte, bool) {
+	var found []byte
+	var set bool
+	for _, block := range m.context {
+		eachEntry(block, namespace, func(object []byte) {
+			// Of two entries with one key the later one counts, so a value found before is forgotten.
+			found, set = nil, false
+			eachEntry(object, key, func(value []byte) { found, set = value, true })
+		})
+	}
+	return found, set
+}
+
+// eachEntry calls f with the value of every entry of the map in field 1 whose key is key.
+func eachEntry(b []byte, key string, f func(value []byte)) {
+	_ = fields(b, func(num protowire.Number, entry []byte, _ uint64, typ protowire.Type) error {
+		if num != 1 || typ != protowire.BytesType {
+			return nil
+		}
+		var k, v []byte
+		_ = fields(entry, func(num protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
+			if typ == protowire.BytesType {
+				switch num {
+				case 1:
+					k = val
+				case 2:
+					if v == nil {
+						v = val
+					} else { // a message given twice is merged, and merging is appending
+						v = append(v[:len(v):len(v)], val...)
+					}
+				}
+			}
+			return nil
+		})
+		if string(k) == key {
+			f(v)
+		}
+		return nil
+	})
+}
+
+// Members of google.protobuf.Value that a picker understands.
+const (
+	valueString = 3
+	valueList   = 6
+)
+
+// structValue returns which member of google.protobuf.Value is set (0 for none), and its payload for a string or a list.
+func structValue(b []byte) (kind protowire.Number, payload []byte) {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeField(b)
+		if n < 0 {
+			return kind, payload
+		}
+		if num >= 1 && num <= 6 {
+			if num != kind {
+				kind, payload = num, nil
+			}
+			if typ == protowire.BytesType {
+				_, _, head := protowire.ConsumeTag(b)
+				v, _ := protowire.ConsumeBytes(b[head:])
+				if num == valueList {
+					v = append(payload[:len(payload):len(payload)], v...)
+				}
+				payload = v
+			}
+		}
+		b = b[n:]
+	}
+	return kind, payload
+}

@@ -1,0 +1,110 @@
+package extproc
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// Initial metadata of the ext_proc call, set by the gateway's configuration.
+const (
+	// MetadataKeyPool names the pool to pick from.
+	MetadataKeyPool = "x-penstock-pool"
+	// MetadataKeyRetries is how many retries the route's own retry policy allows, as decimal text.
+	MetadataKeyRetries = "x-penstock-retries"
+)
+
+// Picker decides. Its methods are called by many streams at once.
+type Picker interface {
+	// Body says what a pool wants of request bodies, and how a gateway that does not tell its mode is taken to send them.
+	// pool is "" for a gateway that names none.
+	Body(pool string) BodyWish
+	// Pick answers one request. It must not keep r or anything in it after Answer.Track's End.
+	Pick(ctx context.Context, r *Request) Answer
+}
+
+// BodyWish is what a pool wants of request bodies.
+type BodyWish struct {
+	// Wait holds the pick back until the body was read (in modes where that is possible: not in NONE and STREAMED).
+	Wait bool
+	// Assume is the mode of gateways that do not tell theirs; ModeNone, ModeBuffered or ModeFullDuplexStreamed.
+	Assume Mode
+	// Limit is the largest body, in bytes, that is held for a pick; larger ones are answered 413.
+	Limit int
+}
+
+// Config of a Server.
+type Config struct {
+	Picker Picker // required
+}
+
+// Server is envoy.service.ext_proc.v3.ExternalProcessor. It has no state of its own.
+type Server struct{ picker Picker }
+
+// New makes a Server.
+func New(c Config) *Server { return &Server{picker: c.Picker} }
+
+// ServiceName is the service's name on the wire, which is also the name under which its health is asked.
+const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
+
+// Register adds the service to a gRPC server, which must have been made with Codec.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	r.RegisterService(&grpc.ServiceDesc{
+		ServiceName: ServiceName,
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName:    "Process",
+			Handler:       func(srv any, stream grpc.ServerStream) error { return srv.(*Server).process(stream) },
+			ServerStreams: true,
+			ClientStreams: true,
+		}},
+		Metadata: "envoy/service/ext_proc/v3/external_processor.proto",
+	}, s)
+}
+
+// process serves one HTTP request. Envoy resets the stream as soon as it needs nothing more, so an end of the stream is
+// never an error, whatever its form.
+func (s *Server) process(stream grpc.ServerStream) error {
+	x := exchange{picker: s.picker, stream: stream, ctx: stream.Context()}
+	x.request.Pool, x.request.Retries, x.request.TraceParent = callMetadata(x.ctx)
+	defer x.close()
+	for {
+		m := newMessage()
+		if err := stream.RecvMsg(m); err != nil {
+			m.Free()
+			return nil
+		}
+		if err := x.handle(m); err != nil {
+			if x.ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func callMetadata(ctx context.Context) (pool string, retries int, traceParent string) {
+	first := func(key string) string {
+		if v := metadata.ValueFromIncomingContext(ctx, key); len(v) > 0 {
+			return v[0]
+		}
+		return ""
+	}
+	return first(MetadataKeyPool), Number(first(MetadataKeyRetries)), first("traceparent")
+}
+
+// Number reads a decimal of up to four digits, such as a status or a number of retries; anything else is 0.
+func Number[T string | []byte](text T) int {
+	if len(text) == 0 || len(text) > 4 {
+		return 0
+	}
+	n := 0
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return 0
+		}
+		n = 10*n + int(text[i]-'0')
+	}
+	return n
+}

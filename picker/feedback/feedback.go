@@ -1,0 +1,79 @@
+package feedback
+
+import (
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	datav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	"google.golang.org/grpc"
+)
+
+// Entry is what the access log says about one request that was picked for.
+type Entry struct {
+	Pool, Lease string // as the pick named them
+	Served      string // "ip:port" of the endpoint that answered, or an internal address; "" if none did
+	Status      int    // of the response, as the client saw it; 0 if there was none
+	// OK: an endpoint answered, and with less than 500.
+	OK        bool
+	Attempts  int           // to upstreams; 0 if the request met none
+	FirstByte time.Duration // from the request's start to the response's first byte; 0 if there was none
+	Duration  time.Duration // of the whole request
+	SentBytes uint64        // body bytes to the client
+}
+
+// Books takes entries. Settle is called by many streams at once.
+type Books interface {
+	Settle(Entry)
+}
+
+// Server is envoy.service.accesslog.v3.AccessLogService.
+type Server struct {
+	accesslogv3.UnimplementedAccessLogServiceServer
+	books Books
+}
+
+// New makes a Server that tells books.
+func New(books Books) *Server { return &Server{books: books} }
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) { accesslogv3.RegisterAccessLogServiceServer(r, s) }
+
+// StreamAccessLogs hears one Envoy until it goes.
+func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
+	for {
+		batch, err := stream.Recv()
+		if err != nil {
+			return nil // the Envoy went away, or we do; either way nobody waits for an answer
+		}
+		for _, logged := range batch.GetHttpLogs().GetLogEntry() {
+			if e, ok := entry(logged); ok {
+				s.books.Settle(e)
+			}
+		}
+	}
+}
+
+// entry reads what a picker wants; false for a request without a lease and for entries of requests still under way.
+func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
+	common := logged.GetCommonProperties()
+	e := Entry{
+		Pool:   text(common.GetMetadata(), "penstock", "pool"),
+		Lease:  text(common.GetMetadata(), "penstock", "lease"),
+		Served: text(common.GetMetadata(), "envoy.lb", "x-gateway-destination-endpoint-served"),
+	}
+	if e.Lease == "" || common.GetIntermediateLogEntry() {
+		return Entry{}, false
+	}
+	e.Status = int(logged.GetResponse().GetResponseCode().GetValue())
+	e.OK = e.Served != "" && e.Status > 0 && e.Status < 500
+	e.Attempts = int(common.GetUpstreamRequestAttemptCount())
+	e.FirstByte = common.GetTimeToFirstUpstreamRxByte().AsDuration()
+	e.Duration = common.GetDuration().AsDuration()
+	e.SentBytes = logged.GetResponse().GetResponseBodyBytes()
+	return e, true
+}
+
+func text(m *corev3.Metadata, namespace, key string) string {
+	return m.GetFilterMetadata()[namespace].GetFields()[key].GetStringValue()
+}

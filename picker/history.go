@@ -1,0 +1,67 @@
+package picker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// Record is one pick as it was decided: for /debug/picks and for penstock explain.
+type Record struct {
+	Time      time.Time `json:"time"`
+	Pool      string    `json:"pool"`
+	Strategy  string    `json:"strategy"`
+	Model     string    `json:"model,omitempty"` // if the pool reads bodies
+	Result    string    `json:"result"`          // "picked", "spilled", "relayed", or a Reason
+	Status    int       `json:"status,omitempty"`
+	Endpoints string    `json:"endpoints,omitempty"` // what Envoy was told
+	Lease     string    `json:"lease,omitempty"`
+	// Verdicts on every endpoint, judged right after the pick, which by then counts in the state of the one chosen.
+	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
+}
+
+const (
+	historySize = 64
+	// historyEvery bounds what records cost: no more than one pick of a pool is recorded in this time.
+	historyEvery = 20 * time.Millisecond
+)
+
+// history keeps a pool's last recorded picks.
+type history struct {
+	last atomic.Int64 // when the last record was made, in Unix nanoseconds
+	next atomic.Uint64
+	ring [historySize]atomic.Pointer[Record]
+}
+
+func newHistory() *history { return new(history) }
+
+// offer records a pick unless another one was recorded a moment ago; make is called only if so.
+func (h *history) offer(now time.Time, make func() *Record) {
+	last, at := h.last.Load(), now.UnixNano()
+	if at-last < int64(historyEvery) || !h.last.CompareAndSwap(last, at) {
+		return
+	}
+	h.ring[h.next.Add(1)%historySize].Store(make())
+}
+
+// list returns the records, newest first.
+func (h *history) list() []*Record {
+	records := []*Record{}
+	newest := h.next.Load()
+	for i := range uint64(historySize) {
+		if r := h.ring[(newest-i)%historySize].Load(); r != nil {
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
+func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at time.Time) *Record {
+	return &Record{
+		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: r.Facts.Model,
+		Result: d.result, Status: a.Status, Endpoints: a.Endpoints, Lease: a.Lease,
+		Verdicts: pool.strategy.Describe(pool.snapshot.Endpoints, d.allowed),
+	}
+}

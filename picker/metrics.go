@@ -1,0 +1,120 @@
+package picker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the picker's Prometheus metrics. Counters of a pool are looked up once, when the pool is made.
+type metrics struct {
+	picks   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+	unknown prometheus.Counter
+	relay   *prometheus.CounterVec
+}
+
+// poolMetrics are one pool's, resolved.
+type poolMetrics struct {
+	seconds prometheus.Observer
+	vec     *prometheus.CounterVec
+	name    string
+	results sync.Map // result -> prometheus.Counter
+}
+
+var (
+	inFlightDesc = prometheus.NewDesc("penstock_picker_in_flight_requests",
+		"Requests that this picker sent to the pool's endpoints and that have not ended.", []string{"pool"}, nil)
+	endpointsDesc = prometheus.NewDesc("penstock_picker_endpoints",
+		"Endpoints of the pool by the state of their metrics: fresh, stale, draining.", []string{"pool", "state"}, nil)
+	failuresDesc = prometheus.NewDesc("penstock_picker_scrape_failures_total",
+		"Metrics pages that could not be read.", nil, nil)
+	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
+		"Picks whose end is not known yet.", nil, nil)
+)
+
+func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
+	m := &metrics{
+		picks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_picks_total",
+			Help: "Answers by pool and result: picked, spilled, relayed, or the reason of a refusal."}, []string{"pool", "result"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "penstock_picker_pick_seconds",
+			Help:    "Time from the last byte that a pick needs to its answer.",
+			Buckets: []float64{5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1, 0.5, 2, 10}}, []string{"pool"}),
+		unknown: prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_picker_unknown_pool_total",
+			Help: "Requests for pools that this picker does not know."}),
+		relay: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_relay_refused_addresses_total",
+			Help: "Addresses named by remote pickers that lie outside of the declared CIDRs and ports."}, []string{"pool"}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.relay, poolCollector{p}} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) pool(name string) *poolMetrics {
+	return &poolMetrics{seconds: m.seconds.WithLabelValues(name), vec: m.picks, name: name}
+}
+
+// forget drops a removed pool's series.
+func (m *metrics) forget(name string) {
+	labels := prometheus.Labels{"pool": name}
+	m.picks.DeletePartialMatch(labels)
+	m.seconds.DeletePartialMatch(labels)
+	m.relay.DeletePartialMatch(labels)
+}
+
+func (m *poolMetrics) count(result string, took time.Duration) {
+	counter, ok := m.results.Load(result)
+	if !ok {
+		counter, _ = m.results.LoadOrStore(result, m.vec.WithLabelValues(m.name, result))
+	}
+	counter.(prometheus.Counter).Inc()
+	m.seconds.Observe(took.Seconds())
+}
+
+// poolCollector reads gauges from the pools when Prometheus asks.
+type poolCollector struct{ picker *Picker }
+
+// Describe implements prometheus.Collector.
+func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- inFlightDesc
+	ch <- endpointsDesc
+	ch <- failuresDesc
+	ch <- leasesDesc
+}
+
+// Collect implements prometheus.Collector.
+func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	for name, pool := range c.picker.pools.Load().byName {
+		var inFlight int64
+		var fresh, stale, draining int
+		for i := range pool.snapshot.Endpoints {
+			e := &pool.snapshot.Endpoints[i]
+			state := e.State()
+			inFlight += state.InFlight
+			switch {
+			case e.Draining:
+				draining++
+			case state.Fresh:
+				fresh++
+			default:
+				stale++
+			}
+		}
+		gauge(inFlightDesc, int(inFlight), name)
+		gauge(endpointsDesc, fresh, name, "fresh")
+		gauge(endpointsDesc, stale, name, "stale")
+		gauge(endpointsDesc, draining, name, "draining")
+	}
+	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(c.picker.registry.ScrapeFailures()))
+	gauge(leasesDesc, c.picker.ledger.Len())
+}

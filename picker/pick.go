@@ -1,0 +1,191 @@
+package picker
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// Reasons of answers that are no pick, for x-penstock-reason, metrics and traces.
+const (
+	ReasonUnknownPool = "unknown_pool"  // 503: no such pool, or none named and no default
+	ReasonNoEndpoints = "no_endpoints"  // 503: the pool has no endpoint that takes requests
+	ReasonSubset      = "subset_empty"  // 503: none of the endpoints that the data plane allows is eligible
+	ReasonFull        = "pool_full"     // 429: every endpoint is full
+	ReasonRelay       = "relay_failed"  // 503: the remote picker did not answer, or Envoy did not learn its endpoint
+	ReasonRefused     = "relay_refused" // 503: the remote picker named an address outside of what is declared
+)
+
+// Results of picks, for metrics and traces, beside the reasons.
+const (
+	resultPicked  = "picked"
+	resultSpilled = "spilled" // no pod can take the request; the pick names the spill targets alone
+	resultRelayed = "relayed"
+	resultPassed  = "relay_immediate" // a remote picker's 429 or 503, handed on
+)
+
+// maxEndpoints bounds a pick's list, so that a large number of retries does not make a large header.
+const maxEndpoints = 16
+
+var _ extproc.Picker = (*Picker)(nil)
+
+// Body implements extproc.Picker.
+func (p *Picker) Body(name string) extproc.BodyWish {
+	pool := p.pool(name)
+	if pool == nil {
+		return extproc.BodyWish{}
+	}
+	wish := extproc.BodyWish{Limit: pool.BodyLimit, Wait: pool.Pool.Body != BodyNone || pool.Relay != nil}
+	switch pool.Pool.Body {
+	case BodyBuffered:
+		wish.Assume = extproc.ModeBuffered
+	case BodyStreamed:
+		wish.Assume = extproc.ModeFullDuplexStreamed
+	}
+	return wish
+}
+
+// Pick implements extproc.Picker.
+func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
+	started := time.Now()
+	pool := p.pool(r.Pool)
+	if pool == nil {
+		p.metrics.unknown.Inc()
+		return refusal(503, ReasonUnknownPool, "this picker does not know the pool "+quoted(r.Pool))
+	}
+	span := p.span(ctx, r, started)
+	var a extproc.Answer
+	var d decision
+	if pool.Relay != nil {
+		a, d = p.relay(ctx, pool, r)
+	} else {
+		a, d = p.choose(pool, r)
+	}
+	pool.counters.count(d.result, time.Since(started))
+	if span != nil {
+		endSpan(span, pool, &a, &d)
+	}
+	pool.history.offer(started, func() *Record { return pool.record(r, &a, &d, started) })
+	return a
+}
+
+// decision is what a pick's metrics, spans and records say beyond its answer.
+type decision struct {
+	result     string
+	candidates int
+	allowed    func(*endpoint.Endpoint) bool
+}
+
+var scratches = sync.Pool{New: func() any { return new(schedule.Scratch) }}
+
+// choose picks among the pool's own endpoints, and opens a lease for the first.
+func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decision) {
+	pool.snapshot.Touch()
+	var d decision
+	entries, restricted := r.Headers.Subset()
+	if restricted {
+		d.allowed = subset(entries)
+	}
+	scratch := scratches.Get().(*schedule.Scratch)
+	defer scratches.Put(scratch)
+	ranked := pool.strategy.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
+	d.candidates = len(scratch.Candidates())
+	a, result := pool.compose(ranked, scratch.Eligible, restricted, retries(r))
+	d.result = result
+	if len(ranked) == 0 {
+		return a, d
+	}
+	lease := p.ledger.Open(ranked[0].Endpoint)
+	a.Pool, a.Lease = pool.Name, lease.Text()
+	a.Track = tracker{picker: p, lease: lease, untilEnd: r.Pool == ""}
+	return a, d
+}
+
+// compose turns ranked endpoints into an answer. eligible says how many there would be, were none full.
+func (pool *pool) compose(ranked []schedule.Candidate, eligible int, restricted bool, retries int) (extproc.Answer, string) {
+	spill := pool.Spill
+	if restricted {
+		spill = nil // the data plane said which endpoints may be named, and a hop is none of them
+	}
+	if len(ranked) == 0 && len(spill) == 0 {
+		switch {
+		case eligible > 0:
+			return refusal(429, ReasonFull, "every model server of pool "+quoted(pool.Name)+" is full"), ReasonFull
+		case restricted:
+			return refusal(503, ReasonSubset, "no model server of pool "+quoted(pool.Name)+" is among those that the gateway allows"), ReasonSubset
+		}
+		return refusal(503, ReasonNoEndpoints, "pool "+quoted(pool.Name)+" has no model server that takes requests"), ReasonNoEndpoints
+	}
+	count := len(ranked) + len(spill)
+	a := extproc.Answer{MaxRetries: max(count-1, retries)}
+	result := resultPicked
+	if len(ranked) == 0 {
+		result = resultSpilled
+	}
+	if count == 1 && retries == 0 && len(ranked) == 1 {
+		a.Endpoints = ranked[0].Endpoint.Text
+		return a, result
+	}
+	a.Endpoints = join(ranked, spill, 1+retries)
+	return a, result
+}
+
+// join writes the list, and begins it again until it has least entries: a retry beyond the list's end would leave the
+// choice to the cluster's fallback, which in a closed pool is nobody.
+func join(ranked []schedule.Candidate, spill []string, least int) string {
+	count := len(ranked) + len(spill)
+	total := count
+	for total < min(least, maxEndpoints) {
+		total++
+	}
+	var b strings.Builder
+	b.Grow(24 * total)
+	for i := range total {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if k := i % count; k < len(ranked) {
+			b.WriteString(ranked[k].Endpoint.Text)
+		} else {
+			b.WriteString(spill[k-len(ranked)])
+		}
+	}
+	return b.String()
+}
+
+// retries is how many the user allows: the route's policy, or a header that reached us because the gateway trusts its
+// sender.
+func retries(r *extproc.Request) int {
+	return max(r.Retries, extproc.Number(r.Headers.Header("x-envoy-max-retries")))
+}
+
+// subset allows the endpoints of a hint: "ip:port" exactly, "ip" with any port.
+func subset(entries []string) func(*endpoint.Endpoint) bool {
+	addrs := map[netip.AddrPort]bool{}
+	hosts := map[netip.Addr]bool{}
+	for _, text := range entries {
+		if addr, err := netip.ParseAddrPort(text); err == nil {
+			addrs[addr] = true
+		} else if host, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+			hosts[host] = true
+		}
+	}
+	return func(e *endpoint.Endpoint) bool { return addrs[e.Addr] || hosts[e.Addr.Addr()] }
+}
+
+func refusal(status int, reason, message string) extproc.Answer {
+	return extproc.Answer{Status: status, Reason: reason, Message: message, MaxRetries: -1}
+}
+
+func quoted(name string) string {
+	if name == "" {
+		return "(none named)"
+	}
+	return name
+}

@@ -1,0 +1,68 @@
+package schedule
+
+import "github.com/penstock-project/penstock/picker/endpoint"
+
+// Verdict is what a strategy thinks of one endpoint.
+type Verdict struct {
+	Address string         `json:"address"`
+	Pod     string         `json:"pod,omitempty"`
+	State   endpoint.State `json:"state"`
+	// Out names the filter that took the endpoint away ("subset", "draining", "full"); "" for a candidate.
+	Out string `json:"out,omitempty"`
+	// Costs by scorer, 0 (best) to 1, and their weighted mean; candidates of strategies with scorers only.
+	Costs map[string]float64 `json:"costs,omitempty"`
+	Cost  float64            `json:"cost"`
+}
+
+// Describe judges every endpoint of list as Rank would now, and chooses nothing.
+func (s *Strategy) Describe(list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool) []Verdict {
+	verdicts := make([]Verdict, len(list))
+	var candidates []Candidate
+	var at []int
+	for i := range list {
+		e := &list[i]
+		v := Verdict{Address: e.Text, Pod: e.Pod, State: e.State()}
+		if allowed != nil && !allowed(e) {
+			v.Out = "subset"
+		} else if f := s.stoppedBy(e, &v.State); f != "" {
+			v.Out = f
+		} else {
+			candidates = append(candidates, Candidate{Endpoint: e, State: v.State})
+			at = append(at, i)
+		}
+		verdicts[i] = v
+	}
+	costs := make([]float64, len(candidates))
+	for _, w := range s.scorers {
+		w.cost(candidates, costs)
+		for k, i := range at {
+			if verdicts[i].Costs == nil {
+				verdicts[i].Costs = map[string]float64{}
+			}
+			verdicts[i].Costs[w.name] = costs[k]
+			verdicts[i].Cost += w.weight * costs[k]
+		}
+	}
+	return verdicts
+}
+
+func (s *Strategy) stoppedBy(e *endpoint.Endpoint, state *endpoint.State) string {
+	for i := range s.filters {
+		if !s.filters[i].keep(e, state) {
+			return s.filters[i].name
+		}
+	}
+	return ""
+}
+
+// Preview ranks as Rank does, but takes no turn: the next request is not moved on.
+func (s *Strategy) Preview(list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
+	if s.turn == nil {
+		return s.Rank(list, allowed, n, scratch)
+	}
+	c := s.candidates(list, allowed, scratch)
+	if len(c) == 0 {
+		return nil
+	}
+	return inTurn(c, s.turn.Load(), n)
+}

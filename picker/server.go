@@ -1,0 +1,57 @@
+package picker
+
+import (
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/feedback"
+)
+
+// window is the HTTP/2 flow control window, in bytes: large bodies arrive without waiting for window updates.
+const window = 8 << 20
+
+// maxMessage is the largest message received, in bytes: a buffered body of 32 MiB and its frame.
+const maxMessage = DefaultBodyLimit + 1<<20
+
+// ServerOptions are those that a gRPC server must be made with to host a Picker.
+//
+// workers is the number of goroutines that are kept for streams, so that their stacks are grown once; the number of CPUs
+// times four is a good one, 0 keeps none.
+func ServerOptions(workers uint32) []grpc.ServerOption {
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(extproc.Codec()),
+		grpc.InitialWindowSize(window),
+		grpc.InitialConnWindowSize(window),
+		grpc.MaxRecvMsgSize(maxMessage),
+	}
+	if workers > 0 {
+		options = append(options, grpc.NumStreamWorkers(workers))
+	}
+	return options
+}
+
+// Register adds the picker's services to a server: external processing, the access log, health.
+func (p *Picker) Register(r grpc.ServiceRegistrar) {
+	extproc.New(extproc.Config{Picker: p}).Register(r)
+	feedback.New(p).Register(r)
+	grpc_health_v1.RegisterHealthServer(r, p.health)
+}
+
+// healthServices are the names under which gateways, kubelets and the conformance suite ask for health. "liveness" is
+// the process's; all others are about picking.
+var healthServices = []string{"", "readiness", "inference-extension", extproc.ServiceName}
+
+func (p *Picker) startHealth() {
+	p.health.SetServingStatus("liveness", grpc_health_v1.HealthCheckResponse_SERVING)
+	for _, name := range healthServices {
+		p.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	}
+}
+
+// ready says that pools are known, so that picks make sense.
+func (p *Picker) ready() {
+	for _, name := range healthServices {
+		p.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
+	}
+}
