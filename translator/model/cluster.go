@@ -16,6 +16,11 @@ const (
 	FallbackPods  Fallback = "role: pod"   // fail open: least request among the pool's own pods
 	FallbackSpill Fallback = "role: spill" // least request among the spill endpoints
 	FallbackNone  Fallback = "none"        // fail close: 503
+	// FallbackHops is for a cluster of hops only, which an edge tries in the order of their Priority: the pool's own hop
+	// first, then where it spills. For first pools that cannot share a cluster with hops: those with a foreign picker
+	// (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED), those whose pods speak h2c. No picker is asked
+	// on the edge (WeightedBackend.Hops); the first hop's own answer, 429 or 503, is what moves a request on.
+	FallbackHops Fallback = "hops"
 )
 
 // Protocol is what the endpoints of a cluster speak.
@@ -61,7 +66,9 @@ type Endpoint struct {
 	Address netip.AddrPort // not valid for a hop
 	Hop     string         // HopName of an internal listener; "" otherwise
 	Later   bool           // a hop after a pool's first: only a picker names it, a fallback does not
-	Weight  uint32         // 0: one
+	// Priority is the place of a hop in a cluster with FallbackHops; 0 is tried first, and no number is left out.
+	Priority uint32
+	Weight   uint32 // 0: one
 }
 
 // Pool is what is decided about an InferencePool, or about one exporting cluster of an import in EndpointMode: they are

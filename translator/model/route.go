@@ -92,6 +92,7 @@ type WeightedBackend struct {
 	Backend string      // store.TargetKey of the object, for explanations
 	Weight  uint32      // the exact share; the sum of a rule's weights is at most 2^32-1
 	Picker  *PickerCall // nil: a Service
+	Hops    bool        // the cluster has FallbackHops: 429 and 503 move a request on to the next hop; Picker is nil
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
