@@ -1,10 +1,10 @@
 package main
 
 import (
-	"errors"
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +48,7 @@ which is what an endpoint picker looks at. One word is one token.`,
 				cfg.Listen = append(cfg.Listen, net.JoinHostPort("", strconv.Itoa(port)))
 			}
 			if len(cfg.Listen) == 0 {
-				return errors.New("say where to listen: --port 8000, or --listen 127.0.0.1:8000")
+				cfg.Listen = []string{"127.0.0.1:8000"}
 			}
 			server, err := sim.New(cfg)
 			if err != nil {
@@ -64,7 +64,7 @@ which is what an endpoint picker looks at. One word is one token.`,
 	}
 	flags := cmd.Flags()
 	flags.IntSliceVar(&ports, "port", nil, "port on all addresses; may be given several times")
-	flags.StringSliceVar(&cfg.Listen, "listen", nil, "host:port; may be given several times")
+	flags.StringSliceVar(&cfg.Listen, "listen", nil, "host:port; may be given several times (default 127.0.0.1:8000)")
 	flags.StringVar(&cfg.Name, "name", "sim", "what the server calls itself, in answers and in the header x-served-by")
 	flags.StringVar(&cfg.Model, "model", "sim-model", "name of the base model")
 	flags.StringSliceVar(&cfg.LoRAs, "lora", nil, "names of LoRA adapters")
@@ -75,6 +75,6 @@ which is what an endpoint picker looks at. One word is one token.`,
 	flags.DurationVar(&cfg.InterTokenLatency, "inter-token-latency", 0, "between two tokens")
 	flags.Float64Var(&cfg.FailRate, "fail-rate", 0, "share of completions that fail, 0 to 1, evenly spread")
 	flags.IntVar(&cfg.Status, "status", 503, "what a failed completion is answered with")
-	flags.DurationVar(&cfg.Grace, "grace", cfg.Grace, "how long requests may go on after SIGTERM (default 30s)")
+	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "how long requests may go on after SIGTERM")
 	return cmd
 }

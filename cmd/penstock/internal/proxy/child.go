@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -19,17 +18,13 @@ type child struct {
 
 // start starts Envoy in a process group of its own: an interrupt typed at the terminal reaches us alone, and we drain.
 func (p *Proxy) start() (*child, error) {
-	cmd := exec.Command(p.cfg.Envoy,
+	cmd := exec.Command(p.cfg.Envoy, append([]string{
 		"--config-path", p.config,
-		"--config-yaml", p.admin.bootstrap(),
-		"--disable-hot-restart",
-		"--drain-strategy", "immediate",
-		"--drain-time-s", strconv.Itoa(int(p.cfg.DrainTime/time.Second)),
-		"--concurrency", strconv.Itoa(p.cfg.Concurrency),
+		"--config-yaml", p.admin.bootstrap(), // merged over the file
 		"--log-level", p.cfg.LogLevel,
 		"--log-format", logFormat,
 		"--log-format-escaped",
-	)
+	}, p.cfg.Args...)...)
 	cmd.SysProcAttr = processAttributes()
 	cmd.Stdout = p.cfg.AccessLog
 	complaints := &logWriter{log: p.log}

@@ -8,7 +8,7 @@
 //   - When Run returns, no Envoy of this Proxy is left: it was asked, then told, then killed with its process group. On
 //     Linux the kernel also kills it when this process dies without a word.
 //   - The admin interface is a Unix socket inside Config.Dir, whose permissions are its only protection.
-//   - Several Proxies run side by side on one machine: hot restart, which shares memory by number, is off.
+//   - Several Proxies run side by side on one machine, given the arguments that xds/bootstrap makes.
 //
 // Tests (on the real Envoy): go test ./cmd/penstock/internal/proxy
 package proxy

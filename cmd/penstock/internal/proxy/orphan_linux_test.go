@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 // supervise logs to standard output, and the log has Envoy's pid.
 func supervise(dir string) {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	p, err := New(Config{Envoy: os.Getenv("ENVOY"), Gateway: "default/edge", Bootstrap: []byte("node: {id: a, cluster: b}"), Dir: dir, Log: log})
+	p, err := New(Config{Envoy: os.Getenv("ENVOY"), Gateway: "default/edge", Bootstrap: []byte("node: {id: a, cluster: b}"), Args: []string{"--disable-hot-restart"}, Dir: dir, Log: log})
 	if err == nil {
 		err = p.Run(context.Background())
 	}

@@ -33,15 +33,14 @@ type Config struct {
 	Bootstrap []byte // YAML or JSON. Its admin section, if any, is replaced: see Proxy.Admin
 	Dir       string // a folder of this Proxy alone, made if need be, for the bootstrap and the admin socket; keep it short
 
-	// DrainTime is how long a stream may go on after its filter chain changed or left (--drain-time-s): at least the
-	// longest answer that should survive. Whole seconds; 0 means 10 minutes.
-	DrainTime time.Duration
+	// Args belong to the bootstrap but have no field in it: drain times, concurrency, and --disable-hot-restart, without
+	// which two Envoys on one machine collide. bootstrap.Config.Args gives them.
+	Args []string
 
 	// Grace is how long Run waits for requests to end once its context has ended. 0 means 10 seconds.
 	Grace time.Duration
 
-	Concurrency int    // worker threads; 0 means one for each CPU
-	LogLevel    string // from which level on Envoy's own log is forwarded, in Envoy's words; "" means "warning"
+	LogLevel string // from which level on Envoy's own log is forwarded, in Envoy's words; "" means "warning"
 
 	// AccessLog takes what Envoy writes on its standard output. nil discards it.
 	AccessLog io.Writer
@@ -63,14 +62,8 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Envoy == "" || cfg.Dir == "" || len(cfg.Bootstrap) == 0 {
 		return nil, errors.New("proxy: Config needs Envoy, Dir and Bootstrap")
 	}
-	if cfg.DrainTime == 0 {
-		cfg.DrainTime = 10 * time.Minute
-	}
 	if cfg.Grace == 0 {
 		cfg.Grace = 10 * time.Second
-	}
-	if cfg.Concurrency == 0 {
-		cfg.Concurrency = runtime.NumCPU()
 	}
 	if cfg.LogLevel == "" {
 		cfg.LogLevel = "warning"

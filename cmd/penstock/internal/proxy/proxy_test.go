@@ -29,6 +29,7 @@ func bootstrap(address, upstream string) []byte {
 	}
 	return fmt.Appendf(nil, `
 node: {id: test, cluster: default/edge}
+admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
 static_resources:
   listeners:
   - name: edge
@@ -120,7 +121,8 @@ func prepare(t *testing.T, upstream string, grace time.Duration) *running {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r.Proxy, err = New(Config{
 		Envoy: envoy.Path, Gateway: "default/edge", Bootstrap: bootstrap(r.address, upstream), Dir: dir,
-		Grace: grace, Concurrency: 1, Log: slog.New(r.records),
+		Args:  []string{"--disable-hot-restart", "--drain-strategy", "immediate", "--drain-time-s", "600", "--concurrency", "1"},
+		Grace: grace, Log: slog.New(r.records),
 	})
 	if err != nil {
 		t.Fatal(err)
