@@ -43,15 +43,15 @@ func (p *Proxy) Admin(ctx context.Context, method, path string) ([]byte, error) 
 	}
 	resp, err := p.admin.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("Envoy's admin interface: %w", err)
+		return nil, fmt.Errorf("ask Envoy: %w", err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("Envoy's admin interface: %s: %w", path, err)
+		return nil, fmt.Errorf("ask Envoy for %s: %w", path, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("Envoy's admin interface: %s: %s: %.200s", path, resp.Status, body)
+		return nil, fmt.Errorf("ask Envoy for %s: %s: %.200s", path, resp.Status, body)
 	}
 	return body, nil
 }
