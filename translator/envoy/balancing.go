@@ -28,7 +28,7 @@ const servedKey = "x-gateway-destination-endpoint-served"
 // loadBalancing follows the pick in the request's metadata, where there is one; the fallback decides otherwise.
 func (b *builder) loadBalancing(f model.Fallback) *clusterv3.LoadBalancingPolicy {
 	least := b.policy("envoy.load_balancing_policies.least_request", &leastv3.LeastRequest{})
-	if f == model.PlainLB {
+	if f == model.PlainLB || f == model.FallbackHops {
 		return least
 	}
 	subset := &subsetv3.Subset{SubsetLbPolicy: least}

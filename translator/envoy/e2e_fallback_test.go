@@ -3,6 +3,7 @@ package envoy
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -40,15 +41,7 @@ func TestOurPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 	p := startPicker(t, scripts)
 	r := newRig(t, p.address)
 	r.cluster(model.Cluster{Name: "dead-picker", Protocol: model.GRPC}, endpoints(nobody(t))...)
-	r.cluster(model.Cluster{Name: "pool-b", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(b1.address)...)
-	hop := model.HopName("InferencePool", "ns", "b")
-	r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{{
-		Cluster: "pool-b", Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: "b", Body: model.BodyBuffered},
-	}}})
-	type cell struct {
-		name, host string
-		want       outcome
-	}
+	hop := r.poolB(b1)
 	var cells []cell
 	for i, row := range ours {
 		cluster := fmt.Sprintf("pool-a-%d", i)
@@ -70,13 +63,33 @@ func TestOurPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 		}
 	}
 	r.start()
+	checkCells(r, cells, a2)
+}
+
+// cell is one cell of the table: a host, and who should answer there.
+type cell struct {
+	name, host string
+	want       outcome
+}
+
+// checkCells asks all cells at once, since slow pickers take their time.
+func checkCells(r *rig, cells []cell, picked *pod) {
+	r.t.Helper()
 	body := []byte(`{"model":"llm","prompt":"hello"}`)
-	for _, c := range cells {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			got := r.post(t, c.host, body)
-			checkOutcome(t, got, c.want, a2, body)
-		})
+	answers := make([]chan answer, len(cells))
+	for i, c := range cells {
+		answers[i] = make(chan answer, 1)
+		req := r.request("POST", c.host, "/v1/chat/completions", body)
+		go func() {
+			got, err := r.do(req)
+			if err != nil {
+				got.body = err.Error()
+			}
+			answers[i] <- got
+		}()
+	}
+	for i, c := range cells {
+		r.t.Run(c.name, func(t *testing.T) { checkOutcome(t, <-answers[i], c.want, picked, body) })
 	}
 }
 
@@ -99,4 +112,92 @@ func checkOutcome(t *testing.T, got answer, want outcome, picked *pod, body []by
 	if got.pod != "" && got.body != digest(body) {
 		t.Errorf("the body arrived changed: %s, want %s", got.body, digest(body))
 	}
+}
+
+// foreign are the rows for a picker that is not ours, in FULL_DUPLEX_STREAMED. In that mode Envoy cannot ignore an
+// immediate response, so a pool that spills stands behind a hop of its own, whose 429 or 503 moves the request on. A slow
+// picker is never given up on by itself: only the user's own timeout ends the request, or moves it on.
+var foreign = []struct {
+	failOpen, spills bool
+	fallback         model.Fallback
+	want             map[string]outcome
+}{
+	{true, false, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "pod", "slow": "504"}},
+	{false, false, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "503", "slow": "504"}},
+	{true, true, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "pod", "slow": "504"}},
+	{false, true, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "spill", "slow": "504"}},
+}
+
+func TestForeignPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
+	a1, a2, b1 := startPod(t, "a1", 200), startPod(t, "a2", 200), startPod(t, "b1", 200)
+	b := startPicker(t, map[string]script{"b": {endpoints: b1.address.String()}})
+	r := newRig(t, b.address)
+	for does, s := range map[string]script{
+		"answers": {endpoints: a2.address.String(), duplex: true},
+		"full":    {status: 429, duplex: true},
+		"empty":   {status: 503, duplex: true},
+		"slow":    {silent: true},
+	} {
+		p := startPicker(t, map[string]script{"": s})
+		r.cluster(model.Cluster{Name: "picker-" + does, Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
+	}
+	r.cluster(model.Cluster{Name: "picker-dead", Protocol: model.GRPC, HealthService: extProcService}, endpoints(nobody(t))...)
+	hopB := r.poolB(b1)
+	timeout := time.Second
+	var cells []cell
+	for i, row := range foreign {
+		cluster := fmt.Sprintf("pool-a-%d", i)
+		r.cluster(model.Cluster{Name: cluster, Protocol: model.HTTP1, Fallback: row.fallback}, endpoints(a1.address, a2.address)...)
+		for _, does := range pickers {
+			host := fmt.Sprintf("%d-%s", i, does)
+			backend := model.WeightedBackend{
+				Cluster: cluster, Weight: 1,
+				Picker: &model.PickerCall{Cluster: "picker-" + does, Body: model.BodyDuplex},
+			}
+			if row.spills {
+				backend = r.behindHop("a-"+host, backend, hopB)
+			}
+			r.forward(host, model.Forward{Timeout: &timeout, Backends: []model.WeightedBackend{backend}})
+			cells = append(cells, cell{fmt.Sprintf("failOpen=%v/spills=%v/%s", row.failOpen, row.spills, does), host, row.want[does]})
+		}
+	}
+	r.start()
+	r.envoy.Wait("health checks have spoken", func() bool {
+		healthy := r.envoy.Stats(`picker-(answers|full|empty|slow)\.membership_healthy`)
+		for _, n := range healthy {
+			if n == 0 {
+				return false
+			}
+		}
+		return len(healthy) == 4
+	})
+	checkCells(r, cells, a2)
+}
+
+// behindHop puts a backend behind a hop of its own, with other hops to move on to.
+func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...string) model.WeightedBackend {
+	r.t.Helper()
+	own := model.HopName("InferencePool", "ns", name)
+	r.hop(model.Hop{Name: own, Backends: []model.WeightedBackend{backend}})
+	eps := []model.Endpoint{{Hop: own}}
+	for i, hop := range next {
+		eps = append(eps, model.Endpoint{Hop: hop, Priority: uint32(i + 1)})
+	}
+	r.cluster(model.Cluster{Name: "hops-" + name, Protocol: model.HTTP1, Fallback: model.FallbackHops, Trailers: true}, eps...)
+	return model.WeightedBackend{Cluster: "hops-" + name, Weight: 1, Hops: true}
+}
+
+// poolB adds the pool that others spill to, and returns its hop.
+func (r *rig) poolB(pods ...*pod) (hop string) {
+	r.t.Helper()
+	var eps []model.Endpoint
+	for _, p := range pods {
+		eps = append(eps, model.Endpoint{Address: p.address})
+	}
+	r.cluster(model.Cluster{Name: "pool-b", Protocol: model.HTTP1, Fallback: model.FallbackNone}, eps...)
+	hop = model.HopName("InferencePool", "ns", "b")
+	r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{{
+		Cluster: "pool-b", Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: "b", Body: model.BodyBuffered},
+	}}})
+	return hop
 }

@@ -59,7 +59,7 @@ func nobody(t testing.TB) netip.AddrPort {
 
 // rig collects a model, and runs it on the real Envoy.
 type rig struct {
-	t         testing.TB
+	t         *testing.T
 	cfg       Config
 	port      uint16
 	resources []*resource.Resource
@@ -69,7 +69,7 @@ type rig struct {
 	feeder    *feeder
 }
 
-func newRig(t testing.TB, ourPicker netip.AddrPort) *rig {
+func newRig(t *testing.T, ourPicker netip.AddrPort) *rig {
 	r := &rig{t: t, port: uint16(envoytest.FreePort(t))}
 	r.cluster(model.Cluster{Name: model.OurPicker, Protocol: model.GRPC}, model.Endpoint{Address: ourPicker})
 	return r

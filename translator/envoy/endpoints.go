@@ -13,15 +13,18 @@ import (
 func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster}
 	var refs []resource.Ref
-	if len(a.Endpoints) > 0 {
-		group := &endpointv3.LocalityLbEndpoints{}
-		for _, e := range a.Endpoints {
-			group.LbEndpoints = append(group.LbEndpoints, lbEndpoint(e))
-			if e.Hop != "" {
-				refs = append(refs, resource.Ref{Type: resource.Listener, Name: e.Hop})
-			}
+	groups := map[uint32]*endpointv3.LocalityLbEndpoints{} // by priority, which is how Envoy groups them
+	for _, e := range a.Endpoints {
+		g := groups[e.Priority]
+		if g == nil {
+			g = &endpointv3.LocalityLbEndpoints{Priority: e.Priority}
+			groups[e.Priority] = g
+			load.Endpoints = append(load.Endpoints, g)
 		}
-		load.Endpoints = []*endpointv3.LocalityLbEndpoints{group}
+		g.LbEndpoints = append(g.LbEndpoints, lbEndpoint(e))
+		if e.Hop != "" {
+			refs = append(refs, resource.Ref{Type: resource.Listener, Name: e.Hop})
+		}
 	}
 	return resource.New(resource.Endpoints, a.Cluster, load, refs, a.Owners)
 }

@@ -11,6 +11,7 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/translator/model"
@@ -92,6 +93,8 @@ func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
 		MutationRules:            &mutationv3.HeaderMutationRules{AllowEnvoy: boolean(true)},
 		MetadataOptions:          &extprocv3.MetadataOptions{ForwardingNamespaces: namespaces, ReceivingNamespaces: namespaces},
 		DisableImmediateResponse: spills,
+		// In FULL_DUPLEX_STREAMED a picker that breaks off cannot be passed by; the default would be 500.
+		StatusOnError:            &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		AllowContentLengthHeader: true,
 	}
 }

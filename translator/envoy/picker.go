@@ -44,7 +44,7 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode f
 		}
 	}
 	name := filterPicker
-	if p.Spills {
+	if p.Spills && p.Body != model.BodyDuplex { // there, an ignored immediate response would be a 503 all the same
 		name = filterSpillPicker
 	}
 	return map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{

@@ -6,6 +6,7 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	prioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -43,13 +44,15 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	}
 	attempts := uint32(serviceRetries)
 	for _, w := range f.Backends {
-		if w.Picker == nil {
-			continue
+		if w.Picker != nil || w.Hops {
+			attempts = poolRetries
 		}
-		attempts = poolRetries
-		if w.Picker.Spills {
+		if w.Hops || w.Picker != nil && w.Picker.Spills {
 			p.RetryOn = spillRetries
 			p.RetriableStatusCodes = append(p.RetriableStatusCodes, spillCodes...)
+		}
+		if w.Hops {
+			p.RetryPriority = b.nextPriority()
 		}
 	}
 	if r := f.Retry; r != nil {
@@ -67,4 +70,15 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p.RetriableStatusCodes = slices.Compact(p.RetriableStatusCodes)
 	p.NumRetries = u32(attempts)
 	return p
+}
+
+// nextPriority makes each attempt use the next priority: the next hop of a cluster of hops. Clusters with one priority
+// do not notice.
+func (b *builder) nextPriority() *routev3.RetryPolicy_RetryPriority {
+	return &routev3.RetryPolicy_RetryPriority{
+		Name: "previous-priorities",
+		ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
+			TypedConfig: b.any(&prioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: 1}),
+		},
+	}
 }

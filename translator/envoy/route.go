@@ -2,7 +2,9 @@ package envoy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -76,8 +78,24 @@ func (b *builder) forward(r *model.Route, mode func(model.BodyMode) model.BodyMo
 	if f.Timeout != nil {
 		ra.Timeout = seconds(*f.Timeout)
 	}
+	if slices.ContainsFunc(f.Backends, duplex) {
+		ra.IdleTimeout = seconds(duplexIdle(f.Timeout))
+	}
 	b.rewrite(r.Match, f, ra)
 	return &routev3.Route_Route{Route: ra}
+}
+
+func duplex(w model.WeightedBackend) bool {
+	return w.Picker != nil && w.Picker.Body == model.BodyDuplex
+}
+
+// duplexIdle is the idle timeout where a picker is asked in FULL_DUPLEX_STREAMED: nothing else ends a request whose
+// picker has fallen silent. The route's timeout does not, because the request has not reached the router yet.
+func duplexIdle(timeout *time.Duration) time.Duration {
+	if timeout != nil && *timeout > 0 {
+		return min(*timeout, silentPicker)
+	}
+	return silentPicker
 }
 
 func (b *builder) shares(f *model.Forward, mode func(model.BodyMode) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {

@@ -21,7 +21,7 @@ type Encoded struct {
 	Owners []report.Ref
 }
 
-// VirtualHost encodes one host of a chain.
+// VirtualHost encodes one host of a chain. It checks what it has made, as Check does for whole resources.
 func VirtualHost(vh *model.VirtualHost) (Encoded, error) {
 	b := &builder{}
 	host := &routev3.VirtualHost{
@@ -31,6 +31,9 @@ func VirtualHost(vh *model.VirtualHost) (Encoded, error) {
 	}
 	if b.err != nil {
 		return Encoded{}, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, b.err)
+	}
+	if err := checkMessage(host); err != nil {
+		return Encoded{}, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, err)
 	}
 	body, err := resource.Marshal(host)
 	if err != nil {
