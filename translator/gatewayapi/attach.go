@@ -213,20 +213,20 @@ func namespaceLabels(r store.Reader, name string) labels.Set {
 // it; a listener without a chain has no hosts but counts as attached.
 func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
 	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Name, Chain: l.Chain, ListenerHost: l.Hostname}
-	any := false
+	meet := false
 	for _, h := range p.hosts {
 		host, ok := intersect(l.Hostname, h)
 		if !ok {
 			continue
 		}
-		any = true
+		meet = true
 		if l.Chain != "" && ownerOf(gw, l, host) == l {
 			place.Hosts = append(place.Hosts, host)
 		}
 	}
 	slices.Sort(place.Hosts)
 	place.Hosts = slices.Compact(place.Hosts)
-	return place, any
+	return place, meet
 }
 
 func (p *parentFinder) tell(severity report.Severity, field, problem, fix string) {

@@ -2,6 +2,7 @@ package gatewayapi
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -46,10 +47,21 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 			b.out.Findings = append(b.out.Findings, finding(b.out.Route, at, res.Message, ""))
 		} else {
 			s.targets, s.clusters, s.hops = res.Targets, res.Clusters, res.Hops
+			b.drained(ref, s, at)
 		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// drained tells of a backend whose targets take no new request, though its weight says that it should get some.
+func (b *ruleBuilder) drained(ref report.Ref, s share, field string) {
+	if s.weight == 0 || slices.ContainsFunc(s.targets, func(t Target) bool { return t.Share > 0 }) {
+		return
+	}
+	f := finding(b.out.Route, field, fmt.Sprintf("%s takes no new requests: its share is answered 500", ref), "set its weight to 0")
+	f.Severity = report.Warning
+	b.out.Findings = append(b.out.Findings, f)
 }
 
 // backendRef fills in the defaults of a reference.

@@ -1,12 +1,16 @@
 package gatewayapi
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -16,8 +20,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// certificate resolves a listener's reference to a Secret: its SDS name, or a false ResolvedRefs condition.
-func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name string, cond report.Condition) {
+// certificate resolves a listener's reference to a Secret: its SDS name and the certificate, or a false ResolvedRefs
+// condition.
+func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name string, leaf *x509.Certificate, cond report.Condition) {
 	target := report.Ref{Kind: "Secret", Namespace: b.gw.Namespace, Name: string(ref.Name)}
 	if ref.Group != nil {
 		target.Group = string(*ref.Group)
@@ -28,8 +33,8 @@ func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name
 	if ref.Namespace != nil && *ref.Namespace != "" {
 		target.Namespace = string(*ref.Namespace)
 	}
-	invalid := func(reason gatewayv1.ListenerConditionReason, format string, args ...any) (string, report.Condition) {
-		return "", falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, fmt.Sprintf(format, args...))
+	invalid := func(reason gatewayv1.ListenerConditionReason, format string, args ...any) (string, *x509.Certificate, report.Condition) {
+		return "", nil, falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case target.Group != "" || target.Kind != "Secret":
@@ -37,18 +42,24 @@ func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name
 	case !Granted(b.r, b.out.Ref, target):
 		return invalid(gatewayv1.ListenerReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets Gateways of namespace %s use %s", target.Namespace, b.gw.Namespace, target)
 	}
-	if _, problem := Certificate(b.r, target.Namespace, target.Name); problem != "" {
+	secret, leaf, problem := readCertificate(b.r, target.Namespace, target.Name)
+	if problem != "" {
 		return invalid(gatewayv1.ListenerReasonInvalidCertificateRef, "%s", problem)
 	}
-	return model.SecretName(target.Namespace, target.Name), report.Condition{}
+	return secret.Name, leaf, report.Condition{}
 }
 
 // Certificate reads a certificate and its key from a Secret and checks that Envoy can use them. problem is a sentence
 // that names the Secret if it cannot; "" otherwise. Dates are not checked: that would need a clock.
 func Certificate(r store.Reader, namespace, name string) (secret *model.Secret, problem string) {
+	secret, _, problem = readCertificate(r, namespace, name)
+	return secret, problem
+}
+
+func readCertificate(r store.Reader, namespace, name string) (secret *model.Secret, leaf *x509.Certificate, problem string) {
 	s, ok := store.Secrets.Get(r, namespace+"/"+name)
 	if !ok {
-		return nil, fmt.Sprintf("Secret %s/%s does not exist", namespace, name)
+		return nil, nil, fmt.Sprintf("Secret %s/%s does not exist", namespace, name)
 	}
 	chain, key := secretData(s, corev1.TLSCertKey), secretData(s, corev1.TLSPrivateKeyKey)
 	for _, part := range []struct {
@@ -56,21 +67,45 @@ func Certificate(r store.Reader, namespace, name string) (secret *model.Secret, 
 		data []byte
 	}{{corev1.TLSCertKey, chain}, {corev1.TLSPrivateKeyKey, key}} {
 		if len(part.data) == 0 {
-			return nil, fmt.Sprintf("Secret %s/%s has no %s", namespace, name, part.key)
+			return nil, nil, fmt.Sprintf("Secret %s/%s has no %s", namespace, name, part.key)
 		}
 	}
 	pair, err := tls.X509KeyPair(chain, key)
+	if err == nil {
+		leaf, err = x509.ParseCertificate(pair.Certificate[0])
+	}
+	if err == nil {
+		err = usable(leaf)
+	}
 	if err != nil {
-		return nil, fmt.Sprintf("Secret %s/%s: %v", namespace, name, err)
+		return nil, nil, fmt.Sprintf("Secret %s/%s: %v", namespace, name, err)
 	}
-	leaf, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		return nil, fmt.Sprintf("Secret %s/%s: %v", namespace, name, err)
+	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owner: store.Secrets.Ref(s)}, leaf, ""
+}
+
+// usable refuses keys that Go takes and Envoy 1.40 does not.
+func usable(leaf *x509.Certificate) error {
+	switch k := leaf.PublicKey.(type) {
+	case *rsa.PublicKey:
+		if bits := k.N.BitLen(); bits < 2048 {
+			return fmt.Errorf("RSA keys of less than 2048 bits are refused by Envoy, this one has %d", bits)
+		}
+	case *ecdsa.PublicKey:
+		if k.Curve == elliptic.P224() {
+			return errors.New("ECDSA keys on P-224 are refused by Envoy: use P-256, P-384 or P-521")
+		}
 	}
-	if k, ok := leaf.PublicKey.(*rsa.PublicKey); ok && k.N.BitLen() < 2048 {
-		return nil, fmt.Sprintf("Secret %s/%s: Envoy takes RSA keys of 2048 bits or more, this one has %d", namespace, name, k.N.BitLen())
+	return nil
+}
+
+// fits says whether clients that ask for a listener's hostname will take one of its certificates.
+func fits(hostname string, leaves []*x509.Certificate) bool {
+	if hostname == "*" {
+		return true
 	}
-	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owner: store.Secrets.Ref(s)}, ""
+	return slices.ContainsFunc(leaves, func(c *x509.Certificate) bool {
+		return c.VerifyHostname(strings.Replace(hostname, "*", "any", 1)) == nil
+	})
 }
 
 // secretData is an entry of a Secret, which files may also give as text.

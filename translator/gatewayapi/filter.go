@@ -160,7 +160,7 @@ func (b *ruleBuilder) retry(spec *gatewayv1.HTTPRouteRetry, field string) *model
 	}
 	out := &model.Retry{Attempts: 1}
 	if spec.Attempts != nil {
-		out.Attempts = uint32(max(0, min(*spec.Attempts, 1000)))
+		out.Attempts = uint32(max(0, *spec.Attempts))
 	}
 	for i, c := range spec.Codes {
 		if c < 400 || c > 599 {

@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"crypto/x509"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,23 +131,29 @@ func (b *listenerBuilder) tls(l *model.Listener, s *listenerState, spec *gateway
 		b.find(field+".tls.certificateRefs", problem, "name a Secret of type kubernetes.io/tls")
 		return
 	}
-	for i, ref := range spec.TLS.CertificateRefs {
-		at := fmt.Sprintf("%s.tls.certificateRefs[%d]", field, i)
-		name, cond := b.certificate(ref)
+	b.certificates(l, s, spec.TLS, field+".tls")
+}
+
+func (b *listenerBuilder) certificates(l *model.Listener, s *listenerState, spec *gatewayv1.ListenerTLSConfig, field string) {
+	var leaves []*x509.Certificate
+	for i, ref := range spec.CertificateRefs {
+		name, leaf, cond := b.certificate(ref)
 		if cond.Type != "" {
 			s.resolved = cond
-			b.find(at, cond.Message, "")
+			b.find(fmt.Sprintf("%s.certificateRefs[%d]", field, i), cond.Message, "")
 			continue
 		}
+		leaves = append(leaves, leaf)
 		if !slices.Contains(l.Secrets, name) {
 			l.Secrets = append(l.Secrets, name)
 		}
 	}
 	s.noCertificate = len(l.Secrets) == 0
-	for _, option := range sortedKeys(spec.TLS.Options) {
-		f := finding(b.out.Ref, fmt.Sprintf("%s.tls.options[%s]", field, option), "TLS options are not supported: it has no effect", "")
-		f.Severity = report.Warning
-		b.out.Findings = append(b.out.Findings, f)
+	if !s.noCertificate && !fits(l.Hostname, leaves) {
+		b.warn(field+".certificateRefs", fmt.Sprintf("no certificate is made out to %s: clients will refuse it", l.Hostname), "")
+	}
+	for _, option := range sortedKeys(spec.Options) {
+		b.warn(fmt.Sprintf("%s.options[%s]", field, option), "TLS options are not supported: it has no effect", "")
 	}
 }
 
@@ -255,6 +262,12 @@ func overlaps(out *model.Gateway) {
 			})
 		}
 	}
+}
+
+func (b *listenerBuilder) warn(field, problem, fix string) {
+	f := finding(b.out.Ref, field, problem, fix)
+	f.Severity = report.Warning
+	b.out.Findings = append(b.out.Findings, f)
 }
 
 func (b *listenerBuilder) find(field, problem, fix string) {

@@ -19,16 +19,11 @@ import (
 // The specification orders rules across the hostnames of a listener: what x.a.com does not match, *.a.com may answer.
 // Envoy's virtual hosts do not fall through, so x.a.com carries the routes of *.a.com behind its own.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.VirtualHost {
-	var any *model.Listener
-	for _, l := range gw.Listeners {
-		if l.Chain == chain && chain != "" {
-			any = l
-		}
-	}
-	if any == nil {
+	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && chain != "" })
+	if i < 0 {
 		return nil
 	}
-	owner := ownerOf(gw, any, host)
+	owner := ownerOf(gw, gw.Listeners[i], host)
 	if owner == nil || owner.Chain != chain {
 		return nil
 	}
@@ -61,6 +56,9 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 			Rule: c.rule.Index, Match: *c.match, Action: &c.rule.Action,
 		})
 		vh.Owners = append(vh.Owners, c.from.Route)
+		if c.key == everything { // nothing behind it is ever reached
+			break
+		}
 	}
 	slices.SortFunc(vh.Owners, report.Ref.Compare)
 	vh.Owners = slices.Compact(vh.Owners)
@@ -133,6 +131,9 @@ func methodRank(m *model.Match) int {
 	}
 	return 1
 }
+
+// everything is the matchKey of a match that every request meets.
+var everything = matchKey(&model.Match{PathKind: model.PathPrefix, Path: "/"})
 
 // matchKey is equal for matches that match the same requests because they say the same.
 func matchKey(m *model.Match) string {
