@@ -20,7 +20,7 @@ demo: build envoy ## two pools, two gateways, one imported pool, on this machine
 	@ENVOY="$(ENVOY_PATH)" bin/penstock demo $(if $(KEEP),--keep)
 
 build: go ## compile bin/penstock
-	@CGO_ENABLED=0 go build -trimpath -o bin/penstock ./cmd/penstock
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/penstock ./cmd/penstock
 
 test: go envoy sims ## all tests, end-to-end ones on the real Envoy included
 	@export ENVOY="$(ENVOY_PATH)"; all=$$(go list ./...); \
@@ -44,7 +44,7 @@ bench: go envoy ## run the benchmarks: a table, then one JSON object a line (BEN
 	@ENVOY="$(ENVOY_PATH)" go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) ./... | (cd conformance && go run ./benchtable)
 
 golden: go envoy ## rewrite the golden files from what the code does now; read the difference before you commit it
-	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden ./... | grep -v 'no test' || true
+	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden ./...
 	@git --no-pager diff --stat
 
 generate: go $(TOOLS)/controller-gen ## rewrite deep copies and CRDs of our kinds

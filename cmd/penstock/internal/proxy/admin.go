@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"time"
 )
@@ -69,20 +70,22 @@ func (p *Proxy) drain(ctx context.Context, child *child) error {
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		open, err := p.openRequests(ctx)
-		if err != nil {
+	for open := 0; ; {
+		now, err := p.openRequests(ctx)
+		switch {
+		case ctx.Err() != nil && open > 0: // between two questions, or in the middle of one
+			return fmt.Errorf("%d requests had not ended after the grace period", open)
+		case err != nil:
 			return err
-		}
-		if open == 0 {
+		case now == 0:
 			return nil
 		}
+		open = now
 		select {
 		case <-tick.C:
 		case <-child.ended:
-			return child.running()
+			return os.ErrProcessDone
 		case <-ctx.Done():
-			return fmt.Errorf("%d requests had not ended after the grace period", open)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -71,15 +70,5 @@ func (c *child) killGroup() { c.signal(syscall.SIGKILL) }
 func (c *child) signal(s syscall.Signal) {
 	if err := syscall.Kill(-c.pid, s); errors.Is(err, syscall.EPERM) && s == syscall.SIGKILL {
 		_ = syscall.Kill(c.pid, s) // macOS answers EPERM for a group in which a member is a zombie
-	}
-}
-
-// running tells whether the process has not been reaped.
-func (c *child) running() error {
-	select {
-	case <-c.ended:
-		return os.ErrProcessDone
-	default:
-		return nil
 	}
 }

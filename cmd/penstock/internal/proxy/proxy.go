@@ -112,7 +112,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 			return nil
 		case <-child.ended:
 		}
-		child.killGroup() // whatever it may have left
+		child.killGroup() // $ENVOY may be a script that died before its Envoy
 		if time.Since(began) > lastDelay {
 			delay = firstDelay
 		}

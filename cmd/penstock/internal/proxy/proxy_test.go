@@ -229,14 +229,17 @@ func TestAnEnvoyThatDiesServesAgain(t *testing.T) {
 
 func TestStoppingLetsAStreamedAnswerEnd(t *testing.T) {
 	began, finish := make(chan struct{}), make(chan struct{})
-	r := run(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	r := run(t, serve(t, func(w http.ResponseWriter, req *http.Request) {
 		fmt.Fprintln(w, "first")
+		if req.URL.Path != "/stream" {
+			return
+		}
 		w.(http.Flusher).Flush()
 		close(began)
 		<-finish
 		fmt.Fprintln(w, "last")
 	}), patience)
-	resp, err := http.Get("http://" + r.address)
+	resp, err := http.Get("http://" + r.address + "/stream")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +249,14 @@ func TestStoppingLetsAStreamedAnswerEnd(t *testing.T) {
 		t.Fatalf("got %q, %v", lines.Text(), lines.Err())
 	}
 	r.stop()
-	r.eventually("Envoy drains", func() bool { return !r.ready() })
+	r.eventually("every other answer asks its client to go", func() bool {
+		other, err := http.Get("http://" + r.address + "/other")
+		if err != nil {
+			t.Fatalf("a request during the drain was not answered: %v", err)
+		}
+		other.Body.Close()
+		return other.Close // "connection: close"
+	})
 	close(finish)
 	if !lines.Scan() || lines.Text() != "last" || lines.Scan() || lines.Err() != nil {
 		t.Fatalf("the answer was cut: %q, %v", lines.Text(), lines.Err())
