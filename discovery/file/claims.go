@@ -56,45 +56,44 @@ func (r *Reader) disown(path string, affected map[report.Ref]bool) {
 	}
 }
 
-// decide says what the store is to do about objects, and whose files' last good forms changed.
-func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty map[string]bool) {
-	dirty = map[string]bool{}
+// decide says what the store is to do about objects, and of which ones the last good form is another now.
+func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []report.Ref) {
 	for _, ref := range slices.SortedFunc(maps.Keys(affected), report.Ref.Compare) {
 		before, had := r.kept[ref]
-		list := r.claims[ref]
-		now := before
-		switch {
-		case len(list) > 0 && list[0].object.good != nil:
-			now = keptObject{list[0].object.good, list[0].path}
-		case len(list) > 0:
-			now.path = list[0].path // wrong as written: the last good form, if any, stays
-		case had && r.files[before.path] != nil && r.files[before.path].nameless():
-			// its text may be the one that nobody can read: it stays
-		default:
-			now = keptObject{}
-		}
-		if had && (before.path != now.path || now.good == nil) {
-			dirty[before.path] = true
+		now := r.verdict(ref, before)
+		if had && before.path != now.path {
 			delete(r.keptBy[before.path], ref)
 		}
-		if now.good == nil {
-			if had {
-				ops = append(ops, before.kind.table.Delete(ref.Key()))
-			}
+		switch {
+		case now.good == nil && had:
+			ops = append(ops, before.kind.table.Delete(ref.Key()))
 			delete(r.kept, ref)
+			dirty = append(dirty, ref)
 			continue
-		}
-		if before.good != now.good || !r.loaded {
+		case now.good == nil:
+			continue
+		case before.good != now.good || !r.loaded:
 			ops = append(ops, now.kind.table.PutObject(now.obj))
 		}
-		if !had || before.path != now.path || !bytes.Equal(before.form, now.form) {
-			dirty[now.path] = true
+		if before.path != now.path || !bytes.Equal(before.form, now.form) {
+			dirty = append(dirty, ref)
 		}
-		r.kept[ref] = now
-		if r.keptBy[now.path] == nil {
-			r.keptBy[now.path] = map[report.Ref]bool{}
-		}
-		r.keptBy[now.path][ref] = true
+		r.keep(ref, now)
 	}
 	return ops, dirty
+}
+
+// verdict is the form of an object that counts now; without one, the object is to go.
+func (r *Reader) verdict(ref report.Ref, before keptObject) keptObject {
+	list := r.claims[ref]
+	switch {
+	case len(list) > 0 && list[0].object.good != nil:
+		return keptObject{list[0].object.good, list[0].path}
+	case before.good == nil:
+	case len(list) > 0: // wrong as written
+		return keptObject{before.good, list[0].path}
+	case r.files[before.path] != nil && r.files[before.path].nameless(): // its text may be the one that nobody can read
+		return before
+	}
+	return keptObject{}
 }

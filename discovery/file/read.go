@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -163,7 +164,7 @@ func (r *Reader) open(paths []string, forced bool) (fresh []*source, gone []stri
 		} else {
 			src.unusable = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
 		}
-		if r.doubt(src, old) {
+		if r.doubt(src, old, len(bytes.TrimSpace(raw)) == 0) {
 			continue
 		}
 		fresh = append(fresh, src)
@@ -172,21 +173,28 @@ func (r *Reader) open(paths []string, forced bool) (fresh []*source, gone []stri
 }
 
 // doubt says whether a file that had objects and is empty now should be looked at again before that is believed.
-func (r *Reader) doubt(src, old *source) bool {
-	if old == nil || len(old.docs) == 0 || len(src.docs) > 0 || src.unusable != nil {
+func (r *Reader) doubt(src, old *source, empty bool) bool {
+	if old == nil || len(old.docs) == 0 || !empty || src.unusable != nil {
 		delete(r.emptied, src.path)
 		return false
 	}
 	since, known := r.emptied[src.path]
 	if !known {
-		r.emptied[src.path] = time.Now()
-		return true
+		since = time.Now()
+		r.emptied[src.path] = since
 	}
 	if time.Since(since) < emptyGrace {
 		return true
 	}
 	delete(r.emptied, src.path)
 	return false
+}
+
+// doubtful says whether some file is to be looked at again soon.
+func (r *Reader) doubtful() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.emptied) > 0
 }
 
 // within says whether path is dir or below it.

@@ -54,6 +54,7 @@ type Reader struct {
 	claims   map[report.Ref][]claim         // what files say of an object, the one that counts first
 	kept     map[report.Ref]keptObject      // what the store has
 	keptBy   map[string]map[report.Ref]bool // by path
+	journal  journal
 	problems []mistake                      // about the roots themselves
 	emptied  map[string]time.Time           // when a file was first seen empty
 }

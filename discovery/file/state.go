@@ -1,7 +1,7 @@
 package file
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,60 +15,77 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 )
 
-// saved is one state file: the last good forms of the objects of one configuration file, so that a change rewrites as
-// much as was changed. Secrets are among them: only we may read it.
-type saved struct {
-	Path    string            `json:"path"` // absolute
-	Objects []json.RawMessage `json:"objects"`
+// stateFile is the journal of last good forms in the state folder: a line of JSON for each change, of which the last one
+// about an object counts. One file, since thousands of small ones take seconds to make on some file systems. Secrets are
+// in it: only we may read it.
+const stateFile = "last-good.jsonl"
+
+// maxWaste is how many bytes of outdated lines the journal may have, beyond as many as there are valid ones.
+const maxWaste = 1 << 20
+
+// record is one line of the journal.
+type record struct {
+	Ref    report.Ref      `json:"ref"`
+	Path   string          `json:"path,omitempty"`   // absolute, of the file that the object is from
+	Object json.RawMessage `json:"object,omitempty"` // absent: the object is gone
 }
 
-func (r *Reader) stateFolder() string { return filepath.Join(r.cfg.StateDir, "last-good") }
+// journal is what is known of the file on disk.
+type journal struct {
+	path    string // empty: nothing is kept
+	written bool   // by this process, so that its end is sound
+	size    int    // bytes, outdated lines included
+}
 
-// recall reads the last good forms of an earlier run. State that cannot be read or understood is dropped: files are the
-// truth, and this is only for those that are wrong just now.
+// recall reads the last good forms of an earlier run. What cannot be read or understood is dropped: files are the truth,
+// and this is only for those that are wrong just now.
 func (r *Reader) recall() error {
 	if r.cfg.StateDir == "" {
 		return nil
 	}
-	if err := os.MkdirAll(r.stateFolder(), 0o700); err != nil {
+	r.journal.path = filepath.Join(r.cfg.StateDir, stateFile)
+	if err := os.MkdirAll(r.cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("state of the configuration: %w", err)
 	}
-	entries, err := os.ReadDir(r.stateFolder())
-	if err != nil {
+	raw, err := os.ReadFile(r.journal.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("state of the configuration: %w", err)
 	}
-	for _, e := range entries {
-		name := filepath.Join(r.stateFolder(), e.Name())
-		if filepath.Ext(name) != ".json" {
-			_ = os.Remove(name) // left by a run that ended while it wrote
+	last := map[report.Ref]record{}
+	var dropped error
+	for line := range bytes.Lines(raw) {
+		var rec record
+		if err := json.Unmarshal(line, &rec); err != nil {
+			dropped = err
 			continue
 		}
-		var s saved
-		raw, err := os.ReadFile(name)
-		if err == nil {
-			err = json.Unmarshal(raw, &s)
-		}
-		path, ours := r.asGiven(s.Path)
-		if err != nil || !ours {
-			if err != nil {
-				r.cfg.Log.Warn("dropping state that cannot be read", "file", name, "error", err)
-			}
+		last[rec.Ref] = rec
+	}
+	for ref, rec := range last {
+		path, ours := r.asGiven(rec.Path)
+		if rec.Object == nil || !ours {
 			continue
 		}
-		for _, form := range s.Objects {
-			g, ref, err := r.revive(form)
-			if err != nil {
-				r.cfg.Log.Warn("dropping state of an object", "file", path, "error", err)
-				continue
-			}
-			r.kept[ref] = keptObject{g, path}
-			if r.keptBy[path] == nil {
-				r.keptBy[path] = map[report.Ref]bool{}
-			}
-			r.keptBy[path][ref] = true
+		g, err := r.revive(rec.Object)
+		if err != nil {
+			dropped = fmt.Errorf("%s: %w", ref, err)
+			continue
 		}
+		r.keep(ref, keptObject{g, path})
+	}
+	if dropped != nil {
+		r.cfg.Log.Warn("some state of the configuration was dropped", "file", r.journal.path, "error", dropped)
 	}
 	return nil
+}
+
+// keep notes what the store has of an object.
+func (r *Reader) keep(ref report.Ref, k keptObject) {
+	r.kept[ref] = k
+	if r.keptBy[k.path] == nil {
+		r.keptBy[k.path] = map[report.Ref]bool{}
+	}
+	r.keptBy[k.path][ref] = true
 }
 
 // asGiven is the path that a root's user would write for an absolute one.
@@ -81,71 +98,107 @@ func (r *Reader) asGiven(abs string) (string, bool) {
 	return "", false
 }
 
-func (r *Reader) revive(form []byte) (*good, report.Ref, error) {
+// revive makes an object of its last good form.
+func (r *Reader) revive(form []byte) (*good, error) {
 	var is metav1.TypeMeta
 	if err := json.Unmarshal(form, &is); err != nil {
-		return nil, report.Ref{}, err
+		return nil, err
 	}
 	k, _, exact := r.catalog.find(is.APIVersion, is.Kind)
 	if !exact {
-		return nil, report.Ref{}, fmt.Errorf("kind %s %s is not read any more", is.APIVersion, is.Kind)
+		return nil, fmt.Errorf("kind %s %s is not read any more", is.APIVersion, is.Kind)
 	}
-	typed := k.table.New()
-	if err := json.Unmarshal(form, typed); err != nil {
-		return nil, report.Ref{}, err
+	obj := k.table.New()
+	if err := json.Unmarshal(form, obj); err != nil {
+		return nil, err
 	}
-	ref := report.Ref{Group: k.table.Group(), Kind: is.Kind, Namespace: typed.GetNamespace(), Name: typed.GetName()}
-	return &good{kind: k, obj: typed, form: form}, ref, nil
+	return &good{kind: k, obj: obj, form: form}, nil
 }
 
-// remember writes the last good forms of files.
-func (r *Reader) remember(paths map[string]bool) error {
-	if r.cfg.StateDir == "" {
+// remember writes down what became of objects. The first time, and when the journal has grown, it is written anew.
+func (r *Reader) remember(dirty []report.Ref) error {
+	if r.journal.path == "" || len(dirty) == 0 {
 		return nil
 	}
-	for path := range paths {
-		abs, err := filepath.Abs(path)
-		if err != nil {
-			return fmt.Errorf("state of the configuration: %w", err)
-		}
-		name := filepath.Join(r.stateFolder(), fmt.Sprintf("%x.json", sha256.Sum256([]byte(abs)))[:24]+".json")
-		s := saved{Path: abs}
-		for ref := range r.keptBy[path] {
-			s.Objects = append(s.Objects, r.kept[ref].form)
-		}
-		if len(s.Objects) == 0 {
-			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("state of the configuration: %w", err)
-			}
-			continue
-		}
-		slices.SortFunc(s.Objects, func(a, b json.RawMessage) int { return slices.Compare(a, b) })
-		if err := writeState(name, s); err != nil {
-			return fmt.Errorf("state of the configuration: %w", err)
-		}
+	lines, err := r.records(dirty)
+	if err != nil {
+		return fmt.Errorf("state of the configuration: %w", err)
+	}
+	live := 0
+	for _, k := range r.kept {
+		live += len(k.form)
+	}
+	if !r.journal.written || r.journal.size+len(lines) > 4*live+maxWaste {
+		err = r.rewrite()
+	} else {
+		err = appendTo(r.journal.path, lines)
+		r.journal.size += len(lines)
+	}
+	if err != nil {
+		return fmt.Errorf("state of the configuration: %w", err)
 	}
 	return nil
 }
 
-func writeState(name string, s saved) error {
-	raw, err := json.Marshal(s)
+// records are the lines about objects.
+func (r *Reader) records(refs []report.Ref) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	for _, ref := range refs {
+		rec := record{Ref: ref}
+		if k, ok := r.kept[ref]; ok {
+			abs, err := filepath.Abs(k.path)
+			if err != nil {
+				return nil, err
+			}
+			rec.Path, rec.Object = abs, k.form
+		}
+		if err := enc.Encode(rec); err != nil {
+			return nil, err
+		}
+	}
+	return buf.Bytes(), nil
+}
+
+// rewrite puts a journal of nothing but what counts in place of the old one. It is not synced to the disk: after a power
+// cut, torn lines are dropped.
+func (r *Reader) rewrite() error {
+	refs := make([]report.Ref, 0, len(r.kept))
+	for ref := range r.kept {
+		refs = append(refs, ref)
+	}
+	slices.SortFunc(refs, report.Ref.Compare)
+	lines, err := r.records(refs)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), "writing-*") // mode 0600
+	f, err := os.CreateTemp(r.cfg.StateDir, stateFile+".new-*") // mode 0600
 	if err != nil {
 		return err
 	}
-	// Not synced to the disk: after a power cut a torn file is dropped by recall, and thousands of syncs would cost seconds.
-	_, err = f.Write(raw)
+	_, err = f.Write(lines)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), name)
+		err = os.Rename(f.Name(), r.journal.path)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
+		return err
+	}
+	r.journal.written, r.journal.size = true, len(lines)
+	return nil
+}
+
+func appendTo(path string, lines []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(lines)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
 	}
 	return err
 }

@@ -30,9 +30,15 @@ func (r *Reader) Run(ctx context.Context) error {
 	poll := time.NewTicker(r.cfg.Poll)
 	defer poll.Stop()
 	for {
+		var again <-chan time.Time
+		if r.doubtful() {
+			again = time.After(emptyGrace)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-again:
+			w.everything = true
 		case <-poll.C:
 			w.everything = true
 		case err, ok := <-watcher.Errors:

@@ -27,6 +27,9 @@ func (s *schema) explain(e *field.Error) mistake {
 	case field.ErrorTypeTypeInvalid:
 		m.problem = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue))
 		m.fix = "write " + kindOfValue(node)
+		if node != nil && node.Type == "string" {
+			m.fix = "put the value in quotes"
+		}
 	case field.ErrorTypeDuplicate:
 		m.problem, m.fix = "is there twice: "+valueWords(e.BadValue), "keep one of them"
 	case field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeInvalid:
@@ -154,7 +157,7 @@ func typeName(node *structural.Structural) string {
 	case "array":
 		return "a list"
 	case "string":
-		return "a text (in quotes, if it looks like a number)"
+		return "a text"
 	case "boolean":
 		return "true or false"
 	case "integer":

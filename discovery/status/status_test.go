@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,8 +15,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/status"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 const gatewayGroup = "gateway.networking.k8s.io"
 
@@ -68,7 +65,7 @@ var start = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
-	if *update {
+	if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
 		if err := os.WriteFile(path, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +79,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func TestStatusForPeopleAndForScripts(t *testing.T) {
+func TestGoldenStatusForPeopleAndForScripts(t *testing.T) {
 	doc := status.NewDocument(fleet().List(), "penstock.dev/gateway-controller", nil, start)
 	var text bytes.Buffer
 	if err := status.Text(&text, doc); err != nil {

@@ -1,0 +1,202 @@
+package file_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+const stays = "its last good version stays in use"
+
+func (f *folder) expectHosts(want map[string]string) {
+	f.t.Helper()
+	got := map[string]string{}
+	for _, r := range store.HTTPRoutes.All(f.store.View()) {
+		got[r.Name] = string(r.Spec.Hostnames[0])
+	}
+	for name, host := range want {
+		if got[name] != host {
+			f.t.Errorf("route %s has host %q, want %q", name, got[name], host)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		f.t.Errorf("route %s is still there", name)
+	}
+}
+
+func wrongRoute(name string) string {
+	return strings.Replace(route(name, "new.example.com"), "port: 80", "port: eighty", 1)
+}
+
+func TestAWrongObjectKeepsItsLastGoodVersionAndHoldsUpNobody(t *testing.T) {
+	f := newFolder(t)
+	f.write("r.yaml", route("a", "a.example.com")+"---\n"+route("b", "b.example.com"))
+	f.load()
+	f.write("r.yaml", wrongRoute("a")+"---\n"+route("b", "b2.example.com")+"---\n"+route("c", "c.example.com"))
+	f.load()
+	f.expectHosts(map[string]string{"a": "a.example.com", "b": "b2.example.com", "c": "c.example.com"})
+	if all := strings.Join(f.findings(), "\n"); !strings.Contains(all, stays) {
+		t.Errorf("nothing says what is in use:\n%s", all)
+	}
+	// Over a restart too, and over another one.
+	for range 2 {
+		f.restart()
+		f.load()
+		f.expectHosts(map[string]string{"a": "a.example.com", "b": "b2.example.com", "c": "c.example.com"})
+	}
+	f.write("r.yaml", route("a", "a3.example.com"))
+	f.load()
+	f.expectHosts(map[string]string{"a": "a3.example.com"})
+	f.expectFindings()
+}
+
+func TestAFileThatIsNoYAMLTakesNothingAway(t *testing.T) {
+	f := newFolder(t)
+	f.write("r.yaml", route("a", "a.example.com")+"---\n"+route("b", "b.example.com"))
+	f.write("other.yaml", route("c", "c.example.com"))
+	f.load()
+	f.write("r.yaml", "apiVersion: [\n---\n"+route("b", "b2.example.com"))
+	f.load()
+	want := map[string]string{"a": "a.example.com", "b": "b2.example.com", "c": "c.example.com"}
+	f.expectHosts(want)
+	f.restart()
+	f.load()
+	f.expectHosts(want)
+	f.remove("r.yaml")
+	f.load()
+	f.expectHosts(map[string]string{"c": "c.example.com"})
+}
+
+func TestAMistypedKindOrNameTakesNothingAway(t *testing.T) {
+	for _, broken := range []string{"kind: HTTPRuote", "", "kind:"} {
+		f := newFolder(t)
+		f.write("r.yaml", route("a", "a.example.com"))
+		f.load()
+		f.write("r.yaml", strings.Replace(route("a", "a.example.com"), "kind: HTTPRoute", broken, 1))
+		f.load()
+		f.expectHosts(map[string]string{"a": "a.example.com"})
+	}
+}
+
+func TestWhatWasDeletedWhileNobodyLookedIsGone(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", route("a", "a.example.com")+"---\n"+route("b", "b.example.com"))
+	f.write("c.yaml", route("c", "c.example.com"))
+	f.load()
+	f.restart()
+	f.write("a.yaml", route("a", "a.example.com"))
+	f.remove("c.yaml")
+	f.load()
+	f.expectHosts(map[string]string{"a": "a.example.com"})
+	// And it does not come back when the file breaks later.
+	f.restart()
+	f.write("a.yaml", "[")
+	f.load()
+	f.expectHosts(map[string]string{"a": "a.example.com"})
+}
+
+func TestAnObjectMovesBetweenFilesInOneStep(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", route("x", "x.example.com"))
+	f.load()
+	before := f.store.View().Revision()
+	f.write("b.yaml", route("x", "x.example.com"))
+	f.remove("a.yaml")
+	f.load()
+	f.expectHosts(map[string]string{"x": "x.example.com"})
+	if now := f.store.View().Revision(); now != before {
+		t.Errorf("the move made revision %d of %d", now, before)
+	}
+	f.write("b.yaml", wrongRoute("x"))
+	f.load()
+	f.restart()
+	f.load()
+	f.expectHosts(map[string]string{"x": "x.example.com"})
+}
+
+func TestOfTwoObjectsWithOneNameTheFirstByPlaceCounts(t *testing.T) {
+	f := newFolder(t)
+	f.write("b.yaml", route("x", "second.example.com"))
+	f.write("a.yaml", "# first\n---\n"+route("x", "first.example.com"))
+	f.load()
+	f.expectHosts(map[string]string{"x": "first.example.com"})
+	f.expectFindings("error: b.yaml:1: HTTPRoute default/x is written twice; the one at a.yaml:3 counts; remove one, or give it another name")
+	f.remove("a.yaml")
+	f.load()
+	f.expectHosts(map[string]string{"x": "second.example.com"})
+	f.expectFindings()
+}
+
+func TestNobodyElseCanReadKeptSecrets(t *testing.T) {
+	f := newFolder(t)
+	f.write("s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {key: hunter2}\n")
+	f.load()
+	s, ok := store.Secrets.Get(f.store.View(), "default/s")
+	if !ok || string(s.Data["key"]) != "hunter2" {
+		t.Fatalf("secret: %+v", s)
+	}
+	files := 0
+	err := filepath.WalkDir(f.state, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files++
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil || files == 0 {
+		t.Errorf("%d files of state, %v", files, err)
+	}
+}
+
+func TestStateThatIsDamagedIsNoReasonNotToStart(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", route("a", "a.example.com"))
+	f.load()
+	err := filepath.WalkDir(f.state, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			err = os.WriteFile(path, []byte(`{"path": 7, "obj`), 0o600)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.restart()
+	f.load()
+	f.expectHosts(map[string]string{"a": "a.example.com"})
+}
+
+func TestFindingsOfOthersGetTheirPlace(t *testing.T) {
+	f := newFolder(t)
+	f.write("r.yaml", route("a", "a.example.com")+"---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: inference.networking.x-k8s.io/v1alpha2\n  kind: InferencePool\n  metadata: {name: p}\n  spec:\n    selector: {app: x}\n    targetPortNumber: 80\n    extensionRef: {name: epp}\n")
+	f.load()
+	ref := report.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "default", Name: "a"}
+	pool := report.Ref{Group: "inference.networking.k8s.io", Kind: "InferencePool", Namespace: "default", Name: "p"}
+	for _, c := range []struct {
+		owner report.Ref
+		field string
+		want  string
+	}{
+		{ref, "", "r.yaml:1"},
+		{ref, "spec.rules[0].backendRefs[0].port", "r.yaml:13"},
+		{ref, "spec.rules[0].backendRefs[0].namespace", "r.yaml:12"},
+		{pool, "", "r.yaml:18"},
+		{pool, "spec.targetPorts[0].number", "r.yaml:23"},
+		{pool, "spec.endpointPickerRef.name", "r.yaml:24"},
+		{report.Ref{Kind: "Service", Namespace: "default", Name: "nowhere"}, "", ""},
+	} {
+		if got := strings.TrimPrefix(f.read.Locate(c.owner, c.field), f.dir+"/"); got != c.want {
+			t.Errorf("%s %s is at %q, want %q", c.owner, c.field, got, c.want)
+		}
+	}
+}

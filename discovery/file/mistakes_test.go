@@ -1,0 +1,127 @@
+package file_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// Each case is what a user wrote, and every word of the answer. A case that loses its line, field or fix loses its use.
+func TestMistakesInPlainWords(t *testing.T) {
+	base := route("chat", "a.example.com")
+	pool := "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: llm}\nspec:\n"
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"unknown field": {
+			strings.Replace(base, "hostnames:", "hostname:", 1),
+			[]string{"error: x.yaml:8: HTTPRoute default/chat spec.hostname: is not a field here; did you mean hostnames?"},
+		},
+		"wrong type": {
+			strings.Replace(base, "port: 80", "port: http", 1),
+			[]string{`error: x.yaml:13: HTTPRoute default/chat spec.rules[0].backendRefs[0].port: must be a whole number, is a text; write a whole number from 1 to 65535`},
+		},
+		"text that looks like a number": {
+			strings.Replace(base, "      port: 80", "      port: 80\n    name: 7", 1),
+			[]string{"error: x.yaml:14: HTTPRoute default/chat spec.rules[0].name: must be a text, is a number; put the value in quotes"},
+		},
+		"missing field": {
+			strings.Replace(base, "- name: svc\n      port: 80", "- port: 80", 1),
+			[]string{"error: x.yaml:12: HTTPRoute default/chat spec.rules[0].backendRefs[0].name: is missing; write a text"},
+		},
+		"CEL rule": {
+			strings.Replace(base, "      port: 80\n", "", 1) + "    filters:\n    - type: RequestRedirect\n      requestRedirect: {scheme: https}\n",
+			[]string{
+				"error: x.yaml:11: HTTPRoute default/chat spec.rules[0]: RequestRedirect filter must not be used together with backendRefs",
+				"error: x.yaml:12: HTTPRoute default/chat spec.rules[0].backendRefs[0]: Must have port for Service reference",
+			},
+		},
+		"enum": {
+			strings.Replace(base, "  - backendRefs:", "  - matches:\n    - method: get\n    backendRefs:", 1),
+			[]string{`error: x.yaml:12: HTTPRoute default/chat spec.rules[0].matches[0].method: must be one of GET, HEAD, POST, PUT, DELETE, CONNECT, OPTIONS, TRACE, PATCH, is "get"; write GET`},
+		},
+		"duplicate key": {
+			strings.Replace(base, "spec:", "spec: {}\nspec:", 1),
+			[]string{"error: x.yaml:6: HTTPRoute default/chat spec: is written twice (first in line 5); keep one of them"},
+		},
+		"syntax": {
+			strings.Replace(base, "  - name: gw", "  - name: \"gw", 1),
+			[]string{"error: x.yaml:7: is not YAML: found unexpected end of stream; check indentation, quotes and brackets in this line and the one above"},
+		},
+		"tab": {
+			strings.Replace(base, "  parentRefs:", "\tparentRefs:", 1),
+			[]string{"error: x.yaml:6: is not YAML: found character that cannot start any token; indent with spaces, not tabs; put values that start with @, ` or % in quotes"},
+		},
+		"mistyped kind": {
+			strings.Replace(base, "HTTPRoute", "HttpRuote", 1),
+			[]string{"error: x.yaml:2: HttpRuote chat kind: is unknown: HttpRuote; did you mean HTTPRoute?"},
+		},
+		"wrong version": {
+			strings.Replace(base, "io/v1", "io/v1alpha2", 1),
+			[]string{`error: x.yaml:1: HTTPRoute default/chat apiVersion: must be gateway.networking.k8s.io/v1 or gateway.networking.k8s.io/v1beta1 for kind HTTPRoute, is "gateway.networking.k8s.io/v1alpha2"; write gateway.networking.k8s.io/v1`},
+		},
+		"no name": {
+			strings.Replace(base, "name: chat", "labels: {}", 1),
+			[]string{"error: x.yaml:3: metadata.name: is missing; give the object a name of lower-case letters, digits and dashes"},
+		},
+		"kinds for later": {
+			"apiVersion: gateway.networking.k8s.io/v1\nkind: GRPCRoute\nmetadata: {name: g}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
+			[]string{
+				"info: x.yaml:6: Deployment d kind: Deployment (apps/v1) is nothing that Penstock reads; the object is left out",
+				"warning: x.yaml:2: GRPCRoute g kind: GRPCRoute (gateway.networking.k8s.io/v1) is not supported yet; the object has no effect",
+			},
+		},
+		"old form, place as written": {
+			"apiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferencePool\nmetadata: {name: llm}\nspec:\n  targetPortNumber: 0\n  selector: {app: x}\n",
+			[]string{"error: x.yaml:5: InferencePool default/llm spec.targetPortNumber: must be at least 1, is 0; write a whole number from 1 to 65535"},
+		},
+		"pool without ports": {
+			pool + "  selector: {matchLabels: {app: x}}\n",
+			[]string{"error: x.yaml:4: InferencePool default/llm spec.targetPorts: is missing; write a list"},
+		},
+		"item of a List": {
+			"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: s}\n  spec:\n    ports:\n    - {port: 70000}\n",
+			[]string{"error: x.yaml:9: Service default/s spec.ports[0].port: must be from 1 to 65535, is 70000; write a port number from 1 to 65535"},
+		},
+		"built-in kinds": {
+			"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: e}\naddressType: IPv4\nendpoints:\n- addresses: [pod-1]\n  condition: {ready: true}\n",
+			[]string{"error: x.yaml:7: EndpointSlice default/e endpoints[0].condition: is not a field here; did you mean conditions?"},
+		},
+		"address": {
+			"apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: m}\nspec:\n  servers:\n  - address: http://gpu-1:8000\n",
+			[]string{`error: x.yaml:6: ModelServers default/m spec.servers[0].address: must be an IP address or a host name, is "http://gpu-1:8000"; write 192.0.2.7 or llm.example.com, without scheme or port`},
+		},
+		"not an object": {
+			"just some text\n",
+			[]string{"error: x.yaml:1: is not a Kubernetes object; write apiVersion, kind, metadata and spec"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t)
+			f.write("x.yaml", c.text)
+			f.load()
+			f.expectFindings(c.want...)
+		})
+	}
+}
+
+func TestAFileThatIsNotTextIsSaid(t *testing.T) {
+	f := newFolder(t)
+	f.write("x.yaml", "\xff\xfea\x00")
+	f.load()
+	f.expectFindings("error: x.yaml: is not text in UTF-8; save it as UTF-8")
+}
+
+func TestWhatIsLeftEmptyCountsAsAbsent(t *testing.T) {
+	f := newFolder(t)
+	f.write("x.yaml", route("chat", "a.example.com")+"    filters:\n    matches:\nstatus: {parents: []}\n")
+	f.load()
+	f.expectFindings()
+}
+
+func TestJSONIsReadAsWell(t *testing.T) {
+	f := newFolder(t)
+	f.write("x.json", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Namespace\",\n\t\"metadata\": {\"name\": \"a\"}\n}\n")
+	f.load()
+	f.expectFindings()
+}
