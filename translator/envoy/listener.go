@@ -77,8 +77,11 @@ func (b *builder) chain(cfg Config, gateway string, c model.Chain) *listenerv3.F
 func (b *builder) edge(cfg Config, gateway string, c model.Chain) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, gateway, c.Name)
 	m.UseRemoteAddress = boolean(true)
-	// No address is trusted as internal: else a client in a private network could set x-envoy-max-retries and its kin.
-	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{}
+	// No address is trusted as internal, else clients in private networks could set x-envoy-max-retries and its kin. An
+	// empty list would mean the default, which is all of them; nobody has this address.
+	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{
+		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
+	}
 	m.EarlyHeaderMutationExtensions = b.strip(edgeHeaders)
 	// A person who reports a failed request can name it.
 	m.AlwaysSetRequestIdInResponse = true

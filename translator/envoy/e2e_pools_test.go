@@ -1,0 +1,249 @@
+package envoy
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// pool is a backend with our picker.
+func pool(cluster, name string, mode model.BodyMode) model.WeightedBackend {
+	return model.WeightedBackend{
+		Cluster: cluster, Weight: 1,
+		Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: name, Body: mode},
+	}
+}
+
+func spilling(b model.WeightedBackend, hops ...string) model.WeightedBackend {
+	b.Picker.Spills = true
+	for _, h := range hops {
+		b.Picker.Spill = append(b.Picker.Spill, model.HopAddress(h))
+	}
+	return b
+}
+
+func backends(b ...model.WeightedBackend) model.Forward { return model.Forward{Backends: b} }
+
+func TestEachShareOfARuleIsAskedAtItsOwnPickerAndUnresolvedBackendsAnswer500(t *testing.T) {
+	a, b := startPod(t, "a", 200), startPod(t, "b", 200)
+	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "b": {endpoints: b.address.String()}})
+	r := newRig(t, p.address)
+	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: "b", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(b.address)...)
+	share := func(b model.WeightedBackend, weight uint32) model.WeightedBackend { b.Weight = weight; return b }
+	r.forward("split", backends(
+		share(pool("a", "a", model.BodyBuffered), 25),
+		share(pool("b", "b", model.BodyNone), 25),
+		model.WeightedBackend{Weight: 50}))
+	r.forward("nothing", backends(model.WeightedBackend{Cluster: "a", Weight: 0}))
+	r.start()
+	const requests = 600
+	var mu sync.Mutex
+	got := map[string]int{}
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			for range requests / 6 {
+				resp := r.post(t, "split", []byte("{}"))
+				mu.Lock()
+				got[fmt.Sprint(resp.status, " ", resp.pod)]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	// Five standard deviations: a share that is wrong by a tenth fails, a fair split practically never.
+	for who, want := range map[string]float64{"200 a": .25, "200 b": .25, "500 ": .5} {
+		if share := float64(got[who]) / requests; share < want-.1 || share > want+.1 {
+			t.Errorf("%s answered %.2f of the requests, want %.2f: %v", who, share, want, got)
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("other answers: %v", got)
+	}
+	if a := r.post(t, "nothing", nil); a.status != 500 {
+		t.Errorf("a rule whose weights are all 0: %s", a)
+	}
+}
+
+func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
+	good, full, other := startPod(t, "good", 200), startPod(t, "full", 503), startPod(t, "other", 200)
+	refused := nobody(t)
+	hopB, hopC := model.HopName("InferencePool", "ns", "b"), model.HopName("InferencePool", "ns", "c")
+	p := startPicker(t, map[string]script{
+		"refused-then-good":    {endpoints: list(refused, good.address), retries: "1"},
+		"full-then-good":       {endpoints: list(full.address, good.address), retries: "1"},
+		"unknown-then-good":    {endpoints: list("10.9.9.9:1", good.address)},
+		"full-then-fallback":   {endpoints: list(full.address), retries: "1"},
+		"full-then-c":          {endpoints: list(full.address, model.HopAddress(hopC)), retries: "1"},
+		"c-alone":              {endpoints: model.HopAddress(hopC)},
+		"no-pick":              {},
+		"b":                    {endpoints: other.address.String()},
+		"c":                    {endpoints: good.address.String()},
+		"all-full-list-of-one": {endpoints: list(full.address), retries: "0"},
+	})
+	r := newRig(t, p.address)
+	b := r.poolB(other)
+	r.cluster(model.Cluster{Name: "pool-c", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address)...)
+	r.hop(model.Hop{Name: hopC, Backends: []model.WeightedBackend{pool("pool-c", "c", model.BodyNone)}})
+	if b != hopB {
+		t.Fatal(b)
+	}
+	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+		append(endpoints(good.address, full.address, refused), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
+	r.cluster(model.Cluster{Name: "strict", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address, full.address, refused)...)
+	want := map[string]string{
+		"refused-then-good": "200 good", "full-then-good": "200 good", "unknown-then-good": "200 good",
+		"full-then-fallback": "200 other", "no-pick": "200 other", "full-then-c": "200 good", "c-alone": "200 good",
+	}
+	for name := range want {
+		r.forward("spilling."+name, backends(spilling(pool("spilling", name, model.BodyBuffered), hopB, hopC)))
+	}
+	strict := map[string]string{"refused-then-good": "200 good", "all-full-list-of-one": "503 full"}
+	for name := range strict {
+		r.forward("strict."+name, backends(pool("strict", name, model.BodyBuffered)))
+	}
+	r.forward("strict.user-retries", model.Forward{
+		Backends: []model.WeightedBackend{pool("strict", "full-then-good", model.BodyBuffered)},
+		Retry:    &model.Retry{Attempts: 5, Codes: []uint32{503}},
+	})
+	r.start()
+	check := func(prefix string, want map[string]string) {
+		for name, w := range want {
+			t.Run(prefix+name, func(t *testing.T) {
+				for range 5 { // once may be luck
+					if a := r.post(t, prefix+name, []byte("{}")); fmt.Sprint(a.status, " ", a.pod) != w {
+						t.Fatalf("want %s, got %s", w, a)
+					}
+				}
+			})
+		}
+	}
+	check("spilling.", want)
+	check("strict.", strict)
+	if a := r.post(t, "strict.user-retries", []byte("{}")); a.pod != "good" {
+		t.Errorf("a user's retry on 503 does not walk the list: %s", a)
+	}
+	for _, call := range p.seen("full-then-good") {
+		retries := call.metadata.Get(metaRetries)
+		spill := call.metadata.Get(metaSpill)
+		if asked := len(retries) == 1 && retries[0] == "5"; asked == (len(spill) == 1) {
+			t.Errorf("the picker was told retries %q and spill %q", retries, spill)
+		}
+	}
+}
+
+func TestAHopNeverSpillsAgain(t *testing.T) {
+	// Two pools that spill to each other, both full: the client gets the answer of the second, and each was asked once
+	// on the edge or in the hop.
+	p := startPicker(t, map[string]script{"a": {status: 503}, "b": {status: 429}})
+	r := newRig(t, p.address)
+	pod := startPod(t, "never", 200)
+	hops := map[string]string{}
+	for _, name := range []string{"a", "b"} {
+		hops[name] = model.HopName("InferencePool", "ns", name)
+		last := model.LastCluster(name)
+		r.cluster(model.Cluster{Name: last, Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
+		r.hop(model.Hop{Name: hops[name], Backends: []model.WeightedBackend{pool(last, name, model.BodyBuffered)}})
+	}
+	for name, other := range map[string]string{"a": "b", "b": "a"} {
+		r.cluster(model.Cluster{Name: name, Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+			append(endpoints(pod.address), model.Endpoint{Hop: hops[other]})...)
+		r.forward("to-"+name, backends(spilling(pool(name, name, model.BodyBuffered), hops[other])))
+	}
+	r.start()
+	if a := r.post(t, "to-a", []byte("{}")); a.status != 429 || a.pod != "" {
+		t.Errorf("want the second pool's 429, got %s", a)
+	}
+	if a := r.post(t, "to-b", []byte("{}")); a.status != 503 || a.pod != "" {
+		t.Errorf("want the second pool's 503, got %s", a)
+	}
+	// Each attempt on the edge asks the other pool's hop once more; nothing goes back to the first.
+	if n := len(p.seen("a")) + len(p.seen("b")); n > 2*(1+1+poolRetries) {
+		t.Errorf("the pickers were asked %d times for two requests", n)
+	}
+}
+
+func TestPromptsUpTo32MiBArriveByteForByteAndLargerOnesAreRefusedClearly(t *testing.T) {
+	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
+	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
+	duplex := startPicker(t, map[string]script{"": {endpoints: a.address.String(), duplex: true}})
+	r := newRig(t, p.address)
+	r.cluster(model.Cluster{Name: "foreign", Protocol: model.GRPC, HealthService: extProcService}, endpoints(duplex.address)...)
+	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	hop := r.poolB(b1)
+	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
+	r.forward("None", backends(pool("a", "a", model.BodyNone)))
+	r.forward("Buffered", backends(pool("a", "a", model.BodyBuffered)))
+	r.forward("spilled", backends(spilling(pool("spilling", "full", model.BodyBuffered), hop)))
+	foreign := pool("a", "", model.BodyDuplex)
+	foreign.Picker.Cluster = "foreign"
+	r.forward("Duplex", backends(foreign))
+	r.start()
+	body := make([]byte, maxBody)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(body)
+	for _, host := range []string{"None", "Buffered", "Duplex", "spilled"} {
+		for _, size := range []int{0, 1, 100_000, 1<<20 + 1, 10 << 20, maxBody} {
+			if got := r.post(t, host, body[:size]); got.status != 200 || got.body != digest(body[:size]) {
+				t.Errorf("%s: %d bytes: %s, want %s", host, size, got, digest(body[:size]))
+			}
+		}
+	}
+	large := append(bytes.Clone(body), 'x')
+	for _, host := range []string{"Buffered", "spilled"} {
+		if got := r.post(t, host, large); got.status != 413 || !strings.Contains(got.body, "32 MiB") {
+			t.Errorf("%s: one byte too many: %s", host, got)
+		}
+	}
+	// Where nobody needs the body, nothing limits it.
+	if got := r.post(t, "None", large); got.status != 200 || got.body != digest(large) {
+		t.Errorf("None: one byte more: %s", got)
+	}
+}
+
+func TestClientsCannotChooseTheirPodOrSpeakAsTheGateway(t *testing.T) {
+	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
+	p := startPicker(t, map[string]script{"a": {endpoints: a1.address.String()}, "none": {}})
+	r := newRig(t, p.address)
+	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a1.address, a2.address)...)
+	r.forward("picked", backends(pool("a", "a", model.BodyNone)))
+	r.forward("unpicked", backends(pool("a", "none", model.BodyNone)))
+	r.forward("service", backends(model.WeightedBackend{Cluster: "a", Weight: 1}))
+	r.start()
+	for host, want := range map[string]string{"picked": "200 a1", "unpicked": "503 ", "service": "503 "} {
+		req := r.request("POST", host, "/", []byte("{}"))
+		for k, v := range map[string]string{
+			endpointHeader: a2.address.String(), modelHeader: "x", "x-penstock-pool": "x", "x-penstock-hop": "x",
+			"x-envoy-max-retries": "9", "x-envoy-upstream-rq-timeout-ms": "1", "x-request-id": "forged",
+		} {
+			req.Header.Set(k, v)
+		}
+		got, err := r.do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(got.status, " ", got.pod) != want {
+			t.Errorf("%s: want %s, got %s", host, want, got)
+		}
+		for _, h := range []string{"Echo-X-Gateway-Model-Name", "Echo-X-Penstock-Pool", "Echo-X-Penstock-Hop", "Echo-X-Envoy-Upstream-Rq-Timeout-Ms", "Echo-X-Envoy-Expected-Rq-Timeout-Ms", "Echo-X-Envoy-Internal"} {
+			if v := got.header.Get(h); v != "" {
+				t.Errorf("%s: the pod got the client's %s: %s", host, h, v)
+			}
+		}
+		if got.header.Get("X-Request-Id") == "" || got.header.Get("X-Request-Id") == "forged" {
+			t.Errorf("%s: no request id of ours in the answer: %v", host, got.header)
+		}
+	}
+	for _, call := range p.seen("a") {
+		if v := call.headers[endpointHeader]; v != "" {
+			t.Errorf("the picker saw the client's %s: %s", endpointHeader, v)
+		}
+	}
+}
