@@ -1,0 +1,209 @@
+package cache
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Change is what happened to one resource since a cursor last looked, however often it changed in between.
+type Change struct {
+	Slot  *Slot
+	Entry *Entry // nil: it is gone
+	// Prev is the version of when the cursor last looked; nil if there was none, or if Delta.Reset.
+	Prev *Entry
+}
+
+// Delta is what a cursor had not read yet.
+type Delta struct {
+	// Changes are in the order of each resource's first change. Shared: not to be changed.
+	Changes []Change
+	// Reset says that the log does not reach back to where the cursor stood. Changes then holds every resource that
+	// changed since and still exists; what the reader knows and Slot.Current does not have is gone.
+	Reset bool
+}
+
+// Cursor is one reader's place in a log. Not safe for use by many, except where a method says so.
+type Cursor struct {
+	log  *log
+	seq  atomic.Uint64
+	wake chan struct{}
+}
+
+func (l *log) cursor() *Cursor {
+	c := &Cursor{log: l, wake: make(chan struct{}, 1)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.seq.Store(l.seq())
+	l.cursors[c] = struct{}{}
+	return c
+}
+
+// Close gives the cursor up, with everything that it acquired (the caller names it: the cursor keeps no list).
+func (c *Cursor) Close(acquired []*Slot) {
+	c.Release(acquired...)
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	delete(c.log.cursors, c)
+}
+
+// Ready is closed when the log may be read: see Cache.SetReady. Safe for use by many.
+func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
+
+// Wake receives when there may be something to pull. Safe for use by many.
+func (c *Cursor) Wake() <-chan struct{} { return c.wake }
+
+func (c *Cursor) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Seq is the sequence number up to which everything was pulled.
+func (c *Cursor) Seq() uint64 { return c.seq.Load() }
+
+// Pull returns what was committed since the last Pull.
+func (c *Cursor) Pull() Delta {
+	l := c.log
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	from, to := c.seq.Load(), l.seq()
+	c.seq.Store(to)
+	switch {
+	case from == to:
+		return Delta{}
+	case from < l.floor:
+		return Delta{Changes: l.since(from), Reset: true}
+	}
+	return Delta{Changes: l.coalesced(from, to)}
+}
+
+// coalesced is the tail from a place on, one change per resource. Cursors mostly stand at the same place, so the
+// last answer is kept. Called with mu held for reading.
+func (l *log) coalesced(from, to uint64) []Change {
+	l.memoMu.Lock()
+	defer l.memoMu.Unlock()
+	if m := l.memo; m != nil && m.from == from && m.to == to {
+		return m.changes
+	}
+	records := l.tail[from-l.floor:]
+	changes := make([]Change, 0, len(records))
+	at := make(map[*Slot]int, len(records))
+	for _, r := range records {
+		if i, ok := at[r.slot]; ok {
+			changes[i].Entry = r.entry
+			continue
+		}
+		at[r.slot] = len(changes)
+		changes = append(changes, Change{Slot: r.slot, Entry: r.entry, Prev: r.prev})
+	}
+	l.memo = &memo{from: from, to: to, changes: changes}
+	return changes
+}
+
+// since finds by a look at everything what changed after a place that the log has dropped.
+func (l *log) since(from uint64) []Change {
+	var out []Change
+	for _, s := range l.byID {
+		if s == nil {
+			continue
+		}
+		if e := s.Current(); e != nil && e.Seq > from {
+			out = append(out, Change{Slot: s, Entry: e})
+		}
+	}
+	return out
+}
+
+// Acquire finds the slots of names, in the same order, and keeps them known until Release, existing or not. A name
+// acquired twice is released twice. Safe for use by many.
+func (c *Cursor) Acquire(t resource.Type, names ...string) []*Slot {
+	l := c.log
+	out := make([]*Slot, len(names))
+	missing := false
+	l.mu.RLock()
+	for i, name := range names {
+		if s := l.slots[resource.Ref{Type: t, Name: name}]; s != nil {
+			s.users.Add(1)
+			out[i] = s
+		} else {
+			missing = true
+		}
+	}
+	l.mu.RUnlock()
+	if !missing {
+		return out
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, s := range out {
+		if s == nil {
+			out[i] = l.slot(resource.Ref{Type: t, Name: names[i]})
+			out[i].users.Add(1)
+		}
+	}
+	return out
+}
+
+// Hold is Acquire for slots that came in a Change. It returns the slots that stand for these names now: the same,
+// unless the name was forgotten since and came again. Safe for use by many.
+func (c *Cursor) Hold(s *Slot) *Slot {
+	l := c.log
+	l.mu.RLock()
+	if l.byID[s.ID] == s {
+		s.users.Add(1)
+		l.mu.RUnlock()
+		return s
+	}
+	l.mu.RUnlock()
+	return c.Acquire(s.Type, s.Name)[0]
+}
+
+// Release undoes Acquire and Hold. Safe for use by many.
+func (c *Cursor) Release(slots ...*Slot) {
+	if len(slots) == 0 {
+		return
+	}
+	l := c.log
+	l.mu.RLock()
+	last := slots[:0:0]
+	for _, s := range slots {
+		if s.users.Add(-1) == 0 && s.Current() == nil {
+			last = append(last, s)
+		}
+	}
+	l.mu.RUnlock()
+	if len(last) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range last {
+		l.reap(s)
+	}
+}
+
+// Each is every existing resource of a type, sorted by name.
+func (c *Cursor) Each(t resource.Type) []*Slot {
+	l := c.log
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var out []*Slot
+	for ref, s := range l.slots {
+		if ref.Type == t && s.Current() != nil {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Slot) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Slot is the slot of an ID that the caller has acquired.
+func (c *Cursor) Slot(id uint32) *Slot {
+	c.log.mu.RLock()
+	defer c.log.mu.RUnlock()
+	return c.log.byID[id]
+}

@@ -1,0 +1,120 @@
+package cache
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Slot is one name in one log, whether or not there is such a resource.
+type Slot struct {
+	resource.Ref
+	// ID is dense and never given twice in one log: the place of this name in a stream's bit sets.
+	ID uint32
+
+	current atomic.Pointer[Entry]
+	named   atomic.Int32 // current entries that name it
+	users   atomic.Int32 // see Cursor.Acquire
+	last    uint64       // sequence number of its last record in the log; guarded by log.mu
+}
+
+// Current is the newest version, or nil if there is none.
+func (s *Slot) Current() *Entry { return s.current.Load() }
+
+// Named says whether any current resource of the log names this one.
+func (s *Slot) Named() bool { return s.named.Load() > 0 }
+
+// Entry is one version of a resource as committed to one log. Immutable.
+type Entry struct {
+	*resource.Resource
+	Slot *Slot
+	// Seq is the position in the log; 0 for a placeholder.
+	Seq uint64
+	// Names are the slots of Resource.Refs, in the same order.
+	Names []*Slot
+	// Committed is when, and Trace by what change, it was committed.
+	Committed time.Time
+	Trace     trace.SpanContext
+
+	head []byte // see Delta and StateOfTheWorld
+	any  int    // where in head the Any begins
+}
+
+// The fields of discovery.v3.Resource and google.protobuf.Any, and the field `resources` that both kinds of
+// DiscoveryResponse have.
+const (
+	fieldVersion   = 1
+	fieldResource  = 2
+	fieldName      = 3
+	fieldResources = 2
+
+	fieldTypeURL = 1
+	fieldValue   = 2
+)
+
+// newEntry encodes everything but the body. What goes out is `head + Body`: as an element of DeltaDiscoveryResponse's
+// resources all of it, as an element of DiscoveryResponse's resources from `any` on. That works because the Any is
+// written last and both messages happen to number its field 2.
+func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
+	url := r.Type.URL()
+	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
+	anyHead = protowire.AppendString(anyHead, url)
+	if len(r.Body) > 0 {
+		anyHead = protowire.AppendTag(anyHead, fieldValue, protowire.BytesType)
+		anyHead = protowire.AppendVarint(anyHead, uint64(len(r.Body)))
+	}
+	anySize := len(anyHead) + len(r.Body)
+	inner := protowire.SizeTag(fieldVersion) + protowire.SizeBytes(len(r.Version)) +
+		protowire.SizeTag(fieldName) + protowire.SizeBytes(len(r.Name)) +
+		protowire.SizeTag(fieldResource) + protowire.SizeBytes(anySize)
+
+	b := make([]byte, 0, inner-len(r.Body)+8)
+	b = protowire.AppendTag(b, fieldResources, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(inner))
+	b = protowire.AppendTag(b, fieldVersion, protowire.BytesType)
+	b = protowire.AppendString(b, r.Version)
+	b = protowire.AppendTag(b, fieldName, protowire.BytesType)
+	b = protowire.AppendString(b, r.Name)
+	at := len(b)
+	b = protowire.AppendTag(b, fieldResource, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(anySize))
+	b = append(b, anyHead...)
+	return &Entry{Resource: r, Slot: slot, Seq: seq, head: b, any: at}
+}
+
+// Delta is the resource as one encoded element of DeltaDiscoveryResponse.resources, tag included: head, then body.
+func (e *Entry) Delta() (head, body []byte) { return e.head, e.Body }
+
+// StateOfTheWorld is the resource as one encoded element of DiscoveryResponse.resources: head, then body.
+func (e *Entry) StateOfTheWorld() (head, body []byte) { return e.head[e.any:], e.Body }
+
+// Placeholder is the empty resource that a proxy gets which asks for a name that does not exist, for the types where
+// "there is none" does not end its waiting: an assignment without endpoints, a route configuration without routes.
+// Nil for the other types.
+func Placeholder(s *Slot) *Entry {
+	var msg proto.Message
+	switch s.Type {
+	case resource.Endpoints:
+		msg = &endpointv3.ClusterLoadAssignment{ClusterName: s.Name}
+	case resource.RouteConfiguration:
+		msg = &routev3.RouteConfiguration{Name: s.Name}
+	default:
+		return nil
+	}
+	r, err := resource.New(s.Type, s.Name, msg, nil, nil)
+	if err != nil { // a name that is not UTF-8: no proxy can have asked for it
+		return nil
+	}
+	return newEntry(r, s, 0)
+}
+
+// NamesSlot says whether the entry names a slot; a nil entry names nothing.
+func (e *Entry) NamesSlot(s *Slot) bool { return e != nil && slices.Contains(e.Names, s) }

@@ -1,0 +1,187 @@
+package cache
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// record is one change of one resource. Its sequence number follows from its place in the log.
+type record struct {
+	slot        *Slot
+	entry, prev *Entry // nil: it did not exist
+}
+
+// log is one gateway's resources and their latest changes.
+type log struct {
+	config Config
+	opened bool          // guarded by Cache.mu
+	ready  chan struct{} // closed once opened
+
+	mu       sync.RWMutex
+	slots    map[resource.Ref]*Slot
+	byID     []*Slot // nil where the slot is gone
+	revision uint64
+	born     bool // there was a commit
+
+	tail    []record // the sequence numbers floor+1 to floor+len(tail)
+	floor   uint64
+	bytes   int // of tail's replaced bodies
+	cursors map[*Cursor]struct{}
+	memo    *memo // the last coalesced delta; guarded by memoMu
+	memoMu  sync.Mutex
+}
+
+// memo is a delta that many cursors which stand at the same place will ask for.
+type memo struct {
+	from, to uint64
+	changes  []Change
+}
+
+func newLog(c Config) *log {
+	return &log{config: c, ready: make(chan struct{}), slots: map[resource.Ref]*Slot{}, cursors: map[*Cursor]struct{}{}}
+}
+
+// open lets cursors read, once the whole cache is ready and the gateway is known. Called under Cache.mu.
+func (l *log) open(cacheReady bool) {
+	l.mu.RLock()
+	born := l.born
+	l.mu.RUnlock()
+	if cacheReady && born && !l.opened {
+		l.opened = true
+		close(l.ready)
+	}
+}
+
+// seq is the sequence number of the newest record. Called with mu held.
+func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
+
+func (l *log) commit(b Batch, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.born, l.revision = true, b.Revision
+	before := l.seq()
+	upserted := make(map[resource.Ref]struct{}, len(b.Upserts))
+	for _, r := range b.Upserts {
+		upserted[r.Ref] = struct{}{}
+	}
+	for _, ref := range b.Removes {
+		if _, again := upserted[ref]; again {
+			continue
+		}
+		if s := l.slots[ref]; s != nil && s.Current() != nil {
+			l.put(s, nil)
+		}
+	}
+	for _, r := range b.Upserts {
+		s := l.slot(r.Ref)
+		e := newEntry(r, s, l.seq()+1)
+		e.Committed, e.Trace = now, b.Trace
+		if old := s.Current(); old != nil && old.Version == r.Version {
+			// The same bytes of other owners: whoever asks from now on sees them, nobody is sent anything.
+			e.Seq, e.Names, e.Committed, e.Trace = old.Seq, old.Names, old.Committed, old.Trace
+			s.current.Store(e)
+			continue
+		}
+		e.Names = make([]*Slot, len(r.Refs))
+		for i, ref := range r.Refs {
+			e.Names[i] = l.slot(ref)
+		}
+		l.put(s, e)
+	}
+	if l.seq() == before {
+		return
+	}
+	l.trim()
+	for c := range l.cursors {
+		c.poke()
+	}
+}
+
+// put makes e (nil: nothing) the current version and records it.
+func (l *log) put(s *Slot, e *Entry) {
+	old := s.Current()
+	if e != nil {
+		for _, n := range e.Names {
+			n.named.Add(1)
+		}
+	}
+	s.current.Store(e)
+	l.tail = append(l.tail, record{slot: s, entry: e, prev: old})
+	s.last = l.seq()
+	if old != nil {
+		l.bytes += len(old.Body)
+		for _, n := range old.Names {
+			n.named.Add(-1)
+			l.reap(n)
+		}
+	}
+}
+
+// slot finds or makes the slot of a name.
+func (l *log) slot(ref resource.Ref) *Slot {
+	s := l.slots[ref]
+	if s == nil {
+		s = &Slot{Ref: ref, ID: uint32(len(l.byID))}
+		l.slots[ref] = s
+		l.byID = append(l.byID, s)
+	}
+	return s
+}
+
+// reap forgets a name that nobody knows any more. A name in the log is known.
+func (l *log) reap(s *Slot) {
+	if l.byID[s.ID] == s && s.Current() == nil && s.named.Load() == 0 && s.users.Load() == 0 && (s.last == 0 || s.last <= l.floor) {
+		delete(l.slots, s.Ref)
+		l.byID[s.ID] = nil
+	}
+}
+
+// trimAt is how many records may lie around before anyone looks who still needs them.
+const trimAt = 64
+
+// trim drops what every cursor has read, and what is beyond the bounds: a cursor that stands before the floor gets a
+// reset.
+func (l *log) trim() {
+	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
+		return
+	}
+	keep := l.seq()
+	for c := range l.cursors {
+		keep = min(keep, c.seq.Load())
+	}
+	n := int(max(keep, l.floor) - l.floor)
+	if over := len(l.tail) - l.config.LogRecords; over > n {
+		n = over
+	}
+	bytes := l.bytes
+	for i, r := range l.tail {
+		if i >= n && bytes <= l.config.LogBytes {
+			break
+		}
+		if r.prev != nil {
+			bytes -= len(r.prev.Body)
+		}
+		n = max(n, i+1)
+	}
+	dropped := l.tail[:n]
+	l.tail = slices.Clone(l.tail[n:]) // lets go of the dropped ones
+	l.floor += uint64(n)
+	l.bytes = bytes
+	for _, r := range dropped {
+		l.reap(r.slot)
+	}
+}
+
+func (l *log) describe(g *Gateway) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	g.Revision, g.Sequence, g.Counts = l.revision, l.seq(), map[resource.Type]int{}
+	for ref, s := range l.slots {
+		if s.Current() != nil {
+			g.Counts[ref.Type]++
+		}
+	}
+}

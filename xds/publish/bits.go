@@ -1,0 +1,34 @@
+package publish
+
+import "math/bits"
+
+// bitSet is a set of cache.Slot IDs: 1 KB for 8,000 names, where a map of strings would be half a megabyte a stream.
+type bitSet struct{ words []uint64 }
+
+func (b *bitSet) has(id uint32) bool {
+	w := int(id / 64)
+	return w < len(b.words) && b.words[w]&(1<<(id%64)) != 0
+}
+
+func (b *bitSet) set(id uint32) {
+	w := int(id / 64)
+	if w >= len(b.words) {
+		b.words = append(b.words, make([]uint64, w+1-len(b.words))...)
+	}
+	b.words[w] |= 1 << (id % 64)
+}
+
+func (b *bitSet) clear(id uint32) {
+	if w := int(id / 64); w < len(b.words) {
+		b.words[w] &^= 1 << (id % 64)
+	}
+}
+
+// each calls f for every member, in order. f may clear the member that it is called for.
+func (b *bitSet) each(f func(id uint32)) {
+	for w, word := range b.words {
+		for ; word != 0; word &= word - 1 {
+			f(uint32(w*64 + bits.TrailingZeros64(word)))
+		}
+	}
+}

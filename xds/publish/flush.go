@@ -1,0 +1,172 @@
+package publish
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// gate says whether an item may go now; if not, until when it waits at the longest (zero: for an event).
+type gate func(*Stream, *item, time.Time) (bool, time.Time)
+
+// stage is one step of a flush.
+type stage struct {
+	t resource.Type
+	// upsert and remove are what such items wait for; nil: they are not of this stage. With both they go together.
+	upsert, remove gate
+	// single: one resource in a response, so that its nonce names it.
+	single bool
+	// window is how many responses of the type may be unanswered before more are held back; 0: any number.
+	window int
+}
+
+// stages is make before break: the order of delivery as data.
+var stages = []stage{
+	// Clusters warm on their secrets, and a listener's are asked for by the proxy. To remove one only answers a question.
+	{t: resource.Secret, upsert: always, remove: always, window: 16},
+	{t: resource.Cluster, upsert: clusterReady, window: 4},
+	// Right behind: a modified cluster waits for its endpoints again, and its ACK waits for it (DELIVERY 2).
+	{t: resource.Endpoints, upsert: endpointsReady, window: 16},
+	// An added and a removed listener of one port must be in one response (DELIVERY 5).
+	{t: resource.Listener, upsert: routesReady, remove: unused, window: 16},
+	{t: resource.RouteConfiguration, upsert: routesReady, single: true},
+	{t: resource.Cluster, remove: unused, window: 16},
+}
+
+// Flush is everything that may be sent now, in order. It never blocks on the proxy: what has to wait waits in here, and
+// changes that come meanwhile collapse with it.
+func (s *Stream) Flush(now time.Time) []*Response {
+	s.pull(now)
+	s.wake = time.Time{}
+	s.expireDrains(now)
+	var out []*Response
+	for i := range stages {
+		out = append(out, s.run(&stages[i], now)...)
+	}
+	for t := range s.silent {
+		if s.silent[t] && len(s.items[t]) == 0 {
+			out = append(out, s.respond(resource.Type(t), nil, now))
+			s.silent[t] = false
+		}
+	}
+	return out
+}
+
+// run sends what may go of one stage.
+func (s *Stream) run(st *stage, now time.Time) []*Response {
+	if len(s.items[st.t]) == 0 || st.window > 0 && s.window(st.t) >= st.window {
+		return nil
+	}
+	s.calm = s.isCalm()
+	var together, alone, removals []*item
+	held := false
+	for _, it := range s.items[st.t] {
+		switch {
+		case !it.dirty:
+		case it.want == nil:
+			removals = append(removals, it)
+		case st.upsert == nil:
+		case !s.may(st.upsert, it, now):
+			held = true
+		case it.alone || st.single:
+			alone = append(alone, it)
+		default:
+			together = append(together, it)
+		}
+	}
+	for _, it := range removals {
+		// A listener goes when those that may take its place are there.
+		if st.remove != nil && !held && s.may(st.remove, it, now) {
+			together = append(together, it)
+		}
+	}
+	var out []*Response
+	if len(together) > 0 {
+		out = append(out, s.respond(st.t, parts(together), now))
+	}
+	for _, it := range sorted(alone) {
+		out = append(out, s.respond(st.t, parts([]*item{it}), now))
+	}
+	if st.t == resource.Cluster && st.upsert != nil {
+		for _, r := range out {
+			s.endpointsAgain(r, now)
+		}
+	}
+	if len(out) > 0 {
+		s.silent[st.t] = false
+	}
+	return out
+}
+
+func (s *Stream) may(g gate, it *item, now time.Time) bool {
+	ok, until := g(s, it, now)
+	if !ok {
+		s.wakeAt(until)
+	}
+	return ok
+}
+
+// wakeAt asks for a Flush at a time; zero: none.
+func (s *Stream) wakeAt(t time.Time) {
+	if !t.IsZero() && (s.wake.IsZero() || t.Before(s.wake)) {
+		s.wake = t
+	}
+}
+
+// window is how many responses of a type have no answer.
+func (s *Stream) window(t resource.Type) int {
+	n := 0
+	for _, r := range s.unacked {
+		if r.Type == t {
+			n++
+		}
+	}
+	return n
+}
+
+func sorted(items []*item) []*item {
+	slices.SortFunc(items, func(a, b *item) int { return strings.Compare(a.slot.Name, b.slot.Name) })
+	return items
+}
+
+func parts(items []*item) []part {
+	out := make([]part, len(items))
+	for i, it := range sorted(items) {
+		out[i] = part{it: it, entry: it.want}
+	}
+	return out
+}
+
+// endpointsAgain sends the endpoints of clusters behind them, changed or not: a modified cluster, and a new one that
+// shares its service_name with another, wait for them and do not ask. Names that the proxy does not subscribe to yet it
+// asks for by itself.
+func (s *Stream) endpointsAgain(r *Response, now time.Time) {
+	for _, p := range r.parts {
+		for _, n := range p.entry.Names {
+			if n.Type != resource.Endpoints || !s.asked.has(n.ID) {
+				continue
+			}
+			it := s.settled(n)
+			it.want = n.Current()
+			if it.want == nil {
+				it.want = cache.Placeholder(n)
+			}
+			if it.want.Version == it.bad {
+				continue
+			}
+			it.now = true
+			s.dirty(it, true, now)
+		}
+	}
+}
+
+func (s *Stream) expireDrains(now time.Time) {
+	for slot, until := range s.drain {
+		if !now.Before(until) {
+			delete(s.drain, slot)
+		}
+	}
+}

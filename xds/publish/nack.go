@@ -1,0 +1,113 @@
+package publish
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxMessage bounds what is kept of a proxy's words: a failed validation quotes the whole resource.
+const maxMessage = 1024
+
+// nack takes in that a proxy refused a response. What is bad stays away from it at that version; the good ones are
+// sent again, also where they were applied: the proxy counts as its own only what it has ACKed (DELIVERY 3).
+func (s *Stream) nack(r *Response, message string, now time.Time) {
+	s.lastNack[r.Type] = shorten(message)
+	bad := blamed(r, message)
+	upserts := 0
+	for _, p := range r.parts {
+		if p.entry != nil {
+			upserts++
+		}
+	}
+	for _, p := range r.parts {
+		it := p.it
+		if s.items[it.slot.Type][it.slot] != it || it.flight != r {
+			continue // not asked for any more, or already superseded
+		}
+		it.flight = nil
+		switch {
+		case p.entry == nil:
+			// The removals of a refused response were not its fault. One of removals alone would be refused again.
+			s.dirty(it, upserts > 0 && it.want == nil || it.want != nil, now)
+		case upserts == 1 || slices.Contains(bad, p.entry.Name):
+			s.reject(it, p.entry.Version, message, now)
+		default:
+			it.alone = len(bad) == 0
+			it.now = true
+			s.dirty(it, true, now)
+		}
+	}
+}
+
+func (s *Stream) reject(it *item, version, message string, now time.Time) {
+	it.bad, it.reason = version, shorten(message)
+	s.news++
+	if it.have == nil && !it.stale {
+		s.unhold(it.slot)
+	}
+	it.alone = false
+	s.dirty(it, it.want == nil && it.have != nil || it.want != nil && it.want.Version != version, now)
+}
+
+// Where Envoy's texts say which resources they are about.
+var (
+	listed = regexp.MustCompile(`Error adding/updating (?:cluster|listener)\(s\) `)
+	quoted = regexp.MustCompile(`^goo\.gle/debug\w* *name: *"([^"]*)"`)
+)
+
+// blamed are the names in a text that are names in the response; none if it does not say.
+func blamed(r *Response, message string) []string {
+	if m := quoted.FindStringSubmatch(message); m != nil && r.carries(m[1]) {
+		return m[1:]
+	}
+	at := listed.FindStringIndex(message)
+	if at == nil {
+		return nil
+	}
+	// "a, b: what is wrong": names may hold any of these characters, so only what was sent can tell where one ends.
+	var out []string
+	rest := message[at[1]:]
+	for {
+		name := ""
+		for _, p := range r.parts {
+			n := p.it.slot.Name
+			if len(n) > len(name) && (strings.HasPrefix(rest, n+", ") || strings.HasPrefix(rest, n+": ")) {
+				name = n
+			}
+		}
+		if name == "" {
+			return out
+		}
+		out = append(out, name)
+		more := strings.HasPrefix(rest[len(name):], ", ")
+		rest = rest[len(name)+2:]
+		if !more {
+			return out
+		}
+	}
+}
+
+func (r *Response) carries(name string) bool {
+	return slices.ContainsFunc(r.parts, func(p part) bool { return p.entry != nil && p.it.slot.Name == name })
+}
+
+// dumped is where a failed validation stops quoting the resource and says what is wrong.
+var dumped = []string{"Proto constraint validation failed", "caused by "}
+
+// shorten cuts the quoted resource out of a failed validation, and bounds the rest.
+func shorten(message string) string {
+	if strings.HasPrefix(message, "goo.gle/debug") {
+		for _, mark := range dumped {
+			if i := strings.LastIndex(message, mark); i >= 0 {
+				message = message[i:]
+				break
+			}
+		}
+	}
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "") + " [...]"
+	}
+	return message
+}

@@ -1,0 +1,128 @@
+package publish
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// StateRequest is what a proxy says about one type in the state-of-the-world variant.
+type StateRequest struct {
+	Type resource.Type
+	// Names are all names that it subscribes to; none: everything, for clusters and listeners.
+	Names []string
+	// Version is what it has accepted last, of this stream or, on the first request, of an earlier one.
+	Version string
+	Nonce   string
+	Error   string
+}
+
+// HandleState takes in a request of a state-of-the-world stream.
+func (s *Stream) HandleState(r StateRequest, now time.Time) {
+	s.answered(Request{Type: r.Type, Nonce: r.Nonce, Error: r.Error}, now)
+	first := s.first[r.Type]
+	s.first[r.Type] = false
+	if wildcardTypes[r.Type] && len(r.Names) == 0 {
+		if first {
+			s.wildcard[r.Type] = true
+			s.resume(r, s.cursor.Each(r.Type), now)
+		}
+		return
+	}
+	names := make(map[string]bool, len(r.Names))
+	for _, n := range r.Names {
+		names[n] = true
+	}
+	var gone []string
+	s.asked.each(func(id uint32) {
+		if slot := s.cursor.Slot(id); slot.Type == r.Type && !names[slot.Name] {
+			gone = append(gone, slot.Name)
+		}
+	})
+	slots := s.cursor.Acquire(r.Type, r.Names...)
+	if first && s.resume(r, slots, now) {
+		for _, slot := range slots {
+			s.asked.set(slot.ID)
+		}
+	} else {
+		for _, slot := range slots {
+			if s.asked.has(slot.ID) {
+				s.cursor.Release(slot)
+				continue
+			}
+			s.subscribe(slot, nil, now)
+		}
+	}
+	s.unsubscribe(r.Type, gone)
+}
+
+// resume compares what a proxy had with what it would get now, and is true if it is the same: nothing is sent then.
+// For clusters and listeners it makes all of them due otherwise.
+func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool {
+	var entries []*cache.Entry
+	for _, slot := range slots {
+		if e := slot.Current(); e != nil {
+			entries = append(entries, e)
+		} else if p := cache.Placeholder(slot); p != nil {
+			entries = append(entries, p)
+		}
+	}
+	slices.SortFunc(entries, func(a, b *cache.Entry) int { return a.Ref.Compare(b.Ref) })
+	if r.Version != "" && r.Version == stateVersion(entries) {
+		for _, e := range entries {
+			s.hold(e.Slot)
+		}
+		return true
+	}
+	if s.wildcard[r.Type] {
+		for _, e := range entries {
+			s.aim(s.settled(e.Slot), e, now)
+		}
+		s.silent[r.Type] = true
+	}
+	return false
+}
+
+// completeState turns a response into one of the state of the world. Clusters and listeners are then always all of
+// them: what is missing is removed.
+func (s *Stream) completeState(r *Response) {
+	r.Removed = nil
+	if wildcardTypes[r.Type] {
+		changed := make(map[*cache.Slot]bool, len(r.parts))
+		for _, p := range r.parts {
+			changed[p.it.slot] = true
+		}
+		s.held.each(func(id uint32) {
+			slot := s.cursor.Slot(id)
+			if slot.Type != r.Type || changed[slot] {
+				return
+			}
+			e := slot.Current()
+			if it := s.items[slot.Type][slot]; it != nil {
+				e = it.have
+			}
+			if e != nil {
+				r.Upserts = append(r.Upserts, e)
+			}
+		})
+		slices.SortFunc(r.Upserts, func(a, b *cache.Entry) int { return a.Ref.Compare(b.Ref) })
+	}
+	r.Version = stateVersion(r.Upserts)
+}
+
+// stateVersion is the version of a whole response: a content hash, so that replicas agree. What one response of
+// endpoints or routes happened to carry is not what a proxy has, so it resumes only after a response that had all.
+func stateVersion(entries []*cache.Entry) string {
+	var d xxhash.Digest
+	d.Reset()
+	for _, e := range entries { // a Digest returns no errors
+		_, _ = d.WriteString(e.Name)
+		_, _ = d.WriteString("\x00" + e.Version + "\x00")
+	}
+	return strconv.FormatUint(d.Sum64(), 36)
+}

@@ -1,0 +1,359 @@
+package publish
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Config is what a Stream needs.
+type Config struct {
+	// Watchdog is how long the proxy may keep the ACK of clusters (it withholds it while any of them warms), or of a
+	// hop, before others go on without. What names a cluster that the proxy has never had waits on. Default: 300 ms.
+	Watchdog time.Duration
+	// Drain is how long clusters stay that a filter chain used which is gone: at least the proxy's --drain-time-s.
+	Drain time.Duration
+	// Settle is how long nothing is removed from a proxy that came back with what it had and has not yet asked for its
+	// routes: they may name anything. Default: 3 s.
+	Settle time.Duration
+	// StateOfTheWorld is the older variant of the protocol.
+	StateOfTheWorld bool
+}
+
+// Stream is the state machine of one ADS stream. Not safe for use by many.
+type Stream struct {
+	config Config
+	cursor *cache.Cursor
+
+	wildcard [types]bool
+	first    [types]bool // the type's first request is yet to come
+	silent   [types]bool // the proxy waits for a first answer, even an empty one
+	asked    bitSet      // names that the proxy subscribes to
+	held     bitSet      // names of which the proxy may have a version
+	items    [types]map[*cache.Slot]*item
+	drain    map[*cache.Slot]time.Time // when a chain that used this cluster has drained
+
+	unacked  []*Response // oldest first
+	nonce    uint64
+	returned time.Time // when the proxy came back with something; zero: it came with nothing
+	wake     time.Time
+	calm     bool   // see isCalm; of the stage that runs
+	news     uint64 // counts changes of Rejections
+	lastNack [types]string
+}
+
+const types = int(resource.RouteConfiguration) + 1
+
+// item is a name for which the proxy is not known to have what it should have. Names without one are in order.
+type item struct {
+	slot *cache.Slot
+	// have is what the proxy accepted last; stale, that it has a version which we do not know.
+	have  *cache.Entry
+	stale bool
+	// want is what it should have; nil: nothing.
+	want *cache.Entry
+	// dirty: want is to be sent. A clean item is in flight, rejected, or waits for the proxy to lose interest.
+	dirty bool
+	since time.Time // when it became dirty
+	// now: the proxy waits for an answer, whatever the order.
+	now bool
+	// alone: in a response of its own, to find out which one is rejected.
+	alone bool
+	// flight is the newest response that carries it and has no answer yet.
+	flight *Response
+
+	bad    string // the version that was rejected
+	reason string // the proxy's words; kept until it accepts something
+}
+
+// Response is one message to send.
+type Response struct {
+	Type  resource.Type
+	Nonce string
+	// Version is system_version_info, or version_info of a state of the world.
+	Version string
+	Upserts []*cache.Entry
+	Removed []string // names; empty in a state of the world, where what is missing is removed
+	// At is when it was made.
+	At time.Time
+
+	parts []part
+}
+
+// part is what a response changes.
+type part struct {
+	it    *item
+	entry *cache.Entry // nil: removed
+}
+
+// New starts a stream on a cursor, which the stream closes.
+func New(cursor *cache.Cursor, c Config) *Stream {
+	c.Watchdog = cmp.Or(c.Watchdog, 300*time.Millisecond)
+	c.Settle = cmp.Or(c.Settle, 3*time.Second)
+	s := &Stream{config: c, cursor: cursor, drain: map[*cache.Slot]time.Time{}}
+	for t := range s.items {
+		s.items[t] = map[*cache.Slot]*item{}
+		s.first[t] = true
+	}
+	return s
+}
+
+// Close ends the stream.
+func (s *Stream) Close() {
+	var all []*cache.Slot
+	for _, set := range []*bitSet{&s.asked, &s.held} {
+		set.each(func(id uint32) { all = append(all, s.cursor.Slot(id)) })
+	}
+	s.cursor.Close(all)
+}
+
+// Wake is when Flush should be called next although nothing happens; zero: not.
+func (s *Stream) Wake() time.Time { return s.wake }
+
+// pull takes in what was committed.
+func (s *Stream) pull(now time.Time) {
+	d := s.cursor.Pull()
+	for _, c := range d.Changes {
+		it := s.items[c.Slot.Type][c.Slot]
+		if it == nil && !s.interested(c.Slot) {
+			continue
+		}
+		if it == nil {
+			it = s.item(c.Slot)
+			if s.held.has(c.Slot.ID) {
+				it.have, it.stale = c.Prev, d.Reset
+			}
+		}
+		s.aim(it, c.Entry, now)
+	}
+	if d.Reset {
+		s.findRemoved(now)
+	}
+}
+
+// findRemoved is for when the log does not say what is gone.
+func (s *Stream) findRemoved(now time.Time) {
+	s.held.each(func(id uint32) {
+		slot := s.cursor.Slot(id)
+		if slot.Current() != nil {
+			return
+		}
+		it := s.items[slot.Type][slot]
+		if it == nil {
+			it = s.item(slot)
+			it.stale = true
+		}
+		s.aim(it, nil, now)
+	})
+}
+
+func (s *Stream) interested(slot *cache.Slot) bool {
+	return s.wildcard[slot.Type] || s.asked.has(slot.ID) || s.held.has(slot.ID)
+}
+
+// item makes the item of a slot that has none, as if the proxy had nothing.
+func (s *Stream) item(slot *cache.Slot) *item {
+	it := &item{slot: slot}
+	s.items[slot.Type][slot] = it
+	return it
+}
+
+// settled is the item of a slot; made as if the proxy had the current version, if it is said to hold any.
+func (s *Stream) settled(slot *cache.Slot) *item {
+	it := s.items[slot.Type][slot]
+	if it == nil {
+		it = s.item(slot)
+		if s.held.has(slot.ID) {
+			it.have = slot.Current()
+			it.want = it.have
+		}
+	}
+	return it
+}
+
+// aim sets what the proxy should have.
+func (s *Stream) aim(it *item, want *cache.Entry, now time.Time) {
+	slot := it.slot
+	if want == nil {
+		switch {
+		case slot.Type == resource.Endpoints && slot.Named() && s.interested(slot):
+			// The cluster stays: no endpoints is an answer, while "removed" would be ignored.
+			want = cache.Placeholder(slot)
+		case it.have == nil && !it.stale && it.flight == nil, slot.Type == resource.Secret:
+			s.drop(it) // it has none; or it keeps its secret, whatever we say, until it loses interest
+			return
+		}
+	}
+	it.want = want
+	switch {
+	case want == nil:
+		// What the proxy asks for by name it gives up by itself, when nothing of its own names it any more.
+		s.dirty(it, s.wildcard[slot.Type], now)
+	case it.flight != nil && s.inFlight(it) == want.Version:
+		it.dirty = false
+	case it.flight == nil && it.have != nil && it.have.Version == want.Version && !it.now:
+		it.have = want
+		s.accept(it)
+	case want.Version == it.bad:
+		it.dirty = false
+	default:
+		// A name that was only expected is sent when the proxy asks for it.
+		s.dirty(it, s.interested(slot), now)
+	}
+}
+
+func (s *Stream) dirty(it *item, dirty bool, now time.Time) {
+	if dirty && !it.dirty {
+		it.since = now
+	}
+	it.dirty = dirty
+}
+
+// inFlight is the version of an item that is on its way; "" for a removal.
+func (s *Stream) inFlight(it *item) string {
+	for _, p := range it.flight.parts {
+		if p.it == it && p.entry != nil {
+			return p.entry.Version
+		}
+	}
+	return ""
+}
+
+// accept ends an item whose name is in order.
+func (s *Stream) accept(it *item) {
+	if it.reason != "" {
+		it.reason, it.bad = "", ""
+		s.news++
+	}
+	it.dirty, it.alone = false, false
+	s.drop(it)
+}
+
+func (s *Stream) drop(it *item) {
+	if it.reason != "" {
+		s.news++
+	}
+	delete(s.items[it.slot.Type], it.slot)
+}
+
+// hold notes that the proxy may have a version of a name.
+func (s *Stream) hold(slot *cache.Slot) {
+	if !s.held.has(slot.ID) {
+		s.cursor.Hold(slot)
+		s.held.set(slot.ID)
+	}
+}
+
+func (s *Stream) unhold(slot *cache.Slot) {
+	if s.held.has(slot.ID) {
+		s.held.clear(slot.ID)
+		s.cursor.Release(slot)
+	}
+}
+
+// Rejection is a resource that the proxy refuses.
+type Rejection struct {
+	Ref     resource.Ref
+	Version string
+	Message string // the proxy's words
+	Owners  []report.Ref
+}
+
+// Rejections are the resources of which the proxy refuses the newest version that it was sent, by type, unordered
+// within one. What it had before stays in force.
+func (s *Stream) Rejections() []Rejection {
+	var out []Rejection
+	for t := range s.items {
+		for _, it := range s.items[t] {
+			if it.reason == "" {
+				continue
+			}
+			r := Rejection{Ref: it.slot.Ref, Version: it.bad, Message: it.reason}
+			if it.want != nil {
+				r.Owners = it.want.Owners
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// News changes whenever Rejections may have changed.
+func (s *Stream) News() uint64 { return s.news }
+
+// Refused is the version of a name that the proxy refuses, and its words; empty if it refuses none.
+func (s *Stream) Refused(slot *cache.Slot) (version, reason string) {
+	if it := s.items[slot.Type][slot]; it != nil && it.reason != "" {
+		return it.bad, it.reason
+	}
+	return "", ""
+}
+
+// Started says whether the proxy has come as far as asking for its listeners.
+func (s *Stream) Started() bool { return !s.first[resource.Cluster] && !s.first[resource.Listener] }
+
+// Accepted is the version of a name that the proxy has accepted last and still has; nil if none, or none that we know.
+func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
+	if it := s.items[slot.Type][slot]; it != nil {
+		return it.have
+	}
+	if e := slot.Current(); e != nil && s.held.has(slot.ID) && e.Seq <= s.cursor.Seq() {
+		return e
+	}
+	return nil
+}
+
+// Summary is how one type stands.
+type Summary struct {
+	Held     int    `json:"held"`     // names of which the proxy has a version
+	Pending  int    `json:"pending"`  // names on their way to it, or waiting for their turn
+	Rejected int    `json:"rejected"` // names of which it refuses the newest version
+	LastNack string `json:"lastNack,omitempty"`
+}
+
+// InSync says whether the proxy has everything of a type that it should have.
+func (s Summary) InSync() bool { return s.Pending == 0 && s.Rejected == 0 }
+
+// Summaries is how every type stands, in the order of resource.Types.
+func (s *Stream) Summaries() []Summary {
+	out := make([]Summary, types)
+	s.held.each(func(id uint32) { out[s.cursor.Slot(id).Type].Held++ })
+	for t := range s.items {
+		out[t].LastNack = s.lastNack[t]
+		for _, it := range s.items[t] {
+			switch {
+			case it.reason != "":
+				out[t].Rejected++
+			case it.dirty || it.flight != nil:
+				out[t].Pending++
+			}
+		}
+	}
+	return out
+}
+
+// respond makes a response of parts and notes that it is on its way.
+func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response {
+	s.nonce++
+	r := &Response{Type: t, Nonce: strconv.FormatUint(s.nonce, 36), At: now, parts: parts}
+	for _, p := range parts {
+		p.it.flight, p.it.dirty, p.it.now = r, false, false
+		if p.entry == nil {
+			r.Removed = append(r.Removed, p.it.slot.Name)
+			s.chainGone(p.it.have, nil, now)
+			p.it.have, p.it.stale = nil, false // from now on it must not be counted on
+			continue
+		}
+		s.hold(p.it.slot)
+		r.Upserts = append(r.Upserts, p.entry)
+	}
+	s.unacked = append(s.unacked, r)
+	if s.config.StateOfTheWorld {
+		s.completeState(r)
+	}
+	return r
+}

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/publish"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// gateway is the streams of one Gateway and who waits for them. Guarded by Server.mu.
+type gateway struct {
+	streams map[*stream]struct{}
+	waits   map[*wait]struct{}
+}
+
+// gateway finds or makes one. Called with mu held.
+func (s *Server) gateway(name string) *gateway {
+	g := s.gateways[name]
+	if g == nil {
+		g = &gateway{streams: map[*stream]struct{}{}, waits: map[*wait]struct{}{}}
+		s.gateways[name] = g
+	}
+	return g
+}
+
+// forget drops a gateway that nobody knows any more. Called with mu held.
+func (s *Server) forget(name string, g *gateway) {
+	if len(g.streams) == 0 && len(g.waits) == 0 {
+		delete(s.gateways, name)
+	}
+}
+
+func (s *Server) add(st *stream) {
+	s.mu.Lock()
+	g := s.gateway(st.gateway)
+	g.streams[st] = struct{}{}
+	for w := range g.waits {
+		st.await(w)
+	}
+	s.mu.Unlock()
+	s.metrics.connected(1)
+	s.config.Log.Debug("proxy connected", "gateway", st.gateway, "node", st.node.GetId())
+}
+
+func (s *Server) remove(st *stream) {
+	s.mu.Lock()
+	g := s.gateway(st.gateway)
+	delete(g.streams, st)
+	s.forget(st.gateway, g)
+	s.mu.Unlock()
+	st.close()
+	s.metrics.connected(-1)
+	s.config.Log.Debug("proxy disconnected", "gateway", st.gateway, "node", st.node.GetId())
+}
+
+// ProxyStatus is one connected proxy, for people.
+type ProxyStatus struct {
+	Node      string       `json:"node"`
+	Gateway   string       `json:"gateway"`
+	Profile   string       `json:"profile,omitempty"`
+	Version   string       `json:"version,omitempty"` // Envoy's
+	Connected time.Time    `json:"connected"`
+	InSync    bool         `json:"inSync"` // it has all that it should have
+	Types     []TypeStatus `json:"types"`
+}
+
+// TypeStatus is one type of a proxy's resources.
+type TypeStatus struct {
+	Type string `json:"type"`
+	publish.Summary
+}
+
+// Proxies is every connected proxy, sorted by gateway and node.
+func (s *Server) Proxies() []ProxyStatus {
+	s.mu.Lock()
+	var streams []*stream
+	for _, g := range s.gateways {
+		for st := range g.streams {
+			streams = append(streams, st)
+		}
+	}
+	s.mu.Unlock()
+	out := make([]ProxyStatus, 0, len(streams))
+	for _, st := range streams {
+		if p, ok := st.status(); ok {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b ProxyStatus) int {
+		return cmp.Or(cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Node, b.Node), a.Connected.Compare(b.Connected))
+	})
+	return out
+}
+
+func (st *stream) status() (ProxyStatus, bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return ProxyStatus{}, false
+	}
+	p := ProxyStatus{Node: st.node.GetId(), Gateway: st.gateway, Profile: st.profile, Connected: st.since, InSync: true}
+	if v := st.node.GetUserAgentBuildVersion().GetVersion(); v != nil {
+		p.Version = version(v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
+	}
+	started := st.machine.Started()
+	for i, sum := range st.machine.Summaries() {
+		p.Types = append(p.Types, TypeStatus{Type: resource.Type(i).String(), Summary: sum})
+		p.InSync = p.InSync && started && sum.InSync()
+	}
+	return p, true
+}

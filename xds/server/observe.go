@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/penstock-project/penstock/xds/publish"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// metrics are the server's, by type of resource where that helps; never by gateway or node, which are many.
+type metrics struct {
+	streams   prometheus.Gauge
+	responses *prometheus.CounterVec
+	resources *prometheus.CounterVec
+	bytes     *prometheus.CounterVec
+	nacks     *prometheus.CounterVec
+	ack       *prometheus.HistogramVec
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_xds_" + name, Help: help}, []string{"type"})
+	}
+	m := &metrics{
+		streams:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_xds_streams", Help: "Connected proxies."}),
+		responses: counter("responses_total", "Responses sent to proxies."),
+		resources: counter("resources_total", "Resources sent in responses, removals included."),
+		bytes:     counter("bytes_total", "Bytes of responses."),
+		nacks:     counter("nacks_total", "Responses that proxies refused."),
+		ack: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "penstock_xds_commit_to_ack_seconds", Help: "From a change's commit to a proxy's ACK of it.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
+		}, []string{"type"}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.streams, m.responses, m.resources, m.bytes, m.nacks, m.ack} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) connected(n float64) { m.streams.Add(n) }
+
+func (m *metrics) sent(r *publish.Response, size int) {
+	t := r.Type.String()
+	m.responses.WithLabelValues(t).Inc()
+	m.resources.WithLabelValues(t).Add(float64(len(r.Upserts) + len(r.Removed)))
+	m.bytes.WithLabelValues(t).Add(float64(size))
+}
+
+// sending is a response on its way whose answer is timed.
+type sending struct {
+	committed time.Time // the newest of its changes; zero: nothing in it changed since the proxy connected
+	span      trace.Span
+}
+
+// begin notes that a response is about to be sent. Called with mu held.
+func (st *stream) begin(r *publish.Response) {
+	var snd sending
+	var links []trace.Link
+	for _, e := range r.Upserts {
+		if e.Committed.Before(st.since) {
+			continue // its way to other proxies is what was slow or fast
+		}
+		if e.Committed.After(snd.committed) {
+			snd.committed = e.Committed
+		}
+		if e.Trace.IsValid() && len(links) < maxLinks && !linked(links, e.Trace) {
+			links = append(links, trace.Link{SpanContext: e.Trace})
+		}
+	}
+	if snd.committed.IsZero() {
+		return
+	}
+	if len(links) > 0 {
+		// The first change is the parent, so that its trace reads from the file to the proxy; the others are links.
+		ctx := trace.ContextWithRemoteSpanContext(context.Background(), links[0].SpanContext)
+		_, snd.span = st.server.tracer.Start(ctx, "publish", trace.WithTimestamp(snd.committed), trace.WithLinks(links[1:]...),
+			trace.WithAttributes(
+				attribute.String("penstock.gateway", st.gateway), attribute.String("penstock.node", st.node.GetId()),
+				attribute.String("penstock.type", r.Type.String()), attribute.Int("penstock.resources", len(r.Upserts)),
+			))
+	}
+	st.sent[r.Nonce] = snd
+}
+
+const maxLinks = 16
+
+func linked(links []trace.Link, c trace.SpanContext) bool {
+	for _, l := range links {
+		if l.SpanContext.Equal(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish notes a proxy's answer. Called with mu held.
+func (st *stream) finish(t resource.Type, r request, now time.Time) {
+	snd, ok := st.sent[r.nonce]
+	delete(st.sent, r.nonce)
+	if r.nack != "" {
+		st.server.metrics.nacks.WithLabelValues(t.String()).Inc()
+	}
+	if !ok {
+		return
+	}
+	if r.nack == "" {
+		st.server.metrics.ack.WithLabelValues(t.String()).Observe(now.Sub(snd.committed).Seconds())
+	}
+	if snd.span != nil {
+		if r.nack != "" {
+			snd.span.SetStatus(codes.Error, r.nack)
+		}
+		snd.span.End(trace.WithTimestamp(now))
+	}
+}
+
+// abandon ends the timing of a response whose stream ended first.
+func (s sending) abandon() {
+	if s.span != nil {
+		s.span.SetStatus(codes.Error, "the proxy disconnected")
+		s.span.End()
+	}
+}

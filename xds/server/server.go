@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/publish"
+)
+
+// Reports takes what proxies refuse, for the objects that it was made from.
+type Reports interface {
+	// Refused is everything that one proxy refuses now, one report an owner, sorted; empty: nothing any more, or the
+	// proxy is gone.
+	Refused(gateway, node string, reports []report.Report)
+}
+
+// Authorize says which gateway ("namespace/name") a node may read, by what its connection proves. An error refuses it.
+type Authorize func(ctx context.Context, node *corev3.Node) (gateway string, err error)
+
+// TrustNode believes what the node says in node.cluster: for loopback and sockets only.
+func TrustNode(_ context.Context, node *corev3.Node) (string, error) {
+	gateway := node.GetCluster()
+	if ns, name, ok := strings.Cut(gateway, "/"); !ok || ns == "" || name == "" {
+		return "", fmt.Errorf("node.cluster is %q: it must name the Gateway, as namespace/name", gateway)
+	}
+	return gateway, nil
+}
+
+// Config is what a Server needs.
+type Config struct {
+	// Cache is what is served. Required.
+	Cache *cache.Cache
+	// Authorize is asked once a stream. Default: TrustNode.
+	Authorize Authorize
+	// Reports, Log, Metrics and Tracing may be nil: nobody is told.
+	Reports Reports
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	Tracing trace.TracerProvider
+	// Publish is how changes are ordered; its StateOfTheWorld is set by the kind of stream.
+	Publish publish.Config
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
+}
+
+// Server is the AggregatedDiscoveryService. Safe for use by many.
+type Server struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	config  Config
+	metrics *metrics
+	tracer  trace.Tracer
+	stopped chan struct{} // closed at the end of Run
+
+	mu       sync.Mutex
+	gateways map[string]*gateway
+}
+
+// New makes a server; it serves when it is registered. An error is a metric that exists already.
+func New(c Config) (*Server, error) {
+	if c.Authorize == nil {
+		c.Authorize = TrustNode
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Tracing == nil {
+		c.Tracing = noop.NewTracerProvider()
+	}
+	m, err := newMetrics(c.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("xds server: %w", err)
+	}
+	return &Server{
+		config: c, metrics: m, gateways: map[string]*gateway{}, stopped: make(chan struct{}),
+		tracer: c.Tracing.Tracer("github.com/penstock-project/penstock/xds/server"),
+	}, nil
+}
+
+// Options are what a gRPC server must be made with that a Server is registered on. Other services may share it.
+func Options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		// The bootstrap lets Envoy ping every 10 s; gRPC's default takes that for an attack.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		// A proxy that comes back names everything that it has.
+		grpc.MaxRecvMsgSize(64 << 20),
+	}
+}
+
+// Register adds the service to a gRPC server made with Options.
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
+}
+
+// Run waits for the context's end and then ends all streams, which a graceful stop of the gRPC server would wait for
+// without end. It may be called once; the server serves without it as well.
+func (s *Server) Run(ctx context.Context) error {
+	<-ctx.Done()
+	close(s.stopped)
+	return nil
+}
+
+// DeltaAggregatedResources implements the service.
+func (s *Server) DeltaAggregatedResources(g grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
+	return s.serve(g.Context(), deltaWire{g})
+}
+
+// StreamAggregatedResources implements the service.
+func (s *Server) StreamAggregatedResources(g grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]) error {
+	return s.serve(g.Context(), stateWire{g})
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/xds/bootstrap"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/publish"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// stream is one connected proxy.
+type stream struct {
+	server  *Server
+	wire    wire
+	gateway string
+	profile string
+	node    *corev3.Node
+	since   time.Time
+	cursor  *cache.Cursor
+	kick    chan struct{} // the receiver has changed something
+
+	mu      sync.Mutex
+	machine *publish.Stream
+	closed  bool
+	news    uint64             // of the rejections that were told
+	told    bool               // of any
+	sent    map[string]sending // by nonce: what is timed
+	waits   []target
+}
+
+// serve is one stream from its first message to its end.
+func (s *Server) serve(ctx context.Context, w wire) error {
+	first, err := w.receive()
+	if err != nil {
+		return ended(err)
+	}
+	gateway, err := s.config.Authorize(ctx, first.node)
+	if err != nil {
+		s.config.Log.Warn("proxy refused", "node", first.node.GetId(), "error", err)
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	profile := first.node.GetMetadata().GetFields()[bootstrap.ProfileKey].GetStringValue()
+	st := &stream{
+		server: s, wire: w, gateway: gateway, profile: profile, node: first.node, since: s.config.Now(),
+		cursor: s.config.Cache.Open(gateway, profile), kick: make(chan struct{}, 1), sent: map[string]sending{},
+	}
+	c := s.config.Publish
+	c.StateOfTheWorld = w.stateOfTheWorld()
+	st.machine = publish.New(st.cursor, c)
+	s.add(st)
+	defer s.remove(st)
+	select {
+	case <-st.cursor.Ready():
+	case <-ctx.Done():
+		return nil
+	case <-s.stopped:
+		return errStopped
+	}
+	return st.run(ctx, first)
+}
+
+var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
+
+// run decides and sends until the stream ends.
+func (st *stream) run(ctx context.Context, first request) error {
+	broken := make(chan error, 1)
+	st.handle(first)
+	go st.receive(broken)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		wake, err := st.flush()
+		if err != nil {
+			return ended(err)
+		}
+		timer.Stop()
+		if !wake.IsZero() {
+			timer.Reset(wake.Sub(st.server.config.Now()))
+		}
+		select {
+		case <-st.cursor.Wake():
+		case <-st.kick:
+		case <-timer.C:
+		case err := <-broken:
+			return ended(err)
+		case <-ctx.Done():
+			return nil
+		case <-st.server.stopped:
+			return errStopped
+		}
+	}
+}
+
+// receive ends with the stream: its Recv then fails.
+func (st *stream) receive(broken chan<- error) {
+	for {
+		r, err := st.wire.receive()
+		if err != nil {
+			broken <- err
+			return
+		}
+		st.handle(r)
+		select {
+		case st.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// handle takes in one message.
+func (st *stream) handle(r request) {
+	t, ok := resource.TypeOf(r.url)
+	if !ok {
+		st.server.config.Log.Debug("a type that is not served", "type", r.url, "node", st.node.GetId())
+		return
+	}
+	now := st.server.config.Now()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return
+	}
+	if r.delta != nil {
+		st.machine.Handle(publish.Request{
+			Type: t, Subscribe: r.delta.GetResourceNamesSubscribe(), Unsubscribe: r.delta.GetResourceNamesUnsubscribe(),
+			Initial: r.delta.GetInitialResourceVersions(), Nonce: r.nonce, Error: r.nack,
+		}, now)
+	} else {
+		st.machine.HandleState(publish.StateRequest{
+			Type: t, Names: r.state.GetResourceNames(), Version: r.state.GetVersionInfo(), Nonce: r.nonce, Error: r.nack,
+		}, now)
+	}
+	if r.nonce != "" {
+		st.finish(t, r, now)
+		st.tell()
+		st.checkWaits()
+	}
+}
+
+// flush sends what may be sent now, and says when to look again although nothing happens.
+func (st *stream) flush() (wake time.Time, err error) {
+	now := st.server.config.Now()
+	st.mu.Lock()
+	responses := st.machine.Flush(now)
+	wake = st.machine.Wake()
+	for _, r := range responses {
+		st.begin(r)
+	}
+	st.tell() // a new version may have ended a rejection
+	st.mu.Unlock()
+	for _, r := range responses {
+		size, err := st.wire.send(r)
+		if err != nil {
+			return wake, err
+		}
+		st.server.metrics.sent(r, size)
+	}
+	return wake, nil
+}
+
+// ended is the stream's end without what is ordinary about it.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+		return nil
+	}
+	return err
+}

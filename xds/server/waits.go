@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// ErrRefused is why WaitAcked gives up: a proxy has refused the version that it waits for.
+var ErrRefused = errors.New("refused by a proxy")
+
+// wait is one call of WaitAcked.
+type wait struct {
+	ref     resource.Ref
+	version string
+
+	mu    sync.Mutex
+	left  int // streams that have not accepted it yet, and one for the call until it has asked all
+	acked int
+	over  bool
+	err   error
+	done  chan struct{} // closed when over
+}
+
+// target is what a wait wants of one stream.
+type target struct {
+	wait *wait
+	slot *cache.Slot // acquired
+	// after is the position of what was current when the wait began: whoever has accepted something later will
+	// never accept the awaited version.
+	after uint64
+}
+
+// WaitAcked returns when every proxy of a gateway that is connected, or connects meanwhile, has accepted a version of a
+// resource, or one that was committed after the call. It waits for the first proxy if none is connected. An empty
+// version stands for the one that is current at the call. The error wraps ErrRefused if a proxy refuses the version,
+// or the context's error.
+func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error {
+	if version == "" {
+		version, _ = s.config.Cache.Current(gateway, ref)
+	}
+	w := &wait{ref: ref, version: version, left: 1, done: make(chan struct{})}
+	s.mu.Lock()
+	g := s.gateway(gateway)
+	g.waits[w] = struct{}{}
+	for st := range g.streams {
+		st.await(w)
+	}
+	s.mu.Unlock()
+	w.settle(0, nil)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(g.waits, w)
+		for st := range g.streams {
+			st.forgetWait(w)
+		}
+		s.forget(gateway, g)
+	}()
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		return fmt.Errorf("%s of gateway %s is not accepted by all of its proxies: %w", ref, gateway, ctx.Err())
+	}
+}
+
+// settle takes one off what is left; acked says whether a proxy has accepted it, or is only gone.
+func (w *wait) settle(acked int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left--
+	w.acked += acked
+	if !w.over && (err != nil || w.left == 0 && w.acked > 0) {
+		w.over, w.err = true, err
+		close(w.done)
+	}
+}
+
+// await makes the stream one of those that a wait waits for.
+func (st *stream) await(w *wait) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return
+	}
+	tgt := target{wait: w, slot: st.cursor.Acquire(w.ref.Type, w.ref.Name)[0]}
+	if e := tgt.slot.Current(); e != nil {
+		tgt.after = e.Seq
+	}
+	w.mu.Lock()
+	w.left++
+	w.mu.Unlock()
+	st.waits = append(st.waits, tgt)
+	st.checkWaits()
+}
+
+// checkWaits ends the waits for what the proxy has accepted or refused. Called with mu held.
+func (st *stream) checkWaits() {
+	st.waits = slices.DeleteFunc(st.waits, func(tgt target) bool {
+		e := st.machine.Accepted(tgt.slot)
+		accepted := e != nil && (e.Version == tgt.wait.version || e.Seq > tgt.after)
+		bad, reason := st.machine.Refused(tgt.slot)
+		switch {
+		case accepted:
+			tgt.wait.settle(1, nil)
+		case bad != "" && bad == tgt.wait.version:
+			tgt.wait.settle(0, fmt.Errorf("%w (%s): %s: %s", ErrRefused, st.node.GetId(), tgt.slot.Ref, reason))
+		default:
+			return false
+		}
+		st.cursor.Release(tgt.slot)
+		return true
+	})
+}
+
+// forgetWait undoes await.
+func (st *stream) forgetWait(w *wait) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.waits = slices.DeleteFunc(st.waits, func(tgt target) bool {
+		if tgt.wait == w {
+			st.cursor.Release(tgt.slot)
+		}
+		return tgt.wait == w
+	})
+}
+
+// close ends what the stream holds. Its waits go on without it.
+func (st *stream) close() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.closed = true
+	for _, tgt := range st.waits {
+		st.cursor.Release(tgt.slot)
+		tgt.wait.settle(0, nil)
+	}
+	st.waits = nil
+	for _, snd := range st.sent {
+		snd.abandon()
+	}
+	st.machine.Close()
+	if st.server.config.Reports != nil && st.told {
+		st.server.config.Reports.Refused(st.gateway, st.node.GetId(), nil)
+	}
+}

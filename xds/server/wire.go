@@ -1,0 +1,80 @@
+package server
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/xds/publish"
+)
+
+// wire is one of the two variants of the protocol.
+type wire interface {
+	receive() (request, error)
+	send(*publish.Response) (size int, err error)
+	stateOfTheWorld() bool
+}
+
+// request is one message of a proxy.
+type request struct {
+	node  *corev3.Node // nil on all but the first
+	url   string
+	nonce string
+	nack  string // empty: none
+	delta *discoveryv3.DeltaDiscoveryRequest
+	state *discoveryv3.DiscoveryRequest
+}
+
+// orUnsaid is a NACK's text. A NACK without one is still a NACK.
+func orUnsaid(message string) string {
+	if message == "" {
+		return "refused without a reason"
+	}
+	return message
+}
+
+type deltaWire struct {
+	stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
+}
+
+func (w deltaWire) receive() (request, error) {
+	m, err := w.stream.Recv()
+	if err != nil {
+		return request{}, err
+	}
+	r := request{node: m.GetNode(), url: m.GetTypeUrl(), nonce: m.GetResponseNonce(), delta: m}
+	if m.GetErrorDetail() != nil {
+		r.nack = orUnsaid(m.GetErrorDetail().GetMessage())
+	}
+	return r, nil
+}
+
+func (w deltaWire) send(r *publish.Response) (int, error) {
+	m := encodeDelta(r)
+	return m.size, w.stream.SendMsg(m)
+}
+
+func (deltaWire) stateOfTheWorld() bool { return false }
+
+type stateWire struct {
+	stream grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
+}
+
+func (w stateWire) receive() (request, error) {
+	m, err := w.stream.Recv()
+	if err != nil {
+		return request{}, err
+	}
+	r := request{node: m.GetNode(), url: m.GetTypeUrl(), nonce: m.GetResponseNonce(), state: m}
+	if m.GetErrorDetail() != nil {
+		r.nack = orUnsaid(m.GetErrorDetail().GetMessage())
+	}
+	return r, nil
+}
+
+func (w stateWire) send(r *publish.Response) (int, error) {
+	m := encodeState(r)
+	return m.size, w.stream.SendMsg(m)
+}
+
+func (stateWire) stateOfTheWorld() bool { return true }
