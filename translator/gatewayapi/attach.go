@@ -22,11 +22,11 @@ func Attach(r store.Reader, cfg Config, gateways func(key string) (*model.Gatewa
 	if !ok {
 		return nil
 	}
-	a := &model.Attachment{Route: store.HTTPRoutes.Ref(route)}
+	a := &model.Attachment{Route: store.HTTPRoutes.Ref(route), Hostnames: routeHosts(route)}
 	if !route.CreationTimestamp.IsZero() {
 		a.Created = route.CreationTimestamp.Unix()
 	}
-	p := parentFinder{r: r, cfg: cfg, gateways: gateways, route: route, out: a, hosts: routeHosts(route)}
+	p := parentFinder{r: r, cfg: cfg, gateways: gateways, route: route, out: a}
 	p.find()
 	if len(a.Parents) == 0 {
 		return a
@@ -70,7 +70,6 @@ type parentFinder struct {
 	gateways func(key string) (*model.Gateway, bool)
 	route    *gatewayv1.HTTPRoute
 	out      *model.Attachment
-	hosts    []string
 }
 
 func (p *parentFinder) find() {
@@ -175,7 +174,7 @@ func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []mo
 	case allowed == 0:
 		return refuse(gatewayv1.RouteReasonNotAllowedByListeners, fmt.Sprintf("no listener of Gateway %s allows HTTPRoutes of namespace %s (see its allowedRoutes)", gw.Ref.Key(), p.route.Namespace))
 	case len(out) == 0:
-		return refuse(gatewayv1.RouteReasonNoMatchingListenerHostname, fmt.Sprintf("no listener of Gateway %s has a hostname that goes with %s", gw.Ref.Key(), strings.Join(p.hosts, ", ")))
+		return refuse(gatewayv1.RouteReasonNoMatchingListenerHostname, fmt.Sprintf("no listener of Gateway %s has a hostname that goes with %s", gw.Ref.Key(), strings.Join(p.out.Hostnames, ", ")))
 	}
 	return out, nil
 }
@@ -214,7 +213,7 @@ func namespaceLabels(r store.Reader, name string) labels.Set {
 func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
 	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Name, Chain: l.Chain, ListenerHost: l.Hostname}
 	meet := false
-	for _, h := range p.hosts {
+	for _, h := range p.out.Hostnames {
 		host, ok := intersect(l.Hostname, h)
 		if !ok {
 			continue

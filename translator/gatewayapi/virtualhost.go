@@ -35,10 +35,11 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 			if p.Gateway != vh.Gateway || p.Listener != owner.Name {
 				continue
 			}
-			if h, ok := mostSpecific(p.Hosts, host); ok {
-				exact = exact || h == host
-				all = append(all, candidates(a, h)...)
+			if !slices.ContainsFunc(p.Hosts, func(h string) bool { return covers(h, host) }) {
+				continue
 			}
+			exact = exact || slices.Contains(p.Hosts, host)
+			all = append(all, candidates(a, mostSpecific(a.Hostnames, host))...)
 		}
 	}
 	if !exact {
@@ -65,17 +66,18 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	return vh
 }
 
-// mostSpecific is the most specific of a route's hosts that covers host.
-func mostSpecific(hosts []string, host string) (best string, ok bool) {
-	for _, h := range hosts {
-		if covers(h, host) && (!ok || bySpecificity(h, best) < 0) {
-			best, ok = h, true
+// mostSpecific is the most specific of a route's hostnames that covers host. It is the route's own and not what is
+// left of it on the listener: on a listener x.a.com, *.a.com still comes before *.
+func mostSpecific(hostnames []string, host string) (best string) {
+	for _, h := range hostnames {
+		if covers(h, host) && (best == "" || bySpecificity(h, best) < 0) {
+			best = h
 		}
 	}
-	return best, ok
+	return best
 }
 
-// candidate is one match of one rule, for one hostname of its route.
+// candidate is one match of one rule, with the hostname of its route that is in force.
 type candidate struct {
 	host  string
 	from  *model.Attachment

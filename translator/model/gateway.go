@@ -62,12 +62,14 @@ type Place struct {
 
 // Attachment is a route with everything decided about it: where it is attached, what its rules do, what to say of it.
 type Attachment struct {
-	Route    report.Ref
-	Created  int64 // creation time in seconds since 1970, 0 from files: older routes win ties (Gateway API, HTTPRouteRule)
-	Places   []Place
-	Rules    []Rule
-	Parents  []report.Parent
-	Findings []report.Finding
+	Route   report.Ref
+	Created int64 // creation time in seconds since 1970, 0 from files: older routes win ties (Gateway API, HTTPRouteRule)
+	// Hostnames are the route's own, in lower case, sorted; "*" if it has none. They order routes that meet at one host.
+	Hostnames []string
+	Places    []Place
+	Rules     []Rule
+	Parents   []report.Parent
+	Findings  []report.Finding
 	// Backends are the objects that its rules name, as store.TargetKey: "InferencePool default/llm".
 	Backends []string
 	// Clusters and Hops are all that its rules need, spill targets and pickers included; sorted.
