@@ -55,8 +55,8 @@ type Reader struct {
 	kept     map[report.Ref]keptObject      // what the store has
 	keptBy   map[string]map[report.Ref]bool // by path
 	journal  journal
-	problems []mistake                      // about the roots themselves
-	emptied  map[string]time.Time           // when a file was first seen empty
+	problems []mistake            // about the roots themselves
+	emptied  map[string]time.Time // when a file was first seen empty
 }
 
 // keptObject is an object's last good form, and the file that it is from.

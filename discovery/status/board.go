@@ -9,17 +9,16 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 )
 
-// The sources of reports.
+// Sources of reports. Others, such as one for each proxy, may have any name.
 const (
 	Files       = "files"       // the file reader: findings
 	Translation = "translation" // conditions as the specification says, and findings
 	Supervisor  = "supervisor"  // the Envoys that we run: whether a Gateway serves, and where
-	XDS         = "xds"         // what the proxies answered
 )
 
-// order lists the sources; of two that say something of one condition the later one counts. A source that is not listed
-// comes before all of these.
-var order = []string{Files, Translation, Supervisor, XDS}
+// order lists the sources; of two that say something of one condition the later one counts. All others come after
+// these: proxies, which know what they took.
+var order = []string{Files, Translation, Supervisor}
 
 // Locate says where an object is written, or a field of it: "file:line"; empty if it is not known.
 type Locate func(owner report.Ref, field string) string
@@ -133,7 +132,13 @@ func (b *Board) Get(ref report.Ref) (report.Report, bool) {
 // ranked lists the sources, those that have the last word last.
 func (b *Board) ranked() []string {
 	names := slices.Sorted(maps.Keys(b.sources))
-	slices.SortStableFunc(names, func(x, y string) int { return slices.Index(order, x) - slices.Index(order, y) })
+	rank := func(name string) int {
+		if i := slices.Index(order, name); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(names, func(x, y string) int { return rank(x) - rank(y) })
 	return names
 }
 

@@ -4,7 +4,7 @@
 // A Board collects reports by source (cmd fills it from translation, the file reader, the xDS server and the supervisor);
 // a Writer keeps the file; Read and Text are what the command line shows. The Kubernetes writer reads the same Board.
 //
-// Invariants: on one object a later source (Files, Translation, Supervisor, XDS) has the last word on a condition of the same type, so that a proxy's
+// Invariants: on one object a later source (Files, Translation, Supervisor, then proxies) has the last word on a condition of the same type, so that a proxy's
 // NACK stands over what translation thought. Everything is sorted. A condition's lastTransitionTime moves only when its
 // status does, over restarts too. A file is replaced in one piece, and only when something in it changed.
 //

@@ -95,14 +95,14 @@ func TestGoldenStatusForPeopleAndForScripts(t *testing.T) {
 
 func TestAProxysRefusalStandsOverWhatTranslationThought(t *testing.T) {
 	b := fleet()
-	b.Set(status.XDS, report.Report{Owner: admin, Conditions: []report.Condition{cond("Accepted", "False", "Invalid", "the proxy says: bad regex")}})
+	b.Set("proxy default/gw node-1", report.Report{Owner: admin, Conditions: []report.Condition{cond("Accepted", "False", "Invalid", "the proxy says: bad regex")}})
 	// What translation says later does not hide it.
 	b.Set(status.Translation, report.Report{Owner: admin, Parents: []report.Parent{parent("gw", "http", cond("Accepted", "True", "Accepted", "again"))}})
 	r, _ := b.Get(admin)
 	if c := report.Find(r.Parents[0].Conditions, "Accepted"); c == nil || c.Reason != "Invalid" {
 		t.Errorf("the route's parent says %+v", r.Parents[0].Conditions)
 	}
-	b.Remove(status.XDS, admin)
+	b.Remove("proxy default/gw node-1", admin)
 	r, _ = b.Get(admin)
 	if c := report.Find(r.Parents[0].Conditions, "Accepted"); c == nil || c.Message != "again" {
 		t.Errorf("after the refusal is over: %+v", r.Parents[0].Conditions)
