@@ -1,0 +1,154 @@
+package envoy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Requests that a picker must not wait for the end of: with a body mode of BUFFERED they would hang.
+
+// streamRig has a host for each mode, "Buffered" and "Duplex", and "spilled", all with the same pods.
+func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
+	t.Helper()
+	address := pods[0].Address.String()
+	ours := startPicker(t, map[string]script{"a": {endpoints: address}, "b": {endpoints: address}, "full": {status: 429}})
+	// As a real foreign picker does, it waits for the body before it picks.
+	theirs := startPicker(t, map[string]script{"": {endpoints: address, duplex: true}})
+	r := newRig(t, ours.address)
+	r.cluster(model.Cluster{Name: "foreign", Protocol: model.GRPC, HealthService: extProcService}, endpoints(theirs.address)...)
+	r.cluster(model.Cluster{Name: "a", Protocol: p, Fallback: model.FallbackPods}, pods...)
+	hop := model.HopName("InferencePool", "ns", "b")
+	r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{pool("a", "b", model.BodyBuffered)}})
+	r.cluster(model.Cluster{Name: "hops", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true}, model.Endpoint{Hop: hop})
+	r.forward("Buffered", backends(pool("a", "a", model.BodyBuffered)))
+	foreign := pool("a", "", model.BodyDuplex)
+	foreign.Picker.Cluster = "foreign"
+	r.forward("Duplex", backends(foreign))
+	r.forward("spilled", backends(spilling(pool("hops", "full", model.BodyBuffered), hop)))
+	r.start()
+	return r
+}
+
+func TestWebSocketsReachPoolsWhosePickerReadsBodies(t *testing.T) {
+	echo := &pod{name: "echo"}
+	echo.serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("Upgrade") != "websocket" {
+			http.Error(w, "not an upgrade", http.StatusBadRequest)
+			return
+		}
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		_, _ = io.Copy(conn, rw)
+	}))
+	r := streamRig(t, model.HTTP1, endpoints(echo.address)...)
+	for _, host := range []string{"Buffered", "Duplex", "spilled"} {
+		t.Run(host, func(t *testing.T) {
+			conn, err := net.Dial("tcp", r.address())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+			fmt.Fprintf(conn, "GET /v1/realtime HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", host)
+			in := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("no upgrade: %v %v", resp, err)
+			}
+			for _, word := range []string{"one", "two"} {
+				fmt.Fprint(conn, word)
+				got := make([]byte, len(word))
+				if _, err := io.ReadFull(in, got); err != nil || string(got) != word {
+					t.Fatalf("sent %s, got %s: %v", word, got, err)
+				}
+			}
+		})
+	}
+}
+
+func TestGRPCStreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
+	// The model server is a bidirectional gRPC service; that it is an ext_proc server too is by chance.
+	server := startPicker(t, map[string]script{"": {endpoints: "answered"}})
+	r := streamRig(t, model.H2C, endpoints(server.address)...)
+	for _, host := range []string{"Buffered", "Duplex", "spilled"} {
+		t.Run(host, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+			defer cancel()
+			conn, err := grpc.NewClient("passthrough:///"+r.address(), grpc.WithAuthority(host), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			stream, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if err := stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte("x")}}}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := stream.Recv(); err != nil {
+					t.Fatalf("no answer while the stream is open: %v", err)
+				}
+			}
+			_ = stream.CloseSend()
+			if _, err := stream.Recv(); err != io.EOF {
+				t.Errorf("the stream's status was lost: %v", err)
+			}
+			// A status that is not OK comes in trailers.
+			_, err = healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: "unknown"})
+			if err == nil || grpcCode(err) != "NotFound" {
+				t.Errorf("want NotFound from the server, got %v", err)
+			}
+		})
+	}
+}
+
+func TestUploadsAndRequestsWithoutABodyReachPoolsWhosePickerReadsBodies(t *testing.T) {
+	a := startPod(t, "a", 200)
+	r := streamRig(t, model.HTTP1, endpoints(a.address)...)
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	part, err := w.CreateFormFile("file", "speech.wav")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = part.Write(bytes.Repeat([]byte("sound"), 1<<20))
+	_ = w.Close()
+	for _, host := range []string{"Buffered", "Duplex", "spilled"} {
+		t.Run(host, func(t *testing.T) {
+			req := r.request("POST", host, "/v1/audio/transcriptions", form.Bytes())
+			req.Header.Set("Content-Type", w.FormDataContentType())
+			if got, err := r.do(req); err != nil || got.status != 200 || got.body != digest(form.Bytes()) {
+				t.Errorf("upload: %s %v", got, err)
+			}
+			for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "POST"} {
+				if got, err := r.do(r.request(method, host, "/v1/models", nil)); err != nil || got.status != 200 || got.pod != "a" {
+					t.Errorf("%s without a body: %s %v", method, got, err)
+				}
+			}
+		})
+	}
+}
+
+func grpcCode(err error) string { return status.Code(err).String() }
