@@ -27,7 +27,7 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 	for i := range specs {
 		spec := &specs[i]
 		at := fmt.Sprintf("%s[%d]", field, i)
-		if slices.Contains(seen, spec.Type) {
+		if slices.Contains(seen, spec.Type) && spec.Type != gatewayv1.HTTPRouteFilterRequestMirror && spec.Type != gatewayv1.HTTPRouteFilterExtensionRef {
 			b.problem(at, gatewayv1.RouteReasonIncompatibleFilters, fmt.Sprintf("filter %s is given twice", spec.Type), "put all into one")
 		}
 		seen = append(seen, spec.Type)

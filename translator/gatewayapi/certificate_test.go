@@ -1,0 +1,53 @@
+package gatewayapi_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+)
+
+// Each of these kinds of key was given to Envoy 1.40: one that it refuses would take the whole listener down.
+func TestKeysThatEnvoyRefusesAreNamed(t *testing.T) {
+	must := func(key crypto.Signer, err error) crypto.Signer {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	t.Setenv("GODEBUG", "rsa1024min=0")
+	for name, c := range map[string]struct {
+		key crypto.Signer
+		ok  bool
+	}{
+		"RSA 1024":    {must(rsa.GenerateKey(rand.Reader, 1024)), false},
+		"RSA 2048":    {must(rsa.GenerateKey(rand.Reader, 2048)), true},
+		"ECDSA P-224": {must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader)), false},
+		"ECDSA P-256": {must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), true},
+		"ECDSA P-384": {must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)), true},
+		"ECDSA P-521": {must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader)), true},
+		"Ed25519":     {must(ed, err), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cert, key := selfSigned(t, c.key)
+			v := view(t, []store.Op{store.Secrets.Put(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
+				Data:       map[string][]byte{"tls.crt": []byte(cert), "tls.key": []byte(key)},
+			})})
+			secret, problem := gatewayapi.Certificate(v, "default", "s")
+			if ok := problem == ""; ok != c.ok || ok != (secret != nil) {
+				t.Errorf("secret %v, problem %q", secret != nil, problem)
+			}
+		})
+	}
+}

@@ -1,0 +1,43 @@
+package gatewayapi_test
+
+import (
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// indexed is a reader that does not let a whole table be read: whoever read one would be computed again at each change
+// of any object of the kind.
+type indexed struct {
+	t *testing.T
+	store.Reader
+}
+
+func (r indexed) Rows(table, index, key string) store.Rows {
+	if index == store.ByAll {
+		r.t.Errorf("all of %s is read", table)
+	}
+	return r.Reader.Rows(table, index, key)
+}
+
+func TestAChangeCostsInProportion(t *testing.T) {
+	golden(t, func(t *testing.T, _ string, archive *txtar.Archive, cfg gatewayapi.Config) {
+		v := view(t, operations(t, string(archive.Files[0].Data)))
+		w := decide(v, cfg)
+		r := indexed{t, v}
+		for _, class := range store.GatewayClasses.All(v) {
+			gatewayapi.Class(r, cfg, class.Name)
+		}
+		for _, gw := range store.Gateways.All(v) {
+			gatewayapi.Gateway(r, cfg, store.ID(gw))
+			gatewayapi.NotOurs(r, cfg, store.ID(gw))
+		}
+		for _, route := range store.HTTPRoutes.All(v) {
+			gatewayapi.Attach(r, cfg, func(key string) (*model.Gateway, bool) { gw, ok := w.gateways[key]; return gw, ok }, fakeBackends{}, store.ID(route))
+		}
+	})
+}
