@@ -27,6 +27,7 @@ import (
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/publish"
 	"github.com/penstock-project/penstock/xds/server"
 )
 
@@ -75,6 +76,7 @@ type Plane struct {
 	xds      *server.Server
 	picker   *picker.Picker
 	learner  *learner
+	pools    *poolStage
 	ports    *portClaims
 
 	mu         sync.Mutex // guards translator, which explanations read while changes write
@@ -93,15 +95,15 @@ func New(cfg Config) (*Plane, error) {
 	p.cache = cache.New(cache.Config{})
 	var err error
 	p.xds, err = server.New(server.Config{
-		Cache: p.cache, Reports: proxyReports{p.board}, Log: p.log, DrainTime: cfg.DrainTime,
-		Registerer: p.registry, Tracer: cfg.Tracer,
+		Cache: p.cache, Reports: newProxyReports(p.board), Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer,
+		Publish: publish.Config{Drain: cfg.DrainTime},
 	})
 	if err != nil {
 		return nil, err
 	}
 	addresses := cfg.PickerAddresses
 	if cfg.Picker != nil {
-		p.learner = newLearner(p)
+		p.learner, p.pools = newLearner(p), newPoolStage(p)
 		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner})
 		if err != nil {
 			return nil, err
@@ -160,10 +162,11 @@ func (p *Plane) Run(ctx context.Context) error {
 	group.Go(func() error { return quiet(ctx, p.hosts.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.translate(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
-	group.Go(func() error { return serveGRPC(ctx, p.cfg.XDS, p.xds.Options(), p.xds.Register) })
+	group.Go(func() error { return serveGRPC(ctx, p.cfg.XDS, server.Options(), p.xds.Register) })
 	if p.picker != nil {
 		group.Go(func() error { return quiet(ctx, p.picker.Run(ctx)) })
 		group.Go(func() error { return quiet(ctx, p.learner.Run(ctx)) })
+		group.Go(func() error { return quiet(ctx, p.pools.Run(ctx)) })
 		group.Go(func() error {
 			return serveGRPC(ctx, p.cfg.Picker, picker.ServerOptions(uint32(4*runtime.NumCPU())), p.picker.Register)
 		})

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -17,6 +18,7 @@ import (
 // kernel would deal connections out between them. Who has a port keeps it; a Gateway that comes later waits for it, and
 // is told. The Envoy listener's name is the port (model.ListenerName).
 type portClaims struct {
+	mu      sync.Mutex
 	owner   map[string]string                        // listener -> gateway
 	waiting map[string]map[string]*resource.Resource // listener -> gateway -> what it would get
 }
@@ -32,6 +34,8 @@ func isPort(ref resource.Ref) bool {
 
 // filter takes listeners out of deltas whose port somebody else has, and puts those in whose port came free.
 func (c *portClaims) filter(deltas []translator.Delta) []translator.Delta {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	out := map[string]*translator.Delta{}
 	for _, d := range deltas {
 		d.Upserts, d.Removes = slices.Clone(d.Upserts), slices.Clone(d.Removes)
@@ -91,6 +95,8 @@ func (c *portClaims) claim(r *resource.Resource, gateway string) bool {
 
 // reports says of every Gateway that waits for a port who has it.
 func (c *portClaims) reports() []report.Report {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	by := map[string]*report.Report{}
 	for _, listener := range slices.Sorted(maps.Keys(c.waiting)) {
 		port := strings.TrimPrefix(listener, "listener/")
@@ -109,4 +115,11 @@ func (c *portClaims) reports() []report.Report {
 		out = append(out, *by[gw])
 	}
 	return out
+}
+
+// has says whether a gateway has a listener's port.
+func (c *portClaims) has(listener, gateway string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owner[listener] == gateway
 }

@@ -2,7 +2,6 @@ package plane
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -73,17 +72,17 @@ func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
 		out.Deltas = p.ports.filter(out.Deltas)
 		p.board.Replace("ports", p.ports.reports()...)
 	}
-	grown := p.shrinkPools(out)
+	if p.pools != nil {
+		p.pools.shrink(out)
+	}
 	var batches []cache.Batch
 	for _, d := range out.Deltas {
-		b := cache.Batch{Gateway: d.Gateway, Revision: rev, Upserts: d.Upserts, Removes: d.Removes, Trace: trace.SpanContextFromContext(ctx)}
-		if d.Gone {
-			b.Removes = p.everything(d.Gateway)
-		}
-		batches = append(batches, b)
+		batches = append(batches, cache.Batch{Gateway: d.Gateway, Revision: rev, Upserts: d.Upserts, Removes: d.Removes, Trace: trace.SpanContextFromContext(ctx)})
 	}
 	p.cache.Commit(batches...)
-	p.growPools(grown)
+	if p.pools != nil {
+		p.pools.grow()
+	}
 }
 
 // progress says how far translation has come.
@@ -124,5 +123,3 @@ func (p *Plane) Translate() (*translator.Translator, translator.Output) {
 	p.board.Set("translation", out.Reports...)
 	return p.translator, out
 }
-
-func sorted[T ~string](list []T) []T { return slices.Sorted(slices.Values(list)) }
