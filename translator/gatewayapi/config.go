@@ -49,4 +49,5 @@ type Target struct {
 	Cluster string
 	Share   uint32 // relative to the other targets; 0 takes no new request
 	Picker  *model.PickerCall
+	Hops    bool // see model.WeightedBackend
 }

@@ -186,20 +186,6 @@ func chain(gw *model.Gateway, l *model.Listener) model.Chain {
 	return c
 }
 
-// ListenerHosts are the hosts that must exist on a chain whether or not a route is attached to them, sorted: the
-// hostnames of its listeners. Without its own virtual host a request for a listener would be answered by a less
-// specific listener's routes, or with 421.
-func ListenerHosts(gw *model.Gateway, chain string) []string {
-	var out []string
-	for _, l := range gw.Listeners {
-		if l.Chain == chain && chain != "" {
-			out = append(out, l.Hostname)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
 func finding(owner report.Ref, field, problem, fix string) report.Finding {
 	return report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem, Fix: fix}
 }

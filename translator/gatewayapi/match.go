@@ -3,18 +3,14 @@ package gatewayapi
 import (
 	"fmt"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/model"
 )
-
-// maxRegexSize bounds a regular expression's compiled size, in instructions of Go's regexp. The bootstrap sets Envoy's
-// own limit to 100,000 instructions of RE2; 9,000 of Go's never came to that, whatever the classes in them.
-const maxRegexSize = 9000
 
 // wideEscape is an escape of a character above \xFF: Go has it, and Envoy, which reads bytes, refuses it.
 var wideEscape = regexp.MustCompile(`(^|[^\\])(\\\\)*\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}`)
@@ -119,28 +115,20 @@ func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field st
 	}
 }
 
-// regexProblem says what is wrong with a regular expression; "" if Envoy will take it. Envoy uses RE2, whose syntax is
-// that of Go's regexp but for what is checked here, and \C, which only RE2 has.
+// regexProblem says what is wrong with a regular expression; "" if Envoy will take it. An expression must match the
+// whole value. Envoy refuses a whole route configuration for one bad expression, so it must be refused here.
 func regexProblem(pattern string) string {
 	if pattern == "" {
 		return "the regular expression is empty"
 	}
-	if _, err := regexp.Compile(pattern); err != nil {
+	if _, err := regexp.Compile(pattern); err != nil { // bounds repetitions, as RE2 does
 		return fmt.Sprintf("not a regular expression of RE2: %v", err)
 	}
 	if wideEscape.MatchString(pattern) {
 		return "characters above \\xFF must be written as they are, not as \\x{...}"
 	}
-	parsed, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return fmt.Sprintf("not a regular expression of RE2: %v", err)
-	}
-	prog, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return fmt.Sprintf("not a regular expression of RE2: %v", err)
-	}
-	if len(prog.Inst) > maxRegexSize {
-		return fmt.Sprintf("the regular expression is too large: %d steps, at most %d", len(prog.Inst), maxRegexSize)
+	if err := envoy.CheckRegex(pattern); err != nil {
+		return err.Error()
 	}
 	return ""
 }

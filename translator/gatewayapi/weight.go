@@ -37,7 +37,7 @@ func weigh(shares []share) []model.WeightedBackend {
 				continue
 			}
 			out = append(out, model.WeightedBackend{
-				Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker,
+				Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops,
 				RequestHeaders: s.request, ResponseHeaders: s.response,
 			})
 			part := new(big.Rat).SetFrac64(int64(t.Share), sum)

@@ -166,7 +166,12 @@ func (w *world) gatewayKeys() []string {
 
 // hosts are the virtual hosts of a chain, by rising name.
 func (w *world) hosts(gw *model.Gateway, chain string) (out []*model.VirtualHost) {
-	names := gatewayapi.ListenerHosts(gw, chain)
+	var names []string
+	for _, l := range gw.Listeners {
+		if l.Chain == chain { // with or without routes: otherwise a less specific listener would answer
+			names = append(names, l.Hostname)
+		}
+	}
 	for _, a := range w.attached {
 		for _, p := range a.Places {
 			if p.Gateway == gw.Ref.Key() && p.Chain == chain {
