@@ -77,6 +77,14 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, f form) {
 	} else if err != nil {
 		return // the client went away while it sent its request
 	}
+	if order.stream {
+		// As vLLM does: a stream's headers do not wait for the queue.
+		w.Header().Set("content-type", "text/event-stream; charset=utf-8")
+		w.Header().Set("cache-control", "no-cache")
+		if http.NewResponseController(w).Flush() != nil {
+			return
+		}
+	}
 	blocks := (order.promptTokens + len(order.words) + blockSize - 1) / blockSize
 	seq := &sequence{lora: order.lora, blocks: blocks}
 	if s.engine.enter(r.Context(), seq) != nil {
@@ -124,8 +132,6 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, f form, o ord
 // stream answers with one server-sent event for each token, then the reason for the end, then the usage if it was asked
 // for, then [DONE].
 func (s *Server) stream(ctx context.Context, w http.ResponseWriter, f form, o order, a answer, tokens usage) error {
-	w.Header().Set("content-type", "text/event-stream; charset=utf-8")
-	w.Header().Set("cache-control", "no-cache")
 	flusher := http.NewResponseController(w)
 	send := func(choices []choice) error {
 		a.Choices = choices

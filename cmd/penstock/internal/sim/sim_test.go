@@ -277,6 +277,21 @@ func TestRequestsBeyondTheSlotsWaitAndTheMetricsSaySo(t *testing.T) {
 	eventually(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
 }
 
+func TestAStreamBeginsWhileItsRequestStillWaits(t *testing.T) {
+	_, url := serve(t, Config{MaxNumSeqs: 1, TimeToFirstToken: time.Hour})
+	hold(t, url, "")
+	eventually(t, url, map[string]float64{"vllm:num_requests_running": 1})
+	resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a","stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 200 || resp.Header.Get("x-served-by") != "sim" {
+		t.Errorf("got %s %v", resp.Status, resp.Header)
+	}
+	eventually(t, url, map[string]float64{"vllm:num_requests_waiting": 0}) // and leaves the queue with its client
+}
+
 func TestAFullKVCacheMakesRequestsWait(t *testing.T) {
 	_, url := serve(t, Config{KVCacheTokens: 32, TimeToFirstToken: time.Hour})
 	for range 3 {
