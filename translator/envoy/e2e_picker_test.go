@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
@@ -39,7 +40,6 @@ type asked struct {
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	address netip.AddrPort
-	health  *health.Server
 
 	mu      sync.Mutex
 	scripts map[string]script
@@ -48,17 +48,30 @@ type picker struct {
 
 const extProcService = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-func startPicker(t testing.TB, scripts map[string]script) *picker {
+// startPicker serves until the end of the test, with services beside picking, if any.
+func startPicker(t testing.TB, scripts map[string]script, options ...any) *picker {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &picker{address: netip.MustParseAddrPort(l.Addr().String()), scripts: scripts, health: health.NewServer()}
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
+	p := &picker{address: netip.MustParseAddrPort(l.Addr().String()), scripts: scripts}
+	config := []grpc.ServerOption{grpc.MaxRecvMsgSize(64 << 20)}
+	for _, o := range options {
+		if o, ok := o.(grpc.ServerOption); ok {
+			config = append(config, o)
+		}
+	}
+	s := grpc.NewServer(config...)
+	for _, o := range options {
+		if o, ok := o.(alsv3.AccessLogServiceServer); ok {
+			alsv3.RegisterAccessLogServiceServer(s, o)
+		}
+	}
 	extprocv3.RegisterExternalProcessorServer(s, p)
-	healthv1.RegisterHealthServer(s, p.health)
-	p.health.SetServingStatus(extProcService, healthv1.HealthCheckResponse_SERVING)
+	h := health.NewServer()
+	healthv1.RegisterHealthServer(s, h)
+	h.SetServingStatus(extProcService, healthv1.HealthCheckResponse_SERVING)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return p

@@ -16,6 +16,10 @@ import (
 // also where the pods of its cluster do.
 const hopKey = "hop"
 
+// systemRoots are the CAs of the machine that Envoy runs on, where Debian, Alpine and Envoy's images have them. Envoy 1.40
+// does not know system_root_certs yet.
+const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
+
 // secure speaks TLS to the cluster's endpoints, where it is asked for.
 func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	if c.TLS == nil {
@@ -48,7 +52,7 @@ func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 		})
 	}
 	if t.Trust == "" {
-		check.SystemRootCerts = &tlsv3.CertificateValidationContext_SystemRootCerts{}
+		check.TrustedCa = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: systemRoots}}
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: check}
 		return
 	}

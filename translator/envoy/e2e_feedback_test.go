@@ -1,0 +1,154 @@
+package envoy
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	logv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// entry is one line of the access log, as the picker gets it.
+type entry struct {
+	log string
+	*logv3.HTTPAccessLogEntry
+}
+
+// feedback receives access logs.
+type feedback struct {
+	alsv3.UnimplementedAccessLogServiceServer
+	mu      sync.Mutex
+	entries []entry
+}
+
+func (f *feedback) StreamAccessLogs(s alsv3.AccessLogService_StreamAccessLogsServer) error {
+	name := ""
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return nil
+		}
+		if m.Identifier != nil { // only the first message of a stream has it
+			name = m.Identifier.LogName
+		}
+		f.mu.Lock()
+		for _, e := range m.GetHttpLogs().GetLogEntry() {
+			f.entries = append(f.entries, entry{name, e})
+		}
+		f.mu.Unlock()
+	}
+}
+
+// find waits for the entries of a path.
+func (f *feedback) find(path string) map[string]entry {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]entry{}
+	for _, e := range f.entries {
+		if e.Request.GetPath() == path {
+			out[e.log] = e
+		}
+	}
+	return out
+}
+
+// collector receives spans.
+type collector struct {
+	collectorv1.UnimplementedTraceServiceServer
+	mu    sync.Mutex
+	spans []string // "name of service/name of span"
+}
+
+func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rs := range req.ResourceSpans {
+		service := ""
+		for _, a := range rs.Resource.GetAttributes() {
+			if a.Key == "service.name" {
+				service = a.Value.GetStringValue()
+			}
+		}
+		for _, ss := range rs.ScopeSpans {
+			for _, s := range ss.Spans {
+				c.spans = append(c.spans, service+"/"+s.Name)
+			}
+		}
+	}
+	return &collectorv1.ExportTraceServiceResponse{}, nil
+}
+
+func (c *collector) has(part string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spans {
+		if strings.Contains(s, part) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestPickersLearnWhatBecameOfTheirPicksAndPeopleCanReadIt(t *testing.T) {
+	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
+	var f feedback
+	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}}, &f)
+	spans := &collector{}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	collectorv1.RegisterTraceServiceServer(s, spans)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	r := newRig(t, p.address)
+	file := filepath.Join(t.TempDir(), "access.log")
+	r.cfg = Config{AccessLog: file, Tracing: &Tracing{SamplingPercent: 100}}
+	r.cluster(model.Cluster{Name: model.Collector, Protocol: model.GRPC}, endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
+	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	hop := r.poolB(b1)
+	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
+	r.forward("local", backends(pool("a", "a", model.BodyBuffered)))
+	r.forward("spilled", backends(spilling(pool("spilling", "full", model.BodyBuffered), hop)))
+	r.forward("service", backends(model.WeightedBackend{Cluster: "a", Weight: 1}))
+	r.start()
+	for _, host := range []string{"service", "local", "spilled"} {
+		req := r.request("POST", host, "/"+host, []byte("{}"))
+		if got, err := r.do(req); err != nil || host != "service" && got.status != 200 {
+			t.Fatalf("%s: %s %v", host, got, err)
+		}
+	}
+	r.envoy.Wait("the local pick came back", func() bool { return len(f.find("/local")) == 1 })
+	e := f.find("/local")["ns/gw"]
+	lb, ours := e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"], e.GetCommonProperties().GetMetadata().GetFilterMetadata()["penstock"]
+	if lb.GetFields()[servedKey].GetStringValue() != a.address.String() || ours.GetFields()["lease"].GetStringValue() != "lease of "+a.address.String() {
+		t.Errorf("the entry of a pick: %v", e)
+	}
+	// The hop's own pick comes back under the hop's name. That of the edge was none.
+	r.envoy.Wait("the spilled pick came back", func() bool { return len(f.find("/spilled")) == 1 })
+	if e, ok := f.find("/spilled")[hop]; !ok || e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()[servedKey].GetStringValue() != b1.address.String() {
+		t.Errorf("the entry of a spilled pick: %v", f.find("/spilled"))
+	}
+	if len(f.find("/service")) != 0 {
+		t.Error("a request that no picker was asked about bothers the picker")
+	}
+	for _, span := range []string{"penstock/ingress", "penstock/router", "ExternalProcessor"} {
+		r.envoy.Wait("a span "+span, func() bool { return spans.has(span) })
+	}
+	r.envoy.Wait("the log file names picked and served", func() bool {
+		text, _ := os.ReadFile(file)
+		return strings.Contains(string(text), `"picked":"`+a.address.String()+`"`) && strings.Contains(string(text), `"route":"spilled"`)
+	})
+}
