@@ -41,6 +41,7 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 		case spec.Type == gatewayv1.HTTPRouteFilterURLRewrite && spec.URLRewrite != nil:
 			if spec.URLRewrite.Hostname != nil {
 				f.rewriteHost = string(*spec.URLRewrite.Hostname)
+				b.text(f.rewriteHost, at+".urlRewrite.hostname")
 			}
 			f.rewritePath = b.pathChange(spec.URLRewrite.Path, matches, at+".urlRewrite.path")
 		default:
@@ -56,35 +57,55 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 // headers reads a header modifier; of equal names the first counts. Envoy changes the Host header only by rewriting:
 // setting it is that, where host is given.
 func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
-	var out model.HeaderChanges
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {
-			name := strings.ToLower(string(h.Name))
+			at := fmt.Sprintf("%s[%d]", field, i)
+			name := b.headerName(string(h.Name), at+".name")
+			b.text(h.Value, at+".value")
 			switch {
 			case name == "host" && set && host != nil:
 				if *host == "" {
 					*host = h.Value
 				}
 			case name == "host":
-				b.unsupported(fmt.Sprintf("%s[%d]", field, i), "the Host header cannot be changed here")
+				b.unsupported(at, "the Host header cannot be changed here")
 			case !slices.ContainsFunc(out, func(o model.Header) bool { return o.Name == name }):
 				out = append(out, model.Header{Name: name, Value: h.Value})
 			}
 		}
 		return out
 	}
-	out.Set = read(spec.Set, field+".set", true)
-	out.Add = read(spec.Add, field+".add", false)
+	out := model.HeaderChanges{Set: read(spec.Set, field+".set", true), Add: read(spec.Add, field+".add", false)}
 	for i, h := range spec.Remove {
-		name := strings.ToLower(h)
+		at := fmt.Sprintf("%s.remove[%d]", field, i)
+		name := b.headerName(h, at)
 		if name == "host" {
-			b.unsupported(fmt.Sprintf("%s.remove[%d]", field, i), "the Host header cannot be removed")
+			b.unsupported(at, "the Host header cannot be removed")
 		}
 		if !slices.Contains(out.Remove, name) {
 			out.Remove = append(out.Remove, name)
 		}
 	}
 	return out
+}
+
+// token is the form of a header's name (RFC 9110, 5.6.2).
+var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+// headerName is a header's name in lower case. The schema leaves some lists of names unchecked, and Envoy refuses a
+// whole route configuration for one bad name.
+func (b *ruleBuilder) headerName(name, field string) string {
+	if !token.MatchString(name) {
+		b.unsupported(field, "%q is not the name of a header", name)
+	}
+	return strings.ToLower(name)
+}
+
+// text checks what becomes part of a header or of the first line of a request.
+func (b *ruleBuilder) text(s, field string) {
+	if strings.ContainsAny(s, "\x00\r\n") {
+		b.unsupported(field, "%q has a character that ends a header", s)
+	}
 }
 
 func (b *ruleBuilder) redirect(spec *gatewayv1.HTTPRequestRedirectFilter, matches []model.Match, field string) *model.Redirect {
@@ -97,6 +118,7 @@ func (b *ruleBuilder) redirect(spec *gatewayv1.HTTPRequestRedirectFilter, matche
 	}
 	if spec.Hostname != nil {
 		out.Host = string(*spec.Hostname)
+		b.text(out.Host, field+".hostname")
 	}
 	if spec.Port != nil {
 		out.Port = uint16(*spec.Port)
@@ -116,8 +138,10 @@ func (b *ruleBuilder) pathChange(spec *gatewayv1.HTTPPathModifier, matches []mod
 	case spec == nil:
 		return model.PathChange{}
 	case spec.Type == gatewayv1.FullPathHTTPPathModifier && spec.ReplaceFullPath != nil:
+		b.text(*spec.ReplaceFullPath, field+".replaceFullPath")
 		return model.PathChange{Full: spec.ReplaceFullPath}
 	case spec.Type == gatewayv1.PrefixMatchHTTPPathModifier && spec.ReplacePrefixMatch != nil:
+		b.text(*spec.ReplacePrefixMatch, field+".replacePrefixMatch")
 		if slices.ContainsFunc(matches, func(m model.Match) bool { return m.PathKind != model.PathPrefix }) {
 			b.unsupported(field, "replacing the matched prefix needs PathPrefix matches")
 		}

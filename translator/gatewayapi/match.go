@@ -50,14 +50,19 @@ func (b *ruleBuilder) match(spec *gatewayv1.HTTPRouteMatch, field string) model.
 		if h.Type != nil {
 			typ = *h.Type
 		}
-		b.value(&m.Headers, string(typ), strings.ToLower(string(h.Name)), h.Value, fmt.Sprintf("%s.headers[%d]", field, i))
+		at := fmt.Sprintf("%s.headers[%d]", field, i)
+		b.value(&m.Headers, string(typ), b.headerName(string(h.Name), at+".name"), h.Value, at)
 	}
 	for i, q := range spec.QueryParams {
 		typ := gatewayv1.QueryParamMatchExact
 		if q.Type != nil {
 			typ = *q.Type
 		}
-		b.value(&m.Query, string(typ), string(q.Name), q.Value, fmt.Sprintf("%s.queryParams[%d]", field, i))
+		at := fmt.Sprintf("%s.queryParams[%d]", field, i)
+		if q.Name == "" {
+			b.unsupported(at+".name", "the name is empty")
+		}
+		b.value(&m.Query, string(typ), string(q.Name), q.Value, at)
 	}
 	return m
 }

@@ -122,8 +122,8 @@ func prefixed(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// envoy answers a request as Envoy does: the virtual host of the most specific domain, its first route that matches.
-func envoy(hosts []*model.VirtualHost, q request) string {
+// asEnvoy answers a request as Envoy does: the virtual host of the most specific domain, its first route that matches.
+func asEnvoy(hosts []*model.VirtualHost, q request) string {
 	var best *model.VirtualHost
 	for _, vh := range hosts {
 		if hostMatches(vh.Host, q.host) && (best == nil || !wild(vh.Host) || wild(best.Host) && len(vh.Host) > len(best.Host)) {
@@ -167,7 +167,7 @@ func TestEveryRequestIsAnsweredByTheRuleThatTheSpecificationNames(t *testing.T) 
 				for _, method := range someMethods {
 					for _, header := range []string{"", "1"} {
 						q := request{host, path, method, header}
-						if want, got := oracle(gw, routes, q), envoy(hosts, q); want != got {
+						if want, got := oracle(gw, routes, q), asEnvoy(hosts, q); want != got {
 							t.Fatalf("seed %d, %+v: %q answers, the specification says %q\n%s", seed, q, got, want, w)
 						}
 					}

@@ -1,0 +1,101 @@
+package gatewayapi_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+)
+
+// FuzzNoRouteTakesItsNeighboursDown: whatever one user writes into a route, it is either refused with a condition or
+// something that passes the checks of Envoy's configuration. Otherwise a virtual host would be withheld whole.
+func FuzzNoRouteTakesItsNeighboursDown(f *testing.F) {
+	f.Add("/a", "X-A", "b", "q", "c", "d.example.com", "/e", "X-Remove", int32(1), int32(302), "GET", "10s")
+	f.Add("", "", "", "", "", "", "", "", int32(0), int32(0), "", "")
+	f.Add("/a\n", ":path", "a\r\nb", "\x00", "%", "a\nb", "\\1", ":authority", int32(-1), int32(700), "get", "99999h")
+	f.Add("(", "host", "[", "*", "(?i)\\pL{900}", "*.a", "%DOWNSTREAM%", "Host", int32(1<<30), int32(303), "CONNECT", "0s")
+	f.Fuzz(func(t *testing.T, path, name, value, query, queryValue, host, newPath, remove string, number, code int32, method, duration string) {
+		var rules []gatewayv1.HTTPRouteRule
+		for _, kind := range []gatewayv1.PathMatchType{gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchRegularExpression} {
+			match := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &kind, Value: &path}}
+			headers, queries := gatewayv1.HeaderMatchExact, gatewayv1.QueryParamMatchExact
+			if kind == gatewayv1.PathMatchRegularExpression {
+				headers, queries = gatewayv1.HeaderMatchRegularExpression, gatewayv1.QueryParamMatchRegularExpression
+			}
+			match.Headers = []gatewayv1.HTTPHeaderMatch{{Type: &headers, Name: gatewayv1.HTTPHeaderName(name), Value: value}}
+			match.QueryParams = []gatewayv1.HTTPQueryParamMatch{{Type: &queries, Name: gatewayv1.HTTPHeaderName(query), Value: queryValue}}
+			if method != "" {
+				m := gatewayv1.HTTPMethod(method)
+				match.Method = &m
+			}
+			changes := &gatewayv1.HTTPHeaderFilter{
+				Set:    []gatewayv1.HTTPHeader{{Name: gatewayv1.HTTPHeaderName(name), Value: value}},
+				Add:    []gatewayv1.HTTPHeader{{Name: gatewayv1.HTTPHeaderName(query), Value: queryValue}},
+				Remove: []string{remove},
+			}
+			modifiers := []gatewayv1.HTTPRouteFilter{
+				{Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: changes},
+				{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier, ResponseHeaderModifier: changes},
+			}
+			precise, status, times, attempts := gatewayv1.PreciseHostname(host), int(code), gatewayv1.Duration(duration), int(number)
+			for _, p := range []*gatewayv1.HTTPPathModifier{
+				nil,
+				{Type: gatewayv1.FullPathHTTPPathModifier, ReplaceFullPath: &newPath},
+				{Type: gatewayv1.PrefixMatchHTTPPathModifier, ReplacePrefixMatch: &newPath},
+			} {
+				rules = append(rules,
+					gatewayv1.HTTPRouteRule{
+						Matches: []gatewayv1.HTTPRouteMatch{match},
+						Filters: append(modifiers[:2:2], gatewayv1.HTTPRouteFilter{
+							Type:            gatewayv1.HTTPRouteFilterRequestRedirect,
+							RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Hostname: &precise, Path: p, Port: &number, StatusCode: &status},
+						}),
+					},
+					gatewayv1.HTTPRouteRule{
+						Matches: []gatewayv1.HTTPRouteMatch{{Path: match.Path}},
+						Filters: append(modifiers[:1:1], gatewayv1.HTTPRouteFilter{
+							Type: gatewayv1.HTTPRouteFilterURLRewrite, URLRewrite: &gatewayv1.HTTPURLRewriteFilter{Hostname: &precise, Path: p},
+						}),
+						Timeouts: &gatewayv1.HTTPRouteTimeouts{Request: &times, BackendRequest: &times},
+						Retry:    &gatewayv1.HTTPRouteRetry{Codes: []gatewayv1.HTTPRouteRetryStatusCode{gatewayv1.HTTPRouteRetryStatusCode(code)}, Attempts: &attempts, Backoff: &times},
+						BackendRefs: []gatewayv1.HTTPBackendRef{{
+							BackendRef: gatewayv1.BackendRef{
+								BackendObjectReference: gatewayv1.BackendObjectReference{Name: "svc", Port: new(int32(80))}, Weight: &number,
+							},
+							Filters: modifiers,
+						}},
+					})
+			}
+		}
+		checkRules(t, rules)
+	})
+}
+
+func checkRules(t *testing.T, rules []gatewayv1.HTTPRouteRule) {
+	t.Helper()
+	ops := operations(t, `kind: Service
+apiVersion: v1
+metadata: {name: svc}
+spec: {ports: [{port: 80}]}
+---
+kind: Gateway
+apiVersion: gateway.networking.k8s.io/v1
+metadata: {name: web}
+spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}`)
+	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fuzzed"}}
+	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "web"}}
+	for i, rule := range rules { // one rule a path, so that none hides another
+		route = route.DeepCopy()
+		route.Spec.Rules = []gatewayv1.HTTPRouteRule{rule}
+		w := decide(view(t, append(ops, store.HTTPRoutes.Put(route))), gatewayapi.Config{AnyClass: true})
+		for _, vh := range w.hosts(w.gateways["default/web"], "http/80") {
+			if _, err := envoy.VirtualHost(vh); err != nil {
+				t.Errorf("rule %d: %v\n%s", i, err, w)
+			}
+		}
+	}
+}
