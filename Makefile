@@ -44,7 +44,8 @@ bench: go envoy ## run the benchmarks: a table, then one JSON object a line (BEN
 	@ENVOY="$(ENVOY_PATH)" go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) ./... | (cd conformance && go run ./benchtable)
 
 golden: go envoy ## rewrite the golden files from what the code does now; read the difference before you commit it
-	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden ./...
+	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden \
+	  $$(grep -rl --include='*_test.go' PENSTOCK_GOLDEN . | xargs -n1 dirname | sort -u)
 	@git --no-pager diff --stat
 
 generate: go $(TOOLS)/controller-gen ## rewrite deep copies and CRDs of our kinds
