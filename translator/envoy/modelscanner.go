@@ -1,13 +1,57 @@
 package envoy
 
 import (
+	_ "embed"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 // modelHeader carries the model's name, for routes to match. It comes from the body and never from a client.
 const modelHeader = "x-gateway-model-name"
 
-// modelScanner is the Lua filter that lifts the model's name out of the body. Without code it does nothing.
+//go:embed modelscanner.lua
+var modelScannerCode string
+
+// scanCode is the name under which a virtual host starts the scanner.
+const scanCode = "scan"
+
+// modelScanner is the Lua filter that lifts the model's name out of the body. It does nothing until a virtual host
+// names the code: a change of the code itself is a change of the chain.
 func modelScanner() *luav3.Lua {
-	return &luav3.Lua{}
+	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{scanCode: inline(modelScannerCode)}}
+}
+
+// byModel says whether a route of the host matches the model's name.
+func byModel(vh *model.VirtualHost) bool {
+	return slices.ContainsFunc(vh.Routes, func(r model.Route) bool {
+		return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == modelHeader })
+	})
+}
+
+// scanModels starts the scanner on a virtual host. A filter runs only if some route is found at first, before the
+// model is known, so there is a last one that takes everything and leads nowhere: 404, as if it were not there. It is no
+// direct response, because that would ignore the buffer limit.
+func (b *builder) scanModels(host *routev3.VirtualHost) {
+	host.TypedPerFilterConfig = map[string]*anypb.Any{
+		filterModel: b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: scanCode}}),
+	}
+	for _, r := range host.Routes { // all bodies are buffered now
+		r.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
+	}
+	host.Routes = append(host.Routes, &routev3.Route{
+		Name:  "no model",
+		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+			ClusterSpecifier:            &routev3.RouteAction_Cluster{Cluster: unresolved},
+			ClusterNotFoundResponseCode: routev3.RouteAction_NOT_FOUND,
+		}},
+		RequestBodyBufferLimit: wrapperspb.UInt64(maxBody),
+	})
 }

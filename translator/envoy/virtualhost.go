@@ -29,6 +29,9 @@ func VirtualHost(vh *model.VirtualHost) (Encoded, error) {
 		Domains: []string{vh.Host},
 		Routes:  b.routes(vh),
 	}
+	if byModel(vh) {
+		b.scanModels(host)
+	}
 	if b.err != nil {
 		return Encoded{}, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, b.err)
 	}
