@@ -25,23 +25,18 @@ func metadataProps() apiextensions.JSONSchemaProps {
 	name.MinLength = &minLength
 	p.Properties["name"] = name
 	p.Required = []string{"name"}
-	// The order of what managers own is nobody's business here; it is dropped.
-	open := true
-	p.Properties["managedFields"] = apiextensions.JSONSchemaProps{Type: "array", Nullable: true, Items: &apiextensions.JSONSchemaPropsOrArray{
-		Schema: &apiextensions.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &open}}}
 	return p
 }
 
 // Types whose JSON form is not that of their Go fields.
 var specialTypes = map[reflect.Type]apiextensions.JSONSchemaProps{
-	reflect.TypeFor[metav1.Time]():               {Type: "string", Format: "date-time"},
-	reflect.TypeFor[metav1.MicroTime]():          {Type: "string", Format: "date-time"},
-	reflect.TypeFor[metav1.Duration]():           {Type: "string"},
-	reflect.TypeFor[intstr.IntOrString]():        {XIntOrString: true},
-	reflect.TypeFor[resource.Quantity]():         {XIntOrString: true},
-	reflect.TypeFor[[]byte]():                    {Type: "string", Format: "byte"},
-	reflect.TypeFor[metav1.FieldsV1]():           {Type: "object", XPreserveUnknownFields: new(true)},
-	reflect.TypeFor[metav1.ManagedFieldsEntry](): {Type: "object", XPreserveUnknownFields: new(true)},
+	reflect.TypeFor[metav1.Time]():        {Type: "string", Format: "date-time"},
+	reflect.TypeFor[metav1.MicroTime]():   {Type: "string", Format: "date-time"},
+	reflect.TypeFor[metav1.Duration]():    {Type: "string"},
+	reflect.TypeFor[intstr.IntOrString](): {XIntOrString: true},
+	reflect.TypeFor[resource.Quantity]():  {XIntOrString: true},
+	reflect.TypeFor[[]byte]():             {Type: "string", Format: "byte"},
+	reflect.TypeFor[metav1.FieldsV1]():    {Type: "object", XPreserveUnknownFields: new(true)},
 }
 
 func typeProps(t reflect.Type) apiextensions.JSONSchemaProps {

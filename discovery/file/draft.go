@@ -191,18 +191,22 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	if !k.status {
 		delete(d.obj, "status")
 	}
+	trimMetadata(d.obj)
 	var out []mistake
-	for _, path := range s.unknown(d.obj) {
+	s.complete(d.obj)
+	unknown, errs, err := s.validate(ctx, d.obj)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range unknown {
 		out = append(out, s.unknownField(path))
 	}
-	s.complete(d.obj)
-	for _, e := range s.validate(ctx, d.obj) {
+	for _, e := range errs {
 		out = append(out, s.explain(e))
 	}
 	if len(out) > 0 {
 		return out, nil
 	}
-	trimMetadata(d.obj)
 	obj := k.table.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.obj, obj); err != nil {
 		return []mistake{{severity: report.Error, problem: "cannot be read: " + err.Error()}}, nil
@@ -221,19 +225,19 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// trimMetadata keeps what a user says about an object: no owners, times or versions of some cluster that it was read from.
+// clusterWrites are the fields of metadata that a cluster writes, and that come along when an object is read from one.
+var clusterWrites = []string{"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
+	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
+
+// trimMetadata leaves what a user says about an object: name, namespace, labels and annotations.
 func trimMetadata(obj map[string]any) {
 	meta, _ := obj["metadata"].(map[string]any)
-	kept := map[string]any{}
-	for _, key := range []string{"name", "namespace", "labels", "annotations"} {
-		if meta[key] != nil {
-			kept[key] = meta[key]
-		}
+	for _, key := range clusterWrites {
+		delete(meta, key)
 	}
-	if a, ok := kept["annotations"].(map[string]any); ok {
+	if a, ok := meta["annotations"].(map[string]any); ok {
 		delete(a, "kubectl.kubernetes.io/last-applied-configuration")
 	}
-	obj["metadata"] = kept
 }
 
 // written is the path at which a user wrote what is at path now.

@@ -124,3 +124,58 @@ func TestAMistakeNamesItsPlaceAndWhatToWriteInstead(t *testing.T) {
 	f.load()
 	f.expectFindings("error: routes.yaml:14: HTTPRoute default/chat spec.rules[0].backendRefs[0].weight: must be at least 0, is -1; write a whole number from 0 to 1000000")
 }
+
+// testdata/kinds uses every kind that is read.
+func TestEveryKindIsRead(t *testing.T) {
+	f := newFolder(t)
+	examples, err := filepath.Glob("testdata/kinds/*.yaml")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, e := range examples {
+		raw, err := os.ReadFile(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.write(filepath.Base(e), string(raw))
+	}
+	f.write("model.yaml", "apiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferenceModel\nmetadata: {name: m}\nspec: {modelName: m, poolRef: {name: llama}}\n")
+	f.load()
+	f.expectFindings()
+	kinds := map[string]int{}
+	for _, c := range store.Everything(f.store.View()) {
+		kinds[c.Table]++
+	}
+	for _, table := range store.Tables() {
+		if n := kinds[table.Kind()]; n == 0 && table.Kind() != store.Hosts.Kind() && table.Kind() != store.LearnedEndpoints.Kind() {
+			t.Errorf("no %s was read", table.Kind())
+		}
+	}
+}
+
+func TestSecretsMayBeWrittenAsText(t *testing.T) {
+	f := newFolder(t)
+	f.write("s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ntype: kubernetes.io/tls\nstringData: {tls.crt: hello}\n")
+	f.load()
+	f.expectFindings(
+		"error: s.yaml:5: Secret default/s stringData[tls.crt]: is not PEM; write the PEM file's base64 in data, or its text in stringData",
+		"error: s.yaml:1: Secret default/s data: has no tls.key; a Secret of type kubernetes.io/tls needs tls.crt and tls.key")
+}
+
+func TestWhatAClusterWroteIsDropped(t *testing.T) {
+	f := newFolder(t)
+	f.write("r.yaml", strings.Replace(route("a", "a.example.com"), "  name: a\n", `  name: a
+  uid: 0f4d9ad5-9f5d-4d5e-8d0a-2f1d5b1f8a11
+  resourceVersion: "12"
+  generation: 3
+  creationTimestamp: "2026-01-01T00:00:00Z"
+  managedFields: [{manager: kubectl, operation: Apply, fieldsV1: {"f:spec": {}}}]
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}
+`, 1)+"status: {parents: [{nonsense: true}]}\n")
+	f.load()
+	f.expectFindings()
+	r, ok := store.HTTPRoutes.Get(f.store.View(), "default/a")
+	if !ok || r.UID != "" || r.ResourceVersion != "" || len(r.ManagedFields) != 0 || len(r.Annotations) != 0 || !r.CreationTimestamp.IsZero() || len(r.Status.Parents) != 0 {
+		t.Errorf("kept: %+v", r)
+	}
+}

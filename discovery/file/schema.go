@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -22,9 +23,16 @@ import (
 // schema is what one kind's objects must look like: the CRD's, or for kinds that Kubernetes has built in, one made of the
 // Go type. It is what an API server would apply, in the same order.
 type schema struct {
-	shape  *structural.Structural
+	shape *structural.Structural
+	quick *quick
+	// slow are the libraries of the API server, made when something is first wrong.
+	slow func() (*slow, error)
+}
+
+// slow says what is wrong.
+type slow struct {
 	values validation.SchemaValidator
-	rules  *cel.Validator // nil: no CEL rules
+	rules  *cel.Validator
 }
 
 func newSchema(k *kind) (*schema, error) {
@@ -38,12 +46,18 @@ func newSchema(k *kind) (*schema, error) {
 	if s.shape, err = structural.NewStructural(props); err != nil {
 		return nil, fmt.Errorf("schema of %s: %w", k.table.Kind(), err)
 	}
-	if s.values, _, err = validation.NewSchemaValidator(props); err != nil {
-		return nil, fmt.Errorf("schema of %s: %w", k.table.Kind(), err)
+	env, err := newRuleEnv()
+	if err != nil {
+		return nil, err
 	}
-	if k.crd != "" {
-		s.rules = cel.NewValidator(s.shape, true, math.MaxInt64)
-	}
+	s.quick = newQuick(s.shape, env)
+	s.slow = sync.OnceValues(func() (*slow, error) {
+		values, _, err := validation.NewSchemaValidator(props)
+		if err != nil {
+			return nil, fmt.Errorf("schema of %s: %w", k.table.Kind(), err)
+		}
+		return &slow{values, cel.NewValidator(s.shape, true, math.MaxInt64)}, nil
+	})
 	return s, nil
 }
 
@@ -68,27 +82,29 @@ func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 	return props, nil
 }
 
-// unknown removes and names fields that the schema does not have.
-func (s *schema) unknown(obj map[string]any) []string {
-	return pruning.PruneWithOptions(obj, s.shape, false, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
-}
-
 // complete fills in defaults. A key without a value counts as absent, as it does in an API server.
 func (s *schema) complete(obj map[string]any) {
 	defaulting.PruneNonNullableNullsWithoutDefaults(obj, s.shape)
 	defaulting.Default(obj, s.shape)
 }
 
-// validate names what is wrong with an object that complete has seen. CEL rules run on an object of the right shape only:
-// they assume it.
-func (s *schema) validate(ctx context.Context, obj map[string]any) field.ErrorList {
-	errs := validation.ValidateCustomResource(nil, obj, s.values)
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.shape, obj)...)
-	if len(errs) > 0 || s.rules == nil {
-		return errs
+// validate names what is wrong with an object that complete has seen; unknown are fields that the schema does not have,
+// which it removes. CEL rules run on an object of the right shape only: they assume it.
+func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []string, errs field.ErrorList, err error) {
+	if s.quick.right(obj) {
+		return nil, nil, nil
 	}
-	errs, _ = s.rules.Validate(ctx, nil, s.shape, obj, nil, math.MaxInt64)
-	return errs
+	slow, err := s.slow()
+	if err != nil {
+		return nil, nil, err
+	}
+	unknown = pruning.PruneWithOptions(obj, s.shape, false, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	errs = validation.ValidateCustomResource(nil, obj, slow.values)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.shape, obj)...)
+	if len(errs) == 0 {
+		errs, _ = slow.rules.Validate(ctx, nil, s.shape, obj, nil, math.MaxInt64)
+	}
+	return unknown, errs, nil
 }
 
 // at is the part of the schema that a field path names, or nil.
