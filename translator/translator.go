@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -28,7 +29,7 @@ func New(cfg Config) *Translator {
 // Delta is what changed for the Envoys of one Gateway.
 type Delta struct {
 	Gateway string               // "namespace/name"
-	Gone    bool                 // the Gateway is gone; nothing else is set
+	Gone    bool                 // the Gateway is gone, with all of its resources
 	Upserts []*resource.Resource // sorted by type and name
 	Removes []resource.Ref       // sorted
 }
@@ -97,9 +98,6 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 		}
 	}
 	for _, delta := range deltas {
-		if delta.Gone {
-			*delta = Delta{Gateway: delta.Gateway, Gone: true}
-		}
 		slices.SortFunc(delta.Upserts, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
 		slices.SortFunc(delta.Removes, resource.Ref.Compare)
 		out.Deltas = append(out.Deltas, *delta)
@@ -167,4 +165,35 @@ func (t *Translator) Resources(gateway string) []*resource.Resource {
 	}
 	slices.SortFunc(out, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
 	return out
+}
+
+// Port is what a Gateway binds, for people and supervisors.
+type Port struct {
+	Listener  string // name of the Envoy listener
+	Number    uint16
+	Addresses []string
+	TLS       bool
+}
+
+// Ports lists the ports of a gateway, sorted by number.
+func (t *Translator) Ports(gateway string) []Port {
+	g, ok := t.tables.gateways.Get(t.engine.Reader(), gateway)
+	if !ok {
+		return nil
+	}
+	var out []Port
+	for _, p := range gatewayapi.Ports(g) {
+		out = append(out, Port{model.ListenerName(p.Number), p.Number, p.Addresses, len(p.Chains) > 0 && p.Chains[0].TLS})
+	}
+	slices.SortFunc(out, func(a, b Port) int { return int(a.Number) - int(b.Number) })
+	return out
+}
+
+// PoolCluster is the name of the cluster of a pool that our picker knows.
+func (t *Translator) PoolCluster(pool string) (string, bool) {
+	p, ok := t.tables.poolNamed(t.engine.Reader(), pool)
+	if !ok {
+		return "", false
+	}
+	return p.Cluster, true
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,6 +15,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := newRoot().ExecuteContext(ctx); err != nil {
+		var code exitCode
+		if errors.As(err, &code) { // what it is has been told
+			os.Exit(int(code))
+		}
 		fmt.Fprintln(os.Stderr, "penstock:", err)
 		os.Exit(1)
 	}
@@ -30,6 +35,12 @@ server for every request.`,
 		SilenceErrors: true, // main prints them, once
 	}
 	root.AddCommand(
+		newUp(),
+		newServe(),
+		newBootstrap(),
+		newTranslate(),
+		newStatus(),
+		newExplain(),
 		newSim(),
 		newVersion(),
 	)

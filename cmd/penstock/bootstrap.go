@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/xds/bootstrap"
+)
+
+func newBootstrap() *cobra.Command {
+	var cfg bootstrap.Config
+	var tls bootstrap.TLS
+	cmd := &cobra.Command{
+		Use:   "bootstrap",
+		Short: "Print the bootstrap with which an Envoy of yours attaches to a Gateway",
+		Long: `Print the bootstrap with which an Envoy of yours attaches to a Gateway over ADS. Start it with the arguments that
+stand in the first line of what is printed: some settings of Envoy have no field in the bootstrap.`,
+		Example: `  penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
+  envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)
+
+  # Two control planes, so that losing one is not noticed.
+  penstock bootstrap --gateway default/gw --xds 10.0.0.1:18000 --xds 10.0.0.2:18000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if tls != (bootstrap.TLS{}) {
+				cfg.TLS = &tls
+			}
+			text, err := bootstrap.YAML(cfg)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "# envoy arguments: %s\n%s", strings.Join(cfg.Args(), " "), text)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Gateway, "gateway", "", "NAMESPACE/NAME of the Gateway (required)")
+	f.StringSliceVar(&cfg.ADS, "xds", []string{"127.0.0.1:18000"}, "address of a control plane; may be repeated")
+	f.StringVar(&cfg.NodeID, "node", "", "name of this Envoy (default: the Gateway's)")
+	f.StringVar(&cfg.Zone, "zone", "", "zone that this Envoy runs in")
+	f.StringVar(&cfg.Admin, "admin", "127.0.0.1:19000", "address of Envoy's admin interface, IP:PORT or unix:PATH")
+	f.DurationVar(&cfg.DrainTime, "drain-time", bootstrap.DefaultDrainTime, "how long streams may go on whose listener has gone")
+	f.IntVar(&cfg.Concurrency, "concurrency", 0, "worker threads (default: one a CPU)")
+	f.StringVar(&tls.CA, "tls-ca", "", "file with the CA that verifies the control plane; without it, cleartext")
+	f.StringVar(&tls.Cert, "tls-cert", "", "file with this Envoy's certificate")
+	f.StringVar(&tls.Key, "tls-key", "", "file with its key")
+	f.StringVar(&tls.ServerName, "tls-server-name", "", "name that the control plane's certificate must have")
+	_ = cmd.MarkFlagRequired("gateway")
+	return cmd
+}

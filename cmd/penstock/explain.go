@@ -1,0 +1,187 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/translator"
+)
+
+func newExplain() *cobra.Command {
+	var s files
+	var method, gateway, output string
+	var headers []string
+	cmd := &cobra.Command{
+		Use:   "explain URL",
+		Short: "Say where a request would go, and why: listener, route, backend, picker, endpoint",
+		Long: `Say where a request would go, and why: the listener, host, route and rule that take it, the backends with their shares,
+who picks, what would be picked now, what happens without a pick, and the conditions of the objects on the way. If
+penstock runs for the same files it is asked; otherwise the files are read, and the picker's view is left out.`,
+		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
+  penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text := args[0]
+			if !strings.Contains(text, "://") {
+				text = "http://" + text
+			}
+			u, err := url.Parse(text)
+			if err != nil || u.Host == "" {
+				return fmt.Errorf("%q is not a URL: write http://HOST:PORT/PATH", args[0])
+			}
+			q := translator.Query{URL: u, Method: method, Gateway: gateway, Header: http.Header{}}
+			for _, h := range headers {
+				plane.AddHeader(q.Header, h)
+			}
+			e, err := s.explain(cmd, q, headers)
+			if err != nil {
+				return err
+			}
+			switch output {
+			case "json":
+				return printJSON(cmd.OutOrStdout(), e)
+			case "text":
+				return printExplained(cmd.OutOrStdout(), e)
+			}
+			return fmt.Errorf("--output %q is not known: text or json", output)
+		},
+	}
+	s.flags(cmd)
+	f := cmd.Flags()
+	f.StringVarP(&method, "method", "X", http.MethodGet, "method")
+	f.StringArrayVarP(&headers, "header", "H", nil, "header, as 'name: value'; may be repeated")
+	f.StringVar(&gateway, "gateway", "", "only this Gateway, NAMESPACE/NAME")
+	f.StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// explain asks the process that runs for these files, or else looks into the files.
+func (s *files) explain(cmd *cobra.Command, q translator.Query, headers []string) (plane.Explained, error) {
+	var e plane.Explained
+	dir, err := s.stateDir()
+	if err != nil {
+		return e, err
+	}
+	args := url.Values{"url": {q.URL.String()}, "method": {q.Method}, "gateway": {q.Gateway}, "header": headers}
+	if ask(cmd.Context(), dir, "/explain?"+args.Encode(), &e) == nil {
+		return e, nil
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running for these files: this is what they say, without what the picker knows")
+	p, err := plane.New(plane.Config{
+		Paths: s.paths, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
+		Tracer: noop.NewTracerProvider(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return e, err
+	}
+	if err := p.Load(cmd.Context()); err != nil {
+		return e, err
+	}
+	p.Translate()
+	return p.Explain(q), nil
+}
+
+// printer writes lines until one cannot be written.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(label, format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, "%-10s %s\n", label, fmt.Sprintf(format, args...))
+	}
+}
+
+func printExplained(w io.Writer, e plane.Explained) error {
+	p := &printer{w: w}
+	p.line("request", "%s %s", e.Method, e.URL)
+	if e.Gateway != "" {
+		p.line("gateway", "%s, listener %s (chain %s)", e.Gateway, e.Listener, e.Chain)
+	}
+	if e.Host != "" {
+		p.line("host", "%s", e.Host)
+	}
+	if e.Route != nil {
+		p.line("route", "%s, rule %d: %s", e.Route, e.Rule, e.Match)
+	}
+	p.line("answer", "%s", e.Answer)
+	for _, b := range e.Backends {
+		p.backend(b, e.Picks[b.Pool])
+	}
+	for _, o := range e.Conditions {
+		for _, c := range o.Status.Conditions {
+			p.line("condition", "%s %s=%s %s", o.Ref, c.Type, c.Status, c.Message)
+		}
+		for _, parent := range o.Status.Parents {
+			for _, c := range parent.Conditions {
+				p.line("condition", "%s at %s %s=%s %s", o.Ref, parent.ParentRef.Name, c.Type, c.Status, c.Message)
+			}
+		}
+	}
+	return p.err
+}
+
+func (p *printer) backend(b translator.BackendView, pick json.RawMessage) {
+	p.line("backend", "%s of requests to %s (cluster %s)", b.Share, b.Backend, b.Cluster)
+	if b.Picker != "" {
+		body := map[string]string{"None": "headers only", "Buffered": "headers and body", "Duplex": "headers and a stream of the body"}[b.Body]
+		p.line("  picker", "%s, which sees %s", b.Picker, body)
+	}
+	if len(b.Endpoints) > 0 {
+		p.line("  endpoints", "%s", strings.Join(b.Endpoints, " "))
+	} else if b.Cluster != "" {
+		p.line("  endpoints", "none")
+	}
+	if b.NoPick != "" {
+		p.line("  no pick", "%s", b.NoPick)
+	}
+	var e picker.Explanation
+	if pick == nil || json.Unmarshal(pick, &e) != nil {
+		return
+	}
+	switch {
+	case len(e.Relay) > 0:
+		p.line("  now", "the remote picker is asked: %s", strings.Join(e.Relay, " "))
+	case e.Status != 0:
+		p.line("  now", "%d (%s)", e.Status, e.Reason)
+	default:
+		p.line("  now", "%s (strategy %s)", e.Endpoints, e.Strategy)
+	}
+	for _, v := range e.Verdicts {
+		p.line("", "  %s", verdictText(v))
+	}
+}
+
+// verdictText is what the picker thinks of one endpoint, in a line.
+func verdictText(v schedule.Verdict) string {
+	s := v.State
+	load := fmt.Sprintf("queue %.0f, running %.0f, KV cache %.0f%%", s.Queue, s.Running, s.KV*100)
+	if !s.Fresh {
+		load = "no fresh metrics"
+	}
+	name := v.Address
+	if v.Pod != "" {
+		name += " (" + v.Pod + ")"
+	}
+	text := fmt.Sprintf("%s: %s, %d of ours under way", name, load, s.InFlight)
+	if v.Out != "" {
+		return text + "; out: " + v.Out
+	}
+	if len(v.Costs) > 0 {
+		text += fmt.Sprintf("; cost %.2f", v.Cost)
+	}
+	return text
+}

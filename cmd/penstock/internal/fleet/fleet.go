@@ -1,0 +1,151 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+	"github.com/penstock-project/penstock/xds/bootstrap"
+)
+
+// Plane says when a gateway is served. *plane.Plane is one.
+type Plane interface {
+	// Serving returns when a gateway's Envoy has acknowledged what revision rev has for it, with its addresses as URLs.
+	Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error)
+	// After returns when there is a revision later than rev.
+	After(ctx context.Context, rev uint64) error
+}
+
+// Config is what a Fleet needs.
+type Config struct {
+	Envoy       string // the binary
+	Dir         string // for bootstraps and admin sockets
+	ADS         string // address of the control plane
+	DrainTime   time.Duration
+	Grace       time.Duration
+	Concurrency int
+	Plane       Plane
+	// Announce is told when a gateway begins to serve, or serves at other addresses.
+	Announce func(gateway string, urls []string)
+	Log      *slog.Logger
+}
+
+// Fleet is the Envoys of all Gateways.
+type Fleet struct {
+	cfg  Config
+	wake chan struct{}
+
+	mu   sync.Mutex
+	want []string
+}
+
+// New makes a Fleet without Gateways.
+func New(cfg Config) *Fleet { return &Fleet{cfg: cfg, wake: make(chan struct{}, 1)} }
+
+// Set says which Gateways there are.
+func (f *Fleet) Set(gateways []string) {
+	f.mu.Lock()
+	f.want = slices.Clone(gateways)
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps an Envoy for each Gateway until ctx ends; then all are drained and ended. It fails if one cannot be started.
+func (f *Fleet) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	running := map[string]context.CancelFunc{}
+	ended := map[string]chan struct{}{}
+	for {
+		select {
+		case <-ctx.Done():
+			return group.Wait()
+		case <-f.wake:
+		}
+		f.mu.Lock()
+		want := f.want
+		f.mu.Unlock()
+		for gw, stop := range running {
+			if !slices.Contains(want, gw) {
+				stop()
+				delete(running, gw)
+			}
+		}
+		for _, gw := range want {
+			if running[gw] != nil {
+				continue
+			}
+			proxyCtx, stop := context.WithCancel(ctx)
+			running[gw] = stop
+			before, done := ended[gw], make(chan struct{})
+			ended[gw] = done
+			group.Go(func() error {
+				defer close(done)
+				defer stop()
+				if before != nil {
+					<-before
+				}
+				return f.run(proxyCtx, gw)
+			})
+		}
+	}
+}
+
+// run is one gateway's Envoy.
+func (f *Fleet) run(ctx context.Context, gateway string) error {
+	cfg := bootstrap.Config{Gateway: gateway, ADS: []string{f.cfg.ADS}, DrainTime: f.cfg.DrainTime, Concurrency: f.cfg.Concurrency}
+	boot, err := bootstrap.YAML(cfg)
+	if err != nil {
+		return err
+	}
+	p, err := proxy.New(proxy.Config{
+		Envoy: f.cfg.Envoy, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(f.cfg.Dir, folder(gateway)),
+		Args: cfg.Args(), Grace: f.cfg.Grace, Log: f.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.Run(ctx) })
+	group.Go(func() error {
+		f.announce(ctx, gateway)
+		return nil
+	})
+	return group.Wait()
+}
+
+// announce tells of each new set of addresses once it is served.
+func (f *Fleet) announce(ctx context.Context, gateway string) {
+	told := ""
+	for ctx.Err() == nil {
+		urls, rev, err := f.cfg.Plane.Serving(ctx, gateway)
+		if err != nil {
+			return // the context has ended
+		}
+		if now := strings.Join(urls, " "); now != told {
+			f.cfg.Announce(gateway, urls)
+			told = now
+		}
+		if f.cfg.Plane.After(ctx, rev) != nil {
+			return
+		}
+	}
+}
+
+// folder is a short name for a gateway's folder: a socket's path may not be long.
+func folder(gateway string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(gateway))
+	return fmt.Sprintf("gw-%08x", h.Sum32())
+}

@@ -1,0 +1,163 @@
+package plane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+)
+
+// Socket is where other penstock commands find the process that serves a state folder.
+func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
+
+// serveHTTP starts serving metrics, health and debug pages: on Config.HTTP, and on the socket in the state folder.
+func (p *Plane) serveHTTP(ctx context.Context, group *errgroup.Group) error {
+	handler := p.handler()
+	socket := Socket(p.cfg.StateDir)
+	if c, err := net.DialTimeout("unix", socket, time.Second); err == nil {
+		_ = c.Close()
+		return fmt.Errorf("another penstock serves this state folder already (%s): stop it, or choose another one with --state", p.cfg.StateDir)
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("socket for other penstock commands: %w", err)
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return err
+	}
+	group.Go(func() error { return serveHandler(ctx, l, handler) })
+	if p.cfg.HTTP != nil {
+		group.Go(func() error { return serveHandler(ctx, p.cfg.HTTP, handler) })
+	}
+	return nil
+}
+
+func (p *Plane) handler() http.Handler {
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", p.readyz)
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, status.NewDocument(p.board.List(), Controller, nil, time.Now()))
+	})
+	mux.HandleFunc("GET /proxies", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, p.xds.Proxies()) })
+	mux.HandleFunc("GET /explain", p.explain)
+	if p.picker != nil {
+		mux.Handle("GET /debug/picks", p.picker)
+	}
+	return mux
+}
+
+// readyz says yes when the configuration was read and translated once.
+func (p *Plane) readyz(w http.ResponseWriter, _ *http.Request) {
+	p.progress.mu.Lock()
+	ready := p.progress.rev > 0
+	p.progress.mu.Unlock()
+	if !ready {
+		http.Error(w, "configuration is not translated yet", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// Explained is a translator's explanation with what only a running process knows.
+type Explained struct {
+	translator.Explanation
+	// Picks says for each backend that our picker serves what it would choose now, by the pool's name.
+	Picks map[string]json.RawMessage `json:"picks,omitempty"`
+	// Conditions are the reports of the route and the Gateway.
+	Conditions []status.Object `json:"objects,omitempty"`
+}
+
+// Explain follows a request through everything.
+func (p *Plane) Explain(q translator.Query) Explained {
+	p.mu.Lock()
+	out := Explained{Explanation: p.translator.Explain(q)}
+	p.mu.Unlock()
+	for _, b := range out.Backends {
+		if b.Pool == "" || p.picker == nil {
+			continue
+		}
+		if raw, err := json.Marshal(p.picker.Explain(b.Pool, flat(q.Header))); err == nil {
+			if out.Picks == nil {
+				out.Picks = map[string]json.RawMessage{}
+			}
+			out.Picks[b.Pool] = raw
+		}
+	}
+	doc := status.NewDocument(p.board.List(), Controller, nil, time.Now())
+	for _, o := range doc.Objects {
+		if out.concerns(o) {
+			out.Conditions = append(out.Conditions, o)
+		}
+	}
+	return out
+}
+
+func (p *Plane) explain(w http.ResponseWriter, r *http.Request) {
+	u, err := url.Parse(r.URL.Query().Get("url"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	q := translator.Query{URL: u, Method: r.URL.Query().Get("method"), Gateway: r.URL.Query().Get("gateway"), Header: http.Header{}}
+	for _, h := range r.URL.Query()["header"] {
+		AddHeader(q.Header, h)
+	}
+	writeJSON(w, p.Explain(q))
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("content-type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) // the other side is gone
+}
+
+// AddHeader adds "name: value" or "name=value" to a header.
+func AddHeader(h http.Header, line string) {
+	i := strings.IndexAny(line, ":=")
+	if i < 0 {
+		i = len(line)
+	}
+	h.Add(strings.TrimSpace(line[:i]), strings.TrimSpace(strings.TrimLeft(line[i:], ":=")))
+}
+
+func flat(h http.Header) map[string]string {
+	out := map[string]string{}
+	for name, values := range h {
+		out[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	return out
+}
+
+// concerns says whether an object is part of an explanation: the route, the Gateway, and the backends' pools.
+func (e *Explained) concerns(o status.Object) bool {
+	if e.Route != nil && o.Ref == *e.Route || o.Kind == "Gateway" && o.Key() == e.Gateway {
+		return true
+	}
+	return slices.ContainsFunc(e.Backends, func(b translator.BackendView) bool {
+		return b.Backend == store.TargetKey(o.Kind, o.Namespace, o.Name)
+	})
+}

@@ -1,0 +1,223 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/hostname"
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/publish"
+	"github.com/penstock-project/penstock/xds/server"
+)
+
+// Controller is the controllerName of our GatewayClasses and of the parents that we write.
+const Controller = "penstock.dev/gateway-controller"
+
+// Config is what a Plane needs.
+type Config struct {
+	// Paths are the folders and files with objects. At least one.
+	Paths []string
+	// StateDir keeps last good objects, the status file and the socket for other penstock commands.
+	StateDir string
+	// XDS and Picker are listeners for Envoys; the Plane closes them. Picker may be nil: no picker is hosted.
+	XDS, Picker net.Listener
+	// PickerAddresses are where Envoys find our picker; the Picker listener's own address if empty.
+	PickerAddresses []netip.AddrPort
+	// HTTP serves metrics, health and debug pages; nil for none beside the socket in StateDir.
+	HTTP net.Listener
+	// DefaultPool is what a gateway of somebody else, which names no pool, is picked from: "namespace/name". Empty: the
+	// only pool, if there is one.
+	DefaultPool string
+	// AccessLog is where Envoys log requests; "" for nowhere.
+	AccessLog string
+	// OnePort lets no two Gateways have the same port: their Envoys run on one machine.
+	OnePort bool
+	// DrainTime is how long streams of a filter chain that is gone may go on.
+	DrainTime time.Duration
+	// Tracer takes spans; Collector and Sampling are for Envoys' own.
+	Tracer    trace.TracerProvider
+	Collector netip.AddrPort
+	Sampling  float64
+	Log       *slog.Logger
+}
+
+// Plane is the control plane of one process.
+type Plane struct {
+	cfg      Config
+	log      *slog.Logger
+	tracer   trace.Tracer
+	registry *prometheus.Registry
+	store    *store.Store
+	files    *file.Reader
+	hosts    *hostname.Resolver
+	board    *status.Board
+	cache    *cache.Cache
+	xds      *server.Server
+	picker   *picker.Picker
+	learner  *learner
+	pools    *poolStage
+	ports    *portClaims
+
+	mu         sync.Mutex // guards translator, which explanations read while changes write
+	translator *translator.Translator
+	progress   progress
+	onGateways func(gateways []string)
+}
+
+// New puts the parts together. It starts nothing.
+func New(cfg Config) (*Plane, error) {
+	p := &Plane{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry(), tracer: cfg.Tracer.Tracer("github.com/penstock-project/penstock")}
+	p.progress.changed = make(chan struct{})
+	if err := p.discovery(); err != nil {
+		return nil, err
+	}
+	p.cache = cache.New(cache.Config{})
+	var err error
+	p.xds, err = server.New(server.Config{
+		Cache: p.cache, Reports: newProxyReports(p.board), Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer,
+		Publish: publish.Config{Drain: cfg.DrainTime},
+	})
+	if err != nil {
+		return nil, err
+	}
+	addresses := cfg.PickerAddresses
+	if cfg.Picker != nil {
+		p.learner, p.pools = newLearner(p), newPoolStage(p)
+		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner})
+		if err != nil {
+			return nil, err
+		}
+		if len(addresses) == 0 {
+			addresses = []netip.AddrPort{netip.MustParseAddrPort(cfg.Picker.Addr().String())}
+		}
+	}
+	if cfg.OnePort {
+		p.ports = newPortClaims()
+	}
+	p.translator = translator.New(TranslatorConfig(cfg, addresses))
+	return p, nil
+}
+
+// TranslatorConfig is how objects are translated for a Config; pickers are where Envoys find our picker.
+func TranslatorConfig(cfg Config, pickers []netip.AddrPort) translator.Config {
+	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: pickers, Envoy: envoy.Config{AccessLog: cfg.AccessLog}}
+	if cfg.Collector.IsValid() {
+		out.Collector = cfg.Collector
+		out.Envoy.Tracing = &envoy.Tracing{SamplingPercent: cfg.Sampling}
+	}
+	return out
+}
+
+func (p *Plane) discovery() (err error) {
+	if p.store, err = store.New(); err != nil {
+		return err
+	}
+	p.board = status.NewBoard(func(owner report.Ref, field string) string { return p.files.Locate(owner, field) })
+	p.files, err = file.New(file.Config{
+		Paths: p.cfg.Paths, Store: p.store, StateDir: p.cfg.StateDir, Log: p.log,
+		Report: func(reports []report.Report) { p.board.Replace("files", reports...) },
+	})
+	if err != nil {
+		return err
+	}
+	p.hosts, err = hostname.New(hostname.Config{Store: p.store, Log: p.log})
+	return err
+}
+
+// Board is where everything that is said about objects can be read.
+func (p *Plane) Board() *status.Board { return p.board }
+
+// OnGateways has f called with the names of all Gateways that are ours, each time that they have changed, from the
+// goroutine that translates. Set it before Run.
+func (p *Plane) OnGateways(f func(gateways []string)) { p.onGateways = f }
+
+// Run reads, translates and serves until ctx ends. It fails if the paths cannot be read at all, or a listener fails.
+func (p *Plane) Run(ctx context.Context) error {
+	if err := p.Load(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return quiet(ctx, p.files.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.hosts.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.translate(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
+	group.Go(func() error { return serveGRPC(ctx, p.cfg.XDS, server.Options(), p.xds.Register) })
+	if p.picker != nil {
+		group.Go(func() error { return quiet(ctx, p.picker.Run(ctx)) })
+		group.Go(func() error { return quiet(ctx, p.learner.Run(ctx)) })
+		group.Go(func() error { return quiet(ctx, p.pools.Run(ctx)) })
+		group.Go(func() error {
+			return serveGRPC(ctx, p.cfg.Picker, picker.ServerOptions(uint32(4*runtime.NumCPU())), p.picker.Register)
+		})
+	}
+	if err := p.serveHTTP(ctx, group); err != nil {
+		return err
+	}
+	writer, err := status.NewWriter(status.WriterConfig{Source: p.board, Path: StatusFile(p.cfg.StateDir), Controller: Controller, Log: p.log})
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { return quiet(ctx, writer.Run(ctx)) })
+	return group.Wait()
+}
+
+// Load reads all files and looks all host names up, once.
+func (p *Plane) Load(ctx context.Context) error {
+	if err := p.files.Load(ctx); err != nil {
+		return err
+	}
+	return p.hosts.ResolveOnce(ctx)
+}
+
+// StatusFile is where the status of all objects is written.
+func StatusFile(stateDir string) string { return filepath.Join(stateDir, "status.json") }
+
+// quiet leaves out the error of a context that has ended: that is how everything ends.
+func quiet(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		return nil
+	}
+	return err
+}
+
+func serveGRPC(ctx context.Context, l net.Listener, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) error {
+	s := grpc.NewServer(options...)
+	register(s)
+	stop := context.AfterFunc(ctx, s.Stop)
+	defer stop()
+	if err := s.Serve(l); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve gRPC on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+func serveHandler(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	if err := s.Serve(l); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
+	}
+	return nil
+}

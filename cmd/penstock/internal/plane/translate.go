@@ -1,0 +1,125 @@
+package plane
+
+import (
+	"context"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/xds/cache"
+)
+
+// translate follows the store: the one way of data from objects to proxies, picker and status.
+func (p *Plane) translate(ctx context.Context) error {
+	sub := p.store.Subscribe()
+	defer sub.Close()
+	if p.store.View().Revision() == 0 { // nothing to wait for
+		p.commit(ctx, 0, p.update(nil))
+		p.cache.SetReady()
+	}
+	for {
+		revisions, view, err := sub.Next(ctx)
+		if err != nil {
+			return err
+		}
+		p.follow(ctx, revisions, view)
+		p.cache.SetReady()
+	}
+}
+
+// follow brings everything behind the store up to date with some revisions.
+func (p *Plane) follow(ctx context.Context, revisions []store.Revision, view *store.View) {
+	var changes []store.Change
+	for _, r := range revisions {
+		changes = append(changes, r.Changes...)
+	}
+	rev := revisions[len(revisions)-1].N
+	ctx, span := p.tracer.Start(ctx, "change", trace.WithNewRoot(), trace.WithAttributes(
+		attribute.Int64("rev", int64(rev)), attribute.Int("changes", len(changes))))
+	defer span.End()
+	_, translating := p.tracer.Start(ctx, "translate")
+	p.mu.Lock()
+	out := p.translator.Update(view, changes)
+	gateways := p.translator.Gateways()
+	p.mu.Unlock()
+	translating.SetAttributes(attribute.String("work", out.Work))
+	translating.End()
+	p.log.Debug("translated", "rev", rev, "changes", len(changes), "work", out.Work)
+	p.commit(ctx, rev, out)
+	if p.onGateways != nil {
+		p.onGateways(gateways)
+	}
+	p.progress.reach(rev)
+}
+
+func (p *Plane) update(changes []store.Change) translator.Output {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.translator.Update(p.store.View(), changes)
+}
+
+// commit hands on what an update changed.
+func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
+	if out.Err != nil {
+		p.log.Error("a resource could not be made; what the proxies have stays", "rev", rev, "error", out.Err)
+	}
+	p.board.Remove("translation", out.Unsaid...)
+	p.board.Set("translation", out.Reports...)
+	if p.ports != nil {
+		out.Deltas = p.ports.filter(out.Deltas)
+		p.board.Replace("ports", p.ports.reports()...)
+	}
+	if p.pools != nil {
+		p.pools.shrink(out)
+	}
+	var batches []cache.Batch
+	for _, d := range out.Deltas {
+		batches = append(batches, cache.Batch{Gateway: d.Gateway, Revision: rev, Upserts: d.Upserts, Removes: d.Removes, Trace: trace.SpanContextFromContext(ctx)})
+	}
+	p.cache.Commit(batches...)
+	if p.pools != nil {
+		p.pools.grow()
+	}
+}
+
+// progress says how far translation has come.
+type progress struct {
+	mu      sync.Mutex
+	rev     uint64
+	changed chan struct{} // closed and replaced when rev grows
+}
+
+func (p *progress) reach(rev uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rev = max(p.rev, rev)
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// wait returns when revision rev has been translated and committed to the cache.
+func (p *progress) wait(ctx context.Context, rev uint64) error {
+	for {
+		p.mu.Lock()
+		done, changed := p.rev >= rev, p.changed
+		p.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// Translate is the offline half: one translation of what Load read.
+func (p *Plane) Translate() (*translator.Translator, translator.Output) {
+	out := p.update(store.Everything(p.store.View()))
+	p.board.Set("translation", out.Reports...)
+	return p.translator, out
+}

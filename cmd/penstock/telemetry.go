@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// telemetry is what the standard OTEL_* variables ask for: spans of our own, and where Envoys send theirs.
+type telemetry struct {
+	provider  trace.TracerProvider
+	collector netip.AddrPort // for Envoys, which speak OTLP over gRPC; not valid: none
+	sampling  float64        // percent
+	shutdown  func(context.Context) error
+}
+
+// newTelemetry reads the environment. Without OTEL_TRACES_EXPORTER or an OTLP endpoint nothing is traced.
+func newTelemetry(ctx context.Context) (*telemetry, error) {
+	t := &telemetry{provider: noop.NewTracerProvider(), sampling: 100, shutdown: func(context.Context) error { return nil }}
+	endpoint := firstOf("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+	exporter := os.Getenv("OTEL_TRACES_EXPORTER")
+	if os.Getenv("OTEL_SDK_DISABLED") == "true" || exporter == "none" || exporter == "" && endpoint == "" {
+		return t, nil
+	}
+	if arg := os.Getenv("OTEL_TRACES_SAMPLER_ARG"); arg != "" {
+		ratio, err := strconv.ParseFloat(arg, 64)
+		if err != nil || ratio < 0 || ratio > 1 {
+			return nil, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG is %q: write a ratio from 0 to 1", arg)
+		}
+		t.sampling = ratio * 100
+	}
+	spans, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("OpenTelemetry: %w", err)
+	}
+	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithProcessPID())
+	if err != nil {
+		return nil, fmt.Errorf("OpenTelemetry resource: %w", err)
+	}
+	if os.Getenv("OTEL_SERVICE_NAME") == "" {
+		if res, err = resource.Merge(res, resource.NewSchemaless(attribute.String("service.name", "penstock"))); err != nil {
+			return nil, fmt.Errorf("OpenTelemetry resource: %w", err)
+		}
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(res))
+	t.provider, t.shutdown = provider, provider.Shutdown
+	if protocol := firstOf("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); endpoint != "" && protocol == "grpc" {
+		if t.collector, err = resolveCollector(ctx, endpoint); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func firstOf(names ...string) string {
+	for _, n := range names {
+		if v := os.Getenv(n); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// resolveCollector finds the address that Envoys are given: like everything that they dial it is an IP address.
+func resolveCollector(ctx context.Context, endpoint string) (netip.AddrPort, error) {
+	fail := func(err error) (netip.AddrPort, error) {
+		return netip.AddrPort{}, fmt.Errorf("OTLP endpoint %q for Envoy's spans: %w", endpoint, err)
+	}
+	if !strings.Contains(endpoint, "://") {
+		endpoint = "http://" + endpoint
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return fail(err)
+	}
+	port := uint64(4317)
+	if u.Port() != "" {
+		if port, err = strconv.ParseUint(u.Port(), 10, 16); err != nil {
+			return fail(err)
+		}
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	if err != nil {
+		return fail(err)
+	}
+	return netip.AddrPortFrom(ips[0].Unmap(), uint16(port)), nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/xds/bootstrap"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/server"
+)
+
+// validateTime is how long Envoy may take to accept everything; it takes less than a second for thousands of routes.
+const validateTime = 30 * time.Second
+
+// validate delivers a gateway's configuration to a real Envoy that binds no port, and reports what it refuses.
+func validate(ctx context.Context, gateway string, resources []*resource.Resource, log *slog.Logger) ([]report.Report, error) {
+	binary, err := proxy.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "penstock-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	refused := &refusals{}
+	c := cache.New(cache.Config{})
+	xds, err := server.New(server.Config{Cache: c, Reports: refused, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", filepath.Join(dir, "xds.sock"))
+	if err != nil {
+		return nil, err
+	}
+	batch := cache.Batch{Gateway: gateway, Revision: 1}
+	for _, r := range resources {
+		if r, err = unbound(r); err != nil {
+			return nil, err
+		}
+		batch.Upserts = append(batch.Upserts, r)
+	}
+	c.Commit(batch)
+	c.SetReady()
+	cfg := bootstrap.Config{Gateway: gateway, ADS: []string{"unix:" + l.Addr().String()}, Concurrency: 1}
+	boot, err := bootstrap.YAML(cfg)
+	if err != nil {
+		return nil, err
+	}
+	// Nobody uses it, so it has nothing to drain.
+	p, err := proxy.New(proxy.Config{Envoy: binary.Path, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(dir, "envoy"), Args: cfg.Args(), Grace: time.Millisecond, LogLevel: "off", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	s := grpc.NewServer(server.Options()...)
+	xds.Register(s)
+	ctx, cancel := context.WithTimeout(ctx, validateTime)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.Serve(l) })
+	group.Go(func() error { return p.Run(ctx) })
+	group.Go(func() error {
+		defer s.Stop()
+		defer cancel()
+		return acceptedAll(ctx, xds, gateway, resources)
+	})
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("ask Envoy about gateway %s: %w", gateway, err)
+	}
+	return refused.list(), nil
+}
+
+// acceptedAll waits until Envoy has accepted or refused every resource that it asks for by itself: of the others it asks
+// for the route configurations and secrets that listeners name.
+func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resources []*resource.Resource) error {
+	for _, r := range resources {
+		if r.Type == resource.Endpoints { // clusters that are not used yet do not ask for them
+			continue
+		}
+		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRefused) {
+			return err
+		}
+	}
+	return nil
+}
+
+// unbound is a listener that opens no port: the ports may be in use, by the very Gateway that is being validated.
+func unbound(r *resource.Resource) (*resource.Resource, error) {
+	if r.Type != resource.Listener {
+		return r, nil
+	}
+	msg, err := decode(r)
+	if err != nil {
+		return nil, err
+	}
+	l := msg.(*listenerv3.Listener)
+	if l.GetInternalListener() != nil {
+		return r, nil
+	}
+	l.BindToPort = wrapperspb.Bool(false)
+	return resource.New(r.Type, r.Name, l, r.Refs, r.Owners)
+}
+
+// refusals collects what the proxy refuses.
+type refusals struct {
+	mu      sync.Mutex
+	reports []report.Report
+}
+
+// Refused implements server.Reports. A proxy that is gone refuses nothing; what it did refuse is what was asked for.
+func (r *refusals) Refused(_, _ string, reports []report.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(reports) > 0 {
+		r.reports = reports
+	}
+}
+
+func (r *refusals) list() []report.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reports
+}
