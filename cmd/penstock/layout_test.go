@@ -44,6 +44,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"discovery/store", "discovery/status", "the store does not know who reads it"},
 	{"discovery/file", "discovery/kube", "two writers of the same tables that do not know each other"},
 	{"discovery/kube", "discovery/file", "two writers of the same tables that do not know each other"},
+	{"translator/graph", "translator", "the engine never learns what it computes"},
 	{"translator/model", "translator", "the plain structs between the stages know no stage"},
 	{"xds/resource", "xds", "translator imports resource, and must not get the server with it"},
 }
@@ -56,6 +57,7 @@ var testsMayUse = []string{"xds/xdstest", "xds/bootstrap", "discovery/store"}
 type source struct {
 	file    string   // its path from the root
 	imports []string // folders of this module
+	foreign []string // packages of others, the standard library's included
 }
 
 func TestLayoutSiblingsDoNotKnowEachOther(t *testing.T) {
@@ -64,6 +66,23 @@ func TestLayoutSiblingsDoNotKnowEachOther(t *testing.T) {
 		for _, to := range s.imports {
 			if why := verdict(from, to, test); why != "" {
 				t.Errorf("%s imports %s: %s", s.file, to, why)
+			}
+		}
+	}
+}
+
+// impure are packages by which translation could see more than its arguments. (A clock is a function, not a package:
+// time is also where durations live.)
+var impure = []string{"os", "syscall", "log", "math/rand", "crypto/rand", "io/fs"}
+
+func TestLayoutTranslationSeesOnlyItsArguments(t *testing.T) {
+	for _, s := range sources(t) {
+		if top(s.file) != "translator" || strings.HasSuffix(s.file, "_test.go") {
+			continue
+		}
+		for _, used := range s.foreign {
+			if slices.ContainsFunc(impure, func(pkg string) bool { return below(used, pkg) }) {
+				t.Errorf("%s imports %s: the same objects would not always give the same bytes", s.file, used)
 			}
 		}
 	}
@@ -177,6 +196,8 @@ func sources(t *testing.T) []source {
 		for _, spec := range parsed.Imports {
 			if to, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/"); ours {
 				s.imports = append(s.imports, to)
+			} else {
+				s.foreign = append(s.foreign, to)
 			}
 		}
 		all = append(all, s)
