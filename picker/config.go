@@ -70,11 +70,7 @@ type Pool struct {
 	Fallbacks int
 	Endpoints []endpoint.Spec
 	Metrics   endpoint.Metrics
-	// Spill are texts that name hops among the endpoints of the pool's cluster, such as "envoy://hop-b.default/". They
-	// stand behind the pods of every pick, and alone when every pod is full or there is none, whatever the pool's failure
-	// mode: where the cluster falls back to its spill endpoints anyway, naming them says the same one message earlier.
-	Spill []string
-	Body  Body
+	Body      Body
 	// BodyLimit in bytes; 0 is DefaultBodyLimit.
 	BodyLimit int
 	// Relay, if set, asks a remote picker instead of choosing here.

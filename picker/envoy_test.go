@@ -3,18 +3,13 @@ package picker
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"text/template"
@@ -23,13 +18,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
 // route is one way through the test's Envoy: /NAME/ asks for Pool in Mode and sends to Cluster.
 type route struct {
-	Name, Pool, Cluster, Filter, Mode, Subset string
-	Retries                                   int
-	Allow                                     bool
+	Name, Pool, Cluster, Filter, Mode, Spill string
+	Retries                                  int
+	Allow                                    bool
 }
 
 const (
@@ -77,6 +73,10 @@ func startPod(t testing.TB, name string) *pod {
 	t.Helper()
 	p := &pod{name: name}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == endpoint.DefaultPath { // the picker's scraper, not a client
+			fmt.Fprint(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n")
+			return
+		}
 		body, _ := io.ReadAll(r.Body)
 		p.mu.Lock()
 		p.last, p.body = r.Header.Clone(), body
@@ -99,6 +99,15 @@ func (p *pod) answer(status func() int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status = status
+}
+
+// hold makes the pod answer no request before release, or the test's end. blocked tells of each that arrived.
+func (p *pod) hold(t testing.TB) (blocked <-chan struct{}, release func()) {
+	arrived, open := make(chan struct{}, 16), make(chan struct{})
+	release = sync.OnceFunc(func() { close(open) })
+	t.Cleanup(release)
+	p.answer(func() int { arrived <- struct{}{}; <-open; return 200 })
+	return arrived, release
 }
 
 // gateway is a real Envoy with a Picker behind it.
@@ -124,13 +133,13 @@ func startGateway(t testing.TB, routes ...route) *gateway {
 			routes[i].Pool = "ns/pool"
 		}
 	}
-	edge, admin := freePort(t), freePort(t)
-	startEnvoy(t, admin, map[string]any{
-		"Admin": admin, "Edge": edge, "Picker": portOf(address), "Other": g.other.addr().Port(),
+	edge := envoytest.FreePort(t)
+	startEnvoy(t, map[string]any{
+		"Edge": edge, "Picker": portOf(address), "Other": g.other.addr().Port(),
 		"Pods": []uint16{g.pods[0].addr().Port(), g.pods[1].addr().Port()}, "Routes": routes,
 		"Clusters": testClusters, "Filters": []string{"picker", "picker-spill"},
 	})
-	g.url = "http://127.0.0.1:" + strconv.Itoa(edge)
+	g.url = "http://127.0.0.1:" + strconv.Itoa(int(edge))
 	return g
 }
 
@@ -183,24 +192,7 @@ func servePicker(t testing.TB, p *Picker) (*grpc.Server, string) {
 	return server, listener.Addr().String()
 }
 
-func envoyBinary(t testing.TB) string {
-	t.Helper()
-	if path := os.Getenv("ENVOY"); path != "" {
-		return path
-	}
-	if path, err := filepath.Abs("../.tools/bin/envoy"); err == nil {
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	path, err := exec.LookPath("envoy")
-	if err != nil {
-		t.Fatal("no Envoy: set $ENVOY, or put it into .tools/bin or on PATH")
-	}
-	return path
-}
-
-func startEnvoy(t testing.TB, admin int, data map[string]any) {
+func startEnvoy(t testing.TB, data map[string]any) {
 	t.Helper()
 	tmpl, err := template.ParseFiles("testdata/envoy.yaml.tmpl")
 	if err != nil {
@@ -210,48 +202,11 @@ func startEnvoy(t testing.TB, admin int, data map[string]any) {
 	if err := tmpl.Execute(&config, data); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "envoy.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	command := exec.Command(envoyBinary(t), "--config-yaml", config.String(), "--concurrency", "1",
-		"--use-dynamic-base-id", "--disable-hot-restart", "--log-level", "warning")
-	command.Stdout, command.Stderr = log, log
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- command.Wait() }()
-	stop := func() {
-		_ = command.Process.Kill()
-		<-exited
-		exited <- errors.New("stopped")
-	}
-	t.Cleanup(func() {
-		stop()
-		if t.Failed() {
-			if text, err := os.ReadFile(log.Name()); err == nil {
-				t.Logf("Envoy said:\n%s", text)
-			}
-		}
-	})
-	waitFor(t, "Envoy to be ready", func() bool {
-		select {
-		case err := <-exited:
-			exited <- err
-			text, _ := os.ReadFile(log.Name())
-			t.Fatalf("Envoy ended: %v\n%s", err, text)
-		default:
-		}
-		response, err := http.Get("http://127.0.0.1:" + strconv.Itoa(admin) + "/ready")
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		text, _ := io.ReadAll(response.Body)
-		return strings.HasPrefix(string(text), "LIVE")
-	})
+	envoytest.Start(t, envoytest.Config{
+		Bootstrap: config.Bytes(),
+		Args:      []string{"--concurrency", "1", "--disable-hot-restart"},
+		LogLevel:  "warning",
+	}).WaitLive()
 }
 
 func waitFor(t testing.TB, what string, ok func() bool) {
@@ -263,16 +218,6 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 func portOf(address string) int {

@@ -96,7 +96,11 @@ func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decisio
 	defer scratches.Put(scratch)
 	ranked := pool.strategy.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
 	d.candidates = len(scratch.Candidates())
-	a, result := pool.compose(ranked, scratch.Eligible, restricted, retries(r))
+	spill := r.Spill
+	if restricted {
+		spill = nil // the data plane said which endpoints may be named, and a hop is none of them
+	}
+	a, result := pool.compose(ranked, spill, scratch.Eligible, restricted, retries(r))
 	d.result = result
 	if len(ranked) == 0 {
 		return a, d
@@ -108,11 +112,10 @@ func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decisio
 }
 
 // compose turns ranked endpoints into an answer. eligible says how many there would be, were none full.
-func (pool *pool) compose(ranked []schedule.Candidate, eligible int, restricted bool, retries int) (extproc.Answer, string) {
-	spill := pool.Spill
-	if restricted {
-		spill = nil // the data plane said which endpoints may be named, and a hop is none of them
-	}
+//
+// Spill targets stand behind the pods of every pick, and alone when every pod is full or there is none, whatever the pool's
+// failure mode: where the cluster falls back to its spill endpoints anyway, naming them says the same one message earlier.
+func (pool *pool) compose(ranked []schedule.Candidate, spill []string, eligible int, restricted bool, retries int) (extproc.Answer, string) {
 	if len(ranked) == 0 && len(spill) == 0 {
 		switch {
 		case eligible > 0:
@@ -122,41 +125,39 @@ func (pool *pool) compose(ranked []schedule.Candidate, eligible int, restricted 
 		}
 		return refusal(503, ReasonNoEndpoints, "pool "+quoted(pool.Name)+" has no model server that takes requests"), ReasonNoEndpoints
 	}
-	count := len(ranked) + len(spill)
-	a := extproc.Answer{MaxRetries: max(count-1, retries)}
-	result := resultPicked
 	if len(ranked) == 0 {
-		result = resultSpilled
+		return listed(spill, retries), resultSpilled
 	}
-	if count == 1 && retries == 0 && len(ranked) == 1 {
-		a.Endpoints = ranked[0].Endpoint.Text
-		return a, result
+	if len(ranked) == 1 && len(spill) == 0 {
+		return listed([]string{ranked[0].Endpoint.Text}, retries), resultPicked
 	}
-	a.Endpoints = join(ranked, spill, 1+retries)
-	return a, result
+	texts := make([]string, 0, maxEndpoints)
+	for i := range ranked {
+		texts = append(texts, ranked[i].Endpoint.Text)
+	}
+	return listed(append(texts, spill...), retries), resultPicked
 }
 
-// join writes the list, and begins it again until it has least entries: a retry beyond the list's end would leave the
-// choice to the cluster's fallback, which in a closed pool is nobody.
-func join(ranked []schedule.Candidate, spill []string, least int) string {
-	count := len(ranked) + len(spill)
-	total := count
-	for total < min(least, maxEndpoints) {
-		total++
+// listed answers with a list and as many retries as it needs, or as the user wants if those are more. The list then begins
+// again until it is long enough: a retry beyond its end would leave the choice to the cluster's fallback, which in a closed
+// pool is nobody.
+func listed(texts []string, retries int) extproc.Answer {
+	a := extproc.Answer{MaxRetries: max(len(texts)-1, retries)}
+	if len(texts) == 1 && retries == 0 {
+		a.Endpoints = texts[0]
+		return a
 	}
+	total := max(len(texts), min(1+retries, maxEndpoints))
 	var b strings.Builder
-	b.Grow(24 * total)
+	b.Grow(total * (len(texts[0]) + 8))
 	for i := range total {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		if k := i % count; k < len(ranked) {
-			b.WriteString(ranked[k].Endpoint.Text)
-		} else {
-			b.WriteString(spill[k-len(ranked)])
-		}
+		b.WriteString(texts[i%len(texts)])
 	}
-	return b.String()
+	a.Endpoints = b.String()
+	return a
 }
 
 // retries is how many the user allows: the route's policy, or a header that reached us because the gateway trusts its

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -50,6 +51,7 @@ type pool struct {
 	snapshot *endpoint.Snapshot
 	counters *poolMetrics
 	history  *history
+	remote   *extproc.Remote // of a relayed pool
 }
 
 // New makes a Picker without pools.
@@ -156,6 +158,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 			return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 		}
 	}
+	if err := next.connect(old); err != nil {
+		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
+	}
 	next.snapshot = p.registry.Snapshot(c.Metrics, c.Endpoints)
 	return next, nil
 }
@@ -176,6 +181,9 @@ func (p *Picker) swap(next map[string]*pool) {
 			continue
 		}
 		p.registry.Release(was.snapshot)
+		if was.remote != nil && (now == nil || now.remote != was.remote) {
+			was.remote.Close()
+		}
 		if now == nil {
 			p.metrics.forget(name)
 		}
@@ -198,4 +206,9 @@ func (p *Picker) Run(ctx context.Context) error {
 	group.Go(func() error { return p.registry.Run(ctx) })
 	group.Go(func() error { return p.ledger.Run(ctx) })
 	return group.Wait()
+}
+
+// Pools returns the names of all pools, sorted.
+func (p *Picker) Pools() []string {
+	return slices.Sorted(maps.Keys(p.pools.Load().byName))
 }

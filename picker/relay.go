@@ -2,10 +2,83 @@ package picker
 
 import (
 	"context"
+	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
+// connect gives a relayed pool its connections to the remote picker: those it had, unless they lead elsewhere now.
+func (pool *pool) connect(old *pool) error {
+	relay := pool.Relay
+	if relay == nil {
+		return nil
+	}
+	if old != nil && old.Relay != nil && old.Relay.TLS == relay.TLS && slices.Equal(old.Relay.Pickers, relay.Pickers) {
+		pool.remote = old.remote
+		return nil
+	}
+	var err error
+	pool.remote, err = extproc.NewRemote(extproc.RemoteConfig{Addrs: relay.Pickers, TLS: relay.TLS})
+	return err
+}
+
+// relay asks the remote picker, checks what it names, has Envoy learn it, and answers with it. Whatever goes wrong, a
+// request that may spill does.
 func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (extproc.Answer, decision) {
-	return refusal(503, ReasonRelay, "relay not wired"), decision{result: ReasonRelay}
+	fail := func(reason, message string) (extproc.Answer, decision) {
+		if len(r.Spill) > 0 {
+			return listed(r.Spill, retries(r)), decision{result: resultSpilled}
+		}
+		return refusal(503, reason, message), decision{result: reason}
+	}
+	remote, err := pool.remote.Ask(ctx, r)
+	if err != nil {
+		p.log.Debug("remote picker did not answer", "pool", pool.Name, "error", err)
+		return fail(ReasonRelay, "the picker of "+pool.Name+" in the other cluster did not answer")
+	}
+	if remote.Immediate != nil {
+		if len(r.Spill) > 0 {
+			return fail("", "")
+		}
+		return extproc.Answer{Status: remote.Status, Foreign: remote.Immediate}, decision{result: resultPassed}
+	}
+	addrs := pool.Relay.allowed(remote.Endpoints)
+	if refused := len(remote.Endpoints) - len(addrs); refused > 0 {
+		p.metrics.relay.WithLabelValues(pool.Name).Add(float64(refused))
+	}
+	if len(addrs) == 0 {
+		remote.Track.End()
+		return fail(ReasonRefused, "the picker of "+pool.Name+" in the other cluster named an address outside of those declared")
+	}
+	if p.learner != nil {
+		if err := p.learner.Learn(ctx, pool.Name, addrs); err != nil {
+			p.log.Debug("endpoint was not learnt", "pool", pool.Name, "error", err)
+			remote.Track.End()
+			return fail(ReasonRelay, "the gateway did not learn the endpoint of "+pool.Name+" in time")
+		}
+	}
+	texts := make([]string, 0, len(addrs)+len(r.Spill))
+	for _, addr := range addrs {
+		texts = append(texts, addr.String())
+	}
+	a := listed(append(texts, r.Spill...), retries(r))
+	a.Track = remote.Track
+	return a, decision{result: resultRelayed, candidates: len(addrs)}
+}
+
+// allowed keeps the addresses that lie inside of what is declared.
+func (relay *Relay) allowed(texts []string) []netip.AddrPort {
+	var addrs []netip.AddrPort
+	for _, text := range texts {
+		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))
+		if err != nil || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) {
+			continue
+		}
+		if slices.ContainsFunc(relay.CIDRs, func(c netip.Prefix) bool { return c.Contains(addr.Addr()) }) {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
 }

@@ -2,45 +2,59 @@ package picker
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
+func setPools(t testing.TB, p *Picker, pools ...Pool) {
+	t.Helper()
+	if err := p.SetPools(pools); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestEnvoyFollowsThePickInEveryMode(t *testing.T) {
-	g := startGateway(t,
-		route{Name: "none", Cluster: "closed", Mode: none, Allow: true},
-		route{Name: "resp", Cluster: "closed", Mode: noneResp, Allow: true},
-		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
-		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true},
-		route{Name: "duplex2", Cluster: "closed", Mode: duplex2, Allow: true},
-	)
+	modes := map[string]string{"none": none, "resp": noneResp, "buffered": buffered, "duplex": duplex, "duplex2": duplex2}
+	var routes []route
+	for name, mode := range modes {
+		routes = append(routes, route{Name: name, Cluster: "closed", Mode: mode, Allow: true})
+	}
+	g := startGateway(t, routes...)
 	for _, body := range []Body{BodyNone, BodyBuffered} {
-		if err := g.picker.SetPools([]Pool{{Name: "ns/pool", Strategy: "round-robin", Endpoints: g.endpoints(), Body: body}}); err != nil {
-			t.Fatal(err)
-		}
-		for _, mode := range []string{"none", "resp", "buffered", "duplex", "duplex2"} {
+		setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "round-robin", Endpoints: g.endpoints(), Body: body})
+		for mode := range modes {
 			for _, size := range []int{0, 10, 100 << 10, 3 << 20} {
+				what := fmt.Sprintf("%s, picker's body %q, %d bytes", mode, body, size)
 				sent := bytes.Repeat([]byte("x"), size)
 				seen := map[string]int{}
 				for range 4 {
 					response, text := g.post(t, "/"+mode+"/", sent)
 					if response.StatusCode != 200 {
-						t.Fatalf("%s %s %d bytes: %s %s", body, mode, size, response.Status, text)
+						t.Fatalf("%s: %s %s", what, response.Status, text)
 					}
 					seen[response.Header.Get("x-pod")]++
 				}
 				if seen["pod-0"] != 2 || seen["pod-1"] != 2 {
-					t.Errorf("%s %s %d bytes: %v", body, mode, size, seen)
+					t.Errorf("%s: %v", what, seen)
 				}
 				for _, p := range g.pods {
 					header, got := p.received()
 					if !bytes.Equal(got, sent) {
-						t.Errorf("%s %s: the pod got %d bytes of %d", body, mode, len(got), size)
+						t.Errorf("%s: the pod got %d bytes", what, len(got))
 					}
 					if h := header.Get("x-gateway-destination-endpoint"); h != p.addr().String() {
-						t.Errorf("%s %s: header %q at %s", body, mode, h, p.addr())
+						t.Errorf("%s: header %q at %s", what, h, p.addr())
 					}
 				}
 			}
@@ -48,14 +62,233 @@ func TestEnvoyFollowsThePickInEveryMode(t *testing.T) {
 	}
 }
 
-func TestAFullPoolAnswers429AndAnEmptyOne503(t *testing.T) {
-	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
-	_ = schedule.Full{}
-	if err := g.picker.SetPools([]Pool{{Name: "ns/pool"}}); err != nil {
+func TestABodyOf32MiBArrivesByteForByte(t *testing.T) {
+	g := startGateway(t,
+		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
+		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered})
+	sent := make([]byte, DefaultBodyLimit)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(sent)
+	for _, mode := range []string{"buffered", "duplex"} {
+		response, text := g.post(t, "/"+mode+"/", sent)
+		_, got := g.pods[0].received()
+		if response.StatusCode != 200 || sha256.Sum256(got) != sha256.Sum256(sent) {
+			t.Errorf("%s: %s %s, %d bytes arrived", mode, response.Status, text, len(got))
+		}
+	}
+}
+
+func TestARequestWithTrailersIsPickedFor(t *testing.T) {
+	g := startGateway(t, route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
+	for _, body := range []Body{BodyNone, BodyBuffered} {
+		setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()[:1], Body: body})
+		sent := strings.Repeat("y", 200<<10)
+		reader := struct{ io.Reader }{strings.NewReader(sent)} // of unknown length, so that trailers may follow
+		request, err := http.NewRequest(http.MethodPost, g.url+"/duplex/", reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Trailer = http.Header{"X-Checksum": {"1"}}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if _, got := g.pods[0].received(); response.StatusCode != 200 || string(got) != sent {
+			t.Errorf("picker's body %q: %s, %d of %d bytes", body, response.Status, len(got), len(sent))
+		}
+	}
+}
+
+func TestWithoutAUsableEndpointTheClientLearnsWhy(t *testing.T) {
+	g := startGateway(t,
+		route{Name: "none", Cluster: "closed", Mode: none, Allow: true},
+		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
+		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true},
+		route{Name: "unknown", Cluster: "closed", Mode: none, Allow: true, Pool: "ns/nobody"},
+		route{Name: "hold", Cluster: "closed", Mode: none, Allow: true, Pool: "ns/small"})
+	blocked, release := g.pods[0].hold(t)
+	draining := g.endpoints()
+	draining[0].Draining, draining[1].Draining = true, true
+	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: draining, Body: BodyBuffered},
+		Pool{Name: "ns/small", Endpoints: g.endpoints()[:1], Full: schedule.Full{InFlight: 1}})
+	expect := func(path string, status int, reason string) {
+		t.Helper()
+		response, text := g.post(t, path, []byte(`{"model":"m"}`))
+		if response.StatusCode != status || response.Header.Get("x-penstock-reason") != reason ||
+			!strings.Contains(text, `"code":"`+reason+`"`) || response.Header.Get("content-type") != "application/json" {
+			t.Errorf("%s: %s %v %s", path, response.Status, response.Header, text)
+		}
+	}
+	for _, mode := range []string{"none", "buffered", "duplex"} {
+		expect("/"+mode+"/", 503, ReasonNoEndpoints)
+	}
+	expect("/unknown/", 503, ReasonUnknownPool)
+
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if response, err := http.Get(g.url + "/hold/"); err == nil {
+			response.Body.Close()
+		}
+	}()
+	<-blocked
+	expect("/hold/", 429, ReasonFull)
+	release()
+	<-done
+}
+
+func TestOnlyEndpointsOfTheSubsetHintArePicked(t *testing.T) {
+	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Fallbacks: 3, Endpoints: g.endpoints()})
+	ask := func(hint string) (int, string) {
+		t.Helper()
+		request, _ := http.NewRequest(http.MethodGet, g.url+"/a/", nil)
+		request.Header.Set("x-test-subset", hint)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		header, _ := g.pods[1].received()
+		return response.StatusCode, header.Get("x-gateway-destination-endpoint")
+	}
+	only := g.pods[1].addr().String()
+	for range 8 {
+		if status, got := ask("192.0.2.1:80, " + only); status != 200 || got != only {
+			t.Fatalf("%d, picked %q, allowed %q", status, got, only)
+		}
+	}
+	if status, _ := ask("192.0.2.1:80"); status != 503 {
+		t.Errorf("nothing eligible: %d", status)
+	}
+}
+
+func TestRetriesWalkThePicksListAndNoFurther(t *testing.T) {
+	g := startGateway(t,
+		route{Name: "a", Cluster: "closed", Mode: none, Allow: true},
+		route{Name: "user", Cluster: "closed", Mode: none, Allow: true, Retries: 3})
+	var first, second atomic.Int64
+	g.pods[0].answer(func() int { first.Add(1); return 503 })
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 2, Endpoints: g.endpoints()})
+	for range 2 { // whichever is first
+		if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 || response.Header.Get("x-pod") != "pod-1" {
+			t.Fatalf("%s %s", response.Status, text)
+		}
+	}
+	g.pods[1].answer(func() int { second.Add(1); return 503 })
+	first.Store(0)
+	if response, _ := g.post(t, "/a/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") == "" {
+		t.Errorf("the client does not see the pod's own answer: %s %v", response.Status, response.Header)
+	}
+	if first.Load() != 1 || second.Load() != 1 {
+		t.Errorf("attempts: %d and %d", first.Load(), second.Load())
+	}
+
+	// One pod, three retries that the user asked for: all of them go to it.
+	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()[:1]})
+	first.Store(0)
+	if response, _ := g.post(t, "/user/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") != "pod-0" {
+		t.Errorf("%s %v", response.Status, response.Header)
+	}
+	if first.Load() != 4 {
+		t.Errorf("%d attempts, want 1 and 3 retries", first.Load())
+	}
+	first.Store(0)
+	if response, _ := g.post(t, "/a/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") != "pod-0" {
+		t.Errorf("%s %v", response.Status, response.Header)
+	}
+	if first.Load() != 1 {
+		t.Errorf("%d attempts at the only pod without a user's retries", first.Load())
+	}
+}
+
+func TestARequestSpillsWhenItsPoolIsFullEmptyOrFailing(t *testing.T) {
+	const hop = "envoy://hop-b/"
+	var routes []route
+	for _, cluster := range []string{"open-spill", "closed-spill"} {
+		routes = append(routes, route{Name: cluster, Cluster: cluster, Filter: "picker-spill", Mode: buffered, Allow: true, Spill: hop})
+	}
+	g := startGateway(t, routes...)
+	refused := []endpoint.Spec{{Addr: unusedAddr(t)}}
+	for _, path := range []string{"/open-spill/", "/closed-spill/"} {
+		for _, tt := range []struct {
+			name, want string
+			pool       Pool
+		}{
+			{"with room", "pod-0", Pool{Endpoints: g.endpoints()[:1]}},
+			{"empty", "other", Pool{}},
+			{"full", "other", Pool{Endpoints: g.endpoints()[:1], Full: schedule.Full{InFlight: 1}}},
+			{"unreachable", "other", Pool{Endpoints: refused}},
+		} {
+			tt.pool.Name = "ns/pool"
+			setPools(t, g.picker, tt.pool)
+			if tt.name == "full" {
+				e := g.picker.pool("ns/pool").snapshot.Find(g.pods[0].addr())
+				lease := g.picker.ledger.Open(e)
+				defer lease.Settle()
+			}
+			if response, text := g.post(t, path, []byte("{}")); response.StatusCode != 200 || response.Header.Get("x-pod") != tt.want {
+				t.Errorf("%s, %s: %s from %q %s, want %q", path, tt.name, response.Status, response.Header.Get("x-pod"), text, tt.want)
+			}
+		}
+	}
+}
+
+func unusedAddr(t testing.TB) netip.AddrPort {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	response, text := g.post(t, "/a/", []byte("{}"))
-	if response.StatusCode != 503 || response.Header.Get("x-penstock-reason") != ReasonNoEndpoints || !strings.Contains(text, `"code":"no_endpoints"`) {
-		t.Errorf("%s %v %s", response.Status, response.Header, text)
+	defer listener.Close()
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+func TestTheAccessLogEndsARequestAndNamesWhoServed(t *testing.T) {
+	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
+	g.pods[0].answer(func() int { return 503 })
+	blocked, release := g.pods[1].hold(t)
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 1, Endpoints: g.endpoints()})
+	snapshot := g.picker.pool("ns/pool").snapshot
+	sum := func() int64 {
+		return snapshot.Find(g.pods[0].addr()).Load().InFlight() + snapshot.Find(g.pods[1].addr()).Load().InFlight()
+	}
+	done := make(chan error, 1)
+	go func() {
+		response, err := http.Get(g.url + "/a/")
+		if err == nil {
+			response.Body.Close()
+		}
+		done <- err
+	}()
+	<-blocked
+	if sum() != 1 {
+		t.Errorf("%d requests under way, want 1", sum())
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the access log", func() bool { return sum() == 0 })
+	served, failed, firstByte := snapshot.Find(g.pods[1].addr()).Load().Totals()
+	if served != 1 || failed != 0 || firstByte <= 0 {
+		t.Errorf("pod-1: %d served, %d failed, first byte after %v", served, failed, firstByte)
+	}
+	if served, _, _ := snapshot.Find(g.pods[0].addr()).Load().Totals(); served != 0 {
+		t.Errorf("pod-0 is said to have served")
+	}
+}
+
+func TestADeadPickerDoesNotStopAnOpenPool(t *testing.T) {
+	g := startGateway(t, route{Name: "open", Cluster: "open", Mode: buffered, Allow: true}, route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true})
+	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})
+	g.server.Stop()
+	if response, _ := g.post(t, "/open/", []byte("{}")); response.StatusCode != 200 {
+		t.Errorf("fail open: %s", response.Status)
+	}
+	if response, _ := g.post(t, "/closed/", []byte("{}")); response.StatusCode != 503 {
+		t.Errorf("fail close: %s", response.Status)
 	}
 }

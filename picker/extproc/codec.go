@@ -12,6 +12,7 @@ import (
 // log) as ordinary proto messages. For grpc.ForceServerCodecV2.
 func Codec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2("proto")} }
 
+// codec without proto is for clients, which handle no other message.
 type codec struct{ proto encoding.CodecV2 }
 
 // Name is the content subtype that clients already send.
@@ -25,12 +26,17 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	m, ok := v.(*Message)
-	if !ok {
+	switch m := v.(type) {
+	case *Message:
+		if err := m.unmarshal(data); err != nil {
+			return fmt.Errorf("ProcessingRequest: %w", err)
+		}
+	case *remoteMessage:
+		if err := m.unmarshal(data); err != nil {
+			return fmt.Errorf("ProcessingResponse: %w", err)
+		}
+	default:
 		return c.proto.Unmarshal(data, v)
-	}
-	if err := m.unmarshal(data); err != nil {
-		return fmt.Errorf("ProcessingRequest: %w", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"context"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -13,6 +14,9 @@ const (
 	MetadataKeyPool = "x-penstock-pool"
 	// MetadataKeyRetries is how many retries the route's own retry policy allows, as decimal text.
 	MetadataKeyRetries = "x-penstock-retries"
+	// MetadataKeySpill names what may be picked beside the pool's own endpoints, comma-separated, such as
+	// "envoy://hop-b.default/". A spilled request's own call has none: that is how spilling ends.
+	MetadataKeySpill = "x-penstock-spill"
 )
 
 // Picker decides. Its methods are called by many streams at once.
@@ -67,7 +71,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // never an error, whatever its form.
 func (s *Server) process(stream grpc.ServerStream) error {
 	x := exchange{picker: s.picker, stream: stream, ctx: stream.Context()}
-	x.request.Pool, x.request.Retries, x.request.TraceParent = callMetadata(x.ctx)
+	x.request.readCall(x.ctx)
 	defer x.close()
 	for {
 		m := newMessage()
@@ -84,14 +88,18 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 }
 
-func callMetadata(ctx context.Context) (pool string, retries int, traceParent string) {
+// readCall takes what the gateway's configuration says from the call's metadata.
+func (r *Request) readCall(ctx context.Context) {
 	first := func(key string) string {
 		if v := metadata.ValueFromIncomingContext(ctx, key); len(v) > 0 {
 			return v[0]
 		}
 		return ""
 	}
-	return first(MetadataKeyPool), Number(first(MetadataKeyRetries)), first("traceparent")
+	r.Pool, r.Retries, r.TraceParent = first(MetadataKeyPool), Number(first(MetadataKeyRetries)), first("traceparent")
+	if spill := first(MetadataKeySpill); spill != "" {
+		r.Spill = strings.Split(spill, ",")
+	}
 }
 
 // Number reads a decimal of up to four digits, such as a status or a number of retries; anything else is 0.

@@ -1,0 +1,82 @@
+package picker
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// Explanation is what a pool would choose now, and why.
+type Explanation struct {
+	Pool     string `json:"pool"`
+	Known    bool   `json:"known"` // false: this picker has no such pool, and nothing below is set
+	Strategy string `json:"strategy,omitempty"`
+	Body     string `json:"body,omitempty"` // what it reads of bodies; "" for nothing
+	// Relay are the remote pickers that would be asked; the choice is then theirs.
+	Relay []string `json:"relay,omitempty"`
+	// Endpoints is the list that Envoy would be told; "" with a Status (429 or 503) and its Reason.
+	Endpoints  string             `json:"endpoints,omitempty"`
+	MaxRetries int                `json:"maxRetries"`
+	Status     int                `json:"status,omitempty"`
+	Reason     string             `json:"reason,omitempty"`
+	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // on every endpoint, by address
+}
+
+// Explain tells what the pool would choose for a request now. Nothing is charged, no turn is taken, nobody is asked. It
+// reads of headers what a pick reads: header names in lower case.
+func (p *Picker) Explain(name string, headers map[string]string) Explanation {
+	pool := p.pool(name)
+	if pool == nil {
+		return Explanation{Pool: name}
+	}
+	e := Explanation{Pool: pool.Name, Known: true, Strategy: pool.strategy.Name(), Body: string(pool.Body)}
+	if pool.Relay != nil {
+		for _, addr := range pool.Relay.Pickers {
+			e.Relay = append(e.Relay, addr.String())
+		}
+		return e
+	}
+	var spill []string
+	if text := headers[extproc.MetadataKeySpill]; text != "" {
+		spill = strings.Split(text, ",")
+	}
+	var scratch schedule.Scratch
+	ranked := pool.strategy.Preview(pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
+	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
+	a, _ := pool.compose(ranked, spill, scratch.Eligible, false, user)
+	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints, max(a.MaxRetries, 0), a.Status, a.Reason
+	e.Verdicts = pool.strategy.Describe(pool.snapshot.Endpoints, nil)
+	return e
+}
+
+// History returns a pool's recorded picks, newest first: a sample under load (no more than one in 20 ms), all of them
+// otherwise, 64 at most. nil for an unknown pool.
+func (p *Picker) History(name string) []*Record {
+	pool := p.pool(name)
+	if pool == nil {
+		return nil
+	}
+	return pool.history.list()
+}
+
+// ServeHTTP answers /debug/picks?pool=NAME with the pool's recorded picks as JSON; without a pool, with the names of all.
+func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var answer any
+	status := http.StatusOK
+	if name := r.URL.Query().Get("pool"); name == "" {
+		answer = map[string]any{"pools": p.Pools()}
+	} else if picks := p.History(name); picks != nil {
+		answer = map[string]any{"pool": name, "picks": picks}
+	} else {
+		status = http.StatusNotFound
+		answer = map[string]any{"error": "no pool " + name, "pools": p.Pools()}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(answer) // the reader went away; there is nobody to tell
+}

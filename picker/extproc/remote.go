@@ -1,0 +1,312 @@
+package extproc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// connectTime is how long a remote picker may take to be connected to before the next one is tried. It is well below the
+// 2 s that Envoy waits for an answer of ours.
+const connectTime = 500 * time.Millisecond
+
+// remoteWindow lets a remote picker send a whole body back without anybody reading it: what comes after the pick is of no
+// interest, and must not block the remote before it has read the response's headers.
+const remoteWindow = 34 << 20
+
+// RemoteConfig says where a remote picker is.
+type RemoteConfig struct {
+	Addrs []netip.AddrPort // tried in order; required
+	TLS   bool             // without verification; false is cleartext
+}
+
+// Remote is the other side of the protocol: it asks another picker what a gateway asked us.
+type Remote struct{ conns []*grpc.ClientConn }
+
+// NewRemote makes a Remote. It connects when it is asked first. Close it.
+func NewRemote(c RemoteConfig) (*Remote, error) {
+	creds := insecure.NewCredentials()
+	if c.TLS {
+		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) // pickers make their own certificates
+	}
+	r := &Remote{}
+	for _, addr := range c.Addrs {
+		conn, err := grpc.NewClient("passthrough:///"+addr.String(),
+			grpc.WithTransportCredentials(creds),
+			grpc.WithInitialWindowSize(remoteWindow),
+			grpc.WithInitialConnWindowSize(remoteWindow),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(remoteWindow)))
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("remote picker %s: %w", addr, err)
+		}
+		r.conns = append(r.conns, conn)
+	}
+	return r, nil
+}
+
+// Close ends all connections.
+func (r *Remote) Close() {
+	for _, conn := range r.conns {
+		_ = conn.Close()
+	}
+}
+
+// RemoteAnswer is what a remote picker said.
+type RemoteAnswer struct {
+	Endpoints []string // the pick, in order; empty with an immediate response
+	Immediate []byte   // an encoded ImmediateResponse, for Answer.Foreign; nil with a pick
+	Status    int      // of the immediate response
+	// Track forwards the response's headers to the remote picker, if our own gateway sends them, and ends its stream.
+	Track Tracker
+}
+
+// Ask forwards r's headers and body, and returns the remote picker's answer. The remote sees FULL_DUPLEX_STREAMED, the
+// only mode that every picker of this protocol speaks, whatever mode our own gateway uses. A request whose body was not
+// read is shown as one without a body: the remote would wait for it in vain.
+func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
+	var problems []error
+	for _, conn := range r.conns {
+		if err := connected(ctx, conn); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", conn.Target(), err))
+			continue
+		}
+		a, err := ask(ctx, conn, q)
+		if err == nil {
+			return a, nil
+		}
+		problems = append(problems, fmt.Errorf("%s: %w", conn.Target(), err))
+	}
+	return RemoteAnswer{}, errors.Join(problems...)
+}
+
+// connected waits until conn can be used.
+func connected(ctx context.Context, conn *grpc.ClientConn) error {
+	if conn.GetState() == connectivity.Ready {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	for {
+		state := conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.Idle:
+			conn.Connect()
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			return errors.New("not reachable")
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return errors.New("not reachable in time")
+		}
+	}
+}
+
+var processStream = grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}
+
+func ask(ctx context.Context, conn *grpc.ClientConn, q *Request) (RemoteAnswer, error) {
+	if q.TraceParent != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", q.TraceParent)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := conn.NewStream(ctx, &processStream, "/"+ServiceName+"/Process")
+	if err != nil {
+		cancel()
+		return RemoteAnswer{}, err
+	}
+	a, err := converse(stream, q)
+	if err != nil || a.Immediate != nil {
+		cancel()
+		return a, err
+	}
+	a.Track = remoteTracker{stream: stream, cancel: cancel}
+	return a, nil
+}
+
+func converse(stream grpc.ClientStream, q *Request) (RemoteAnswer, error) {
+	if err := stream.SendMsg(forwardHeaders(q.Headers, len(q.Body) == 0)); err != nil {
+		return RemoteAnswer{}, fmt.Errorf("headers: %w", err)
+	}
+	q.Body.Ref()
+	body := append(mem.BufferSlice(nil), q.Body...) // cut moves references and reuses its argument
+	for len(body) > 0 {
+		var chunk mem.BufferSlice
+		chunk, body = cut(body, MaxChunk)
+		if err := stream.SendMsg(forwardChunk(chunk, len(body) == 0)); err != nil {
+			body.Free()
+			break // the remote ended the stream; what it said comes with the next message
+		}
+	}
+	for {
+		var m remoteMessage
+		if err := stream.RecvMsg(&m); err != nil {
+			return RemoteAnswer{}, fmt.Errorf("no pick: %w", err)
+		}
+		switch {
+		case m.immediate != nil:
+			return RemoteAnswer{Immediate: m.immediate, Status: m.status}, nil
+		case m.destination() != "":
+			return RemoteAnswer{Endpoints: strings.Split(m.destination(), ",")}, nil
+		}
+	}
+}
+
+// forwardHeaders is the message as our gateway sent it, corrected by what is appended: fields that come again are merged.
+func forwardHeaders(m *Message, end bool) *reply {
+	w := newWriter(16)
+	mark := w.len()
+	w.uint(2, uint64(ModeNone))
+	w.uint(1, uint64(ModeFullDuplexStreamed))
+	w.close(11, mark) // protocol_config
+	if end {
+		mark = w.len()
+		w.uint(3, 1)
+		w.close(protowire.Number(RequestHeaders), mark)
+	}
+	m.raw.Ref()
+	bufs := append(make(mem.BufferSlice, 0, len(m.raw)+1), m.raw...)
+	return &reply{bufs: append(bufs, mem.SliceBuffer(w.buf[w.at:]))}
+}
+
+// forwardChunk takes over chunk's references.
+func forwardChunk(chunk mem.BufferSlice, end bool) *reply {
+	w := newWriter(24)
+	size := chunk.Len()
+	w.varint(uint64(size))
+	w.tag(1, protowire.BytesType)
+	if end {
+		w.uint(2, 1)
+	}
+	w.varint(uint64(w.len() + size))
+	w.tag(protowire.Number(RequestBody), protowire.BytesType)
+	bufs := append(make(mem.BufferSlice, 0, len(chunk)+1), mem.SliceBuffer(w.buf[w.at:]))
+	return &reply{bufs: append(bufs, chunk...)}
+}
+
+type remoteTracker struct {
+	stream grpc.ClientStream
+	cancel context.CancelFunc
+}
+
+// Response implements Tracker.
+func (t remoteTracker) Response(status int, served string) {
+	w := newWriter(256)
+	if served != "" {
+		mark := w.len()
+		w.field(keyServed, served)
+		w.close(2, mark)
+		w.str(1, namespaceLB)
+		w.close(1, mark) // Metadata.filter_metadata
+		w.close(8, mark)
+	}
+	mark := w.len()
+	w.str(3, fmt.Sprint(status))
+	w.str(1, ":status")
+	w.close(1, mark) // HeaderMap.headers
+	w.close(1, mark) // HttpHeaders.headers
+	w.close(protowire.Number(ResponseHeaders), mark)
+	_ = t.stream.SendMsg(w.done()) // the remote may have gone; it misses a report, the client misses nothing
+}
+
+// End implements Tracker.
+func (t remoteTracker) End() {
+	_ = t.stream.CloseSend()
+	t.cancel()
+}
+
+// remoteMessage is one ProcessingResponse of a remote picker, reduced to a pick or a refusal.
+type remoteMessage struct {
+	header, metadata string
+	immediate        []byte
+	status           int
+}
+
+// destination prefers the metadata, which is what Envoy follows.
+func (m *remoteMessage) destination() string {
+	if m.metadata != "" {
+		return m.metadata
+	}
+	return m.header
+}
+
+func (m *remoteMessage) unmarshal(data mem.BufferSlice) error {
+	return fields(data.Materialize(), func(num protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
+		if typ != protowire.BytesType {
+			return nil
+		}
+		switch num {
+		case replyRequestHeaders, replyRequestBody:
+			return eachField(val, 1, func(common []byte) error { // response
+				return eachField(common, 2, m.mutation)
+			})
+		case replyImmediate:
+			m.immediate = append([]byte{}, val...)
+			return eachField(val, 1, func(status []byte) error {
+				return fields(status, func(num protowire.Number, _ []byte, v uint64, typ protowire.Type) error {
+					if num == 1 && typ == protowire.VarintType {
+						m.status = int(v)
+					}
+					return nil
+				})
+			})
+		case replyMetadata:
+			eachEntry(val, namespaceLB, func(value []byte) {
+				_ = eachField(value, 5, func(object []byte) error { // struct_value
+					eachEntry(object, keyDestination, func(value []byte) {
+						if kind, text := structValue(value); kind == valueString {
+							m.metadata = string(text)
+						}
+					})
+					return nil
+				})
+			})
+		}
+		return nil
+	})
+}
+
+// mutation finds the destination among set_headers.
+func (m *remoteMessage) mutation(b []byte) error {
+	return eachField(b, 1, func(option []byte) error {
+		return eachField(option, 1, func(header []byte) error {
+			var name, value string
+			err := fields(header, func(num protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
+				switch {
+				case typ != protowire.BytesType:
+				case num == 1:
+					name = string(val)
+				case len(val) > 0:
+					value = string(val)
+				}
+				return nil
+			})
+			if strings.EqualFold(name, keyDestination) {
+				m.header = value
+			}
+			return err
+		})
+	})
+}
+
+// eachField calls f with every length-delimited field num of b.
+func eachField(b []byte, num protowire.Number, f func([]byte) error) error {
+	return fields(b, func(n protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
+		if n == num && typ == protowire.BytesType {
+			return f(val)
+		}
+		return nil
+	})
+}
