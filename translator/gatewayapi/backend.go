@@ -12,12 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The groups of pools and imports. Routes of the InferenceModel era name pools in the old one.
-const (
-	inferenceGroup    = "inference.networking.k8s.io"
-	inferenceOldGroup = "inference.networking.x-k8s.io"
-)
-
 // shares resolves a rule's backendRefs.
 func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.Match, field string) []share {
 	var out []share
@@ -82,11 +76,13 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 // resolve says where requests for a backend go, or why nowhere. The kind comes first, then the grant, then the object:
 // what lies behind a missing grant is not told.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
-	isPool := (ref.Group == inferenceGroup || ref.Group == inferenceOldGroup) && (ref.Kind == "InferencePool" || ref.Kind == "InferencePoolImport")
+	// Routes of the InferenceModel era name pools in the group that now has the imports: either group does for either.
+	pools, imports := store.InferencePools, store.InferencePoolImports
+	isPool := (ref.Group == pools.Group() || ref.Group == imports.Group()) && (ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 	switch {
 	case !isPool && (ref.Group != "" || ref.Kind != "Service"):
 		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service, an InferencePool (%s) or an InferencePoolImport (%s)",
-			ref.Kind, ref.Group, inferenceGroup, inferenceOldGroup)
+			ref.Kind, ref.Group, pools.Group(), imports.Group())
 	case !Granted(b.r, b.out.Route, ref):
 		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets HTTPRoutes of namespace %s use %s", ref.Namespace, b.route.Namespace, ref)
 	case isPool:

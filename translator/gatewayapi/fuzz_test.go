@@ -1,6 +1,7 @@
 package gatewayapi_test
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,9 @@ func FuzzNoRouteTakesItsNeighboursDown(f *testing.F) {
 	f.Add("/a\n", ":path", "a\r\nb", "\x00", "%", "a\nb", "\\1", ":authority", int32(-1), int32(700), "get", "99999h")
 	f.Add("(", "host", "[", "*", "(?i)\\pL{900}", "*.a", "%DOWNSTREAM%", "Host", int32(1<<30), int32(303), "CONNECT", "0s")
 	f.Fuzz(func(t *testing.T, path, name, value, query, queryValue, host, newPath, remove string, number, code int32, method, duration string) {
+		for _, s := range []*string{&path, &name, &value, &query, &queryValue, &host, &newPath, &remove, &method, &duration} {
+			*s = strings.ToValidUTF8(*s, "?") // neither JSON nor YAML holds anything else
+		}
 		var rules []gatewayv1.HTTPRouteRule
 		for _, kind := range []gatewayv1.PathMatchType{gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchRegularExpression} {
 			match := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &kind, Value: &path}}

@@ -12,6 +12,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
+// pathForm is what the schema asks of exact paths and prefixes (HTTPPathMatch).
+var pathForm = regexp.MustCompile(`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$`)
+
 // wideEscape is an escape of a character above \xFF: Go has it, and Envoy, which reads bytes, refuses it.
 var wideEscape = regexp.MustCompile(`(^|[^\\])(\\\\)*\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}`)
 
@@ -95,8 +98,11 @@ func (b *ruleBuilder) path(m *model.Match, spec *gatewayv1.HTTPPathMatch, field 
 		b.unsupported(field+".type", "path match type %s is not supported", typ)
 		return
 	}
-	if !strings.HasPrefix(m.Path, "/") {
+	switch {
+	case !strings.HasPrefix(m.Path, "/"):
 		b.unsupported(field+".value", "path %q does not begin with /", m.Path)
+	case !pathForm.MatchString(m.Path) || strings.Contains(m.Path, "//"):
+		b.unsupported(field+".value", "path %q has something that no request's path has: ?, #, //, a space", m.Path)
 	}
 }
 

@@ -139,7 +139,7 @@ func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 		names = append(names, strconv.Itoa(i))
 	}
 	c := trueCondition(gatewayv1.RouteConditionPartiallyInvalid, b.problems[0].reason)
-	c.Message = "Dropped Rule " + strings.Join(names, ", ") + ": " + message
+	c.Message = "Dropped Rule " + strings.Join(names, ", ") + " (requests for it are answered 500): " + message
 	return append(parent, c)
 }
 
