@@ -171,13 +171,14 @@ func checkHosts(routeConfiguration []byte) error {
 		}
 		return fields(host, func(number protowire.Number, domain []byte) error {
 			const domainsField = 2
+			if number != domainsField {
+				return nil
+			}
 			d := strings.ToLower(string(domain))
-			if number == domainsField && seen[d] {
+			if seen[d] {
 				return fmt.Errorf("two virtual hosts answer for %s", d)
 			}
-			if number == domainsField {
-				seen[d] = true
-			}
+			seen[d] = true
 			return nil
 		})
 	})

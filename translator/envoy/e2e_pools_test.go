@@ -247,3 +247,24 @@ func TestClientsCannotChooseTheirPodOrSpeakAsTheGateway(t *testing.T) {
 		}
 	}
 }
+
+func TestLosingOneOfTwoPickersLosesNoPick(t *testing.T) {
+	a := startPod(t, "a", 200)
+	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}})
+	r := newRig(t, p.address)
+	r.cluster(model.Cluster{Name: "two-pickers", Protocol: model.GRPC}, endpoints(p.address, nobody(t))...)
+	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	for _, mode := range []model.BodyMode{model.BodyNone, model.BodyBuffered} {
+		b := pool("a", "a", mode)
+		b.Picker.Cluster = "two-pickers"
+		r.forward(string(mode), backends(b))
+	}
+	r.start()
+	for _, host := range []string{"None", "Buffered"} {
+		for i := range 20 {
+			if got := r.post(t, host, []byte("{}")); got.pod != "a" {
+				t.Errorf("%s, request %d: %s", host, i, got)
+			}
+		}
+	}
+}

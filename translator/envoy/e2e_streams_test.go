@@ -23,7 +23,7 @@ import (
 
 // Requests that a picker must not wait for the end of: with a body mode of BUFFERED they would hang.
 
-// streamRig has a host for each mode, "Buffered" and "Duplex", and "spilled", all with the same pods.
+// streamRig has a host for each body mode that waits and for each way over hops, all with the same pods.
 func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	t.Helper()
 	address := pods[0].Address.String()
@@ -41,9 +41,15 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	foreign.Picker.Cluster = "foreign"
 	r.forward("Duplex", backends(foreign))
 	r.forward("spilled", backends(spilling(pool("hops", "full", model.BodyBuffered), hop)))
+	// Pods that speak HTTP/2 cannot share a cluster with hops: they stand behind one of their own.
+	r.forward("behind", backends(r.behindHop("behind", pool("a", "a", model.BodyBuffered), hop)))
+	r.forward("behind-full", backends(r.behindHop("behind-full", pool("a", "full", model.BodyBuffered), hop)))
 	r.start()
 	return r
 }
+
+// streamHosts are its hosts.
+var streamHosts = []string{"Buffered", "Duplex", "spilled", "behind", "behind-full"}
 
 func TestWebSocketsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	echo := &pod{name: "echo"}
@@ -61,7 +67,7 @@ func TestWebSocketsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 		_, _ = io.Copy(conn, rw)
 	}))
 	r := streamRig(t, model.HTTP1, endpoints(echo.address)...)
-	for _, host := range []string{"Buffered", "Duplex", "spilled"} {
+	for _, host := range streamHosts {
 		t.Run(host, func(t *testing.T) {
 			conn, err := net.Dial("tcp", r.address())
 			if err != nil {
@@ -90,7 +96,7 @@ func TestGRPCStreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	// The model server is a bidirectional gRPC service; that it is an ext_proc server too is by chance.
 	server := startPicker(t, map[string]script{"": {endpoints: "answered"}})
 	r := streamRig(t, model.H2C, endpoints(server.address)...)
-	for _, host := range []string{"Buffered", "Duplex", "spilled"} {
+	for _, host := range streamHosts {
 		t.Run(host, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 			defer cancel()
@@ -135,7 +141,7 @@ func TestUploadsAndRequestsWithoutABodyReachPoolsWhosePickerReadsBodies(t *testi
 	}
 	_, _ = part.Write(bytes.Repeat([]byte("sound"), 1<<20))
 	_ = w.Close()
-	for _, host := range []string{"Buffered", "Duplex", "spilled"} {
+	for _, host := range streamHosts {
 		t.Run(host, func(t *testing.T) {
 			req := r.request("POST", host, "/v1/audio/transcriptions", form.Bytes())
 			req.Header.Set("Content-Type", w.FormDataContentType())
@@ -152,3 +158,38 @@ func TestUploadsAndRequestsWithoutABodyReachPoolsWhosePickerReadsBodies(t *testi
 }
 
 func grpcCode(err error) string { return status.Code(err).String() }
+
+func TestStreamedAnswersArriveTokenByToken(t *testing.T) {
+	next := make(chan struct{})
+	server := &pod{name: "stream"}
+	server.serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 3 {
+			fmt.Fprint(w, "data: token\n\n")
+			w.(http.Flusher).Flush()
+			select { // the next one only when the client has read this
+			case <-next:
+			case <-req.Context().Done():
+				return
+			}
+		}
+	}))
+	r := streamRig(t, model.HTTP1, endpoints(server.address)...)
+	for _, host := range streamHosts {
+		t.Run(host, func(t *testing.T) {
+			resp, err := r.client.Do(r.request("POST", host, "/v1/chat/completions", []byte(`{"stream":true}`)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			for i := range 3 {
+				token := make([]byte, len("data: token\n\n"))
+				if _, err := io.ReadFull(resp.Body, token); err != nil {
+					t.Fatalf("token %d does not come before the next: %v", i, err)
+				}
+				next <- struct{}{}
+			}
+		})
+	}
+}

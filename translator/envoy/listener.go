@@ -16,8 +16,8 @@ import (
 // Listener is what Envoy binds for one port of a Gateway. A field of the listener itself that changes cuts every stream
 // of the port, so nothing in it depends on routes; chains come, go and change one by one.
 func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
-	if len(p.Addresses) == 0 {
-		return nil, fmt.Errorf("port %d of Gateway %s has no address", p.Number, p.Gateway)
+	if len(p.Addresses) == 0 || len(p.Chains) == 0 {
+		return nil, fmt.Errorf("port %d of Gateway %s has no address or no chain", p.Number, p.Gateway)
 	}
 	b := &builder{}
 	l := &listenerv3.Listener{

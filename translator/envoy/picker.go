@@ -30,7 +30,7 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode f
 		return nil
 	}
 	service := b.grpc(p.Cluster)
-	service.GetEnvoyGrpc().RetryPolicy = b.callAgain()
+	service.RetryPolicy = b.callAgain() // that of EnvoyGrpc is read for xDS streams only
 	meta := func(k, v string) {
 		service.InitialMetadata = append(service.InitialMetadata, &corev3.HeaderValue{Key: k, Value: v})
 	}

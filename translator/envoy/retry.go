@@ -15,9 +15,10 @@ const (
 	// safeRetries repeat what no backend can have begun to answer.
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
 	// userRetries are what a user means who asks for retries at all (Gateway API, HTTPRouteRetry).
-	userRetries = safeRetries + ",reset,retriable-status-codes"
-	// spillRetries also repeat what a pod, or a hop's picker, was too full for.
-	spillRetries = safeRetries + ",retriable-status-codes"
+	userRetries = ",reset,retriable-status-codes"
+	// spillRetries also repeat what a pod, or a hop's picker, was too full for; to a gRPC request that is said by a
+	// grpc-status.
+	spillRetries = safeRetries + ",retriable-status-codes,unavailable,resource-exhausted"
 
 	// poolRetries walks a list of picked endpoints; our picker sets the number that its list can serve.
 	poolRetries    = 3
@@ -55,9 +56,9 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetryPriority = b.nextPriority()
 		}
 	}
-	if r := f.Retry; r != nil {
+	if r := f.Retry; r != nil && r.Attempts > 0 {
 		attempts = max(attempts, r.Attempts)
-		p.RetryOn = userRetries
+		p.RetryOn += userRetries
 		p.RetriableStatusCodes = append(p.RetriableStatusCodes, r.Codes...)
 		if r.Backoff > 0 {
 			p.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(r.Backoff)}

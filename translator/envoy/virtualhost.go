@@ -75,6 +75,11 @@ func RouteConfiguration(name string, chain model.Chain, hosts []Encoded) (*resou
 	if err != nil {
 		return nil, fmt.Errorf("route configuration %s: %w", name, err)
 	}
+	size := 0
+	for _, h := range hosts {
+		size += protowire.SizeTag(virtualHostsField) + protowire.SizeBytes(len(h.Body))
+	}
+	body = slices.Grow(body, size)
 	var refs []resource.Ref
 	var owners []report.Ref
 	for _, h := range hosts {
