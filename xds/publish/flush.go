@@ -88,6 +88,9 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		out = append(out, s.respond(st.t, parts(together), now))
 	}
 	for _, it := range sorted(alone) {
+		if s.config.StateOfTheWorld && wildcardTypes[st.t] && s.window(st.t) > 0 {
+			break // every response carries all of them: the next one would bring this one along
+		}
 		out = append(out, s.respond(st.t, parts([]*item{it}), now))
 	}
 	if st.t == resource.Cluster && st.upsert != nil {

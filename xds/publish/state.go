@@ -104,7 +104,9 @@ func (s *Stream) completeState(r *Response) {
 			}
 			e := slot.Current()
 			if it := s.items[slot.Type][slot]; it != nil {
-				e = it.have
+				if e = it.have; it.flight != nil {
+					e = it.onItsWay()
+				}
 			}
 			if e != nil {
 				r.Upserts = append(r.Upserts, e)

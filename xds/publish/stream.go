@@ -193,7 +193,7 @@ func (s *Stream) aim(it *item, want *cache.Entry, now time.Time) {
 	case want == nil:
 		// What the proxy asks for by name it gives up by itself, when nothing of its own names it any more.
 		s.dirty(it, s.wildcard[slot.Type], now)
-	case it.flight != nil && s.inFlight(it) == want.Version:
+	case it.flight != nil && it.onItsWay() != nil && it.onItsWay().Version == want.Version:
 		it.dirty = false
 	case it.flight == nil && it.have != nil && it.have.Version == want.Version && !it.now:
 		it.have = want
@@ -213,14 +213,14 @@ func (s *Stream) dirty(it *item, dirty bool, now time.Time) {
 	it.dirty = dirty
 }
 
-// inFlight is the version of an item that is on its way; "" for a removal.
-func (s *Stream) inFlight(it *item) string {
+// onItsWay is the version of an item that is in flight; nil for a removal.
+func (it *item) onItsWay() *cache.Entry {
 	for _, p := range it.flight.parts {
-		if p.it == it && p.entry != nil {
-			return p.entry.Version
+		if p.it == it {
+			return p.entry
 		}
 	}
-	return ""
+	return nil
 }
 
 // accept ends an item whose name is in order.

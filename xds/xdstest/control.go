@@ -22,41 +22,52 @@ type Control struct {
 	Server  *server.Server
 	Address string
 
-	t    testing.TB
-	grpc *grpc.Server
+	t        testing.TB
+	listener *net.TCPListener
+	grpc     *grpc.Server
 }
 
-// Serve runs a Control until the end of the test, or Stop. Config.Cache is filled in, if it is nil with a new cache
-// that is ready.
+// Serve runs a Control until the end of the test. Config.Cache is filled in, if it is nil with a new cache that is ready.
 func Serve(t testing.TB, c server.Config) *Control {
 	t.Helper()
-	return ServeAt(t, c, "127.0.0.1:0")
-}
-
-// ServeAt is Serve at a given address, such as that of a Control which was stopped.
-func ServeAt(t testing.TB, c server.Config, address string) *Control {
-	t.Helper()
-	if c.Cache == nil {
-		c.Cache = cache.New(cache.Config{})
-		c.Cache.SetReady()
-	}
-	s, err := server.New(c)
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatalf("xdstest: %v", err)
 	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatalf("xdstest: %v", err)
-	}
-	out := &Control{Cache: c.Cache, Server: s, Address: l.Addr().String(), t: t, grpc: grpc.NewServer(server.Options()...)}
-	s.Register(out.grpc)
-	go func() { _ = out.grpc.Serve(l) }()
-	t.Cleanup(out.Stop)
+	out := &Control{Address: l.Addr().String(), t: t, listener: l}
+	out.Start(c)
+	t.Cleanup(func() {
+		out.Stop()
+		_ = l.Close()
+	})
 	return out
 }
 
-// Stop ends the server as a crash would. It may be called twice.
+// Start runs a new server at the address of one that was stopped.
+func (c *Control) Start(config server.Config) {
+	c.t.Helper()
+	if config.Cache == nil {
+		config.Cache = cache.New(cache.Config{})
+		config.Cache.SetReady()
+	}
+	s, err := server.New(config)
+	if err != nil {
+		c.t.Fatalf("xdstest: %v", err)
+	}
+	c.Cache, c.Server, c.grpc = config.Cache, s, grpc.NewServer(server.Options()...)
+	s.Register(c.grpc)
+	_ = c.listener.SetDeadline(time.Time{})
+	go func(g *grpc.Server) { _ = g.Serve(keptListener{c.listener}) }(c.grpc)
+}
+
+// Stop ends the server as a crash would, except that its port stays taken: nobody else gets it, and who connects waits.
+// It may be called twice.
 func (c *Control) Stop() { c.grpc.Stop() }
+
+// keptListener only stops to accept when it is closed.
+type keptListener struct{ *net.TCPListener }
+
+func (k keptListener) Close() error { return k.SetDeadline(time.Unix(1, 0)) }
 
 // Commit is one revision of Gateway.
 func (c *Control) Commit(upserts []*resource.Resource, removes ...resource.Ref) {

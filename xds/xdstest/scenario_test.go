@@ -1,0 +1,284 @@
+package xdstest_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/server"
+	"github.com/penstock-project/penstock/xds/xdstest"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+)
+
+// world is one scenario's control plane, proxy and backends.
+type world struct {
+	*testing.T
+	control *xdstest.Control
+	proxy   subject
+	reports *reports
+	a, b    uint32 // backends
+	port    uint32 // of the listener
+}
+
+// base is cluster a behind routes behind the listener web.
+func (w *world) base() []*resource.Resource {
+	return []*resource.Resource{
+		xdstest.Cluster(w, "a", 0), xdstest.Endpoints(w, "a", w.a),
+		xdstest.Listener(w, "web", w.port, "routes"), xdstest.Routes(w, "routes", "a"),
+	}
+}
+
+func (w *world) wait(what string, ok func() bool) {
+	w.Helper()
+	xdstest.Eventually(w, what, ok)
+}
+
+func (w *world) waitServes(port, backend uint32) {
+	w.Helper()
+	w.wait("served by the right backend", func() bool { return w.proxy.serves(port) == backend })
+}
+
+func (w *world) waitNames(t resource.Type, want ...string) {
+	w.Helper()
+	w.wait(t.String()+" "+strings.Join(want, ","), func() bool { return slices.Equal(w.proxy.names(t), want) })
+}
+
+func cluster(name string) resource.Ref { return resource.Ref{Type: resource.Cluster, Name: name} }
+func endpoints(name string) resource.Ref {
+	return resource.Ref{Type: resource.Endpoints, Name: name}
+}
+func listener(name string) resource.Ref { return resource.Ref{Type: resource.Listener, Name: name} }
+func routes(name string) resource.Ref {
+	return resource.Ref{Type: resource.RouteConfiguration, Name: name}
+}
+
+// reports keeps what proxies refuse.
+type reports struct {
+	mu   sync.Mutex
+	last []report.Report
+}
+
+func (r *reports) Refused(_, _ string, list []report.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = list
+}
+
+// said is what is said to the owner of the resources of a name; empty: nothing.
+func (r *reports) said(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rep := range r.last {
+		if rep.Owner.Name == name {
+			return rep.Conditions[0].Message
+		}
+	}
+	return ""
+}
+
+// scenarios are what may happen to a gateway that serves base: each runs against the fake and the real Envoy, in both
+// variants of the protocol.
+var scenarios = []struct {
+	name string
+	run  func(*world)
+}{
+	{"a route moves to a cluster that replaces the old one", func(w *world) {
+		w.control.Commit([]*resource.Resource{
+			xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b"),
+		}, cluster("a"), endpoints("a"))
+		w.waitServes(w.port, w.b)
+		w.waitNames(resource.Cluster, "b")
+	}},
+	{"an edited cluster becomes warm again although its endpoints did not change", func(w *world) {
+		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "a", 1)})
+		w.control.WaitAcked(cluster("a"))
+		w.waitServes(w.port, w.a)
+	}},
+	{"a cluster that shares its endpoints with another becomes warm", func(w *world) {
+		w.control.Commit([]*resource.Resource{xdstest.SharedCluster(w, "twin", "a", 0), xdstest.Routes(w, "routes", "twin")}, cluster("a"))
+		w.waitNames(resource.Cluster, "twin")
+		w.waitServes(w.port, w.a)
+	}},
+	{"a cluster without endpoints holds nothing up", func(w *world) {
+		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "none", 0), xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
+		w.waitServes(w.port, w.b)
+		w.control.WaitAcked(cluster("none"))
+	}},
+	{"endpoints change alone", func(w *world) {
+		w.control.Commit([]*resource.Resource{xdstest.Endpoints(w, "a", w.b)})
+		w.control.WaitAcked(endpoints("a"))
+		w.waitServes(w.port, w.b)
+	}},
+	{"endpoints that are gone are not served on", func(w *world) {
+		w.control.Commit(nil, endpoints("a"))
+		w.waitServes(w.port, 0)
+		w.control.Commit([]*resource.Resource{xdstest.Endpoints(w, "a", w.b)})
+		w.waitServes(w.port, w.b)
+	}},
+	{"a listener whose routes do not exist does not stop the others", func(w *world) {
+		other := envoytest.FreePort(w)
+		w.control.Commit([]*resource.Resource{xdstest.Listener(w, "lost", other, "nowhere"), xdstest.Endpoints(w, "a", w.b)})
+		w.control.WaitAcked(listener("lost"), endpoints("a"))
+		w.waitServes(w.port, w.b)
+		w.control.Commit([]*resource.Resource{xdstest.Routes(w, "nowhere", "a")})
+		w.waitServes(other, w.b)
+	}},
+	{"a listener is renamed on its port", func(w *world) {
+		w.control.Commit([]*resource.Resource{xdstest.Listener(w, "renamed", w.port, "routes")}, listener("web"))
+		w.waitNames(resource.Listener, "renamed")
+		w.waitServes(w.port, w.a)
+	}},
+	{"a pool begins to spill through a hop, and stops", func(w *world) {
+		w.control.Commit([]*resource.Resource{
+			xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "hop-routes", "b"),
+			xdstest.Hop(w, "hop", "hop-routes"), xdstest.EndpointsWithHops(w, "a", []string{"hop"}),
+		})
+		w.waitServes(w.port, w.b)
+		w.control.Commit([]*resource.Resource{xdstest.Endpoints(w, "a", w.a)},
+			listener("hop"), routes("hop-routes"), cluster("b"), endpoints("b"))
+		w.waitServes(w.port, w.a)
+		w.waitNames(resource.Listener, "web")
+		w.waitNames(resource.Cluster, "a")
+	}},
+	{"everything is replaced at once", func(w *world) {
+		other := envoytest.FreePort(w)
+		w.control.Commit([]*resource.Resource{
+			xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b),
+			xdstest.Listener(w, "other", other, "other-routes"), xdstest.Routes(w, "other-routes", "b"),
+		}, cluster("a"), endpoints("a"), listener("web"), routes("routes"))
+		w.waitServes(other, w.b)
+		w.waitNames(resource.Listener, "other")
+		w.waitNames(resource.Cluster, "b")
+	}},
+	{"a cluster that Envoy refuses does not stop a good one", func(w *world) {
+		w.control.Commit([]*resource.Resource{badPolicy(w, "bad"), xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
+		w.waitServes(w.port, w.b)
+		w.control.WaitAcked(cluster("b"))
+		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("bad"), "nope") })
+		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "bad", 0)})
+		w.control.WaitAcked(cluster("bad"))
+		w.wait("its owner is told", func() bool { return w.reports.said("bad") == "" })
+		w.waitNames(resource.Cluster, "a", "b", "bad")
+	}},
+	{"a cluster that fails validation does not stop a good one", func(w *world) {
+		w.control.Commit([]*resource.Resource{badTimeout(w, "bad"), xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
+		w.waitServes(w.port, w.b)
+		w.control.WaitAcked(cluster("b"))
+		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("bad"), "greater than 0s") })
+	}},
+	{"routes that Envoy refuses keep what they had, and the clusters that they need", func(w *world) {
+		other := envoytest.FreePort(w)
+		w.control.Commit([]*resource.Resource{xdstest.Listener(w, "other", other, "fine"), xdstest.Routes(w, "fine", "a")})
+		w.waitServes(other, w.a)
+		w.control.Commit([]*resource.Resource{
+			xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), badRoutes(w, "routes", "b"), xdstest.Routes(w, "fine", "b"),
+		}, cluster("a"))
+		w.waitServes(other, w.b)
+		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("routes"), "missing )") })
+		if got := w.proxy.serves(w.port); got != w.a {
+			w.Errorf("the refused routes do not serve as before: %d", got)
+		}
+		w.control.Commit([]*resource.Resource{xdstest.Routes(w, "routes", "b")})
+		w.waitServes(w.port, w.b)
+		w.waitNames(resource.Cluster, "b")
+		w.wait("its owner is told", func() bool { return w.reports.said("routes") == "" })
+	}},
+	{"endpoints that Envoy refuses do not stop others in the same response", func(w *world) {
+		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.a), xdstest.Cluster(w, "c", 0), xdstest.Endpoints(w, "c", w.a)})
+		w.control.WaitAcked(cluster("b"), cluster("c"), endpoints("b"), endpoints("c"))
+		w.control.Commit([]*resource.Resource{badEndpoints(w, "b"), xdstest.Endpoints(w, "a", w.b), xdstest.Endpoints(w, "c", w.b)})
+		w.control.WaitAcked(endpoints("a"), endpoints("c"))
+		w.waitServes(w.port, w.b)
+		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("b"), "malformed IP address") })
+	}},
+	{"a listener that Envoy refuses does not stop others", func(w *world) {
+		other := envoytest.FreePort(w)
+		bad := xdstest.Resource(w, resource.Listener, "bad", badListener)
+		w.control.Commit([]*resource.Resource{bad, xdstest.Listener(w, "other", other, "routes")})
+		w.waitServes(other, w.a)
+		w.control.WaitAcked(listener("other"))
+		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("bad"), "address is necessary") })
+		w.control.Commit(nil, listener("bad"))
+		w.wait("its owner is told", func() bool { return w.reports.said("bad") == "" })
+	}},
+	{"what went away while the control plane was away is removed, and nothing is sent twice", func(w *world) {
+		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b)})
+		w.control.WaitAcked(cluster("b"), endpoints("b"))
+		w.control.Stop()
+		next := cache.New(cache.Config{})
+		next.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: w.base()})
+		next.SetReady()
+		w.control.Start(server.Config{Cache: next})
+		w.proxy.reconnect(w.control.Address)
+		w.waitNames(resource.Cluster, "a")
+		w.waitServes(w.port, w.a)
+	}},
+}
+
+func badPolicy(t testing.TB, name string) *resource.Resource {
+	return xdstest.Resource(t, resource.Cluster, name, &clusterv3.Cluster{
+		Name: name, ConnectTimeout: durationpb.New(1e9),
+		LoadBalancingPolicy: &clusterv3.LoadBalancingPolicy{Policies: []*clusterv3.LoadBalancingPolicy_Policy{{
+			TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: "nope", TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Empty"}},
+		}}},
+	})
+}
+
+func badTimeout(t testing.TB, name string) *resource.Resource {
+	return xdstest.Resource(t, resource.Cluster, name, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(0)})
+}
+
+func badRoutes(t testing.TB, name, cluster string) *resource.Resource {
+	return xdstest.RoutesOf(t, name, &routev3.Route{
+		Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: "a(b"}}},
+		Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}},
+	}, cluster)
+}
+
+func TestNoChangeLosesARequest(t *testing.T) {
+	for _, s := range subjects {
+		t.Run(s.name, func(t *testing.T) {
+			for _, sc := range scenarios {
+				t.Run(sc.name, func(t *testing.T) {
+					t.Parallel()
+					w := &world{T: t, reports: &reports{}, a: backend(t), b: backend(t), port: envoytest.FreePort(t)}
+					w.control = xdstest.Serve(t, server.Config{Reports: w.reports})
+					w.control.Commit(w.base())
+					w.proxy = s.start(t, w.control)
+					w.waitServes(w.port, w.a)
+					w.control.WaitAcked(routes("routes"), listener("web"), cluster("a"), endpoints("a"))
+					sc.run(w)
+				})
+			}
+		})
+	}
+}
+
+func badEndpoints(t testing.TB, service string) *resource.Resource {
+	return xdstest.Resource(t, resource.Endpoints, service, &endpointv3.ClusterLoadAssignment{
+		ClusterName: service,
+		Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: &corev3.Address{
+				Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+					Address: "not-an-ip", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
+				}},
+			}}},
+		}}}},
+	})
+}
+
+// badListener has no address.
+var badListener = &listenerv3.Listener{Name: "bad"}
