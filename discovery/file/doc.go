@@ -15,5 +15,5 @@
 // form, over restarts too; it goes only when its text goes. Of two documents with one identity the first by file path and
 // line counts. All that changed together is one store.Apply. No time of any file decides anything.
 //
-// Tests: go test ./discovery/file; go test -fuzz FuzzDocument ./discovery/file
+// Tests: go test ./discovery/file; go test -fuzz FuzzDocument -fuzzminimizetime 1x ./discovery/file
 package file

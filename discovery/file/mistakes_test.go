@@ -67,8 +67,8 @@ func TestMistakesInPlainWords(t *testing.T) {
 		"kinds for later": {
 			"apiVersion: gateway.networking.k8s.io/v1\nkind: GRPCRoute\nmetadata: {name: g}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
 			[]string{
-				"info: x.yaml:6: Deployment d kind: Deployment (apps/v1) is nothing that Penstock reads; the object is left out",
-				"warning: x.yaml:2: GRPCRoute g kind: GRPCRoute (gateway.networking.k8s.io/v1) is not supported yet; the object has no effect",
+				"info: x.yaml:5: Deployment d is left out: kind Deployment of apps/v1 says nothing to Penstock",
+				"warning: x.yaml:1: GRPCRoute g has no effect: kind GRPCRoute of gateway.networking.k8s.io/v1 is not supported yet",
 			},
 		},
 		"old form, place as written": {

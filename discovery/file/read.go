@@ -51,23 +51,21 @@ func (s signature) same(info fs.FileInfo) bool {
 // look finds files that are new or changed, with their documents still to be read, and files that are gone. changed as
 // in sync; files named there are read whatever their times say.
 func (r *Reader) look(changed []string) (fresh []*source, gone []string, problems []mistake) {
-	candidates := changed
-	forced := changed != nil
-	if !forced {
-		found, lost, problems := r.list()
-		candidates = found
-		for path := range r.files {
-			if !slices.ContainsFunc(lost, func(root string) bool { return within(root, path) }) {
-				if _, ok := slices.BinarySearch(found, path); !ok {
-					gone = append(gone, path)
-				}
-			}
-		}
-		fresh, more := r.open(candidates, false)
-		return fresh, append(gone, more...), problems
+	if changed != nil {
+		fresh, gone = r.open(changed, true)
+		return fresh, gone, r.problems
 	}
-	fresh, gone = r.open(candidates, true)
-	return fresh, gone, nil
+	found, lost, problems := r.list()
+	fresh, gone = r.open(found, false)
+	for path := range r.files {
+		if slices.ContainsFunc(lost, func(root string) bool { return within(root, path) }) {
+			continue
+		}
+		if _, ok := slices.BinarySearch(found, path); !ok {
+			gone = append(gone, path)
+		}
+	}
+	return fresh, gone, problems
 }
 
 // list finds every file below the roots, sorted, and the roots that are not there any more: what was read from those
@@ -192,8 +190,8 @@ func (r *Reader) doubt(src, old *source, empty bool) bool {
 
 // doubtful says whether some file is to be looked at again soon.
 func (r *Reader) doubtful() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.work.Lock()
+	defer r.work.Unlock()
 	return len(r.emptied) > 0
 }
 

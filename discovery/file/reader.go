@@ -32,8 +32,8 @@ type Config struct {
 	// StateDir keeps each object's last good form over restarts. It is made if need be; empty: nothing is kept.
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// Report gets everything that there is to say about the files, as a whole, each time that something changed; called
-	// by one goroutine at a time. Reports without an owner hold findings about no object. May be nil.
+	// Report gets everything that there is to say about the files, as a whole, each time that something changed; one call
+	// at a time. A report without an owner holds findings about no object. May be nil.
 	Report func([]report.Report)
 	// Settle is how long nothing may change before a burst of changes counts as over; 5 ms by default.
 	Settle time.Duration
@@ -48,15 +48,17 @@ type Reader struct {
 	roots   []root
 	synced  chan struct{}
 
-	mu       sync.Mutex // Locate is called by anyone
+	work     sync.Mutex // held by whoever reads files; guards what follows
 	loaded   bool
-	files    map[string]*source
-	claims   map[report.Ref][]claim         // what files say of an object, the one that counts first
-	kept     map[report.Ref]keptObject      // what the store has
-	keptBy   map[string]map[report.Ref]bool // by path
+	files    map[string]*source             // by path
+	keptBy   map[string]map[report.Ref]bool // what the store has of a file's objects, by path
 	journal  journal
 	problems []mistake            // about the roots themselves
 	emptied  map[string]time.Time // when a file was first seen empty
+
+	mu     sync.Mutex                // held to change what follows, which only the holder of work does; Locate reads it
+	claims map[report.Ref][]claim    // what files say of an object, the one that counts first
+	kept   map[report.Ref]keptObject // what the store has
 }
 
 // keptObject is an object's last good form, and the file that it is from.
@@ -120,38 +122,50 @@ func (r *Reader) Load(ctx context.Context) error {
 			return fmt.Errorf("configuration: %w", err)
 		}
 	}
-	r.mu.Lock()
-	first := !r.loaded
-	r.mu.Unlock()
-	if first {
-		if err := r.recall(); err != nil {
-			return err
-		}
-	}
 	return r.sync(ctx, nil)
 }
 
-// sync reads what changed and applies it. changed names files that are known to be all that changed; nil means that
-// anything may have.
+// sync reads what changed and applies it in one batch. changed names files that are known to be all that changed; nil
+// means that anything may have.
 func (r *Reader) sync(ctx context.Context, changed []string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.work.Lock()
+	defer r.work.Unlock()
 	affected := map[report.Ref]bool{}
 	if !r.loaded {
+		if err := r.recall(); err != nil {
+			return err
+		}
 		for ref := range r.kept {
 			affected[ref] = true
 		}
 	}
 	fresh, gone, problems := r.look(changed)
-	if changed == nil {
-		r.problems = problems
+	if err := r.readAll(ctx, fresh); err != nil {
+		return err
 	}
+	say := !r.loaded || len(fresh) > 0 || len(gone) > 0 || !slices.Equal(problems, r.problems)
+	r.problems = problems
+	ops, dirty, reports := r.take(fresh, gone, affected)
+	if _, err := r.cfg.Store.Apply(ops...); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if say {
+		r.cfg.Report(reports)
+	}
+	if !r.loaded {
+		r.loaded = true
+		close(r.synced)
+	}
+	return r.remember(dirty)
+}
+
+// take makes sources that were read count instead of what their files said before.
+func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bool) ([]store.Op, []report.Ref, []report.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, path := range gone {
 		r.disown(path, affected)
 		delete(r.files, path)
-	}
-	if err := r.readAll(ctx, fresh); err != nil {
-		return err
 	}
 	for _, src := range fresh {
 		r.disown(src.path, affected)
@@ -159,17 +173,7 @@ func (r *Reader) sync(ctx context.Context, changed []string) error {
 		r.claim(src, affected)
 	}
 	ops, dirty := r.decide(affected)
-	if _, err := r.cfg.Store.Apply(ops...); err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
-	if !r.loaded {
-		r.loaded = true
-		close(r.synced)
-	}
-	if len(fresh) > 0 || len(gone) > 0 || changed == nil {
-		r.cfg.Report(r.reports())
-	}
-	return r.remember(dirty)
+	return ops, dirty, r.reports()
 }
 
 // readAll parses and validates the documents of new sources that the file's last form did not have. It uses every

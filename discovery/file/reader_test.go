@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/report"
@@ -39,14 +40,16 @@ func (f *folder) restart() {
 	if f.store, err = store.New(); err != nil {
 		f.t.Fatal(err)
 	}
-	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Report: func(r []report.Report) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.reported = r
-	}})
+	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.hear})
 	if err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+func (f *folder) hear(r []report.Report) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reported = r
 }
 
 func (f *folder) write(name, content string) {
@@ -150,6 +153,16 @@ func TestEveryKindIsRead(t *testing.T) {
 		if n := kinds[table.Kind()]; n == 0 && table.Kind() != store.Hosts.Kind() && table.Kind() != store.LearnedEndpoints.Kind() {
 			t.Errorf("no %s was read", table.Kind())
 		}
+	}
+}
+
+func TestAGatewayNeedsNoClass(t *testing.T) {
+	f := newFolder(t)
+	f.write("g.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  listeners: [{name: http, port: 80, protocol: HTTP}]\n")
+	f.load()
+	f.expectFindings()
+	if g, ok := store.Gateways.Get(f.store.View(), "default/g"); !ok || g.Spec.GatewayClassName != "penstock" {
+		t.Errorf("gateway: %+v", g)
 	}
 }
 

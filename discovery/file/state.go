@@ -61,6 +61,8 @@ func (r *Reader) recall() error {
 		}
 		last[rec.Ref] = rec
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for ref, rec := range last {
 		path, ours := r.asGiven(rec.Path)
 		if rec.Object == nil || !ours {

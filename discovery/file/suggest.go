@@ -50,9 +50,9 @@ func (c *catalog) unread(apiVersion, kindName string) *mistake {
 		return &mistake{severity: report.Error, field: "kind", problem: "is unknown: " + kindName, fix: "did you mean " + near + "?"}
 	}
 	if slices.Contains(laterGroups, groupOf(apiVersion)) {
-		return &mistake{severity: report.Warning, field: "kind", problem: fmt.Sprintf("%s (%s) is not supported yet; the object has no effect", kindName, apiVersion)}
+		return &mistake{severity: report.Warning, problem: fmt.Sprintf("has no effect: kind %s of %s is not supported yet", kindName, apiVersion)}
 	}
-	return &mistake{severity: report.Info, field: "kind", problem: fmt.Sprintf("%s (%s) is nothing that Penstock reads; the object is left out", kindName, apiVersion)}
+	return &mistake{severity: report.Info, problem: fmt.Sprintf("is left out: kind %s of %s says nothing to Penstock", kindName, apiVersion)}
 }
 
 // suggestGroup says whether an apiVersion with a wrong group was meant for a kind: one that is near to the right one.

@@ -22,7 +22,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		return fmt.Errorf("configuration: watch: %w", err)
 	}
 	defer watcher.Close()
-	w := &watch{reader: r, notify: watcher, folders: map[string]bool{}}
+	w := &watch{reader: r, notify: watcher, folders: map[string]fs.FileInfo{}, failed: map[string]bool{}}
 	w.follow() // before reading, so that no change is missed in between
 	if err := r.Load(ctx); err != nil {
 		return err
@@ -69,9 +69,10 @@ func (r *Reader) Run(ctx context.Context) error {
 type watch struct {
 	reader     *Reader
 	notify     *fsnotify.Watcher
-	folders    map[string]bool // those watched
-	changed    map[string]bool // files that are all that changed
-	everything bool            // anything may have
+	folders    map[string]fs.FileInfo // those watched
+	failed     map[string]bool        // folders that cannot be watched, which was said
+	changed    map[string]bool        // files that are all that changed
+	everything bool                   // anything may have
 }
 
 // note takes in one event. A plain change of a file that was read names just that file; anything else, such as a new
@@ -81,6 +82,9 @@ func (w *watch) note(ev fsnotify.Event) {
 		return
 	}
 	path := filepath.Clean(ev.Name)
+	if w.foreign(path) {
+		return
+	}
 	if !w.reader.plain(path) {
 		base := filepath.Base(path)
 		if hidden(base) && base != "..data" {
@@ -97,9 +101,9 @@ func (w *watch) note(ev fsnotify.Event) {
 
 // plain says that a path is a file that was read and is not behind a link.
 func (r *Reader) plain(path string) bool {
-	r.mu.Lock()
+	r.work.Lock()
 	_, known := r.files[path]
-	r.mu.Unlock()
+	r.work.Unlock()
 	if !known {
 		return false
 	}
@@ -148,36 +152,62 @@ func (w *watch) sync(ctx context.Context) error {
 	return w.reader.sync(ctx, changed)
 }
 
+// foreign says whether a path is in a folder that is watched for a root's own sake alone, and is not the root.
+func (w *watch) foreign(path string) bool {
+	alone := false
+	for _, root := range w.reader.roots {
+		if within(root.path, path) {
+			return false
+		}
+		alone = alone || filepath.Dir(path) == filepath.Dir(root.path)
+	}
+	return alone
+}
+
 // follow watches every folder that a file may be in, or come to be in: those below the roots, those that links lead to,
-// and the folder of a root that is a file.
+// and those that the roots are in, since a root may be replaced as a whole.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	for _, root := range w.reader.roots {
-		info, err := os.Stat(root.path)
-		switch {
-		case err != nil:
-			wanted[filepath.Dir(root.path)] = true
-		case info.IsDir():
+		wanted[filepath.Dir(root.path)] = true
+		if info, err := os.Stat(root.path); err == nil && info.IsDir() {
 			foldersBelow(root.path, 0, wanted)
-		default:
-			wanted[filepath.Dir(root.path)] = true
+		} else if err == nil {
 			linked(root.path, wanted)
 		}
 	}
 	for dir := range w.folders {
 		if !wanted[dir] {
-			_ = w.notify.Remove(dir) // may be gone already
-			delete(w.folders, dir)
+			w.leave(dir)
 		}
 	}
 	for dir := range wanted {
-		// Adding again is needed for a folder that was replaced by another of its name, and harmless else.
-		if err := w.notify.Add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			w.reader.cfg.Log.Warn("cannot watch a folder; it is looked at from time to time", "folder", dir, "error", err)
-			continue
-		}
-		w.folders[dir] = true
+		w.enter(dir)
 	}
+}
+
+// enter watches a folder, and anew if it is another of the same name.
+func (w *watch) enter(dir string) {
+	info, err := os.Stat(dir)
+	if old := w.folders[dir]; old != nil && (err != nil || !os.SameFile(old, info)) {
+		w.leave(dir)
+	}
+	if err == nil && w.folders[dir] == nil {
+		err = w.notify.Add(dir)
+	}
+	switch {
+	case err == nil:
+		w.folders[dir] = info
+		delete(w.failed, dir)
+	case !errors.Is(err, fs.ErrNotExist) && !w.failed[dir]:
+		w.failed[dir] = true
+		w.reader.cfg.Log.Warn("cannot watch a folder; it is looked at from time to time", "folder", dir, "error", err)
+	}
+}
+
+func (w *watch) leave(dir string) {
+	_ = w.notify.Remove(dir) // may be gone already
+	delete(w.folders, dir)
 }
 
 func foldersBelow(dir string, depth int, into map[string]bool) {

@@ -151,7 +151,7 @@ func TestSeveralPathsAndSingleFiles(t *testing.T) {
 	save("1.example.com")
 	f.restart()
 	var err error
-	if f.read, err = file.New(file.Config{Paths: []string{one, two}, Store: f.store}); err != nil {
+	if f.read, err = file.New(file.Config{Paths: []string{one, two}, Store: f.store, Poll: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	f.follow()
@@ -159,6 +159,23 @@ func TestSeveralPathsAndSingleFiles(t *testing.T) {
 	f.eventually("b", "b.example.com")
 	save("2.example.com")
 	f.eventually("a", "2.example.com")
+}
+
+func TestTheCurrentFolder(t *testing.T) {
+	f := newFolder(t)
+	t.Chdir(f.dir)
+	f.write("r.yaml", wrongRoute("a"))
+	var err error
+	f.read, err = file.New(file.Config{Paths: []string{"."}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.hear})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.follow()
+	f.expectFindings("error: r.yaml:13: HTTPRoute default/a spec.rules[0].backendRefs[0].port: must be a whole number, is a text; write a whole number from 1 to 65535")
+	f.write("r.yaml", route("a", "1.example.com"))
+	f.eventually("a", "1.example.com")
+	f.write("sub/b.yaml", route("b", "1.example.com"))
+	f.eventually("b", "1.example.com")
 }
 
 // A shell empties a file before the command that fills it runs.
@@ -187,7 +204,7 @@ func TestAFolderThatIsTakenAwayTakesNothingWithIt(t *testing.T) {
 	f.write("r.yaml", route("a", "1.example.com"))
 	f.restart()
 	var err error
-	if f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, Poll: 5 * time.Millisecond}); err != nil {
+	if f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, Poll: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	f.follow()
@@ -198,6 +215,53 @@ func TestAFolderThatIsTakenAwayTakesNothingWithIt(t *testing.T) {
 	f.eventually("a", "2.example.com")
 	f.write("r.yaml", route("a", "3.example.com"))
 	f.eventually("a", "3.example.com")
+}
+
+// As deployments do it: a link is turned from one release to the next.
+func TestALinkToAFolderIsFollowed(t *testing.T) {
+	f := newFolder(t)
+	current := filepath.Join(f.dir, "current")
+	turn := func(to string) {
+		t.Helper()
+		if err := os.Symlink(to, current+".new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(current+".new", current); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.write("v1/r.yaml", route("a", "1.example.com"))
+	f.write("v2/r.yaml", route("a", "2.example.com"))
+	turn("v1")
+	var err error
+	if f.read, err = file.New(file.Config{Paths: []string{current}, Store: f.store, Poll: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	f.follow()
+	f.eventually("a", "1.example.com")
+	turn("v2")
+	f.eventually("a", "2.example.com")
+	f.write("v2/r.yaml", route("a", "3.example.com"))
+	f.eventually("a", "3.example.com")
+}
+
+// Some file systems do not tell of changes; a file that is written under its other name is like one of theirs.
+func TestWhatNobodyTellsIsFoundByLooking(t *testing.T) {
+	f := newFolder(t)
+	elsewhere := filepath.Join(t.TempDir(), "same.yaml")
+	f.write("r.yaml", route("a", "1.example.com"))
+	if err := os.Link(filepath.Join(f.dir, "r.yaml"), elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, Poll: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	f.follow()
+	if err := os.WriteFile(elsewhere, []byte(route("a", "changed.example.com")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("a", "changed.example.com")
 }
 
 func TestAFolderThatDoesNotExistIsSaidAtOnce(t *testing.T) {
