@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,9 +15,10 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// Each of these kinds of key was given to Envoy 1.40: one that it refuses would take the whole listener down.
+// A certificate that Envoy refuses would leave its listener without one, and nobody would know why.
 func TestKeysThatEnvoyRefusesAreNamed(t *testing.T) {
 	must := func(key crypto.Signer, err error) crypto.Signer {
 		if err != nil {
@@ -47,6 +49,11 @@ func TestKeysThatEnvoyRefusesAreNamed(t *testing.T) {
 			secret, problem := gatewayapi.Certificate(v, "default", "s")
 			if ok := problem == ""; ok != c.ok || ok != (secret != nil) {
 				t.Errorf("secret %v, problem %q", secret != nil, problem)
+			}
+			socket := fmt.Sprintf(`{"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+				"common_tls_context": {"tls_certificates": [{"certificate_chain": {"inline_string": %q}, "private_key": {"inline_string": %q}}]}}}`, cert, key)
+			if said := envoytest.Validate(t, []byte(bootstrap(socket, regexRoutes("a")))); (said == "") != c.ok {
+				t.Errorf("Envoy says %q", said)
 			}
 		})
 	}
