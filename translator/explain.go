@@ -3,7 +3,6 @@ package translator
 import (
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -11,10 +10,8 @@ import (
 	"strings"
 
 	"github.com/penstock-project/penstock/discovery/report"
-	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
-	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -271,14 +268,4 @@ func matchText(m model.Match) string {
 		parts = append(parts, "query "+p.Name+"="+p.Value)
 	}
 	return strings.Join(parts, ", ")
-}
-
-// LearnedOp stores endpoints that a remote picker named, for the exporting cluster of an import that pool names. It is
-// the one thing that comes back from the picker into the store; false if the pool is not such a cluster.
-func (t *Translator) LearnedOp(pool string, addrs []netip.AddrPort) (store.Op, bool) {
-	p, ok := t.tables.poolNamed(t.engine.Reader(), pool)
-	if !ok || p.Relay == nil {
-		return store.Op{}, false
-	}
-	return inference.Learned(p, addrs), true
 }

@@ -206,10 +206,13 @@ func (t *tables) poolNamed(r *graph.Reader, name string) (*model.Pool, bool) {
 func (t *tables) declareReports() {
 	t.gatewayReports = &graph.Table[report.Report]{
 		Name:    "gatewayreport",
-		Sources: []graph.Source{{Table: "gateway", Index: graph.ByID}},
+		Sources: []graph.Source{{Table: store.Gateways.Kind(), Index: store.ByID}},
 		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
 			g, ok := t.gateways.Get(r, key)
 			if !ok {
+				if rep := gatewayapi.NotOurs(r, t.gatewayConfig(), key); rep != nil {
+					return *rep, true
+				}
 				return report.Report{}, false
 			}
 			attached := map[string]int32{}

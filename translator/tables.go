@@ -107,7 +107,7 @@ func (t *tables) all() []graph.Declared {
 
 // declareDecisions: objects to model.
 func (t *tables) declareDecisions() {
-	gw := gatewayapi.Config{Controller: t.cfg.Controller, AnyClass: t.cfg.AnyClass}
+	gw := t.gatewayConfig()
 	t.classes = &graph.Table[report.Report]{
 		Name:    "class",
 		Sources: []graph.Source{{Table: store.GatewayClasses.Kind(), Index: store.ByID}},
@@ -156,6 +156,10 @@ func (t *tables) declareDecisions() {
 		},
 		Indexes: attachmentIndexes(),
 	}
+}
+
+func (t *tables) gatewayConfig() gatewayapi.Config {
+	return gatewayapi.Config{Controller: t.cfg.Controller, AnyClass: t.cfg.AnyClass}
 }
 
 // lookup implements inference.Tables on the tables before attachments.

@@ -109,15 +109,3 @@ func serverMembers(r store.Reader, ms *v1alpha1.ModelServers, s v1alpha1.ModelSe
 	}
 	return out
 }
-
-// Learned is the operation that stores what is known now of a relayed pool's endpoints.
-func Learned(p *model.Pool, addrs []netip.AddrPort) store.Op {
-	l := &store.Learned{}
-	l.Namespace, l.Name = p.Ref.Namespace, store.LearnedName(p.Ref.Name, p.Relay.Member)
-	for _, a := range addrs {
-		l.Endpoints = append(l.Endpoints, a.String())
-	}
-	slices.Sort(l.Endpoints)
-	l.Endpoints = slices.Compact(l.Endpoints)
-	return store.LearnedEndpoints.Put(l)
-}

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/multicluster/learned"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -75,7 +76,7 @@ type Plane struct {
 	cache    *cache.Cache
 	xds      *server.Server
 	picker   *picker.Picker
-	learner  *learner
+	learner  *learned.Keeper
 	pools    *poolStage
 	ports    *portClaims
 
@@ -103,7 +104,7 @@ func New(cfg Config) (*Plane, error) {
 	}
 	addresses := cfg.PickerAddresses
 	if cfg.Picker != nil {
-		p.learner, p.pools = newLearner(p), newPoolStage(p)
+		p.learner, p.pools = learned.New(learned.Config{Store: p.store, Delivery: p}), newPoolStage(p)
 		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner})
 		if err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package plane
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -202,4 +203,18 @@ func (p *Plane) endpointsKnown(ctx context.Context, clusters ...string) error {
 		}
 	}
 	return nil
+}
+
+// Delivered implements learned.Delivery.
+func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
+	if err := p.progress.wait(ctx, rev); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	cluster, ok := p.translator.PoolCluster(pool)
+	p.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("pool %s is gone", pool)
+	}
+	return p.endpointsKnown(ctx, cluster, model.LastCluster(cluster))
 }

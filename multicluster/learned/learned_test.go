@@ -1,0 +1,124 @@
+package learned
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// proxies plays the rest of the way: it holds revisions until they are let through.
+type proxies struct{ asked, through chan uint64 }
+
+func (p *proxies) Delivered(ctx context.Context, rev uint64, _ string) error {
+	p.asked <- rev
+	select {
+	case <-p.through:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var (
+	pod1 = netip.MustParseAddrPort("10.1.0.1:8000")
+	pod2 = netip.MustParseAddrPort("10.1.0.2:8000")
+)
+
+func setUp(t *testing.T) (*store.Store, *proxies, *Keeper, *time.Time) {
+	s, err := store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxies{make(chan uint64, 1), make(chan uint64)}
+	now := time.Unix(1000, 0)
+	return s, p, New(Config{Store: s, Delivery: p, For: time.Minute, Now: func() time.Time { return now }}), &now
+}
+
+func stored(s *store.Store) []string {
+	l, ok := store.LearnedEndpoints.Get(s.View(), "ns/"+store.LearnedName("chat", "east"))
+	if !ok {
+		return nil
+	}
+	return l.Endpoints
+}
+
+func TestARequestIsAnsweredOnlyWhenEnvoyHasItsEndpoint(t *testing.T) {
+	s, p, k, _ := setUp(t)
+	done := make(chan error, 1)
+	go func() { done <- k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}) }()
+	if rev := <-p.asked; rev != 1 || !slices.Equal(stored(s), []string{"10.1.0.1:8000"}) {
+		t.Errorf("revision %d has %v", rev, stored(s))
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("answered before Envoy had it: %v", err)
+	default:
+	}
+	p.through <- 1
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	// A second request for the same endpoint waits for nobody.
+	if err := k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnEndpointThatDidNotArriveIsWaitedForAgain(t *testing.T) {
+	_, p, k, _ := setUp(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.Learn(ctx, "ns/chat@east", []netip.AddrPort{pod1}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	<-p.asked
+	done := make(chan error, 1)
+	go func() { done <- k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}) }()
+	<-p.asked
+	p.through <- 1
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEndpointsThatNobodyNamesAreForgotten(t *testing.T) {
+	s, p, k, now := setUp(t)
+	go func() {
+		for range p.asked {
+			p.through <- 1
+		}
+	}()
+	if err := k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1, pod2}); err != nil {
+		t.Fatal(err)
+	}
+	*now = now.Add(50 * time.Second)
+	if err := k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod2}); err != nil {
+		t.Fatal(err)
+	}
+	*now = now.Add(30 * time.Second)
+	if err := k.forget(); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(s); !slices.Equal(got, []string{pod2.String()}) {
+		t.Errorf("stored %v: what was named lately must stay, the other must go", got)
+	}
+	*now = now.Add(2 * time.Minute)
+	if err := k.forget(); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(s); got != nil {
+		t.Errorf("stored %v after all were forgotten", got)
+	}
+}
+
+func TestOnlyPoolsOfImportsAreLearned(t *testing.T) {
+	_, _, k, _ := setUp(t)
+	if err := k.Learn(t.Context(), "ns/chat", []netip.AddrPort{pod1}); err == nil {
+		t.Error("a local pool's endpoints were learned from a picker")
+	}
+}
