@@ -15,8 +15,9 @@ import (
 )
 
 // Attach decides one HTTPRoute: where it is attached, what its rules do, and what to say of it. key is
-// "namespace/name"; nil if there is no such route. gateways returns a Gateway of ours, decided. A route of whose
-// parents none is ours comes back without rules.
+// "namespace/name"; nil if there is no such route. gateways returns a Gateway of ours, decided; false for others. A
+// route of whose parents none is ours comes back without rules. One that is not Accepted keeps its Places all the same:
+// its requests get what its rules have become, which is 500.
 func Attach(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool), backends Backends, key string) *model.Attachment {
 	route, ok := store.HTTPRoutes.Get(r, key)
 	if !ok {

@@ -61,7 +61,7 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int) model.Rule {
 	}
 	before := len(b.problems)
 	rule.Matches = b.matches(spec.Matches, field)
-	rule.Action = b.action(spec, rule.Matches, field)
+	rule.Action = b.action(spec, rule.Matches, field, before)
 	if len(b.problems) > before {
 		b.dropped = append(b.dropped, i)
 		rule.Action = refusal("This route's configuration is not supported.")
@@ -74,9 +74,9 @@ func refusal(body string) model.Action {
 	return model.Action{Direct: &model.Direct{Status: 500, Body: body}}
 }
 
-// action reads what a rule does. What is wrong goes to b.problems, and then the result does not count.
-func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string) model.Action {
-	before := len(b.problems)
+// action reads what a rule does. What is wrong goes to b.problems; with more of them than before the rule was read, the
+// result does not count and needs nothing.
+func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string, before int) model.Action {
 	f := b.filters(spec.Filters, matches, field+".filters")
 	action := model.Action{RequestHeaders: f.request, ResponseHeaders: f.response}
 	timeout, perTry := b.timeouts(spec.Timeouts, field+".timeouts")
