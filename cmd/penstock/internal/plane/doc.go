@@ -3,7 +3,7 @@
 // and run it; translate and explain use its offline half.
 //
 // Data flows one way, in one goroutine from the store on (translate.go): store -> Translator -> picker, cache, board. What
-// comes back comes as objects in the store (learn.go) or as reports on the board.
+// comes back comes as objects in the store (multicluster/learned) or as reports on the board.
 //
 // Invariants: no proxy is answered before all files are read and translated once. The picker forgets an endpoint before
 // Envoy does, and learns of one after Envoy did, so that a pick never names what its cluster does not have.
