@@ -30,6 +30,7 @@ var ours = []struct {
 }
 
 func TestOurPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
+	t.Parallel()
 	a1, a2, b1 := startPod(t, "a1", 200), startPod(t, "a2", 200), startPod(t, "b1", 200)
 	scripts := map[string]script{
 		"answers": {endpoints: a2.address.String()},
@@ -129,6 +130,7 @@ var foreign = []struct {
 }
 
 func TestForeignPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
+	t.Parallel()
 	a1, a2, b1 := startPod(t, "a1", 200), startPod(t, "a2", 200), startPod(t, "b1", 200)
 	b := startPicker(t, map[string]script{"b": {endpoints: b1.address.String()}})
 	r := newRig(t, b.address)

@@ -100,6 +100,7 @@ func (c *collector) has(part string) bool {
 }
 
 func TestPickersLearnWhatBecameOfTheirPicksAndPeopleCanReadIt(t *testing.T) {
+	t.Parallel()
 	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
 	var f feedback
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}}, &f)
@@ -148,6 +149,7 @@ func TestPickersLearnWhatBecameOfTheirPicksAndPeopleCanReadIt(t *testing.T) {
 		r.envoy.Wait("a span "+span, func() bool { return spans.has(span) })
 	}
 	r.envoy.Wait("the log file names picked and served", func() bool {
+		_, _ = r.envoy.Post("/reopen_logs") // it writes every 10 s otherwise
 		text, _ := os.ReadFile(file)
 		return strings.Contains(string(text), `"picked":"`+a.address.String()+`"`) && strings.Contains(string(text), `"route":"spilled"`)
 	})

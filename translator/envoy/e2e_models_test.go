@@ -35,6 +35,7 @@ func modelRig(t *testing.T) *rig {
 }
 
 func TestRequestsGoToThePoolOfTheModelThatTheirBodyNames(t *testing.T) {
+	t.Parallel()
 	r := modelRig(t)
 	long := strings.Repeat(`say \"model\": \"two\" {[ `, 100_000)
 	for body, want := range map[string]string{
@@ -84,6 +85,7 @@ func TestRequestsGoToThePoolOfTheModelThatTheirBodyNames(t *testing.T) {
 }
 
 func TestTheModelIsTheOneThatAJSONParserSees(t *testing.T) {
+	t.Parallel()
 	r := modelRig(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	word := func() string {

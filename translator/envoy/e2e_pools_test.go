@@ -30,6 +30,7 @@ func spilling(b model.WeightedBackend, hops ...string) model.WeightedBackend {
 func backends(b ...model.WeightedBackend) model.Forward { return model.Forward{Backends: b} }
 
 func TestEachShareOfARuleIsAskedAtItsOwnPickerAndUnresolvedBackendsAnswer500(t *testing.T) {
+	t.Parallel()
 	a, b := startPod(t, "a", 200), startPod(t, "b", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "b": {endpoints: b.address.String()}})
 	r := newRig(t, p.address)
@@ -72,6 +73,7 @@ func TestEachShareOfARuleIsAskedAtItsOwnPickerAndUnresolvedBackendsAnswer500(t *
 }
 
 func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
+	t.Parallel()
 	good, full, other := startPod(t, "good", 200), startPod(t, "full", 503), startPod(t, "other", 200)
 	refused := nobody(t)
 	hopB, hopC := model.HopName("InferencePool", "ns", "b"), model.HopName("InferencePool", "ns", "c")
@@ -139,6 +141,7 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 }
 
 func TestAHopNeverSpillsAgain(t *testing.T) {
+	t.Parallel()
 	// Two pools that spill to each other, both full: the client gets the answer of the second, and each was asked once
 	// on the edge or in the hop.
 	p := startPicker(t, map[string]script{"a": {status: 503}, "b": {status: 429}})
@@ -170,6 +173,7 @@ func TestAHopNeverSpillsAgain(t *testing.T) {
 }
 
 func TestPromptsUpTo32MiBArriveByteForByteAndLargerOnesAreRefusedClearly(t *testing.T) {
+	t.Parallel()
 	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
 	duplex := startPicker(t, map[string]script{"": {endpoints: a.address.String(), duplex: true}})
@@ -209,6 +213,7 @@ func TestPromptsUpTo32MiBArriveByteForByteAndLargerOnesAreRefusedClearly(t *test
 }
 
 func TestClientsCannotChooseTheirPodOrSpeakAsTheGateway(t *testing.T) {
+	t.Parallel()
 	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a1.address.String()}, "none": {}})
 	r := newRig(t, p.address)
@@ -249,6 +254,7 @@ func TestClientsCannotChooseTheirPodOrSpeakAsTheGateway(t *testing.T) {
 }
 
 func TestLosingOneOfTwoPickersLosesNoPick(t *testing.T) {
+	t.Parallel()
 	a := startPod(t, "a", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}})
 	r := newRig(t, p.address)

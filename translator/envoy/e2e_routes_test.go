@@ -18,6 +18,7 @@ func answers(word string, m model.Match) model.Route {
 }
 
 func TestRoutesMatchWhatTheirRulesSay(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nobody(t))
 	r.host("m",
 		answers("exact", model.Match{PathKind: model.PathExact, Path: "/exact"}),
@@ -66,6 +67,7 @@ func TestRoutesMatchWhatTheirRulesSay(t *testing.T) {
 }
 
 func TestRewritesFollowTheSpecificationsTable(t *testing.T) {
+	t.Parallel()
 	a := startPod(t, "a", 200)
 	r := newRig(t, nobody(t))
 	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1}, endpoints(a.address)...)
@@ -104,6 +106,7 @@ func TestRewritesFollowTheSpecificationsTable(t *testing.T) {
 }
 
 func TestRedirectsGoWhereTheSpecificationSays(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nobody(t))
 	text := func(s string) *string { return &s }
 	table := []struct {
@@ -159,6 +162,7 @@ func TestRedirectsGoWhereTheSpecificationSays(t *testing.T) {
 }
 
 func TestHeadersChangeAsWrittenOnRulesAndOnBackends(t *testing.T) {
+	t.Parallel()
 	a := startPod(t, "a", 200)
 	r := newRig(t, nobody(t))
 	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1}, endpoints(a.address)...)
@@ -202,6 +206,7 @@ func TestHeadersChangeAsWrittenOnRulesAndOnBackends(t *testing.T) {
 }
 
 func TestTimeoutsEndWhatTheUserLimitedAndNothingElse(t *testing.T) {
+	t.Parallel()
 	slow := &pod{name: "slow"}
 	slow.serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		slow.hits.Add(1)

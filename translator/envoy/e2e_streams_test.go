@@ -52,6 +52,7 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 var streamHosts = []string{"Buffered", "Duplex", "spilled", "behind", "behind-full"}
 
 func TestWebSocketsReachPoolsWhosePickerReadsBodies(t *testing.T) {
+	t.Parallel()
 	echo := &pod{name: "echo"}
 	echo.serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("Upgrade") != "websocket" {
@@ -93,6 +94,7 @@ func TestWebSocketsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 }
 
 func TestGRPCStreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
+	t.Parallel()
 	// The model server is a bidirectional gRPC service; that it is an ext_proc server too is by chance.
 	server := startPicker(t, map[string]script{"": {endpoints: "answered"}})
 	r := streamRig(t, model.H2C, endpoints(server.address)...)
@@ -131,6 +133,7 @@ func TestGRPCStreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 }
 
 func TestUploadsAndRequestsWithoutABodyReachPoolsWhosePickerReadsBodies(t *testing.T) {
+	t.Parallel()
 	a := startPod(t, "a", 200)
 	r := streamRig(t, model.HTTP1, endpoints(a.address)...)
 	var form bytes.Buffer
@@ -160,6 +163,7 @@ func TestUploadsAndRequestsWithoutABodyReachPoolsWhosePickerReadsBodies(t *testi
 func grpcCode(err error) string { return status.Code(err).String() }
 
 func TestStreamedAnswersArriveTokenByToken(t *testing.T) {
+	t.Parallel()
 	next := make(chan struct{})
 	server := &pod{name: "stream"}
 	server.serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

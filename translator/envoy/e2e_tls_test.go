@@ -79,6 +79,7 @@ func (a *authority) server(names ...string) (chain, key []byte, pair tls.Certifi
 }
 
 func TestHTTPSListenersServeTheirOwnHostsAndAnswer421ForOthers(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	r := newRig(t, nobody(t))
 	port := uint16(envoytest.FreePort(t))
@@ -145,6 +146,7 @@ func TestHTTPSListenersServeTheirOwnHostsAndAnswer421ForOthers(t *testing.T) {
 }
 
 func TestTLSToBackendsIsVerifiedAsAskedAndHopsShareTheClusterInCleartext(t *testing.T) {
+	t.Parallel()
 	ca, stranger := newAuthority(t), newAuthority(t)
 	_, _, pair := ca.server("pods.example")
 	secure := &pod{name: "secure"}

@@ -19,7 +19,7 @@ import (
 
 // The names of the HTTP filters, which are the keys of per-route configuration, in their order.
 const (
-	filterModel       = "model"            // Lua: lifts the model's name out of the body
+	filterScripts     = "scripts"          // Lua: lifts the model's name out of the body
 	filterCORS        = "cors"             //
 	filterAPIKey      = "api-key"          // composite: envoy.filters.http.api_key_auth
 	filterJWT         = "jwt"              // composite: envoy.filters.http.jwt_authn
@@ -35,7 +35,7 @@ const (
 
 // httpFilters is the fixed list, the same on edges and hops. Every filter does nothing until a route's per-filter
 // configuration asks for it, and none is disabled: Envoy builds a stream's filters from the route that it finds first,
-// so a filter that is disabled there stays out when the model filter's clearRouteCache leads to another route.
+// so a filter that is disabled there stays out when the model scanner's clearRouteCache leads to another route.
 //
 // API keys, JWT and external authorization have no configuration of their own that does nothing (an API key filter
 // without keys refuses everyone, ext_authz wants a service, jwt_authn takes providers only from the listener), so each
@@ -46,7 +46,7 @@ func (b *builder) httpFilters() []*hcmv3.HttpFilter {
 		name   string
 		config proto.Message
 	}{
-		{filterModel, modelScanner()},
+		{filterScripts, scripts()},
 		{filterCORS, &corsv3.Cors{}},
 		{filterAPIKey, &compositev3.Composite{}},
 		{filterJWT, &compositev3.Composite{}},

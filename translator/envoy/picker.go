@@ -60,7 +60,7 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode f
 func (b *builder) callAgain() *corev3.RetryPolicy {
 	return &corev3.RetryPolicy{
 		RetryOn:    "connect-failure,reset,refused-stream,unavailable",
-		NumRetries: u32(2),
+		NumRetries: u32(3),
 		RetryBackOff: &corev3.BackoffStrategy{
 			BaseInterval: seconds(time.Millisecond),
 			MaxInterval:  seconds(10 * time.Millisecond),
@@ -69,7 +69,7 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 			Name:       "previous-hosts",
 			ConfigType: &corev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: b.any(&previousv3.PreviousHostsPredicate{})},
 		}},
-		HostSelectionRetryMaxAttempts: 3,
+		HostSelectionRetryMaxAttempts: otherHostTries,
 	}
 }
 
@@ -102,6 +102,9 @@ func waits(w model.WeightedBackend) bool {
 func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
 	main.RequestBodyBufferLimit = bodyLimit(f)
+	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Hops }) {
+		main.TypedPerFilterConfig = b.script(waitCode)
+	}
 	var routes []*routev3.Route
 	if slices.ContainsFunc(f.Backends, waits) {
 		for _, s := range bodyless() {
@@ -109,6 +112,7 @@ func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route
 			sibling.Match.Headers = append(sibling.Match.Headers, s.headers...)
 			changeHeaders(sibling, r.Action)
 			sibling.RequestBodyBufferLimit = main.RequestBodyBufferLimit
+			sibling.TypedPerFilterConfig = main.TypedPerFilterConfig
 			sibling.Action = b.forward(r, noBody)
 			routes = append(routes, sibling)
 		}

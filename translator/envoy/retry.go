@@ -24,6 +24,9 @@ const (
 	poolRetries    = 3
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
+	// otherHostTries is how often a retry draws again when it draws a host that has failed: of two hosts, it finds the
+	// other one but for once in a thousand times.
+	otherHostTries = 10
 	maxRetryDelay  = 10 * time.Millisecond
 )
 
@@ -41,7 +44,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			Name:       "previous-hosts",
 			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: b.any(&previousv3.PreviousHostsPredicate{})},
 		}},
-		HostSelectionRetryMaxAttempts: 3,
+		HostSelectionRetryMaxAttempts: otherHostTries,
 	}
 	attempts := uint32(serviceRetries)
 	for _, w := range f.Backends {

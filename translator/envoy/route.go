@@ -147,10 +147,10 @@ func additions(c model.HeaderChanges) []*corev3.HeaderValueOption {
 	return out
 }
 
-// bodyLimit bounds what is buffered of a request on a route with pickers.
+// bodyLimit bounds what is buffered of a request on a route to pools.
 func bodyLimit(f *model.Forward) *wrapperspb.UInt64Value {
 	for _, w := range f.Backends {
-		if w.Picker != nil {
+		if w.Picker != nil || w.Hops {
 			return wrapperspb.UInt64(maxBody)
 		}
 	}

@@ -16,16 +16,27 @@ import (
 // modelHeader carries the model's name, for routes to match. It comes from the body and never from a client.
 const modelHeader = "x-gateway-model-name"
 
-//go:embed modelscanner.lua
-var modelScannerCode string
+var (
+	//go:embed scan.lua
+	scanScript string
+	//go:embed wait.lua
+	waitScript string
+)
 
-// scanCode is the name under which a virtual host starts the scanner.
-const scanCode = "scan"
+// The names under which a virtual host or route starts a script.
+const (
+	scanCode = "scan"
+	waitCode = "wait"
+)
 
-// modelScanner is the Lua filter that lifts the model's name out of the body. It does nothing until a virtual host
-// names the code: a change of the code itself is a change of the chain.
-func modelScanner() *luav3.Lua {
-	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{scanCode: inline(modelScannerCode)}}
+// scripts is the Lua filter: it lifts the model's name out of the body, or waits for the body. It does nothing until a
+// virtual host or route names a script; a change of a script is a change of the chain.
+func scripts() *luav3.Lua {
+	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{scanCode: inline(scanScript), waitCode: inline(waitScript)}}
+}
+
+func (b *builder) script(name string) map[string]*anypb.Any {
+	return map[string]*anypb.Any{filterScripts: b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})}
 }
 
 // byModel says whether a route of the host matches the model's name.
@@ -39,11 +50,10 @@ func byModel(vh *model.VirtualHost) bool {
 // model is known, so there is a last one that takes everything and leads nowhere: 404, as if it were not there. It is no
 // direct response, because that would ignore the buffer limit.
 func (b *builder) scanModels(host *routev3.VirtualHost) {
-	host.TypedPerFilterConfig = map[string]*anypb.Any{
-		filterModel: b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: scanCode}}),
-	}
+	host.TypedPerFilterConfig = b.script(scanCode)
 	for _, r := range host.Routes { // all bodies are buffered now
 		r.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
+		delete(r.TypedPerFilterConfig, filterScripts) // the scanner waits too
 	}
 	host.Routes = append(host.Routes, &routev3.Route{
 		Name:  "no model",

@@ -1,0 +1,10 @@
+-- Holds a request back until its body is here: an answer that comes before the end of the body is never followed by
+-- another attempt, so a full pool could not send the request on. Streams are not held back, nor what is too large to be.
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  local content = (headers:get("content-type") or ""):lower()
+  if headers:get("upgrade") or string.find(content, "^application/grpc") then return end
+  local length = tonumber(headers:get("content-length") or "")
+  if string.find(content, "^multipart/") and (not length or length > 33554432) then return end
+  handle:body()
+end
