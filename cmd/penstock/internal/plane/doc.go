@@ -8,5 +8,5 @@
 // Invariants: no proxy is answered before all files are read and translated once. The picker forgets an endpoint before
 // Envoy does, and learns of one after Envoy did, so that a pick never names what its cluster does not have.
 //
-// Tests: go test ./cmd/penstock/internal/plane
+// Tests: go test ./cmd/penstock/internal/plane; the whole is driven by the tests in cmd/penstock.
 package plane
