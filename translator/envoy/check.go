@@ -90,7 +90,7 @@ func checkOne(msg proto.Message) error {
 	case *anypb.Any:
 		inner, err := m.UnmarshalNew()
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", m.TypeUrl, err)
 		}
 		return checkMessage(inner)
 	case *matcherv3.RegexMatcher:

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -272,5 +275,45 @@ func TestLosingOneOfTwoPickersLosesNoPick(t *testing.T) {
 				t.Errorf("%s, request %d: %s", host, i, got)
 			}
 		}
+	}
+}
+
+func TestASpilledRequestLooksToThePodLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
+	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
+	r := newRig(t, p.address)
+	hop := r.poolB(b1)
+	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
+	r.forward("local", backends(spilling(pool("a", "a", model.BodyBuffered), hop)))
+	r.forward("spilled", backends(spilling(pool("a", "full", model.BodyBuffered), hop)))
+	r.start()
+	seen := map[string]string{}
+	for host, want := range map[string]string{"local": "a", "spilled": "b1"} {
+		req := r.request("POST", host, "/v1/chat/completions?x=%2F", []byte("{}"))
+		req.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+		req.Header.Set("X-Forwarded-For", "192.0.2.7")
+		got, err := r.do(req)
+		if err != nil || got.pod != want {
+			t.Fatalf("%s: %s %v", host, got, err)
+		}
+		if id := got.header.Get("Echo-X-Request-Id"); id == "" || id != got.header.Get("X-Request-Id") {
+			t.Errorf("%s: the pod knows request %q, the client %q", host, id, got.header.Get("X-Request-Id"))
+		}
+		if h := got.header.Get("Echo-Host"); h != host {
+			t.Errorf("%s: the pod saw host %q", host, h)
+		}
+		var lines []string
+		for k, v := range got.header {
+			if strings.HasPrefix(k, "Echo-") && k != "Echo-X-Request-Id" && k != "Echo-Host" && k != "Echo-X-Gateway-Destination-Endpoint" {
+				lines = append(lines, fmt.Sprint(k, v))
+			}
+		}
+		slices.Sort(lines)
+		seen[host] = strings.Join(lines, "\n")
+	}
+	if diff := cmp.Diff(seen["local"], seen["spilled"]); diff != "" {
+		t.Errorf("pods see different requests (-local +spilled):\n%s", diff)
 	}
 }

@@ -1,0 +1,99 @@
+package envoy
+
+import (
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// What Envoy refuses must not reach it: one refused resource can hold back all others of its type.
+func TestWhatEnvoyWouldRefuseIsFoundBeforeItIsSent(t *testing.T) {
+	b := &builder{}
+	deep := b.any(&extprocv3.ExternalProcessor{ // an invalid filter, two Any deep
+		MessageTimeout: durationpb.New(-1),
+	})
+	for name, c := range map[string]struct {
+		typ  resource.Type
+		msg  proto.Message
+		want string
+	}{
+		"a message that breaks its own rules": {resource.Cluster, &clusterv3.Cluster{}, "Name"},
+		"a broken message inside Any": {resource.Cluster, &clusterv3.Cluster{
+			Name: "c", TypedExtensionProtocolOptions: map[string]*anypb.Any{"x": deep},
+		}, "MessageTimeout"},
+		"a type that does not exist": {resource.Cluster, &clusterv3.Cluster{
+			Name: "c", TypedExtensionProtocolOptions: map[string]*anypb.Any{"x": {TypeUrl: "type.googleapis.com/no.such.Type"}},
+		}, "no.such.Type"},
+		"a host name where an address must be": {resource.Endpoints, &endpointv3.ClusterLoadAssignment{
+			ClusterName: "c", Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address("pod.example", 1)}},
+			}}}},
+		}, "pod.example"},
+		"a key that is not the certificate's": {resource.Secret, &tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{
+			TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: data([]byte("x")), PrivateKey: data([]byte("y"))},
+		}}, "certificate"},
+		"two chains for the same connections": {resource.Listener, &listenerv3.Listener{
+			Name: "l", FilterChains: []*listenerv3.FilterChain{{Name: "one"}, {Name: "two"}},
+		}, "same connections"},
+		"two chains of one name": {resource.Listener, &listenerv3.Listener{
+			Name: "l", FilterChains: []*listenerv3.FilterChain{{Name: "one"}, {Name: "one"}},
+		}, "named one"},
+		"one host twice": {resource.RouteConfiguration, &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{
+			{Name: "a", Domains: []string{"a.example"}}, {Name: "b", Domains: []string{"b.example", "A.example"}},
+		}}, "a.example"},
+	} {
+		body, err := resource.Marshal(c.msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Check(resource.FromBytes(c.typ, name, body, nil, nil))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want something about %q", name, err, c.want)
+		}
+	}
+}
+
+func TestAHostThatEnvoyWouldRefuseIsNotEncoded(t *testing.T) {
+	one := []model.WeightedBackend{{Cluster: "c", Weight: 1}}
+	whole := "/x"
+	for want, route := range map[string]model.Route{
+		"missing closing )": {Match: model.Match{PathKind: model.PathRegex, Path: "/a(b"}, Action: &model.Action{Forward: &model.Forward{Backends: one}}},
+		"too large":         {Match: model.Match{PathKind: model.PathRegex, Path: `(\pL{100}){9}`}, Action: &model.Action{Forward: &model.Forward{Backends: one}}},
+		"2^32": {Match: prefix("/"), Action: &model.Action{Forward: &model.Forward{Backends: []model.WeightedBackend{
+			{Cluster: "c", Weight: 1 << 31}, {Cluster: "d", Weight: 1 << 31}}}}},
+		`header "Host"`:     {Match: prefix("/"), Action: &model.Action{RequestHeaders: model.HeaderChanges{Remove: []string{"Host"}}, Forward: &model.Forward{Backends: one}}},
+		"has no action":     {Match: prefix("/"), Action: &model.Action{}},
+		"status 304":        {Match: prefix("/"), Action: &model.Action{Redirect: &model.Redirect{Code: 304}}},
+		"prefix is matched": {Match: model.Match{PathKind: model.PathExact, Path: "/a"}, Action: &model.Action{Forward: &model.Forward{Backends: one, RewritePath: model.PathChange{Prefix: &whole}}}},
+	} {
+		if _, err := VirtualHost(&model.VirtualHost{Chain: "http/80", Host: "h", Routes: []model.Route{route}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want something about %q", err, want)
+		}
+	}
+}
+
+func TestRegularExpressionsOfOrdinaryUsersPass(t *testing.T) {
+	for _, re := range []string{"/v[0-9]+/.*", "a{1,1000}", `(?i)(gpt|llama)-[\w.-]+`, `\p{L}+`, ".{0,500}"} {
+		if err := CheckRegex(re); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, re := range []string{"", "(", "a{1,1001}", `\C`, `(?=x)`} {
+		if CheckRegex(re) == nil {
+			t.Errorf("%q passes", re)
+		}
+	}
+}
