@@ -34,7 +34,7 @@ var specialTypes = map[reflect.Type]apiextensions.JSONSchemaProps{
 	reflect.TypeFor[metav1.MicroTime]():   {Type: "string", Format: "date-time"},
 	reflect.TypeFor[metav1.Duration]():    {Type: "string"},
 	reflect.TypeFor[intstr.IntOrString](): {XIntOrString: true},
-	reflect.TypeFor[resource.Quantity]():  {XIntOrString: true},
+	reflect.TypeFor[resource.Quantity]():  {XPreserveUnknownFields: new(true)}, // a number or a text
 	reflect.TypeFor[[]byte]():             {Type: "string", Format: "byte"},
 	reflect.TypeFor[metav1.FieldsV1]():    {Type: "object", XPreserveUnknownFields: new(true)},
 }

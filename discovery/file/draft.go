@@ -137,6 +137,9 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 	meta, _ := obj["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)
 	namespace, _ := meta["namespace"].(string)
+	if obj["apiVersion"] == nil && obj["kind"] == nil && obj["metadata"] == nil && obj["spec"] == nil {
+		return nil, nil, &mistake{severity: report.Info, problem: "is left out: it is not a Kubernetes object"}
+	}
 	if apiVersion == "" || kindName == "" {
 		missing := "apiVersion"
 		if kindName == "" {

@@ -26,6 +26,7 @@ func oldInferencePool(d *draft) {
 		spec["targetPorts"] = []any{map[string]any{"number": n}}
 		delete(spec, "targetPortNumber")
 		d.move("spec.targetPorts[0].number", "spec.targetPortNumber")
+		d.move("spec.targetPorts[0]", "spec.targetPortNumber")
 		d.move("spec.targetPorts", "spec.targetPortNumber")
 	}
 	if sel, ok := spec["selector"].(map[string]any); ok {

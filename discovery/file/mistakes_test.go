@@ -91,6 +91,18 @@ func TestMistakesInPlainWords(t *testing.T) {
 			"apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: m}\nspec:\n  servers:\n  - address: http://gpu-1:8000\n",
 			[]string{`error: x.yaml:6: ModelServers default/m spec.servers[0].address: must be an IP address or a host name, is "http://gpu-1:8000"; write 192.0.2.7 or llm.example.com, without scheme or port`},
 		},
+		"another kind of route": {
+			"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: TCPRoute\nmetadata: {name: t}\n",
+			[]string{"warning: x.yaml:1: TCPRoute t has no effect: kind TCPRoute of gateway.networking.k8s.io/v1alpha2 is not supported yet"},
+		},
+		"some other YAML": {
+			"image: {tag: v1}\n",
+			[]string{"info: x.yaml:1: is left out: it is not a Kubernetes object"},
+		},
+		"the same twice": {
+			base + "---\n" + base,
+			[]string{"info: x.yaml:15: HTTPRoute default/chat is written twice, the same at x.yaml:1"},
+		},
 		"not an object": {
 			"just some text\n",
 			[]string{"error: x.yaml:1: is not a Kubernetes object; write apiVersion, kind, metadata and spec"},

@@ -3,6 +3,7 @@ package file
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"unicode/utf8"
@@ -34,9 +35,10 @@ func newQuick(s *structural.Structural, env *ruleEnv) *quick {
 	if s == nil {
 		return nil
 	}
-	q := &quick{typ: s.Type, nullable: s.Nullable, intOrString: s.XIntOrString, limits: s.ValueValidation, anything: s.XPreserveUnknownFields}
+	q := &quick{typ: s.Type, nullable: s.Nullable, intOrString: s.XIntOrString, anything: s.XPreserveUnknownFields}
 	q.unsure = s.XEmbeddedResource || s.Type == "" && !s.XIntOrString && !s.XPreserveUnknownFields
-	if v := s.ValueValidation; v != nil {
+	if v := s.ValueValidation; v != nil && !reflect.DeepEqual(*v, structural.ValueValidation{}) {
+		q.limits = v
 		q.required = v.Required
 		q.unsure = q.unsure || len(v.AllOf)+len(v.AnyOf)+len(v.OneOf) > 0 && !s.XIntOrString || v.Not != nil || v.UniqueItems || v.MultipleOf != nil || v.ExclusiveMinimum || v.ExclusiveMaximum
 		if v.Pattern != "" {

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -279,6 +280,9 @@ func (r *Reader) standing(path string, doc *document, o *object) []mistake {
 		return nil
 	case list[0].object != o:
 		first := list[0]
+		if o.good != nil && first.object.good != nil && bytes.Equal(o.good.form, first.object.good.form) {
+			return []mistake{{severity: report.Info, line: o.line, problem: "is written twice, the same at " + place(first.path, first.doc.line+first.object.line)}}
+		}
 		return []mistake{{severity: report.Error, line: o.line,
 			problem: "is written twice; the one at " + place(first.path, first.doc.line+first.object.line) + " counts", fix: "remove one, or give it another name"}}
 	case o.good == nil && r.kept[o.ref].good != nil:

@@ -2,6 +2,7 @@ package file_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +41,7 @@ func (f *folder) restart() {
 	if f.store, err = store.New(); err != nil {
 		f.t.Fatal(err)
 	}
-	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.hear})
+	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.hear, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.t.Fatal(err)
 	}

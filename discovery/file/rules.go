@@ -40,8 +40,10 @@ type rule struct {
 	escaped *structural.Structural
 }
 
-// escapes in rules; those of reserved words are understood.
 var (
+	// wholeCompared finds rules that compare all of self.
+	wholeCompared = regexp.MustCompile(`(^|[^.\w])self\s*[!=]=|[!=]=\s*self($|[^.\w])`)
+	// escapePattern finds escapes in rules; those of reserved words are understood.
 	escapePattern = regexp.MustCompile(`__[a-z]+__`)
 	reservedWords = map[string]bool{"__namespace__": true, "__if__": true, "__for__": true, "__in__": true, "__import__": true, "__function__": true}
 )
@@ -51,8 +53,8 @@ func (e *ruleEnv) compile(r apiextensionsv1.ValidationRule, s *structural.Struct
 	if strings.Contains(r.Rule, "oldSelf") {
 		return nil, r.OptionalOldSelf == nil || !*r.OptionalOldSelf
 	}
-	// In lists that are sets or maps, equality ignores order, which plain values do not know.
-	if e == nil || unordered(s) {
+	// Two sets are equal in any order, which plain values do not know.
+	if isSet := s.XListType != nil && *s.XListType == "set"; isSet && wholeCompared.MatchString(r.Rule) {
 		return nil, false
 	}
 	out := &rule{}
@@ -72,11 +74,6 @@ func (e *ruleEnv) compile(r apiextensionsv1.ValidationRule, s *structural.Struct
 	}
 	out.program = program
 	return out, true
-}
-
-// unordered says whether a schema has a set or map list whose whole value a rule could compare.
-func unordered(s *structural.Structural) bool {
-	return s.XListType != nil && *s.XListType == "set"
 }
 
 // self is the one variable of a rule.

@@ -46,7 +46,7 @@ func oneOfWords(list []string) string {
 func (c *catalog) unread(apiVersion, kindName string) *mistake {
 	names := slices.Sorted(maps.Keys(c.byName))
 	near := nearest(kindName, names)
-	if near != "" && near != kindName && (slices.Contains(laterGroups, groupOf(apiVersion)) || groupOf(apiVersion) == c.byName[near][0].table.Group()) {
+	if near != "" && near != kindName && !slices.Contains(laterKinds, kindName) && (slices.Contains(laterGroups, groupOf(apiVersion)) || groupOf(apiVersion) == c.byName[near][0].table.Group()) {
 		return &mistake{severity: report.Error, field: "kind", problem: "is unknown: " + kindName, fix: "did you mean " + near + "?"}
 	}
 	if slices.Contains(laterGroups, groupOf(apiVersion)) {
