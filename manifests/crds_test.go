@@ -1,8 +1,14 @@
 package manifests_test
 
 import (
+	"context"
 	"slices"
 	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests"
@@ -48,6 +54,37 @@ func TestEveryKindHasItsCRDInTheVersionThatIsRead(t *testing.T) {
 	for kind := range versions {
 		if !found[kind] {
 			t.Errorf("no CRD for %s", kind)
+		}
+	}
+}
+
+// An API server refuses to install a CRD whose schema is not structural or whose rules do not compile.
+func TestOurCRDsCanBeInstalled(t *testing.T) {
+	files, err := manifests.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		crd, err := manifests.CRD(f.Group, f.Plural)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range crd.Spec.Versions {
+			props := &apiextensions.JSONSchemaProps{}
+			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, props, nil); err != nil {
+				t.Fatal(err)
+			}
+			shape, err := schema.NewStructural(props)
+			if err != nil {
+				t.Errorf("%s %s: %v", crd.Name, v.Name, err)
+				continue
+			}
+			for _, err := range schema.ValidateStructural(nil, shape) {
+				t.Errorf("%s %s: %v", crd.Name, v.Name, err)
+			}
+			if errs, err := defaulting.ValidateDefaults(context.Background(), nil, shape, true, true); err != nil || len(errs) > 0 {
+				t.Errorf("%s %s: defaults: %v %v", crd.Name, v.Name, err, errs)
+			}
 		}
 	}
 }

@@ -58,6 +58,11 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 		return doc.readObject(ctx, c, node, -1, top, p.mistakes)
 	}
 	apiVersion, _ := top["apiVersion"].(string)
+	for _, m := range p.mistakes {
+		if !strings.HasPrefix(m.field, "items[") {
+			doc.mistakes = append(doc.mistakes, m)
+		}
+	}
 	for i, item := range items {
 		at := at("items", i)
 		itemNode := nodeAt(node, at)
@@ -108,6 +113,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 		return nil
 	}
 	if hasError(o.mistakes) {
+		doc.nameless = doc.nameless || m != nil && strings.HasPrefix(m.field, "metadata.") // it may have had another name
 		return nil
 	}
 	d := &draft{obj: obj}
@@ -157,9 +163,11 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 	case !k.table.Namespaced():
 		o.ref.Namespace = ""
 		delete(meta, "namespace")
-	case namespace == "" && meta != nil && meta["namespace"] == nil:
+	case namespace == "":
 		o.ref.Namespace = metav1.NamespaceDefault
-		meta["namespace"] = metav1.NamespaceDefault
+		if ns := meta["namespace"]; meta != nil && (ns == nil || ns == "") {
+			meta["namespace"] = metav1.NamespaceDefault
+		}
 	}
 	if !exact {
 		return k, nil, &mistake{severity: report.Error, field: "apiVersion", problem: fmt.Sprintf("must be %s for kind %s, is %s", versionList(k), kindName, quote(apiVersion)), fix: "write " + k.versions[0].apiVersion}

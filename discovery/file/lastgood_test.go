@@ -74,13 +74,20 @@ func TestAFileThatIsNoYAMLTakesNothingAway(t *testing.T) {
 }
 
 func TestAMistypedKindOrNameTakesNothingAway(t *testing.T) {
-	for _, broken := range []string{"kind: HTTPRuote", "", "kind:"} {
+	for _, c := range [][2]string{
+		{"kind: HTTPRoute", "kind: HTTPRuote"}, {"kind: HTTPRoute\n", ""}, {"kind: HTTPRoute", "kind:"},
+		{"name: a", "name: A_1"}, {"name: a", "name:"}, {"name: a", "name: a\n  namespace: Default"}, {"metadata:", "metadta:"},
+		{"gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v2"}, {"gateway.networking.k8s.io/v1", "gateway.networking.k8.io/v1"},
+	} {
 		f := newFolder(t)
 		f.write("r.yaml", route("a", "a.example.com"))
 		f.load()
-		f.write("r.yaml", strings.Replace(route("a", "a.example.com"), "kind: HTTPRoute", broken, 1))
+		f.write("r.yaml", strings.Replace(route("a", "a.example.com"), c[0], c[1], 1))
 		f.load()
 		f.expectHosts(map[string]string{"a": "a.example.com"})
+		if len(f.findings()) == 0 {
+			t.Errorf("%q for %q: nothing is said", c[1], c[0])
+		}
 	}
 }
 

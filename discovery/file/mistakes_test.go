@@ -83,6 +83,10 @@ func TestMistakesInPlainWords(t *testing.T) {
 			"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: s}\n  spec:\n    ports:\n    - {port: 70000}\n",
 			[]string{"error: x.yaml:9: Service default/s spec.ports[0].port: must be from 1 to 65535, is 70000; write a port number from 1 to 65535"},
 		},
+		"twice in a List": {
+			"apiVersion: v1\nkind: List\nkind: List\nitems: []\n",
+			[]string{"error: x.yaml:3: kind: is written twice (first in line 2); keep one of them"},
+		},
 		"built-in kinds": {
 			"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: e}\naddressType: IPv4\nendpoints:\n- addresses: [pod-1]\n  condition: {ready: true}\n",
 			[]string{"error: x.yaml:7: EndpointSlice default/e endpoints[0].condition: is not a field here; did you mean conditions?"},

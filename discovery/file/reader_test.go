@@ -167,6 +167,17 @@ func TestAGatewayNeedsNoClass(t *testing.T) {
 	}
 }
 
+func TestAnEmptyNamespaceIsTheDefaultOne(t *testing.T) {
+	f := newFolder(t)
+	f.write("r.yaml", strings.Replace(route("a", "a.example.com"), "  name: a\n", "  name: a\n  namespace: \"\"\n", 1))
+	f.load()
+	f.expectFindings()
+	f.expectHosts(map[string]string{"a": "a.example.com"})
+	if f.hostOf("a") == "" {
+		t.Error("the route is not in namespace default")
+	}
+}
+
 func TestSecretsMayBeWrittenAsText(t *testing.T) {
 	f := newFolder(t)
 	f.write("s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ntype: kubernetes.io/tls\nstringData: {tls.crt: hello}\n")
