@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"encoding/json"
 	"strconv"
 
 	"google.golang.org/grpc/mem"
@@ -212,7 +213,13 @@ func errorBody(a *Answer) string {
 	case 413:
 		kind = "invalid_request_error"
 	}
-	return `{"error":{"message":` + strconv.Quote(a.Message) + `,"type":"` + kind + `","code":"` + a.Reason + `","param":null}}`
+	body, err := json.Marshal(map[string]any{"error": map[string]any{
+		"message": a.Message, "type": kind, "code": a.Reason, "param": nil,
+	}})
+	if err != nil {
+		return "" // text always marshals
+	}
+	return string(body)
 }
 
 // Answers that change nothing: an empty member of the oneof, shared by all streams. They hold no pooled memory, so that

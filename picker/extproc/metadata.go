@@ -99,6 +99,10 @@ const (
 	valueList   = 6
 )
 
+// valueTypes are the wire types of Value's members. A known number with another wire type is an unknown field.
+var valueTypes = [...]protowire.Type{1: protowire.VarintType, 2: protowire.Fixed64Type, valueString: protowire.BytesType,
+	4: protowire.VarintType, 5: protowire.BytesType, valueList: protowire.BytesType}
+
 // structValue returns which member of google.protobuf.Value is set (0 for none), and its payload for a string or a list.
 func structValue(b []byte) (kind protowire.Number, payload []byte) {
 	for len(b) > 0 {
@@ -106,20 +110,23 @@ func structValue(b []byte) (kind protowire.Number, payload []byte) {
 		if n < 0 {
 			return kind, payload
 		}
-		if num >= 1 && num <= 6 {
-			if num != kind {
-				kind, payload = num, nil
-			}
-			if typ == protowire.BytesType {
-				_, _, head := protowire.ConsumeTag(b)
-				v, _ := protowire.ConsumeBytes(b[head:])
-				if num == valueList {
-					v = append(payload[:len(payload):len(payload)], v...)
-				}
-				payload = v
-			}
-		}
+		field := b[:n]
 		b = b[n:]
+		if num >= protowire.Number(len(valueTypes)) || typ != valueTypes[num] {
+			continue
+		}
+		if num != kind {
+			kind, payload = num, nil
+		}
+		if typ != protowire.BytesType {
+			continue
+		}
+		_, _, head := protowire.ConsumeTag(field)
+		v, _ := protowire.ConsumeBytes(field[head:])
+		if num == valueList { // a message given twice is merged
+			v = append(payload[:len(payload):len(payload)], v...)
+		}
+		payload = v
 	}
 	return kind, payload
 }

@@ -1,0 +1,172 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// modelServer serves a metrics page; its queue can be set, and it can break.
+type modelServer struct {
+	*httptest.Server
+	queue   atomic.Int64
+	broken  atomic.Bool
+	scrapes atomic.Int64
+}
+
+func startServer(t *testing.T) *modelServer {
+	t.Helper()
+	s := &modelServer{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.scrapes.Add(1)
+		if s.broken.Load() {
+			w.WriteHeader(500)
+			return
+		}
+		fmt.Fprintf(w, "vllm:num_requests_waiting %d\n", s.queue.Load())
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *modelServer) addr() netip.AddrPort {
+	return netip.MustParseAddrPort(s.Listener.Addr().String())
+}
+
+func run(t *testing.T, c Config) *Registry {
+	t.Helper()
+	c.Jitter = func() float64 { return 0.5 }
+	r := NewRegistry(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func TestAServerThatCannotBeScrapedIsStaleAndNotIdle(t *testing.T) {
+	server := startServer(t)
+	server.queue.Store(9)
+	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, Timeout: time.Second})
+	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	e := &s.Endpoints[0]
+	if e.State().Fresh {
+		t.Error("fresh before the first scrape")
+	}
+	waitFor(t, "a scrape", func() bool { return e.State().Fresh && e.State().Queue == 9 })
+	server.broken.Store(true)
+	waitFor(t, "the endpoint to be stale", func() bool { return !e.State().Fresh })
+	if e.State().Queue != 9 || r.ScrapeFailures() < 3 {
+		t.Errorf("%+v after %d failures", e.State(), r.ScrapeFailures())
+	}
+	server.broken.Store(false)
+	waitFor(t, "the endpoint to recover", func() bool { return e.State().Fresh })
+}
+
+func TestTrafficMakesScrapesFrequentAndStartsThemAtOnce(t *testing.T) {
+	server := startServer(t)
+	r := run(t, Config{Fast: time.Millisecond, Slow: time.Hour})
+	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	waitFor(t, "the first scrape", func() bool { return server.scrapes.Load() == 1 })
+	s.Touch()
+	waitFor(t, "many scrapes", func() bool { return server.scrapes.Load() > 5 })
+}
+
+func TestPoolsThatShareAServerShareItsScraperAndItsCount(t *testing.T) {
+	server := startServer(t)
+	r := run(t, Config{Slow: time.Hour})
+	spec := []Spec{{Addr: server.addr()}}
+	a, b := r.Snapshot(Metrics{}, spec), r.Snapshot(Metrics{}, append(spec, spec...))
+	if len(b.Endpoints) != 1 {
+		t.Fatalf("one address twice makes %d endpoints", len(b.Endpoints))
+	}
+	waitFor(t, "the scrape", func() bool { return b.Endpoints[0].State().Fresh })
+	if server.scrapes.Load() != 1 {
+		t.Errorf("%d scrapes", server.scrapes.Load())
+	}
+	lease := NewLedger("me", time.Hour).Open(&a.Endpoints[0])
+	if n := b.Endpoints[0].State().InFlight; n != 1 {
+		t.Errorf("the other pool sees %d requests", n)
+	}
+	r.Release(a)
+	if r.Find(server.addr()) == nil {
+		t.Error("the server was forgotten while a pool has it")
+	}
+	r.Release(b)
+	if r.Find(server.addr()) != nil {
+		t.Error("the server is remembered without a pool")
+	}
+	lease.Settle() // of an endpoint that is gone: nothing to break
+}
+
+func TestRequestsThatNoScrapeCanHaveSeenAreUnseen(t *testing.T) {
+	server := startServer(t)
+	r := run(t, Config{Slow: time.Hour, Fast: time.Hour})
+	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	e, ledger := &s.Endpoints[0], NewLedger("me", time.Hour)
+	waitFor(t, "the first scrape", func() bool { return e.State().Fresh })
+	first, _ := ledger.Open(e), ledger.Open(e)
+	if got := e.State(); got.Unseen != 2 || got.InFlight != 2 {
+		t.Errorf("after two picks: %+v", got)
+	}
+	s.Touch()
+	waitFor(t, "the next scrape", func() bool { return e.State().Unseen == 0 })
+	first.Settle()
+	if got := e.State(); got.InFlight != 1 {
+		t.Errorf("after one ended: %+v", got)
+	}
+}
+
+func TestALeaseIsSettledOnceAndOnlyByItsOwner(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	a, b := netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")
+	s := r.Snapshot(Metrics{Off: true}, []Spec{{Addr: b}, {Addr: a}})
+	mine, other := NewLedger("me", time.Hour), NewLedger("other", time.Hour)
+	lease := mine.Open(s.Find(a))
+	if other.Find(lease.Text()) != nil || mine.Find("me.zzz") != nil || mine.Find("nonsense") != nil || mine.Find(lease.Text()) != lease {
+		t.Fatal("leases are confused")
+	}
+	lease.MoveTo(s.Find(b).Load())
+	if s.Find(a).Load().InFlight() != 0 || s.Find(b).Load().InFlight() != 1 {
+		t.Error("the request was not charged to who serves it")
+	}
+	lease.Settle()
+	lease.Settle()
+	if n := s.Find(b).Load().InFlight(); n != 0 || mine.Len() != 0 || mine.Find(lease.Text()) != nil {
+		t.Errorf("%d requests under way after the end", n)
+	}
+}
+
+func TestALeaseThatNobodyReportsOnExpires(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	s := r.Snapshot(Metrics{Off: true}, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
+	ledger := NewLedger("me", time.Minute)
+	lease := ledger.Open(&s.Endpoints[0])
+	ledger.expire(lease.opened.Add(59 * time.Second))
+	if s.Endpoints[0].State().InFlight != 1 {
+		t.Error("expired too early")
+	}
+	ledger.expire(lease.opened.Add(time.Minute))
+	if s.Endpoints[0].State().InFlight != 0 || ledger.Len() != 0 {
+		t.Error("not expired")
+	}
+}

@@ -1,0 +1,60 @@
+package endpoint
+
+import (
+	"strings"
+	"testing"
+)
+
+const vllmPage = `# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="a}b\"{"} 3.0
+vllm:num_requests_running{engine="1",model_name="x"} 2 1700000000000
+vllm:num_requests_waiting{engine="0"} 7
+vllm:num_requests_waiting_by_reason{reason="capacity"} 1000
+vllm:kv_cache_usage_perc{engine="0"} 0.25
+vllm:kv_cache_usage_perc{engine="1"} 0.5
+vllm:e2e_request_latency_seconds_bucket{le="+Inf"} 12
+`
+
+func TestLoadIsReadFromVLLMsPage(t *testing.T) {
+	for _, tt := range []struct {
+		name, page string
+		metrics    Metrics
+		want       reading
+		fails      bool
+	}{
+		{"several engines", vllmPage, Metrics{}, reading{queue: 7, running: 5, kv: 0.5}, false},
+		{"lines ended by CR LF", strings.ReplaceAll(vllmPage, "\n", "\r\n"), Metrics{}, reading{queue: 7, running: 5, kv: 0.5}, false},
+		{"the KV cache's older name", "vllm:gpu_cache_usage_perc 0.75", Metrics{}, reading{kv: 0.75}, false},
+		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"}, reading{queue: 4, running: 2, kv: 0.1}, false},
+		{"a page of something else is no idle server", "go_goroutines 7\n", Metrics{}, reading{}, true},
+		{"no number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, reading{}, true},
+		{"nothing", "", Metrics{}, reading{}, true},
+	} {
+		got, err := parsePage([]byte(tt.page), tt.metrics)
+		if (err != nil) != tt.fails || !tt.fails && got != tt.want {
+			t.Errorf("%s: %+v %v, want %+v", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+func FuzzPage(f *testing.F) {
+	f.Add([]byte(vllmPage))
+	f.Fuzz(func(t *testing.T, page []byte) {
+		r, err := parsePage(page, Metrics{})
+		if err == nil && (r.queue < 0 || r.running < 0 || r.kv < 0 || r.queue != r.queue) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func BenchmarkPage(b *testing.B) {
+	page := []byte(strings.Repeat(`vllm:e2e_request_latency_seconds_bucket{le="0.5",model_name="meta-llama/Llama-3.1-8B"} 12`+"\n", 500) + vllmPage)
+	b.SetBytes(int64(len(page)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := parsePage(page, Metrics{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package extproc
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// pooled cuts data into counted buffers of n bytes, as HTTP/2 frames arrive, and tells whether all were given back.
+func pooled(data []byte, n int) (mem.BufferSlice, *countingPool) {
+	pool := &countingPool{}
+	var bufs mem.BufferSlice
+	for part := range slices.Chunk(data, n) {
+		pool.out++
+		b := make([]byte, len(part), 4096) // above the threshold below which gRPC does not pool
+		copy(b, part)
+		bufs = append(bufs, mem.NewBuffer(&b, pool))
+	}
+	return bufs, pool
+}
+
+type countingPool struct{ out int }
+
+func (p *countingPool) Get(n int) *[]byte { b := make([]byte, n); return &b }
+
+func (p *countingPool) Put(b *[]byte) {
+	p.out--
+	clear((*b)[:cap(*b)]) // whoever still reads sees it
+}
+
+// view is what both readers say about a message.
+type view struct {
+	Kind                      Kind
+	End, Observe              bool
+	Body                      string
+	RequestMode, ResponseMode Mode
+	Path, Status              string
+	HasPath                   bool
+	Subset                    []string
+	SubsetSet                 bool
+	Served                    string
+}
+
+func ours(m *Message) view {
+	v := view{Kind: m.Kind, End: m.EndOfStream, Observe: m.Observe, Body: string(m.Body.Materialize()),
+		RequestMode: m.RequestMode, ResponseMode: m.ResponseMode,
+		Path: string(m.Header(":path")), HasPath: m.Header(":path") != nil, Status: string(m.Header(":status")), Served: string(m.Served())}
+	v.Subset, v.SubsetSet = m.Subset()
+	return v
+}
+
+func theirs(p *extprocv3.ProcessingRequest) view {
+	v := view{RequestMode: ModeUnknown, ResponseMode: ModeUnknown, Observe: p.ObservabilityMode}
+	headers := func(h *corev3.HeaderMap) {
+		first := func(name string) (string, bool) {
+			for _, e := range h.GetHeaders() {
+				if e.GetKey() != name {
+					continue
+				}
+				if len(e.GetRawValue()) > 0 {
+					return string(e.GetRawValue()), true
+				}
+				return e.GetValue(), true
+			}
+			return "", false
+		}
+		v.Path, v.HasPath = first(":path")
+		v.Status, _ = first(":status")
+	}
+	body := func(kind Kind, b *extprocv3.HttpBody) {
+		v.Kind, v.Body, v.End = kind, string(b.GetBody()), b.GetEndOfStream() || b.GetEndOfStreamWithoutMessage()
+	}
+	switch r := p.Request.(type) {
+	case *extprocv3.ProcessingRequest_RequestHeaders:
+		v.Kind, v.End = RequestHeaders, r.RequestHeaders.GetEndOfStream()
+		headers(r.RequestHeaders.GetHeaders())
+	case *extprocv3.ProcessingRequest_ResponseHeaders:
+		v.Kind, v.End = ResponseHeaders, r.ResponseHeaders.GetEndOfStream()
+		headers(r.ResponseHeaders.GetHeaders())
+	case *extprocv3.ProcessingRequest_RequestBody:
+		body(RequestBody, r.RequestBody)
+	case *extprocv3.ProcessingRequest_ResponseBody:
+		body(ResponseBody, r.ResponseBody)
+	case *extprocv3.ProcessingRequest_RequestTrailers:
+		v.Kind = RequestTrailers
+		headers(r.RequestTrailers.GetTrailers())
+	case *extprocv3.ProcessingRequest_ResponseTrailers:
+		v.Kind = ResponseTrailers
+		headers(r.ResponseTrailers.GetTrailers())
+	}
+	if c := p.ProtocolConfig; c != nil {
+		v.RequestMode, v.ResponseMode = Mode(c.RequestBodyMode), Mode(c.ResponseBodyMode)
+	}
+	metadata := p.MetadataContext.GetFilterMetadata()
+	v.Served = metadata[namespaceLB].GetFields()[keyServed].GetStringValue()
+	if hint, ok := metadata[namespaceSubset].GetFields()[keySubset]; ok {
+		v.SubsetSet = true
+		texts := []string{hint.GetStringValue()}
+		for _, e := range hint.GetListValue().GetValues() {
+			texts = append(texts, e.GetStringValue())
+		}
+		for _, text := range texts {
+			for part := range strings.SplitSeq(text, ",") {
+				if part = strings.TrimSpace(part); part != "" {
+					v.Subset = append(v.Subset, part)
+				}
+			}
+		}
+	}
+	return v
+}
+
+func seeds(t testing.TB) [][]byte {
+	metadata := func(namespace, key string, value any) *corev3.Metadata {
+		s, err := structpb.NewStruct(map[string]any{key: value, "other": 1.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespace: s, "x": {}}}
+	}
+	headers := &extprocv3.HttpHeaders{EndOfStream: true, Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
+		{Key: ":path", RawValue: []byte("/v1/chat/completions")}, {Key: ":status", Value: "200"}}}}
+	body := &extprocv3.HttpBody{Body: []byte(strings.Repeat("body ", 100)), EndOfStream: true}
+	requests := []*extprocv3.ProcessingRequest{
+		{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: headers},
+			MetadataContext: metadata(namespaceSubset, keySubset, "10.0.0.1:80, 10.0.0.2"),
+			ProtocolConfig:  &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}},
+		{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: headers},
+			MetadataContext: metadata(namespaceSubset, keySubset, []any{"10.0.0.1:80", 7.0, "[::1]:80"})},
+		{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: headers},
+			MetadataContext: metadata(namespaceLB, keyServed, "10.0.0.1:80"), ObservabilityMode: true},
+		{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: body}},
+		{Request: &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: &extprocv3.HttpBody{EndOfStreamWithoutMessage: true}}},
+		{Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}}},
+		{Request: &extprocv3.ProcessingRequest_ResponseTrailers{}},
+	}
+	var out [][]byte
+	for _, r := range requests {
+		b, err := proto.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, b)
+	}
+	// Members of the oneof given twice, and one after another.
+	return append(out, slices.Concat(out[0], out[1]), slices.Concat(out[3], out[4]), slices.Concat(out[3], out[3]))
+}
+
+func FuzzMessage(f *testing.F) {
+	for _, b := range seeds(f) {
+		f.Add(b, uint8(7))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, cut uint8) {
+		bufs, pool := pooled(data, int(cut)+1)
+		m := newMessage()
+		err := m.unmarshal(bufs)
+		bufs.Free() // as gRPC does once the codec is done
+		var reference extprocv3.ProcessingRequest
+		if proto.Unmarshal(data, &reference) == nil {
+			if err != nil {
+				t.Fatalf("refused what proto reads: %v", err)
+			}
+			if diff := cmp.Diff(theirs(&reference), ours(m)); diff != "" {
+				t.Fatalf("proto (-), ours (+):\n%s", diff)
+			}
+		}
+		m.Free()
+		if pool.out != 0 {
+			t.Fatalf("%d buffers were not given back", pool.out)
+		}
+	})
+}
+
+func decode(t testing.TB, r *reply) *extprocv3.ProcessingResponse {
+	t.Helper()
+	var p extprocv3.ProcessingResponse
+	if err := proto.Unmarshal(r.bufs.Materialize(), &p); err != nil {
+		t.Fatalf("proto does not read the answer: %v", err)
+	}
+	return &p
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add("10.0.0.1:80,10.0.0.2:80", "ns/pool", "me.1f", "pool_full", "full", 3, 429)
+	f.Add("", "", "", "", "\x00\"<b>", 0, 0)
+	f.Fuzz(func(t *testing.T, endpoints, pool, lease, reason, message string, retries, status int) {
+		for _, s := range []*string{&endpoints, &pool, &lease, &reason, &message} {
+			*s = strings.ToValidUTF8(*s, "?")
+		}
+		a := &Answer{Endpoints: endpoints, Pool: pool, Lease: lease, Reason: reason, Message: message, MaxRetries: retries, Status: status}
+		for _, phase := range []struct {
+			reply  *reply
+			common func(*extprocv3.ProcessingResponse) *extprocv3.CommonResponse
+		}{
+			{pickReply(replyRequestHeaders, a), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
+				return p.GetRequestHeaders().GetResponse()
+			}},
+			{pickReply(replyRequestBody, a), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
+				return p.GetRequestBody().GetResponse()
+			}},
+		} {
+			p := decode(t, phase.reply)
+			want := map[string]string{keyDestination: endpoints}
+			if retries >= 0 {
+				want["x-envoy-max-retries"] = strconv.Itoa(retries)
+			}
+			got := map[string]string{}
+			for _, h := range phase.common(p).GetHeaderMutation().GetSetHeaders() {
+				got[h.Header.Key] = string(h.Header.RawValue)
+				if h.AppendAction != corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
+					t.Errorf("%s: %v", h.Header.Key, h.AppendAction)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("headers: %s", diff)
+			}
+			metadata := map[string]any{namespaceLB: map[string]any{keyDestination: endpoints}}
+			if lease != "" {
+				metadata[MetadataNamespace] = map[string]any{MetadataPool: pool, MetadataLease: lease}
+			}
+			if diff := cmp.Diff(metadata, p.DynamicMetadata.AsMap()); diff != "" {
+				t.Errorf("metadata: %s", diff)
+			}
+		}
+		i := decode(t, immediateReply(a)).GetImmediateResponse()
+		if int32(i.GetStatus().GetCode()) != int32(status) || string(i.GetBody()) != errorBody(a) {
+			t.Errorf("immediate response %v", i)
+		}
+	})
+}
+
+func FuzzEcho(f *testing.F) {
+	f.Add([]byte("chunk"), uint8(2), true)
+	f.Fuzz(func(t *testing.T, data []byte, n uint8, end bool) {
+		bufs, pool := pooled(data, int(n)+1)
+		r := echoReply(replyResponseBody, bufs, end)
+		s := decode(t, r).GetResponseBody().GetResponse().GetBodyMutation().GetStreamedResponse()
+		if string(s.GetBody()) != string(data) || s.GetEndOfStream() != end {
+			t.Errorf("%q, end %v", s.GetBody(), s.GetEndOfStream())
+		}
+		r.bufs.Free()
+		if pool.out != 0 {
+			t.Errorf("%d buffers were not given back", pool.out)
+		}
+	})
+}

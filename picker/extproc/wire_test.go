@@ -1,0 +1,390 @@
+package extproc
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// fakePicker answers what it is told to, and remembers what it was asked.
+type fakePicker struct {
+	wish   BodyWish
+	answer func(*Request) Answer
+
+	mu       sync.Mutex
+	asked    []Request
+	bodies   []string
+	served   []string
+	statuses []int
+	ended    chan struct{}
+}
+
+func (p *fakePicker) Body(string) BodyWish { return p.wish }
+
+func (p *fakePicker) Pick(_ context.Context, r *Request) Answer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, *r)
+	p.bodies = append(p.bodies, string(r.Body.Materialize()))
+	if p.answer != nil {
+		return p.answer(r)
+	}
+	return Answer{Endpoints: "10.0.0.1:8000,10.0.0.2:8000", MaxRetries: 1, Pool: "ns/pool", Lease: "me.1", Track: p}
+}
+
+func (p *fakePicker) Response(status int, served string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.statuses, p.served = append(p.statuses, status), append(p.served, served)
+}
+
+func (p *fakePicker) End() { close(p.ended) }
+
+func start(t testing.TB, p *fakePicker) *grpc.ClientConn {
+	t.Helper()
+	p.ended = make(chan struct{})
+	if p.wish.Limit == 0 {
+		p.wish.Limit = 1 << 20
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.ForceServerCodecV2(Codec()))
+	New(Config{Picker: p}).Register(server)
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	reflection.Register(server)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// talk is a gateway's side of one stream.
+type talk struct {
+	extprocv3.ExternalProcessor_ProcessClient
+	t      testing.TB
+	cancel context.CancelFunc
+}
+
+func open(t testing.TB, conn *grpc.ClientConn, pairs ...string) talk {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), pairs...), 20*time.Second)
+	t.Cleanup(cancel)
+	stream, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return talk{stream, t, cancel}
+}
+
+func (k talk) say(r *extprocv3.ProcessingRequest) {
+	k.t.Helper()
+	if err := k.Send(r); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k talk) hear() *extprocv3.ProcessingResponse {
+	k.t.Helper()
+	p, err := k.Recv()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return p
+}
+
+// silent fails if anything was answered before the stream's end.
+func (k talk) silent() {
+	k.t.Helper()
+	_ = k.CloseSend()
+	if p, err := k.Recv(); err == nil {
+		k.t.Fatalf("unexpected answer: %v", p)
+	}
+}
+
+func headersOf(mode filterv3.ProcessingMode_BodySendMode, end bool) *extprocv3.ProcessingRequest {
+	return &extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: end,
+			Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":path", RawValue: []byte("/v1/completions")}}}}},
+		ProtocolConfig: &extprocv3.ProtocolConfiguration{RequestBodyMode: mode, ResponseBodyMode: mode},
+	}
+}
+
+func bodyOf(text string, end bool) *extprocv3.ProcessingRequest {
+	return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{
+		RequestBody: &extprocv3.HttpBody{Body: []byte(text), EndOfStream: end}}}
+}
+
+var trailers = &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}}}
+
+func picked(p *extprocv3.ProcessingResponse, common *extprocv3.CommonResponse) (header, meta string) {
+	for _, h := range common.GetHeaderMutation().GetSetHeaders() {
+		if h.Header.Key == keyDestination {
+			header = string(h.Header.RawValue)
+		}
+	}
+	return header, p.GetDynamicMetadata().GetFields()[namespaceLB].GetStructValue().GetFields()[keyDestination].GetStringValue()
+}
+
+func wantPick(t *testing.T, p *extprocv3.ProcessingResponse, common *extprocv3.CommonResponse) {
+	t.Helper()
+	header, meta := picked(p, common)
+	if header == "" || header != meta {
+		t.Fatalf("header %q, metadata %q in %v", header, meta, p)
+	}
+}
+
+const (
+	modeNone     = filterv3.ProcessingMode_NONE
+	modeBuffered = filterv3.ProcessingMode_BUFFERED
+	modeDuplex   = filterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+	modeStreamed = filterv3.ProcessingMode_STREAMED
+)
+
+func TestHeaderAndMetadataNameTheSameEndpoints(t *testing.T) {
+	for _, mode := range []filterv3.ProcessingMode_BodySendMode{modeNone, modeStreamed, modeBuffered, modeDuplex} {
+		p := &fakePicker{}
+		k := open(t, start(t, p), MetadataKeyPool, "ns/pool", MetadataKeyRetries, "4", MetadataKeySpill, "envoy://a/,envoy://b/", "traceparent", "00-x")
+		k.say(headersOf(mode, false))
+		r := k.hear()
+		wantPick(t, r, r.GetRequestHeaders().GetResponse())
+		k.cancel()
+		<-p.ended
+		q := p.asked[0]
+		if q.Pool != "ns/pool" || q.Retries != 4 || strings.Join(q.Spill, " ") != "envoy://a/ envoy://b/" || q.TraceParent != "00-x" {
+			t.Errorf("the call's metadata were read as %+v", q)
+		}
+	}
+}
+
+func TestABufferedBodyIsReadBeforeThePick(t *testing.T) {
+	p := &fakePicker{wish: BodyWish{Wait: true}}
+	k := open(t, start(t, p))
+	k.say(headersOf(modeBuffered, false))
+	if r := k.hear(); r.GetRequestHeaders() == nil || r.DynamicMetadata != nil {
+		t.Fatalf("answer to headers: %v", r)
+	}
+	body := `{"model":"llama","stream":true,"pad":"` + strings.Repeat("z", 300<<10) + `"}`
+	k.say(bodyOf(body, true))
+	r := k.hear()
+	wantPick(t, r, r.GetRequestBody().GetResponse())
+	if f := p.asked[0].Facts; f.Model != "llama" || !f.Stream || f.Size != len(body) || p.bodies[0] != body {
+		t.Errorf("facts %+v", f)
+	}
+}
+
+func TestARequestWithoutABodyIsPickedAtOnce(t *testing.T) {
+	p := &fakePicker{wish: BodyWish{Wait: true}}
+	k := open(t, start(t, p))
+	k.say(headersOf(modeBuffered, true))
+	r := k.hear()
+	wantPick(t, r, r.GetRequestHeaders().GetResponse())
+}
+
+func TestBufferedWithTrailersInsteadOfABodyIsAnswered(t *testing.T) {
+	k := open(t, start(t, &fakePicker{wish: BodyWish{Wait: true}}))
+	k.say(headersOf(modeBuffered, false))
+	k.hear()
+	k.say(trailers)
+	r := k.hear()
+	if _, meta := picked(r, nil); r.GetRequestTrailers() == nil || meta == "" {
+		t.Errorf("%v", r)
+	}
+}
+
+// readBody collects streamed chunks until the end of the stream.
+func (k talk) readBody(end bool) string {
+	k.t.Helper()
+	var body bytes.Buffer
+	for {
+		r := k.hear()
+		s := r.GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse()
+		if s == nil {
+			if end || r.GetRequestTrailers() == nil {
+				k.t.Fatalf("not a chunk: %v", r)
+			}
+			return body.String()
+		}
+		if len(s.Body) > MaxChunk {
+			k.t.Errorf("a chunk of %d bytes", len(s.Body))
+		}
+		body.Write(s.Body)
+		if s.EndOfStream {
+			return body.String()
+		}
+	}
+}
+
+func TestFullDuplexGivesEveryByteBackInSmallChunks(t *testing.T) {
+	first, second := strings.Repeat("a", 200<<10), strings.Repeat("b", 3*MaxChunk)
+	for _, wait := range []bool{false, true} {
+		p := &fakePicker{wish: BodyWish{Wait: wait, Limit: 4 << 20}}
+		k := open(t, start(t, p))
+		k.say(headersOf(modeDuplex, false))
+		k.say(bodyOf(first, false))
+		k.say(bodyOf(second, true))
+		r := k.hear()
+		wantPick(t, r, r.GetRequestHeaders().GetResponse())
+		if got := k.readBody(true); got != first+second {
+			t.Errorf("wait %v: %d bytes of %d came back", wait, len(got), len(first+second))
+		}
+		k.say(bodyOf("", true)) // a second end
+		k.silent()
+	}
+}
+
+func TestFullDuplexRequestsMayEndWithTrailersOrAnEmptyChunk(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		k := open(t, start(t, &fakePicker{wish: BodyWish{Wait: wait}}))
+		k.say(headersOf(modeDuplex, false))
+		k.say(bodyOf("body", false))
+		k.say(trailers)
+		k.hear()
+		if got := k.readBody(false); got != "body" {
+			t.Errorf("wait %v: %q before the trailers", wait, got)
+		}
+
+		k = open(t, start(t, &fakePicker{wish: BodyWish{Wait: wait}}))
+		k.say(headersOf(modeDuplex, false))
+		k.say(bodyOf("body", false))
+		k.say(bodyOf("", true))
+		k.hear()
+		if got := k.readBody(true); got != "body" {
+			t.Errorf("wait %v: %q before an empty end", wait, got)
+		}
+	}
+}
+
+func TestAGatewayThatTellsNoModeIsServedInTheAssumedOne(t *testing.T) {
+	k := open(t, start(t, &fakePicker{wish: BodyWish{Wait: true, Assume: ModeFullDuplexStreamed}}))
+	headers := headersOf(modeNone, false)
+	headers.ProtocolConfig = nil
+	k.say(headers)
+	k.say(bodyOf("body", true))
+	r := k.hear()
+	wantPick(t, r, r.GetRequestHeaders().GetResponse())
+	if got := k.readBody(true); got != "body" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestARefusalEndsTheConversation(t *testing.T) {
+	for _, status := range []int{429, 503} {
+		p := &fakePicker{wish: BodyWish{Wait: true}, answer: func(*Request) Answer {
+			return Answer{Status: status, Reason: "why", Message: `a "quoted" word`}
+		}}
+		k := open(t, start(t, p))
+		k.say(headersOf(modeDuplex, false))
+		k.say(bodyOf("{}", true))
+		i := k.hear().GetImmediateResponse()
+		if int(i.GetStatus().GetCode()) != status || !strings.Contains(string(i.GetBody()), `"message":"a \"quoted\" word"`) {
+			t.Errorf("%v", i)
+		}
+		k.say(bodyOf("", true))
+		k.silent()
+	}
+}
+
+func TestABodyAboveTheLimitIsRefusedAndNotHeld(t *testing.T) {
+	k := open(t, start(t, &fakePicker{wish: BodyWish{Wait: true, Limit: 10}}))
+	k.say(headersOf(modeDuplex, false))
+	k.say(bodyOf("0123456789a", true))
+	if i := k.hear().GetImmediateResponse(); i.GetStatus().GetCode() != 413 {
+		t.Errorf("%v", i)
+	}
+}
+
+func TestTheServedEndpointIsReadFromTheResponse(t *testing.T) {
+	p := &fakePicker{}
+	k := open(t, start(t, p))
+	k.say(headersOf(modeNone, true))
+	k.hear()
+	served, _ := structpb.NewStruct(map[string]any{keyServed: "10.0.0.2:8000"})
+	k.say(&extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{
+			Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":status", RawValue: []byte("503")}}}}},
+		MetadataContext: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespaceLB: served}},
+	})
+	if r := k.hear(); r.GetResponseHeaders() == nil {
+		t.Errorf("%v", r)
+	}
+	k.cancel()
+	<-p.ended
+	if len(p.served) != 1 || p.served[0] != "10.0.0.2:8000" || p.statuses[0] != 503 {
+		t.Errorf("served %v, status %v", p.served, p.statuses)
+	}
+}
+
+func TestAResponseBodyInFullDuplexComesBackWhole(t *testing.T) {
+	k := open(t, start(t, &fakePicker{}))
+	k.say(headersOf(modeDuplex, true))
+	k.hear()
+	sent := strings.Repeat("r", 2*MaxChunk+5)
+	k.say(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseBody{
+		ResponseBody: &extprocv3.HttpBody{Body: []byte(sent), EndOfStream: true}}})
+	var got strings.Builder
+	for {
+		s := k.hear().GetResponseBody().GetResponse().GetBodyMutation().GetStreamedResponse()
+		got.Write(s.GetBody())
+		if s.GetEndOfStream() {
+			break
+		}
+	}
+	if got.String() != sent {
+		t.Errorf("%d bytes of %d", got.Len(), len(sent))
+	}
+}
+
+func TestAnObservingFilterGetsNoAnswer(t *testing.T) {
+	p := &fakePicker{}
+	k := open(t, start(t, p))
+	m := headersOf(modeNone, true)
+	m.ObservabilityMode = true
+	k.say(m)
+	k.silent()
+	if len(p.asked) != 0 {
+		t.Error("a pick was made that nobody follows")
+	}
+}
+
+func TestHealthAndReflectionWorkOnTheSameServer(t *testing.T) {
+	conn := start(t, &fakePicker{})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	r, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil || r.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Errorf("health: %v %v", r, err)
+	}
+	info, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := info.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: ServiceName}}); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := info.Recv(); err != nil || answer.GetFileDescriptorResponse() == nil {
+		t.Errorf("reflection: %v %v", answer, err)
+	}
+}
