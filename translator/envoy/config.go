@@ -30,7 +30,8 @@ const (
 	// streamIdle ends a stream without a byte in either direction. A model may think for long before its first token.
 	// Envoy's default is 5 minutes.
 	streamIdle = time.Hour
-	// silentPicker is streamIdle where a foreign picker may fall silent and only this ends the request.
+	// silentPicker is streamIdle for foreign pickers: nothing else gives up on one that falls silent in
+	// FULL_DUPLEX_STREAMED.
 	silentPicker = 5 * time.Minute
 	// connectTimeout covers TCP and TLS towards pods, servers and gateways, which may be an ocean away.
 	connectTimeout = time.Second

@@ -217,7 +217,8 @@ func TestTimeoutsEndWhatTheUserLimitedAndNothingElse(t *testing.T) {
 		w.Header().Set("Pod", "slow")
 	}))
 	fast := startPod(t, "fast", 200)
-	r := newRig(t, nobody(t))
+	p := startPicker(t, map[string]script{"silent": {silent: true}, "slow": {endpoints: slow.address.String()}})
+	r := newRig(t, p.address)
 	r.cluster(model.Cluster{Name: "slow", Protocol: model.HTTP1}, endpoints(slow.address)...)
 	r.cluster(model.Cluster{Name: "both", Protocol: model.HTTP1}, endpoints(slow.address, fast.address)...)
 	short := 300 * time.Millisecond
@@ -228,8 +229,11 @@ func TestTimeoutsEndWhatTheUserLimitedAndNothingElse(t *testing.T) {
 	r.forward("off", model.Forward{Backends: one, Timeout: &none})
 	r.forward("retried", model.Forward{Backends: []model.WeightedBackend{{Cluster: "both", Weight: 1}},
 		BackendTimeout: &short, Retry: &model.Retry{Attempts: 4, Codes: []uint32{500}}})
+	r.cluster(model.Cluster{Name: "pool", Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(slow.address)...)
+	r.forward("picking", model.Forward{Timeout: &short, Backends: []model.WeightedBackend{pool("pool", "silent", model.BodyBuffered)}})
+	r.forward("pool", backends(pool("pool", "slow", model.BodyBuffered)))
 	r.start()
-	for host, want := range map[string]string{"whole": "504 ", "attempt": "504 ", "off": "200 slow"} {
+	for host, want := range map[string]string{"picking": "504 ", "pool": "200 slow", "whole": "504 ", "attempt": "504 ", "off": "200 slow"} {
 		if got := r.post(t, host, nil); fmt.Sprint(got.status, " ", got.pod) != want {
 			t.Errorf("%s: want %s, got %s", host, want, got)
 		}

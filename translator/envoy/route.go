@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -72,30 +71,33 @@ func (b *builder) forward(r *model.Route, mode func(model.BodyMode) model.BodyMo
 		ClusterNotFoundResponseCode: routev3.RouteAction_INTERNAL_SERVER_ERROR,
 		// Gateway API has no default timeout, and Envoy's own 15 s would cut most answers of a model.
 		Timeout:     seconds(0),
-		IdleTimeout: seconds(streamIdle),
+		IdleTimeout: seconds(idleTimeout(f)),
 		RetryPolicy: b.retryPolicy(f),
 	}
 	if f.Timeout != nil {
 		ra.Timeout = seconds(*f.Timeout)
 	}
-	if slices.ContainsFunc(f.Backends, duplex) {
-		ra.IdleTimeout = seconds(duplexIdle(f.Timeout))
-	}
 	b.rewrite(r.Match, f, ra)
 	return &routev3.Route_Route{Route: ra}
 }
 
-func duplex(w model.WeightedBackend) bool {
-	return w.Picker != nil && w.Picker.Body == model.BodyDuplex
-}
-
-// duplexIdle is the idle timeout where a picker is asked in FULL_DUPLEX_STREAMED: nothing else ends a request whose
-// picker has fallen silent. The route's timeout does not, because the request has not reached the router yet.
-func duplexIdle(timeout *time.Duration) time.Duration {
-	if timeout != nil && *timeout > 0 {
-		return min(*timeout, silentPicker)
+// idleTimeout ends a request without a byte in either direction. It is also all that ends one whose picker takes too
+// long: the route's timeout starts only when the router has got the request, after the pick.
+func idleTimeout(f *model.Forward) time.Duration {
+	idle, picked := streamIdle, false
+	for _, w := range f.Backends {
+		if w.Picker == nil {
+			continue
+		}
+		picked = true
+		if w.Picker.Body == model.BodyDuplex {
+			idle = silentPicker
+		}
 	}
-	return silentPicker
+	if picked && f.Timeout != nil && *f.Timeout > 0 {
+		idle = min(idle, *f.Timeout)
+	}
+	return idle
 }
 
 func (b *builder) shares(f *model.Forward, mode func(model.BodyMode) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {
