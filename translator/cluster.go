@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
 	pools "github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
@@ -66,7 +67,9 @@ func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {
 	spills := len(p.Spill) > 0 && !last
 	c.Trailers = spills
 	switch {
-	case spills && (p.Foreign || !p.FailOpen):
+	case spills && p.ViaHops():
+		c.Protocol, c.Fallback = model.HTTP1, model.FallbackHops
+	case spills && !p.FailOpen:
 		c.Fallback = model.FallbackSpill
 	case p.FailOpen:
 		c.Fallback = model.FallbackPods
@@ -78,20 +81,17 @@ func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {
 
 func serviceCluster(svc *corev1.Service, name string, picker bool, port int32) *model.Cluster {
 	c := &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{store.Services.Ref(svc)}}
-	var appProtocol *string
-	for _, p := range svc.Spec.Ports {
-		if p.Port == port {
-			appProtocol = p.AppProtocol
-		}
+	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
+	if i < 0 {
+		return c // nobody refers to it any more, or its endpoints are none
 	}
-	switch {
-	case picker:
+	if picker {
 		c.Protocol, c.HealthService = model.GRPC, pickerHealth
-		if !pools.Cleartext(appProtocol) {
+		if !pools.Cleartext(svc.Spec.Ports[i].AppProtocol) {
 			c.TLS = &model.UpstreamTLS{Insecure: true}
 		}
-	case pools.Cleartext(appProtocol):
-		c.Protocol = model.H2C
+	} else if protocol, ok := gatewayapi.ServiceProtocol(&svc.Spec.Ports[i]); ok {
+		c.Protocol = protocol
 	}
 	return c
 }
@@ -118,6 +118,10 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 		a.Owners = []report.Ref{owner}
 		if p == nil {
 			a.Endpoints = endpoints(t.parents(r, parts))
+			return a, true
+		}
+		if !last && p.ViaHops() {
+			a.Endpoints = hopsOf(p)
 			return a, true
 		}
 		members, _ := t.members.Get(r, p.Name)
@@ -150,6 +154,15 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 		return a, true
 	}
 	return nil, false
+}
+
+// hopsOf is the way of a pool that cannot share a cluster with hops: one to itself, then those to where it spills.
+func hopsOf(p *model.Pool) []model.Endpoint {
+	out := []model.Endpoint{{Hop: p.OwnHop()}}
+	for i, s := range p.Spill {
+		out = append(out, model.Endpoint{Hop: s.Hop, Priority: uint32(i + 1)})
+	}
+	return out
 }
 
 func endpoints(addrs []netip.AddrPort) []model.Endpoint {

@@ -243,6 +243,9 @@ func attachmentIndexes() []graph.Index[*model.Attachment] {
 			return keys
 		}},
 		{Name: byListener, Keys: func(_ string, a *model.Attachment) (keys []string) {
+			if !gatewayapi.Accepted(a) { // it has places, to answer 500 there, but does not count as attached
+				return nil
+			}
 			for _, p := range a.Places {
 				keys = append(keys, join(p.Gateway, p.Listener))
 			}

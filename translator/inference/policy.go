@@ -98,9 +98,6 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		if problem == "" && spill.Owner == p.Ref {
 			problem, fix = "a pool cannot spill to itself", "name another pool"
 		}
-		if problem == "" && p.Protocol != model.HTTP1 {
-			problem, fix = "a pool whose servers speak HTTP/2 cannot spill yet", "remove appProtocol from the pool if its servers also speak HTTP/1.1"
-		}
 		if problem != "" {
 			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("spec.spill[%d]", i), Problem: problem, Fix: fix})
 			continue

@@ -61,12 +61,17 @@ func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Nam
 
 // addPool adds a pool's cluster, its picker, and whatever its spilling needs.
 func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
-	t := gatewayapi.Target{Cluster: p.Cluster, Share: share}
+	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops()}
 	res.Clusters = append(res.Clusters, p.Cluster)
 	if p.Picker.Cluster != "" {
+		res.Clusters = append(res.Clusters, p.Picker.Cluster)
+	}
+	if t.Hops { // the picker is asked behind the pool's own hop
+		res.Hops = append(res.Hops, p.OwnHop())
+		res.Clusters = append(res.Clusters, p.Last)
+	} else if p.Picker.Cluster != "" {
 		call := p.Picker
 		t.Picker = &call
-		res.Clusters = append(res.Clusters, call.Cluster)
 	}
 	res.Targets = append(res.Targets, t)
 	for _, s := range p.Spill {

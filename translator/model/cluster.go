@@ -2,6 +2,7 @@ package model
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/penstock-project/penstock/discovery/report"
 )
@@ -92,6 +93,21 @@ type Pool struct {
 	// Resolved is the condition ResolvedRefs; a pool where it is False has no picker to ask.
 	Resolved report.Condition
 	Findings []report.Finding
+}
+
+// ViaHops says that the pool spills but cannot share a cluster with hops (see FallbackHops): on an edge it is a cluster of
+// hops, the first of them to itself.
+func (p *Pool) ViaHops() bool {
+	return len(p.Spill) > 0 && (p.Foreign || p.Protocol != HTTP1)
+}
+
+// OwnHop is the hop in front of the pool itself.
+func (p *Pool) OwnHop() string {
+	_, member, isImport := strings.Cut(p.Name, "@")
+	if isImport {
+		return HopName(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name+"-"+member)
+	}
+	return HopName(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
 }
 
 // Import is what is decided about an InferencePoolImport.

@@ -13,6 +13,7 @@ type child struct {
 	pid    int
 	ended  chan struct{} // closed when the process is gone and reaped
 	reason string        // why it ended; read it after ended
+	log    *logWriter    // takes its complaints
 }
 
 // start starts Envoy in a process group of its own: an interrupt typed at the terminal reaches us alone, and we drain.
@@ -32,7 +33,7 @@ func (p *Proxy) start() (*child, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	c := &child{pid: cmd.Process.Pid, ended: make(chan struct{})}
+	c := &child{pid: cmd.Process.Pid, ended: make(chan struct{}), log: complaints}
 	go func() {
 		defer close(c.ended)
 		c.reason = describe(cmd.Wait())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 )
 
 // logFormat is what Envoy writes for each message: level, logger and text; the first two hold no space. It is used with
@@ -25,6 +26,8 @@ type logWriter struct {
 	log  *slog.Logger
 	rest []byte // a line whose end has not come yet
 	last string // the latest message at level error or above: probably why it died
+
+	ending atomic.Bool // Envoy was told to end: that its streams break then is no news
 }
 
 // Write never fails: a log that cannot be read must not block Envoy.
@@ -62,6 +65,9 @@ func (w *logWriter) record(line string) {
 	}
 	if level >= slog.LevelError {
 		w.last = text
+	}
+	if w.ending.Load() {
+		level = slog.LevelDebug
 	}
 	w.log.Log(context.Background(), level, text, "envoy", logger)
 }

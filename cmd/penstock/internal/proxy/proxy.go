@@ -134,6 +134,7 @@ func (p *Proxy) stop(child *child) {
 	if err := p.drain(ctx, child); err != nil {
 		p.log.Warn("Envoy ends without having drained", "reason", err)
 	}
+	child.log.ending.Store(true)
 	// The polite way first: Envoy warns about a SIGTERM, and that would be the last thing a user reads.
 	if _, err := p.Admin(ctx, http.MethodPost, "/quitquitquit"); err != nil {
 		child.terminate()
