@@ -155,7 +155,7 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 	}
 	k, convert, exact := c.find(apiVersion, kindName)
 	o.ref = report.Ref{Group: groupOf(apiVersion), Kind: kindName, Namespace: namespace, Name: name}
-	if k == nil || !exact && groupOf(apiVersion) != k.table.Group() && suggestGroup(apiVersion, k) == "" {
+	if k == nil || !exact && !meant(apiVersion, k) {
 		return nil, nil, c.unread(apiVersion, kindName)
 	}
 	o.ref.Group = k.table.Group()

@@ -140,6 +140,38 @@ func TestOfTwoObjectsWithOneNameTheFirstByPlaceCounts(t *testing.T) {
 	f.expectFindings()
 }
 
+func TestTheSameObjectTwiceIsSaidAfterEveryEdit(t *testing.T) {
+	f := newFolder(t)
+	twice := route("x", "x.example.com") + "---\n" + route("x", "x.example.com")
+	f.write("a.yaml", twice)
+	f.load()
+	f.expectFindings("info: a.yaml:15: HTTPRoute default/x is written twice, the same at a.yaml:1")
+	f.write("a.yaml", route("y", "y.example.com")+"---\n"+twice)
+	f.load()
+	f.expectFindings("info: a.yaml:29: HTTPRoute default/x is written twice, the same at a.yaml:15")
+}
+
+func TestAFullDiskDoesNotStopChanges(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", route("x", "1.example.com"))
+	f.load()
+	if err := os.RemoveAll(f.state); err != nil {
+		t.Fatal(err)
+	}
+	f.write("a.yaml", route("x", "2.example.com"))
+	f.load()
+	f.expectHosts(map[string]string{"x": "2.example.com"})
+	if err := os.Mkdir(f.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.write("b.yaml", route("y", "1.example.com"))
+	f.load()
+	f.write("a.yaml", "[")
+	f.restart()
+	f.load()
+	f.expectHosts(map[string]string{"x": "2.example.com", "y": "1.example.com"})
+}
+
 func TestNobodyElseCanReadKeptSecrets(t *testing.T) {
 	f := newFolder(t)
 	f.write("s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {key: hunter2}\n")

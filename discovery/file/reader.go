@@ -157,7 +157,12 @@ func (r *Reader) sync(ctx context.Context, changed []string) error {
 		r.loaded = true
 		close(r.synced)
 	}
-	return r.remember(dirty)
+	if err := r.remember(dirty); err != nil {
+		// What serves does not depend on it; the next change writes everything.
+		r.journal.written = false
+		r.cfg.Log.Error("last good versions are not kept: they would be lost in a restart", "error", err)
+	}
+	return nil
 }
 
 // take makes sources that were read count instead of what their files said before.
@@ -259,7 +264,7 @@ func (r *Reader) reports() []report.Report {
 				add(report.Ref{}, path, doc, m)
 			}
 			for _, o := range doc.objects {
-				for _, m := range append(o.mistakes[:len(o.mistakes):len(o.mistakes)], r.standing(path, doc, o)...) {
+				for _, m := range append(o.mistakes[:len(o.mistakes):len(o.mistakes)], r.standing(doc, o)...) {
 					add(o.ref, path, doc, m)
 				}
 			}
@@ -273,12 +278,12 @@ func (r *Reader) reports() []report.Report {
 }
 
 // standing says what became of an object that does not count as it is written.
-func (r *Reader) standing(path string, doc *document, o *object) []mistake {
+func (r *Reader) standing(doc *document, o *object) []mistake {
 	list := r.claims[o.ref]
 	switch {
 	case o.kind == nil || len(list) == 0:
 		return nil
-	case list[0].object != o:
+	case list[0].doc != doc || list[0].object != o:
 		first := list[0]
 		if o.good != nil && first.object.good != nil && bytes.Equal(o.good.form, first.object.good.form) {
 			return []mistake{{severity: report.Info, line: o.line, problem: "is written twice, the same at " + place(first.path, first.doc.line+first.object.line)}}

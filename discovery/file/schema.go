@@ -108,9 +108,11 @@ func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []st
 }
 
 // at is the part of the schema that a field path names, or nil.
-func (s *schema) at(path string) *structural.Structural {
+func (s *schema) at(path string) *structural.Structural { return s.node(segments(path)) }
+
+func (s *schema) node(segs []string) *structural.Structural {
 	node := s.shape
-	for _, seg := range segments(path) {
+	for _, seg := range segs {
 		switch {
 		case node == nil:
 			return nil

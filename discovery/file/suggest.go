@@ -13,7 +13,7 @@ import (
 func (s *schema) unknownField(path string) mistake {
 	m := mistake{severity: report.Error, field: path, problem: "is not a field here"}
 	segs := segments(path)
-	parent := s.at(strings.TrimSuffix(strings.TrimSuffix(path, segs[len(segs)-1]), "."))
+	parent := s.node(segs[:len(segs)-1])
 	if parent == nil {
 		return m
 	}
@@ -55,14 +55,12 @@ func (c *catalog) unread(apiVersion, kindName string) *mistake {
 	return &mistake{severity: report.Info, problem: fmt.Sprintf("is left out: kind %s of %s says nothing to Penstock", kindName, apiVersion)}
 }
 
-// suggestGroup says whether an apiVersion with a wrong group was meant for a kind: one that is near to the right one.
-func suggestGroup(apiVersion string, k *kind) string {
-	for _, v := range k.versions {
-		if groupOf(apiVersion) == groupOf(v.apiVersion) || distance(groupOf(apiVersion), groupOf(v.apiVersion)) <= 3 && groupOf(apiVersion) != "" {
-			return v.apiVersion
-		}
-	}
-	return ""
+// meant says whether an apiVersion that a kind does not have is one of its own groups, or nearly.
+func meant(apiVersion string, k *kind) bool {
+	group := groupOf(apiVersion)
+	return group == k.table.Group() || slices.ContainsFunc(k.versions, func(v version) bool {
+		return group == groupOf(v.apiVersion) || group != "" && distance(group, groupOf(v.apiVersion)) <= 3
+	})
 }
 
 func versionList(k *kind) string {
