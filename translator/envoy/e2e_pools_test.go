@@ -102,6 +102,13 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
 		append(endpoints(good.address, full.address, refused), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
 	r.cluster(model.Cluster{Name: "strict", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address, full.address, refused)...)
+	// A pool that fails open and spills: the picker itself names the hop.
+	r.cluster(model.Cluster{Name: "open", Protocol: model.HTTP1, Fallback: model.FallbackPods, Trailers: true},
+		append(endpoints(full.address), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
+	open := map[string]string{"full-then-c": "200 good", "c-alone": "200 good"}
+	for name := range open {
+		r.forward("open."+name, backends(spilling(pool("open", name, model.BodyNone), hopB, hopC)))
+	}
 	want := map[string]string{
 		"refused-then-good": "200 good", "full-then-good": "200 good", "unknown-then-good": "200 good",
 		"full-then-fallback": "200 other", "no-pick": "200 other", "full-then-c": "200 good", "c-alone": "200 good",
@@ -131,6 +138,7 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 	}
 	check("spilling.", want)
 	check("strict.", strict)
+	check("open.", open)
 	if a := r.post(t, "strict.user-retries", []byte("{}")); a.pod != "good" {
 		t.Errorf("a user's retry on 503 does not walk the list: %s", a)
 	}

@@ -40,7 +40,7 @@ const (
 // API keys, JWT and external authorization have no configuration of their own that does nothing (an API key filter
 // without keys refuses everyone, ext_authz wants a service, jwt_authn takes providers only from the listener), so each
 // is a composite filter without a match tree: an empty place that costs nothing, into which a route puts the filter
-// with all of its configuration.
+// with all of its configuration (e2e_filters_test.go does).
 func (b *builder) httpFilters() []*hcmv3.HttpFilter {
 	list := []struct {
 		name   string
