@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+	"sigs.k8s.io/yaml"
+)
+
+// A golden is one thing that a user can ask for, in one file: what it is, the YAML that the user writes, and below want/
+// what comes out of it. A golden shows what matters to it and leaves out the rest:
+//
+//	want/routes.yaml                            all resources of a type, of all Gateways
+//	want/clusters/pool/default/chat.yaml        the one with this name
+//	want/status.txt                             what `penstock translate --status` says
+//	want/explain http://chat.example.com/v1     what `penstock explain` says of this URL
+//
+// `make golden` rewrites what is below want/.
+const wanted = "want/"
+
+func TestGoldenWhatUsersWriteAndWhatTheyGet(t *testing.T) {
+	for name, golden := range goldens(t) {
+		t.Run(name, func(t *testing.T) {
+			dir := unpack(t, golden)
+			got := &txtar.Archive{Comment: golden.Comment}
+			for _, f := range golden.Files {
+				if section, ok := strings.CutPrefix(f.Name, wanted); ok {
+					f.Data = []byte(produce(t, dir, section))
+				}
+				got.Files = append(got.Files, f)
+			}
+			path := filepath.Join("testdata", "golden", name+".txtar")
+			if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
+				if err := os.WriteFile(path, txtar.Format(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(txtar.Format(golden)), string(txtar.Format(got))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// goldens reads all of them, by name.
+func goldens(t *testing.T) map[string]*txtar.Archive {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", "golden", "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no goldens: %v", err)
+	}
+	out := map[string]*txtar.Archive{}
+	for _, path := range paths {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[strings.TrimSuffix(filepath.Base(path), ".txtar")] = a
+	}
+	return out
+}
+
+// unpack writes what the user wrote into a folder.
+func unpack(t *testing.T, golden *txtar.Archive) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range golden.Files {
+		if strings.HasPrefix(f.Name, wanted) {
+			continue
+		}
+		path := filepath.Join(dir, filepath.FromSlash(f.Name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// produce makes one section of a golden.
+func produce(t *testing.T, dir, section string) string {
+	t.Helper()
+	if url, ok := strings.CutPrefix(section, "explain "); ok {
+		return run(t, dir, "explain", "--state", t.TempDir(), url)
+	}
+	if section == "status.txt" {
+		return run(t, dir, "translate", "--status")
+	}
+	var gateways []gatewayConfig
+	d := json.NewDecoder(strings.NewReader(run(t, dir, "translate", "-o", "json")))
+	for d.More() {
+		var g gatewayConfig
+		if err := d.Decode(&g); err != nil {
+			t.Fatal(err)
+		}
+		gateways = append(gateways, g)
+	}
+	kind, name, _ := strings.Cut(strings.TrimSuffix(section, ".yaml"), "/")
+	var docs []string
+	for _, g := range gateways {
+		all, ok := map[string][]json.RawMessage{"listeners": g.Listeners, "routes": g.Routes, "clusters": g.Clusters, "endpoints": g.Endpoints, "secrets": g.Secrets}[kind]
+		if !ok {
+			t.Fatalf("no golden has a section %q", wanted+section)
+		}
+		for _, raw := range all {
+			if name != "" && resourceName(t, raw) != name {
+				continue
+			}
+			text, err := yaml.JSONToYAML(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			docs = append(docs, fmt.Sprintf("--- # of Gateway %s\n%s", g.Gateway, text))
+		}
+	}
+	if len(docs) == 0 {
+		return "# none\n"
+	}
+	return strings.Join(docs, "")
+}
+
+func resourceName(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	var r struct {
+		Name    string `json:"name"`
+		Cluster string `json:"cluster_name"` // an assignment's
+	}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r.Name + r.Cluster
+}
+
+// run is a command over a golden's folder; what it prints names files as the golden does. Findings that make it fail are
+// part of what a golden shows.
+func run(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := newRoot()
+	root.SetArgs(append(args, "-f", dir))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	if err := root.ExecuteContext(t.Context()); err != nil && !errors.As(err, new(exitCode)) {
+		t.Fatalf("penstock %s: %v\n%s", strings.Join(args, " "), err, errs.String())
+	}
+	return strings.ReplaceAll(out.String(), dir+string(filepath.Separator), "")
+}
+
+// TestGoldenInputsAreAcceptedByEnvoy has the real Envoy judge what every golden's YAML becomes.
+func TestGoldenInputsAreAcceptedByEnvoy(t *testing.T) {
+	for name, golden := range goldens(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refusedNothing(t, unpack(t, golden))
+		})
+	}
+}
+
+// refusedNothing fails if Envoy refuses anything of what a folder becomes. It returns the folder's status.
+func refusedNothing(t *testing.T, dir string) string {
+	t.Helper()
+	without, with := run(t, dir, "translate", "--status"), run(t, dir, "translate", "--status", "--validate")
+	if diff := cmp.Diff(without, with); diff != "" {
+		t.Errorf("Envoy has something to say that we did not know (-before +asked):\n%s", diff)
+	}
+	return with
+}
+
+// yamlFiles lists the YAML files below a folder.
+func yamlFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path)) {
+			out = append(out, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+)
+
+// TestMain puts the command penstock, which this test binary becomes when it is called by that name, on PATH.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"penstock": main})
+}
+
+// TestScripts runs testdata/script: what a person types, and what the person sees.
+func TestScripts(t *testing.T) {
+	envoy, err := proxy.Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		UpdateScripts:       os.Getenv("PENSTOCK_GOLDEN") == "rewrite",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("ENVOY", envoy.Path)
+			e.Setenv("XDG_STATE_HOME", e.WorkDir+"/.state")
+			return nil
+		},
+	})
+}
