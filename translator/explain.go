@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -50,6 +51,14 @@ type BackendView struct {
 	NoPick    string   `json:"noPick,omitempty"` // what happens without a usable pick
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
+	// Hops is what stands behind those endpoints that are hops, in their order.
+	Hops []HopView `json:"hops,omitempty"`
+}
+
+// HopView is what a hop sends to.
+type HopView struct {
+	Endpoint string        `json:"endpoint"`
+	Backends []BackendView `json:"backends"`
 }
 
 // Explain follows a request through what is translated now.
@@ -166,14 +175,19 @@ func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Act
 		e.Answer = fmt.Sprintf("%d: %s", a.Direct.Status, a.Direct.Body)
 	case a.Forward != nil:
 		e.Answer = "forwarded"
-		var total uint64
-		for _, b := range a.Forward.Backends {
-			total += uint64(b.Weight)
-		}
-		for _, b := range a.Forward.Backends {
-			e.Backends = append(e.Backends, t.backendView(r, b, total))
-		}
+		e.Backends = t.backendViews(r, a.Forward.Backends)
 	}
+}
+
+func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBackend) (views []BackendView) {
+	var total uint64
+	for _, b := range backends {
+		total += uint64(b.Weight)
+	}
+	for _, b := range backends {
+		views = append(views, t.backendView(r, b, total))
+	}
+	return views
 }
 
 func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total uint64) BackendView {
@@ -194,21 +208,22 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 			model.FallbackPods:  "any ready endpoint",
 			model.FallbackSpill: "the first spill target",
 			model.FallbackNone:  "503",
+			model.FallbackHops:  "the next hop, when one answers 429 or 503",
 		}[c.Fallback]
 	}
 	if a, ok := t.tables.assignment(r, b.Cluster); ok {
 		for _, ep := range a.Endpoints {
-			v.Endpoints = append(v.Endpoints, endpointText(ep))
+			if ep.Hop == "" {
+				v.Endpoints = append(v.Endpoints, ep.Address.String())
+				continue
+			}
+			v.Endpoints = append(v.Endpoints, model.HopAddress(ep.Hop))
+			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops
+				v.Hops = append(v.Hops, HopView{model.HopAddress(ep.Hop), t.backendViews(r, hop.Backends)})
+			}
 		}
 	}
 	return v
-}
-
-func endpointText(e model.Endpoint) string {
-	if e.Hop != "" {
-		return model.HopAddress(e.Hop)
-	}
-	return e.Address.String()
 }
 
 func matchesRequest(m model.Match, q Query, method string) bool {

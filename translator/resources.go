@@ -240,7 +240,8 @@ func (t *tables) declareReports() {
 			}
 			slices.SortFunc(gateways, report.Ref.Compare)
 			members, _ := t.members.Get(r, p.Name)
-			return inference.PoolReport(p, gateways, len(members.Members)), true
+			spilledTo := len(t.attachments.By(r, byHop, p.OwnHop())) > 0
+			return inference.PoolReport(p, gateways, spilledTo, len(members.Members)), true
 		},
 	}
 	t.importReports = &graph.Table[report.Report]{

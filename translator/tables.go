@@ -26,6 +26,7 @@ const (
 	byGwCluster = "gwcluster" // gateway|cluster
 	byGwHop     = "gwhop"     // gateway|hop
 	byListener  = "listener"  // gateway|listener
+	byHop       = "hop"       // hop
 	byBackend   = "backend"   // store.TargetKey
 	byPool      = "pool"      // model.PoolName
 )
@@ -253,6 +254,7 @@ func attachmentIndexes() []graph.Index[*model.Attachment] {
 		}},
 		{Name: byBackend, Keys: func(_ string, a *model.Attachment) []string { return a.Backends }},
 		{Name: byCluster, Keys: attached(clusters)},
+		{Name: byHop, Keys: attached(func(a *model.Attachment) []string { return a.Hops })},
 		{Name: byGwCluster, Keys: perGateway(clusters)},
 		{Name: byGwHop, Keys: perGateway(func(a *model.Attachment) []string { return a.Hops })},
 	}

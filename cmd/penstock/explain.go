@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,8 +80,11 @@ func (s *files) explain(cmd *cobra.Command, q translator.Query, headers []string
 		return e, nil
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running for these files: this is what they say, without what the picker knows")
+	if _, err := os.Stat(dir); err != nil {
+		dir = "" // nothing ever ran here: there are no last good objects, and no reason to begin a record of them
+	}
 	p, err := plane.New(plane.Config{
-		Paths: s.paths, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
+		Paths: s.paths, StateDir: dir, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 		Tracer: noop.NewTracerProvider(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -101,7 +105,7 @@ type printer struct {
 
 func (p *printer) line(label, format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, "%-10s %s\n", label, fmt.Sprintf(format, args...))
+		_, p.err = fmt.Fprintf(p.w, "%-14s %s\n", label, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -119,7 +123,7 @@ func printExplained(w io.Writer, e plane.Explained) error {
 	}
 	p.line("answer", "%s", e.Answer)
 	for _, b := range e.Backends {
-		p.backend(b, e.Picks[b.Pool])
+		p.backend("", b, e.Picks)
 	}
 	for _, o := range e.Conditions {
 		for _, c := range o.Status.Conditions {
@@ -134,34 +138,47 @@ func printExplained(w io.Writer, e plane.Explained) error {
 	return p.err
 }
 
-func (p *printer) backend(b translator.BackendView, pick json.RawMessage) {
-	p.line("backend", "%s of requests to %s (cluster %s)", b.Share, b.Backend, b.Cluster)
+// backend prints one share of a rule's requests, and what stands behind its hops, further in.
+func (p *printer) backend(indent string, b translator.BackendView, picks map[string]json.RawMessage) {
+	p.line(indent+"backend", "%s of requests to %s (cluster %s)", b.Share, b.Backend, b.Cluster)
+	indent += "  "
 	if b.Picker != "" {
 		body := map[string]string{"None": "headers only", "Buffered": "headers and body", "Duplex": "headers and a stream of the body"}[b.Body]
-		p.line("  picker", "%s, which sees %s", b.Picker, body)
+		p.line(indent+"picker", "%s, which sees %s", b.Picker, body)
 	}
 	if len(b.Endpoints) > 0 {
-		p.line("  endpoints", "%s", strings.Join(b.Endpoints, " "))
+		p.line(indent+"endpoints", "%s", strings.Join(b.Endpoints, " "))
 	} else if b.Cluster != "" {
-		p.line("  endpoints", "none")
+		p.line(indent+"endpoints", "none")
 	}
 	if b.NoPick != "" {
-		p.line("  no pick", "%s", b.NoPick)
+		p.line(indent+"no pick", "%s", b.NoPick)
 	}
+	p.pick(indent, picks[b.Pool])
+	for _, h := range b.Hops {
+		p.line(indent+"hop", "%s", h.Endpoint)
+		for _, behind := range h.Backends {
+			p.backend(indent+"  ", behind, picks)
+		}
+	}
+}
+
+// pick prints what our picker would choose now.
+func (p *printer) pick(indent string, raw json.RawMessage) {
 	var e picker.Explanation
-	if pick == nil || json.Unmarshal(pick, &e) != nil {
+	if raw == nil || json.Unmarshal(raw, &e) != nil {
 		return
 	}
 	switch {
 	case len(e.Relay) > 0:
-		p.line("  now", "the remote picker is asked: %s", strings.Join(e.Relay, " "))
+		p.line(indent+"now", "the remote picker is asked: %s", strings.Join(e.Relay, " "))
 	case e.Status != 0:
-		p.line("  now", "%d (%s)", e.Status, e.Reason)
+		p.line(indent+"now", "%d (%s)", e.Status, e.Reason)
 	default:
-		p.line("  now", "%s (strategy %s)", e.Endpoints, e.Strategy)
+		p.line(indent+"now", "%s (strategy %s)", e.Endpoints, e.Strategy)
 	}
 	for _, v := range e.Verdicts {
-		p.line("", "  %s", verdictText(v))
+		p.line("", indent+"%s", verdictText(v))
 	}
 }
 

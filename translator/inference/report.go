@@ -11,8 +11,8 @@ import (
 )
 
 // PoolReport says of an InferencePool, towards each Gateway whose routes name it, what the specification wants
-// (InferencePool, status.parents). gateways are "namespace/name", sorted.
-func PoolReport(p *model.Pool, gateways []report.Ref, members int) report.Report {
+// (InferencePool, status.parents). gateways are sorted; spilledTo says that another pool's requests may come here.
+func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members int) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {
 		rep.Parents = append(rep.Parents, report.Parent{
@@ -23,7 +23,7 @@ func PoolReport(p *model.Pool, gateways []report.Ref, members int) report.Report
 			},
 		})
 	}
-	if len(gateways) == 0 {
+	if len(gateways) == 0 && !spilledTo {
 		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: p.Ref, Problem: "no route that a Gateway accepted names this pool"})
 	}
 	if members == 0 {

@@ -95,16 +95,9 @@ func (p *Plane) Explain(q translator.Query) Explained {
 	p.mu.Lock()
 	out := Explained{Explanation: p.translator.Explain(q)}
 	p.mu.Unlock()
-	for _, b := range out.Backends {
-		if b.Pool == "" || p.picker == nil {
-			continue
-		}
-		if raw, err := json.Marshal(p.picker.Explain(b.Pool, flat(q.Header))); err == nil {
-			if out.Picks == nil {
-				out.Picks = map[string]json.RawMessage{}
-			}
-			out.Picks[b.Pool] = raw
-		}
+	if p.picker != nil {
+		out.Picks = map[string]json.RawMessage{}
+		p.picks(out.Picks, out.Backends, q.Header)
 	}
 	doc := status.NewDocument(p.board.List(), Controller, nil, time.Now())
 	for _, o := range doc.Objects {
@@ -113,6 +106,22 @@ func (p *Plane) Explain(q translator.Query) Explained {
 		}
 	}
 	return out
+}
+
+// picks asks our picker about each backend that it serves, and about those behind hops.
+func (p *Plane) picks(into map[string]json.RawMessage, backends []translator.BackendView, h http.Header) {
+	for _, b := range backends {
+		if b.Pool != "" {
+			header := flat(h)
+			header["x-penstock-spill"] = strings.Join(b.Spill, ",")
+			if raw, err := json.Marshal(p.picker.Explain(b.Pool, header)); err == nil {
+				into[b.Pool] = raw
+			}
+		}
+		for _, hop := range b.Hops {
+			p.picks(into, hop.Backends, h)
+		}
+	}
 }
 
 func (p *Plane) explain(w http.ResponseWriter, r *http.Request) {
