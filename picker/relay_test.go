@@ -1,0 +1,227 @@
+package picker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// remotePicker is a picker of somebody else's: it reads the whole body before it answers, by the header alone if told so,
+// and sends the body back.
+type remotePicker struct {
+	extprocv3.UnimplementedExternalProcessorServer
+
+	mu      sync.Mutex
+	names   string // endpoints to name; "" refuses with 429
+	headers bool   // name them in the header only
+	paths   []string
+	bodies  []string
+	served  []string
+}
+
+func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	var body strings.Builder
+	var path string
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var end bool
+		switch r := m.Request.(type) {
+		case *extprocv3.ProcessingRequest_RequestHeaders:
+			if m.ProtocolConfig.GetRequestBodyMode() != filterv3.ProcessingMode_FULL_DUPLEX_STREAMED {
+				return errors.New("this picker speaks FULL_DUPLEX_STREAMED only")
+			}
+			for _, h := range r.RequestHeaders.Headers.Headers {
+				if h.Key == ":path" {
+					path = string(h.RawValue)
+				}
+			}
+			end = r.RequestHeaders.EndOfStream
+		case *extprocv3.ProcessingRequest_RequestBody:
+			body.Write(r.RequestBody.Body)
+			end = r.RequestBody.EndOfStream
+		case *extprocv3.ProcessingRequest_ResponseHeaders:
+			p.mu.Lock()
+			p.served = append(p.served, m.MetadataContext.FilterMetadata["envoy.lb"].Fields["x-gateway-destination-endpoint-served"].GetStringValue())
+			p.mu.Unlock()
+		}
+		if !end {
+			continue
+		}
+		p.mu.Lock()
+		p.paths, p.bodies = append(p.paths, path), append(p.bodies, body.String())
+		p.mu.Unlock()
+		for _, r := range p.answer(body.Len() > 0) {
+			if err := stream.Send(r); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// says makes the picker name other endpoints from now on.
+func (p *remotePicker) says(names string, inHeaderOnly bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names, p.headers = names, inHeaderOnly
+}
+
+func (p *remotePicker) answer(withBody bool) []*extprocv3.ProcessingResponse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.names == "" {
+		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
+			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: []byte("busy over there")}}}}
+	}
+	pick := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+			{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.names)}}}}}}}}
+	if !p.headers {
+		inner, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{"x-gateway-destination-endpoint": p.names}})
+		pick.DynamicMetadata = inner
+	}
+	out := []*extprocv3.ProcessingResponse{pick}
+	if withBody {
+		out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}})
+	}
+	return out
+}
+
+func (p *remotePicker) serve(t *testing.T) netip.AddrPort {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 20))
+	extprocv3.RegisterExternalProcessorServer(server, p)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+// learner remembers what it was asked to make known.
+type learner struct {
+	mu    sync.Mutex
+	addrs []netip.AddrPort
+	err   error
+}
+
+func (l *learner) Learn(_ context.Context, _ string, addrs []netip.AddrPort) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addrs = append(l.addrs, addrs...)
+	return l.err
+}
+
+func (l *learner) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+}
+
+func relayed(pickers ...netip.AddrPort) Pool {
+	return Pool{Name: "import/c", Relay: &Relay{Pickers: pickers, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}
+}
+
+func TestARelayAsksTheRemotePickerAndChecksWhatItNames(t *testing.T) {
+	const three = "10.1.0.5:8000,192.0.2.1:8000,10.1.0.6:8000" // the second is not ours to dial
+	registry := prometheus.NewRegistry()
+	remote, known := &remotePicker{}, &learner{}
+	p := runPicker(t, Config{Registerer: registry, Learner: known})
+	_, address := servePicker(t, p)
+	setPools(t, p, relayed(unusedAddr(t), remote.serve(t))) // the first picker is gone
+	conn := dial(t, address)
+	ask := func(spill string) (string, string, int) {
+		t.Helper()
+		pairs := []string{"x-penstock-pool", "import/c"}
+		if spill != "" {
+			pairs = append(pairs, "x-penstock-spill", spill)
+		}
+		stream, cancel := call(t, conn, pairs...)
+		defer cancel()
+		return told(exchange(t, stream, headerMessage(nil, ":path", "/v1/models")))
+	}
+	for _, inHeaderOnly := range []bool{false, true} {
+		remote.says(three, inHeaderOnly)
+		if list, retries, _ := ask(""); list != "10.1.0.5:8000,10.1.0.6:8000" || retries != "1" {
+			t.Errorf("%q %s", list, retries)
+		}
+	}
+	remote.says(three, false)
+	if list, _, _ := ask("envoy://b/"); list != "10.1.0.5:8000,10.1.0.6:8000,envoy://b/" {
+		t.Errorf("%q", list)
+	}
+	if known.addrs[0] != netip.MustParseAddrPort("10.1.0.5:8000") || remote.paths[0] != "/v1/models" {
+		t.Errorf("learnt %v, asked for %v", known.addrs, remote.paths)
+	}
+	if n := gathered(t, registry)["penstock_picker_relay_refused_addresses_total import/c"]; n != 3 { // one in each of three answers
+		t.Errorf("%v addresses were counted as refused", n)
+	}
+	remote.says("192.0.2.1:8000", false)
+	if list, _, status := ask(""); list != "" || status != 503 {
+		t.Errorf("an address outside of the declared CIDRs: %q %d", list, status)
+	}
+	remote.says("", false)
+	if _, _, status := ask(""); status != 429 {
+		t.Errorf("the remote picker's 429 came as %d", status)
+	}
+	if list, _, _ := ask("envoy://b/"); list != "envoy://b/" {
+		t.Errorf("full over there: %q", list)
+	}
+	remote.says("10.1.0.5:8000", false)
+	known.fail(errors.New("no Envoy knows it"))
+	if _, _, status := ask(""); status != 503 {
+		t.Errorf("an endpoint that Envoy does not know: %d", status)
+	}
+}
+
+func TestARelayedRequestReachesTheRemotePodThroughEnvoyWithItsBody(t *testing.T) {
+	g := startGateway(t,
+		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"},
+		route{Name: "none", Cluster: "closed", Mode: none, Allow: true, Pool: "import/c"},
+		route{Name: "resp", Cluster: "closed", Mode: noneResp, Allow: true, Pool: "import/c"})
+	remote := &remotePicker{}
+	remote.says(g.pods[1].addr().String(), false)
+	setPools(t, g.picker, relayed(remote.serve(t)))
+	body := `{"model":"m","pad":"` + strings.Repeat("p", 3<<20) + `"}`
+	for _, mode := range []string{"buffered", "none", "resp"} {
+		response, text := g.post(t, "/"+mode+"/v1", []byte(body))
+		if response.StatusCode != 200 || response.Header.Get("x-pod") != "pod-1" {
+			t.Errorf("%s: %s %v %s", mode, response.Status, response.Header, text)
+		}
+		if _, got := g.pods[1].received(); string(got) != body {
+			t.Errorf("%s: %d bytes arrived", mode, len(got))
+		}
+	}
+	waitFor(t, "the remote picker to hear who served", func() bool {
+		remote.mu.Lock()
+		defer remote.mu.Unlock()
+		return len(remote.served) == 1 && remote.served[0] == g.pods[1].addr().String()
+	})
+	if remote.bodies[0] != body || remote.bodies[1] != "" {
+		t.Errorf("the remote picker read %d and %d bytes", len(remote.bodies[0]), len(remote.bodies[1]))
+	}
+	remote.says("", false)
+	if response, text := g.post(t, "/buffered/", []byte("{}")); response.StatusCode != 429 || text != "busy over there" {
+		t.Errorf("%s %s", response.Status, text)
+	}
+}
