@@ -81,35 +81,47 @@ func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 // kinds, what was sent so far adds up to exactly what a fresh translation makes of the whole store.
 // PENSTOCK_SEQUENCES sets how many sequences; PENSTOCK_SEED starts at another seed.
 func TestIncrementalEqualsFresh(t *testing.T) {
-	sequences, first := number("PENSTOCK_SEQUENCES", 150), number("PENSTOCK_SEED", 1)
+	sequences, first := number("PENSTOCK_SEQUENCES", 2000), number("PENSTOCK_SEED", 1)
 	certs := [2][2][]byte{keyPair(t, "a.com"), keyPair(t, "x.a.com")}
-	for seed := first; seed < first+sequences; seed++ {
-		c := &chaos{rand.New(rand.NewPCG(uint64(seed), 0)), certs}
-		s, err := store.New()
+	const shares = 4
+	for share := range shares {
+		t.Run(strconv.Itoa(share), func(t *testing.T) {
+			t.Parallel()
+			for seed := first + share; seed < first+sequences; seed += shares {
+				sequence(t, &chaos{rand.New(rand.NewPCG(uint64(seed), 0)), certs}, seed)
+			}
+		})
+	}
+}
+
+// sequence starts with a world of some objects and changes it ten times.
+func sequence(t *testing.T, c *chaos, seed int) {
+	s, err := store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	incremental, sum := translator.New(config()), newProxyWorld()
+	batch := 25
+	for step := range 10 {
+		var ops []store.Op
+		for range batch {
+			ops = append(ops, c.op())
+		}
+		batch = 1 + c.IntN(4)
+		rev, err := s.Apply(ops...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		incremental, sum := translator.New(config()), newProxyWorld()
-		for step := range 40 {
-			var ops []store.Op
-			for range 1 + c.IntN(4) {
-				ops = append(ops, c.op())
-			}
-			rev, err := s.Apply(ops...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			view := s.View()
-			sum.add(t, incremental.Update(view, rev.Changes))
-			fresh, want := translator.New(config()), newProxyWorld()
-			want.add(t, fresh.Update(view, store.Everything(view)))
-			if diff := cmp.Diff(want, sum, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
-				t.Fatalf("PENSTOCK_SEED=%d, step %d: incremental differs from fresh (-fresh +incremental):\n%s", seed, step, diff)
-			}
-			for _, gw := range fresh.Gateways() {
-				if !slices.EqualFunc(fresh.Resources(gw), incremental.Resources(gw), (*resource.Resource).Equal) {
-					t.Fatalf("PENSTOCK_SEED=%d, step %d: bytes of gateway %s differ", seed, step, gw)
-				}
+		view := s.View()
+		sum.add(t, incremental.Update(view, rev.Changes))
+		fresh, want := translator.New(config()), newProxyWorld()
+		want.add(t, fresh.Update(view, store.Everything(view)))
+		if diff := cmp.Diff(want, sum, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+			t.Fatalf("PENSTOCK_SEED=%d, step %d: incremental differs from fresh (-fresh +incremental):\n%s", seed, step, diff)
+		}
+		for _, gw := range fresh.Gateways() {
+			if !slices.EqualFunc(fresh.Resources(gw), incremental.Resources(gw), (*resource.Resource).Equal) {
+				t.Fatalf("PENSTOCK_SEED=%d, step %d: bytes of gateway %s differ", seed, step, gw)
 			}
 		}
 	}
