@@ -203,25 +203,19 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 		delete(d.obj, "status")
 	}
 	trimMetadata(d.obj)
-	var out []mistake
 	s.complete(d.obj)
 	unknown, errs, err := s.validate(ctx, d.obj)
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range unknown {
-		out = append(out, s.unknownField(path))
-	}
-	for _, e := range errs {
-		out = append(out, s.explain(e))
-	}
-	if len(out) > 0 {
-		return out, nil
+	if len(unknown)+len(errs) > 0 {
+		return s.mistakes(unknown, errs), nil
 	}
 	obj := k.table.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.obj, obj); err != nil {
 		return []mistake{{severity: report.Error, problem: "cannot be read: " + err.Error()}}, nil
 	}
+	var out []mistake
 	if k.check != nil {
 		out = k.check(obj)
 	}

@@ -40,6 +40,33 @@ func TestMistakesInPlainWords(t *testing.T) {
 			strings.Replace(base, "  - backendRefs:", "  - matches:\n    - method: get\n    backendRefs:", 1),
 			[]string{`error: x.yaml:12: HTTPRoute default/chat spec.rules[0].matches[0].method: must be one of GET, HEAD, POST, PUT, DELETE, CONNECT, OPTIONS, TRACE, PATCH, is "get"; write GET`},
 		},
+		"pattern": {
+			strings.Replace(base, "a.example.com", "https://A.example.com", 1) + "    timeouts: {request: 10 sec}\n",
+			[]string{
+				`error: x.yaml:9: HTTPRoute default/chat spec.hostnames[0]: has a form that is not allowed: "https://A.example.com"; write a host name in lower case, such as chat.example.com or *.example.com, without scheme or port`,
+				`error: x.yaml:14: HTTPRoute default/chat spec.rules[0].timeouts.request: has a form that is not allowed: "10 sec"; write a duration such as 30s, 500ms or 1m30s`,
+			},
+		},
+		"mapping instead of list": {
+			strings.Replace(base, "  - name: gw", "    name: gw", 1),
+			[]string{"error: x.yaml:6: HTTPRoute default/chat spec.parentRefs: must be a list, is a mapping; begin each item with a dash"},
+		},
+		"two listeners of one name": {
+			"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  listeners:\n  - {name: http, port: 80, protocol: HTTP}\n  - {name: http, port: 81, protocol: HTTP}\n",
+			[]string{`error: x.yaml:7: Gateway default/g spec.listeners[1]: is there twice: name "http"; keep one of them, or give one another value`},
+		},
+		"not base64": {
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: hello!}\n",
+			[]string{`error: x.yaml:4: Secret default/s data.a: is not base64: "hello!"; write the value's base64, or plain text in stringData where the kind has it`},
+		},
+		"text or number": {
+			"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec:\n  ports:\n  - port: 80\n    targetPort: [1]\n",
+			[]string{"error: x.yaml:7: Service default/s spec.ports[0].targetPort: must be a number or a text, is a list; write a number or a text"},
+		},
+		"wrong type and not one of those allowed": {
+			"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: p}\nspec:\n  targetRef: {name: x}\n  picker: {strategy: [a]}\n",
+			[]string{"error: x.yaml:6: PoolPolicy default/p spec.picker.strategy: must be a text, is a list; write load, round-robin, random or least-request"},
+		},
 		"duplicate key": {
 			strings.Replace(base, "spec:", "spec: {}\nspec:", 1),
 			[]string{"error: x.yaml:6: HTTPRoute default/chat spec: is written twice (first in line 5); keep one of them"},

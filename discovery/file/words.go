@@ -13,6 +13,29 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 )
 
+// mistakes explains everything that validate found. Of a value of the wrong type nothing else is said: what is below it
+// or its limits follow from that.
+func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
+	var out, wrongType []mistake
+	for _, e := range errs {
+		if e.Type == field.ErrorTypeTypeInvalid {
+			wrongType = append(wrongType, s.explain(e))
+		}
+	}
+	add := func(m mistake) {
+		if !slices.ContainsFunc(wrongType, func(w mistake) bool { return w.field == m.field || strings.HasPrefix(m.field, w.field+".") }) {
+			out = append(out, m)
+		}
+	}
+	for _, path := range unknown {
+		add(s.unknownField(path))
+	}
+	for _, e := range errs {
+		add(s.explain(e))
+	}
+	return append(out, wrongType...)
+}
+
 // explain puts what a schema or a CEL rule says into words: what is wrong, and what to write instead.
 func (s *schema) explain(e *field.Error) mistake {
 	path := strings.TrimPrefix(e.Field, "<nil>")
@@ -25,19 +48,46 @@ func (s *schema) explain(e *field.Error) mistake {
 	case field.ErrorTypeNotSupported:
 		m.problem, m.fix = enumWords(node, e)
 	case field.ErrorTypeTypeInvalid:
-		m.problem = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue))
-		m.fix = "write " + kindOfValue(node)
-		if node != nil && node.Type == "string" {
-			m.fix = "put the value in quotes"
-		}
+		m.problem, m.fix = typeWords(node, e)
 	case field.ErrorTypeDuplicate:
-		m.problem, m.fix = "is there twice: "+valueWords(e.BadValue), "keep one of them"
+		m.problem, m.fix = "is there twice: "+keyWords(e.BadValue), "keep one of them, or give one another value"
 	case field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeInvalid:
 		m.problem, m.fix = limitWords(node, e)
 	default:
 		m.problem = plain(e.Detail)
 	}
 	return m
+}
+
+// typeWords explains a value of the wrong type.
+func typeWords(node *structural.Structural, e *field.Error) (problem, fix string) {
+	problem, fix = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue)), "write "+kindOfValue(node)
+	if node == nil {
+		return problem, fix
+	}
+	is := valueWords(e.BadValue)
+	switch {
+	case node.ValueValidation != nil && node.ValueValidation.Format == "byte" && is != "a mapping" && is != "a list":
+		return "is not base64: " + is, "write the value's base64, or plain text in stringData where the kind has it"
+	case node.Type == "string" && is != "a mapping" && is != "a list":
+		return problem, "put the value in quotes"
+	case node.Type == "array" && is == "a mapping":
+		return problem, "begin each item with a dash"
+	}
+	return problem, fix
+}
+
+// keyWords shows the keys by which an item of a list is known.
+func keyWords(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return valueWords(v)
+	}
+	var parts []string
+	for _, k := range sortedKeys(m) {
+		parts = append(parts, k+" "+valueWords(m[k]))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // limitWords explains a value outside of what its schema allows, or a rule that is broken.
@@ -67,7 +117,11 @@ func limitWords(node *structural.Structural, e *field.Error) (problem, fix strin
 		case v.MaxLength != nil && int64(len([]rune(bad))) > *v.MaxLength:
 			return fmt.Sprintf("is longer than %d characters", *v.MaxLength), "shorten it"
 		case v.Pattern != "" && strings.Contains(e.Detail, "should match"):
-			return fmt.Sprintf("has a form that is not allowed: %s", quote(bad)), "write a value that matches " + v.Pattern
+			want, known := patternWords[v.Pattern]
+			if !known {
+				want = "a value that matches " + v.Pattern
+			}
+			return "has a form that is not allowed: " + quote(bad), "write " + want
 		}
 	}
 	switch e.Type {
@@ -138,8 +192,6 @@ func kindOfValue(node *structural.Structural) string {
 			return fmt.Sprintf("%s of at least %s", noun, num(*v.Minimum))
 		}
 		return noun
-	case "":
-		return "a value"
 	}
 	return typeName(node)
 }
@@ -147,6 +199,9 @@ func kindOfValue(node *structural.Structural) string {
 func typeName(node *structural.Structural) string {
 	if node == nil {
 		return "of another type"
+	}
+	if node.XIntOrString {
+		return "a number or a text"
 	}
 	switch node.Type {
 	case "object":

@@ -93,6 +93,13 @@ func TestGoldenStatusForPeopleAndForScripts(t *testing.T) {
 	golden(t, "status.json", append(raw, '\n'))
 }
 
+func TestAnEmptyStatusSaysSo(t *testing.T) {
+	var text bytes.Buffer
+	if err := status.Text(&text, status.NewDocument(nil, "c", nil, start)); err != nil || text.Len() == 0 {
+		t.Errorf("%q, %v", text.String(), err)
+	}
+}
+
 func TestAProxysRefusalStandsOverWhatTranslationThought(t *testing.T) {
 	b := fleet()
 	b.Set("proxy default/gw node-1", report.Report{Owner: admin, Conditions: []report.Condition{cond("Accepted", "False", "Invalid", "the proxy says: bad regex")}})

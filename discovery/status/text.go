@@ -39,6 +39,9 @@ func Text(out io.Writer, doc *Document) error {
 		doc = &Document{Objects: doc.Objects[n:], Findings: doc.Findings}
 	}
 	w.findings(doc.Findings)
+	if !w.printed {
+		w.printf("No object has a status yet.\n")
+	}
 	return w.err
 }
 
