@@ -160,7 +160,7 @@ func (t *tables) declareDecisions() {
 }
 
 func (t *tables) gatewayConfig() gatewayapi.Config {
-	return gatewayapi.Config{Controller: t.cfg.Controller, AnyClass: t.cfg.AnyClass}
+	return gatewayapi.Config{Controller: t.cfg.Controller, AnyClass: t.cfg.AnyClass, AnyController: t.cfg.AnyController}
 }
 
 // lookup implements inference.Tables on the tables before attachments.
@@ -277,6 +277,8 @@ type Config struct {
 	Controller string
 	// AnyClass takes Gateways whose GatewayClass does not exist: small folders need none.
 	AnyClass bool
+	// AnyController takes every Gateway, whatever its class says.
+	AnyController bool
 	// Pickers are the addresses at which our own picker serves, as Envoys reach it.
 	Pickers []netip.AddrPort
 	// Envoy holds what every listener shares.

@@ -33,6 +33,7 @@ type translateOptions struct {
 	output   string
 	picker   string
 	validate bool
+	any      bool
 	status   bool
 }
 
@@ -51,6 +52,9 @@ that is written there does not take effect.`,
   # Ask the real Envoy, too: it is started for a moment, without opening a port.
   penstock translate -f ./config --validate >/dev/null && echo good
 
+  # What would become of somebody else's Gateways?
+  penstock translate -f ./their-config --any-controller --validate
+
   # Only what is to be said about the objects.
   penstock translate -f ./config --status`,
 		Args: cobra.NoArgs,
@@ -62,6 +66,7 @@ that is written there does not take effect.`,
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or json")
 	f.StringVar(&o.picker, "picker-address", "127.0.0.1:9002", "IP:PORT at which Envoys would reach Penstock's picker")
 	f.BoolVar(&o.validate, "validate", false, "have the real Envoy accept or refuse each resource")
+	f.BoolVar(&o.any, "any-controller", false, "translate Gateways of other controllers' classes, too")
 	f.BoolVar(&o.status, "status", false, "print the objects' status instead of Envoy's configuration")
 	return cmd
 }
@@ -75,7 +80,7 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 		return fmt.Errorf("--picker-address %q: write IP:PORT", o.picker)
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	p, err := plane.New(plane.Config{Paths: o.paths, PickerAddresses: []netip.AddrPort{addr}, Tracer: noop.NewTracerProvider(), Log: log})
+	p, err := plane.New(plane.Config{Paths: o.paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: o.any, Tracer: noop.NewTracerProvider(), Log: log})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // Class says what is to be said about a GatewayClass: nil if there is none of that name or it is another controller's.
 func Class(r store.Reader, cfg Config, name string) *report.Report {
 	class, ok := store.GatewayClasses.Get(r, name)
-	if !ok || string(class.Spec.ControllerName) != cfg.controller() {
+	if !ok || !cfg.AnyController && string(class.Spec.ControllerName) != cfg.controller() {
 		return nil
 	}
 	out := &report.Report{Owner: store.GatewayClasses.Ref(class)}
@@ -32,7 +32,7 @@ func ours(r store.Reader, cfg Config, gw *gatewayv1.Gateway) (bool, report.Findi
 	f := report.Finding{Owner: store.Gateways.Ref(gw), Field: "spec.gatewayClassName"}
 	class, ok := store.GatewayClasses.Get(r, name)
 	switch {
-	case ok && string(class.Spec.ControllerName) == cfg.controller(), !ok && cfg.AnyClass:
+	case cfg.AnyController, ok && string(class.Spec.ControllerName) == cfg.controller(), !ok && cfg.AnyClass:
 		return true, report.Finding{}
 	case ok:
 		f.Severity = report.Info

@@ -16,6 +16,8 @@ type Config struct {
 	// AnyClass makes a Gateway ours whose GatewayClass does not exist: small files need no class. A class that exists
 	// and names another controller still makes it somebody else's.
 	AnyClass bool
+	// AnyController makes every Gateway ours, whatever its class says: for looking at other people's files.
+	AnyController bool
 }
 
 func (c Config) controller() string {

@@ -52,6 +52,8 @@ type Config struct {
 	DefaultPool string
 	// AccessLog is where Envoys log requests; "" for nowhere.
 	AccessLog string
+	// AnyController takes every Gateway, whatever its class says: for looking at other people's files.
+	AnyController bool
 	// OnePort lets no two Gateways have the same port: their Envoys run on one machine.
 	OnePort bool
 	// DrainTime is how long streams of a filter chain that is gone may go on.
@@ -122,7 +124,7 @@ func New(cfg Config) (*Plane, error) {
 
 // TranslatorConfig is how objects are translated for a Config; pickers are where Envoys find our picker.
 func TranslatorConfig(cfg Config, pickers []netip.AddrPort) translator.Config {
-	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: pickers, Envoy: envoy.Config{AccessLog: cfg.AccessLog}}
+	out := translator.Config{Controller: Controller, AnyClass: true, AnyController: cfg.AnyController, Pickers: pickers, Envoy: envoy.Config{AccessLog: cfg.AccessLog}}
 	if cfg.Collector.IsValid() {
 		out.Collector = cfg.Collector
 		out.Envoy.Tracing = &envoy.Tracing{SamplingPercent: cfg.Sampling}
