@@ -28,6 +28,10 @@ var (
 		"Requests that this picker sent to the pool's endpoints and that have not ended.", []string{"pool"}, nil)
 	endpointsDesc = prometheus.NewDesc("penstock_picker_endpoints",
 		"Endpoints of the pool by the state of their metrics: fresh, stale, draining.", []string{"pool", "state"}, nil)
+	requestsDesc = prometheus.NewDesc("penstock_picker_endpoint_requests_total",
+		"Requests that ended, by endpoint and outcome: served, or failed (500 and above, or no answer).", []string{"pool", "endpoint", "outcome"}, nil)
+	firstByteDesc = prometheus.NewDesc("penstock_picker_endpoint_first_byte_seconds_total",
+		"Time to the first byte of all requests served, added up.", []string{"pool", "endpoint"}, nil)
 	failuresDesc = prometheus.NewDesc("penstock_picker_scrape_failures_total",
 		"Metrics pages that could not be read.", nil, nil)
 	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
@@ -85,6 +89,8 @@ type poolCollector struct{ picker *Picker }
 func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- inFlightDesc
 	ch <- endpointsDesc
+	ch <- requestsDesc
+	ch <- firstByteDesc
 	ch <- failuresDesc
 	ch <- leasesDesc
 }
@@ -94,12 +100,19 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
+	count := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
 	for name, pool := range c.picker.pools.Load().byName {
 		var inFlight int64
 		var fresh, stale, draining int
 		for i := range pool.snapshot.Endpoints {
 			e := &pool.snapshot.Endpoints[i]
 			state := e.State()
+			served, failed, firstByte := e.Load().Totals()
+			count(requestsDesc, float64(served), name, e.Text, "served")
+			count(requestsDesc, float64(failed), name, e.Text, "failed")
+			count(firstByteDesc, firstByte.Seconds(), name, e.Text)
 			inFlight += state.InFlight
 			switch {
 			case e.Draining:
@@ -115,6 +128,6 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(endpointsDesc, stale, name, "stale")
 		gauge(endpointsDesc, draining, name, "draining")
 	}
-	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(c.picker.registry.ScrapeFailures()))
+	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
 	gauge(leasesDesc, c.picker.ledger.Len())
 }

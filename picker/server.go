@@ -1,8 +1,11 @@
 package picker
 
 import (
+	"time"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/feedback"
@@ -24,6 +27,9 @@ func ServerOptions(workers uint32) []grpc.ServerOption {
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage),
+		// Envoy keeps idle connections alive with pings; by default gRPC takes more than one in five minutes for abuse and
+		// closes the connection, which costs picks.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}
 	if workers > 0 {
 		options = append(options, grpc.NumStreamWorkers(workers))

@@ -248,13 +248,14 @@ func unusedAddr(t testing.TB) netip.AddrPort {
 
 func TestTheAccessLogEndsARequestAndNamesWhoServed(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
-	g.pods[0].answer(func() int { return 503 })
-	blocked, release := g.pods[1].hold(t)
 	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 1, Endpoints: g.endpoints()})
-	snapshot := g.picker.pool("ns/pool").snapshot
-	sum := func() int64 {
-		return snapshot.Find(g.pods[0].addr()).Load().InFlight() + snapshot.Find(g.pods[1].addr()).Load().InFlight()
+	first, second := g.pods[0], g.pods[1] // in turn, by address
+	if first.addr().Compare(second.addr()) > 0 {
+		first, second = second, first
 	}
+	first.answer(func() int { return 503 })
+	blocked, release := second.hold(t)
+	tried, served := g.picker.loadOf(first.addr().String()), g.picker.loadOf(second.addr().String())
 	done := make(chan error, 1)
 	go func() {
 		response, err := http.Get(g.url + "/a/")
@@ -264,20 +265,22 @@ func TestTheAccessLogEndsARequestAndNamesWhoServed(t *testing.T) {
 		done <- err
 	}()
 	<-blocked
-	if sum() != 1 {
-		t.Errorf("%d requests under way, want 1", sum())
+	if n := tried.InFlight() + served.InFlight(); n != 1 {
+		t.Errorf("%d requests under way, want 1", n)
 	}
 	release()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the access log", func() bool { return sum() == 0 })
-	served, failed, firstByte := snapshot.Find(g.pods[1].addr()).Load().Totals()
-	if served != 1 || failed != 0 || firstByte <= 0 {
-		t.Errorf("pod-1: %d served, %d failed, first byte after %v", served, failed, firstByte)
+	waitFor(t, "the access log", func() bool { n, _, _ := served.Totals(); return n == 1 })
+	if n := tried.InFlight() + served.InFlight(); n != 0 {
+		t.Errorf("%d requests under way after the end", n)
 	}
-	if served, _, _ := snapshot.Find(g.pods[0].addr()).Load().Totals(); served != 0 {
-		t.Errorf("pod-0 is said to have served")
+	if _, failed, firstByte := served.Totals(); failed != 0 || firstByte <= 0 {
+		t.Errorf("who served: %d failed, first byte after %v", failed, firstByte)
+	}
+	if n, failed, _ := tried.Totals(); n != 0 || failed != 1 {
+		t.Errorf("who answered 503 first: %d served, %d failed", n, failed)
 	}
 }
 

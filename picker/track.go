@@ -45,9 +45,12 @@ func (p *Picker) Settle(e feedback.Entry) {
 	if lease == nil {
 		return // another picker's, or reported twice, or expired
 	}
-	lease.Settle()
-	if load := p.loadOf(e.Served); load != nil {
-		load.Served(e.OK, e.FirstByte)
+	picked, served := lease.Settle(), p.loadOf(e.Served)
+	if picked != nil && picked != served && e.Status > 0 {
+		picked.Served(false, 0) // it was tried first, and somebody else or nobody answered
+	}
+	if served != nil {
+		served.Served(e.Status > 0 && e.Status < 500, e.FirstByte)
 	}
 }
 

@@ -56,13 +56,10 @@ func (l *Load) Served(ok bool, firstByte time.Duration) {
 	l.waited.Add(int64(firstByte))
 }
 
-// Totals since the endpoint became known: requests answered, requests failed, mean time to the first byte.
+// Totals since the endpoint became known: requests answered, requests failed, and how long all that were answered took to
+// their first byte together.
 func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
-	served = l.served.Load()
-	if served > 0 {
-		firstByte = time.Duration(l.waited.Load() / int64(served))
-	}
-	return served, l.failed.Load(), firstByte
+	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
 }
 
 // InFlight is how many requests of ours the address has now.

@@ -66,12 +66,15 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 func TestAServerThatCannotBeScrapedIsStaleAndNotIdle(t *testing.T) {
 	server := startServer(t)
 	server.queue.Store(9)
+	server.broken.Store(true)
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, Timeout: time.Second})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
+	waitFor(t, "a failed scrape", func() bool { return r.ScrapeFailures() > 0 })
 	if e.State().Fresh {
-		t.Error("fresh before the first scrape")
+		t.Error("fresh before the first scrape that worked")
 	}
+	server.broken.Store(false)
 	waitFor(t, "a scrape", func() bool { return e.State().Fresh && e.State().Queue == 9 })
 	server.broken.Store(true)
 	waitFor(t, "the endpoint to be stale", func() bool { return !e.State().Fresh })

@@ -74,15 +74,18 @@ func (l *Ledger) Find(text string) *Lease {
 	return shard.leases[id]
 }
 
-// Settle ends the lease: its endpoint has one request less. Later calls do nothing.
-func (lease *Lease) Settle() {
-	if load := lease.load.Swap(nil); load != nil {
+// Settle ends the lease: its endpoint has one request less. It returns the endpoint's counters; nil, and nothing done, if
+// the lease was settled before.
+func (lease *Lease) Settle() *Load {
+	load := lease.load.Swap(nil)
+	if load != nil {
 		load.inFlight.Add(-1)
 	}
 	shard := &lease.ledger.shards[lease.id%ledgerShards]
 	shard.mu.Lock()
 	delete(shard.leases, lease.id)
 	shard.mu.Unlock()
+	return load
 }
 
 // MoveTo charges the request to the endpoint that serves it, which after a retry is not the one picked.
@@ -96,7 +99,7 @@ func (lease *Lease) MoveTo(to *Load) {
 	to.sent.Add(1)
 }
 
-// Open leases.
+// Len is how many leases are open.
 func (l *Ledger) Len() int {
 	n := 0
 	for i := range l.shards {

@@ -75,7 +75,8 @@ type RemoteAnswer struct {
 
 // Ask forwards r's headers and body, and returns the remote picker's answer. The remote sees FULL_DUPLEX_STREAMED, the
 // only mode that every picker of this protocol speaks, whatever mode our own gateway uses. A request whose body was not
-// read is shown as one without a body: the remote would wait for it in vain.
+// read is shown as one without a body: the remote would wait for it in vain. Whatever else the remote answers (other
+// headers, a rewritten body) is not taken over: what it may change here is the destination alone.
 func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 	var problems []error
 	for _, conn := range r.conns {

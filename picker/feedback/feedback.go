@@ -11,15 +11,11 @@ import (
 
 // Entry is what the access log says about one request that was picked for.
 type Entry struct {
-	Pool, Lease string // as the pick named them
-	Served      string // "ip:port" of the endpoint that answered, or an internal address; "" if none did
-	Status      int    // of the response, as the client saw it; 0 if there was none
-	// OK: an endpoint answered, and with less than 500.
-	OK        bool
-	Attempts  int           // to upstreams; 0 if the request met none
-	FirstByte time.Duration // from the request's start to the response's first byte; 0 if there was none
-	Duration  time.Duration // of the whole request
-	SentBytes uint64        // body bytes to the client
+	Lease  string // as the pick named it
+	Served string // "ip:port" of the endpoint that answered, or a hop's address; "" if none did
+	Status int    // of the response, as the client saw it; 0 if there was none
+	// FirstByte is the time from the request's start to the response's first byte; 0 if there was none.
+	FirstByte time.Duration
 }
 
 // Books takes entries. Settle is called by many streams at once.
@@ -58,7 +54,6 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{
-		Pool:   text(common.GetMetadata(), "penstock", "pool"),
 		Lease:  text(common.GetMetadata(), "penstock", "lease"),
 		Served: text(common.GetMetadata(), "envoy.lb", "x-gateway-destination-endpoint-served"),
 	}
@@ -66,11 +61,7 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 		return Entry{}, false
 	}
 	e.Status = int(logged.GetResponse().GetResponseCode().GetValue())
-	e.OK = e.Served != "" && e.Status > 0 && e.Status < 500
-	e.Attempts = int(common.GetUpstreamRequestAttemptCount())
 	e.FirstByte = common.GetTimeToFirstUpstreamRxByte().AsDuration()
-	e.Duration = common.GetDuration().AsDuration()
-	e.SentBytes = logged.GetResponse().GetResponseBodyBytes()
 	return e, true
 }
 
