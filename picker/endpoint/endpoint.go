@@ -80,7 +80,10 @@ type State struct {
 }
 
 // State reads e's load.
-func (e *Endpoint) State() State {
+func (e *Endpoint) State() State { return e.StateAt(time.Now()) }
+
+// StateAt is State for who asks for many endpoints and has read the clock.
+func (e *Endpoint) StateAt(now time.Time) State {
 	s := State{InFlight: e.load.inFlight.Load()}
 	if e.source == nil {
 		s.Unseen = s.InFlight
@@ -92,7 +95,7 @@ func (e *Endpoint) State() State {
 		return s
 	}
 	s.Queue, s.Running, s.KV = sample.queue, sample.running, sample.kv
-	s.Fresh = e.source.failures.Load() < e.source.staleAfter && time.Since(sample.at) < e.source.maxAge
+	s.Fresh = e.source.failures.Load() < e.source.staleAfter && now.Sub(sample.at) < e.source.maxAge
 	s.Unseen = max(0, min(s.InFlight, int64(e.load.sent.Load()-sample.sentBefore)))
 	return s
 }

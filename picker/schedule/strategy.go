@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
@@ -117,7 +118,7 @@ func (s *Strategy) Rank(list []endpoint.Endpoint, allowed func(*endpoint.Endpoin
 
 // candidates are the endpoints that pass the filters, in the order of list.
 func (s *Strategy) candidates(list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
-	c := scratch.candidates[:0]
+	c, now := scratch.candidates[:0], time.Now()
 	scratch.Eligible = 0
 	for i := range list {
 		e := &list[i]
@@ -127,9 +128,10 @@ func (s *Strategy) candidates(list []endpoint.Endpoint, allowed func(*endpoint.E
 		if !e.Draining {
 			scratch.Eligible++
 		}
-		state := e.State()
-		if s.stoppedBy(e, &state) == "" {
-			c = append(c, Candidate{Endpoint: e, State: state})
+		// Into the scratch space first: a variable of its own would be allocated for every endpoint.
+		c = append(c, Candidate{Endpoint: e, State: e.StateAt(now)})
+		if s.stoppedBy(e, &c[len(c)-1].State) != "" {
+			c = c[:len(c)-1]
 		}
 	}
 	scratch.candidates = c
