@@ -72,13 +72,14 @@ func breakers() *clusterv3.CircuitBreakers {
 }
 
 // healthCheck asks a picker whether it serves; a follower of a leader-elected one does not. It is quick, because the
-// first answer decides when a new cluster is usable, and a lost picker is noticed by nothing else.
+// first answer decides when a new cluster is usable, and a lost picker is noticed by nothing else. Two failures are
+// needed: one alone is a busy picker's pause, and would take every request past it.
 func healthCheck(service string) *corev3.HealthCheck {
 	return &corev3.HealthCheck{
 		Timeout:            seconds(500 * time.Millisecond),
 		Interval:           seconds(time.Second),
 		NoTrafficInterval:  seconds(time.Second),
-		UnhealthyThreshold: u32(1),
+		UnhealthyThreshold: u32(2),
 		HealthyThreshold:   u32(1),
 		HealthChecker: &corev3.HealthCheck_GrpcHealthCheck_{
 			GrpcHealthCheck: &corev3.HealthCheck_GrpcHealthCheck{ServiceName: service},

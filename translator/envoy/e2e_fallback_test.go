@@ -164,15 +164,7 @@ func TestForeignPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 		}
 	}
 	r.start()
-	r.envoy.Wait("health checks have spoken", func() bool {
-		healthy := r.envoy.Stats(`picker-(answers|full|empty|slow)\.membership_healthy`)
-		for _, n := range healthy {
-			if n == 0 {
-				return false
-			}
-		}
-		return len(healthy) == 4
-	})
+	r.healthy("picker-answers", "picker-full", "picker-empty", "picker-slow")
 	checkCells(r, cells, a2)
 }
 

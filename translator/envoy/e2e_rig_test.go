@@ -155,6 +155,15 @@ func (r *rig) start() {
 	})
 }
 
+// healthy waits until the health checks of clusters have passed.
+func (r *rig) healthy(clusters ...string) {
+	r.t.Helper()
+	for _, c := range clusters {
+		stat := "cluster." + c + ".membership_healthy"
+		r.envoy.Wait(c+" is healthy", func() bool { return r.envoy.Stats(stat)[stat] > 0 })
+	}
+}
+
 func (r *rig) address() string { return fmt.Sprintf("127.0.0.1:%d", r.port) }
 
 func (r *rig) request(method, host, path string, body []byte) *http.Request {
