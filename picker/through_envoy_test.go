@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -293,5 +294,59 @@ func TestADeadPickerDoesNotStopAnOpenPool(t *testing.T) {
 	}
 	if response, _ := g.post(t, "/closed/", []byte("{}")); response.StatusCode != 503 {
 		t.Errorf("fail close: %s", response.Status)
+	}
+}
+
+func TestChangingPoolsUnderTrafficLosesNoRequestAndNoCount(t *testing.T) {
+	g := startGateway(t, route{Name: "n", Cluster: "closed", Mode: none, Allow: true}, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
+	pools := func(i int) Pool {
+		return Pool{Name: "ns/pool", Strategy: schedule.Names()[i%len(schedule.Names())], Fallbacks: i % 2,
+			Endpoints: g.endpoints()[i%2:], Body: []Body{BodyNone, BodyBuffered}[i/2%2]}
+	}
+	setPools(t, g.picker, pools(0))
+	stop, changed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				changed <- nil
+				return
+			default:
+			}
+			if err := g.picker.SetPools([]Pool{pools(i)}); err != nil {
+				changed <- err
+				return
+			}
+		}
+	}()
+	var group sync.WaitGroup
+	body := bytes.Repeat([]byte("b"), 20<<10)
+	for worker := range 8 {
+		group.Go(func() {
+			for i := range 40 {
+				path := []string{"/n/", "/b/"}[(worker+i)%2]
+				response, err := http.Post(g.url+path, "application/json", bytes.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text, _ := io.ReadAll(response.Body)
+				response.Body.Close()
+				if response.StatusCode != 200 || !strings.HasSuffix(string(text), fmt.Sprintf("got %d bytes", len(body))) {
+					t.Errorf("%s %s", response.Status, text)
+				}
+			}
+		})
+	}
+	group.Wait()
+	close(stop)
+	if err := <-changed; err != nil {
+		t.Error(err)
+	}
+	waitFor(t, "all requests to be reported", func() bool { return g.picker.ledger.Len() == 0 })
+	for _, p := range g.pods {
+		if load := g.picker.loadOf(p.addr().String()); load != nil && load.InFlight() != 0 {
+			t.Errorf("%s has %d requests under way", p.name, load.InFlight())
+		}
 	}
 }
