@@ -35,6 +35,7 @@ server for every request.`,
 		SilenceErrors: true, // main prints them, once
 	}
 	root.AddCommand(
+		newDemo(),
 		newUp(),
 		newServe(),
 		newBootstrap(),

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/demo"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+)
+
+func newDemo() *cobra.Command {
+	var keep bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show it all on this machine: two clusters, simulated model servers, a story in six steps",
+		Long: `Show what Penstock does, on this machine and without a GPU: a gateway with two pools of simulated model servers, a
+second cluster whose pool is imported in both ways there are, a streamed answer, a split by weights, and a spill when
+the local pool is full; with who answered, and why. Every step checks itself: the exit status is 1 if one of them did
+not go as promised. All ports are free ones on loopback, and nothing is left behind.`,
+		Example: `  penstock demo
+
+  # Leave it up, with requests to try and files to edit, until Ctrl-C.
+  penstock demo --keep`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			envoy, err := proxy.Find(cmd.Context())
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			err = demo.Run(cmd.Context(), demo.Config{
+				Penstock: binary, Env: []string{"ENVOY=" + envoy.Path}, Envoy: envoy.Version, Keep: keep,
+				Out: out, Colour: wantsColour(out), Ask: ask,
+			})
+			switch {
+			case errors.Is(err, context.Canceled) && cmd.Context().Err() != nil:
+				return errors.New("the demo was interrupted")
+			case errors.Is(err, demo.ErrFailed):
+				return exitCode(1)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave everything up after the last step, until Ctrl-C")
+	return cmd
+}
+
+// wantsColour tells whether a person reads out at a terminal, and has not asked for plain text (https://no-color.org).
+func wantsColour(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

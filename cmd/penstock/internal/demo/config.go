@@ -1,0 +1,102 @@
+package demo
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// config holds the YAML of both clusters. ${NAME} stands for a port: "here" and "east" are the gateways' ports,
+// "east-picker" is the other cluster's picker's, and any other name a model server's.
+//
+//go:embed config
+var config embed.FS
+
+var placeholder = regexp.MustCompile(`\$\{([a-z0-9-]+)\}`)
+
+// render reads a file below config/ and fills its ports in.
+func render(name string, ports map[string]int) (string, error) {
+	text, err := fs.ReadFile(config, path.Join("config", name))
+	if err != nil {
+		return "", err
+	}
+	var missing error
+	out := placeholder.ReplaceAllStringFunc(string(text), func(match string) string {
+		port, ok := ports[match[2:len(match)-1]]
+		if !ok {
+			missing = fmt.Errorf("%s: nobody has the port %s", name, match)
+		}
+		return fmt.Sprint(port)
+	})
+	return out, missing
+}
+
+// write puts a file below config/ into the folder dir, in one step, so that nobody reads half of it. It returns its text.
+func write(dir, name string, ports map[string]int) (string, error) {
+	text, err := render(name, ports)
+	if err != nil {
+		return "", err
+	}
+	target := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(target+".tmp", []byte(text), 0o644); err != nil {
+		return "", err
+	}
+	return text, os.Rename(target+".tmp", target)
+}
+
+// excerpt returns the lines of YAML that matter: those that end in a comment, the lines that they hang below, and the
+// kinds of their objects.
+func excerpt(text string) []string {
+	var out []string
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		lines := strings.Split(document, "\n")
+		keep := make([]bool, len(lines))
+		for i, line := range lines {
+			if !commented(line) {
+				continue
+			}
+			keep[i] = true
+			at := depth(line)
+			for j := i - 1; j >= 0; j-- {
+				if d := depth(lines[j]); d >= 0 && d < at {
+					keep[j], at = true, d
+				}
+				keep[j] = keep[j] || strings.HasPrefix(lines[j], "kind: ")
+			}
+		}
+		for i, line := range lines {
+			if keep[i] {
+				out = append(out, line)
+			}
+		}
+	}
+	return out
+}
+
+// commented tells whether a line has YAML, and then a comment.
+func commented(line string) bool {
+	before, _, found := strings.Cut(line, " # ")
+	return found && strings.TrimSpace(before) != ""
+}
+
+// depth says how deep a line of YAML is; -1 for a comment or an empty line. An item of a list is below a key of the
+// same indentation.
+func depth(line string) int {
+	text := strings.TrimLeft(line, " ")
+	if text == "" || strings.HasPrefix(text, "#") {
+		return -1
+	}
+	d := 2 * (len(line) - len(text))
+	if strings.HasPrefix(text, "- ") {
+		d++
+	}
+	return d
+}

@@ -1,0 +1,129 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// page is what a person reads. It is written from top to bottom, as things happen.
+type page struct {
+	w      io.Writer
+	colour bool
+}
+
+// Colours, as ANSI terminals know them.
+const (
+	bold, faint, red, green, yellow, cyan, magenta = "1", "2", "31", "32", "33", "36", "35"
+)
+
+func (p *page) paint(code, text string) string {
+	if !p.colour || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// line writes a line. That a terminal is gone ends the demo by the next signal, not here.
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
+
+func (p *page) gap() { p.line("") }
+
+// title begins a step.
+func (p *page) title(n int, text string) {
+	p.gap()
+	p.line("%s", p.paint(bold, fmt.Sprintf("%d  %s", n, text)))
+}
+
+// say tells what is about to happen, in lines of a width that can be read.
+func (p *page) say(text string) {
+	for _, l := range wrap(text, 96) {
+		p.line("   %s", l)
+	}
+}
+
+// yaml shows lines of a file.
+func (p *page) yaml(file, note string, lines []string) {
+	p.line("   %s  %s", p.paint(yellow, file), p.paint(faint, note))
+	for _, l := range lines {
+		if i := strings.Index(l, " # "); i >= 0 {
+			l = l[:i] + p.paint(faint, l[i:])
+		}
+		p.line("   %s %s", p.paint(faint, "│"), l)
+	}
+}
+
+// command shows what a person would type to do the same.
+func (p *page) command(text string) { p.line("   %s %s", p.paint(faint, "$"), text) }
+
+// curl shows how to ask the same question.
+func (p *page) curl(base string, c chat) {
+	flags := "-s"
+	if c.Stream {
+		flags = "-sN"
+	}
+	p.command(fmt.Sprintf("curl %s %s -d '%s'", flags, base+completions, c.json()))
+}
+
+// begin writes a part of a line.
+func (p *page) begin(text string) { fmt.Fprint(p.w, text) }
+
+// output shows what a command printed.
+func (p *page) output(lines []string) {
+	for _, l := range lines {
+		p.line("     %s", p.paint(faint, l))
+	}
+}
+
+// answer shows an answer and who gave it.
+func (p *page) answer(a answer) {
+	p.line("     %s  %s", p.server(a.By), fmt.Sprintf("%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds()))
+}
+
+// why gives a reason.
+func (p *page) why(format string, args ...any) {
+	text := wrap(fmt.Sprintf(format, args...), 90)
+	for i, l := range text {
+		label := "why"
+		if i > 0 {
+			label = "   "
+		}
+		p.line("     %s %s", p.paint(faint, label), l)
+	}
+}
+
+func (p *page) ok(text string) { p.line("   %s %s", p.paint(green, "✓"), text) }
+
+func (p *page) failed(err error) {
+	p.line("   %s %s", p.paint(red, "✗"), strings.ReplaceAll(err.Error(), "\n", "\n     "))
+}
+
+// server writes the name of a model server, in the colour of its cluster.
+func (p *page) server(name string) string {
+	colour := cyan
+	if strings.HasPrefix(name, "east-") {
+		colour = magenta
+	}
+	return p.paint(colour, fmt.Sprintf("%-12s", name))
+}
+
+// bar draws a number.
+func bar(n, perBlock int) string { return strings.Repeat("█", (n+perBlock-1)/perBlock) }
+
+// wrap cuts text into lines of at most width characters, at spaces.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}

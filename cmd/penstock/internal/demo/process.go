@@ -1,0 +1,135 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// endPatience is how long a penstock may take to drain its Envoy when the demo ends.
+const endPatience = 15 * time.Second
+
+// cluster is one penstock process: control plane, picker and Envoy.
+type cluster struct {
+	name  string // "here" or "east"
+	state string // its --state
+	cmd   func(ctx context.Context) *exec.Cmd
+	ready chan struct{} // closed when its gateway serves
+
+	mu     sync.Mutex
+	url    string    // of its gateway, known when ready is closed
+	lines  []string  // the last ones that it printed
+	follow io.Writer // what it prints from now on; nil for nowhere
+}
+
+// keptLines is how much of a process's output a failure shows.
+const keptLines = 20
+
+// Run runs the process until ctx ends, and then waits for its end. A process that ends by itself is an error.
+func (c *cluster) Run(ctx context.Context) error {
+	// The kernel's promise to end the child with its parent is tied to the thread that started it (orphan_linux.go).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := c.cmd(ctx)
+	cmd.SysProcAttr = processAttributes()
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = endPatience
+	out := &lineWriter{line: c.printed}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
+	}
+	err := cmd.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("penstock of cluster %s ended (%w); it said:\n%s", c.name, errors.Join(err, context.Cause(ctx)), c.said())
+}
+
+// printed takes a line that the process printed.
+func (c *cluster) printed(line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines = append(c.lines, line)
+	c.lines = c.lines[max(0, len(c.lines)-keptLines):]
+	if _, url, ok := strings.Cut(line, " serves at "); ok && c.url == "" {
+		c.url = url
+		close(c.ready)
+	}
+	if c.follow != nil {
+		fmt.Fprintf(c.follow, "%s: %s\n", c.name, line)
+	}
+}
+
+// followTo has everything printed to w that the process prints from now on.
+func (c *cluster) followTo(w io.Writer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.follow = w
+}
+
+// said returns the last lines that the process printed, indented.
+func (c *cluster) said() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return "    " + strings.Join(c.lines, "\n    ")
+}
+
+// wrong returns the first error that the process found in its configuration, or "".
+func (c *cluster) wrong() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, line := range c.lines {
+		if strings.HasPrefix(line, "error: ") {
+			return line
+		}
+	}
+	return ""
+}
+
+// served waits until the gateway serves, and returns its URL.
+func (c *cluster) served(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case <-c.ready:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.url, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("the gateway of cluster %s does not serve after %s; penstock said:\n%s", c.name, patience, c.said())
+	}
+}
+
+// lineWriter cuts what is written into lines.
+type lineWriter struct {
+	rest string
+	line func(string)
+}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.rest += string(p)
+	for {
+		line, rest, found := strings.Cut(w.rest, "\n")
+		if !found {
+			return len(p), nil
+		}
+		w.rest = rest
+		w.line(line)
+	}
+}
+
+// command makes a call of the penstock binary.
+func (c *Config) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.Penstock, args...)
+	cmd.Env = append(os.Environ(), c.Env...)
+	return cmd
+}

@@ -1,0 +1,120 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/picker"
+)
+
+// What the spill step asks for, and what config/here/spill.yaml allows.
+const (
+	spillRequests = 10
+	spillTokens   = 60 // of each answer: long enough that all are under way together
+	perServer     = 2  // full.inFlight
+)
+
+// spilled is one of the requests and what was decided for it.
+type spilled struct {
+	by, at string
+	pick   picker.Record
+}
+
+// spill fills the pool here, one long answer after the other, and sees the rest go to cluster east; then, when all have
+// ended, it sees that the pool takes requests again.
+func spill(ctx context.Context, s *stage, p *page, base string) (string, error) {
+	target := base + completions
+	if err := s.idle(ctx, target, "default/llama"); err != nil {
+		return "", err
+	}
+	q := question("llama", "Count sheep")
+	q.MaxTokens, q.IgnoreEOS, q.Stream = spillTokens, true, true
+	p.command(fmt.Sprintf("for i in $(seq %d); do curl -s %s -d '%s' & done", spillRequests, target, q.json()))
+	var all []spilled
+	var open []*stream
+	for range spillRequests {
+		if err := recordable(ctx); err != nil {
+			return "", err
+		}
+		answer, err := s.open(ctx, base, q)
+		if err != nil {
+			return "", err
+		}
+		defer answer.close()
+		pick, err := s.recorded(ctx, s.here, "default/llama")
+		if err != nil {
+			return "", err
+		}
+		open = append(open, answer)
+		all = append(all, spilled{answer.By, answer.At, pick})
+		p.line("     %2d  %s  %s", len(all), p.server(answer.By), p.paint(faint, all[len(all)-1].reason()))
+	}
+	lines, err := s.explain(ctx, target)
+	if err != nil {
+		return "", err
+	}
+	p.command("penstock explain " + target + " -X POST --state " + s.here.state)
+	p.output(lines)
+	for i, answer := range open {
+		if n, err := answer.rest(); err != nil || n != spillTokens {
+			return "", fmt.Errorf("expected %d words of answer %d, got %d (%v)", spillTokens, i+1, n, err)
+		}
+	}
+	if err := overflowed(all); err != nil {
+		return "", err
+	}
+	if err := s.idle(ctx, target, "default/llama"); err != nil {
+		return "", err
+	}
+	p.say("All have ended. One more:")
+	a, err := s.ask(ctx, base, question("llama", "Is there room again?"))
+	if err != nil {
+		return "", err
+	}
+	p.answer(a)
+	if err := a.from("llama-"); err != nil {
+		return "", err
+	}
+	room := perServer * len(names("llama"))
+	return fmt.Sprintf("%d ran here, %d went on to cluster east inside the same request, and no client saw an error", room, spillRequests-room), nil
+}
+
+// reason is why a request went where it went, as the picker recorded it.
+func (r spilled) reason() string {
+	var loads []string
+	for _, v := range r.pick.Verdicts {
+		text := fmt.Sprintf("%s %d/%d", strings.TrimSuffix(v.Pod, "/127.0.0.1"), v.State.InFlight, perServer)
+		loads = append(loads, text)
+	}
+	state := strings.Join(loads, ", ")
+	if r.pick.Result == "spilled" {
+		return "both full (" + state + "): to the import"
+	}
+	return "picked; now " + state
+}
+
+// overflowed tells whether requests filled the pool here first, each server up to its limit, and then went to east.
+func overflowed(all []spilled) error {
+	local := names("llama")
+	room := perServer * len(local)
+	count := map[string]int{}
+	for i, r := range all {
+		want := "picked"
+		if i >= room {
+			want = "spilled"
+		}
+		isLocal := slices.Contains(local, r.by)
+		if isLocal != (i < room) || r.pick.Result != want || isLocal && first(r.pick.Endpoints) != r.at {
+			return fmt.Errorf("expected the first %d requests here and the others in cluster east; request %d was %q (%s) and went to %s at %s", room, i+1, r.pick.Result, r.pick.Endpoints, r.by, r.at)
+		}
+		count[r.by]++
+	}
+	for _, name := range local {
+		if count[name] != perServer {
+			return fmt.Errorf("expected %d requests at each server here, got %d at %s", perServer, count[name], name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker"
+)
+
+// patience is how long the demo waits for something that should take a fraction of a second.
+const patience = 20 * time.Second
+
+// How fast the simulated servers are. A short answer is quick; a long one leaves time to look at what goes on.
+const (
+	firstToken = 5 * time.Millisecond
+	perToken   = 60 * time.Millisecond
+)
+
+// servers are the model servers of the demo, and the model that each has.
+var servers = []struct{ name, model string }{
+	{"llama-1", "llama"}, {"llama-2", "llama"}, {"qwen-1", "qwen"}, {"qwen-2", "qwen"},
+	{"east-llama-1", "llama"}, {"east-llama-2", "llama"},
+}
+
+// stage is everything that runs: two clusters and the model servers of both.
+type stage struct {
+	cfg        Config
+	dir        string // for everything that is written
+	ports      map[string]int
+	sims       []*sim.Server
+	here, east *cluster
+	http       *http.Client
+}
+
+// newStage opens the model servers' sockets, chooses ports, and writes the YAML that is there from the beginning.
+func newStage(cfg Config) (*stage, error) {
+	dir, err := os.MkdirTemp(shortTemp(), "penstock-demo-")
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{cfg: cfg, dir: dir, ports: map[string]int{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 20}}}
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.here = s.cluster("here", "--access-log", filepath.Join(dir, "here.access.log"))
+	s.east = s.cluster("east", "--picker", fmt.Sprintf("127.0.0.1:%d", s.ports["east-picker"]))
+	return s, nil
+}
+
+// shortTemp is the folder for temporary files, unless its name is so long (macOS) that a socket below it could not be
+// opened: the path of a Unix socket has about a hundred bytes.
+func shortTemp() string {
+	if dir := os.TempDir(); len(dir) < 36 {
+		return dir
+	}
+	return "/tmp"
+}
+
+func (s *stage) prepare() error {
+	for _, server := range servers {
+		model, err := sim.New(sim.Config{
+			Name: server.name, Model: server.model, TimeToFirstToken: firstToken, InterTokenLatency: perToken,
+			Listen: []string{"127.0.0.1:0"}, Grace: time.Second, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return err
+		}
+		addresses, err := model.Listen()
+		if err != nil {
+			return err
+		}
+		s.sims = append(s.sims, model)
+		s.ports[server.name] = int(portOf(addresses[0]))
+	}
+	if err := s.choosePorts("here", "east", "east-picker"); err != nil {
+		return err
+	}
+	later := map[string]bool{}
+	for _, step := range story() {
+		later[step.file] = step.prefix != ""
+	}
+	return fs.WalkDir(config, "config", func(name string, entry fs.DirEntry, err error) error {
+		name = strings.TrimPrefix(name, "config/")
+		if err != nil || entry.IsDir() || later[name] {
+			return err
+		}
+		_, err = write(s.dir, name, s.ports)
+		return err
+	})
+}
+
+// choosePorts finds a free port for each name. They are all open at once, so that they differ. Whoever gets them opens
+// them in a moment; the kernel does not give them out again so soon.
+func (s *stage) choosePorts(names ...string) error {
+	for _, name := range names {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		s.ports[name] = int(portOf(l.Addr().String()))
+	}
+	return nil
+}
+
+func portOf(address string) uint16 {
+	_, text, _ := net.SplitHostPort(address)
+	var port uint16
+	_, _ = fmt.Sscan(text, &port) // the address is one that a listener had
+	return port
+}
+
+func (s *stage) cluster(name string, args ...string) *cluster {
+	state := filepath.Join(s.dir, "state", name)
+	args = append([]string{"up", "-f", filepath.Join(s.dir, name), "--state", state, "--concurrency", "2"}, args...)
+	return &cluster{name: name, state: state, ready: make(chan struct{}), cmd: func(ctx context.Context) *exec.Cmd { return s.cfg.command(ctx, args...) }}
+}
+
+// Run runs everything until ctx ends.
+func (s *stage) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, server := range s.sims {
+		group.Go(func() error { return server.Run(ctx) })
+	}
+	group.Go(func() error { return s.here.Run(ctx) })
+	group.Go(func() error { return s.east.Run(ctx) })
+	return group.Wait()
+}
+
+// close removes what was written.
+func (s *stage) close() error {
+	s.http.CloseIdleConnections()
+	return os.RemoveAll(s.dir)
+}
+
+// drop puts a step's file into the folder that penstock follows, and waits until its route answers. It returns the text
+// and how long that took.
+func (s *stage) drop(ctx context.Context, name, prefix string) (text string, took time.Duration, err error) {
+	began := time.Now()
+	if text, err = write(s.dir, name, s.ports); err != nil {
+		return "", 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	status := 0
+	err = poll(ctx, func() (bool, error) {
+		status, _, err = s.get(ctx, s.here.url+prefix+"/v1/models")
+		return err != nil || status != http.StatusNotFound, err
+	})
+	took = time.Since(began)
+	if wrong := s.here.wrong(); wrong != "" {
+		return text, took, fmt.Errorf("expected no errors in the YAML, got %s", wrong)
+	}
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("expected that a new route answers 200 from its first request on, got %d", status)
+	}
+	return text, took, err
+}
+
+// poll calls done until it says yes or fails, or ctx ends.
+func poll(ctx context.Context, done func() (bool, error)) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it did not happen: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// explain runs penstock explain and returns what it says of the backends: who picks, and what of each endpoint is known.
+func (s *stage) explain(ctx context.Context, target string, args ...string) ([]string, error) {
+	args = append([]string{"explain", target, "-X", "POST", "--state", s.here.state}, args...)
+	out, err := s.cfg.command(ctx, args...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("penstock %s: %w", strings.Join(args, " "), err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(out)) {
+		if word, _, _ := strings.Cut(line, " "); word == "" || word == "backend" || word == "route" {
+			lines = append(lines, strings.TrimRight(line, "\n"))
+		}
+	}
+	return lines, nil
+}
+
+// idle waits until the picker of this cluster has heard the end of every request to a pool.
+func (s *stage) idle(ctx context.Context, target, pool string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return poll(ctx, func() (bool, error) {
+		var e plane.Explained
+		if err := s.cfg.Ask(ctx, s.here.state, "/explain?method=POST&url="+url.QueryEscape(target), &e); err != nil {
+			return false, err
+		}
+		var now picker.Explanation
+		if err := json.Unmarshal(e.Picks[pool], &now); err != nil {
+			return false, fmt.Errorf("penstock does not say what it would pick from %s: %w", pool, err)
+		}
+		for _, v := range now.Verdicts {
+			if v.State.InFlight > 0 {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// recordEvery is a bit more than the time in which a picker records one pick of a pool at most.
+const recordEvery = 25 * time.Millisecond
+
+// recordable waits until the next pick will be recorded, however short ago the last one was.
+func recordable(ctx context.Context) error {
+	select {
+	case <-time.After(recordEvery):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// picks returns what the picker of a cluster has recorded for a pool, newest first.
+func (s *stage) picks(ctx context.Context, c *cluster, pool string) ([]picker.Record, error) {
+	var out struct{ Picks []picker.Record }
+	err := s.cfg.Ask(ctx, c.state, "/debug/picks?pool="+url.QueryEscape(pool), &out)
+	return out.Picks, err
+}
+
+// gateways returns how many gateways the last completion passed that reached a model server: each adds a client to
+// X-Forwarded-For.
+func (s *stage) gateways(ctx context.Context, at string) (int, error) {
+	_, body, err := s.get(ctx, "http://"+at+"/debug/last")
+	if err != nil {
+		return 0, err
+	}
+	var last struct{ Headers http.Header }
+	if err := json.Unmarshal(body, &last); err != nil {
+		return 0, fmt.Errorf("model server %s: %w", at, err)
+	}
+	return len(strings.Split(strings.Join(last.Headers.Values("X-Forwarded-For"), ","), ",")), nil
+}
+
+// file is where a file below config/ is.
+func (s *stage) file(name string) string { return path.Join(s.dir, name) }

@@ -1,0 +1,309 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-project/penstock/picker"
+)
+
+// step is one thing that the demo shows.
+type step struct {
+	title string
+	story string // what is about to be seen
+	file  string // the YAML that makes it so, below config/; "" for nothing new
+	// prefix is the path of the file's route. If there is one, the file is dropped into the folder when the step begins.
+	prefix string
+	// run does it and shows it. It returns what was seen, in a sentence, or an error that says what was expected instead.
+	run func(ctx context.Context, s *stage, p *page, base string) (seen string, err error)
+}
+
+// story is what the demo shows, in order.
+func story() []step {
+	return []step{
+		{
+			title: "Two pools behind one gateway",
+			story: "The gateway reads the model's name in the body, and its route chooses the pool. In the pool, the picker chooses the server with the least to do.",
+			file:  "here/pools.yaml", run: twoPools,
+		},
+		{
+			title: "A streamed answer",
+			story: "The same, word by word as the server says it. Nothing on the way holds it back.",
+			run:   streamed,
+		},
+		{
+			title: "A pool of another cluster, in EndpointMode",
+			story: "Cluster east has a pool, too. The gateway here asks east's picker, and sends the request straight to the server that it names.",
+			file:  "here/endpoint-mode.yaml", prefix: "/endpoint-mode", run: endpointMode,
+		},
+		{
+			title: "The same pool, in ParentMode",
+			story: "Where the servers of another cluster cannot be reached, its gateway can: the request passes two gateways, and the second one picks.",
+			file:  "here/parent-mode.yaml", prefix: "/parent-mode", run: parentMode,
+		},
+		{
+			title: "Half here, half there",
+			story: fmt.Sprintf("A route with two backends: the pool here and the imported one, with equal weights. %d requests are counted.", splitRequests),
+			file:  "here/split.yaml", prefix: "/split", run: split,
+		},
+		{
+			title: "When the pool here is full",
+			story: fmt.Sprintf("A policy says when a server is full, and where requests go then. %d long answers are asked for, one after the other, and all run at the same time.", spillRequests),
+			file:  "here/spill.yaml", prefix: "/spill", run: spill,
+		},
+	}
+}
+
+// twoPools asks for each model, and then keeps one server busy to see the picker avoid it.
+func twoPools(ctx context.Context, s *stage, p *page, base string) (string, error) {
+	for _, model := range []string{"llama", "qwen"} {
+		q := question(model, "Hello there")
+		p.curl(base, q)
+		a, err := s.ask(ctx, base, q)
+		if err != nil {
+			return "", err
+		}
+		p.answer(a)
+		if err := a.from(model + "-"); err != nil {
+			return "", err
+		}
+	}
+	long := question("llama", "Count sheep")
+	long.MaxTokens, long.IgnoreEOS = 200, true
+	busy, err := s.open(ctx, base, long)
+	if err != nil {
+		return "", err
+	}
+	defer busy.close()
+	p.gap()
+	p.say(fmt.Sprintf("Now %s is busy with a long answer. Where would the next request go, and why?", busy.By))
+	p.command("penstock explain " + base + completions + " -X POST -H 'X-Gateway-Model-Name: llama' --state " + s.here.state)
+	lines, err := s.explain(ctx, base+completions, "-H", "X-Gateway-Model-Name: llama")
+	if err != nil {
+		return "", err
+	}
+	p.output(lines)
+	q := question("llama", "And now?")
+	p.curl(base, q)
+	a, err := s.ask(ctx, base, q)
+	if err != nil {
+		return "", err
+	}
+	p.answer(a)
+	if err := a.from("llama-"); err != nil {
+		return "", err
+	}
+	if a.By == busy.By {
+		return "", fmt.Errorf("expected the server that is not busy, got %s, which is", a.By)
+	}
+	return fmt.Sprintf("each model was answered from its own pool; while %s was busy, %s answered", busy.By, a.By), nil
+}
+
+// streamed shows a streamed answer while it comes.
+func streamed(ctx context.Context, s *stage, p *page, base string) (string, error) {
+	q := question("qwen", "every word of this answer comes on its own as soon as it is there")
+	q.Stream = true
+	p.curl(base, q)
+	began := time.Now()
+	answer, err := s.open(ctx, base, q)
+	if err != nil {
+		return "", err
+	}
+	defer answer.close()
+	var at []time.Duration
+	p.begin("     " + p.server(answer.By) + "  ")
+	for {
+		text, err := answer.next()
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			p.gap()
+			return "", err
+		}
+		at = append(at, time.Since(began))
+		p.begin(text)
+	}
+	p.gap()
+	if err := flowed(at); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d pieces: the first after %d ms, the last after %d ms", len(at), at[0].Milliseconds(), at[len(at)-1].Milliseconds()), nil
+}
+
+// flowed tells whether pieces came one by one: a server that pauses between them was not held back until the end.
+func flowed(at []time.Duration) error {
+	if len(at) < 2 {
+		return fmt.Errorf("expected a stream of many pieces, got %d", len(at))
+	}
+	spread, least := at[len(at)-1]-at[0], time.Duration(len(at)-1)*perToken/3
+	if spread < least {
+		return fmt.Errorf("expected the pieces one by one, over %s at least; got all %d within %s", least, len(at), spread)
+	}
+	return nil
+}
+
+func endpointMode(ctx context.Context, s *stage, p *page, base string) (string, error) {
+	a, passed, err := s.abroad(ctx, p, base)
+	if err != nil {
+		return "", err
+	}
+	here, err := s.recorded(ctx, s.here, "default/llama@east")
+	if err != nil {
+		return "", err
+	}
+	east, err := s.recorded(ctx, s.east, "default/llama")
+	if err != nil {
+		return "", err
+	}
+	p.why("the picker of east named %s, and the picker here passed that on (%q). By its X-Forwarded-For, the request passed %s.", first(east.Endpoints), here.Result, gateways(passed))
+	if passed != 1 {
+		return "", fmt.Errorf("expected the request to pass one gateway, the one here, got %d", passed)
+	}
+	if here.Result != "relayed" || first(here.Endpoints) != a.At || first(east.Endpoints) != a.At {
+		return "", fmt.Errorf("expected both pickers to have named %s, which answered; got %q (%s) here and %q (%s) in east", a.At, here.Endpoints, here.Result, east.Endpoints, east.Result)
+	}
+	return fmt.Sprintf("%s of cluster east was chosen by east's picker and reached from here", a.By), nil
+}
+
+func parentMode(ctx context.Context, s *stage, p *page, base string) (string, error) {
+	a, passed, err := s.abroad(ctx, p, base)
+	if err != nil {
+		return "", err
+	}
+	east, err := s.recorded(ctx, s.east, "default/llama")
+	if err != nil {
+		return "", err
+	}
+	p.why("nothing was picked here; east's gateway asked its own picker, which named %s. By its X-Forwarded-For, the request passed %s.", first(east.Endpoints), gateways(passed))
+	if passed != 2 {
+		return "", fmt.Errorf("expected the request to pass two gateways, got %d", passed)
+	}
+	if first(east.Endpoints) != a.At {
+		return "", fmt.Errorf("expected east's picker to have named %s, which answered; it named %q", a.At, east.Endpoints)
+	}
+	return fmt.Sprintf("%s of cluster east answered through east's gateway", a.By), nil
+}
+
+// abroad asks a question that cluster east must answer, and returns how many gateways it passed on its way.
+func (s *stage) abroad(ctx context.Context, p *page, base string) (a answer, passed int, err error) {
+	q := question("llama", "Who are you?")
+	p.curl(base, q)
+	if err := recordable(ctx); err != nil {
+		return a, 0, err
+	}
+	if a, err = s.ask(ctx, base, q); err != nil {
+		return a, 0, err
+	}
+	p.answer(a)
+	if err := a.from("east-llama-"); err != nil {
+		return a, 0, err
+	}
+	passed, err = s.gateways(ctx, a.At)
+	return a, passed, err
+}
+
+// recorded returns the last pick that a cluster's picker recorded for a pool.
+func (s *stage) recorded(ctx context.Context, c *cluster, pool string) (picker.Record, error) {
+	picks, err := s.picks(ctx, c, pool)
+	if err == nil && len(picks) == 0 {
+		err = errors.New("none is recorded")
+	}
+	if err != nil {
+		return picker.Record{}, fmt.Errorf("picks of %s in cluster %s: %w", pool, c.name, err)
+	}
+	return picks[0], nil
+}
+
+// from tells whether an answer is good and comes from a server whose name begins with prefix.
+func (a answer) from(prefix string) error {
+	if a.Status != 200 || !strings.HasPrefix(a.By, prefix) {
+		return fmt.Errorf("expected 200 from one of %s*, got %d from %q: %s", prefix, a.Status, a.By, a.Text)
+	}
+	return nil
+}
+
+// first is the first of the endpoints that a picker named.
+func first(endpoints string) string {
+	head, _, _ := strings.Cut(endpoints, ",")
+	return head
+}
+
+func gateways(n int) string {
+	if n == 1 {
+		return "one gateway"
+	}
+	return fmt.Sprintf("%d gateways", n)
+}
+
+// How many requests the split is counted over, and how far from the half each side may be: five standard deviations, so
+// that a good draw fails once in two million times.
+const (
+	splitRequests = 200
+	splitSlack    = 35
+)
+
+// split counts who answers.
+func split(ctx context.Context, s *stage, p *page, base string) (string, error) {
+	q := question("llama", "Hi")
+	q.MaxTokens = 1
+	p.command(fmt.Sprintf("for i in $(seq %d); do curl -s %s -d '%s'; done", splitRequests, base+completions, q.json()))
+	count := map[string]int{}
+	for range splitRequests {
+		a, err := s.ask(ctx, base, q)
+		if err != nil {
+			return "", err
+		}
+		if a.Status != 200 {
+			return "", fmt.Errorf("expected 200 every time, got %d: %s", a.Status, a.Text)
+		}
+		count[a.By]++
+	}
+	for _, server := range servers {
+		if server.model == "llama" {
+			p.line("     %s %3d  %s", p.server(server.name), count[server.name], bar(count[server.name], 2))
+		}
+	}
+	here, east := shares(count)
+	p.why("for each request, Envoy draws one of the two backends by weight; then that backend's own picker is asked: the one here, or east's.")
+	if err := even(here, east); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d of %d were answered here, %d in cluster east", here, splitRequests, east), nil
+}
+
+// shares adds up what each cluster answered.
+func shares(count map[string]int) (here, east int) {
+	for name, n := range count {
+		if strings.HasPrefix(name, "east-") {
+			east += n
+		} else {
+			here += n
+		}
+	}
+	return here, east
+}
+
+// even tells whether a count is what equal weights give.
+func even(here, east int) error {
+	if low := splitRequests/2 - splitSlack; here+east != splitRequests || here < low || east < low {
+		return fmt.Errorf("expected about half of %d on each side, at least %d; got %d here and %d in east", splitRequests, low, here, east)
+	}
+	return nil
+}
+
+// names lists the servers here that have a model.
+func names(model string) []string {
+	var out []string
+	for _, server := range servers {
+		if server.model == model && !strings.HasPrefix(server.name, "east-") {
+			out = append(out, server.name)
+		}
+	}
+	return slices.Clip(out)
+}
