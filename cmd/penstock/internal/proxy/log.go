@@ -66,7 +66,8 @@ func (w *logWriter) record(line string) {
 	if level >= slog.LevelError {
 		w.last = text
 	}
-	if w.ending.Load() {
+	// What Envoy refuses it says up to four times; the control plane says it once, with the object at fault.
+	if w.ending.Load() || strings.Contains(text, " rejected: ") {
 		level = slog.LevelDebug
 	}
 	w.log.Log(context.Background(), level, text, "envoy", logger)

@@ -348,7 +348,7 @@ func TestAFolderTooLongForASocketIsRefusedBeforeAnythingStarts(t *testing.T) {
 func TestEnvoysLogKeepsItsLevelAndItsLines(t *testing.T) {
 	got := &records{}
 	w := &logWriter{log: slog.New(got)}
-	for _, part := range []string{"warning config gRPC config for cl", `uster rejected: a\n  \"b\" \\ 'c'` + "\n\nerror main ", "boom\nBacktrace:\ninfo x y"} {
+	for _, part := range []string{"warning config odd cl", `uster: a\n  \"b\" \\ 'c'` + "\n\nerror main ", "boom\nBacktrace:\ninfo x y\nwarning config gRPC config for a cluster rejected: b"} {
 		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
 			t.Fatal(n, err)
 		}
@@ -358,8 +358,8 @@ func TestEnvoysLogKeepsItsLevelAndItsLines(t *testing.T) {
 		level   slog.Level
 		message string
 	}{
-		{slog.LevelWarn, "gRPC config for cluster rejected: a\n  \"b\" \\ 'c'"}, {slog.LevelError, "boom"},
-		{slog.LevelWarn, "Backtrace:"}, {slog.LevelInfo, "y"},
+		{slog.LevelWarn, "odd cluster: a\n  \"b\" \\ 'c'"}, {slog.LevelError, "boom"},
+		{slog.LevelWarn, "Backtrace:"}, {slog.LevelInfo, "y"}, {slog.LevelDebug, "gRPC config for a cluster rejected: b"},
 	}
 	if len(got.all) != len(want) {
 		t.Fatalf("%d records, want %d", len(got.all), len(want))
