@@ -2,6 +2,7 @@ package picker
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -34,6 +35,9 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		return refusal(503, reason, message), decision{result: reason}
 	}
 	remote, err := pool.remote.Ask(ctx, r)
+	if now := p.pool(r.Pool); errors.Is(err, extproc.ErrClosed) && now != nil && now != pool && now.remote != nil {
+		return p.relay(ctx, now, r) // the pool was replaced between being looked up and being asked
+	}
 	if err != nil {
 		p.log.Debug("remote picker did not answer", "pool", pool.Name, "error", err)
 		return fail(ReasonRelay, "the picker of "+pool.Name+" in the other cluster did not answer")

@@ -225,3 +225,32 @@ func TestARelayedRequestReachesTheRemotePodThroughEnvoyWithItsBody(t *testing.T)
 		t.Errorf("%s %s", response.Status, text)
 	}
 }
+
+func TestMovingTheRemotePickerLosesNoRequest(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	var addrs []netip.AddrPort
+	for range 2 {
+		remote := &remotePicker{}
+		remote.says("10.1.0.5:8000", false)
+		addrs = append(addrs, remote.serve(t))
+	}
+	setPools(t, p, relayed(addrs[0]))
+	conn := dial(t, address)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 50 {
+				stream, cancel := call(t, conn, "x-penstock-pool", "import/c")
+				if list, _, status := told(exchange(t, stream, headerMessage(nil))); list != "10.1.0.5:8000" {
+					t.Errorf("%q %d", list, status)
+				}
+				cancel()
+			}
+		})
+	}
+	for i := range 50 {
+		setPools(t, p, relayed(addrs[i%2]))
+	}
+	group.Wait()
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,7 +34,13 @@ type RemoteConfig struct {
 }
 
 // Remote is the other side of the protocol: it asks another picker what a gateway asked us.
-type Remote struct{ conns []*grpc.ClientConn }
+type Remote struct {
+	conns []*grpc.ClientConn
+	users atomic.Int64 // requests that still talk, and one for the owner until Close
+}
+
+// ErrClosed is Ask's error after Close.
+var ErrClosed = errors.New("the connections to this picker were closed")
 
 // NewRemote makes a Remote. It connects when it is asked first. Close it.
 func NewRemote(c RemoteConfig) (*Remote, error) {
@@ -42,6 +49,7 @@ func NewRemote(c RemoteConfig) (*Remote, error) {
 		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) // pickers make their own certificates
 	}
 	r := &Remote{}
+	r.users.Store(1)
 	for _, addr := range c.Addrs {
 		conn, err := grpc.NewClient("passthrough:///"+addr.String(),
 			grpc.WithTransportCredentials(creds),
@@ -57,8 +65,26 @@ func NewRemote(c RemoteConfig) (*Remote, error) {
 	return r, nil
 }
 
-// Close ends all connections.
-func (r *Remote) Close() {
+// Close ends all connections once the requests that use them have ended. Call it once.
+func (r *Remote) Close() { r.release() }
+
+// use keeps the connections open until release; false after Close.
+func (r *Remote) use() bool {
+	for {
+		n := r.users.Load()
+		if n == 0 {
+			return false
+		}
+		if r.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (r *Remote) release() {
+	if r.users.Add(-1) > 0 {
+		return
+	}
 	for _, conn := range r.conns {
 		_ = conn.Close()
 	}
@@ -78,18 +104,22 @@ type RemoteAnswer struct {
 // read is shown as one without a body: the remote would wait for it in vain. Whatever else the remote answers (other
 // headers, a rewritten body) is not taken over: what it may change here is the destination alone.
 func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
+	if !r.use() {
+		return RemoteAnswer{}, ErrClosed
+	}
 	var problems []error
 	for _, conn := range r.conns {
 		if err := connected(ctx, conn); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", conn.Target(), err))
 			continue
 		}
-		a, err := ask(ctx, conn, q)
+		a, err := r.ask(ctx, conn, q)
 		if err == nil {
 			return a, nil
 		}
 		problems = append(problems, fmt.Errorf("%s: %w", conn.Target(), err))
 	}
+	r.release()
 	return RemoteAnswer{}, errors.Join(problems...)
 }
 
@@ -118,7 +148,8 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 
 var processStream = grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}
 
-func ask(ctx context.Context, conn *grpc.ClientConn, q *Request) (RemoteAnswer, error) {
+// ask talks to one remote picker. Unless it fails, the use of r ends with the conversation.
+func (r *Remote) ask(ctx context.Context, conn *grpc.ClientConn, q *Request) (RemoteAnswer, error) {
 	if q.TraceParent != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", q.TraceParent)
 	}
@@ -129,11 +160,16 @@ func ask(ctx context.Context, conn *grpc.ClientConn, q *Request) (RemoteAnswer, 
 		return RemoteAnswer{}, err
 	}
 	a, err := converse(stream, q)
-	if err != nil || a.Immediate != nil {
+	if err != nil {
 		cancel()
 		return a, err
 	}
-	a.Track = remoteTracker{stream: stream, cancel: cancel}
+	track := remoteTracker{stream: stream, cancel: cancel, remote: r}
+	if a.Immediate != nil {
+		track.End()
+		return a, nil
+	}
+	a.Track = track
 	return a, nil
 }
 
@@ -200,6 +236,7 @@ func forwardChunk(chunk mem.BufferSlice, end bool) *reply {
 type remoteTracker struct {
 	stream grpc.ClientStream
 	cancel context.CancelFunc
+	remote *Remote
 }
 
 // Response implements Tracker.
@@ -226,6 +263,7 @@ func (t remoteTracker) Response(status int, served string) {
 func (t remoteTracker) End() {
 	_ = t.stream.CloseSend()
 	t.cancel()
+	t.remote.release()
 }
 
 // remoteMessage is one ProcessingResponse of a remote picker, reduced to a pick or a refusal.
