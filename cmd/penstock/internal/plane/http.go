@@ -72,7 +72,7 @@ func (p *Plane) handler() http.Handler {
 // readyz says yes when the configuration was read and translated once.
 func (p *Plane) readyz(w http.ResponseWriter, _ *http.Request) {
 	p.progress.mu.Lock()
-	ready := p.progress.rev > 0
+	ready := p.progress.begun
 	p.progress.mu.Unlock()
 	if !ready {
 		http.Error(w, "configuration is not translated yet", http.StatusServiceUnavailable)

@@ -16,8 +16,8 @@ import (
 func (p *Plane) translate(ctx context.Context) error {
 	sub := p.store.Subscribe()
 	defer sub.Close()
-	if p.store.View().Revision() == 0 { // nothing to wait for
-		p.commit(ctx, 0, p.update(nil))
+	if view := p.store.View(); view.Revision() == 0 { // nothing to wait for
+		p.follow(ctx, nil, view)
 		p.cache.SetReady()
 	}
 	for {
@@ -36,7 +36,7 @@ func (p *Plane) follow(ctx context.Context, revisions []store.Revision, view *st
 	for _, r := range revisions {
 		changes = append(changes, r.Changes...)
 	}
-	rev := revisions[len(revisions)-1].N
+	rev := view.Revision()
 	ctx, span := p.tracer.Start(ctx, "change", trace.WithNewRoot(), trace.WithAttributes(
 		attribute.Int64("rev", int64(rev)), attribute.Int("changes", len(changes))))
 	defer span.End()
@@ -88,6 +88,7 @@ func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
 // progress says how far translation has come.
 type progress struct {
 	mu      sync.Mutex
+	begun   bool // something was translated, be it that there is nothing
 	rev     uint64
 	changed chan struct{} // closed and replaced when rev grows
 }
@@ -95,7 +96,7 @@ type progress struct {
 func (p *progress) reach(rev uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rev = max(p.rev, rev)
+	p.begun, p.rev = true, max(p.rev, rev)
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
