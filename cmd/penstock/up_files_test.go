@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+func TestNoRequestFailsWhileFilesAreBrokenMendedAndMoved(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
+	s := up(t, files)
+	requests := sendTraffic(t, local(port))
+	requests.flows(t, 5)
+
+	// Not YAML any more: file and line; the last good version serves.
+	s.write("route.yaml", strings.Replace(files["route.yaml"], "spec:", "spec: [", 1))
+	s.errs.expect(t, "error: "+s.dir+"/route.yaml:")
+	requests.flows(t, 5)
+	// Not what the kind allows: line, object, field, and what to write instead.
+	s.write("pool.yaml", strings.Replace(files["pool.yaml"], "8000", "80000", 1))
+	s.errs.expect(t, s.dir+"/pool.yaml:6: InferencePool default/chat spec.targetPorts[0].number: must be at most 65535, is 80000; write ")
+	s.write("gateway.yaml", strings.Replace(files["gateway.yaml"], "listeners:", "listenres:", 1))
+	s.errs.expect(t, "listenres")
+	requests.flows(t, 5)
+	// A temporary file of an editor, a file that is nothing of ours, an empty one.
+	s.write(".route.yaml.swp", "binary\x00")
+	s.write("notes.txt", "kind: nothing")
+	s.write("empty.yaml", "")
+	requests.flows(t, 5)
+
+	// Mended, and with a change that can be seen.
+	s.write("pool.yaml", files["pool.yaml"])
+	s.write("gateway.yaml", files["gateway.yaml"])
+	s.write("route.yaml", strings.Replace(files["route.yaml"], "filters: [", "filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: x-version, value: two}]}}, ", 1))
+	s.errs.expect(t, "all mended")
+	eventually(t, "the new version is live", func() error {
+		if got, err := chat(t.Context(), local(port)); err != nil || got.header.Get("x-version") != "two" {
+			return fmt.Errorf("%v %v", got.header, err)
+		}
+		return nil
+	})
+	// The same object in another file: first the copy, then the original goes.
+	s.write("moved.yaml", files["pool.yaml"])
+	requests.flows(t, 5)
+	s.remove("pool.yaml")
+	requests.flows(t, 20)
+	requests.end(t)
+}
+
+func TestADeletedObjectStopsServingAndOneThatReturnsServes(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
+	files["other.yaml"] = routeYAML("other", "/other", toPool("chat"))
+	s := up(t, files)
+	requests := sendTraffic(t, local(port))
+	answers(t, local(port)+"/other", http.StatusOK)
+
+	s.remove("route.yaml")
+	answers(t, local(port), http.StatusNotFound)
+	requests.stop() // what it lost is what was asked for
+	if got, err := chat(t.Context(), local(port)+"/other"); err != nil || got.status != http.StatusOK {
+		t.Errorf("the other route: %+v %v", got, err)
+	}
+	s.write("route.yaml", files["route.yaml"])
+	answers(t, local(port), http.StatusOK)
+
+	// The pool goes: 500 for exactly what named it, and the condition says so.
+	s.remove("pool.yaml")
+	answers(t, local(port), http.StatusInternalServerError)
+	eventually(t, "status names the missing pool", func() error {
+		if out := s.penstock("status"); !strings.Contains(out, "BackendNotFound") || !strings.Contains(out, "no InferencePool default/chat") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	s.write("pool.yaml", files["pool.yaml"])
+	answers(t, local(port), http.StatusOK)
+}
+
+func TestARestartOverABrokenFileServesWhatWasServed(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
+	s := up(t, files)
+	answers(t, local(port), http.StatusOK)
+	s.write("route.yaml", strings.Replace(files["route.yaml"], "PathPrefix", "PathPrefx", 1))
+	s.errs.expect(t, "PathPrefx")
+	s.write("servers.yaml", "{{ a template that nobody filled in")
+	s.errs.expect(t, "servers.yaml:1")
+	if code := s.stop(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+
+	s.start()
+	s.out.expect(t, "serves at "+local(port))
+	if got, err := chat(t.Context(), local(port)); err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "pod-1" {
+		t.Errorf("after the restart: %+v %v", got, err)
+	}
+	s.errs.expect(t, "PathPrefx")
+	s.errs.expect(t, "servers.yaml:1")
+}
+
+func TestAStreamedAnswerOutlivesEveryChangeOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	slow := sim.Config{Name: "pod-1", InterTokenLatency: 50 * time.Millisecond}
+	files := chatFiles(port, modelServer(t, slow))
+	s := up(t, files)
+	answers(t, local(port), http.StatusOK)
+
+	words := strings.Repeat("word ", 120)
+	arrived := make(chan struct{}, 1000)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- stream(t.Context(), local(port), words, func(string) { arrived <- struct{}{} })
+	}()
+	next := func() {
+		t.Helper()
+		select {
+		case <-arrived:
+		case err := <-ended:
+			t.Fatalf("the stream ended early: %v", err)
+		case <-time.After(patience):
+			t.Fatal("nothing more arrives")
+		}
+	}
+	next()
+	// Endpoints come, a policy changes the picker, a pool and an import appear in a new route, a listener joins the Gateway.
+	second := modelServer(t, sim.Config{Name: "pod-2"})
+	s.write("more.yaml", strings.Replace(serversYAML("chat", second), "name: chat,", "name: more,", 1))
+	next()
+	s.write("policy.yaml", `apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: chat}
+spec:
+  targetRef: {name: chat}
+  picker: {strategy: random, body: Buffered, failureMode: FailClose, full: {inFlight: 100}}
+  spill: [{name: spare}]
+`)
+	s.write("spare.yaml", poolYAML("spare")+"---\n"+serversYAML("spare", second)+"---\n"+routeYAML("spare", "/spare", toPool("spare")))
+	answers(t, local(port)+"/spare", http.StatusOK)
+	next()
+	extra := freePort(t)
+	s.write("gateway.yaml", strings.Replace(files["gateway.yaml"], "protocol: HTTP}", fmt.Sprintf("protocol: HTTP}, {name: more, port: %d, protocol: HTTP}", extra), 1))
+	answers(t, local(extra), http.StatusOK)
+	next()
+	s.remove("policy.yaml")
+	s.write("route.yaml", routeYAML("chat", "/elsewhere", toPool("chat")))
+	answers(t, local(port), http.StatusNotFound)
+	if err := <-ended; err != nil {
+		t.Errorf("the stream was cut: %v", err)
+	}
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/xds/server"
+)
+
+func TestTwoGatewaysThatWantOnePortAreToldAndTheFirstServes(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
+	answers(t, local(port), http.StatusOK)
+	requests := sendTraffic(t, local(port))
+	s.write("second.yaml", gatewayYAML("also", port))
+	s.errs.expect(t, fmt.Sprintf("second.yaml:7: Gateway default/also spec.listeners: port %d is already used by Gateway default/gw; choose another port", port))
+	requests.flows(t, 10)
+	if out := s.penstock("status"); !strings.Contains(out, "AddressNotUsable") {
+		t.Errorf("status does not say so:\n%s", out)
+	}
+	// Another port mends it.
+	other := freePort(t)
+	s.write("second.yaml", gatewayYAML("also", other))
+	s.out.expect(t, fmt.Sprintf("Gateway default/also serves at %s", local(other)))
+	s.errs.expect(t, "all mended")
+	requests.end(t)
+}
+
+func TestAnEnvoyThatDiesIsStartedAgainAndServes(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
+	answers(t, local(port), http.StatusOK)
+	pids := s.envoys()
+	if len(pids) != 1 {
+		t.Fatalf("want one Envoy, have %v", pids)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.errs.expect(t, "Envoy died and will be restarted")
+	answers(t, local(port), http.StatusOK)
+	eventually(t, "status counts one proxy, which has everything", func() error {
+		var doc statusJSON
+		if err := json.Unmarshal([]byte(s.penstock("status", "-o", "json")), &doc); err != nil {
+			return err
+		}
+		if len(doc.Proxies) != 1 || !doc.Proxies[0].InSync {
+			return fmt.Errorf("%+v", doc.Proxies)
+		}
+		return nil
+	})
+}
+
+func TestSIGTERMLetsRequestsEndAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1", InterTokenLatency: 20e6})))
+	answers(t, local(port), http.StatusOK)
+	pids := s.envoys()
+
+	began, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		ended <- stream(t.Context(), local(port), strings.Repeat("word ", 60), func(string) {
+			select {
+			case began <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	<-began
+	if code := s.stop(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("a streamed answer was cut by a clean end: %v", err)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("Envoy %d is still there: %v", pid, err)
+		}
+	}
+	if got, err := chat(t.Context(), local(port)); err == nil {
+		t.Errorf("something still answers: %+v", got)
+	}
+	// The last status can be read, and says that it is the last one.
+	out, err := penstock(t, "status", "-f", s.dir, "--state", s.state)
+	if err != nil || !strings.Contains(out, "penstock is not running") || !strings.Contains(out, "default/chat") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestASecondPenstockForTheSameFilesIsRefused(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	s := up(t, chatFiles(port, modelServer(t, sim.Config{})))
+	second := exec.Command("penstock", "up", "-f", s.dir, "--state", s.state)
+	second.Env = s.cmd.Env
+	out, err := second.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "another penstock serves this state folder already") || !strings.Contains(string(out), "--state") {
+		t.Errorf("%v: %s", err, out)
+	}
+	answers(t, local(port), http.StatusOK)
+}
+
+func TestOperatorsCanSeeHealthMetricsStatusAndPicks(t *testing.T) {
+	t.Parallel()
+	port, admin := freePort(t), freePort(t)
+	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})), "--http", fmt.Sprintf("127.0.0.1:%d", admin))
+	answers(t, local(port), http.StatusOK)
+	page := func(path string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(admin)+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := do(client(), req)
+		if err != nil || got.status != http.StatusOK {
+			t.Fatalf("%s: %d %s %v", path, got.status, got.body, err)
+		}
+		return got.body
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if got := page(path); got != "ok\n" {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+	eventually(t, "the pick is counted", func() error {
+		for _, want := range []string{"penstock_picker_", "penstock_xds_", "go_goroutines", `pool="default/chat"`} {
+			if text := page("/metrics"); !strings.Contains(text, want) {
+				return fmt.Errorf("/metrics has no %s:\n%s", want, text)
+			}
+		}
+		return nil
+	})
+	var doc status.Document
+	if err := json.Unmarshal([]byte(page("/status")), &doc); err != nil || len(doc.Objects) == 0 {
+		t.Errorf("/status: %v", err)
+	}
+	var proxies []server.ProxyStatus
+	if err := json.Unmarshal([]byte(page("/proxies")), &proxies); err != nil || len(proxies) != 1 {
+		t.Errorf("/proxies: %v %+v", err, proxies)
+	}
+	if picks := page("/debug/picks"); !strings.Contains(picks, "default/chat") {
+		t.Errorf("/debug/picks: %s", picks)
+	}
+
+	// The same to a person at a shell.
+	url := local(port) + "/v1/chat/completions"
+	out := s.penstock("explain", "-X", "POST", url)
+	for _, want := range []string{"HTTPRoute default/chat, rule 0", "100.0% of requests to InferencePool default/chat", "strategy load", "127.0.0.1:", "Accepted=True"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("explain does not say %q:\n%s", want, out)
+		}
+	}
+	if out := s.penstock("status"); !strings.Contains(out, "has everything") {
+		t.Errorf("status: %s", out)
+	}
+}
+
+func TestAFolderWithoutAGatewayWaitsForOne(t *testing.T) {
+	t.Parallel()
+	s := prepare(t, nil)
+	s.start()
+	s.out.expect(t, "no Gateway of ours in "+s.dir+" yet: waiting for one")
+	port := freePort(t)
+	s.write("all.yaml", gatewayYAML("gw", port)+"---\n"+routeYAML("chat", "/", toPool("chat"))+"---\n"+poolYAML("chat")+"---\n"+serversYAML("chat", modelServer(t, sim.Config{})))
+	s.out.expect(t, "Gateway default/gw serves at "+local(port))
+	answers(t, local(port), http.StatusOK)
+	// And when it goes, its Envoy goes.
+	pids := s.envoys()
+	s.remove("all.yaml")
+	eventually(t, "the Envoy has gone", func() error {
+		if err := syscall.Kill(pids[0], 0); err == nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+}

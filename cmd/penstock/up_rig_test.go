@@ -1,0 +1,447 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// patience is how long a test waits for something that should happen within a second: machines are busy.
+const patience = 30 * time.Second
+
+// site is one `penstock up`, as a process of its own, over a folder of its own.
+type site struct {
+	t          *testing.T
+	dir, state string
+	args, env  []string
+	cmd        *exec.Cmd
+	ended      chan struct{} // closed when the process is gone
+	out, errs  *transcript
+}
+
+// up writes the files, starts penstock and waits until it says that it serves. The test's end ends it.
+func up(t *testing.T, files map[string]string, args ...string) *site {
+	t.Helper()
+	s := prepare(t, files, args...)
+	s.start()
+	s.out.expect(t, "serves at")
+	return s
+}
+
+func prepare(t *testing.T, files map[string]string, args ...string) *site {
+	t.Helper()
+	envoy, err := proxy.Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not t.TempDir: the path of a Unix socket may not be long.
+	state, err := os.MkdirTemp("", "ps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(state) })
+	s := &site{t: t, dir: t.TempDir(), state: state, args: args, env: []string{"ENVOY=" + envoy.Path}}
+	for name, text := range files {
+		s.write(name, text)
+	}
+	return s
+}
+
+// start starts the process.
+func (s *site) start() {
+	s.t.Helper()
+	s.out, s.errs = newTranscript(), newTranscript()
+	args := append([]string{"up", "-f", s.dir, "--state", s.state, "--concurrency", "1", "--log-level", "debug"}, s.args...)
+	s.cmd = exec.Command("penstock", args...) // TestMain put it on PATH
+	s.cmd.Env = append(os.Environ(), s.env...)
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.errs
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended, cmd := make(chan struct{}), s.cmd
+	s.ended = ended
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			_ = cmd.Process.Kill()
+			<-ended
+			s.t.Errorf("penstock did not end; it said:\n%s", s.errs)
+		}
+		if s.t.Failed() {
+			s.t.Logf("penstock up said:\n%s%s", s.out, s.errs)
+		}
+	})
+}
+
+// stop asks the process to end as Ctrl-C does, waits for it, and returns its exit status.
+func (s *site) stop() int {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	select {
+	case <-s.ended:
+	case <-time.After(patience):
+		s.t.Fatalf("penstock did not end within %s of SIGTERM:\n%s", patience, s.errs)
+	}
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// envoys are the process ids of the Envoys that were started, in order.
+func (s *site) envoys() []int {
+	var pids []int
+	for _, m := range regexp.MustCompile(`Envoy started.* pid=(\d+)`).FindAllStringSubmatch(s.errs.String(), -1) {
+		pid, _ := strconv.Atoi(m[1])
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// write saves a file as editors do: beside it first, then in its place.
+func (s *site) write(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(path+"~", path); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) remove(name string) {
+	s.t.Helper()
+	if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// penstock runs another command over the same folder.
+func (s *site) penstock(args ...string) string {
+	s.t.Helper()
+	out, err := penstock(s.t, append(args, "-f", s.dir, "--state", s.state)...)
+	if err != nil {
+		s.t.Fatalf("penstock %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// transcript keeps what a process writes.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func newTranscript() *transcript { return &transcript{} }
+
+func (tr *transcript) Write(b []byte) (int, error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.text.Write(b)
+}
+
+func (tr *transcript) String() string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.text.String()
+}
+
+// expect waits until a text was written.
+func (tr *transcript) expect(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the output says %q", text), func() error {
+		if !strings.Contains(tr.String(), text) {
+			return fmt.Errorf("it says:\n%s", tr)
+		}
+		return nil
+	})
+}
+
+// eventually polls a condition until it holds.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) || t.Context().Err() != nil {
+			t.Fatalf("not so after %s: %s: %v", patience, what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// freePort returns a port that nobody has, below those that the kernel gives to clients: another test's connection does
+// not take it before its Envoy does.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		port := 10000 + rand.IntN(20000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+// modelServer runs a simulated model server until the test ends, and returns its address.
+func modelServer(t *testing.T, cfg sim.Config) string {
+	t.Helper()
+	cfg.Model, cfg.Listen, cfg.Log, cfg.Grace = "llama", []string{"127.0.0.1:0"}, slog.New(slog.DiscardHandler), time.Millisecond
+	server, err := sim.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses, err := server.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Run(ctx) // its error says that a request was cut off by the test's end
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-done
+	})
+	return addresses[0]
+}
+
+// reply is an answer that was read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// client makes a connection for each request, so that no test depends on what another one left behind.
+func client() *http.Client {
+	return &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+}
+
+func do(c *http.Client, req *http.Request) (reply, error) {
+	resp, err := c.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return reply{resp.StatusCode, resp.Header, string(body)}, err
+}
+
+const question = `{"model": "llama", "messages": [{"role": "user", "content": "say this again"}]}`
+
+// ask sends a chat completion.
+func chat(ctx context.Context, url string) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(question))
+	if err != nil {
+		return reply{}, err
+	}
+	req.Header.Set("content-type", "application/json")
+	return do(client(), req)
+}
+
+// answers waits until a chat completion is answered with a status.
+func answers(t *testing.T, url string, status int) reply {
+	t.Helper()
+	var got reply
+	eventually(t, fmt.Sprintf("%s answers %d", url, status), func() (err error) {
+		if got, err = chat(t.Context(), url); err == nil && got.status != status {
+			err = fmt.Errorf("answer %d: %s", got.status, got.body)
+		}
+		return err
+	})
+	return got
+}
+
+// stream asks for a streamed answer and hands each event to see, up to and without [DONE].
+func stream(ctx context.Context, url, prompt string, see func(event string)) error {
+	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, prompt)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := client().Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		event, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if event == "[DONE]" {
+			return nil
+		}
+		if ok {
+			see(event)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// traffic sends requests without a pause until it is stopped, and keeps what failed.
+type traffic struct {
+	stop   context.CancelFunc
+	done   chan struct{}
+	mu     sync.Mutex
+	sent   int
+	failed []string
+}
+
+func sendTraffic(t *testing.T, url string) *traffic {
+	ctx, stop := context.WithCancel(t.Context())
+	tr := &traffic{stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(tr.done)
+		for ctx.Err() == nil {
+			got, err := chat(ctx, url)
+			if ctx.Err() != nil {
+				return
+			}
+			tr.mu.Lock()
+			tr.sent++
+			if err != nil || got.status != http.StatusOK {
+				tr.failed = append(tr.failed, fmt.Sprintf("request %d: %d %s %v", tr.sent, got.status, got.body, err))
+			}
+			tr.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-tr.done
+	})
+	return tr
+}
+
+// flows waits until some more requests were answered.
+func (tr *traffic) flows(t *testing.T, requests int) {
+	t.Helper()
+	tr.mu.Lock()
+	want := tr.sent + requests
+	tr.mu.Unlock()
+	eventually(t, "requests are answered", func() error {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		if tr.sent < want {
+			return fmt.Errorf("%d of %d", tr.sent, want)
+		}
+		return nil
+	})
+}
+
+// end stops the requests and says which failed.
+func (tr *traffic) end(t *testing.T) {
+	t.Helper()
+	tr.stop()
+	<-tr.done
+	if len(tr.failed) > 0 {
+		t.Errorf("%d of %d requests failed:\n%s", len(tr.failed), tr.sent, strings.Join(tr.failed[:min(5, len(tr.failed))], "\n"))
+	}
+}
+
+// The YAML of the tests below.
+
+func gatewayYAML(name string, port int) string {
+	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: %s}
+spec:
+  gatewayClassName: penstock
+  addresses: [{value: 127.0.0.1}]
+  listeners: [{name: http, port: %d, protocol: HTTP}]
+`, name, port)
+}
+
+// routeYAML sends what is below a path to a backend, given as a backendRef in YAML's flow style.
+func routeYAML(name, path, backend string) string {
+	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %s}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - matches: [{path: {type: PathPrefix, value: %s}}]
+    filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}]
+    backendRefs: [%s]
+`, name, path, backend)
+}
+
+func toPool(name string) string {
+	return "{group: inference.networking.k8s.io, kind: InferencePool, name: " + name + "}"
+}
+
+func poolYAML(name string) string {
+	return fmt.Sprintf(`apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: %s}
+spec:
+  selector: {matchLabels: {app: %s}}
+  targetPorts: [{number: 8000}]
+`, name, name)
+}
+
+func serversYAML(name string, addresses ...string) string {
+	text := fmt.Sprintf(`apiVersion: penstock.dev/v1alpha1
+kind: ModelServers
+metadata: {name: %s, labels: {app: %s}}
+spec:
+  servers:
+`, name, name)
+	for _, a := range slices.Sorted(slices.Values(addresses)) {
+		host, port, _ := net.SplitHostPort(a)
+		text += fmt.Sprintf("  - {address: %s, ports: [%s]}\n", host, port)
+	}
+	return text
+}
+
+// chatFiles are a Gateway on a port and a pool "chat" behind it, in a file each.
+func chatFiles(port int, servers ...string) map[string]string {
+	return map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port),
+		"route.yaml":   routeYAML("chat", "/", toPool("chat")),
+		"pool.yaml":    poolYAML("chat"),
+		"servers.yaml": serversYAML("chat", servers...),
+	}
+}
+
+func local(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
