@@ -30,6 +30,8 @@ const (
 	// streamIdle ends a stream without a byte in either direction. A model may think for long before its first token.
 	// Envoy's default is 5 minutes.
 	streamIdle = time.Hour
+	// headersTimeout ends a connection whose client does not finish its headers; streamIdle would let it stay.
+	headersTimeout = 30 * time.Second
 	// silentPicker is streamIdle for foreign pickers: nothing else gives up on one that falls silent in
 	// FULL_DUPLEX_STREAMED.
 	silentPicker = 5 * time.Minute

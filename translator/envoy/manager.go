@@ -45,6 +45,7 @@ func (b *builder) manager(cfg Config, owner, name string) *hcmv3.HttpConnectionM
 		UpgradeConfigs:             []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
+		RequestHeadersTimeout:      seconds(headersTimeout),
 		LocalReplyConfig:           tooLarge(),
 		AccessLog:                  b.accessLogs(cfg, owner),
 		Tracing:                    b.tracing(cfg),
