@@ -11,6 +11,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -252,4 +253,48 @@ func FuzzEcho(f *testing.F) {
 			t.Errorf("%d buffers were not given back", pool.out)
 		}
 	})
+}
+
+func FuzzRemoteMessage(f *testing.F) {
+	pick := &Answer{Endpoints: "10.0.0.1:80,10.0.0.2:80", Pool: "p", Lease: "l", MaxRetries: 1}
+	for _, r := range []*reply{
+		pickReply(replyRequestHeaders, pick), pickReply(replyRequestBody, pick), passRequestHeaders,
+		immediateReply(&Answer{Status: 429, Reason: "r", Message: "m"}),
+	} {
+		f.Add(r.bufs.Materialize())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var reference extprocv3.ProcessingResponse
+		var m remoteMessage
+		err := m.unmarshal(mem.BufferSlice{mem.SliceBuffer(data)})
+		// A remote that gives one member of the oneof and then another is not one whose answer has a meaning.
+		if proto.Unmarshal(data, &reference) != nil || strings.Count(shape(data), "r") > 1 {
+			return
+		}
+		if err != nil {
+			t.Fatalf("refused what proto reads: %v", err)
+		}
+		if want := int(reference.GetImmediateResponse().GetStatus().GetCode()); m.status != want {
+			t.Errorf("status %d, want %d", m.status, want)
+		}
+		want := reference.GetDynamicMetadata().GetFields()[namespaceLB].GetStructValue().GetFields()[keyDestination].GetStringValue()
+		if m.metadata != want {
+			t.Errorf("metadata %q, want %q", m.metadata, want)
+		}
+	})
+}
+
+// shape writes "r" for every member of the oneof and "m" for the metadata, in order.
+func shape(data []byte) string {
+	var b strings.Builder
+	_ = fields(data, func(num protowire.Number, _ []byte, _ uint64, _ protowire.Type) error {
+		switch {
+		case num <= replyImmediate || num == 11:
+			b.WriteByte('r')
+		case num == replyMetadata:
+			b.WriteByte('m')
+		}
+		return nil
+	})
+	return b.String()
 }
