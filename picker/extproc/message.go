@@ -86,9 +86,6 @@ func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	return dst
 }
 
-// Raw is the whole ProcessingRequest as it was received, for a relay that passes it on. Its references belong to m.
-func (m *Message) Raw() mem.BufferSlice { return m.raw }
-
 // unmarshal reads data and keeps references to it. On an error m holds what was read so far; the caller frees it.
 func (m *Message) unmarshal(data mem.BufferSlice) error {
 	m.RequestMode, m.ResponseMode = ModeUnknown, ModeUnknown

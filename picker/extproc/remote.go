@@ -303,7 +303,7 @@ func (m *remoteMessage) unmarshal(data mem.BufferSlice) error {
 			})
 		case replyMetadata:
 			eachEntry(val, namespaceLB, func(value []byte) {
-				m.metadata = "" // of two entries with one key the later one counts
+				m.metadata = ""                                     // of two entries with one key the later one counts
 				_ = eachField(value, 5, func(object []byte) error { // struct_value
 					eachEntry(object, keyDestination, func(value []byte) {
 						m.metadata = ""
