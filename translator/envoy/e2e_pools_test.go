@@ -124,7 +124,19 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 		Backends: []model.WeightedBackend{pool("strict", "full-then-good", model.BodyBuffered)},
 		Retry:    &model.Retry{Attempts: 5, Codes: []uint32{503}},
 	})
+	// A rule that shares requests between a pool that spills and one behind hops: each walks on in its own way.
+	r.forward("mixed", backends(
+		spilling(pool("spilling", "full-then-fallback", model.BodyBuffered), hopB),
+		r.behindHop("mixed", pool("strict", "all-full-list-of-one", model.BodyBuffered), hopC, hopB)))
 	r.start()
+	by := map[string]int{}
+	for range 40 {
+		got := r.post(t, "mixed", []byte("{}"))
+		by[fmt.Sprint(got.status, " ", got.pod)]++
+	}
+	if by["200 other"] == 0 || by["200 good"] == 0 || len(by) != 2 {
+		t.Errorf("a pool that spills to b and one whose next hop is c: %v", by)
+	}
 	check := func(prefix string, want map[string]string) {
 		for name, w := range want {
 			t.Run(prefix+name, func(t *testing.T) {
