@@ -57,7 +57,12 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 		Lease:  text(common.GetMetadata(), "penstock", "lease"),
 		Served: text(common.GetMetadata(), "envoy.lb", "x-gateway-destination-endpoint-served"),
 	}
-	if e.Lease == "" || common.GetIntermediateLogEntry() {
+	if e.Lease == "" {
+		return Entry{}, false
+	}
+	switch common.GetAccessLogType() {
+	case datav3.AccessLogType_NotSet, datav3.AccessLogType_DownstreamEnd:
+	default:
 		return Entry{}, false
 	}
 	e.Status = int(logged.GetResponse().GetResponseCode().GetValue())

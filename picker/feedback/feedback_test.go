@@ -21,7 +21,7 @@ type books chan Entry
 
 func (b books) Settle(e Entry) { b <- e }
 
-func logged(lease, served string, status uint32, intermediate bool) *datav3.HTTPAccessLogEntry {
+func logged(lease, served string, status uint32, kind datav3.AccessLogType) *datav3.HTTPAccessLogEntry {
 	object := func(pairs map[string]any) *structpb.Struct { s, _ := structpb.NewStruct(pairs); return s }
 	common := &datav3.AccessLogCommon{
 		Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
@@ -29,7 +29,7 @@ func logged(lease, served string, status uint32, intermediate bool) *datav3.HTTP
 			"envoy.lb": object(map[string]any{"x-gateway-destination-endpoint-served": served}),
 		}},
 		TimeToFirstUpstreamRxByte: durationpb.New(30 * time.Millisecond),
-		IntermediateLogEntry:      intermediate,
+		AccessLogType:             kind,
 	}
 	return &datav3.HTTPAccessLogEntry{CommonProperties: common,
 		Response: &datav3.HTTPResponseProperties{ResponseCode: wrapperspb.UInt32(status)}}
@@ -56,12 +56,13 @@ func TestTheAccessLogTellsHowPickedRequestsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const end = datav3.AccessLogType_DownstreamEnd
 	entries := []*datav3.HTTPAccessLogEntry{
-		logged("", "10.0.0.1:80", 200, false), // was not picked for
-		logged("me.1", "10.0.0.1:80", 200, true),
-		logged("me.1", "10.0.0.1:80", 404, false),
-		logged("me.2", "10.0.0.1:80", 503, false),
-		logged("me.3", "", 429, false),
+		logged("", "10.0.0.1:80", 200, end), // was not picked for
+		logged("me.1", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamPeriodic),
+		logged("me.1", "10.0.0.1:80", 404, end),
+		logged("me.2", "10.0.0.1:80", 503, end),
+		logged("me.3", "", 429, datav3.AccessLogType_NotSet),
 		{},
 	}
 	if err := stream.Send(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
