@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -134,11 +136,47 @@ func (f *Fleet) announce(ctx context.Context, gateway string) {
 			return // the context has ended
 		}
 		if now := strings.Join(urls, " "); now != told {
+			for _, u := range urls {
+				open(ctx, u, openPatience)
+			}
 			f.cfg.Announce(gateway, urls)
 			told = now
 		}
 		if f.cfg.Plane.After(ctx, rev) != nil {
 			return
+		}
+	}
+}
+
+// openPatience is how long an address may take to open that Envoy has acknowledged. One that does not (somebody else has
+// the port) is announced all the same: why it does not serve is told as a finding.
+const openPatience = 5 * time.Second
+
+// open waits until an address takes connections, and says whether it does. Envoy acknowledges a listener before its
+// workers listen, and while it starts that can be half a second earlier.
+func open(ctx context.Context, address string, patience time.Duration) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+		if err == nil {
+			_ = conn.Close()
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
 		}
 	}
 }
