@@ -83,7 +83,8 @@ type Relay struct {
 	Pickers []netip.AddrPort
 	// TLS dials with TLS without verifying: pickers serve self-signed certificates by default. false is cleartext.
 	TLS bool
-	// CIDRs in which the remote pods may be. An address outside of them is refused; without any, every address is.
+	// CIDRs in which the remote pods may be. An address outside of them is refused. Without any, loopback, link-local and
+	// multicast addresses are.
 	CIDRs []netip.Prefix
 	// Ports that may be named; empty allows any.
 	Ports []uint16

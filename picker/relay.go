@@ -80,9 +80,18 @@ func (relay *Relay) allowed(texts []string) []netip.AddrPort {
 		if err != nil || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) {
 			continue
 		}
-		if slices.ContainsFunc(relay.CIDRs, func(c netip.Prefix) bool { return c.Contains(addr.Addr()) }) {
+		if relay.inside(addr.Addr().Unmap()) {
 			addrs = append(addrs, addr)
 		}
 	}
 	return addrs
+}
+
+// inside says whether a remote pod may have an address. With nothing declared it may be any but those that mean this
+// machine or this link, where a remote picker has no business: loopback, link-local (a cloud's metadata server), multicast.
+func (relay *Relay) inside(ip netip.Addr) bool {
+	if len(relay.CIDRs) == 0 {
+		return ip.IsGlobalUnicast()
+	}
+	return slices.ContainsFunc(relay.CIDRs, func(c netip.Prefix) bool { return c.Contains(ip) })
 }
