@@ -85,13 +85,13 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 	}
 	var out []*Response
 	if len(together) > 0 {
-		out = append(out, s.respond(st.t, parts(together), now))
+		out = append(out, s.respond(st.t, s.parts(now, together...), now))
 	}
 	for _, it := range sorted(alone) {
 		if s.config.StateOfTheWorld && wildcardTypes[st.t] && s.window(st.t) > 0 {
 			break // every response carries all of them: the next one would bring this one along
 		}
-		out = append(out, s.respond(st.t, parts([]*item{it}), now))
+		out = append(out, s.respond(st.t, s.parts(now, it), now))
 	}
 	if st.t == resource.Cluster && st.upsert != nil {
 		for _, r := range out {
@@ -135,35 +135,51 @@ func sorted(items []*item) []*item {
 	return items
 }
 
-func parts(items []*item) []part {
+// parts are what items are sent as.
+func (s *Stream) parts(now time.Time, items ...*item) []part {
 	out := make([]part, len(items))
 	for i, it := range sorted(items) {
 		out[i] = part{it: it, entry: it.want}
+		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
+			// Enough to warm a cluster; the new ones have to wait for their hop.
+			last := it.last()
+			if hop, _ := s.awaitsHop(it, now); hop && last != nil {
+				out[i].entry = last
+			}
+		}
 	}
 	return out
 }
 
 // endpointsAgain sends the endpoints of clusters behind them, changed or not: a modified cluster, and a new one that
 // shares its service_name with another, wait for them and do not ask. Names that the proxy does not subscribe to yet it
-// asks for by itself.
+// asks for by itself; one that has just come back, though, may have them already and be about to say so.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	for _, p := range r.parts {
 		for _, n := range p.entry.Names {
-			if n.Type != resource.Endpoints || !s.asked.has(n.ID) {
-				continue
+			switch {
+			case n.Type != resource.Endpoints:
+			case s.asked.has(n.ID):
+				s.again(n, now)
+			case s.first[resource.Endpoints]:
+				s.owed[n] = true
 			}
-			it := s.settled(n)
-			it.want = n.Current()
-			if it.want == nil {
-				it.want = cache.Placeholder(n)
-			}
-			if it.want.Version == it.bad {
-				continue
-			}
-			it.now = true
-			s.dirty(it, true, now)
 		}
 	}
+}
+
+// again sends a name that is subscribed to, whatever the proxy has.
+func (s *Stream) again(n *cache.Slot, now time.Time) {
+	it := s.settled(n)
+	it.want = n.Current()
+	if it.want == nil {
+		it.want = cache.Placeholder(n)
+	}
+	if it.bad != "" && it.want != nil && it.want.Version == it.bad {
+		return // it would refuse it again
+	}
+	it.now = true
+	s.dirty(it, true, now)
 }
 
 func (s *Stream) expireDrains(now time.Time) {

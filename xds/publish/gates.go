@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"slices"
 	"time"
 
 	"github.com/penstock-project/penstock/xds/cache"
@@ -11,7 +12,16 @@ func always(*Stream, *item, time.Time) (bool, time.Time) { return true, time.Tim
 
 // clusterReady: one response at a time, so that changes collapse; but the ACK is withheld while anything warms, so
 // the next may go after the watchdog.
-func clusterReady(s *Stream, _ *item, now time.Time) (bool, time.Time) {
+func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
+	if !s.first[resource.Listener] || !s.unsure.IsZero() { // at a start endpoints come first, or nothing would ever be warm
+		// The hops of endpoints that it will bring along come first: something may name it already.
+		w := s.waiting(now)
+		for _, e := range it.want.Names {
+			if e.Type == resource.Endpoints && !it.have.NamesSlot(e) && w.hopBehind(e) && w.before(it.since) {
+				return false, w.until
+			}
+		}
+	}
 	for i := len(s.unacked) - 1; i >= 0; i-- {
 		if r := s.unacked[i]; r.Type == resource.Cluster {
 			until := r.At.Add(s.config.Watchdog)
@@ -27,14 +37,23 @@ func endpointsReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.now {
 		return true, time.Time{}
 	}
+	hop, until := s.awaitsHop(it, now)
+	return !hop, until
+}
+
+// awaitsHop says whether endpoints begin to name a hop that is on its way, and until when that matters.
+func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
+	if s.calm {
+		return false, time.Time{}
+	}
 	w := s.waiting(now)
 	for _, n := range it.want.Names {
-		if !s.calm && n.Type == resource.Listener && !it.have.NamesSlot(n) && w.hop(n) {
+		if n.Type == resource.Listener && !it.last().NamesSlot(n) && w.hop(n) {
 			until := it.since.Add(s.config.Watchdog)
-			return !now.Before(until), until
+			return now.Before(until), until
 		}
 	}
-	return true, time.Time{}
+	return false, time.Time{}
 }
 
 // routesReady, for route configurations and listeners: after the clusters that they (or a listener's routes) name, and
@@ -60,7 +79,7 @@ func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: no
 
 // isCalm says that there is nothing to wait for, which is nearly always so and saves looking.
 func (s *Stream) isCalm() bool {
-	if len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
+	if !s.unsure.IsZero() && s.first[resource.Listener] || len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
 		return false
 	}
 	for _, it := range s.items[resource.RouteConfiguration] {
@@ -136,8 +155,24 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	return false
 }
 
+// hopBehind says whether endpoints name a hop that is on its way.
+func (w *waiting) hopBehind(e *cache.Slot) bool {
+	return e.Current() != nil && slices.ContainsFunc(e.Current().Names, func(l *cache.Slot) bool {
+		return l.Type == resource.Listener && w.hop(l)
+	})
+}
+
 // hop says whether a listener or its routes are on their way.
 func (w *waiting) hop(l *cache.Slot) bool {
+	if s := w.s; s.first[resource.Listener] {
+		// It has come back and will say in a moment which listeners it has; unless it had not come that far.
+		until := s.unsure.Add(s.config.Settle)
+		if s.unsure.IsZero() || !w.now.Before(until) {
+			return false
+		}
+		s.wakeAt(until)
+		return true
+	}
 	if it := w.s.items[resource.Listener][l]; it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.bad {
 		return true
 	}
@@ -174,8 +209,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if until, draining := s.drain[slot]; draining {
 		return false, until
 	}
-	if !s.returned.IsZero() && s.first[resource.RouteConfiguration] {
-		if until := s.returned.Add(s.config.Settle); now.Before(until) {
+	if !s.unsure.IsZero() && s.first[resource.RouteConfiguration] {
+		if until := s.unsure.Add(s.config.Settle); now.Before(until) {
 			return false, until
 		}
 	}
@@ -184,8 +219,13 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 			if other == it {
 				continue
 			}
-			if other.have.NamesSlot(slot) || other.stale && mayName(other.slot.Type, slot.Type) {
+			if other.have.NamesSlot(slot) {
 				return false, time.Time{}
+			}
+			if other.stale {
+				if wait, until := s.mayName(other, slot, now); wait {
+					return false, until
+				}
 			}
 		}
 	}
@@ -199,13 +239,16 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayName says whether resources of one type can name those of another.
-func mayName(t, other resource.Type) bool {
-	switch other {
-	case resource.Cluster:
-		return t == resource.Listener || t == resource.RouteConfiguration
-	case resource.Listener:
-		return t == resource.Endpoints
+// mayName says whether the version of a resource that the proxy came back with, which we do not know, may name another.
+func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, until time.Time) {
+	switch {
+	case slot.Type == resource.Cluster && (it.slot.Type == resource.Listener || it.slot.Type == resource.RouteConfiguration):
+		return true, time.Time{}
+	case slot.Type == resource.Listener && it.slot.Type == resource.Endpoints:
+		// Only for so long: these endpoints may be waiting for their cluster, it for its routes, and these for this
+		// very listener to go.
+		until = s.unsure.Add(s.config.Settle)
+		return now.Before(until), until
 	}
-	return false
+	return false, time.Time{}
 }

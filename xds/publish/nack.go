@@ -46,6 +46,10 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 	s.news++
 	if it.have == nil && !it.stale {
 		s.unhold(it.slot)
+		if it.want == nil {
+			s.drop(it) // gone meanwhile, and it never was there
+			return
+		}
 	}
 	it.alone = false
 	s.dirty(it, it.want == nil && it.have != nil || it.want != nil && it.want.Version != version, now)

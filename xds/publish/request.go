@@ -49,6 +49,14 @@ func (s *Stream) Handle(r Request, now time.Time) {
 		s.subscribe(slot, r.Initial, now)
 	}
 	s.unsubscribe(r.Type, r.Unsubscribe)
+	s.asksFor(r.Type)
+}
+
+// asksFor ends what was for the type's first request.
+func (s *Stream) asksFor(t resource.Type) {
+	if t == resource.Endpoints {
+		clear(s.owed)
+	}
 }
 
 // inherit takes in what the proxy brought along from an earlier stream.
@@ -56,8 +64,8 @@ func (s *Stream) inherit(r Request, now time.Time) {
 	if len(r.Initial) == 0 {
 		return
 	}
-	if s.returned.IsZero() {
-		s.returned = now
+	if s.unsure.IsZero() {
+		s.unsure = now
 	}
 	names := make([]string, 0, len(r.Initial))
 	for name := range r.Initial {
@@ -92,19 +100,10 @@ func (s *Stream) subscribe(slot *cache.Slot, initial map[string]string, now time
 		s.cursor.Release(slot)
 	}
 	s.asked.set(slot.ID)
-	if _, has := initial[slot.Name]; has {
+	if _, has := initial[slot.Name]; has && !s.owed[slot] {
 		return // it is not waiting: inherit has compared the versions
 	}
-	it := s.settled(slot)
-	it.want = slot.Current()
-	if it.want == nil {
-		it.want = cache.Placeholder(slot)
-	}
-	if it.bad != "" && it.want != nil && it.want.Version == it.bad {
-		return // it would refuse it again
-	}
-	it.now = true
-	s.dirty(it, true, now)
+	s.again(slot, now)
 }
 
 func (s *Stream) unsubscribe(t resource.Type, names []string) {
@@ -171,6 +170,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	s.chainGone(it.have, p.entry, now)
 	s.expectRoutes(p.entry, now)
 	it.have, it.stale = p.entry, false
+	s.nowHas(p.entry)
 	if it.flight == nil && !it.dirty && it.want != nil && it.want.Version == p.entry.Version {
 		s.accept(it)
 	}

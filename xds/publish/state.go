@@ -48,6 +48,9 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	if first && s.resume(r, slots, now) {
 		for _, slot := range slots {
 			s.asked.set(slot.ID)
+			if s.owed[slot] {
+				s.again(slot, now)
+			}
 		}
 	} else {
 		for _, slot := range slots {
@@ -55,10 +58,15 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 				s.cursor.Release(slot)
 				continue
 			}
+			if first && r.Version != "" && slot.Current() == nil {
+				s.asked.set(slot.ID)
+				continue // it came back, and most likely still has what is gone now: an empty one would take that away
+			}
 			s.subscribe(slot, nil, now)
 		}
 	}
 	s.unsubscribe(r.Type, gone)
+	s.asksFor(r.Type)
 }
 
 // resume compares what a proxy had with what it would get now, and is true if it is the same: nothing is sent then.
@@ -76,6 +84,7 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 	if r.Version != "" && r.Version == stateVersion(entries) {
 		for _, e := range entries {
 			s.hold(e.Slot)
+			s.nowHas(e)
 		}
 		return true
 	}
@@ -86,6 +95,14 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 		s.silent[r.Type] = true
 	}
 	return false
+}
+
+// nowHas notes what the proxy has accepted of the types of which every response carries all. (What is current may be
+// newer than what this stream has pulled.)
+func (s *Stream) nowHas(e *cache.Entry) {
+	if s.config.StateOfTheWorld && wildcardTypes[e.Type] {
+		s.accepted[e.Slot] = e
+	}
 }
 
 // completeState turns a response into one of the state of the world. Clusters and listeners are then always all of
@@ -102,11 +119,9 @@ func (s *Stream) completeState(r *Response) {
 			if slot.Type != r.Type || changed[slot] {
 				return
 			}
-			e := slot.Current()
-			if it := s.items[slot.Type][slot]; it != nil {
-				if e = it.have; it.flight != nil {
-					e = it.onItsWay()
-				}
+			e := s.accepted[slot]
+			if it := s.items[slot.Type][slot]; it != nil && it.flight != nil {
+				e = it.onItsWay()
 			}
 			if e != nil {
 				r.Upserts = append(r.Upserts, e)

@@ -17,8 +17,8 @@ type Config struct {
 	Watchdog time.Duration
 	// Drain is how long clusters stay that a filter chain used which is gone: at least the proxy's --drain-time-s.
 	Drain time.Duration
-	// Settle is how long nothing is removed from a proxy that came back with what it had and has not yet asked for its
-	// routes: they may name anything. Default: 3 s.
+	// Settle is how long removals wait for what a proxy may have that came back with versions which we do not know:
+	// until it has asked for its routes, and for listeners that its endpoints may name. Default: 3 s.
 	Settle time.Duration
 	// StateOfTheWorld is the older variant of the protocol.
 	StateOfTheWorld bool
@@ -35,11 +35,13 @@ type Stream struct {
 	asked    bitSet      // names that the proxy subscribes to
 	held     bitSet      // names of which the proxy may have a version
 	items    [types]map[*cache.Slot]*item
-	drain    map[*cache.Slot]time.Time // when a chain that used this cluster has drained
+	accepted map[*cache.Slot]*cache.Entry // see nowHas; empty in delta
+	owed     map[*cache.Slot]bool         // endpoints of clusters that were sent before the first request for endpoints
+	drain    map[*cache.Slot]time.Time    // when a chain that used this cluster has drained
 
 	unacked  []*Response // oldest first
 	nonce    uint64
-	returned time.Time // when the proxy came back with something; zero: it came with nothing
+	unsure   time.Time // since when it has versions that we may not know; zero: it came with nothing
 	wake     time.Time
 	calm     bool   // see isCalm; of the stage that runs
 	news     uint64 // counts changes of Rejections
@@ -94,7 +96,8 @@ type part struct {
 func New(cursor *cache.Cursor, c Config) *Stream {
 	c.Watchdog = cmp.Or(c.Watchdog, 300*time.Millisecond)
 	c.Settle = cmp.Or(c.Settle, 3*time.Second)
-	s := &Stream{config: c, cursor: cursor, drain: map[*cache.Slot]time.Time{}}
+	s := &Stream{config: c, cursor: cursor, accepted: map[*cache.Slot]*cache.Entry{},
+		owed: map[*cache.Slot]bool{}, drain: map[*cache.Slot]time.Time{}}
 	for t := range s.items {
 		s.items[t] = map[*cache.Slot]*item{}
 		s.first[t] = true
@@ -125,12 +128,14 @@ func (s *Stream) pull(now time.Time) {
 		if it == nil {
 			it = s.item(c.Slot)
 			if s.held.has(c.Slot.ID) {
-				it.have, it.stale = c.Prev, d.Reset
+				// It may have got a version that was newer than what had been pulled.
+				it.have, it.stale = c.Prev, d.Reset || c.Prev == nil
 			}
 		}
 		s.aim(it, c.Entry, now)
 	}
 	if d.Reset {
+		s.unsure = now
 		s.findRemoved(now)
 	}
 }
@@ -167,9 +172,13 @@ func (s *Stream) settled(slot *cache.Slot) *item {
 	it := s.items[slot.Type][slot]
 	if it == nil {
 		it = s.item(slot)
-		if s.held.has(slot.ID) {
-			it.have = slot.Current()
-			it.want = it.have
+		if current := slot.Current(); s.held.has(slot.ID) {
+			if current == nil || current.Seq <= s.cursor.Seq() {
+				it.have = current
+			} else {
+				it.stale = true // it has an older one
+			}
+			it.want = current
 		}
 	}
 	return it
@@ -180,8 +189,8 @@ func (s *Stream) aim(it *item, want *cache.Entry, now time.Time) {
 	slot := it.slot
 	if want == nil {
 		switch {
-		case slot.Type == resource.Endpoints && slot.Named() && s.interested(slot):
-			// The cluster stays: no endpoints is an answer, while "removed" would be ignored.
+		case it.now, slot.Type == resource.Endpoints && slot.Named() && s.interested(slot):
+			// It waits for an answer. Or the cluster stays: no endpoints is one, while "removed" would be ignored.
 			want = cache.Placeholder(slot)
 		case it.have == nil && !it.stale && it.flight == nil, slot.Type == resource.Secret:
 			s.drop(it) // it has none; or it keeps its secret, whatever we say, until it loses interest
@@ -190,6 +199,7 @@ func (s *Stream) aim(it *item, want *cache.Entry, now time.Time) {
 	}
 	it.want = want
 	switch {
+	case want == nil && it.now:
 	case want == nil:
 		// What the proxy asks for by name it gives up by itself, when nothing of its own names it any more.
 		s.dirty(it, s.wildcard[slot.Type], now)
@@ -221,6 +231,14 @@ func (it *item) onItsWay() *cache.Entry {
 		}
 	}
 	return nil
+}
+
+// last is the version that the proxy was sent last; nil if none, or none that we know.
+func (it *item) last() *cache.Entry {
+	if it.flight != nil {
+		return it.onItsWay()
+	}
+	return it.have
 }
 
 // accept ends an item whose name is in order.
@@ -341,10 +359,11 @@ func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response
 	s.nonce++
 	r := &Response{Type: t, Nonce: strconv.FormatUint(s.nonce, 36), At: now, parts: parts}
 	for _, p := range parts {
-		p.it.flight, p.it.dirty, p.it.now = r, false, false
+		p.it.flight, p.it.dirty, p.it.now = r, p.entry != p.it.want, false
 		if p.entry == nil {
 			r.Removed = append(r.Removed, p.it.slot.Name)
 			s.chainGone(p.it.have, nil, now)
+			delete(s.accepted, p.it.slot)
 			p.it.have, p.it.stale = nil, false // from now on it must not be counted on
 			continue
 		}

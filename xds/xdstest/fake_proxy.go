@@ -19,7 +19,8 @@ type proxy struct {
 	unanswered map[resource.Ref]bool
 	rejected   map[resource.Ref]bool // refused without ever having been in force
 	state      map[resource.Type]string
-	listening  bool // it has come as far as asking for listeners
+	// initialized: it has had an answer about clusters; listening: it has come as far as asking for listeners.
+	initialized, listening bool
 }
 
 type applied struct {
@@ -36,8 +37,18 @@ func newProxy() proxy {
 	}
 }
 
-// restart is a new stream of a process that lives on.
-func (p *proxy) restart() { clear(p.unanswered) }
+// restart is a new stream of a process that lives on. A cluster that warmed when the stream was cut, after its own
+// response and before its endpoints', is one of the things that it cannot tell the next control plane: the real Envoy
+// waits for initial_fetch_timeout then. It is not counted as that control plane's mistake.
+func (p *proxy) restart() {
+	clear(p.unanswered)
+	for name, c := range p.warming {
+		ref := resource.Ref{Type: resource.Cluster, Name: name}
+		p.active[ref] = c
+		delete(p.rejected, ref)
+	}
+	clear(p.warming)
+}
 
 func (p *proxy) has(ref resource.Ref) (string, bool) {
 	if a := p.active[ref]; a != nil {
@@ -94,81 +105,84 @@ func (p *proxy) namers(t resource.Type, target resource.Ref) []string {
 	return out
 }
 
-// apply takes in one good resource, and says what the control plane did wrong by sending it now.
-func (p *proxy) apply(ref resource.Ref, a *applied) (violations []string) {
-	delete(p.rejected, ref)
+// apply takes in one good resource.
+func (p *proxy) apply(ref resource.Ref, a *applied) {
 	old := p.active[ref]
 	switch ref.Type {
 	case resource.Cluster:
 		if old != nil && old.version == a.version && p.warming[ref.Name] == nil {
-			return nil // byte-identical: nothing to do
+			return // byte-identical: nothing to do
 		}
-		if slices.ContainsFunc(a.names, isEndpoints) {
+		if slices.ContainsFunc(a.names, func(n resource.Ref) bool { return n.Type == resource.Endpoints }) {
 			p.warming[ref.Name] = a
-			return nil
+			return
 		}
 	case resource.Endpoints:
-		p.active[ref] = a
-		violations = p.missing(ref, a, resource.Listener)
-		for name, c := range p.warming {
-			if slices.Contains(c.names, ref) {
-				p.active[resource.Ref{Type: resource.Cluster, Name: name}] = c
-				delete(p.warming, name)
-			}
-		}
-		return violations
-	case resource.RouteConfiguration:
-		violations = p.missing(ref, a, resource.Cluster)
+		p.warm(ref)
 	}
 	p.active[ref] = a
-	return violations
+	delete(p.rejected, ref)
 }
 
-func isEndpoints(ref resource.Ref) bool { return ref.Type == resource.Endpoints }
-
-// missing says which resources of a type are named although they are not in force. What was refused for good is not the
-// control plane's fault, nor are hops at a start, when endpoints come first.
-func (p *proxy) missing(ref resource.Ref, a *applied, t resource.Type) (violations []string) {
-	if t == resource.Listener && !p.listening {
-		return nil
-	}
-	for _, n := range a.names {
-		if n.Type == t && p.active[n] == nil && !p.rejected[n] {
-			if t == resource.Listener && p.warms(ref) {
-				continue // a new cluster needs its endpoints to become ready, whatever they name
-			}
-			violations = append(violations, fmt.Sprintf("%s names %s, which is not there", ref, n))
-		}
-	}
-	return violations
-}
-
-func (p *proxy) warms(endpoints resource.Ref) bool {
-	for _, c := range p.warming {
+// warm ends the warming of the clusters that wait for endpoints.
+func (p *proxy) warm(endpoints resource.Ref) {
+	for name, c := range p.warming {
 		if slices.Contains(c.names, endpoints) {
-			return true
+			ref := resource.Ref{Type: resource.Cluster, Name: name}
+			p.active[ref] = c
+			delete(p.rejected, ref)
+			delete(p.warming, name)
 		}
 	}
-	return false
 }
 
-// remove takes out a cluster or a listener; Envoy ignores the removal of anything else.
-func (p *proxy) remove(ref resource.Ref) (violations []string) {
+// remove takes out a cluster or a listener. Envoy ignores the removal of anything else, but stops to wait for endpoints.
+func (p *proxy) remove(ref resource.Ref) {
 	switch ref.Type {
 	case resource.Cluster:
-		for _, rc := range p.namers(resource.RouteConfiguration, ref) {
-			violations = append(violations, fmt.Sprintf("%s removed while route %s names it", ref, rc))
-		}
 		delete(p.warming, ref.Name)
+		delete(p.active, ref)
 	case resource.Listener:
-		for _, e := range p.namers(resource.Endpoints, ref) {
-			violations = append(violations, fmt.Sprintf("%s removed while endpoints %s name it", ref, e))
-		}
-	default:
-		return nil
+		delete(p.active, ref)
+	case resource.Endpoints:
+		p.warm(ref)
 	}
-	delete(p.active, ref)
-	return violations
+}
+
+// broken are the requests that would now fail by the control plane's fault: wherever one may come to, what is named
+// there must be in force. What was refused for good is not its fault; routes that are not there yet keep their listener
+// from starting.
+func (p *proxy) broken() (out []string) {
+	for ref := range p.reachable() {
+		for _, n := range p.active[ref].names {
+			if (n.Type == resource.Cluster || n.Type == resource.Listener) && p.active[n] == nil && !p.rejected[n] {
+				out = append(out, fmt.Sprintf("%s names %s, which is not there", ref, n))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// reachable is everything that a request may come to.
+func (p *proxy) reachable() map[resource.Ref]bool {
+	out := map[resource.Ref]bool{}
+	var walk func(resource.Ref)
+	walk = func(ref resource.Ref) {
+		if out[ref] || p.active[ref] == nil {
+			return
+		}
+		out[ref] = true
+		for _, n := range p.active[ref].names {
+			walk(n)
+		}
+	}
+	for ref, a := range p.active {
+		if ref.Type == resource.Listener && a.ports[0] != 0 {
+			walk(ref)
+		}
+	}
+	return out
 }
 
 // wanted are the names that what is in force, or warms, names.

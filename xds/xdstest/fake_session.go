@@ -142,6 +142,7 @@ func (s *session) take(r response) {
 		delete(p.unanswered, resource.Ref{Type: r.t, Name: n})
 	}
 	f.log = append(f.log, rec)
+	p.initialized = p.initialized || r.t == resource.Cluster
 	if rec.Rejected == "" {
 		s.accept(r)
 	}
@@ -165,9 +166,7 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 		if !wildcard && !p.asked[ref] {
 			continue // nobody listens
 		}
-		for _, v := range p.apply(ref, messages[i]) {
-			f.violate("%s", v)
-		}
+		p.apply(ref, messages[i])
 	}
 	removed := r.removed
 	if r.full {
@@ -176,19 +175,18 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 				removed = append(removed, n)
 			}
 		}
+		for n := range p.warming {
+			if r.t == resource.Cluster && !there[n] {
+				removed = append(removed, n)
+			}
+		}
 	}
 	for _, n := range removed {
-		ref := resource.Ref{Type: r.t, Name: n}
-		for _, v := range p.remove(ref) {
-			f.violate("%s", v)
-		}
-		if r.t == resource.Endpoints { // ends a cluster's warming
-			for name, c := range p.warming {
-				if slices.Contains(c.names, ref) {
-					p.active[resource.Ref{Type: resource.Cluster, Name: name}] = c
-					delete(p.warming, name)
-				}
-			}
+		p.remove(resource.Ref{Type: r.t, Name: n})
+	}
+	for _, b := range p.broken() {
+		if !slices.Contains(f.violations, b) {
+			f.violate("%s", b)
 		}
 	}
 }
@@ -261,12 +259,11 @@ func (s *session) released() {
 	if len(p.warming) > 0 {
 		return
 	}
-	answered := len(s.withheld) > 0
 	for _, q := range s.withheld {
 		s.ask(q)
 	}
 	s.withheld = nil
-	if !s.open[resource.Listener] && (answered || p.listening) {
+	if !s.open[resource.Listener] && p.initialized {
 		p.listening = true
 		s.ask(question{t: resource.Listener})
 	}
