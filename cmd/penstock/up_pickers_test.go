@@ -1,0 +1,204 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker"
+)
+
+// exporter is a second cluster: a Gateway, a pool "chat" and a picker that others may ask.
+func exporter(t *testing.T, servers ...string) (gateway, picker int) {
+	t.Helper()
+	gateway, picker = freePort(t), freePort(t)
+	up(t, chatFiles(gateway, servers...), "--picker", fmt.Sprintf("127.0.0.1:%d", picker), "--default-pool", "default/chat")
+	return gateway, picker
+}
+
+func TestAForeignPickerOfAPoolIsAskedAndItsFailureModeCounts(t *testing.T) {
+	t.Parallel()
+	first, second := modelServer(t, sim.Config{Name: "pod-1"}), modelServer(t, sim.Config{Name: "pod-2"})
+	// The foreign picker knows pod-2 alone: that all requests go there shows that it was asked.
+	_, foreign := exporter(t, second)
+	port := freePort(t)
+	pool := strings.TrimSuffix(poolYAML("chat"), "\n") + fmt.Sprintf("\n  endpointPickerRef: {name: epp, port: {number: %d}, failureMode: FailClose}\n", foreign)
+	service := fmt.Sprintf(`---
+apiVersion: v1
+kind: Service
+metadata: {name: epp}
+spec:
+  ports: [{name: ext-proc, port: %d, appProtocol: kubernetes.io/h2c}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: epp-1, labels: {kubernetes.io/service-name: epp}}
+addressType: IPv4
+ports: [{name: ext-proc, port: %d}]
+endpoints: [{addresses: [127.0.0.1]}]
+`, foreign, foreign)
+	files := chatFiles(port, first, second)
+	files["pool.yaml"] = pool + service
+	s := up(t, files)
+	answers(t, local(port), http.StatusOK)
+	for range 20 {
+		got, err := chat(t.Context(), local(port))
+		if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "pod-2" || !strings.Contains(got.body, "say this again") {
+			t.Fatalf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
+		}
+	}
+
+	// A picker that cannot be reached: nothing answers for FailClose, anything for FailOpen.
+	nobody := strings.ReplaceAll(pool+service, fmt.Sprint(foreign), fmt.Sprint(freePort(t)))
+	s.write("pool.yaml", nobody)
+	answers(t, local(port), http.StatusServiceUnavailable)
+	s.write("pool.yaml", strings.Replace(nobody, "FailClose", "FailOpen", 1))
+	answers(t, local(port), http.StatusOK)
+}
+
+func TestAnImportIsReachedThroughItsPickerAndThroughItsGateway(t *testing.T) {
+	t.Parallel()
+	remote := modelServer(t, sim.Config{Name: "east-1"})
+	gateway, remotePicker := exporter(t, remote)
+	_, remotePort, _ := net.SplitHostPort(remote)
+	port := freePort(t)
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+	importOf := "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: %s}"
+	files["import.yaml"] = fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferencePoolImport
+metadata: {name: far}
+status:
+  clusters:
+  - name: relayed
+    routingMode: EndpointMode
+    targetPortNumber: %s
+    podCIDRs: [127.0.0.0/8]
+    endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}}
+  - name: declared
+    routingMode: EndpointMode
+    targetPorts: [{number: %s}]
+    endpoints: [{address: 127.0.0.1}]
+    endpointPicker: {service: [{addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}]}
+  - name: parent
+    routingMode: ParentMode
+    parents: [{service: {addresses: [127.0.0.1], ports: [{number: %d}]}}]
+`, remotePort, remotePicker, remotePort, remotePicker, gateway)
+	for _, cluster := range []string{"relayed", "declared", "parent"} {
+		files[cluster+".yaml"] = routeYAML(cluster, "/"+cluster, fmt.Sprintf(importOf, "far-"+cluster))
+	}
+	files["all.yaml"] = routeYAML("all", "/all", fmt.Sprintf(importOf, "far"))
+	files["half.yaml"] = routeYAML("half", "/half", toPool("chat")+", "+fmt.Sprintf(importOf, "far"))
+	s := up(t, files)
+
+	for _, path := range []string{"/relayed", "/declared", "/parent", "/all"} {
+		for range 5 {
+			got := answers(t, local(port)+path, http.StatusOK)
+			if by := got.header.Get("x-served-by"); by != "east-1" || !strings.Contains(got.body, "say this again") {
+				t.Errorf("%s: from %q: %s", path, by, got.body)
+			}
+		}
+	}
+	served := map[string]int{}
+	for range 40 {
+		served[answers(t, local(port)+"/half", http.StatusOK).header.Get("x-served-by")]++
+	}
+	// Each request draws by itself: 40 of them all on one side would be one chance in 500 billion.
+	if served["here-1"] == 0 || served["east-1"] == 0 || len(served) != 2 {
+		t.Errorf("50:50 went to %v", served)
+	}
+	if out := s.penstock("explain", local(port)+"/half/v1/models"); !strings.Contains(out, "50.0% of requests to InferencePool default/chat") || strings.Count(out, "16.7% of requests to InferencePoolImport default/far") != 3 {
+		t.Errorf("explain:\n%s", out)
+	}
+	// A remote picker may name what the ranges allow, and nothing else.
+	s.write("import.yaml", strings.Replace(files["import.yaml"], "127.0.0.0/8", "10.0.0.0/8", 1))
+	answers(t, local(port)+"/relayed", http.StatusServiceUnavailable)
+}
+
+// llmd starts llm-d-inference-sim until the test ends, and returns its address once it answers.
+func llmd(t *testing.T, model string, args ...string) string {
+	t.Helper()
+	binary, err := filepath.Abs(filepath.Join(root, ".tools", "bin", "llm-d-inference-sim"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("%v: `make sims` builds it", err)
+	}
+	port := freePort(t)
+	cmd := exec.Command(binary, append([]string{"--model", model, "--port", fmt.Sprint(port), "--mode", "echo"}, args...)...)
+	said := newTranscript()
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("llm-d-inference-sim said:\n%s", said)
+		}
+	})
+	eventually(t, "llm-d-inference-sim answers", func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(port)+"/health", nil)
+		if err != nil {
+			return err
+		}
+		_, err = do(client(), req)
+		return err
+	})
+	return fmt.Sprintf("127.0.0.1:%d", port)
+}
+
+// A simulator that we did not write: its metrics steer the picks, its answers arrive whole and streamed.
+func TestTheIdleServerOfTwoIsPickedByTheMetricsOfAForeignSimulator(t *testing.T) {
+	t.Parallel()
+	busy := llmd(t, "llama", "--fake-metrics", `{"running-requests": 5, "waiting-requests": 40, "kv-cache-usage": 0.95}`)
+	idle := llmd(t, "llama")
+	port := freePort(t)
+	s := up(t, chatFiles(port, busy, idle))
+	answers(t, local(port), http.StatusOK)
+	url := local(port) + "/v1/chat/completions"
+	eventually(t, "the busy server's queue is known", func() error {
+		var e struct {
+			Picks map[string]picker.Explanation `json:"picks"`
+		}
+		if err := json.Unmarshal([]byte(s.penstock("explain", url, "-o", "json")), &e); err != nil {
+			return err
+		}
+		for _, v := range e.Picks["default/chat"].Verdicts {
+			if v.Address == busy && v.State.Queue == 40 {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", e.Picks)
+	})
+	for range 10 {
+		got := answers(t, local(port), http.StatusOK)
+		if !strings.Contains(got.body, "say this again") {
+			t.Errorf("not an echo: %s", got.body)
+		}
+	}
+	events := 0
+	if err := stream(t.Context(), local(port), "one two three", func(string) { events++ }); err != nil || events < 3 {
+		t.Errorf("streamed: %d events, %v", events, err)
+	}
+	// The busy one counts its requests: it had at most the first, from before its metrics were read.
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+idle+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := do(client(), req)
+	if err != nil || !strings.Contains(got.body, "vllm:") {
+		t.Fatalf("%v", err)
+	}
+	if out := s.penstock("explain", url); !strings.Contains(out, "now") || !strings.Contains(out, idle) {
+		t.Errorf("explain:\n%s", out)
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// certificate makes a self-signed one, as PEM.
+func certificate(t *testing.T, host string) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+}
+
+func secretYAML(name string, cert, key []byte) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Secret
+type: kubernetes.io/tls
+metadata: {name: %s}
+data:
+  tls.crt: %s
+  tls.key: %s
+`, name, base64.StdEncoding.EncodeToString(cert), base64.StdEncoding.EncodeToString(key))
+}
+
+// over asks an HTTPS port: the name of the TLS handshake and the one in the request may differ.
+func over(ctx context.Context, roots *x509.CertPool, port int, sni, host string) (reply, error) {
+	c := &http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: sni},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
+		},
+	}}
+	defer c.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s:%d/v1/models", host, port), nil)
+	if err != nil {
+		return reply{}, err
+	}
+	return do(c, req)
+}
+
+func TestHTTPSServesEachHostWithItsCertificateAndRefusesTheOthers(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	certA, keyA := certificate(t, "a.example.com")
+	certB, keyB := certificate(t, "b.example.com")
+	host, backend, _ := net.SplitHostPort(modelServer(t, sim.Config{Name: "pod-1"}))
+	s := up(t, map[string]string{
+		"gateway.yaml": fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec:
+  gatewayClassName: penstock
+  addresses: [{value: 127.0.0.1}]
+  listeners:
+  - {name: a, port: %d, protocol: HTTPS, hostname: a.example.com, tls: {certificateRefs: [{name: cert-a}]}}
+  - {name: b, port: %d, protocol: HTTPS, hostname: b.example.com, tls: {certificateRefs: [{name: cert-b}]}}
+`, port, port),
+		"certs.yaml": secretYAML("cert-a", certA, keyA) + "---\n" + secretYAML("cert-b", certB, keyB),
+		"route.yaml": `apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: both}
+spec:
+  parentRefs: [{name: gw}]
+  rules: [{backendRefs: [{name: web, port: 80}]}]
+`,
+		"service.yaml": fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  ports: [{name: http, port: 80, targetPort: %s}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, port: %s}]
+endpoints: [{addresses: [%s]}]
+`, backend, backend, host),
+	})
+	s.out.expect(t, fmt.Sprintf("https://127.0.0.1:%d", port))
+
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certA)
+	roots.AppendCertsFromPEM(certB)
+	for _, c := range []struct {
+		sni, host string
+		status    int
+	}{
+		{"a.example.com", "a.example.com", 200},
+		{"b.example.com", "b.example.com", 200},
+		{"a.example.com", "b.example.com", 421}, // another listener's: the client should open a connection for it
+		{"b.example.com", "a.example.com", 421},
+		{"a.example.com", "c.example.com", 404}, // nobody's
+	} {
+		got, err := over(t.Context(), roots, port, c.sni, c.host)
+		if err != nil || got.status != c.status {
+			t.Errorf("%s over a connection for %s: %d %v, want %d", c.host, c.sni, got.status, err, c.status)
+		}
+		if c.status == 200 && got.header.Get("x-served-by") != "pod-1" {
+			t.Errorf("%s: not the Service's endpoint: %v", c.host, got.header)
+		}
+	}
+	if got, err := over(t.Context(), roots, port, "c.example.com", "c.example.com"); err == nil {
+		t.Errorf("a host without a certificate is answered: %+v", got)
+	}
+
+	// A new certificate is taken over. A key that is not its own is told, and closes that listener alone.
+	newCert, newKey := certificate(t, "a.example.com")
+	s.write("certs.yaml", secretYAML("cert-a", newCert, newKey)+"---\n"+secretYAML("cert-b", certB, keyB))
+	fresh := x509.NewCertPool()
+	fresh.AppendCertsFromPEM(newCert)
+	eventually(t, "the new certificate is shown", func() error {
+		_, err := over(t.Context(), fresh, port, "a.example.com", "a.example.com")
+		return err
+	})
+	s.write("certs.yaml", secretYAML("cert-a", newCert, keyB)+"---\n"+secretYAML("cert-b", certB, keyB))
+	s.errs.expect(t, "gateway.yaml:8: Gateway default/gw spec.listeners[0].tls.certificateRefs[0]: Secret default/cert-a: ")
+	if out := s.penstock("status"); !strings.Contains(out, "InvalidCertificateRef") {
+		t.Errorf("status:\n%s", out)
+	}
+	if got, err := over(t.Context(), roots, port, "b.example.com", "b.example.com"); err != nil || got.status != http.StatusOK {
+		t.Errorf("the other listener: %d %v", got.status, err)
+	}
+}
