@@ -114,7 +114,11 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 	if err := o.print(cmd.OutOrStdout(), gateways, doc); err != nil {
 		return err
 	}
-	return told(cmd.ErrOrStderr(), doc.Findings)
+	complaints := cmd.ErrOrStderr()
+	if o.status {
+		complaints = io.Discard // the status has them
+	}
+	return told(complaints, doc.Findings)
 }
 
 func (o *translateOptions) print(w io.Writer, gateways []gatewayConfig, doc *status.Document) error {
