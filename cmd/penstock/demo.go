@@ -37,8 +37,8 @@ not go as promised. All ports are free ones on loopback, and nothing is left beh
 			}
 			out := cmd.OutOrStdout()
 			err = demo.Run(cmd.Context(), demo.Config{
-				Penstock: binary, Env: []string{"ENVOY=" + envoy.Path}, Envoy: envoy.Version, Keep: keep,
-				Out: out, Colour: wantsColour(out), Ask: ask,
+				Penstock: binary, Typed: os.Args[0], Env: []string{"ENVOY=" + envoy.Path}, Envoy: envoy.Version,
+				Keep: keep, Out: out, Colour: wantsColour(out), Ask: ask,
 			})
 			switch {
 			case errors.Is(err, context.Canceled) && cmd.Context().Err() != nil:

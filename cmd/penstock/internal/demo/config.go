@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -53,7 +54,7 @@ func write(dir, name string, ports map[string]int) (string, error) {
 }
 
 // excerpt returns the lines of YAML that matter: those that end in a comment, the lines that they hang below, and the
-// kinds of their objects.
+// kinds and names of their objects.
 func excerpt(text string) []string {
 	var out []string
 	for document := range strings.SplitSeq(text, "\n---\n") {
@@ -69,8 +70,11 @@ func excerpt(text string) []string {
 				if d := depth(lines[j]); d >= 0 && d < at {
 					keep[j], at = true, d
 				}
-				keep[j] = keep[j] || strings.HasPrefix(lines[j], "kind: ")
+				keep[j] = keep[j] || strings.HasPrefix(lines[j], "kind: ") || strings.HasPrefix(lines[j], "metadata: ")
 			}
+		}
+		if len(out) > 0 && slices.Contains(keep, true) {
+			out = append(out, "---")
 		}
 		for i, line := range lines {
 			if keep[i] {

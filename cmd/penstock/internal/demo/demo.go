@@ -21,6 +21,8 @@ type Config struct {
 	// Penstock is the binary that is run, and Env is added to its environment.
 	Penstock string
 	Env      []string
+	// Typed is how a person runs that binary.
+	Typed string
 	// Envoy is its version, to be told.
 	Envoy string
 	// Keep leaves everything up after the last step, until the context ends.
@@ -106,47 +108,52 @@ func (s *stage) raise(ctx context.Context, p *page) error {
 		return err
 	}
 	p.gap()
-	p.line("   here   %s   pool llama: %s %s  pool qwen: %s %s", here, p.server("llama-1"), p.server("llama-2"), p.server("qwen-1"), p.server("qwen-2"))
-	p.line("   east   %s   pool llama: %s %s", east, p.server("east-llama-1"), p.server("east-llama-2"))
-	p.ok(fmt.Sprintf("both serve, after %.1f s. Their YAML is in %s", time.Since(began).Seconds(), s.dir))
+	p.line("   here  %s   pool llama: %s %s   pool qwen: %s %s", here, p.server("llama-1"), p.server("llama-2"), p.server("qwen-1"), p.server("qwen-2"))
+	p.line("   east  %s   pool llama: %s %s", east, p.server("east-llama-1"), p.server("east-llama-2"))
+	p.gap()
+	p.command("GW=" + here + "   STATE=" + s.here.state)
+	p.ok(fmt.Sprintf("both serve, after %.1f s", time.Since(began).Seconds()))
 	return nil
 }
 
 // perform puts a step's YAML in place, and runs it.
 func (s *stage) perform(ctx context.Context, p *page, step step) (string, error) {
-	base := s.here.url + step.prefix
 	if step.file != "" {
-		text, note := "", ""
+		text, note := "", "there from the beginning"
 		var err error
 		if step.prefix == "" {
 			text, err = render(step.file, s.ports)
 		} else {
 			var took time.Duration
 			text, took, err = s.drop(ctx, step.file, step.prefix)
-			note = fmt.Sprintf("saved, and live %d ms later", took.Milliseconds())
+			note = fmt.Sprintf("saved, and live %d ms later", max(1, took.Milliseconds()))
 		}
 		if err != nil {
 			return "", err
 		}
 		p.yaml(step.file, note, excerpt(text))
 	}
-	return step.run(ctx, s, p, base)
+	return step.run(ctx, s, p, step.prefix)
 }
 
-// keep leaves everything up until ctx ends, and says what a person could try.
+// keep leaves everything up until ctx ends, and says what a person could try. If not even the gateway came up, it returns
+// at once.
 func (s *stage) keep(ctx context.Context, p *page) {
-	url := s.here.url
-	hello := question("llama", "Hello").json()
-	p.gap()
-	p.line("%s", p.paint(bold, "It stays up. Try:"))
-	for _, path := range []string{"", "/endpoint-mode", "/parent-mode", "/split", "/spill"} {
-		p.command("curl -si " + url + path + completions + " -d '" + hello + "'")
+	if !s.here.up() {
+		return
 	}
-	streamed := question("qwen", "Hello word by word")
-	streamed.Stream = true
-	p.command("curl -sN " + url + completions + " -d '" + streamed.json() + "'")
-	p.command("penstock explain " + url + "/split" + completions + " -X POST --state " + s.here.state)
-	p.command("penstock status --state " + s.here.state)
+	p.gap()
+	p.line("%s", p.paint(bold, "It stays up. In another terminal:"))
+	p.command("GW=" + s.here.url + "   STATE=" + s.here.state)
+	p.command("ask() { curl -sN $GW$1" + completions + " -d '" + question("llama", "Hello").json() + "'; }")
+	for _, step := range story() {
+		if step.prefix != "" {
+			p.command("ask " + step.prefix)
+		}
+	}
+	p.command("for i in 1 2 3 4 5 6 7 8 9; do ask /spill & done; wait")
+	p.command(s.cfg.Typed + " explain $GW/split" + completions + " -X POST --state $STATE")
+	p.command(s.cfg.Typed + " status --state $STATE")
 	p.gap()
 	p.line("   Edit a file and see it live, or break one and read what penstock says of it, below:")
 	for _, step := range story() {

@@ -45,7 +45,7 @@ func (p *page) say(text string) {
 
 // yaml shows lines of a file.
 func (p *page) yaml(file, note string, lines []string) {
-	p.line("   %s  %s", p.paint(yellow, file), p.paint(faint, note))
+	p.line("   %s, %s", p.paint(yellow, file), note)
 	for _, l := range lines {
 		if i := strings.Index(l, " # "); i >= 0 {
 			l = l[:i] + p.paint(faint, l[i:])
@@ -57,13 +57,13 @@ func (p *page) yaml(file, note string, lines []string) {
 // command shows what a person would type to do the same.
 func (p *page) command(text string) { p.line("   %s %s", p.paint(faint, "$"), text) }
 
-// curl shows how to ask the same question.
-func (p *page) curl(base string, c chat) {
+// curl shows how to ask a question, below prefix.
+func (p *page) curl(prefix string, c chat) {
 	flags := "-s"
 	if c.Stream {
-		flags = "-sN"
+		flags = "-sN" // without a buffer
 	}
-	p.command(fmt.Sprintf("curl %s %s -d '%s'", flags, base+completions, c.json()))
+	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
 }
 
 // begin writes a part of a line.
@@ -78,7 +78,7 @@ func (p *page) output(lines []string) {
 
 // answer shows an answer and who gave it.
 func (p *page) answer(a answer) {
-	p.line("     %s  %s", p.server(a.By), fmt.Sprintf("%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds()))
+	p.line("     %s  %s", p.column(a.By), fmt.Sprintf("%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds()))
 }
 
 // why gives a reason.
@@ -105,7 +105,12 @@ func (p *page) server(name string) string {
 	if strings.HasPrefix(name, "east-") {
 		colour = magenta
 	}
-	return p.paint(colour, fmt.Sprintf("%-12s", name))
+	return p.paint(colour, name)
+}
+
+// column writes the name of a model server so that what follows it is aligned.
+func (p *page) column(name string) string {
+	return p.server(name) + strings.Repeat(" ", max(0, len("east-llama-1")-len(name)))
 }
 
 // bar draws a number.

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,9 +24,19 @@ type cluster struct {
 	ready chan struct{} // closed when its gateway serves
 
 	mu     sync.Mutex
-	url    string    // of its gateway, known when ready is closed
+	url    string    // of its gateway; set before ready is closed, and never again
 	lines  []string  // the last ones that it printed
 	follow io.Writer // what it prints from now on; nil for nowhere
+}
+
+// up tells whether the gateway serves.
+func (c *cluster) up() bool {
+	select {
+	case <-c.ready:
+		return true
+	default:
+		return false
+	}
 }
 
 // keptLines is how much of a process's output a failure shows.
@@ -47,11 +56,11 @@ func (c *cluster) Run(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
 	}
-	err := cmd.Wait()
+	_ = cmd.Wait() // how it ended is in the state
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("penstock of cluster %s ended (%w); it said:\n%s", c.name, errors.Join(err, context.Cause(ctx)), c.said())
+	return fmt.Errorf("penstock of cluster %s ended (%s); it said:\n%s", c.name, cmd.ProcessState, c.said())
 }
 
 // printed takes a line that the process printed.
@@ -101,8 +110,6 @@ func (c *cluster) served(ctx context.Context) (string, error) {
 	defer cancel()
 	select {
 	case <-c.ready:
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		return c.url, nil
 	case <-ctx.Done():
 		return "", fmt.Errorf("the gateway of cluster %s does not serve after %s; penstock said:\n%s", c.name, patience, c.said())

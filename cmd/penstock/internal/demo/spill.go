@@ -12,7 +12,7 @@ import (
 // What the spill step asks for, and what config/here/spill.yaml allows.
 const (
 	spillRequests = 10
-	spillTokens   = 60 // of each answer: long enough that all are under way together
+	spillTokens   = 80 // of each answer: long enough that all are under way together
 	perServer     = 2  // full.inFlight
 )
 
@@ -24,14 +24,16 @@ type spilled struct {
 
 // spill fills the pool here, one long answer after the other, and sees the rest go to cluster east; then, when all have
 // ended, it sees that the pool takes requests again.
-func spill(ctx context.Context, s *stage, p *page, base string) (string, error) {
+func spill(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
+	base := s.here.url + prefix
 	target := base + completions
 	if err := s.idle(ctx, target, "default/llama"); err != nil {
 		return "", err
 	}
 	q := question("llama", "Count sheep")
 	q.MaxTokens, q.IgnoreEOS, q.Stream = spillTokens, true, true
-	p.command(fmt.Sprintf("for i in $(seq %d); do curl -s %s -d '%s' & done", spillRequests, target, q.json()))
+	p.say(fmt.Sprintf("%d times, without waiting for the end:", spillRequests))
+	p.curl(prefix, q)
 	var all []spilled
 	var open []*stream
 	for range spillRequests {
@@ -49,14 +51,12 @@ func spill(ctx context.Context, s *stage, p *page, base string) (string, error) 
 		}
 		open = append(open, answer)
 		all = append(all, spilled{answer.By, answer.At, pick})
-		p.line("     %2d  %s  %s", len(all), p.server(answer.By), p.paint(faint, all[len(all)-1].reason()))
+		p.line("     %2d  %s  %s", len(all), p.column(answer.By), p.paint(faint, all[len(all)-1].reason()))
 	}
-	lines, err := s.explain(ctx, target)
-	if err != nil {
+	p.say("And the next one?")
+	if err := s.explain(ctx, p, prefix); err != nil {
 		return "", err
 	}
-	p.command("penstock explain " + target + " -X POST --state " + s.here.state)
-	p.output(lines)
 	for i, answer := range open {
 		if n, err := answer.rest(); err != nil || n != spillTokens {
 			return "", fmt.Errorf("expected %d words of answer %d, got %d (%v)", spillTokens, i+1, n, err)
@@ -85,7 +85,7 @@ func spill(ctx context.Context, s *stage, p *page, base string) (string, error) 
 func (r spilled) reason() string {
 	var loads []string
 	for _, v := range r.pick.Verdicts {
-		text := fmt.Sprintf("%s %d/%d", strings.TrimSuffix(v.Pod, "/127.0.0.1"), v.State.InFlight, perServer)
+		text := fmt.Sprintf("%s %d/%d", podName(v.Pod), v.State.InFlight, perServer)
 		loads = append(loads, text)
 	}
 	state := strings.Join(loads, ", ")

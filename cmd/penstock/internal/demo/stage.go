@@ -190,12 +190,17 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// explain runs penstock explain and returns what it says of the backends: who picks, and what of each endpoint is known.
-func (s *stage) explain(ctx context.Context, target string, args ...string) ([]string, error) {
-	args = append([]string{"explain", target, "-X", "POST", "--state", s.here.state}, args...)
-	out, err := s.cfg.command(ctx, args...).Output()
+// explain runs penstock explain and shows what it says of the backends: who picks, and what of each endpoint is known.
+func (s *stage) explain(ctx context.Context, p *page, prefix string, headers ...string) error {
+	args, shown := []string{"-X", "POST"}, "-X POST"
+	for _, h := range headers {
+		args, shown = append(args, "-H", h), shown+" -H '"+h+"'"
+	}
+	p.command(fmt.Sprintf("%s explain $GW%s \\\n       %s --state $STATE", s.cfg.Typed, prefix+completions, shown))
+	args = append(args, "--state", s.here.state)
+	out, err := s.cfg.command(ctx, append([]string{"explain", s.here.url + prefix + completions}, args...)...).Output()
 	if err != nil {
-		return nil, fmt.Errorf("penstock %s: %w", strings.Join(args, " "), err)
+		return fmt.Errorf("penstock explain: %w", err)
 	}
 	var lines []string
 	for line := range strings.Lines(string(out)) {
@@ -203,7 +208,8 @@ func (s *stage) explain(ctx context.Context, target string, args ...string) ([]s
 			lines = append(lines, strings.TrimRight(line, "\n"))
 		}
 	}
-	return lines, nil
+	p.output(lines)
+	return nil
 }
 
 // idle waits until the picker of this cluster has heard the end of every request to a pool.
@@ -260,6 +266,16 @@ func (s *stage) gateways(ctx context.Context, at string) (int, error) {
 		return 0, fmt.Errorf("model server %s: %w", at, err)
 	}
 	return len(strings.Split(strings.Join(last.Headers.Values("X-Forwarded-For"), ","), ",")), nil
+}
+
+// serverAt is an address with the name of the model server that has it.
+func (s *stage) serverAt(address string) string {
+	for _, server := range servers {
+		if int(portOf(address)) == s.ports[server.name] {
+			return fmt.Sprintf("%s (%s)", server.name, address)
+		}
+	}
+	return address
 }
 
 // file is where a file below config/ is.

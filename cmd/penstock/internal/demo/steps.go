@@ -20,7 +20,7 @@ type step struct {
 	// prefix is the path of the file's route. If there is one, the file is dropped into the folder when the step begins.
 	prefix string
 	// run does it and shows it. It returns what was seen, in a sentence, or an error that says what was expected instead.
-	run func(ctx context.Context, s *stage, p *page, base string) (seen string, err error)
+	run func(ctx context.Context, s *stage, p *page, prefix string) (seen string, err error)
 }
 
 // story is what the demo shows, in order.
@@ -48,23 +48,23 @@ func story() []step {
 		},
 		{
 			title: "Half here, half there",
-			story: fmt.Sprintf("A route with two backends: the pool here and the imported one, with equal weights. %d requests are counted.", splitRequests),
+			story: "A route with two backends: the pool here and the imported one, with equal weights. Who answers is counted.",
 			file:  "here/split.yaml", prefix: "/split", run: split,
 		},
 		{
 			title: "When the pool here is full",
-			story: fmt.Sprintf("A policy says when a server is full, and where requests go then. %d long answers are asked for, one after the other, and all run at the same time.", spillRequests),
+			story: "A policy says when a server is full, and where requests go then. More long answers are asked for than fit; all are under way at the same time.",
 			file:  "here/spill.yaml", prefix: "/spill", run: spill,
 		},
 	}
 }
 
 // twoPools asks for each model, and then keeps one server busy to see the picker avoid it.
-func twoPools(ctx context.Context, s *stage, p *page, base string) (string, error) {
+func twoPools(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	for _, model := range []string{"llama", "qwen"} {
 		q := question(model, "Hello there")
-		p.curl(base, q)
-		a, err := s.ask(ctx, base, q)
+		p.curl(prefix, q)
+		a, err := s.ask(ctx, s.here.url+prefix, q)
 		if err != nil {
 			return "", err
 		}
@@ -72,25 +72,30 @@ func twoPools(ctx context.Context, s *stage, p *page, base string) (string, erro
 		if err := a.from(model + "-"); err != nil {
 			return "", err
 		}
+		pick, err := s.recorded(ctx, s.here, "default/"+model)
+		if err != nil {
+			return "", err
+		}
+		if first(pick.Endpoints) != a.At {
+			return "", fmt.Errorf("expected the picker to have named %s, which answered; it named %q", a.At, pick.Endpoints)
+		}
+		p.why("the route takes model %s to pool %s; there, strategy %q %s", model, model, pick.Strategy, comparison(pick))
 	}
 	long := question("llama", "Count sheep")
 	long.MaxTokens, long.IgnoreEOS = 200, true
-	busy, err := s.open(ctx, base, long)
+	busy, err := s.open(ctx, s.here.url+prefix, long)
 	if err != nil {
 		return "", err
 	}
 	defer busy.close()
 	p.gap()
 	p.say(fmt.Sprintf("Now %s is busy with a long answer. Where would the next request go, and why?", busy.By))
-	p.command("penstock explain " + base + completions + " -X POST -H 'X-Gateway-Model-Name: llama' --state " + s.here.state)
-	lines, err := s.explain(ctx, base+completions, "-H", "X-Gateway-Model-Name: llama")
-	if err != nil {
+	if err := s.explain(ctx, p, prefix, "X-Gateway-Model-Name: llama"); err != nil {
 		return "", err
 	}
-	p.output(lines)
 	q := question("llama", "And now?")
-	p.curl(base, q)
-	a, err := s.ask(ctx, base, q)
+	p.curl(prefix, q)
+	a, err := s.ask(ctx, s.here.url+prefix, q)
 	if err != nil {
 		return "", err
 	}
@@ -105,18 +110,18 @@ func twoPools(ctx context.Context, s *stage, p *page, base string) (string, erro
 }
 
 // streamed shows a streamed answer while it comes.
-func streamed(ctx context.Context, s *stage, p *page, base string) (string, error) {
-	q := question("qwen", "every word of this answer comes on its own as soon as it is there")
+func streamed(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
+	q := question("qwen", "One word at a time, and not one of them waits for the next")
 	q.Stream = true
-	p.curl(base, q)
+	p.curl(prefix, q)
 	began := time.Now()
-	answer, err := s.open(ctx, base, q)
+	answer, err := s.open(ctx, s.here.url+prefix, q)
 	if err != nil {
 		return "", err
 	}
 	defer answer.close()
 	var at []time.Duration
-	p.begin("     " + p.server(answer.By) + "  ")
+	p.begin("     " + p.column(answer.By) + "  ")
 	for {
 		text, err := answer.next()
 		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -148,8 +153,8 @@ func flowed(at []time.Duration) error {
 	return nil
 }
 
-func endpointMode(ctx context.Context, s *stage, p *page, base string) (string, error) {
-	a, passed, err := s.abroad(ctx, p, base)
+func endpointMode(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
+	a, passed, err := s.abroad(ctx, p, prefix)
 	if err != nil {
 		return "", err
 	}
@@ -161,7 +166,7 @@ func endpointMode(ctx context.Context, s *stage, p *page, base string) (string, 
 	if err != nil {
 		return "", err
 	}
-	p.why("the picker of east named %s, and the picker here passed that on (%q). By its X-Forwarded-For, the request passed %s.", first(east.Endpoints), here.Result, gateways(passed))
+	p.why("east's picker named %s, and the picker here passed that on (%q). By its X-Forwarded-For, the request passed %s.", s.serverAt(first(east.Endpoints)), here.Result, gateways(passed))
 	if passed != 1 {
 		return "", fmt.Errorf("expected the request to pass one gateway, the one here, got %d", passed)
 	}
@@ -171,8 +176,8 @@ func endpointMode(ctx context.Context, s *stage, p *page, base string) (string, 
 	return fmt.Sprintf("%s of cluster east was chosen by east's picker and reached from here", a.By), nil
 }
 
-func parentMode(ctx context.Context, s *stage, p *page, base string) (string, error) {
-	a, passed, err := s.abroad(ctx, p, base)
+func parentMode(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
+	a, passed, err := s.abroad(ctx, p, prefix)
 	if err != nil {
 		return "", err
 	}
@@ -180,7 +185,7 @@ func parentMode(ctx context.Context, s *stage, p *page, base string) (string, er
 	if err != nil {
 		return "", err
 	}
-	p.why("nothing was picked here; east's gateway asked its own picker, which named %s. By its X-Forwarded-For, the request passed %s.", first(east.Endpoints), gateways(passed))
+	p.why("nothing was picked here; east's gateway asked its own picker, which named %s. By its X-Forwarded-For, the request passed %s.", s.serverAt(first(east.Endpoints)), gateways(passed))
 	if passed != 2 {
 		return "", fmt.Errorf("expected the request to pass two gateways, got %d", passed)
 	}
@@ -191,13 +196,13 @@ func parentMode(ctx context.Context, s *stage, p *page, base string) (string, er
 }
 
 // abroad asks a question that cluster east must answer, and returns how many gateways it passed on its way.
-func (s *stage) abroad(ctx context.Context, p *page, base string) (a answer, passed int, err error) {
+func (s *stage) abroad(ctx context.Context, p *page, prefix string) (a answer, passed int, err error) {
 	q := question("llama", "Who are you?")
-	p.curl(base, q)
+	p.curl(prefix, q)
 	if err := recordable(ctx); err != nil {
 		return a, 0, err
 	}
-	if a, err = s.ask(ctx, base, q); err != nil {
+	if a, err = s.ask(ctx, s.here.url+prefix, q); err != nil {
 		return a, 0, err
 	}
 	p.answer(a)
@@ -218,6 +223,34 @@ func (s *stage) recorded(ctx context.Context, c *cluster, pool string) (picker.R
 		return picker.Record{}, fmt.Errorf("picks of %s in cluster %s: %w", pool, c.name, err)
 	}
 	return picks[0], nil
+}
+
+// comparison is what a picker saw when it chose: the loads of the endpoints, without the request that it sent.
+func comparison(pick picker.Record) string {
+	var loads []string
+	equal := true
+	var least float64
+	for i, v := range pick.Verdicts {
+		load := v.State.Queue + v.State.Running + float64(v.State.InFlight)
+		if v.Address == first(pick.Endpoints) {
+			load--
+		}
+		if i == 0 {
+			least = load
+		}
+		equal = equal && load == least
+		loads = append(loads, fmt.Sprintf("%s %.0f", podName(v.Pod), load))
+	}
+	if equal {
+		return fmt.Sprintf("found %d servers with equally little to do, and drew one.", len(loads))
+	}
+	return fmt.Sprintf("chose the one with the least to do (requests: %s).", strings.Join(loads, ", "))
+}
+
+// podName is the name of a pod in a verdict, without the address that penstock adds for ModelServers.
+func podName(pod string) string {
+	name, _, _ := strings.Cut(pod, "/")
+	return name
 }
 
 // from tells whether an answer is good and comes from a server whose name begins with prefix.
@@ -249,13 +282,14 @@ const (
 )
 
 // split counts who answers.
-func split(ctx context.Context, s *stage, p *page, base string) (string, error) {
+func split(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	q := question("llama", "Hi")
 	q.MaxTokens = 1
-	p.command(fmt.Sprintf("for i in $(seq %d); do curl -s %s -d '%s'; done", splitRequests, base+completions, q.json()))
+	p.say(fmt.Sprintf("%d times:", splitRequests))
+	p.curl(prefix, q)
 	count := map[string]int{}
 	for range splitRequests {
-		a, err := s.ask(ctx, base, q)
+		a, err := s.ask(ctx, s.here.url+prefix, q)
 		if err != nil {
 			return "", err
 		}
@@ -266,7 +300,7 @@ func split(ctx context.Context, s *stage, p *page, base string) (string, error) 
 	}
 	for _, server := range servers {
 		if server.model == "llama" {
-			p.line("     %s %3d  %s", p.server(server.name), count[server.name], bar(count[server.name], 2))
+			p.line("     %s %3d  %s", p.column(server.name), count[server.name], bar(count[server.name], 2))
 		}
 	}
 	here, east := shares(count)

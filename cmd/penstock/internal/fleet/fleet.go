@@ -152,8 +152,8 @@ func (f *Fleet) announce(ctx context.Context, gateway string) {
 // the port) is announced all the same: why it does not serve is told as a finding.
 const openPatience = 5 * time.Second
 
-// open waits until an address takes connections, and says whether it does. Envoy acknowledges a listener before its
-// workers listen, and while it starts that can be half a second earlier.
+// open waits until an address takes connections, and says whether it does: Envoy acknowledges a listener before its workers
+// listen, and most of all while it starts.
 func open(ctx context.Context, address string, patience time.Duration) bool {
 	u, err := url.Parse(address)
 	if err != nil {
