@@ -1,0 +1,180 @@
+package cache_test
+
+import (
+	"fmt"
+	"testing"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+const gateway = "default/web"
+
+func assignment(t testing.TB, name string, weight int) *resource.Resource {
+	t.Helper()
+	r, err := resource.New(resource.Endpoints, name, &endpointv3.ClusterLoadAssignment{
+		ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{Priority: uint32(weight)}},
+	}, []resource.Ref{{Type: resource.Listener, Name: "hop"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func commit(c *cache.Cache, upserts []*resource.Resource, removes ...resource.Ref) {
+	c.Commit(cache.Batch{Gateway: gateway, Upserts: upserts, Removes: removes})
+}
+
+func TestChangesThatASlowProxyMissedComeOnce(t *testing.T) {
+	c := cache.New(cache.Config{})
+	first := assignment(t, "a", 0)
+	commit(c, []*resource.Resource{first, assignment(t, "gone", 0)})
+	cur := c.Open(gateway, "")
+	defer cur.Close(nil)
+	last := assignment(t, "a", 3)
+	commit(c, []*resource.Resource{assignment(t, "a", 1)})
+	commit(c, nil, resource.Ref{Type: resource.Endpoints, Name: "a"})
+	commit(c, []*resource.Resource{last}, resource.Ref{Type: resource.Endpoints, Name: "gone"})
+	d := cur.Pull()
+	if d.Reset || len(d.Changes) != 2 {
+		t.Fatalf("%+v", d)
+	}
+	byName := map[string]cache.Change{}
+	for _, ch := range d.Changes {
+		byName[ch.Slot.Name] = ch
+	}
+	if a := byName["a"]; a.Prev.Version != first.Version || a.Entry.Version != last.Version {
+		t.Errorf("a: %+v", a)
+	}
+	if g := byName["gone"]; g.Entry != nil || g.Prev == nil {
+		t.Errorf("gone: %+v", g)
+	}
+	if again := cur.Pull(); len(again.Changes) > 0 {
+		t.Errorf("told twice: %+v", again)
+	}
+}
+
+func TestAProxyThatFellBehindTheLogStillLearnsEverything(t *testing.T) {
+	c := cache.New(cache.Config{LogRecords: 100})
+	commit(c, []*resource.Resource{assignment(t, "untouched", 0)})
+	behind := c.Open(gateway, "")
+	defer behind.Close(nil)
+	for i := range 1000 {
+		commit(c, []*resource.Resource{assignment(t, fmt.Sprint("n", i%300), i)})
+	}
+	d := behind.Pull()
+	if !d.Reset || len(d.Changes) != 300 {
+		t.Errorf("reset %v with %d changes", d.Reset, len(d.Changes))
+	}
+}
+
+func TestAResourceThatIsTheSameIsNotSentAgain(t *testing.T) {
+	c := cache.New(cache.Config{})
+	commit(c, []*resource.Resource{assignment(t, "a", 0)})
+	cur := c.Open(gateway, "")
+	defer cur.Close(nil)
+	commit(c, []*resource.Resource{assignment(t, "a", 0)}, resource.Ref{Type: resource.Endpoints, Name: "never"})
+	if d := cur.Pull(); len(d.Changes) > 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestWhatGoesOverTheWireIsWhatWasCommitted(t *testing.T) {
+	c := cache.New(cache.Config{})
+	want := assignment(t, "a", 7)
+	empty := resource.FromBytes(resource.Endpoints, "empty", nil, nil, nil)
+	commit(c, []*resource.Resource{want, empty})
+	cur := c.Open(gateway, "")
+	var delta, state []byte
+	slots := cur.Each(resource.Endpoints)
+	for _, s := range slots {
+		for _, part := range parts(s.Current().Delta()) {
+			delta = append(delta, part...)
+		}
+		for _, part := range parts(s.Current().StateOfTheWorld()) {
+			state = append(state, part...)
+		}
+	}
+	cur.Close(nil)
+	var d discoveryv3.DeltaDiscoveryResponse
+	var s discoveryv3.DiscoveryResponse
+	if err := proto.Unmarshal(delta, &d); err != nil {
+		t.Fatal(err)
+	}
+	if err := proto.Unmarshal(state, &s); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.GetResources()) != 2 || len(s.GetResources()) != 2 {
+		t.Fatalf("%v\n%v", &d, &s)
+	}
+	for i, r := range []*resource.Resource{want, empty} {
+		got := d.GetResources()[i]
+		if got.GetName() != r.Name || got.GetVersion() != r.Version || !proto.Equal(got.GetResource(), s.GetResources()[i]) ||
+			string(got.GetResource().GetValue()) != string(r.Body) || got.GetResource().GetTypeUrl() != r.Type.URL() {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+func parts(head, body []byte) [][]byte { return [][]byte{head, body} }
+
+func TestNamesThatAreGoneAreForgotten(t *testing.T) {
+	c := cache.New(cache.Config{})
+	cur := c.Open(gateway, "")
+	for i := range 500 {
+		r := assignment(t, fmt.Sprint("n", i), 0)
+		commit(c, []*resource.Resource{r})
+		cur.Pull()
+		commit(c, nil, r.Ref)
+		cur.Pull()
+	}
+	slot := cur.Acquire(resource.Endpoints, "n0")[0]
+	if slot.ID < 500 {
+		t.Errorf("a name that was gone long ago still has its slot, %d", slot.ID)
+	}
+	again := cur.Acquire(resource.Endpoints, "n0")[0]
+	if again != slot {
+		t.Error("a name that is in use was forgotten")
+	}
+	cur.Close([]*cache.Slot{slot, again})
+}
+
+func TestAnOldBootstrapReadsTheDefaultProfile(t *testing.T) {
+	c := cache.New(cache.Config{})
+	c.SetReady()
+	commit(c, []*resource.Resource{assignment(t, "a", 0)})
+	c.Commit(cache.Batch{Gateway: gateway, Profile: "v2", Upserts: []*resource.Resource{assignment(t, "b", 0)}})
+	for profile, want := range map[string]string{"": "a", "v1": "a", "v2": "b"} {
+		cur := c.Open(gateway, profile)
+		select {
+		case <-cur.Ready():
+		default:
+			t.Errorf("profile %q is not ready", profile)
+		}
+		if s := cur.Each(resource.Endpoints); len(s) != 1 || s[0].Name != want {
+			t.Errorf("profile %q reads %v", profile, s)
+		}
+		cur.Close(nil)
+	}
+}
+
+func TestANameIsNamedAsLongAsAnythingNamesIt(t *testing.T) {
+	c := cache.New(cache.Config{})
+	cur := c.Open(gateway, "")
+	hop := cur.Acquire(resource.Listener, "hop")[0]
+	a, b := assignment(t, "a", 0), assignment(t, "b", 0)
+	commit(c, []*resource.Resource{a, b})
+	commit(c, []*resource.Resource{assignment(t, "a", 1)}, b.Ref)
+	if !hop.Named() {
+		t.Error("not named, although a names it")
+	}
+	commit(c, nil, a.Ref)
+	if hop.Named() {
+		t.Error("named, although nothing names it")
+	}
+	cur.Close([]*cache.Slot{hop})
+}

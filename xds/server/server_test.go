@@ -1,0 +1,241 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/server"
+	"github.com/penstock-project/penstock/xds/xdstest"
+)
+
+// world is n listeners with routes, clusters and endpoints each.
+func world(t testing.TB, n int) (out []*resource.Resource) {
+	for i := range n {
+		c, rc := fmt.Sprintf("cluster-%d", i), fmt.Sprintf("routes-%d", i)
+		out = append(out, xdstest.Cluster(t, c, 0), xdstest.Endpoints(t, c, 1),
+			xdstest.Listener(t, fmt.Sprintf("listener-%d", i), uint32(1000+i), rc), xdstest.Routes(t, rc, c))
+	}
+	return out
+}
+
+func inSync(c *xdstest.Control, n int) bool {
+	list := c.Server.Proxies()
+	return len(list) == n && !slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return !p.InSync })
+}
+
+func TestAReconnectSendsNothingThatTheProxyHas(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{})
+	list := world(t, 20)
+	c.Commit(list)
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
+	for _, r := range list {
+		f.WaitHas(r)
+	}
+	// Another replica: same content, no memory of this proxy.
+	other := xdstest.Serve(t, server.Config{})
+	other.Commit(list)
+	before := len(f.Received())
+	f.Reconnect(other.Address)
+	xdstest.Eventually(t, "the proxy in sync with the other replica", func() bool { return inSync(other, 1) })
+	changed := xdstest.Endpoints(t, "cluster-0", 2)
+	other.Commit([]*resource.Resource{changed})
+	f.WaitHas(changed)
+	got := f.Received()[before:]
+	if len(got) != 1 || !slices.Equal(got[0].Upserts, []string{"cluster-0"}) {
+		t.Errorf("after the reconnect and one change it received %+v", got)
+	}
+}
+
+func TestNothingIsAnsweredBeforeAllSourcesAreRead(t *testing.T) {
+	store := cache.New(cache.Config{})
+	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: world(t, 1)})
+	c := xdstest.Serve(t, server.Config{Cache: store})
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
+	xdstest.Eventually(t, "the proxy connected", func() bool { return len(c.Server.Proxies()) == 1 })
+	late := xdstest.Cluster(t, "late", 0)
+	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{late}})
+	if got := f.Received(); len(got) > 0 {
+		t.Fatalf("answered before the first sync: %+v", got)
+	}
+	store.SetReady()
+	f.WaitHas(late)
+	if first := f.Received()[0]; !slices.Equal(first.Upserts, []string{"cluster-0", "late"}) {
+		t.Errorf("the first answer is not everything: %+v", first)
+	}
+}
+
+func TestAProxyOfAnUnknownGatewayIsNotMadeEmpty(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{})
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Gateway: "default/later"})
+	c.Commit(world(t, 1))
+	list := world(t, 2)
+	if len(f.Received()) > 0 {
+		t.Fatal("answered")
+	}
+	c.Cache.Commit(cache.Batch{Gateway: "default/later", Upserts: list})
+	for _, r := range list {
+		f.WaitHas(r)
+	}
+}
+
+func TestASilentProxyDelaysNobodyElse(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{})
+	c.Commit(world(t, 3))
+	xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Node: "silent", Silent: resource.Types()})
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Node: "good"})
+	xdstest.Eventually(t, "both connected", func() bool { return len(c.Server.Proxies()) == 2 })
+	for i := range 100 {
+		r := xdstest.Endpoints(t, "cluster-0", uint32(2+i))
+		c.Commit([]*resource.Resource{r, xdstest.Cluster(t, "cluster-1", i)})
+		f.WaitHas(r)
+	}
+}
+
+func TestWaitAckedReturnsWhenEveryProxyHasIt(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{})
+	c.Commit(world(t, 1))
+	ref := resource.Ref{Type: resource.Endpoints, Name: "cluster-0"}
+	done := make(chan error, 1)
+	go func() { done <- c.Server.WaitAcked(t.Context(), xdstest.Gateway, ref, "") }()
+	fakes := []*xdstest.Fake{
+		xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Node: "one"}),
+		xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Node: "two"}),
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	xdstest.Eventually(t, "both in sync", func() bool { return inSync(c, 2) })
+	for i := range 50 {
+		r := xdstest.Endpoints(t, "cluster-0", uint32(10+i))
+		c.Commit([]*resource.Resource{r})
+		if err := c.Server.WaitAcked(t.Context(), xdstest.Gateway, ref, r.Version); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range fakes {
+			if v, _ := f.Has(ref); v != r.Version {
+				t.Fatal("a proxy does not have it")
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := c.Server.WaitAcked(ctx, xdstest.Gateway, ref, "never"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a version that never comes: %v", err)
+	}
+}
+
+func TestWaitAckedSaysWhatAProxyRefused(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{})
+	c.Commit(world(t, 1))
+	xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
+	bad := xdstest.Resource(t, resource.Cluster, "bad", &clusterv3.Cluster{Name: "bad", ConnectTimeout: durationpb.New(0)})
+	c.Commit([]*resource.Resource{bad})
+	err := c.Server.WaitAcked(t.Context(), xdstest.Gateway, bad.Ref, "")
+	if !errors.Is(err, server.ErrRefused) || !strings.Contains(err.Error(), "greater than 0s") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestANodeReadsOnlyWhatItIsAllowed(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{Authorize: func(_ context.Context, n *corev3.Node) (string, error) {
+		if n.GetId() != "good" {
+			return "", errors.New("no such credential")
+		}
+		return xdstest.Gateway, nil // whatever the node says
+	}})
+	list := world(t, 1)
+	c.Commit(list)
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Node: "good", Gateway: "other/gateway"})
+	f.WaitHas(list[0])
+
+	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, c)).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "bad", Cluster: xdstest.Gateway}, TypeUrl: resource.Cluster.URL()})
+	if _, err := s.Recv(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestStreamsEndWithTheServer(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{})
+	list := world(t, 1)
+	c.Commit(list)
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
+	f.WaitHas(list[0])
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Server.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	xdstest.Eventually(t, "no streams", func() bool { return len(c.Server.Proxies()) == 0 })
+}
+
+func TestATraceLeadsFromTheChangeToTheAck(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
+	registry := prometheus.NewRegistry()
+	c := xdstest.Serve(t, server.Config{Tracing: provider, Metrics: registry})
+	c.Commit(world(t, 1))
+	xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
+	c.WaitAcked(resource.Ref{Type: resource.RouteConfiguration, Name: "routes-0"})
+
+	_, change := provider.Tracer("test").Start(t.Context(), "change")
+	r := xdstest.Endpoints(t, "cluster-0", 7)
+	c.Cache.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{r}, Trace: change.SpanContext()})
+	c.WaitAcked(r.Ref)
+	xdstest.Eventually(t, "the span", func() bool { return len(spans.Ended()) == 1 })
+	span := spans.Ended()[0]
+	if span.Name() != "publish" || span.Parent().SpanID() != change.SpanContext().SpanID() {
+		t.Errorf("%s of %s", span.Name(), span.Parent().SpanID())
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			seen[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	if seen["penstock_xds_streams"] != 1 || seen["penstock_xds_bytes_total"] == 0 || seen["penstock_xds_commit_to_ack_seconds"] == 0 {
+		t.Errorf("metrics %v", seen)
+	}
+}
+
+func TestAThousandProxiesGetAChange(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{})
+	c.Commit(world(t, 3))
+	conn := dial(t, c)
+	streams := make([]*client, 1000)
+	for i := range streams {
+		streams[i] = connect(t, conn, fmt.Sprint(i))
+	}
+	r := xdstest.Endpoints(t, "cluster-0", 9)
+	c.Commit([]*resource.Resource{r})
+	for _, s := range streams {
+		if got := s.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != r.Version {
+			t.Fatalf("received %v", got)
+		}
+	}
+	c.WaitAcked(r.Ref)
+}
