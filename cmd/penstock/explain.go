@@ -105,7 +105,8 @@ type printer struct {
 
 func (p *printer) line(label, format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, "%-14s %s\n", label, fmt.Sprintf(format, args...))
+		text := fmt.Sprintf("%-14s %s", label, fmt.Sprintf(format, args...))
+		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(text, " ")) // a condition may have no message
 	}
 }
 
@@ -140,7 +141,11 @@ func printExplained(w io.Writer, e plane.Explained) error {
 
 // backend prints one share of a rule's requests, and what stands behind its hops, further in.
 func (p *printer) backend(indent string, b translator.BackendView, picks map[string]json.RawMessage) {
-	p.line(indent+"backend", "%s of requests to %s (cluster %s)", b.Share, b.Backend, b.Cluster)
+	to := b.Backend
+	if b.Cluster != "" { // there is none for a backend that does not exist
+		to += " (cluster " + b.Cluster + ")"
+	}
+	p.line(indent+"backend", "%s of requests to %s", b.Share, to)
 	indent += "  "
 	if b.Picker != "" {
 		body := map[string]string{"None": "headers only", "Buffered": "headers and body", "Duplex": "headers and a stream of the body"}[b.Body]
