@@ -42,6 +42,7 @@ func (s *Stream) Flush(now time.Time) []*Response {
 	s.pull(now)
 	s.wake = time.Time{}
 	s.expireDrains(now)
+	s.retry(now)
 	var out []*Response
 	for i := range stages {
 		out = append(out, s.run(&stages[i], now)...)

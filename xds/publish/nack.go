@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/resource"
 )
 
 // maxMessage bounds what is kept of a proxy's words: a failed validation quotes the whole resource.
@@ -41,7 +43,18 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 	}
 }
 
+// passing are refusals that may end without a change of ours: somebody else holds the port, for now.
+const passing = "Address already in use"
+
+// retryAfter is when such a resource is sent again.
+const retryAfter = 5 * time.Second
+
 func (s *Stream) reject(it *item, version, message string, now time.Time) {
+	it.retry = time.Time{}
+	if strings.Contains(message, passing) {
+		it.retry = now.Add(retryAfter)
+		s.retrying = true
+	}
 	it.bad, it.reason = version, shorten(message)
 	s.news++
 	if it.have == nil && !it.stale {
@@ -53,6 +66,25 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 	}
 	it.alone = false
 	s.dirty(it, it.want == nil && it.have != nil || it.want != nil && it.want.Version != version, now)
+}
+
+// retry makes due what was refused in passing.
+func (s *Stream) retry(now time.Time) {
+	if !s.retrying {
+		return
+	}
+	s.retrying = false
+	for _, it := range s.items[resource.Listener] {
+		switch {
+		case it.retry.IsZero() || it.dirty || it.flight != nil || it.want == nil:
+		case now.Before(it.retry):
+			s.retrying = true
+			s.wakeAt(it.retry)
+		default:
+			it.retry = time.Time{}
+			s.dirty(it, true, now)
+		}
+	}
 }
 
 // Where Envoy's texts say which resources they are about.

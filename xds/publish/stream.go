@@ -44,6 +44,7 @@ type Stream struct {
 	unsure   time.Time // since when it has versions that we may not know; zero: it came with nothing
 	wake     time.Time
 	calm     bool   // see isCalm; of the stage that runs
+	retrying bool   // some listener has a time to be tried again
 	news     uint64 // counts changes of Rejections
 	lastNack [types]string
 }
@@ -68,8 +69,9 @@ type item struct {
 	// flight is the newest response that carries it and has no answer yet.
 	flight *Response
 
-	bad    string // the version that was rejected
-	reason string // the proxy's words; kept until it accepts something
+	bad    string    // the version that was rejected
+	reason string    // the proxy's words; kept until it accepts something
+	retry  time.Time // when the same version may be sent again; zero: never
 }
 
 // Response is one message to send.

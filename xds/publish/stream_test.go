@@ -247,6 +247,21 @@ func TestAProxyThatComesBackIsNotStrippedBeforeItSaysWhatItsRoutesName(t *testin
 	}
 }
 
+func TestAListenerWhosePortWasTakenIsTriedAgain(t *testing.T) {
+	s := begin(t, publish.Config{})
+	s.commit([]*resource.Resource{xdstest.Listener(t, "other", 81, "routes")})
+	s.expect("listener +other")
+	s.nack(resource.Listener, "Error adding/updating listener(s) other: cannot bind '127.0.0.1:81': Address already in use")
+	s.expect()
+	s.now = s.stream.Wake()
+	s.expect("listener +other")
+	s.ack(resource.Listener)
+	s.expect()
+	if got := s.stream.Rejections(); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestEveryNameIsAnsweredAtOnceKnownOrNot(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.ask(publish.Request{Type: resource.Secret, Subscribe: []string{"nothing"}})
