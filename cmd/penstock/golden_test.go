@@ -172,9 +172,10 @@ func TestGoldenInputsAreAcceptedByEnvoy(t *testing.T) {
 }
 
 // refusedNothing fails if Envoy refuses anything of what a folder becomes. It returns the folder's status.
-func refusedNothing(t *testing.T, dir string) string {
+func refusedNothing(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	without, with := run(t, dir, "translate", "--status"), run(t, dir, "translate", "--status", "--validate")
+	args = append([]string{"translate", "--status"}, args...)
+	without, with := run(t, dir, args...), run(t, dir, append(args, "--validate")...)
 	if diff := cmp.Diff(without, with); diff != "" {
 		t.Errorf("Envoy has something to say that we did not know (-before +asked):\n%s", diff)
 	}

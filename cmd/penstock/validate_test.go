@@ -1,0 +1,54 @@
+package main
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// What all tests rest on that have Envoy judge something: a refusal is seen, and told to the owner in Envoy's own words.
+func TestValidationTellsTheOwnerWhatEnvoyRefuses(t *testing.T) {
+	t.Parallel()
+	owner := report.Ref{Kind: "InferencePool", Group: "inference.networking.k8s.io", Namespace: "default", Name: "odd"}
+	options, err := anypb.New(&corev3.Metadata{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := func(name, policy string, owners ...report.Ref) *resource.Resource {
+		r, err := resource.New(resource.Cluster, name, &clusterv3.Cluster{
+			Name: name, ConnectTimeout: durationpb.New(1e9), ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+			LoadBalancingPolicy: &clusterv3.LoadBalancingPolicy{Policies: []*clusterv3.LoadBalancingPolicy_Policy{
+				{TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: policy, TypedConfig: options}},
+			}},
+		}, nil, owners)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	reports, err := validate(t.Context(), "default/gw", []*resource.Resource{cluster("odd", "envoy.no-such-policy", owner)}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reports) != 1 || reports[0].Owner != owner {
+		t.Fatalf("want a report for %s: %+v", owner, reports)
+	}
+	var said strings.Builder
+	for _, f := range reports[0].Findings {
+		said.WriteString(f.String())
+	}
+	for _, c := range reports[0].Conditions {
+		said.WriteString(c.Message)
+	}
+	if !strings.Contains(said.String(), "load balancer") {
+		t.Errorf("not Envoy's words: %+v", reports[0])
+	}
+}
