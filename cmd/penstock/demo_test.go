@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/demo"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+)
+
+// demonstration is one `penstock demo`, as a process of its own, with a folder for its temporary files.
+type demonstration struct {
+	cmd       *exec.Cmd
+	temp      string
+	out, errs *transcript
+}
+
+func startDemo(t *testing.T, args ...string) *demonstration {
+	t.Helper()
+	envoy, err := proxy.Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &demonstration{cmd: exec.Command("penstock", append([]string{"demo"}, args...)...), temp: shortTemp(t), out: newTranscript(), errs: newTranscript()}
+	d.cmd.Env = append(os.Environ(), "ENVOY="+envoy.Path, "TMPDIR="+d.temp)
+	d.cmd.Stdout, d.cmd.Stderr = d.out, d.errs
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.cmd.Process.Kill() })
+	return d
+}
+
+// shortTemp is a temporary folder whose name leaves room for the path of a Unix socket.
+func shortTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+var demoGateway = regexp.MustCompile(`GW=(\S+)`)
+
+// ended waits for the process and says whether it kept what it promised and cleaned up.
+func (d *demonstration) ended(t *testing.T) {
+	t.Helper()
+	timer := time.AfterFunc(2*time.Minute, func() { _ = d.cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := d.cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s", err, d.out, d.errs)
+	}
+	text := d.out.String()
+	if !strings.Contains(text, "All 6 steps went as promised") || strings.Count(text, "✓") != 7 || strings.Contains(text, "✗") {
+		t.Errorf("not every step went as promised:\n%s", text)
+	}
+	if strings.Contains(text, "\x1b") {
+		t.Error("a file gets colours")
+	}
+	for _, m := range demoGateway.FindAllStringSubmatch(text, 1) {
+		if _, err := chat(t.Context(), m[1]); err == nil {
+			t.Errorf("%s still answers", m[1])
+		}
+	}
+	expectEmpty(t, d.temp)
+}
+
+func expectEmpty(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestTwoDemosSideBySideKeepTheirPromisesAndLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	once, kept := startDemo(t), startDemo(t, "--keep")
+	once.ended(t)
+	kept.out.expect(t, "Ctrl-C ends it")
+	url := demoGateway.FindStringSubmatch(kept.out.String())[1]
+	for _, prefix := range []string{"", "/endpoint-mode", "/parent-mode", "/split", "/spill"} {
+		answers(t, url+prefix, http.StatusOK)
+	}
+	// What a person does with it: break a file, read what is wrong.
+	files, err := filepath.Glob(filepath.Join(kept.temp, "*", "here", "split.yaml"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("expected one split.yaml, got %v %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], bytes.Replace(text, []byte("weight: 50"), []byte("weight: -1"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kept.out.expect(t, "here: error: ")
+	answers(t, url+"/split", http.StatusOK)
+	if err := kept.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	kept.ended(t)
+}
+
+// The step in which a picker of another cluster is asked must not pass if that picker is somewhere else.
+func TestADemoWhoseOtherClusterCannotBeAskedFailsAndSaysWhatItExpected(t *testing.T) {
+	envoy, err := proxy.Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, temp := filepath.Join(t.TempDir(), "elsewhere"), shortTemp(t)
+	t.Setenv("TMPDIR", temp)
+	// It is penstock, but --picker is not where it was told to be.
+	script := `#!/bin/sh
+for arg; do
+  shift
+  [ "$before" = --picker ] && arg=127.0.0.1:0
+  set -- "$@" "$arg"
+  before=$arg
+done
+exec penstock "$@"
+`
+	if err := os.WriteFile(binary, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err = demo.Run(t.Context(), demo.Config{Penstock: binary, Typed: "penstock", Env: []string{"ENVOY=" + envoy.Path}, Out: &out, Ask: ask})
+	if !errors.Is(err, demo.ErrFailed) {
+		t.Errorf("expected that the demo fails, got %v", err)
+	}
+	if text := out.String(); !strings.Contains(text, "✗ expected that a new route answers 200 from its first request on, got 503") || strings.Contains(text, "All 6 steps") {
+		t.Errorf("it does not say what was expected and seen:\n%s", text)
+	}
+	expectEmpty(t, temp)
+}

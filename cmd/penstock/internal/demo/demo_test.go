@@ -1,0 +1,251 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+func TestAnExcerptShowsCommentedLinesWhereTheyHang(t *testing.T) {
+	got := excerpt(`# What this file is about.
+apiVersion: v1
+kind: Route
+metadata: {name: a}
+spec:
+  parent: gw
+  rules:
+  - matches:
+    - path: /a
+    backends:
+    - {name: x}   # the one
+    - {name: y}
+---
+kind: Silent
+spec: {}
+---
+kind: Other
+status: 1   # so
+`)
+	want := []string{
+		"kind: Route", "metadata: {name: a}", "spec:", "  rules:", "  - matches:", "    backends:", "    - {name: x}   # the one",
+		"---", "kind: Other", "status: 1   # so",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEveryStepShowsTheLinesThatMatter(t *testing.T) {
+	ports := map[string]int{"here": 1, "east": 2, "east-picker": 3}
+	for i, server := range servers {
+		ports[server.name] = 10 + i
+	}
+	for _, step := range story() {
+		if step.file == "" {
+			continue
+		}
+		text, err := render(step.file, ports)
+		if err != nil {
+			t.Error(err)
+		}
+		if lines := excerpt(text); len(lines) < 5 || len(lines) > 25 {
+			t.Errorf("%s shows %d lines of YAML, which is not what a person wants to read:\n%s", step.file, len(lines), strings.Join(lines, "\n"))
+		}
+		if step.prefix != "" && !strings.Contains(text, "value: "+step.prefix+"}") {
+			t.Errorf("%s has no route for %s", step.file, step.prefix)
+		}
+	}
+	if err := fs.WalkDir(config, "config", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		_, err = render(strings.TrimPrefix(name, "config/"), ports)
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestYAMLWithAPortThatNobodyHasIsNotWritten(t *testing.T) {
+	if _, err := write(t.TempDir(), "here/parent-mode.yaml", map[string]int{"here": 1}); err == nil || !strings.Contains(err.Error(), "${east}") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAStreamThatCameAtOnceIsNotTakenForAStream(t *testing.T) {
+	var flowing, held []time.Duration
+	for i := range 10 {
+		flowing = append(flowing, time.Duration(i)*perToken)
+		held = append(held, 10*perToken+time.Duration(i))
+	}
+	if err := flowed(flowing); err != nil {
+		t.Error(err)
+	}
+	if err := flowed(held); err == nil {
+		t.Error("pieces that all came at the end pass for a stream")
+	}
+	if err := flowed(held[:1]); err == nil {
+		t.Error("one piece passes for a stream")
+	}
+}
+
+func TestAnAnswerMustComeFromTheServersThatTheStepNames(t *testing.T) {
+	for _, c := range []struct {
+		a  answer
+		ok bool
+	}{
+		{answer{Status: 200, By: "llama-2"}, true},
+		{answer{Status: 200, By: "east-llama-2"}, false},
+		{answer{Status: 503, By: "llama-2"}, false},
+		{answer{Status: 200}, false},
+	} {
+		if err := c.a.from("llama-"); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c.a, err)
+		}
+	}
+}
+
+func TestASplitThatIsNotEvenFails(t *testing.T) {
+	here, east := shares(map[string]int{"llama-1": 60, "llama-2": 45, "east-llama-1": 50, "east-llama-2": 45})
+	if here != 105 || east != 95 {
+		t.Errorf("got %d and %d", here, east)
+	}
+	for _, c := range []struct {
+		here, east int
+		ok         bool
+	}{{105, 95, true}, {65, 135, true}, {64, 136, false}, {200, 0, false}, {0, 200, false}, {90, 90, false}} {
+		if err := even(c.here, c.east); (err == nil) != c.ok {
+			t.Errorf("%d here and %d in east: %v", c.here, c.east, err)
+		}
+	}
+}
+
+// spills is ten requests as they should go: two to each server here, then on to cluster east.
+func spills() []spilled {
+	var all []spilled
+	for i := range spillRequests {
+		r := spilled{by: "east-llama-1", at: "127.0.0.1:9", pick: picker.Record{Result: "spilled", Endpoints: "envoy://hop/"}}
+		if i < 4 {
+			r = spilled{by: names("llama")[i%2], at: "127.0.0.1:1", pick: picker.Record{Result: "picked", Endpoints: "127.0.0.1:1,envoy://hop/"}}
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func TestASpillMustBeginWhenThePoolHereIsFullAndNotBefore(t *testing.T) {
+	if err := overflowed(spills()); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(all []spilled){
+		"a request went to east before all was full":    func(all []spilled) { all[3] = all[9] },
+		"a request stayed here although all was full":   func(all []spilled) { all[4] = all[3] },
+		"a server took three":                           func(all []spilled) { all[1].by = all[0].by },
+		"the picker named another server than answered": func(all []spilled) { all[0].at = "127.0.0.1:2" },
+		"the picker did not decide it":                  func(all []spilled) { all[9].pick.Result = "picked" },
+	} {
+		all := spills()
+		change(all)
+		if overflowed(all) == nil {
+			t.Errorf("%s, and the step passes", name)
+		}
+	}
+}
+
+func TestTheReasonOfAPickDoesNotCountTheRequestItself(t *testing.T) {
+	verdict := func(name string, inFlight int64) schedule.Verdict {
+		return schedule.Verdict{Address: name, Pod: name + "/127.0.0.1", State: endpoint.State{InFlight: inFlight}}
+	}
+	pick := picker.Record{Result: "picked", Endpoints: "a,b", Verdicts: []schedule.Verdict{verdict("a", 1), verdict("b", 0)}}
+	if got := comparison(pick); !strings.Contains(got, "equally little") {
+		t.Errorf("with nothing else under way: %s", got)
+	}
+	pick.Verdicts = []schedule.Verdict{verdict("a", 1), verdict("b", 3)}
+	if got := comparison(pick); !strings.Contains(got, "a 0, b 3") {
+		t.Errorf("with three requests at b: %s", got)
+	}
+}
+
+func TestAStreamThatBreaksIsAnError(t *testing.T) {
+	read := func(text string) (int, error) {
+		body := io.NopCloser(strings.NewReader(text))
+		return (&stream{body: body, events: bufio.NewScanner(body)}).rest()
+	}
+	piece := `data: {"choices": [{"delta": {"content": "word"}}]}` + "\n\n"
+	if n, err := read(piece + piece + `data: {"choices": [{"delta": {}}]}` + "\n\ndata: [DONE]\n\n"); n != 2 || err != nil {
+		t.Errorf("a whole stream: %d pieces, %v", n, err)
+	}
+	if _, err := read(piece); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a stream without its end: %v", err)
+	}
+	if _, err := read("data: {\n\n"); err == nil {
+		t.Error("a piece that is no JSON passes")
+	}
+}
+
+// shell is a cluster whose penstock is a shell script.
+func shell(script string) *cluster {
+	return &cluster{name: "here", ready: make(chan struct{}), cmd: func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", script) }}
+}
+
+func TestAPenstockThatEndsByItselfIsToldWithWhatItSaid(t *testing.T) {
+	err := shell("echo no such Envoy >&2; exit 3").Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no such Envoy") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAPenstockIsAskedToEndWithTheDemo(t *testing.T) {
+	c := shell("trap 'echo drained; exit 0' TERM; echo Gateway default/gw serves at http://127.0.0.1:1; echo error: a mistake; while :; do sleep 0.01; done")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	if url, err := c.served(ctx); err != nil || url != "http://127.0.0.1:1" {
+		t.Errorf("it serves at %q, %v", url, err)
+	}
+	if err := poll(t.Context(), func() (bool, error) { return c.wrong() == "error: a mistake", nil }); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-done; err != nil || !strings.Contains(c.said(), "drained") {
+		t.Errorf("%v; it said:\n%s", err, c.said())
+	}
+}
+
+func TestColoursAreForTerminalsAlone(t *testing.T) {
+	var plain, painted strings.Builder
+	for _, p := range []*page{{w: &plain}, {w: &painted, colour: true}} {
+		p.title(1, "A title")
+		p.yaml("here/a.yaml", "saved", []string{"a: b # why"})
+		p.answer(answer{By: "llama-1", Text: "Hello", Took: time.Second})
+		p.ok("seen")
+		p.failed(errors.New("expected this"))
+	}
+	if strings.Contains(plain.String(), "\x1b") || strings.Count(painted.String(), "\x1b[0m") < 6 {
+		t.Errorf("plain:\n%q\npainted:\n%q", plain.String(), painted.String())
+	}
+	for _, want := range []string{"1  A title", "│ a: b # why", `"Hello" in 1000 ms`, "✓ seen", "✗ expected this"} {
+		if !strings.Contains(plain.String(), want) {
+			t.Errorf("%q is not said:\n%s", want, plain.String())
+		}
+	}
+}
+
+func TestProseIsWrapped(t *testing.T) {
+	if diff := cmp.Diff([]string{"one two", "three", "four"}, wrap("one two  three\nfour", 8)); diff != "" {
+		t.Error(diff)
+	}
+}
