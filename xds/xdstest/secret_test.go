@@ -1,0 +1,116 @@
+package xdstest_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/server"
+	"github.com/penstock-project/penstock/xds/xdstest"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+)
+
+// tlsListener is an xdstest.Listener with a certificate from a secret.
+func tlsListener(t *testing.T, name string, port uint32, routes, secret string) *resource.Resource {
+	t.Helper()
+	var l listenerv3.Listener
+	if err := proto.Unmarshal(xdstest.Listener(t, name, port, routes).Body, &l); err != nil {
+		t.Fatal(err)
+	}
+	config, err := anypb.New(&tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: secret, SdsConfig: xdstest.ADS()}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.FilterChains[0].TransportSocket = &corev3.TransportSocket{
+		Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config},
+	}
+	return xdstest.Resource(t, resource.Listener, name, &l,
+		resource.Ref{Type: resource.RouteConfiguration, Name: routes}, resource.Ref{Type: resource.Secret, Name: secret})
+}
+
+// certificate is a secret with a new self-signed certificate of a serial number.
+func certificate(t *testing.T, name string, serial int64) *resource.Resource {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"example.com"}, // without any name Envoy refuses it
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := func(kind string, der []byte) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})}}
+	}
+	return xdstest.Resource(t, resource.Secret, name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{
+		TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: source("CERTIFICATE", der), PrivateKey: source("PRIVATE KEY", keyDER)},
+	}})
+}
+
+// served is the serial number of the certificate that a port shows for a good answer; 0: none.
+func served(port uint32) int64 {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the serial number tells them apart
+	}}
+	resp, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/", port))
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return 0
+	}
+	return resp.TLS.PeerCertificates[0].SerialNumber.Int64()
+}
+
+func TestAMissingCertificateStopsOnlyItsOwnListenerAndMayComeLater(t *testing.T) {
+	w := &world{T: t, reports: &reports{}, a: backend(t), port: envoytest.FreePort(t)}
+	secure := envoytest.FreePort(t)
+	w.control = xdstest.Serve(t, server.Config{Reports: w.reports})
+	w.control.Commit(append(w.base(), tlsListener(t, "secure", secure, "routes", "cert")))
+	w.proxy = startEnvoy(t, w.control, "DELTA_GRPC")
+	w.waitServes(w.port, w.a)
+	w.control.WaitAcked(listener("secure"))
+	if serial := served(secure); serial != 0 {
+		t.Fatalf("certificate %d came from nowhere", serial)
+	}
+	w.control.Commit([]*resource.Resource{certificate(t, "cert", 1)})
+	w.wait("the certificate", func() bool { return served(secure) == 1 })
+	w.control.Commit([]*resource.Resource{certificate(t, "cert", 2)})
+	w.wait("the rotated certificate", func() bool { return served(secure) == 2 })
+
+	bad := xdstest.Resource(t, resource.Secret, "cert", &tlsv3.Secret{Name: "cert", Type: &tlsv3.Secret_TlsCertificate{
+		TlsCertificate: &tlsv3.TlsCertificate{
+			CertificateChain: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "not PEM"}},
+			PrivateKey:       &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "not PEM"}},
+		},
+	}})
+	w.control.Commit([]*resource.Resource{bad})
+	w.wait("its owner is told", func() bool { return w.reports.said("cert") != "" })
+	if serial := served(secure); serial != 2 {
+		t.Errorf("a broken certificate took the good one away: %d", serial)
+	}
+}
