@@ -79,6 +79,9 @@ func (s *stage) play(ctx context.Context, p *page) error {
 	}
 	p.gap()
 	p.line("%s", p.paint(bold, fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(steps), time.Since(began).Seconds())))
+	if !s.cfg.Keep {
+		p.say("To try things yourself: " + s.cfg.Typed + " demo --keep")
+	}
 	return nil
 }
 
@@ -155,7 +158,7 @@ func (s *stage) keep(ctx context.Context, p *page) {
 	p.command(s.cfg.Typed + " explain $GW/split" + completions + " -X POST --state $STATE")
 	p.command(s.cfg.Typed + " status --state $STATE")
 	p.gap()
-	p.line("   Edit a file and see it live, or break one and read what penstock says of it, below:")
+	p.say("Edit a file and see it live (say, the weights in split.yaml), or break one and read below what penstock says of it:")
 	for _, step := range story() {
 		if step.file != "" {
 			p.line("     %s", s.file(step.file))

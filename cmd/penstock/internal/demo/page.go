@@ -66,8 +66,8 @@ func (p *page) curl(prefix string, c chat) {
 	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
 }
 
-// begin writes a part of a line.
-func (p *page) begin(text string) { fmt.Fprint(p.w, text) }
+// part writes a part of a line.
+func (p *page) part(text string) { fmt.Fprint(p.w, text) }
 
 // output shows what a command printed.
 func (p *page) output(lines []string) {

@@ -107,7 +107,7 @@ func (s *stage) prepare() error {
 }
 
 // choosePorts finds a free port for each name. They are all open at once, so that they differ. Whoever gets them opens
-// them in a moment; the kernel does not give them out again so soon.
+// them in a moment; the kernel gives a port out at random, so hardly the same one to somebody else before that.
 func (s *stage) choosePorts(names ...string) error {
 	for _, name := range names {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -121,10 +120,10 @@ func streamed(ctx context.Context, s *stage, p *page, prefix string) (string, er
 	}
 	defer answer.close()
 	var at []time.Duration
-	p.begin("     " + p.column(answer.By) + "  ")
+	p.part("     " + p.column(answer.By) + "  ")
 	for {
 		text, err := answer.next()
-		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -132,7 +131,7 @@ func streamed(ctx context.Context, s *stage, p *page, prefix string) (string, er
 			return "", err
 		}
 		at = append(at, time.Since(began))
-		p.begin(text)
+		p.part(text)
 	}
 	p.gap()
 	if err := flowed(at); err != nil {
@@ -339,5 +338,5 @@ func names(model string) []string {
 			out = append(out, server.name)
 		}
 	}
-	return slices.Clip(out)
+	return out
 }
