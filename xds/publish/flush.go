@@ -70,6 +70,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		case it.want == nil:
 			removals = append(removals, it)
 		case st.upsert == nil:
+			// A response that carries all clusters would take back what is about to be sent again after a refusal.
+			held = held || s.config.StateOfTheWorld
 		case !s.may(st.upsert, it, now):
 			held = true
 		case it.alone || st.single:
