@@ -40,8 +40,12 @@ lint: go $(TOOLS)/staticcheck ## vet, staticcheck, gofmt and the import rules
 	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck ./...)
 	@go test -count=1 -run '^TestLayout' ./cmd/penstock
 
-bench: go envoy ## run the benchmarks: a table, then one JSON object a line (BENCH=regexp chooses, ARGS=-count=5 adds flags)
-	@ENVOY="$(ENVOY_PATH)" go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) ./... | (cd conformance && go run ./benchtable)
+bench: build envoy ## measure: a table, what it means, then one JSON object a line (BENCH=regexp chooses, ARGS=-count=5 for Go's benchmarks)
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
+	  (cd conformance && go run ./bench -run '$(or $(BENCH),.)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
+	  go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) \
+	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
+	} | (cd conformance && go run ./benchtable)
 
 golden: go envoy ## rewrite the golden files from what the code does now; read the difference before you commit it
 	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden \

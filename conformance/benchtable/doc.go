@@ -1,5 +1,6 @@
-// Command benchtable reads the output of `go test -bench` on standard input and writes each figure twice on standard
-// output: first all of them as a table for a person, then one JSON object a line for a program:
+// Command benchtable reads the figures of bench (JSON lines) and the output of `go test -bench` on standard input and
+// writes each figure twice on standard output: first all of them as a table for a person, with what they mean, then one
+// JSON object a line for a program:
 //
 //	{"name":"BenchmarkPick/100-endpoints","value":812.4,"unit":"ns/op","limit":1000}
 //

@@ -17,13 +17,15 @@ type figure struct {
 	Value float64  `json:"value"` // as go test printed it
 	Unit  string   `json:"unit"`  // "ns/op", "B/op", or whatever b.ReportMetric named
 	Limit *float64 `json:"limit"` // the largest acceptable value; nil: none was stated
+
+	about string // what it means, for a person; "" where the name says it
 }
 
 // cpus is what go test appends to a benchmark's name when GOMAXPROCS is not 1.
 var cpus = regexp.MustCompile(`-\d+$`)
 
-// parse reads go test's output. failed tells that some package or benchmark did not succeed; lines that are neither
-// figures nor failures (package headers, logs) are passed over.
+// parse reads the output of bench and of go test. failed tells that some package or benchmark did not succeed; lines
+// that are neither figures nor failures (package headers, logs) are passed over.
 func parse(r io.Reader) (figures []figure, failed bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -32,9 +34,30 @@ func parse(r io.Reader) (figures []figure, failed bool, err error) {
 		if strings.HasPrefix(line, "FAIL") || strings.HasPrefix(line, "--- FAIL") || strings.HasPrefix(line, "panic:") {
 			failed = true
 		}
+		if strings.HasPrefix(line, "{") {
+			f, err := parseObject(line)
+			if err != nil {
+				return figures, failed, err
+			}
+			figures = append(figures, f)
+			continue
+		}
 		figures = append(figures, parseLine(line)...)
 	}
 	return figures, failed, lines.Err()
+}
+
+// parseObject reads a figure as bench writes it.
+func parseObject(line string) (figure, error) {
+	var with struct {
+		figure
+		About string `json:"about"`
+	}
+	if err := json.Unmarshal([]byte(line), &with); err != nil {
+		return figure{}, fmt.Errorf("figure %s: %w", line, err)
+	}
+	with.about = with.About
+	return with.figure, nil
 }
 
 // parseLine reads "BenchmarkName-2   1000   812 ns/op   48 B/op   1000 limit-ns/op": a name, a count of iterations,
@@ -67,10 +90,10 @@ func parseLine(line string) []figure {
 	return figures
 }
 
-// write prints the table, a blank line, and the JSON lines.
+// write prints the table, what the figures mean, and the JSON lines, with blank lines between.
 func write(w io.Writer, figures []figure) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "value\tunit\tlimit\t\t  benchmark")
+	fmt.Fprintln(table, "value\tunit\tlimit\t\t  figure")
 	for _, f := range figures {
 		limit, verdict := "-", ""
 		if f.Limit != nil {
@@ -85,6 +108,16 @@ func write(w io.Writer, figures []figure) error {
 		return err
 	}
 	fmt.Fprintln(w)
+	explained := false
+	for _, f := range figures {
+		if f.about != "" {
+			fmt.Fprintf(w, "%s: %s\n", f.Name, f.about)
+			explained = true
+		}
+	}
+	if explained {
+		fmt.Fprintln(w)
+	}
 	lines := json.NewEncoder(w)
 	for _, f := range figures {
 		if err := lines.Encode(f); err != nil {

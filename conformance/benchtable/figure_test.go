@@ -12,6 +12,8 @@ BenchmarkScan-2                 	   30000	     40000 ns/op
 Benchmark figures follow here as prose 12 words
 PASS
 ok  	example.com/p	2.1s
+{"name":"change_growth","value":1.5,"unit":"ratio","limit":2,"about":"What a change costs."}
+{"name":"change_growth.at_100","value":0.7,"unit":"ms","limit":null}
 `
 
 func TestEveryFigureReachesTheTableAndTheJSONLines(t *testing.T) {
@@ -28,13 +30,16 @@ func TestEveryFigureReachesTheTableAndTheJSONLines(t *testing.T) {
 		`{"name":"BenchmarkPick/100-endpoints","value":48,"unit":"B/op","limit":null}`,
 		`{"name":"BenchmarkPick/100-endpoints","value":2,"unit":"allocs/op","limit":null}`,
 		`{"name":"BenchmarkScan","value":40000,"unit":"ns/op","limit":null}`,
+		`{"name":"change_growth","value":1.5,"unit":"ratio","limit":2}`,
+		`{"name":"change_growth.at_100","value":0.7,"unit":"ms","limit":null}`,
+		`change_growth: What a change costs.`,
 	} {
 		if strings.Count(got.String(), want+"\n") != 1 {
 			t.Errorf("want the line once: %s\nin:\n%s", want, got.String())
 		}
 	}
-	if len(figures) != 4 {
-		t.Errorf("got %d figures, want 4: %+v", len(figures), figures)
+	if len(figures) != 6 {
+		t.Errorf("got %d figures, want 6: %+v", len(figures), figures)
 	}
 	if n := strings.Count(got.String(), "OVER"); n != 1 {
 		t.Errorf("%d figures are marked OVER, want exactly the one above its limit:\n%s", n, got.String())

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/bench/proxy"
+	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// routeChanges is one rig with one proxy, and what changes of single routes cost there.
+type routeChanges struct {
+	*rig
+	proxy     *proxy.Proxy
+	arrived   chan time.Time // of each response with route configurations
+	revision  int
+	time, cpu []time.Duration
+}
+
+func newRouteChanges(ctx context.Context, size world.Size) (*routeChanges, error) {
+	r, err := newRig(size)
+	if err != nil {
+		return nil, err
+	}
+	c := &routeChanges{rig: r, arrived: make(chan time.Time, 1024)}
+	c.proxy, err = r.attach(ctx, func(resp proxy.Response) {
+		if resp.URL == resource.RouteConfiguration.URL() {
+			c.arrived <- resp.At
+		}
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	for len(c.arrived) > 0 { // what it got first
+		<-c.arrived
+	}
+	return c, nil
+}
+
+func (c *routeChanges) close() error {
+	var err error
+	if c.proxy != nil {
+		err = c.proxy.Err()
+		c.proxy.Close()
+	}
+	c.rig.close()
+	return err
+}
+
+// one changes a route and notes the time from the store's commit to the last byte at the proxy, and the CPU time of all
+// of this process until the ACK is in.
+func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
+	c.revision++
+	i := c.revision * 37 % c.world.Hosts // some other listener each time
+	op := store.HTTPRoutes.Put(c.world.Route(i, c.revision))
+	used, start := cpuTime(), time.Now()
+	if err := how(op); err != nil {
+		return 0, 0, err
+	}
+	select {
+	case at := <-c.arrived:
+		took = at.Sub(start)
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	case <-time.After(patience):
+		return 0, 0, errors.New("the change never arrived")
+	}
+	err = c.acked(ctx, resource.Ref{Type: resource.RouteConfiguration, Name: c.world.Chain(i)})
+	return took, cpuTime() - used, err
+}
+
+// measure makes some changes the incremental way.
+func (c *routeChanges) measure(ctx context.Context, n int) error {
+	for range n {
+		took, cpu, err := c.one(ctx, c.change)
+		if err != nil {
+			return err
+		}
+		c.time, c.cpu = append(c.time, took), append(c.cpu, cpu)
+	}
+	return nil
+}
+
+// measureChange: one route among 5,000 and among 100, in turns, and a rebuild of everything beside it.
+func measureChange(ctx context.Context, _ config, out report) error {
+	small, err := newRouteChanges(ctx, world.Routes100)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = small.close() }()
+	large, err := newRouteChanges(ctx, world.Routes5000)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = large.close() }()
+	const rounds, each = 20, 20
+	var rebuilds []time.Duration
+	for round := range rounds {
+		if err := errors.Join(small.measure(ctx, each), large.measure(ctx, each)); err != nil {
+			return err
+		}
+		if round%4 == 0 {
+			took, _, err := large.one(ctx, large.rebuild)
+			if err != nil {
+				return err
+			}
+			rebuilds = append(rebuilds, took)
+			// The incremental translator has not seen that change: it catches up before its next one.
+			if err := large.catchUp(); err != nil {
+				return err
+			}
+		}
+	}
+	at100, at5000, rebuild := median(small.time), median(large.time), median(rebuilds)
+	out("change_growth", "", float64(at5000)/float64(at100))
+	out("change_growth", "at_100", milliseconds(at100))
+	out("change_growth", "at_5000", milliseconds(at5000))
+	out("change_cpu", "", milliseconds(mean(large.cpu)))
+	out("change_cpu", "median", milliseconds(median(large.cpu)))
+	out("change_vs_rebuild", "", float64(at5000)/float64(rebuild))
+	out("change_vs_rebuild", "rebuild", milliseconds(rebuild))
+	return nil
+}
+
+// catchUp lets the translator know of what a rebuild has seen instead of it.
+func (c *routeChanges) catchUp() error {
+	view := c.store.View()
+	return c.commit(view.Revision(), c.translator.Update(view, store.Everything(view)))
+}
+
+func mean(list []time.Duration) (sum time.Duration) {
+	for _, d := range list {
+		sum += d
+	}
+	return sum / time.Duration(max(len(list), 1))
+}
+
+// measureCleartext: one route among 5,000 that share one port and so one route configuration.
+func measureCleartext(ctx context.Context, _ config, out report) error {
+	c, err := newRouteChanges(ctx, world.Cleartext5000)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.close() }()
+	if err := c.measure(ctx, 100); err != nil {
+		return err
+	}
+	out("change_cleartext", "", milliseconds(mean(c.cpu)))
+	out("change_cleartext", "median", milliseconds(median(c.cpu)))
+	out("change_cleartext", "time", milliseconds(median(c.time)))
+	return nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime/debug"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run := flag.String("run", ".", "regular expression: which figures")
+	penstock := flag.String("penstock", "", "the penstock binary, for figures of whole processes; empty leaves them out")
+	envoy := flag.String("envoy", os.Getenv("ENVOY"), "the Envoy binary, for figures with a real Envoy; empty leaves them out")
+	profile := flag.String("profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
+	flag.Parse()
+	if err := measure(ctx, *run, config{penstock: *penstock, envoy: *envoy, profiles: *profile}); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// config is what figures may need.
+type config struct{ penstock, envoy, profiles string }
+
+// measure runs the chosen figures, one after the other. One that fails does not keep the others from running.
+func measure(ctx context.Context, run string, c config) error {
+	chosen, err := regexp.Compile(run)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	before := load()
+	failed := 0
+	for _, m := range measurements {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !m.gives(chosen) || m.needs != nil && !m.needs(c) {
+			continue
+		}
+		start := time.Now()
+		fmt.Fprintf(os.Stderr, "bench: %s\n", m.what)
+		err := m.profiled(ctx, c)
+		if err != nil {
+			failed++
+			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", m.names[0], err)
+		}
+		fmt.Fprintf(os.Stderr, "bench: %s: done in %s\n", m.names[0], time.Since(start).Round(100*time.Millisecond))
+		debug.FreeOSMemory() // what one figure loaded must not slow the next
+	}
+	fmt.Fprintf(os.Stderr, "bench: load average before %s, after %s\n", before, load())
+	if failed > 0 {
+		return fmt.Errorf("%d measurements failed", failed)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// method is the service that Envoy calls.
+const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+
+// Have is what a proxy has: versions by type and name.
+type Have map[resource.Type]map[string]string
+
+// Count is the number of resources in it.
+func (h Have) Count() (n int) {
+	for _, names := range h {
+		n += len(names)
+	}
+	return n
+}
+
+// Config is what a Proxy needs.
+type Config struct {
+	Address string // of the control plane: host:port
+	Node    string // its id
+	Cluster string // the gateway
+	// Handle sees each response, after it was acknowledged. May be nil.
+	Handle func(Response)
+	// Follow makes the proxy subscribe as Envoy does: endpoints for clusters, routes and secrets for listeners.
+	Follow bool
+}
+
+// Proxy is one connection with one stream.
+type Proxy struct {
+	config Config
+	conn   *grpc.ClientConn
+	stream grpc.ClientStream
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // of the reader; read after done
+	node   []byte
+
+	sending sync.Mutex // gRPC streams take one sender at a time
+
+	mu   sync.Mutex
+	have Have
+}
+
+// Connect opens a connection of the proxy's own, and the stream. Nothing is sent yet.
+func Connect(ctx context.Context, c Config) (*Proxy, error) {
+	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
+		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(4<<10))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, grpc.WaitForReady(true))
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, conn.Close())
+	}
+	p := &Proxy{config: c, conn: conn, stream: stream, cancel: cancel, done: make(chan struct{}), have: Have{}}
+	p.node, err = resource.Marshal(&corev3.Node{Id: c.Node, Cluster: c.Cluster})
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	go p.read()
+	return p, nil
+}
+
+// Close ends the stream and the connection, and waits for the reader.
+func (p *Proxy) Close() {
+	p.cancel()
+	<-p.done
+	_ = p.conn.Close()
+}
+
+// Send sends one encoded request, which must not be changed after.
+func (p *Proxy) Send(request []byte) error {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	return p.stream.SendMsg(request)
+}
+
+// Start subscribes to clusters and listeners as a whole, as an Envoy does that has nothing yet.
+func (p *Proxy) Start() error {
+	if err := p.Send(request(p.node, resource.Cluster.URL())); err != nil {
+		return err
+	}
+	return p.Send(request(nil, resource.Listener.URL()))
+}
+
+// Subscribe asks for resources by name.
+func (p *Proxy) Subscribe(t resource.Type, names ...string) error {
+	return p.Send(p.subscription(t.URL(), names))
+}
+
+func (p *Proxy) subscription(url string, names []string) []byte {
+	b := request(p.node, url) // the node again is allowed, and needed on the first
+	for _, name := range names {
+		b = appendString(b, requestSubscribe, name)
+	}
+	return b
+}
+
+// Resumption is what a proxy says that comes back with what it has: one request a type, in Envoy's order.
+func Resumption(node, gateway string, h Have) ([][]byte, error) {
+	encoded, err := resource.Marshal(&corev3.Node{Id: node, Cluster: gateway})
+	if err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret, resource.RouteConfiguration} {
+		if len(h[t]) == 0 {
+			continue
+		}
+		b := request(encoded, t.URL())
+		encoded = nil
+		names := slices.Sorted(maps.Keys(h[t]))
+		if t != resource.Cluster && t != resource.Listener {
+			for _, name := range names {
+				b = appendString(b, requestSubscribe, name)
+			}
+		}
+		for _, name := range names {
+			b = appendInitial(b, name, h[t][name])
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// Have is a copy of what the proxy was given so far.
+func (p *Proxy) Have() Have {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := Have{}
+	for t, names := range p.have {
+		out[t] = maps.Clone(names)
+	}
+	return out
+}
+
+// Err is why the stream ended; nil while it goes on, and after Close.
+func (p *Proxy) Err() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return nil
+	}
+}
+
+func (p *Proxy) read() {
+	defer close(p.done)
+	for {
+		var b []byte
+		if err := p.stream.RecvMsg(&b); err != nil {
+			if p.stream.Context().Err() == nil {
+				p.err = err
+			}
+			return
+		}
+		if err := p.take(b, time.Now()); err != nil {
+			p.err = err
+			return
+		}
+	}
+}
+
+// take notes and acknowledges one response.
+func (p *Proxy) take(b []byte, at time.Time) error {
+	r, err := parseResponse(b)
+	r.At = at
+	if err != nil {
+		return fmt.Errorf("response: %w", err)
+	}
+	if err := p.Send(appendString(request(nil, r.URL), requestNonce, r.Nonce)); err != nil {
+		return err
+	}
+	t, _ := resource.TypeOf(r.URL)
+	if p.config.Follow {
+		p.note(t, r)
+		if err := p.follow(t, r); err != nil {
+			return err
+		}
+	}
+	if p.config.Handle != nil {
+		p.config.Handle(r)
+	}
+	return nil
+}
+
+func (p *Proxy) note(t resource.Type, r Response) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.have[t] == nil {
+		p.have[t] = map[string]string{}
+	}
+	for _, item := range r.Items {
+		p.have[t][item.Name] = item.Version
+	}
+	for _, name := range r.Removed {
+		delete(p.have[t], name)
+	}
+}
+
+// follow asks for what a response names.
+func (p *Proxy) follow(t resource.Type, r Response) error {
+	want := map[resource.Type][]string{}
+	for _, item := range r.Items {
+		switch t {
+		case resource.Cluster:
+			want[resource.Endpoints] = append(want[resource.Endpoints], item.Name)
+		case resource.Listener:
+			names, err := namedBy(item.Body)
+			if err != nil {
+				return err
+			}
+			for t, list := range names {
+				want[t] = append(want[t], list...)
+			}
+		}
+	}
+	for _, t := range resource.Types() {
+		if len(want[t]) > 0 {
+			if err := p.Subscribe(t, want[t]...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/conformance/bench/proxy"
+	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/server"
+)
+
+// patience is how long anything may take before a measurement fails.
+const patience = 3 * time.Minute
+
+// translation is how penstock serve translates, but for the addresses.
+var translation = translator.Config{
+	Controller: "penstock.dev/gateway-controller", AnyClass: true, Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
+}
+
+// rig is a control plane in this process: the way of data of cmd/penstock/internal/plane, from the store on.
+type rig struct {
+	world      *world.World
+	store      *store.Store
+	translator *translator.Translator
+	cache      *cache.Cache
+	server     *server.Server
+	grpc       *grpc.Server
+	address    string
+}
+
+// newRig loads a world and serves it.
+func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
+	w, err := world.New(size)
+	if err != nil {
+		return nil, err
+	}
+	r := &rig{world: w, translator: translator.New(translation), cache: cache.New(cache.Config{})}
+	if r.store, err = store.New(); err != nil {
+		return nil, err
+	}
+	if r.server, err = server.New(server.Config{Cache: r.cache}); err != nil {
+		return nil, err
+	}
+	if err := r.change(w.Ops()...); err != nil {
+		return nil, err
+	}
+	r.cache.SetReady()
+	r.grpc = grpc.NewServer(append(server.Options(), options...)...)
+	r.server.Register(r.grpc)
+	r.address, err = serve(r.grpc)
+	return r, err
+}
+
+// serve runs a gRPC server on a port of loopback until it is stopped.
+func serve(s *grpc.Server) (address string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	go func() { _ = s.Serve(l) }() // returns when it is stopped
+	return l.Addr().String(), nil
+}
+
+func (r *rig) close() { r.grpc.Stop() }
+
+// change is one revision, from the store's commit to the cache's.
+func (r *rig) change(ops ...store.Op) error {
+	rev, err := r.store.Apply(ops...)
+	if err != nil {
+		return err
+	}
+	return r.commit(rev.N, r.translator.Update(r.store.View(), rev.Changes))
+}
+
+func (r *rig) commit(revision uint64, out translator.Output) error {
+	for _, d := range out.Deltas {
+		r.cache.Commit(cache.Batch{Gateway: d.Gateway, Revision: revision, Upserts: d.Upserts, Removes: d.Removes})
+	}
+	return out.Err
+}
+
+// rebuild is the same revision made the other way: everything is translated again, and the cache finds out what differs.
+func (r *rig) rebuild(ops ...store.Op) error {
+	rev, err := r.store.Apply(ops...)
+	if err != nil {
+		return err
+	}
+	view := r.store.View()
+	return r.commit(rev.N, translator.New(translation).Update(view, store.Everything(view)))
+}
+
+// acked waits until all proxies have a resource's newest version.
+func (r *rig) acked(ctx context.Context, ref resource.Ref) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return r.server.WaitAcked(ctx, world.Gateway, ref, "")
+}
+
+// attach connects a proxy, has it follow everything, and returns when it has all that there is.
+func (r *rig) attach(ctx context.Context, handle func(proxy.Response)) (*proxy.Proxy, error) {
+	p, err := proxy.Connect(ctx, proxy.Config{Address: r.address, Node: "bench", Cluster: world.Gateway, Follow: true, Handle: handle})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Start(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, complete(ctx, p, len(r.translator.Resources(world.Gateway)))
+}
+
+// complete polls until a proxy has as many resources as there are.
+func complete(ctx context.Context, p *proxy.Proxy, want int) error {
+	return eventually(ctx, func() error {
+		if err := p.Err(); err != nil {
+			return fmt.Errorf("stream: %w", err)
+		}
+		if n := p.Have().Count(); n != want {
+			return fmt.Errorf("%d of %d resources", n, want)
+		}
+		return nil
+	})
+}
+
+// eventually polls a condition until it holds.
+func eventually(ctx context.Context, check func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
+			return errors.Join(err, ctx.Err())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

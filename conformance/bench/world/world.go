@@ -1,0 +1,286 @@
+package world
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Gateway is the one Gateway of every World, "namespace/name".
+const Gateway = "default/gw"
+
+// RevisionHeader is the response header by which a client sees which revision of its route answered.
+const RevisionHeader = "x-revision"
+
+// Size says how large a World is.
+type Size struct {
+	Listeners int // HTTPS listeners on Port, each with a wildcard hostname and a certificate; 0: one cleartext listener
+	Hosts     int // one HTTPRoute each; spread evenly over the listeners
+	Backends  int // every other one an InferencePool, the rest Services
+	Endpoints int // of each backend
+	Port      int32
+}
+
+// The sizes that figures name.
+var (
+	Routes5000    = Size{Listeners: 50, Hosts: 5000, Backends: 1000, Endpoints: 10, Port: 8443}
+	Routes100     = Size{Listeners: 1, Hosts: 100, Backends: 20, Endpoints: 10, Port: 8443}
+	Cleartext5000 = Size{Listeners: 0, Hosts: 5000, Backends: 1000, Endpoints: 10, Port: 8080}
+	// Fleet has 5,000 backends with 50,000 endpoints, one for each host: what one endpoint's change is sent from.
+	Fleet = Size{Listeners: 50, Hosts: 5000, Backends: 5000, Endpoints: 10, Port: 8443}
+)
+
+// World is one configuration.
+type World struct {
+	Size
+	cert, key []byte
+}
+
+// New makes a World, with a certificate that is valid for its listeners.
+func New(size Size) (*World, error) {
+	w := &World{Size: size}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	for l := range size.Listeners {
+		template.DNSNames = append(template.DNSNames, "*"+domain(l))
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	w.cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	w.key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+	return w, nil
+}
+
+func domain(listener int) string { return fmt.Sprintf(".l%d.example", listener) }
+
+func ptr[T any](v T) *T { return &v }
+
+func meta(format string, args ...any) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf(format, args...)}
+}
+
+// Host is the hostname of route i.
+func (w *World) Host(i int) string { return fmt.Sprintf("h%d%s", i, domain(i%max(w.Listeners, 1))) }
+
+// Chain is the name of the filter chain, and so of the route configuration, that route i is in.
+func (w *World) Chain(i int) string {
+	if w.Listeners == 0 {
+		return model.ChainName(false, uint16(w.Port), "")
+	}
+	return model.ChainName(true, uint16(w.Port), "*"+domain(i%w.Listeners))
+}
+
+func (w *World) gateway() *gatewayv1.Gateway {
+	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway"}, ObjectMeta: meta("gw")}
+	g.Spec.GatewayClassName = "penstock"
+	g.Spec.Addresses = []gatewayv1.GatewaySpecAddress{{Type: ptr(gatewayv1.IPAddressType), Value: "127.0.0.1"}}
+	if w.Listeners == 0 {
+		g.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: w.Port, Protocol: gatewayv1.HTTPProtocolType}}
+	}
+	for l := range w.Listeners {
+		g.Spec.Listeners = append(g.Spec.Listeners, gatewayv1.Listener{
+			Name: gatewayv1.SectionName(fmt.Sprint("l", l)), Hostname: ptr(gatewayv1.Hostname("*" + domain(l))),
+			Port: w.Port, Protocol: gatewayv1.HTTPSProtocolType,
+			TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: gatewayv1.ObjectName(fmt.Sprint("cert", l))}}},
+		})
+	}
+	return g
+}
+
+func (w *World) secret(l int) *corev1.Secret {
+	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta("cert%d", l), Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: w.cert, corev1.TLSPrivateKeyKey: w.key}}
+}
+
+// Route is route i at a revision, which a response header tells.
+func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
+	r := &gatewayv1.HTTPRoute{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "HTTPRoute"}, ObjectMeta: meta("route-%d", i)}
+	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
+	r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(w.Host(i))}
+	b := i % w.Backends
+	ref := gatewayv1.HTTPBackendRef{}
+	ref.Name = gatewayv1.ObjectName(fmt.Sprint("svc-", b))
+	ref.Port = ptr[gatewayv1.PortNumber](80)
+	if b%2 == 1 {
+		ref.Group, ref.Kind = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
+		ref.Name, ref.Port = gatewayv1.ObjectName(fmt.Sprint("pool-", b)), nil
+	}
+	r.Spec.Rules = []gatewayv1.HTTPRouteRule{{
+		Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Type: ptr(gatewayv1.PathMatchPathPrefix), Value: ptr("/v1")}}},
+		Filters: []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier, ResponseHeaderModifier: &gatewayv1.HTTPHeaderFilter{
+			Set: []gatewayv1.HTTPHeader{{Name: RevisionHeader, Value: fmt.Sprint(revision)}},
+		}}},
+		BackendRefs: []gatewayv1.HTTPBackendRef{ref},
+	}}
+	return r
+}
+
+// address is endpoint e of backend b: nobody listens there.
+func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
+
+// Service is backend b, of which every even one is a Service, with its EndpointSlice. Another turn gives its first
+// endpoint another address.
+func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlice) {
+	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("svc-%d", b)}
+	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
+	slice := &discoveryv1.EndpointSlice{TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+		ObjectMeta: meta("svc-%d", b), AddressType: discoveryv1.AddressTypeIPv4}
+	slice.Labels = map[string]string{discoveryv1.LabelServiceName: s.Name}
+	slice.Ports = []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](8000)}}
+	for e := range w.Endpoints {
+		a := address(b, e)
+		if e == 0 {
+			a = address(b, 100+turn%100)
+		}
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
+	}
+	return s, slice
+}
+
+// pool is backend b, of which every odd one is an InferencePool, with its model servers.
+func (w *World) pool(b int) (*inferencev1.InferencePool, *v1alpha1.ModelServers) {
+	p := &inferencev1.InferencePool{TypeMeta: metav1.TypeMeta{APIVersion: "inference.networking.k8s.io/v1", Kind: "InferencePool"}, ObjectMeta: meta("pool-%d", b)}
+	p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": inferencev1.LabelValue(p.Name)}
+	p.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
+	m := &v1alpha1.ModelServers{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "ModelServers"}, ObjectMeta: meta("pool-%d", b)}
+	m.Labels = map[string]string{"app": p.Name}
+	for e := range w.Endpoints {
+		m.Spec.Servers = append(m.Spec.Servers, v1alpha1.ModelServer{Address: address(b, e)})
+	}
+	return p, m
+}
+
+// Ops puts the whole World into a store.
+func (w *World) Ops() []store.Op {
+	ops := []store.Op{store.Gateways.Put(w.gateway())}
+	for l := range w.Listeners {
+		ops = append(ops, store.Secrets.Put(w.secret(l)))
+	}
+	for b := range w.Backends {
+		if b%2 == 1 {
+			p, m := w.pool(b)
+			ops = append(ops, store.InferencePools.Put(p), store.ModelServers.Put(m))
+			continue
+		}
+		s, slice := w.Service(b, 0)
+		ops = append(ops, store.Services.Put(s), store.EndpointSlices.Put(slice))
+	}
+	for i := range w.Hosts {
+		ops = append(ops, store.HTTPRoutes.Put(w.Route(i, 0)))
+	}
+	return ops
+}
+
+// perFile is how many hosts or backends share a file: as many as one team of a large site may have.
+const perFile = 100
+
+// RouteFile is the name of the file that route i is in.
+func (w *World) RouteFile(i int) string { return fmt.Sprintf("routes-%03d.yaml", i/perFile) }
+
+// WriteFiles writes the whole World to a folder: one file for the Gateway and its Secrets, and one for each 100 backends
+// and each 100 routes.
+func (w *World) WriteFiles(dir string) error {
+	objects := []any{w.gateway()}
+	for l := range w.Listeners {
+		objects = append(objects, w.secret(l))
+	}
+	if err := save(dir, "gateway.yaml", objects...); err != nil {
+		return err
+	}
+	for from := 0; from < w.Backends; from += perFile {
+		objects = nil
+		for b := from; b < min(from+perFile, w.Backends); b++ {
+			if b%2 == 1 {
+				p, m := w.pool(b)
+				objects = append(objects, p, m)
+				continue
+			}
+			s, slice := w.Service(b, 0)
+			objects = append(objects, s, slice)
+		}
+		if err := save(dir, fmt.Sprintf("backends-%03d.yaml", from/perFile), objects...); err != nil {
+			return err
+		}
+	}
+	for from := 0; from < w.Hosts; from += perFile {
+		if err := w.SaveRoutes(dir, from, -1, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SaveRoutes writes the file that route i is in, with route changed at a revision and all others at 0.
+func (w *World) SaveRoutes(dir string, i, changed, revision int) error {
+	var objects []any
+	from := i / perFile * perFile
+	for j := from; j < min(from+perFile, w.Hosts); j++ {
+		if j == changed {
+			objects = append(objects, w.Route(j, revision))
+		} else {
+			objects = append(objects, w.Route(j, 0))
+		}
+	}
+	return save(dir, w.RouteFile(i), objects...)
+}
+
+// save writes objects as a person would: without status and empty fields; beside the file first, then in its place.
+func save(dir, name string, objects ...any) error {
+	var text bytes.Buffer
+	for _, o := range objects {
+		raw, err := json.Marshal(o)
+		if err != nil {
+			return err
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			return err
+		}
+		delete(fields, "status")
+		delete(fields["metadata"].(map[string]any), "creationTimestamp")
+		doc, err := yaml.Marshal(fields)
+		if err != nil {
+			return err
+		}
+		text.WriteString("---\n")
+		text.Write(doc)
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path+"~", text.Bytes(), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+"~", path)
+}
