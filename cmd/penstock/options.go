@@ -90,6 +90,24 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})), nil
 }
 
+// plane makes the plane that up and serve run, with what they set of its configuration. shutdown sends the last spans.
+func (s *service) plane(cmd *cobra.Command, set func(*plane.Config)) (p *plane.Plane, cfg plane.Config, shutdown func(), err error) {
+	log, err := s.logger(cmd)
+	if err != nil {
+		return nil, cfg, nil, err
+	}
+	t, err := newTelemetry(cmd.Context())
+	if err != nil {
+		return nil, cfg, nil, err
+	}
+	if cfg, err = s.config(cmd.Context(), log, t); err != nil {
+		return nil, cfg, nil, err
+	}
+	set(&cfg)
+	p, err = plane.New(cfg)
+	return p, cfg, t.end, err
+}
+
 // config listens and makes the configuration of a plane. Whoever calls it runs the plane, which closes the listeners.
 func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg plane.Config, err error) {
 	if cfg.StateDir, err = s.stateDir(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/attribute"
@@ -62,6 +63,13 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 		}
 	}
 	return t, nil
+}
+
+// end sends what spans there are.
+func (t *telemetry) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_ = t.shutdown(ctx) // spans that cannot be sent now are lost
 }
 
 func firstOf(names ...string) string {

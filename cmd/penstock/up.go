@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -42,35 +41,22 @@ field; the last good version of that object keeps serving, also after a restart,
 }
 
 func (s *service) up(cmd *cobra.Command, concurrency int) error {
-	log, err := s.logger(cmd)
-	if err != nil {
-		return err
-	}
 	envoy, err := proxy.Find(cmd.Context())
 	if err != nil {
 		return err
 	}
-	t, err := newTelemetry(cmd.Context())
+	p, cfg, shutdown, err := s.plane(cmd, func(cfg *plane.Config) { cfg.OnePort = true })
 	if err != nil {
 		return err
 	}
-	defer shutdown(t)
-	cfg, err := s.config(cmd.Context(), log, t)
-	if err != nil {
-		return err
-	}
-	cfg.OnePort = true
-	p, err := plane.New(cfg)
-	if err != nil {
-		return err
-	}
+	defer shutdown()
 	// Envoys drain while the plane still answers them: it ends after the last of them.
 	planeCtx, stopPlane := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopPlane()
 	out := cmd.OutOrStdout()
 	f := fleet.New(fleet.Config{
 		Envoy: envoy.Path, Dir: filepath.Join(cfg.StateDir, "proxies"), ADS: cfg.XDS.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
-		Plane: p, Log: log,
+		Plane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
 	})
 	p.OnGateways(func(gateways []string) {
@@ -97,50 +83,4 @@ func announcement(gateway string, urls []string) string {
 		return fmt.Sprintf("Gateway %s: no listener can be served; see penstock status", gateway)
 	}
 	return fmt.Sprintf("Gateway %s serves at %s", gateway, strings.Join(urls, " "))
-}
-
-func shutdown(t *telemetry) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	_ = t.shutdown(ctx) // spans that cannot be sent now are lost
-}
-
-func newServe() *cobra.Command {
-	var s service
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the control plane and the picker alone, for Envoys that run elsewhere",
-		Long: `Run the control plane and the endpoint picker, for Envoys that somebody else runs: print a bootstrap for one with
-penstock bootstrap, and start it anywhere that reaches these addresses.`,
-		Example: `  penstock serve -f ./config --xds 127.0.0.1:18000 --picker 127.0.0.1:9002
-  penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
-  envoy -c envoy.yaml`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := s.logger(cmd)
-			if err != nil {
-				return err
-			}
-			t, err := newTelemetry(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer shutdown(t)
-			cfg, err := s.config(cmd.Context(), log, t)
-			if err != nil {
-				return err
-			}
-			p, err := plane.New(cfg)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", cfg.XDS.Addr(), cfg.Picker.Addr())
-			group, ctx := errgroup.WithContext(cmd.Context())
-			group.Go(func() error { return p.Run(ctx) })
-			group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
-			return group.Wait()
-		},
-	}
-	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002")
-	return cmd
 }

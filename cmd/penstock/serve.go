@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+)
+
+func newServe() *cobra.Command {
+	var s service
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the control plane and the picker alone, for Envoys that run elsewhere",
+		Long: `Run the control plane and the endpoint picker, for Envoys that somebody else runs: print a bootstrap for one with
+penstock bootstrap, and start it anywhere that reaches these addresses.`,
+		Example: `  penstock serve -f ./config --xds 127.0.0.1:18000 --picker 127.0.0.1:9002
+  penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
+  envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, cfg, shutdown, err := s.plane(cmd, func(*plane.Config) {})
+			if err != nil {
+				return err
+			}
+			defer shutdown()
+			fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", cfg.XDS.Addr(), cfg.Picker.Addr())
+			group, ctx := errgroup.WithContext(cmd.Context())
+			group.Go(func() error { return p.Run(ctx) })
+			group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
+			return group.Wait()
+		},
+	}
+	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002")
+	return cmd
+}
