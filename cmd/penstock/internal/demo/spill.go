@@ -12,7 +12,7 @@ import (
 // What the spill step asks for, and what config/here/spill.yaml allows.
 const (
 	spillRequests = 10
-	spillTokens   = 80 // of each answer: long enough that all are under way together
+	spillTokens   = 100 // of each answer: long enough that all are under way together
 	perServer     = 2  // full.inFlight
 )
 
