@@ -1,0 +1,17 @@
+// Command zeroloss looks for requests that a change of configuration loses. It runs Penstock as a user does (the built
+// binary, a folder of YAML, the real Envoy), sends plain, streamed and large requests to hosts that always ought to be
+// served, and meanwhile applies a random but seeded sequence of changes to the folder.
+//
+//	go run ./zeroloss                        the figure: two control planes, 1,000 changes, 3 restarts of each
+//	go run ./zeroloss -up -steps 200         the same for `penstock up`
+//	go run ./zeroloss -seed 7 -steps 40      a sequence again: what a failed run prints
+//
+// The parts: world.go is what the user's folder means at a moment, render.go its YAML, change.go the kinds of change, folder.go
+// how files are written; model.go is the simulated model servers, client.go the requests and what is expected of them;
+// process.go starts penstock and Envoy; run.go puts all together; report.go prints.
+//
+// Invariants: what is changed depends on the seed alone, never on time. A model server ends only after it has left the files
+// and its requests have ended; a host is asked no more before it leaves the files. So every failure is Penstock's, or Envoy's.
+//
+// Tests: go test ./zeroloss runs a short sequence of each form.
+package main

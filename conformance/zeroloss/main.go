@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "zeroloss:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context) error {
+	var o options
+	var only string
+	var keep, verbose bool
+	flag.Uint64Var(&o.Seed, "seed", 1, "what the changes are made of")
+	flag.IntVar(&o.Steps, "steps", 1000, "how many changes")
+	flag.IntVar(&o.Rate, "rate", 200, "requests a second")
+	flag.IntVar(&o.Streams, "streams", 50, "streams at a time")
+	flag.DurationVar(&o.Pace, "pace", 150*time.Millisecond, "time between two changes, on average")
+	flag.IntVar(&o.Restarts, "restarts", 3, "of each control plane: ended, killed and frozen in turn")
+	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
+	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
+	flag.StringVar(&o.Penstock, "penstock", "", "binary (default: built from the source tree)")
+	flag.StringVar(&o.Dir, "dir", "", "folder for files and logs, kept (default: one that goes if nothing failed)")
+	flag.BoolVar(&verbose, "v", false, "print changes as they are made")
+	flag.Parse()
+	if only != "" {
+		o.Only = strings.Split(only, ",")
+	}
+	if verbose {
+		o.Verbose = os.Stderr
+	}
+	keep = o.Dir != ""
+	if o.Dir == "" {
+		dir, err := os.MkdirTemp("", "zl")
+		if err != nil {
+			return err
+		}
+		o.Dir = dir
+	}
+	if err := o.binaries(ctx); err != nil {
+		return err
+	}
+	r, err := newRun(o)
+	if err != nil {
+		return err
+	}
+	res, err := r.play(ctx)
+	explain(os.Stdout, o, res)
+	fmt.Printf("%d changes and %d restarts in %s; %d requests, %d of them streams: %d failed\n", res.Changes, res.Restarts, res.Took.Round(time.Second), res.Requests, res.Streams, len(res.Failures))
+	figures(os.Stdout, res)
+	if err == nil && len(res.Failures) > 0 {
+		err = fmt.Errorf("%d requests failed", len(res.Failures))
+	}
+	if err == nil && !keep {
+		err = os.RemoveAll(o.Dir)
+	}
+	return err
+}
+
+// binaries finds or builds what is run. The working folder is the nested module, or one below it.
+func (o *options) binaries(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("go env: %w", err)
+	}
+	root := filepath.Dir(filepath.Dir(strings.TrimSpace(string(out))))
+	if o.Envoy = os.Getenv("ENVOY"); o.Envoy == "" {
+		o.Envoy = filepath.Join(root, ".tools", "bin", "envoy")
+		if _, err := os.Stat(o.Envoy); err != nil {
+			return errors.New("no Envoy: run make envoy, or name one with $ENVOY")
+		}
+	}
+	if o.Penstock != "" {
+		return nil
+	}
+	o.Penstock = filepath.Join(o.Dir, "penstock")
+	build := exec.CommandContext(ctx, "go", "build", "-o", o.Penstock, "./cmd/penstock")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build penstock: %w\n%s", err, said)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// server is a simulated model server: it says who answers and what it was sent.
+type server struct {
+	fleet, name string
+	port        int
+	draining    bool // as the files say; of the planning goroutine alone
+
+	listener net.Listener
+	http     *http.Server
+	served   atomic.Int64
+	open     atomic.Int64
+	last     atomic.Int64 // when a request came last, Unix nanoseconds
+	left     atomic.Int64 // when it left the files; 0: it is in them
+	stray    func(s *server, since time.Duration)
+}
+
+// answer is what a model server says of a request.
+type answer struct {
+	ID    string `json:"id"`
+	Host  string `json:"host"`
+	Fleet string `json:"fleet"`
+	Name  string `json:"name"`
+	Size  int    `json:"size"`
+	Sum   uint32 `json:"sum"`
+}
+
+// newServer makes a server for a port. It answers from serve on; until then connections to the port are refused.
+func newServer(fleet, name string, port int, stray func(*server, time.Duration)) *server {
+	s := &server{fleet: fleet, name: name, port: port, stray: stray}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	mux.HandleFunc("GET /metrics", s.metrics)
+	// As uvicorn does, it closes idle connections after 5 seconds.
+	s.http = &http.Server{Handler: mux, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 30 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	s.http.Protocols = new(http.Protocols)
+	s.http.Protocols.SetHTTP1(true)
+	s.http.Protocols.SetUnencryptedHTTP2(true)
+	return s
+}
+
+func (s *server) serve() (err error) {
+	if s.listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.port)); err != nil {
+		return fmt.Errorf("model server: %w", err)
+	}
+	go func() { _ = s.http.Serve(s.listener) }() // ends with stop
+	return nil
+}
+
+// linger is how long after it left the files a model server may still be asked: what is on its way arrives.
+const linger = 4 * time.Second
+
+// retire ends the server once it has left the files, and nobody asks it any more.
+func (s *server) retire(ctx context.Context) {
+	s.left.Store(time.Now().UnixNano())
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for s.open.Load() > 0 || time.Since(time.Unix(0, s.left.Load())) < linger+time.Second {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	s.stop()
+}
+
+func (s *server) stop() { _ = s.http.Close() }
+
+func (s *server) chat(w http.ResponseWriter, r *http.Request) {
+	s.open.Add(1)
+	defer s.open.Add(-1)
+	s.served.Add(1)
+	if left := s.left.Load(); left != 0 {
+		if since := time.Since(time.Unix(0, left)); since > linger {
+			s.stray(s, since)
+		}
+	}
+	sum := crc32.NewIEEE()
+	size, err := io.Copy(sum, r.Body)
+	if err != nil {
+		return // the other side is gone
+	}
+	said, _ := json.Marshal(answer{r.URL.Query().Get("id"), r.Host, s.fleet, s.name, int(size), sum.Sum32()}) // always marshals
+	events := 0
+	_, _ = fmt.Sscan(r.URL.Query().Get("events"), &events) // none: a plain answer
+	if events == 0 {
+		w.Header().Set("content-type", "application/json")
+		_, _ = w.Write(said)
+		return
+	}
+	w.Header().Set("content-type", "text/event-stream")
+	out := http.NewResponseController(w)
+	fmt.Fprintf(w, "data: %s\n\n", said)
+	_ = out.Flush()
+	tick := time.NewTicker(eventEvery)
+	defer tick.Stop()
+	for i := range events {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+		}
+		fmt.Fprintf(w, "data: %d\n\n", i)
+		_ = out.Flush()
+	}
+	fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+// metrics is vLLM's page, as far as a picker reads it.
+func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprintf(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running %d\nvllm:kv_cache_usage_perc 0.1\n", s.open.Load())
+}

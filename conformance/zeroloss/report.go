@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// refusal is how penstock says that an Envoy refused something.
+var refusal = regexp.MustCompile(`(?i)refuse[sd]|nack|panic`)
+
+func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }
+
+// replay is the command that does the same again.
+func (o options) replay() string {
+	form := ""
+	if o.Up {
+		form = " -up"
+	}
+	if len(o.Only) > 0 {
+		form += " -only " + strings.Join(o.Only, ",")
+	}
+	return fmt.Sprintf("go run ./zeroloss -seed %d -steps %d -restarts %d -rate %d -streams %d -pace %s%s", o.Seed, o.Steps, o.Restarts, o.Rate, o.Streams, o.Pace, form)
+}
+
+const (
+	shownFailures = 20
+	shownSteps    = 60
+)
+
+// explain prints what failed, what Envoy logged of it, what was done until then, and how to do it again.
+func explain(out io.Writer, o options, res result) {
+	if len(res.Failures) == 0 {
+		return
+	}
+	logged := accessLog(filepath.Join(o.Dir, "access.log"), res.Failures)
+	for _, f := range res.Failures[:min(len(res.Failures), shownFailures)] {
+		fmt.Fprintf(out, "FAILED %s\n", f)
+		if line := logged[fmt.Sprint(f.ID)]; line != "" {
+			fmt.Fprintf(out, "       %s\n", line)
+		}
+	}
+	if more := len(res.Failures) - shownFailures; more > 0 {
+		fmt.Fprintf(out, "... and %d more\n", more)
+	}
+	first := res.Failures[0].At.Format("15:04:05.000")
+	fmt.Fprintln(out, "what was done until a second after the first:")
+	var before []string
+	for _, line := range res.Log {
+		if line[:len(first)] > res.Failures[0].At.Add(1e9).Format("15:04:05.000") {
+			break
+		}
+		before = append(before, line)
+	}
+	for _, line := range before[max(0, len(before)-shownSteps):] {
+		fmt.Fprintf(out, "  %s\n", line)
+	}
+	fmt.Fprintf(out, "files and logs: %s\nagain: %s\n", o.Dir, o.replay())
+}
+
+// accessLog finds what Envoy logged of failed requests, by id.
+func accessLog(path string, failures []failure) map[string]string {
+	wanted := map[string]bool{}
+	for _, f := range failures {
+		wanted[fmt.Sprint(f.ID)] = true
+	}
+	out := map[string]string{}
+	file, err := os.Open(path)
+	if err != nil {
+		return out // nothing was logged
+	}
+	defer func() { _ = file.Close() }()
+	scan := bufio.NewScanner(file)
+	scan.Buffer(nil, 1<<20)
+	id := regexp.MustCompile(`[?&]id=(\d+)`)
+	for scan.Scan() {
+		if m := id.FindStringSubmatch(scan.Text()); m != nil && wanted[m[1]] {
+			out[m[1]] += scan.Text() + " "
+		}
+	}
+	return out
+}
+
+// figures prints one JSON object a line.
+func figures(out io.Writer, res result) {
+	type line struct {
+		Name  string  `json:"name"`
+		Value float64 `json:"value"`
+		Unit  string  `json:"unit"`
+		Limit *int    `json:"limit,omitempty"`
+	}
+	none := 0
+	e := json.NewEncoder(out)
+	_ = e.Encode(line{"failed_requests", float64(len(res.Failures)), "requests", &none})
+	_ = e.Encode(line{"failed_requests.of", float64(res.Requests), "requests", nil})
+	_ = e.Encode(line{"failed_requests.changes", float64(res.Changes), "changes", nil})
+	_ = e.Encode(line{"failed_requests.restarts", float64(res.Restarts), "restarts", nil})
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// processes starts everything and waits until it is ready.
+func (r *run) processes(ctx context.Context) error {
+	states := filepath.Join(r.Dir, "state")
+	serve := func(name, dir string, extra ...string) (*plane, error) {
+		p := &plane{name: name, binary: r.Penstock, dir: dir, state: filepath.Join(states, name), extra: extra}
+		for _, port := range []*int{&p.xds, &p.picker, &p.status} {
+			var err error
+			if *port, err = r.ports.free(); err != nil {
+				return nil, err
+			}
+		}
+		return p, nil
+	}
+	var err error
+	if r.picker, err = serve("foreign", r.remote.path, "--default-pool", "default/f"); err != nil {
+		return err
+	}
+	r.picker.picker = r.world.foreignPort
+	if err := r.picker.start(r.Dir); err != nil {
+		return err
+	}
+	if err := r.picker.ready(ctx); err != nil {
+		return err
+	}
+	access := filepath.Join(r.Dir, "access.log")
+	if r.Up {
+		r.up, err = start("up", filepath.Join(r.Dir, "up.log"), r.Penstock, []string{"ENVOY=" + r.Envoy},
+			"up", "-f", r.folder.path, "--state", filepath.Join(states, "up"), "--drain-time", drainTime.String(), "--concurrency", "2", "--access-log", access)
+		return err
+	}
+	for _, name := range []string{"a", "b"} {
+		p, err := serve(name, r.folder.path, "--access-log", access)
+		if err != nil {
+			return err
+		}
+		r.planes = append(r.planes, p)
+	}
+	for _, p := range r.planes {
+		for _, other := range r.planes {
+			p.pickers = append(p.pickers, other.picker)
+		}
+		if err := p.start(r.Dir); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.planes {
+		if err := p.ready(ctx); err != nil {
+			return err
+		}
+	}
+	r.envoy, err = startEnvoy(r.Penstock, r.Envoy, r.Dir, r.admin, r.planes...)
+	return err
+}
+
+// restart is something that happens to a process after a step.
+type restart struct {
+	step int
+	do   func(context.Context) error
+}
+
+// restarts spreads what happens to the control planes over the steps, in turn: asked to end, killed, frozen.
+func (r *run) restarts() []restart {
+	var out []restart
+	total := r.Restarts * len(r.planes)
+	for i := range total {
+		p := r.planes[i%len(r.planes)]
+		how := []func(context.Context, *plane) error{r.terminate, r.kill, r.freeze}[i/len(r.planes)%3]
+		out = append(out, restart{step: (i + 1) * r.Steps / (total + 1), do: func(ctx context.Context) error { return how(ctx, p) }})
+	}
+	return out
+}
+
+// apart is how long one process is up before something happens to the other.
+const apart = time.Second
+
+func (r *run) again(ctx context.Context, p *plane) error {
+	if err := p.start(r.Dir); err != nil {
+		return err
+	}
+	if err := p.ready(ctx); err != nil {
+		return err
+	}
+	r.note("%s is back", p.name)
+	return wait(ctx, apart)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (r *run) terminate(ctx context.Context, p *plane) error {
+	r.note("SIGTERM to %s", p.name)
+	if err := p.stop(10 * time.Second); err != nil {
+		return err
+	}
+	return r.again(ctx, p)
+}
+
+func (r *run) kill(ctx context.Context, p *plane) error {
+	r.note("SIGKILL to %s", p.name)
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+	return r.again(ctx, p)
+}
+
+// freezeTime is shorter than what finds a frozen control plane, so that it comes back in the middle of everything.
+const freezeTime = 4 * time.Second
+
+func (r *run) freeze(ctx context.Context, p *plane) error {
+	r.note("SIGSTOP to %s", p.name)
+	p.signal(syscall.SIGSTOP)
+	err := wait(ctx, freezeTime)
+	r.note("SIGCONT to %s", p.name)
+	p.signal(syscall.SIGCONT)
+	return errors.Join(err, wait(ctx, apart))
+}
+
+// end ends all processes and model servers, and says which had ended before.
+func (r *run) end() error {
+	var problems []error
+	stop := func(p *process, patience time.Duration) {
+		if p == nil {
+			return
+		}
+		if !p.alive() && p != r.up {
+			problems = append(problems, fmt.Errorf("%s ended by itself: %s", p.name, p.cmd.ProcessState))
+			return
+		}
+		problems = append(problems, p.stop(patience))
+	}
+	stop(r.up, 30*time.Second)
+	stop(r.envoy, 5*time.Second)
+	for _, p := range append(r.planes, r.picker) {
+		if p != nil {
+			stop(p.process, 10*time.Second)
+		}
+	}
+	for _, f := range r.world.fleets {
+		for _, s := range f.servers {
+			s.stop()
+		}
+	}
+	r.retired.Wait()
+	return errors.Join(append(problems, r.refusals())...)
+}
+
+// refusals finds in the logs what Envoy has refused: each is a bug.
+func (r *run) refusals() error {
+	var found error
+	for _, name := range []string{"up", "a", "b"} {
+		text, err := os.ReadFile(filepath.Join(r.Dir, name+".log"))
+		if err != nil {
+			continue // not in this form
+		}
+		for _, line := range lines(string(text)) {
+			if refusal.MatchString(line) {
+				found = errors.Join(found, fmt.Errorf("%s: %s", name, line))
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// drainTime is how long streams may go on whose listener has gone: longer than any of ours.
+const drainTime = 15 * time.Second
+
+// options are what a run is made of; the flags of the same names.
+type options struct {
+	Seed          uint64
+	Steps         int
+	Rate, Streams int
+	Pace          time.Duration // between two changes, on average
+	Restarts      int           // of each control plane
+	Up            bool          // penstock up instead of two penstock serve
+	Only          []string      // kinds of change
+	Penstock      string        // the binary
+	Envoy         string
+	Dir           string // for files and logs
+	Verbose       io.Writer
+}
+
+// run is one run, from the start of all processes to their end.
+type run struct {
+	options
+	world   *world
+	folder  *folder
+	remote  *folder // of the foreign picker
+	ports   ports
+	issuer  *issuer
+	clients *clients
+	planes  []*plane
+	up      *process
+	envoy   *process
+	picker  *plane // the foreign one
+	retired sync.WaitGroup
+
+	mu       sync.Mutex
+	failures []failure
+	log      []string // what was done, with times
+	admin    int
+}
+
+// result is what a run came to.
+type result struct {
+	Requests, Streams int64
+	Changes           int
+	Restarts          int
+	Failures          []failure
+	Log               []string
+	Took              time.Duration
+}
+
+func newRun(o options) (*run, error) {
+	r := &run{options: o, ports: ports{given: map[int]bool{}}}
+	var err error
+	if r.issuer, err = newIssuer(); err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(r.issuer.certificate)
+	r.clients = newClients(o.Rate, o.Streams, roots, r.fail)
+	if r.folder, err = newFolder(filepath.Join(o.Dir, "config")); err != nil {
+		return nil, err
+	}
+	if r.remote, err = newFolder(filepath.Join(o.Dir, "remote")); err != nil {
+		return nil, err
+	}
+	return r, r.begin()
+}
+
+func (r *run) fail(f failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, f)
+	if r.Verbose != nil && len(r.failures) <= 200 {
+		fmt.Fprintf(r.Verbose, "FAILED %s\n", f)
+	}
+}
+
+func (r *run) note(format string, args ...any) {
+	line := time.Now().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = append(r.log, line)
+	if r.Verbose != nil {
+		fmt.Fprintln(r.Verbose, line)
+	}
+}
+
+// stray is told of requests that reach a model server long after it left the files.
+func (r *run) stray(s *server, since time.Duration) {
+	r.fail(failure{At: time.Now(), What: "stray", Host: s.name, Cause: fmt.Sprintf("a request came %s after the server had left the files", since.Round(time.Millisecond))})
+}
+
+// begin makes the world that every run begins with.
+func (r *run) begin() (err error) {
+	w := &world{fleets: map[string]*fleet{}, pools: map[string]*pool{}, services: map[string]string{}, imports: map[string]*imported{},
+		routes: map[string]*route{}, secrets: map[string]*secret{}}
+	w.gateway.secure = map[string]*listener{}
+	r.world = w
+	for _, port := range []*int{&w.gateway.port, &w.gateway.tlsPort, &w.gateway.extraPort, &w.foreignPort, &r.admin} {
+		if *port, err = r.ports.free(); err != nil {
+			return err
+		}
+	}
+	w.newSecret = r.issuer.issue
+	made := 0
+	w.newServer = func(fleet string) (*server, error) {
+		made++
+		port, err := r.ports.free()
+		return newServer(fleet, fmt.Sprintf("%s/%d", fleet, made), port, r.stray), err
+	}
+	for i := range 4 {
+		f := &fleet{name: fmt.Sprintf("f%d", i)}
+		w.fleets[f.name] = f
+		for range 3 {
+			s, err := w.newServer(f.name)
+			if err != nil {
+				return err
+			}
+			if err := s.serve(); err != nil {
+				return err
+			}
+			f.servers = append(f.servers, s)
+		}
+	}
+	rng := rand.New(rand.NewPCG(r.Seed, 0))
+	for i := range 8 {
+		name := fmt.Sprintf("r%d", i)
+		x := &route{host: name + ".test", section: "http", port: w.gateway.port, backends: []backend{w.create(rng)}}
+		if i >= 6 {
+			x.section, x.tls, x.port = "s"+name, true, w.gateway.tlsPort
+			w.gateway.secure[x.section] = &listener{host: x.host, secret: "cert-" + name}
+			w.secrets["cert-"+name] = w.newSecret(x.host)
+		}
+		w.routes[name] = x
+	}
+	// Always one with each kind of picker.
+	w.pools["ours"] = &pool{fleet: "f1", strategy: "load", body: "None", fallbacks: 2}
+	w.pools["foreign"] = &pool{fleet: foreignFleet, strategy: "load", body: "None", fallbacks: 2, foreign: true}
+	w.routes["r0"].backends = []backend{{"pool", "ours", 1}}
+	w.routes["r1"].backends = []backend{{"pool", "foreign", 1}}
+	w.collect()
+	return nil
+}
+
+// files are both folders' files.
+func (r *run) files() (ours, remote map[string]string) {
+	w := r.world
+	ours = w.render()
+	ours["service-foreign.yaml"] = object("v1", "Service", "foreign") + "spec:\n  selector: {app: foreign}\n  ports: [{port: 9002, targetPort: 9002, appProtocol: kubernetes.io/h2c}]\n"
+	ours["servers-foreign.yaml"] = fmt.Sprintf("apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: foreign, labels: {app: foreign}}\nspec:\n  servers: [{address: 127.0.0.1, ports: [%d]}]\n", w.foreignPort)
+	p := pool{fleet: foreignFleet}
+	return ours, map[string]string{"pool-f.yaml": p.yaml("f"), "servers-f0.yaml": w.fleets[foreignFleet].yaml()}
+}
+
+// write brings the folders up to date with the world; the foreign picker learns first.
+func (r *run) write(rng *rand.Rand) error {
+	ours, remote := r.files()
+	if _, err := r.remote.update(remote, rng); err != nil {
+		return err
+	}
+	did, err := r.folder.update(ours, rng)
+	if len(did) > 0 {
+		r.note("        wrote %v", did)
+	}
+	return err
+}
+
+// play runs everything.
+func (r *run) play(ctx context.Context) (res result, err error) {
+	began := time.Now()
+	if err := r.write(rand.New(rand.NewPCG(r.Seed, 0))); err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, r.end()) }()
+	if err := r.processes(ctx); err != nil {
+		return res, err
+	}
+	r.expect()
+	if err := r.announce(ctx); err != nil {
+		return res, err
+	}
+	sending, stop := context.WithCancel(ctx)
+	defer stop()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		r.clients.run(sending)
+	}()
+	if err := r.changes(ctx, &res); err != nil {
+		stop()
+		<-sent
+		return res, err
+	}
+	if err := r.settle(ctx); err != nil {
+		return res, err
+	}
+	stop()
+	if r.up != nil {
+		// What is under way ends, while penstock ends its Envoy.
+		r.note("SIGTERM to penstock up")
+		r.up.signal(syscall.SIGTERM)
+	}
+	<-sent
+	res.Requests, res.Streams = r.clients.sent.Load(), r.clients.streamed.Load()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	res.Failures, res.Log, res.Took = r.failures, r.log, time.Since(began)
+	return res, nil
+}
+
+func (r *run) changes(ctx context.Context, res *result) error {
+	due := r.restarts()
+	for step := 1; step <= r.Steps; step++ {
+		rng := rand.New(rand.NewPCG(r.Seed, uint64(step)<<32))
+		did, err := r.world.next(r.Seed, uint64(step), r.Only)
+		if err != nil {
+			return err
+		}
+		r.note("step %d %s", step, did)
+		if err := r.quiet(ctx); err != nil {
+			return err
+		}
+		r.expect()
+		if err := r.write(rng); err != nil {
+			return err
+		}
+		if err := r.announce(ctx); err != nil {
+			return err
+		}
+		if err := r.endpoints(ctx); err != nil {
+			return err
+		}
+		res.Changes++
+		for len(due) > 0 && due[0].step <= step {
+			if err := due[0].do(ctx); err != nil {
+				return err
+			}
+			res.Restarts++
+			due = due[1:]
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(rng.Int64N(int64(2*r.Pace) + 1))):
+		}
+	}
+	return nil
+}
+
+// quiet has hosts that leave the files asked no more.
+func (r *run) quiet(ctx context.Context) error {
+	for _, t := range r.clients.all() {
+		if slices.Contains(r.world.retired, t.host) {
+			if err := eventually(ctx, "no request waits at "+t.host, func() error {
+				if !t.quiet() {
+					return errors.New("one does")
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// expect tells the clients who may answer.
+func (r *run) expect() {
+	known := map[string]*target{}
+	for _, t := range r.clients.all() {
+		known[t.host] = t
+	}
+	for _, name := range sortedKeys(r.world.routes) {
+		x := r.world.routes[name]
+		t := known[x.host]
+		if t == nil {
+			t = &target{host: x.host, port: x.port, tls: x.tls, fleets: map[string]time.Time{}}
+			r.clients.add(t)
+		}
+		t.expect(r.world.answers(x), time.Now())
+	}
+}
+
+// announce has hosts asked that are new, once they are served.
+func (r *run) announce(ctx context.Context) error {
+	for _, t := range r.clients.all() {
+		t.mu.Lock()
+		begun := t.asked || slices.Contains(r.world.retired, t.host) || !r.served(t.host)
+		t.mu.Unlock()
+		if begun {
+			continue
+		}
+		if err := eventually(ctx, t.host+" is served", func() error {
+			t.mu.Lock()
+			t.waiting++
+			t.mu.Unlock()
+			return r.clients.try(t, r.clients.ids.Add(1), "plain", smallBody, 0, time.Now())
+		}); err != nil {
+			return err
+		}
+		t.mu.Lock()
+		t.asked = true
+		t.mu.Unlock()
+	}
+	return nil
+}
+
+func (r *run) served(host string) bool {
+	for _, x := range r.world.routes {
+		if x.host == host {
+			return true
+		}
+	}
+	return false
+}
+
+// endpoints begins those model servers that come late, and ends those that have left.
+func (r *run) endpoints(ctx context.Context) error {
+	for _, s := range r.world.stopped {
+		r.retired.Go(func() { s.retire(ctx) })
+	}
+	if len(r.world.late) > 0 {
+		time.Sleep(200 * time.Millisecond)
+	}
+	for _, s := range r.world.late {
+		if err := s.serve(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle waits until only the last configuration may answer, and a while longer.
+func (r *run) settle(ctx context.Context) error {
+	for _, strict := range []bool{true, false} {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+		if strict {
+			r.note("from here on only the last configuration may answer")
+			for _, t := range r.clients.all() {
+				t.strict()
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// world is what the folder of configuration means at a moment. Changes edit it; render writes it down.
+type world struct {
+	gateway  gateway
+	fleets   map[string]*fleet
+	pools    map[string]*pool
+	services map[string]string // name -> fleet
+	imports  map[string]*imported
+	routes   map[string]*route
+	secrets  map[string]*secret
+	names    int // counts names that were given, so that none comes twice
+
+	foreignPort int // where the foreign picker serves, which knows the fleet named foreignFleet
+	newServer   func(fleet string) (*server, error)
+	newSecret   func(host string) *secret
+
+	// What the change that is under way asks of the harness beside writing files.
+	late    []*server // are offered a while before they serve
+	stopped []*server // left the files
+	retired []string  // hosts that leave the files: they are asked no more before
+}
+
+// foreignFleet is the one fleet that the foreign picker knows.
+const foreignFleet = "f0"
+
+// gateway is the one Gateway.
+type gateway struct {
+	port, tlsPort, extraPort int
+	hostname                 string // of the cleartext listener: "" or "*.test"
+	secure                   map[string]*listener
+	extra                    bool // a second cleartext listener, on extraPort
+}
+
+// listener is one HTTPS listener: one filter chain.
+type listener struct{ host, secret string }
+
+type secret struct{ host, cert, key string }
+
+// fleet is some model servers under one label.
+type fleet struct {
+	name    string
+	servers []*server
+}
+
+type pool struct {
+	fleet     string
+	policy    bool // there is a PoolPolicy
+	strategy  string
+	body      string
+	fallbacks int
+	failClose bool
+	full      int // inFlight; 0: never full
+	spill     []backend
+	foreign   bool
+}
+
+type imported struct{ members []*member }
+
+// member is one exporting cluster of an import.
+type member struct {
+	name, kind, fleet string // kind: declared, relayed or parent
+	weight            int
+}
+
+type route struct {
+	host     string
+	section  string // the listener
+	tls      bool
+	port     int
+	backends []backend
+	edits    int // changes the rule without changing where it leads
+}
+
+// backend is what a route or a spill names: kind is pool, service or import.
+type backend struct {
+	kind, name string
+	weight     int
+}
+
+func (w *world) fresh(kind string) string {
+	w.names++
+	return fmt.Sprintf("%s-%d", kind, w.names)
+}
+
+// sortedKeys makes choices depend on the seed alone.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// leads lists the fleets that may answer for a backend.
+func (w *world) leads(b backend, spill bool) []string {
+	switch b.kind {
+	case "service":
+		return []string{w.services[b.name]}
+	case "pool":
+		p := w.pools[b.name]
+		out := []string{p.fleet}
+		if spill && p.policy {
+			for _, s := range p.spill {
+				out = append(out, w.leads(s, false)...)
+			}
+		}
+		return out
+	}
+	var out []string
+	for _, m := range w.imports[b.name].members {
+		if m.weight > 0 {
+			out = append(out, m.fleet)
+		}
+	}
+	return out
+}
+
+// answers lists the fleets that may answer for a host.
+func (w *world) answers(r *route) []string {
+	var out []string
+	for _, b := range r.backends {
+		if b.weight > 0 {
+			out = append(out, w.leads(b, true)...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// refers calls f for every backend that something names.
+func (w *world) refers(f func(b *backend)) {
+	for _, name := range sortedKeys(w.routes) {
+		for i := range w.routes[name].backends {
+			f(&w.routes[name].backends[i])
+		}
+	}
+	for _, name := range sortedKeys(w.pools) {
+		for i := range w.pools[name].spill {
+			f(&w.pools[name].spill[i])
+		}
+	}
+}
+
+// collect deletes what nothing refers to any more, and again what only that referred to.
+func (w *world) collect() {
+	for again := true; again; {
+		used := map[backend]bool{}
+		w.refers(func(b *backend) { used[backend{kind: b.kind, name: b.name}] = true })
+		again = false
+		maps.DeleteFunc(w.services, func(name, _ string) bool { return !used[backend{kind: "service", name: name}] })
+		maps.DeleteFunc(w.imports, func(name string, _ *imported) bool { return !used[backend{kind: "import", name: name}] })
+		maps.DeleteFunc(w.pools, func(name string, p *pool) bool {
+			gone := !used[backend{kind: "pool", name: name}]
+			again = again || gone
+			return gone
+		})
+	}
+	named := map[string]bool{}
+	for _, l := range w.gateway.secure {
+		named[l.secret] = true
+	}
+	maps.DeleteFunc(w.secrets, func(name string, _ *secret) bool { return !named[name] })
+}
+
+// spilledTo says whether some pool spills to a pool.
+func (w *world) spilledTo(name string) bool {
+	for _, p := range w.pools {
+		if slices.ContainsFunc(p.spill, func(b backend) bool { return b.kind == "pool" && b.name == name }) {
+			return true
+		}
+	}
+	return false
+}
+
+// serving lists a fleet's servers that are offered: neither draining nor yet to come.
+func (f *fleet) serving() []*server {
+	var out []*server
+	for _, s := range f.servers {
+		if !s.draining {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// sorted lists a fleet's servers by port.
+func (f *fleet) sorted() []*server {
+	return slices.SortedFunc(slices.Values(f.servers), func(a, b *server) int { return cmp.Compare(a.port, b.port) })
+}
