@@ -41,10 +41,10 @@ not go as promised. All ports are free ones on loopback, and nothing is left beh
 				Keep: keep, Out: out, Colour: wantsColour(out), Ask: ask,
 			})
 			switch {
-			case errors.Is(err, context.Canceled) && cmd.Context().Err() != nil:
-				return errors.New("the demo was interrupted")
 			case errors.Is(err, demo.ErrFailed):
 				return exitCode(1)
+			case err != nil && errors.Is(err, context.Cause(cmd.Context())):
+				return errors.New("the demo was interrupted")
 			}
 			return err
 		},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-project/penstock/picker"
 )
@@ -13,7 +14,7 @@ import (
 const (
 	spillRequests = 10
 	spillTokens   = 100 // of each answer: long enough that all are under way together
-	perServer     = 2  // full.inFlight
+	perServer     = 2   // full.inFlight
 )
 
 // spilled is one of the requests and what was decided for it.
@@ -40,12 +41,13 @@ func spill(ctx context.Context, s *stage, p *page, prefix string) (string, error
 		if err := recordable(ctx); err != nil {
 			return "", err
 		}
+		began := time.Now()
 		answer, err := s.open(ctx, base, q)
 		if err != nil {
 			return "", err
 		}
 		defer answer.close()
-		pick, err := s.recorded(ctx, s.here, "default/llama")
+		pick, err := s.recorded(ctx, s.here, "default/llama", began)
 		if err != nil {
 			return "", err
 		}

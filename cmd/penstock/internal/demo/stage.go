@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -279,4 +278,4 @@ func (s *stage) serverAt(address string) string {
 }
 
 // file is where a file below config/ is.
-func (s *stage) file(name string) string { return path.Join(s.dir, name) }
+func (s *stage) file(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }

@@ -63,6 +63,7 @@ func twoPools(ctx context.Context, s *stage, p *page, prefix string) (string, er
 	for _, model := range []string{"llama", "qwen"} {
 		q := question(model, "Hello there")
 		p.curl(prefix, q)
+		began := time.Now()
 		a, err := s.ask(ctx, s.here.url+prefix, q)
 		if err != nil {
 			return "", err
@@ -71,7 +72,7 @@ func twoPools(ctx context.Context, s *stage, p *page, prefix string) (string, er
 		if err := a.from(model + "-"); err != nil {
 			return "", err
 		}
-		pick, err := s.recorded(ctx, s.here, "default/"+model)
+		pick, err := s.recorded(ctx, s.here, "default/"+model, began)
 		if err != nil {
 			return "", err
 		}
@@ -153,44 +154,55 @@ func flowed(at []time.Duration) error {
 }
 
 func endpointMode(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
+	began := time.Now()
 	a, passed, err := s.abroad(ctx, p, prefix)
 	if err != nil {
 		return "", err
 	}
-	here, err := s.recorded(ctx, s.here, "default/llama@east")
+	here, err := s.recorded(ctx, s.here, "default/llama@east", began)
 	if err != nil {
 		return "", err
 	}
-	east, err := s.recorded(ctx, s.east, "default/llama")
+	east, err := s.recorded(ctx, s.east, "default/llama", began)
 	if err != nil {
 		return "", err
 	}
-	p.why("east's picker named %s, and the picker here passed that on (%q). By its X-Forwarded-For, the request passed %s.", s.serverAt(first(east.Endpoints)), here.Result, gateways(passed))
 	if passed != 1 {
 		return "", fmt.Errorf("expected the request to pass one gateway, the one here, got %d", passed)
 	}
 	if here.Result != "relayed" || first(here.Endpoints) != a.At || first(east.Endpoints) != a.At {
 		return "", fmt.Errorf("expected both pickers to have named %s, which answered; got %q (%s) here and %q (%s) in east", a.At, here.Endpoints, here.Result, east.Endpoints, east.Result)
 	}
+	p.why("east's picker named %s, and the picker here passed that on (%q). By its X-Forwarded-For, the request passed one gateway.", s.serverAt(a.At), here.Result)
 	return fmt.Sprintf("%s of cluster east was chosen by east's picker and reached from here", a.By), nil
 }
 
 func parentMode(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
+	began := time.Now()
 	a, passed, err := s.abroad(ctx, p, prefix)
 	if err != nil {
 		return "", err
 	}
-	east, err := s.recorded(ctx, s.east, "default/llama")
+	east, err := s.recorded(ctx, s.east, "default/llama", began)
 	if err != nil {
 		return "", err
 	}
-	p.why("nothing was picked here; east's gateway asked its own picker, which named %s. By its X-Forwarded-For, the request passed %s.", s.serverAt(first(east.Endpoints)), gateways(passed))
+	for _, pool := range []string{"default/llama", "default/llama@east"} {
+		picks, err := s.picks(ctx, s.here, pool)
+		if err != nil {
+			return "", err
+		}
+		if len(picks) > 0 && picks[0].Time.After(began) {
+			return "", fmt.Errorf("expected that nothing is picked here, got a pick from %s: %s", pool, picks[0].Endpoints)
+		}
+	}
 	if passed != 2 {
 		return "", fmt.Errorf("expected the request to pass two gateways, got %d", passed)
 	}
 	if first(east.Endpoints) != a.At {
 		return "", fmt.Errorf("expected east's picker to have named %s, which answered; it named %q", a.At, east.Endpoints)
 	}
+	p.why("nothing was picked here; east's gateway asked its own picker, which named %s. By its X-Forwarded-For, the request passed two gateways.", s.serverAt(a.At))
 	return fmt.Sprintf("%s of cluster east answered through east's gateway", a.By), nil
 }
 
@@ -212,38 +224,38 @@ func (s *stage) abroad(ctx context.Context, p *page, prefix string) (a answer, p
 	return a, passed, err
 }
 
-// recorded returns the last pick that a cluster's picker recorded for a pool.
-func (s *stage) recorded(ctx context.Context, c *cluster, pool string) (picker.Record, error) {
+// recorded returns the last pick that a cluster's picker recorded for a pool, which must not be older than since.
+func (s *stage) recorded(ctx context.Context, c *cluster, pool string, since time.Time) (picker.Record, error) {
 	picks, err := s.picks(ctx, c, pool)
-	if err == nil && len(picks) == 0 {
-		err = errors.New("none is recorded")
-	}
 	if err != nil {
 		return picker.Record{}, fmt.Errorf("picks of %s in cluster %s: %w", pool, c.name, err)
+	}
+	if len(picks) == 0 || picks[0].Time.Before(since) {
+		return picker.Record{}, fmt.Errorf("expected the picker of cluster %s to have picked from %s, but it has no record of that", c.name, pool)
 	}
 	return picks[0], nil
 }
 
-// comparison is what a picker saw when it chose: the loads of the endpoints, without the request that it sent.
+// comparison is what a picker saw when it chose: what was under way at each endpoint, without the request itself.
 func comparison(pick picker.Record) string {
 	var loads []string
 	equal := true
-	var least float64
+	var some float64
 	for i, v := range pick.Verdicts {
 		load := v.State.Queue + v.State.Running + float64(v.State.InFlight)
 		if v.Address == first(pick.Endpoints) {
 			load--
 		}
 		if i == 0 {
-			least = load
+			some = load
 		}
-		equal = equal && load == least
+		equal = equal && load == some
 		loads = append(loads, fmt.Sprintf("%s %.0f", podName(v.Pod), load))
 	}
 	if equal {
 		return fmt.Sprintf("found %d servers with equally little to do, and drew one.", len(loads))
 	}
-	return fmt.Sprintf("chose the one with the least to do (requests: %s).", strings.Join(loads, ", "))
+	return fmt.Sprintf("compared what they had to do (%s).", strings.Join(loads, ", "))
 }
 
 // podName is the name of a pod in a verdict, without the address that penstock adds for ModelServers.
@@ -264,13 +276,6 @@ func (a answer) from(prefix string) error {
 func first(endpoints string) string {
 	head, _, _ := strings.Cut(endpoints, ",")
 	return head
-}
-
-func gateways(n int) string {
-	if n == 1 {
-		return "one gateway"
-	}
-	return fmt.Sprintf("%d gateways", n)
 }
 
 // How many requests the split is counted over, and how far from the half each side may be: five standard deviations, so
@@ -303,10 +308,10 @@ func split(ctx context.Context, s *stage, p *page, prefix string) (string, error
 		}
 	}
 	here, east := shares(count)
-	p.why("for each request, Envoy draws one of the two backends by weight; then that backend's own picker is asked: the one here, or east's.")
 	if err := even(here, east); err != nil {
 		return "", err
 	}
+	p.why("for each request, Envoy draws one of the two backends by weight; then that backend's own picker is asked: the one here, or east's.")
 	return fmt.Sprintf("%d of %d were answered here, %d in cluster east", here, splitRequests, east), nil
 }
 
