@@ -123,3 +123,14 @@ func (c *portClaims) has(listener, gateway string) bool {
 	defer c.mu.Unlock()
 	return c.owner[listener] == gateway
 }
+
+// given says whether a gateway's Envoy has been given a listener, or the listener of a route configuration: only then
+// does it ask for it. A chain's name has its port behind the first slash (model.ChainName); hops have neither.
+func (c *portClaims) given(ref resource.Ref, gateway string) bool {
+	_, port, ok := strings.Cut(ref.Name, "/")
+	if !ok {
+		return true
+	}
+	port, _, _ = strings.Cut(port, "/")
+	return c.has("listener/"+port, gateway)
+}

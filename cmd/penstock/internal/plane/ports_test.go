@@ -73,3 +73,18 @@ func TestAPortThatIsWantedNoMoreIsNotGivenOut(t *testing.T) {
 	c.filter([]translator.Delta{{Gateway: "default/b", Removes: []resource.Ref{listenerOn(80, "").Ref}}})
 	expect(t, "a goes", c.filter([]translator.Delta{{Gateway: "default/a", Gone: true}}), map[string][]string{})
 }
+
+func TestAnEnvoyIsNotExpectedToAskForTheRoutesOfAPortThatItHasNot(t *testing.T) {
+	c := newPortClaims()
+	c.filter([]translator.Delta{
+		{Gateway: "default/a", Upserts: []*resource.Resource{listenerOn(443, "a")}},
+		{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(443, "b"), listenerOn(80, "b")}},
+	})
+	for name, want := range map[string]bool{
+		model.ChainName(true, 443, "x.example.com"): false, model.ChainName(false, 80, ""): true, "hop.default.pool.spare": true,
+	} {
+		if got := c.given(resource.Ref{Type: resource.RouteConfiguration, Name: name}, "default/b"); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}

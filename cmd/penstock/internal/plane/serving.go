@@ -63,15 +63,10 @@ func (p *Plane) serves(gateway string) (urls []string, refs []resource.Ref) {
 		}
 	}
 	for _, r := range p.translator.Resources(gateway) {
-		if r.Type != resource.Listener || isPort(r.Ref) && p.ports != nil && !p.ports.has(r.Name, gateway) {
+		if r.Type != resource.Listener && r.Type != resource.RouteConfiguration || p.ports != nil && !p.ports.given(r.Ref, gateway) {
 			continue
 		}
 		refs = append(refs, r.Ref)
-		for _, ref := range r.Refs {
-			if ref.Type == resource.RouteConfiguration {
-				refs = append(refs, ref)
-			}
-		}
 	}
 	return urls, refs
 }
