@@ -22,7 +22,7 @@ import (
 
 func newExplain() *cobra.Command {
 	var s files
-	var method, gateway, output string
+	var method, gateway, model, output string
 	var headers []string
 	cmd := &cobra.Command{
 		Use:   "explain URL",
@@ -31,6 +31,7 @@ func newExplain() *cobra.Command {
 who picks, what would be picked now, what happens without a pick, and the conditions of the objects on the way. If
 penstock runs for the same files it is asked; otherwise the files are read, and the picker's view is left out.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
+  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,6 +46,10 @@ penstock runs for the same files it is asked; otherwise the files are read, and 
 			q := translator.Query{URL: u, Method: method, Gateway: gateway, Header: http.Header{}}
 			for _, h := range headers {
 				plane.AddHeader(q.Header, h)
+			}
+			if model != "" { // as the gateway does, which reads it from the body
+				headers = append(headers, "X-Gateway-Model-Name: "+model)
+				q.Header.Set("X-Gateway-Model-Name", model)
 			}
 			e, err := s.explain(cmd, q, headers)
 			if err != nil {
@@ -63,6 +68,7 @@ penstock runs for the same files it is asked; otherwise the files are read, and 
 	f := cmd.Flags()
 	f.StringVarP(&method, "method", "X", http.MethodGet, "method")
 	f.StringArrayVarP(&headers, "header", "H", nil, "header, as 'name: value'; may be repeated")
+	f.StringVar(&model, "model", "", "model that the body names, for routes by X-Gateway-Model-Name")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, NAMESPACE/NAME")
 	f.StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd

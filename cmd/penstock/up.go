@@ -59,6 +59,9 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		Plane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
 	})
+	if cmd.Flags().Changed("picker") { // somebody else's gateways shall ask it
+		fmt.Fprintf(out, "endpoint picker at %s\n", cfg.Picker.Addr())
+	}
 	p.OnGateways(func(gateways []string) {
 		if len(gateways) == 0 {
 			fmt.Fprintf(out, "no Gateway of ours in %s yet: waiting for one\n", strings.Join(s.paths, ", "))

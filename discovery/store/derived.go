@@ -10,8 +10,9 @@ import (
 // Host is what discovery found for a host name that some object uses as an address. No user writes it. Its name is the
 // host name, in lower case.
 type Host struct {
-	metav1.TypeMeta
-	metav1.ObjectMeta
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
 	Addresses []string // IP addresses, sorted; the last good answer while a newer one fails
 	Error     string   // why the newest look-up failed; empty if it did not
 }
@@ -27,8 +28,9 @@ func (h *Host) DeepCopyObject() runtime.Object {
 // Learned holds addresses that a remote picker named and that were found to be allowed: endpoints of one exporting
 // cluster of an import. No user writes it. Its namespace is the import's, its name LearnedName.
 type Learned struct {
-	metav1.TypeMeta
-	metav1.ObjectMeta
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
 	Endpoints []string // "ip:port", sorted
 }
 

@@ -53,7 +53,7 @@ func baseImport(r store.Reader, key string) (*model.Import, *v1alpha1.PoolPolicy
 		imp.Members = append(imp.Members, m)
 	}
 	imp.Accepted = report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
-	imp.Ready = report.Condition{Type: "Ready", Status: report.True, Reason: "Ready", Message: fmt.Sprintf("%d of %d exporting clusters can be reached", usable, len(clusters))}
+	imp.Ready = report.Condition{Type: "Ready", Status: report.True, Reason: "Ready", Message: fmt.Sprintf("%d of %d exporting clusters have known addresses", usable, len(clusters))}
 	if usable == 0 {
 		imp.Ready.Status, imp.Ready.Reason = report.False, "NoUsableCluster"
 	}

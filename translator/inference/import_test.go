@@ -1,0 +1,177 @@
+package inference_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+const llmImport = `
+kind: InferencePoolImport
+metadata: {name: llm}
+status:
+  clusters:
+  - name: west-2
+    routingMode: ParentMode
+    weight: 3
+    parents: [{service: [{addresses: [gw.west.example], ports: [{number: 80}]}]}]
+  - name: east
+    routingMode: EndpointMode
+    targetPortNumber: 8000
+    podCIDRs: [10.1.0.0/16]
+    endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}
+`
+
+const westHost = `
+---
+kind: Host
+metadata: {name: gw.west.example}
+Addresses: [192.0.2.80]
+`
+
+func imported(t *testing.T, documents string) (*store.View, *model.Import) {
+	t.Helper()
+	v := world(t, documents)
+	imp, ok := inference.Import(v, "default/llm")
+	if !ok {
+		t.Fatal("no import")
+	}
+	return v, imp
+}
+
+func resolve(v *store.View, name string) (clusters []string, shares []uint32, reason string) {
+	res := inference.Backends{Tables: direct{}}.Resolve(v, report.Ref{Group: "inference.networking.x-k8s.io", Kind: "InferencePoolImport", Namespace: "default", Name: name}, 0)
+	for _, t := range res.Targets {
+		clusters, shares = append(clusters, t.Cluster), append(shares, t.Share)
+	}
+	return clusters, shares, res.Reason
+}
+
+func TestAnImportsClustersShareItsWeight(t *testing.T) {
+	v, imp := imported(t, llmImport+westHost)
+	if imp.Ready.Status != report.True {
+		t.Errorf("ready: %+v", imp.Ready)
+	}
+	clusters, shares, _ := resolve(v, "llm")
+	if !slices.Equal(clusters, []string{"import/default/llm/east", "import/default/llm/west-2"}) || !slices.Equal(shares, []uint32{1, 3}) {
+		t.Errorf("clusters %v, shares %v", clusters, shares)
+	}
+}
+
+func TestANamePinsOneClusterUnlessAnImportHasThatName(t *testing.T) {
+	v, _ := imported(t, llmImport+westHost)
+	if clusters, _, _ := resolve(v, "llm-west-2"); !slices.Equal(clusters, []string{"import/default/llm/west-2"}) {
+		t.Errorf("llm-west-2 goes to %v", clusters)
+	}
+	if _, _, reason := resolve(v, "llm-south"); reason != "BackendNotFound" {
+		t.Errorf("llm-south, which does not exist: %q", reason)
+	}
+	v, _ = imported(t, llmImport+westHost+`
+---
+kind: InferencePoolImport
+metadata: {name: llm-east}
+status: {clusters: [{name: c, routingMode: ParentMode, parents: [{service: [{addresses: [192.0.2.9], ports: [{number: 80}]}]}]}]}
+`)
+	if clusters, _, _ := resolve(v, "llm-east"); !slices.Equal(clusters, []string{"import/default/llm-east/c"}) {
+		t.Errorf("the import of exactly that name must win, got %v", clusters)
+	}
+}
+
+func TestWithUnknownPodsOurPickerAsksTheRemoteOne(t *testing.T) {
+	v, imp := imported(t, llmImport+westHost+`
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: {podCIDRs: [10.2.0.0/16]}}
+---
+kind: Learned
+metadata: {name: llm.east}
+Endpoints: ["10.1.0.5:8000"]
+`)
+	p := imp.Members[0].Pool
+	if p.Foreign || p.Picker.Cluster != model.OurPicker || p.Picker.Pool != "default/llm@east" || p.Picker.Body != model.BodyBuffered {
+		t.Errorf("picker %+v", p.Picker)
+	}
+	if p.Relay == nil || !p.Relay.TLS || !slices.Equal(p.Relay.CIDRs, []string{"10.1.0.0/16", "10.2.0.0/16"}) || p.Relay.Pickers[0].String() != "192.0.2.1:9002" {
+		t.Errorf("relay %+v", p.Relay)
+	}
+	if m := inference.Members(v, p); len(m) != 1 || m[0].Address.String() != "10.1.0.5:8000" {
+		t.Errorf("what was learned is not a member: %+v", m)
+	}
+}
+
+func TestWithDeclaredPodsTheRemotePickerIsAskedDirectly(t *testing.T) {
+	_, imp := imported(t, strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "endpoints: [{address: 10.1.0.2}, {address: 10.1.0.1}, {address: 10.1.0.3, draining: true}, {address: nonsense}]", 1)+westHost)
+	p := imp.Members[0].Pool
+	if !p.Foreign || p.Relay != nil || p.Picker.Cluster != "import-picker/default/llm/east" || p.Picker.Body != model.BodyDuplex {
+		t.Errorf("picker %+v, relay %+v", p.Picker, p.Relay)
+	}
+	if len(p.Remote) != 2 || p.Remote[0].String() != "10.1.0.1:8000" {
+		t.Errorf("endpoints %v", p.Remote)
+	}
+	if text := said(imp.Findings); !strings.Contains(text, `status.clusters[1].endpoints[3].address: "nonsense" is not an IP address`) {
+		t.Errorf("findings: %s", text)
+	}
+}
+
+func TestAMemberThatCannotBeReachedIsSaidAndTakesNoTraffic(t *testing.T) {
+	v, imp := imported(t, llmImport) // the host name is not known
+	if text := said(imp.Findings); !strings.Contains(text, "status.clusters[0].parents: cluster west-2: no parent gateway has a known address") {
+		t.Errorf("findings: %s", text)
+	}
+	if clusters, _, _ := resolve(v, "llm"); !slices.Equal(clusters, []string{"import/default/llm/east"}) {
+		t.Errorf("clusters %v", clusters)
+	}
+	v, imp = imported(t, `
+kind: InferencePoolImport
+metadata: {name: llm}
+status: {clusters: [{name: east, routingMode: EndpointMode, targetPortNumber: 8000}]}
+`)
+	if _, _, reason := resolve(v, "llm"); reason != "BackendNotFound" || imp.Ready.Reason != "NoUsableCluster" {
+		t.Errorf("an import without any usable cluster: %q, %+v", reason, imp.Ready)
+	}
+}
+
+func TestARemotePickerWithoutADeclaredRangeIsWarnedAbout(t *testing.T) {
+	_, imp := imported(t, strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "podCIDRs: [10.1.0.0]", 1)+westHost)
+	text := said(imp.Findings)
+	for _, want := range []string{`"10.1.0.0" is not an address range`, "names neither its pods nor their range"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("missing %q in %s", want, text)
+		}
+	}
+}
+
+func TestAnImportSpillsAndIsSpilledTo(t *testing.T) {
+	v, imp := imported(t, llmImport+westHost+"\n---\n"+bigPool+`
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{name: big}]}
+---
+kind: PoolPolicy
+metadata: {name: q}
+spec: {targetRef: {name: big}, spill: [{kind: InferencePoolImport, name: llm-east}]}
+`)
+	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last != "last/import/default/llm/east" || p.OwnHop() != "hop.default.import.llm-east" {
+		t.Errorf("spill %+v, last %s, own hop %s", p.Spill, p.Last, p.OwnHop())
+	}
+	if text := said(imp.Findings); !strings.Contains(text, "west-2 is reached through its gateway") {
+		t.Errorf("that ParentMode does not spill is not said: %s", text)
+	}
+	hop, ok := inference.Hop(v, "hop.default.import.llm-east")
+	if !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != "last/import/default/llm/east" {
+		t.Errorf("hop %+v", hop)
+	}
+	if hop, ok := inference.Hop(v, "hop.default.import.llm"); !ok || len(hop.Backends) != 2 {
+		t.Errorf("a hop to a whole import has all of its clusters: %+v", hop)
+	}
+	if _, ok := inference.Hop(v, "hop.default.pool.nowhere"); ok {
+		t.Error("a hop to nothing")
+	}
+}

@@ -1,0 +1,261 @@
+package inference_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+func TestAPoolWithoutAPickerGetsOursAndFailsOpen(t *testing.T) {
+	p := pool(t, world(t, chatPool), "default/chat")
+	if p.Foreign || p.Picker.Cluster != model.OurPicker || p.Picker.Pool != "default/chat" || p.Picker.Body != model.BodyNone {
+		t.Errorf("picker %+v", p.Picker)
+	}
+	if !p.FailOpen || p.Settings.Strategy != "load" || p.Settings.Fallbacks != 2 {
+		t.Errorf("defaults: fail open %v, %+v", p.FailOpen, p.Settings)
+	}
+	if p.Last != p.Cluster || len(p.Spill) != 0 {
+		t.Errorf("it spills to nothing: last %s, spill %v", p.Last, p.Spill)
+	}
+}
+
+func TestAPolicyShapesThePicker(t *testing.T) {
+	p := pool(t, world(t, chatPool+`
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec:
+  targetRef: {name: chat}
+  picker: {strategy: round-robin, failureMode: FailClose, body: Buffered, fallbacks: 0, full: {queue: 3}, load: {queue: 0}}
+`), "default/chat")
+	if p.FailOpen || p.Picker.Body != model.BodyBuffered {
+		t.Errorf("fail open %v, body %s", p.FailOpen, p.Picker.Body)
+	}
+	s := p.Settings
+	if s.Strategy != "round-robin" || s.Fallbacks != 0 || s.FullQueue != 3 || s.QueueWeight != 0 || s.KVCacheWeight != 2 {
+		t.Errorf("settings %+v", s)
+	}
+}
+
+func TestOfTwoPoliciesTheOldestCountsAndTheOtherSaysSo(t *testing.T) {
+	v := world(t, chatPool+`
+---
+kind: PoolPolicy
+metadata: {name: a-young, creationTimestamp: "2026-01-02T00:00:00Z"}
+spec: {targetRef: {name: chat}, picker: {strategy: random}}
+---
+kind: PoolPolicy
+metadata: {name: b-old, creationTimestamp: "2026-01-01T00:00:00Z"}
+spec: {targetRef: {name: chat}, picker: {strategy: round-robin}}
+`)
+	if s := pool(t, v, "default/chat").Settings.Strategy; s != "round-robin" {
+		t.Errorf("strategy %s is the younger policy's", s)
+	}
+	rep, _ := inference.PolicyReport(v, direct{}, "default/a-young")
+	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Reason != "Conflicted" {
+		t.Errorf("the policy that is not used says %+v", rep.Conditions)
+	}
+	rep, _ = inference.PolicyReport(v, direct{}, "default/b-old")
+	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Status != report.True {
+		t.Errorf("the policy in force says %+v", rep.Conditions)
+	}
+}
+
+func TestAForeignPickerIsAskedOverTLSUnlessItsPortSaysCleartext(t *testing.T) {
+	v := world(t, `
+kind: InferencePool
+metadata: {name: chat}
+spec:
+  selector: {matchLabels: {app: chat}}
+  targetPorts: [{number: 8000}]
+  endpointPickerRef: {name: epp, port: {number: 9002}, failureMode: FailOpen}
+---
+kind: Service
+metadata: {name: epp}
+spec: {ports: [{name: grpc, port: 9002, appProtocol: http2}]}
+`)
+	p := pool(t, v, "default/chat")
+	if !p.Foreign || !p.FailOpen || p.Picker.Cluster != "picker/default/epp/9002" || p.Picker.Body != model.BodyDuplex || p.Picker.Pool != "" {
+		t.Errorf("picker %+v", p.Picker)
+	}
+	if text := said(p.Findings); !strings.Contains(text, "not verified") || !strings.Contains(text, "best effort") {
+		t.Errorf("a user is not told what TLS and FailOpen mean here: %s", text)
+	}
+	h2c := "kubernetes.io/h2c"
+	if !inference.Cleartext(&h2c) || inference.Cleartext(nil) {
+		t.Error("only kubernetes.io/h2c means cleartext")
+	}
+}
+
+func TestAPickerThatCannotBeFoundIsSaidAndLeavesTheFallback(t *testing.T) {
+	for what, service := range map[string]string{
+		"no Service": "",
+		"no port 9002": `
+---
+kind: Service
+metadata: {name: epp}
+spec: {ports: [{port: 80}]}
+`,
+	} {
+		p := pool(t, world(t, `
+kind: InferencePool
+metadata: {name: chat}
+spec:
+  selector: {matchLabels: {app: chat}}
+  targetPorts: [{number: 8000}]
+  endpointPickerRef: {name: epp, port: {number: 9002}}
+`+service), "default/chat")
+		if p.Resolved.Status != report.False || p.Resolved.Reason != "InvalidExtensionRef" || p.Picker.Cluster != "" || p.FailOpen {
+			t.Errorf("%s: %+v, picker %+v", what, p.Resolved, p.Picker)
+		}
+	}
+}
+
+const spillToBig = `
+---
+kind: PoolPolicy
+metadata: {name: chat}
+spec: {targetRef: {name: chat}, spill: [{name: big}]}
+`
+
+func TestSpillingIsOneHopDeepEvenWhenTwoPoolsSpillToEachOther(t *testing.T) {
+	v := world(t, chatPool+"\n---\n"+bigPool+spillToBig+`
+---
+kind: PoolPolicy
+metadata: {name: big}
+spec: {targetRef: {name: big}, spill: [{name: chat}]}
+`)
+	p := pool(t, v, "default/chat")
+	if !p.Picker.Spills || !slices.Equal(p.Picker.Spill, []string{"envoy://hop.default.pool.big/"}) || p.Last != "last/pool/default/chat" {
+		t.Fatalf("picker %+v, last %s", p.Picker, p.Last)
+	}
+	behind := p.Spill[0].Backends
+	if len(behind) != 1 || behind[0].Cluster != "last/pool/default/big" || behind[0].Picker.Spills || behind[0].Picker.Spill != nil {
+		t.Errorf("behind the hop: %+v", behind)
+	}
+	res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
+	if want := []string{"last/pool/default/big", model.OurPicker, "pool/default/chat"}; !slices.Equal(res.Clusters, want) {
+		t.Errorf("clusters %v, want %v", res.Clusters, want)
+	}
+}
+
+func TestPoolsThatCannotShareAClusterWithHopsSpillThroughTheirOwn(t *testing.T) {
+	v := world(t, `
+kind: InferencePool
+metadata: {name: chat}
+spec:
+  selector: {matchLabels: {app: chat}}
+  targetPorts: [{number: 8000}]
+  appProtocol: kubernetes.io/h2c
+---
+`+bigPool+spillToBig)
+	p := pool(t, v, "default/chat")
+	if !p.ViaHops() || p.OwnHop() != "hop.default.pool.chat" {
+		t.Fatalf("via hops %v, own %s", p.ViaHops(), p.OwnHop())
+	}
+	res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
+	if !res.Targets[0].Hops || res.Targets[0].Picker != nil {
+		t.Errorf("no picker is asked on the edge of a pool of hops: %+v", res.Targets[0])
+	}
+	if want := []string{"hop.default.pool.big", "hop.default.pool.chat"}; !slices.Equal(res.Hops, want) {
+		t.Errorf("hops %v, want %v", res.Hops, want)
+	}
+}
+
+func TestSpillTargetsThatCannotBeAreSaidAndTheOthersStay(t *testing.T) {
+	far := `
+---
+kind: InferencePool
+metadata: {name: far, namespace: other}
+spec: {selector: {matchLabels: {app: far}}, targetPorts: [{number: 8000}]}
+---
+kind: PoolPolicy
+metadata: {name: chat}
+spec: {targetRef: {name: chat}, spill: [{name: chat}, {name: nowhere}, {name: far, namespace: other}, {name: big}]}
+`
+	p := pool(t, world(t, chatPool+"\n---\n"+bigPool+far), "default/chat")
+	if len(p.Spill) != 1 || p.Spill[0].Target != "InferencePool default/big" {
+		t.Errorf("spill %+v", p.Spill)
+	}
+	text := said(p.Findings)
+	for _, want := range []string{"spec.spill[0]: a pool cannot spill to itself", "spec.spill[1]: there is no usable InferencePool default/nowhere", "spec.spill[2]: no ReferenceGrant"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("missing %q in:\n%s", want, text)
+		}
+	}
+	p = pool(t, world(t, chatPool+"\n---\n"+bigPool+far+`
+---
+kind: ReferenceGrant
+metadata: {name: g, namespace: other}
+spec:
+  from: [{group: penstock.dev, kind: PoolPolicy, namespace: default}]
+  to: [{group: inference.networking.k8s.io, kind: InferencePool}]
+`), "default/chat")
+	if len(p.Spill) != 2 || p.Spill[0].Hop != "hop.other.pool.far" {
+		t.Errorf("with a grant: %+v", p.Spill)
+	}
+}
+
+func TestMembersAreReadyPodsAndModelServersAtEachPort(t *testing.T) {
+	v := world(t, chatPool+`
+---
+kind: Pod
+metadata: {name: ready, labels: {app: chat}}
+status: {podIP: 10.0.0.1, conditions: [{type: Ready, status: "True"}]}
+---
+kind: Pod
+metadata: {name: not-ready, labels: {app: chat}}
+status: {podIP: 10.0.0.2, conditions: [{type: Ready, status: "False"}]}
+---
+kind: Pod
+metadata: {name: ending, labels: {app: chat}, deletionTimestamp: "2026-01-01T00:00:00Z"}
+status: {podIP: 10.0.0.3, conditions: [{type: Ready, status: "False"}]}
+---
+kind: Pod
+metadata: {name: other, labels: {app: other}}
+status: {podIP: 10.0.0.4}
+---
+kind: Host
+metadata: {name: gpu.example}
+Addresses: [10.0.1.1]
+---
+kind: ModelServers
+metadata: {name: ms, labels: {app: chat}}
+spec:
+  servers:
+  - {address: GPU.example, ports: [9000]}
+  - {address: 10.0.1.2, labels: {app: other}}
+  - {address: 10.0.1.3, draining: true, ports: [9001]}
+`)
+	var got []string
+	for _, m := range inference.Members(v, pool(t, v, "default/chat")) {
+		text := m.Address.String() + " " + m.Pod
+		if m.Draining {
+			text += " draining"
+		}
+		got = append(got, text)
+	}
+	want := []string{
+		"10.0.0.1:8000 ready", "10.0.0.1:8001 ready", "10.0.0.3:8000 ending draining", "10.0.0.3:8001 ending draining",
+		"10.0.1.1:9000 ms/gpu.example", "10.0.1.3:9001 ms/10.0.1.3 draining",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n %s\nwant\n %s", strings.Join(got, "\n "), strings.Join(want, "\n "))
+	}
+}
+
+func TestReportsSayWhatAPoolIsMissing(t *testing.T) {
+	p := pool(t, world(t, chatPool), "default/chat")
+	gw := report.Ref{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"}
+	if text := said(inference.PoolReport(p, nil, false, 0).Findings); !strings.Contains(text, "names this pool") || !strings.Contains(text, "no ready Pod") {
+		t.Errorf("an unused, empty pool says: %s", text)
+	}
+	rep := inference.PoolReport(p, []report.Ref{gw}, false, 1)
+	if len(rep.Findings) != 0 || len(rep.Parents) != 1 || rep.Parents[0].Ref.Name != "gw" || len(rep.Parents[0].Conditions) != 2 {
+		t.Errorf("a pool in use says: %+v", rep)
+	}
+}

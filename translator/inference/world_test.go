@@ -1,0 +1,95 @@
+package inference_test
+
+import (
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// world puts YAML documents, in the kinds' own present forms, into a store. Objects without a namespace go to "default".
+func world(t *testing.T, documents string) *store.View {
+	t.Helper()
+	s, err := store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ops []store.Op
+	for doc := range strings.SplitSeq(documents, "\n---\n") {
+		var head struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
+			t.Fatalf("%v in:\n%s", err, doc)
+		}
+		ops = append(ops, put(t, head.Kind, doc))
+	}
+	if _, err := s.Apply(ops...); err != nil {
+		t.Fatal(err)
+	}
+	return s.View()
+}
+
+func put(t *testing.T, kind, doc string) store.Op {
+	t.Helper()
+	for _, table := range store.Tables() {
+		if table.Kind() != kind {
+			continue
+		}
+		obj := table.New()
+		if err := yaml.UnmarshalStrict([]byte(doc), obj); err != nil {
+			t.Fatalf("%v in:\n%s", err, doc)
+		}
+		if obj.GetNamespace() == "" && table.Namespaced() {
+			obj.SetNamespace("default")
+		}
+		return table.PutObject(obj)
+	}
+	t.Fatalf("no table for kind %q", kind)
+	return store.Op{}
+}
+
+// direct computes pools and imports where translator looks them up.
+type direct struct{}
+
+func (direct) Pool(r store.Reader, key string) (*model.Pool, bool) { return inference.Pool(r, key) }
+func (direct) Import(r store.Reader, key string) (*model.Import, bool) {
+	return inference.Import(r, key)
+}
+
+func pool(t *testing.T, r store.Reader, key string) *model.Pool {
+	t.Helper()
+	p, ok := inference.Pool(r, key)
+	if !ok {
+		t.Fatalf("no pool %s", key)
+	}
+	return p
+}
+
+// said joins what findings say, to look for words in.
+func said(findings []report.Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		b.WriteString(f.String() + "\n")
+	}
+	return b.String()
+}
+
+const chatPool = `
+kind: InferencePool
+metadata: {name: chat}
+spec:
+  selector: {matchLabels: {app: chat}}
+  targetPorts: [{number: 8000}, {number: 8001}]
+`
+
+const bigPool = `
+kind: InferencePool
+metadata: {name: big}
+spec:
+  selector: {matchLabels: {app: big}}
+  targetPorts: [{number: 8000}]
+`
