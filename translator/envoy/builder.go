@@ -36,6 +36,18 @@ func (b *builder) cluster(name string) string {
 	return name
 }
 
+// rds notes that the resource names a route configuration, and returns the name.
+func (b *builder) rds(name string) string {
+	b.refs = append(b.refs, resource.Ref{Type: resource.RouteConfiguration, Name: name})
+	return name
+}
+
+// eds notes that the resource names an assignment, and returns the name.
+func (b *builder) eds(name string) string {
+	b.refs = append(b.refs, resource.Ref{Type: resource.Endpoints, Name: name})
+	return name
+}
+
 // sds refers to a secret that comes over ADS.
 func (b *builder) sds(name string) *tlsv3.SdsSecretConfig {
 	b.refs = append(b.refs, resource.Ref{Type: resource.Secret, Name: name})

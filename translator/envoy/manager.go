@@ -32,7 +32,7 @@ func (b *builder) manager(cfg Config, owner, name string) *hcmv3.HttpConnectionM
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: name,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
-			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: name},
+			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: b.rds(name)},
 		},
 		HttpFilters: b.httpFilters(),
 		// Upgrades need AllowConnect to come over HTTP/2. The windows bound what one slow stream holds in memory.

@@ -1,0 +1,29 @@
+package envoy
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Delivery goes by what a resource says that it names: an edited cluster is never warm unless its endpoints are sent again
+// behind it, and then nothing that comes after it arrives either.
+func TestAnEditedClusterIsFollowedByItsEndpointsAndAListenerByItsRoutes(t *testing.T) {
+	names := func(r *resource.Resource, err error, ref resource.Ref) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(r.Refs, ref) {
+			t.Errorf("%s does not say that it names %s; it names %v", r.Ref, ref, r.Refs)
+		}
+	}
+	c, err := Cluster(&model.Cluster{Name: "pool/default/chat", Protocol: model.HTTP1, Fallback: model.FallbackPods})
+	names(c, err, resource.Ref{Type: resource.Endpoints, Name: "pool/default/chat"})
+	h, err := HopListener(Config{}, model.Hop{Name: "hop.default.pool.chat"})
+	names(h, err, resource.Ref{Type: resource.RouteConfiguration, Name: "hop.default.pool.chat"})
+	l, err := Listener(Config{}, model.Port{Number: 80, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{{Name: "http/80"}}})
+	names(l, err, resource.Ref{Type: resource.RouteConfiguration, Name: "http/80"})
+}
