@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -48,8 +49,8 @@ type Proxy struct {
 	stream grpc.ClientStream
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // of the reader; read after done
-	node   []byte
+	err    error  // of the reader; read after done
+	node   []byte // an encoded request that says no more than who this is; nil once it was sent
 
 	sending sync.Mutex // gRPC streams take one sender at a time
 
@@ -72,12 +73,13 @@ func Connect(ctx context.Context, c Config) (*Proxy, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	p := &Proxy{config: c, conn: conn, stream: stream, cancel: cancel, done: make(chan struct{}), have: Have{}}
-	p.node, err = resource.Marshal(&corev3.Node{Id: c.Node, Cluster: c.Cluster})
+	go p.read()
+	node, err := resource.Marshal(&corev3.Node{Id: c.Node, Cluster: c.Cluster})
 	if err != nil {
 		p.Close()
 		return nil, err
 	}
-	go p.read()
+	p.node = protowire.AppendBytes(protowire.AppendTag(nil, requestNode, protowire.BytesType), node)
 	return p, nil
 }
 
@@ -88,28 +90,34 @@ func (p *Proxy) Close() {
 	_ = p.conn.Close()
 }
 
-// Send sends one encoded request, which must not be changed after.
+// Send sends one encoded request, which must not be changed after and may be shared with other proxies.
 func (p *Proxy) Send(request []byte) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	return p.stream.SendMsg(request)
+	if p.node == nil {
+		return p.stream.SendMsg([][]byte{request})
+	}
+	first := [][]byte{p.node, request}
+	p.node = nil
+	return p.stream.SendMsg(first)
 }
 
 // Start subscribes to clusters and listeners as a whole, as an Envoy does that has nothing yet.
 func (p *Proxy) Start() error {
-	if err := p.Send(request(p.node, resource.Cluster.URL())); err != nil {
+	if err := p.Send(request(resource.Cluster.URL())); err != nil {
 		return err
 	}
-	return p.Send(request(nil, resource.Listener.URL()))
+	return p.Send(request(resource.Listener.URL()))
 }
 
 // Subscribe asks for resources by name.
 func (p *Proxy) Subscribe(t resource.Type, names ...string) error {
-	return p.Send(p.subscription(t.URL(), names))
+	return p.Send(Subscription(t, names...))
 }
 
-func (p *Proxy) subscription(url string, names []string) []byte {
-	b := request(p.node, url) // the node again is allowed, and needed on the first
+// Subscription is the request for resources by name.
+func Subscription(t resource.Type, names ...string) []byte {
+	b := request(t.URL())
 	for _, name := range names {
 		b = appendString(b, requestSubscribe, name)
 	}
@@ -117,18 +125,12 @@ func (p *Proxy) subscription(url string, names []string) []byte {
 }
 
 // Resumption is what a proxy says that comes back with what it has: one request a type, in Envoy's order.
-func Resumption(node, gateway string, h Have) ([][]byte, error) {
-	encoded, err := resource.Marshal(&corev3.Node{Id: node, Cluster: gateway})
-	if err != nil {
-		return nil, err
-	}
-	var out [][]byte
+func Resumption(h Have) (requests [][]byte) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret, resource.RouteConfiguration} {
 		if len(h[t]) == 0 {
 			continue
 		}
-		b := request(encoded, t.URL())
-		encoded = nil
+		b := request(t.URL())
 		names := slices.Sorted(maps.Keys(h[t]))
 		if t != resource.Cluster && t != resource.Listener {
 			for _, name := range names {
@@ -138,9 +140,9 @@ func Resumption(node, gateway string, h Have) ([][]byte, error) {
 		for _, name := range names {
 			b = appendInitial(b, name, h[t][name])
 		}
-		out = append(out, b)
+		requests = append(requests, b)
 	}
-	return out, nil
+	return requests
 }
 
 // Have is a copy of what the proxy was given so far.
@@ -188,7 +190,7 @@ func (p *Proxy) take(b []byte, at time.Time) error {
 	if err != nil {
 		return fmt.Errorf("response: %w", err)
 	}
-	if err := p.Send(appendString(request(nil, r.URL), requestNonce, r.Nonce)); err != nil {
+	if err := p.Send(appendString(request(r.URL), requestNonce, r.Nonce)); err != nil {
 		return err
 	}
 	t, _ := resource.TypeOf(r.URL)

@@ -19,11 +19,15 @@ import (
 type raw struct{}
 
 func (raw) Marshal(v any) (mem.BufferSlice, error) {
-	b, ok := v.([]byte)
+	pieces, ok := v.([][]byte)
 	if !ok {
 		return nil, fmt.Errorf("%T is not bytes", v)
 	}
-	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	out := make(mem.BufferSlice, len(pieces))
+	for i, p := range pieces {
+		out[i] = mem.SliceBuffer(p)
+	}
+	return out, nil
 }
 
 func (raw) Unmarshal(data mem.BufferSlice, v any) error {
@@ -134,14 +138,8 @@ func parseItem(b []byte) (item Item, err error) {
 	})
 }
 
-// request starts the encoding of a DeltaDiscoveryRequest; node is an encoded Node, nil on all but the first.
-func request(node []byte, url string) []byte {
-	var b []byte
-	if node != nil {
-		b = protowire.AppendBytes(protowire.AppendTag(b, requestNode, protowire.BytesType), node)
-	}
-	return appendString(b, requestURL, url)
-}
+// request starts the encoding of a DeltaDiscoveryRequest.
+func request(url string) []byte { return appendString(nil, requestURL, url) }
 
 func appendString(b []byte, n protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), s)

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/conformance/bench/proxy"
+	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// probe is a secret that no world has. A proxy that asks for it is answered at once, behind everything that it asked for
+// before: that is how a crowd knows that it has been served.
+const probe = "secret/default/no-such-secret"
+
+// crowd is many proxies with a connection each.
+type crowd struct {
+	proxies []*proxy.Proxy
+
+	answered atomic.Int64 // probes
+	resent   atomic.Int64 // resources that came other than by a change that was waited for
+	ready    chan struct{}
+	at       time.Time // when the last probe was answered; read after ready
+
+	mu      sync.Mutex
+	want    string // a resource that is waited for, and by how many
+	left    int
+	arrived chan time.Time
+}
+
+// gather connects n proxies that have nothing and say nothing yet.
+func gather(ctx context.Context, address string, n int) (*crowd, error) {
+	c := &crowd{proxies: make([]*proxy.Proxy, n), ready: make(chan struct{}), arrived: make(chan time.Time, 1)}
+	var group errgroup.Group
+	group.SetLimit(64)
+	for i := range c.proxies {
+		group.Go(func() (err error) {
+			c.proxies[i], err = proxy.Connect(ctx, proxy.Config{Address: address, Node: fmt.Sprint("bench-", i), Cluster: world.Gateway, Handle: c.handle})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		c.close()
+		return nil, fmt.Errorf("connect a proxy: %w", err)
+	}
+	return c, nil
+}
+
+func (c *crowd) close() {
+	var group errgroup.Group
+	for _, p := range c.proxies {
+		if p != nil {
+			group.Go(func() error { p.Close(); return nil })
+		}
+	}
+	_ = group.Wait() // Close has no error
+}
+
+// handle is called by every proxy's reader.
+func (c *crowd) handle(r proxy.Response) {
+	if slices.Contains(r.Removed, probe) && int(c.answered.Add(1)) == len(c.proxies) {
+		c.at = r.At
+		close(c.ready)
+	}
+	if len(r.Items) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left > 0 && slices.ContainsFunc(r.Items, func(i proxy.Item) bool { return i.Name == c.want }) {
+		if c.left--; c.left == 0 {
+			c.arrived <- r.At
+		}
+		return
+	}
+	c.resent.Add(int64(len(r.Items)))
+}
+
+// send has every proxy say the same, all at once.
+func (c *crowd) send(requests [][]byte) error {
+	var group errgroup.Group
+	for _, p := range c.proxies {
+		group.Go(func() error {
+			for _, r := range requests {
+				if err := p.Send(r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// resume has every proxy come back with what it has, and returns when the last one was answered.
+func (c *crowd) resume(ctx context.Context, have proxy.Have) (time.Time, error) {
+	if err := c.send(append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe))); err != nil {
+		return time.Time{}, err
+	}
+	select {
+	case <-c.ready:
+		return c.at, nil
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	case <-time.After(patience):
+		return time.Time{}, fmt.Errorf("%d of %d proxies were answered: %w", c.answered.Load(), len(c.proxies), c.errors())
+	}
+}
+
+// expect starts to wait for a resource at every proxy.
+func (c *crowd) expect(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.want, c.left = name, len(c.proxies)
+}
+
+// wait returns when the last proxy has what expect said.
+func (c *crowd) wait(ctx context.Context) (time.Time, error) {
+	select {
+	case at := <-c.arrived:
+		return at, nil
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	case <-time.After(patience):
+		return time.Time{}, errors.Join(errors.New("a change did not reach every proxy"), c.errors())
+	}
+}
+
+func (c *crowd) errors() error {
+	var all []error
+	for _, p := range c.proxies {
+		all = append(all, p.Err())
+	}
+	return errors.Join(all...)
+}

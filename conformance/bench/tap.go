@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// tap sits between a control plane and gRPC, in the same process. It notes when messages were sent, and can send one of
+// them again on every stream: that is what sending a constant costs, on the same streams.
+type tap struct {
+	mu      sync.Mutex
+	streams map[*tapped]struct{}
+	last    any // the message that was sent last, by any stream
+
+	sent atomic.Int64
+	at   atomic.Int64 // when the last send returned, in nanoseconds since start
+}
+
+// tapped is one stream.
+type tapped struct {
+	grpc.ServerStream
+	tap *tap
+	mu  sync.Mutex // gRPC takes one sender at a time
+}
+
+var processStart = time.Now()
+
+// option makes a gRPC server use the tap.
+func (t *tap) option() grpc.ServerOption {
+	return grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		s := &tapped{ServerStream: stream, tap: t}
+		t.mu.Lock()
+		if t.streams == nil {
+			t.streams = map[*tapped]struct{}{}
+		}
+		t.streams[s] = struct{}{}
+		t.mu.Unlock()
+		defer func() {
+			t.mu.Lock()
+			delete(t.streams, s)
+			t.mu.Unlock()
+		}()
+		return handler(srv, s)
+	})
+}
+
+// SendMsg implements grpc.ServerStream.
+func (s *tapped) SendMsg(m any) error {
+	s.mu.Lock()
+	err := s.ServerStream.SendMsg(m)
+	s.mu.Unlock()
+	s.tap.at.Store(int64(time.Since(processStart)))
+	if s.tap.sent.Add(1) == 1 {
+		s.tap.mu.Lock()
+		s.tap.last = m
+		s.tap.mu.Unlock()
+	}
+	return err
+}
+
+// begin starts to count sends: the next one is the message that constant repeats.
+func (t *tap) begin() { t.sent.Store(0) }
+
+// wait returns how long after start the n-th send since begin returned.
+func (t *tap) wait(ctx context.Context, n int, start time.Time) (time.Duration, error) {
+	err := eventually(ctx, func() error {
+		if int(t.sent.Load()) < n {
+			return errors.New("not everything was sent")
+		}
+		return nil
+	})
+	return processStart.Add(time.Duration(t.at.Load())).Sub(start), err
+}
+
+// constant sends the message of the last begin on every stream, each from a goroutine that waited for it, as the
+// streams of a control plane do.
+func (t *tap) constant(ctx context.Context) (time.Duration, error) {
+	t.mu.Lock()
+	message := t.last
+	streams := make([]*tapped, 0, len(t.streams))
+	for s := range t.streams {
+		streams = append(streams, s)
+	}
+	t.mu.Unlock()
+	var waiting, done sync.WaitGroup
+	wake := make([]chan struct{}, len(streams))
+	for i, s := range streams {
+		wake[i] = make(chan struct{}, 1)
+		waiting.Add(1)
+		done.Go(func() {
+			waiting.Done()
+			<-wake[i]
+			_ = s.SendMsg(message) // a stream that has ended is missed by wait
+		})
+	}
+	waiting.Wait()
+	t.begin()
+	start := time.Now()
+	for _, w := range wake {
+		w <- struct{}{}
+	}
+	done.Wait()
+	return t.wait(ctx, len(streams), start)
+}
