@@ -67,18 +67,24 @@ func prepare(t *testing.T, files map[string]string, args ...string) *site {
 	return s
 }
 
-// start starts the process.
+// start starts `penstock up`.
 func (s *site) start() {
 	s.t.Helper()
+	s.run("up", append([]string{"--concurrency", "1"}, s.args...)...)
+}
+
+// run starts a command that stays.
+func (s *site) run(command string, args ...string) {
+	s.t.Helper()
 	s.out, s.errs = newTranscript(), newTranscript()
-	args := append([]string{"up", "-f", s.dir, "--state", s.state, "--concurrency", "1", "--log-level", "debug"}, s.args...)
+	args = append([]string{command, "-f", s.dir, "--state", s.state, "--log-level", "debug"}, args...)
 	s.cmd = exec.Command("penstock", args...) // TestMain put it on PATH
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.errs
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	ended, cmd := make(chan struct{}), s.cmd
+	ended, cmd, out, errs := make(chan struct{}), s.cmd, s.out, s.errs // another run replaces the site's
 	s.ended = ended
 	go func() {
 		_ = cmd.Wait()
@@ -91,10 +97,10 @@ func (s *site) start() {
 		case <-time.After(patience):
 			_ = cmd.Process.Kill()
 			<-ended
-			s.t.Errorf("penstock did not end; it said:\n%s", s.errs)
+			s.t.Errorf("penstock did not end; it said:\n%s", errs)
 		}
 		if s.t.Failed() {
-			s.t.Logf("penstock up said:\n%s%s", s.out, s.errs)
+			s.t.Logf("penstock %s said:\n%s%s", command, out, errs)
 		}
 	})
 }
