@@ -14,7 +14,7 @@ import (
 
 // Reasons of answers that are no pick, for x-penstock-reason, metrics and traces.
 const (
-	ReasonUnknownPool = "unknown_pool"  // 503: no such pool, or none named and no default
+	ReasonUnknownPool = "unknown_pool"  // 503: the gateway named no pool, and there is no default
 	ReasonNoEndpoints = "no_endpoints"  // 503: the pool has no endpoint that takes requests
 	ReasonSubset      = "subset_empty"  // 503: none of the endpoints that the data plane allows is eligible
 	ReasonFull        = "pool_full"     // 429: every endpoint is full
@@ -57,7 +57,11 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	pool := p.pool(r.Pool)
 	if pool == nil {
 		p.metrics.unknown.Inc()
-		return refusal(503, ReasonUnknownPool, "this picker does not know the pool "+quoted(r.Pool))
+		if r.Pool != "" {
+			// The gateway knows a pool that we do not know yet, or not any more: another picker may.
+			return extproc.Answer{Unavailable: true, Message: "this picker does not know the pool " + r.Pool}
+		}
+		return refusal(503, ReasonUnknownPool, "this picker has no default pool, and the gateway named none")
 	}
 	span := p.span(ctx, r, started)
 	var a extproc.Answer

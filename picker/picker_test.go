@@ -305,7 +305,7 @@ func TestMetricsCountPicksByPoolAndResultAndForgetRemovedPools(t *testing.T) {
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "a", Strategy: "random", Endpoints: specs("10.0.0.1:80")}, Pool{Name: "empty"})
 	conn := dial(t, address)
-	for _, pool := range []string{"a", "a", "empty", "unknown"} {
+	for _, pool := range []string{"a", "a", "empty", ""} {
 		stream, _ := call(t, conn, "x-penstock-pool", pool)
 		exchange(t, stream, headerMessage(nil))
 	}

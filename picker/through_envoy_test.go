@@ -102,12 +102,24 @@ func TestARequestWithTrailersIsPickedFor(t *testing.T) {
 	}
 }
 
+// A gateway may be ahead of one of its pickers, or behind: then the cluster decides, as it does when the picker is away.
+func TestARequestForAPoolThatThePickerDoesNotKnowIsNotRefusedByIt(t *testing.T) {
+	g := startGateway(t,
+		route{Name: "open", Cluster: "open", Mode: none, Allow: true, Pool: "ns/nobody"},
+		route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true, Pool: "ns/nobody"})
+	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})
+	for path, want := range map[string]int{"/open/": 200, "/closed/": 503} {
+		if response, text := g.post(t, path, []byte(`{"model":"m"}`)); response.StatusCode != want {
+			t.Errorf("%s: %s %s", path, response.Status, text)
+		}
+	}
+}
+
 func TestWithoutAUsableEndpointTheClientLearnsWhy(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "none", Cluster: "closed", Mode: none, Allow: true},
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
 		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true},
-		route{Name: "unknown", Cluster: "closed", Mode: none, Allow: true, Pool: "ns/nobody"},
 		route{Name: "hold", Cluster: "closed", Mode: none, Allow: true, Pool: "ns/small"})
 	blocked, release := g.pods[0].hold(t)
 	draining := g.endpoints()
@@ -125,7 +137,6 @@ func TestWithoutAUsableEndpointTheClientLearnsWhy(t *testing.T) {
 	for _, mode := range []string{"none", "buffered", "duplex"} {
 		expect("/"+mode+"/", 503, ReasonNoEndpoints)
 	}
-	expect("/unknown/", 503, ReasonUnknownPool)
 
 	done := make(chan struct{})
 	go func() {

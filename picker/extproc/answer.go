@@ -31,6 +31,9 @@ type Answer struct {
 	Reason, Message string
 	// Track hears of the response and of the stream's end; nil if nobody wants to.
 	Track Tracker
+	// Unavailable ends the call with gRPC's UNAVAILABLE instead of an answer: the gateway asks another picker, and without
+	// one does what it does without a picker. Message says why.
+	Unavailable bool
 	// Foreign is an encoded ImmediateResponse of a remote picker to hand on as it is; it replaces Status's answer.
 	Foreign []byte
 }

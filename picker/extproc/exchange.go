@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/penstock-project/penstock/picker/request"
@@ -135,6 +137,9 @@ func (x *exchange) pick(phase protowire.Number) error {
 }
 
 func (x *exchange) answer(phase protowire.Number, a *Answer) error {
+	if a.Unavailable {
+		return status.Error(codes.Unavailable, a.Message)
+	}
 	if a.Status != 0 || a.Foreign != nil {
 		x.rejected = true
 		x.dropBody()
