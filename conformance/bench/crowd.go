@@ -35,15 +35,23 @@ type crowd struct {
 	arrived chan time.Time
 }
 
-// gather connects n proxies that have nothing and say nothing yet.
-func gather(ctx context.Context, address string, n int) (*crowd, error) {
+// gather connects n proxies, all at once, each of which says the same requests.
+func gather(ctx context.Context, address string, n int, requests [][]byte) (*crowd, error) {
 	c := &crowd{proxies: make([]*proxy.Proxy, n), ready: make(chan struct{}), arrived: make(chan time.Time, 1)}
 	var group errgroup.Group
-	group.SetLimit(64)
 	for i := range c.proxies {
-		group.Go(func() (err error) {
-			c.proxies[i], err = proxy.Connect(ctx, proxy.Config{Address: address, Node: fmt.Sprint("bench-", i), Cluster: world.Gateway, Handle: c.handle})
-			return err
+		group.Go(func() error {
+			p, err := proxy.Connect(ctx, proxy.Config{Address: address, Node: fmt.Sprint("bench-", i), Cluster: world.Gateway, Handle: c.handle})
+			if err != nil {
+				return err
+			}
+			c.proxies[i] = p
+			for _, r := range requests {
+				if err := p.Send(r); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -51,6 +59,24 @@ func gather(ctx context.Context, address string, n int) (*crowd, error) {
 		return nil, fmt.Errorf("connect a proxy: %w", err)
 	}
 	return c, nil
+}
+
+// resume gathers n proxies that come back with what they have, and returns when the last one was answered.
+func resume(ctx context.Context, address string, n int, have proxy.Have) (*crowd, time.Time, error) {
+	c, err := gather(ctx, address, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)))
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	select {
+	case <-c.ready:
+		return c, c.at, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-time.After(patience):
+		err = fmt.Errorf("%d of %d proxies were answered: %w", c.answered.Load(), len(c.proxies), c.errors())
+	}
+	c.close()
+	return nil, time.Time{}, err
 }
 
 func (c *crowd) close() {
@@ -81,37 +107,6 @@ func (c *crowd) handle(r proxy.Response) {
 		return
 	}
 	c.resent.Add(int64(len(r.Items)))
-}
-
-// send has every proxy say the same, all at once.
-func (c *crowd) send(requests [][]byte) error {
-	var group errgroup.Group
-	for _, p := range c.proxies {
-		group.Go(func() error {
-			for _, r := range requests {
-				if err := p.Send(r); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
-// resume has every proxy come back with what it has, and returns when the last one was answered.
-func (c *crowd) resume(ctx context.Context, have proxy.Have) (time.Time, error) {
-	if err := c.send(append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe))); err != nil {
-		return time.Time{}, err
-	}
-	select {
-	case <-c.ready:
-		return c.at, nil
-	case <-ctx.Done():
-		return time.Time{}, ctx.Err()
-	case <-time.After(patience):
-		return time.Time{}, fmt.Errorf("%d of %d proxies were answered: %w", c.answered.Load(), len(c.proxies), c.errors())
-	}
 }
 
 // expect starts to wait for a resource at every proxy.

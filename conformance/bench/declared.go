@@ -21,11 +21,28 @@ var figures = map[string]figure{
 	"endpoint_fanout.received":   {"ratio", none, "The same until the last proxy has read it."},
 	"endpoint_fanout_vs_gcp":     {"ratio", 0.05, "The same over go-control-plane's LinearCache, which is spared translation and everything but endpoints."},
 	"endpoint_fanout_vs_gcp.gcp": {"ms", none, ""},
+
+	"cold_start":         {"s", 3, "5,000 routes: from starting penstock serve over a folder of files that it never saw until a proxy, which connects at once, has the last byte of everything."},
+	"cold_start.restart": {"s", none, "The same with the state that the first run left behind."},
+	"memory_heap":        {"MiB", 120, "Go's heap in that process when it has come to rest, garbage not yet collected included."},
+	"memory_rss":         {"MiB", 200, "Its resident memory, as the kernel counts it."},
+	"memory_rss.streams": {"MiB", none, "The same with 1,000 streams connected."},
+	"reconnect_storm":    {"s", 2, "1,000 proxies connect at once, with everything of 5,000 routes already theirs: until the last one is answered, with the time that all of them need on the same machine."},
+	"reconnect_resent":   {"resources", 0, "Resources that were sent in it although the proxy had them."},
+	"idle_cpu":           {"% of a core", 0.5, "CPU of the process with 5,000 routes and 1,000 streams while nothing happens."},
+
+	"change_to_effective":     {"ms", 40, "A file of 100 routes is saved, among 5,000, to the first request through a real Envoy that sees the new route; median."},
+	"change_to_effective.p90": {"ms", none, ""},
 }
+
+func havePenstock(c config) bool { return c.penstock != "" }
+func haveEnvoy(c config) bool    { return c.penstock != "" && c.envoy != "" }
 
 // measurements are all runs, in order.
 var measurements = []measurement{
 	{names: []string{"change_growth", "change_cpu", "change_vs_rebuild"}, what: "one route's change among 100 and among 5,000 routes", run: measureChange},
 	{names: []string{"change_cleartext"}, what: "one route's change among 5,000 on one cleartext port", run: measureCleartext},
 	{names: []string{"endpoint_fanout", "endpoint_fanout_vs_gcp"}, what: "one endpoint's change to 1,000 streams", run: measureFanout},
+	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
+	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
 }

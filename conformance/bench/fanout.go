@@ -54,14 +54,11 @@ func fanout(ctx context.Context, out report) (time.Duration, map[string][]byte, 
 	}
 	have := first.Have()
 	first.Close()
-	c, err := gather(ctx, r.address, streams)
+	c, _, err := resume(ctx, r.address, streams, have)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer c.close()
-	if _, err := c.resume(ctx, have); err != nil {
-		return 0, nil, err
-	}
 	var sent, received, floor, floorReceived []time.Duration
 	for turn := 1; turn <= 15; turn++ {
 		backend := turn * 222
@@ -136,14 +133,11 @@ func fanoutLinear(ctx context.Context, assignments map[string][]byte) (time.Dura
 		return 0, err
 	}
 	defer s.Stop()
-	c, err := gather(ctx, address, streams)
+	c, err := gather(ctx, address, streams, proxy.Resumption(have))
 	if err != nil {
 		return 0, err
 	}
 	defer c.close()
-	if err := c.send(proxy.Resumption(have)); err != nil {
-		return 0, err
-	}
 	var times []time.Duration
 	for turn := range 3 {
 		name := model.ServiceCluster("default", fmt.Sprint("svc-", 222*(turn+1)), 80)

@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/penstock-project/penstock/xds/resource"
@@ -56,13 +57,15 @@ type Proxy struct {
 
 	mu   sync.Mutex
 	have Have
+	last time.Time
 }
 
 // Connect opens a connection of the proxy's own, and the stream. Nothing is sent yet.
 func Connect(ctx context.Context, c Config) (*Proxy, error) {
 	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
-		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(4<<10))
+		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(4<<10),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second})) // as in the bootstrap
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +159,13 @@ func (p *Proxy) Have() Have {
 	return out
 }
 
+// Last is when the last response was there.
+func (p *Proxy) Last() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
 // Err is why the stream ended; nil while it goes on, and after Close.
 func (p *Proxy) Err() error {
 	select {
@@ -209,6 +219,7 @@ func (p *Proxy) take(b []byte, at time.Time) error {
 func (p *Proxy) note(t resource.Type, r Response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.last = r.At
 	if p.have[t] == nil {
 		p.have[t] = map[string]string{}
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"os"
@@ -236,15 +237,24 @@ func (w *World) WriteFiles(dir string) error {
 		}
 	}
 	for from := 0; from < w.Hosts; from += perFile {
-		if err := w.SaveRoutes(dir, from, -1, 0); err != nil {
+		if err := errors.Join(w.StageRoutes(dir, from, -1, 0), Commit(dir, w.RouteFile(from))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// SaveRoutes writes the file that route i is in, with route changed at a revision and all others at 0.
-func (w *World) SaveRoutes(dir string, i, changed, revision int) error {
+// Address is where endpoint e of Service 0 listens; see WriteFiles.
+func (w *World) Address(e int) string {
+	if e == 0 {
+		return address(0, 100)
+	}
+	return address(0, e)
+}
+
+// StageRoutes writes the file that route i is in, with route changed at a revision and all others at 0, beside its
+// place: Commit puts it there.
+func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile
 	for j := from; j < min(from+perFile, w.Hosts); j++ {
@@ -254,11 +264,24 @@ func (w *World) SaveRoutes(dir string, i, changed, revision int) error {
 			objects = append(objects, w.Route(j, 0))
 		}
 	}
-	return save(dir, w.RouteFile(i), objects...)
+	return write(dir, w.RouteFile(i)+"~", objects...)
 }
 
-// save writes objects as a person would: without status and empty fields; beside the file first, then in its place.
+// save writes objects beside a file first, then in its place.
 func save(dir, name string, objects ...any) error {
+	if err := write(dir, name+"~", objects...); err != nil {
+		return err
+	}
+	return Commit(dir, name)
+}
+
+// Commit puts a file in place that was written beside it.
+func Commit(dir, name string) error {
+	return os.Rename(filepath.Join(dir, name+"~"), filepath.Join(dir, name))
+}
+
+// write writes objects as a person would: without status and empty fields.
+func write(dir, name string, objects ...any) error {
 	var text bytes.Buffer
 	for _, o := range objects {
 		raw, err := json.Marshal(o)
@@ -278,9 +301,5 @@ func save(dir, name string, objects ...any) error {
 		text.WriteString("---\n")
 		text.Write(doc)
 	}
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path+"~", text.Bytes(), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+"~", path)
+	return os.WriteFile(filepath.Join(dir, name), text.Bytes(), 0o600)
 }

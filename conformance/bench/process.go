@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is a running penstock or Envoy.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+// start runs a program until stop; nothing of it outlives this process.
+func start(path string, args ...string) (*process, error) {
+	p := &process{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.SysProcAttr = dieWithParent()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait() // how it ended is in what it said
+	}()
+	return p, nil
+}
+
+// Write keeps what the process says.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.Write(b)
+}
+
+// output is what the process has said so far.
+func (p *process) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.String()
+}
+
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// running is an error once the process has ended.
+func (p *process) running() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("it ended: %s", p.output())
+	default:
+		return nil
+	}
+}
+
+// cpu is what the process has used so far, from /proc: the kernel counts in hundredths of a second.
+func (p *process) cpu() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	after := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var ticks int64
+	for _, field := range after[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// rss is the process's resident memory in MiB.
+func (p *process) rss() (float64, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
+			kib, err := strconv.ParseFloat(strings.Fields(value)[0], 64)
+			return kib / 1024, err
+		}
+	}
+	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
+}
+
+// plane is penstock serve or up over a folder.
+type plane struct {
+	*process
+	api http.Client // speaks to the socket in the state folder
+}
+
+// startPlane starts penstock serve or up and does not wait for it.
+func startPlane(c config, command, files, state string, args ...string) (*plane, error) {
+	args = append([]string{command, "-f", files, "--state", state, "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--log-level", "warn"}, args...)
+	p, err := start(c.penstock, args...)
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(state, "api.sock")
+	return &plane{process: p, api: http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}}, nil
+}
+
+// adsAddress waits until penstock serve says where it serves ADS.
+func (p *plane) adsAddress(ctx context.Context) (address string, err error) {
+	err = eventually(ctx, func() error {
+		_, after, ok := strings.Cut(p.output(), "ADS at ")
+		if address, _, ok = strings.Cut(after, ","); !ok {
+			return errors.Join(errors.New("no address yet"), p.running())
+		}
+		return nil
+	})
+	return address, err
+}
+
+// metric reads one gauge or counter without labels from /metrics.
+func (p *plane) metric(ctx context.Context, name string) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := p.api.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(page)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("no metric %s", name)
+}
+
+// folder makes a folder with a world's files and one for state.
+func folder(write func(dir string) error) (files, state string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "penstock-bench")
+	if err != nil {
+		return "", "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	files, state = filepath.Join(dir, "config"), filepath.Join(dir, "state")
+	if err = errors.Join(os.Mkdir(files, 0o700), os.Mkdir(state, 0o700)); err == nil {
+		err = write(files)
+	}
+	if err != nil {
+		remove()
+	}
+	return files, state, remove, err
+}

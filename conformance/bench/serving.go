@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/bench/proxy"
+	"github.com/penstock-project/penstock/conformance/bench/world"
+)
+
+// idleFor is how long nothing happens while the CPU time of nothing is measured.
+const idleFor = 20 * time.Second
+
+// measureProcess: penstock serve as a process, from its start to 1,000 idle streams.
+func measureProcess(ctx context.Context, c config, out report) error {
+	w, err := world.New(world.Routes5000)
+	if err != nil {
+		return err
+	}
+	files, state, remove, err := folder(w.WriteFiles)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	want, err := resourcesOf(world.Routes5000)
+	if err != nil {
+		return err
+	}
+	took, have, p, err := coldStart(ctx, c, files, state, want)
+	if err != nil {
+		return err
+	}
+	out("cold_start", "", took.Seconds())
+	p.stop()
+	if took, have, p, err = coldStart(ctx, c, files, state, want); err != nil {
+		return err
+	}
+	defer p.stop()
+	out("cold_start", "restart", took.Seconds())
+	if err := memory(ctx, p, out); err != nil {
+		return err
+	}
+	address, err := p.adsAddress(ctx)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	crowd, at, err := resume(ctx, address, streams, have)
+	if err != nil {
+		return errors.Join(err, p.running())
+	}
+	defer crowd.close()
+	out("reconnect_storm", "", at.Sub(start).Seconds())
+	out("reconnect_resent", "", float64(crowd.resent.Load()))
+	return idle(ctx, p, out)
+}
+
+// resourcesOf is how many resources a proxy gets of a world.
+func resourcesOf(size world.Size) (int, error) {
+	r, err := newRig(size)
+	if err != nil {
+		return 0, err
+	}
+	defer r.close()
+	return len(r.translator.Resources(world.Gateway)), nil
+}
+
+// coldStart starts penstock serve and returns when a proxy has everything.
+func coldStart(ctx context.Context, c config, files, state string, want int) (time.Duration, proxy.Have, *plane, error) {
+	start := time.Now()
+	p, err := startPlane(c, "serve", files, state)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	took, have, err := firstPush(ctx, p, start, want)
+	if err != nil {
+		err = errors.Join(err, p.running())
+		p.stop()
+	}
+	return took, have, p, err
+}
+
+func firstPush(ctx context.Context, p *plane, start time.Time, want int) (time.Duration, proxy.Have, error) {
+	address, err := p.adsAddress(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	first, err := proxy.Connect(ctx, proxy.Config{Address: address, Node: "bench", Cluster: world.Gateway, Follow: true})
+	if err != nil {
+		return 0, nil, err
+	}
+	defer first.Close()
+	if err := errors.Join(first.Start()); err != nil {
+		return 0, nil, err
+	}
+	err = complete(ctx, first, want)
+	return first.Last().Sub(start), first.Have(), err
+}
+
+// rest is how long a process has to come to rest after it has loaded everything.
+const rest = 5 * time.Second
+
+func memory(ctx context.Context, p *plane, out report) error {
+	select {
+	case <-time.After(rest):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	heap, err := p.metric(ctx, "go_memstats_heap_alloc_bytes")
+	if err != nil {
+		return err
+	}
+	rss, err := p.rss()
+	if err != nil {
+		return err
+	}
+	out("memory_heap", "", heap/(1<<20))
+	out("memory_rss", "", rss)
+	return nil
+}
+
+// idle measures a process of which nobody wants anything.
+func idle(ctx context.Context, p *plane, out report) error {
+	select {
+	case <-time.After(rest): // what the storm left behind ends
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	rss, err := p.rss()
+	if err != nil {
+		return err
+	}
+	out("memory_rss", "streams", rss)
+	before, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	select {
+	case <-time.After(idleFor):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	after, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	out("idle_cpu", "", 100*float64(after-before)/float64(time.Since(start)))
+	return p.running()
+}
