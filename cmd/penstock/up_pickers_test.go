@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/picker"
@@ -119,6 +121,67 @@ status:
 	// A remote picker may name what the ranges allow, and nothing else.
 	s.write("import.yaml", strings.Replace(files["import.yaml"], "127.0.0.0/8", "10.0.0.0/8", 1))
 	answers(t, local(port)+"/relayed", http.StatusServiceUnavailable)
+}
+
+func TestAFullPoolsRequestsGoToTheNextOneAndTheClientIsToldWhenAllAreFull(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	slow := sim.Config{InterTokenLatency: 50 * time.Millisecond}
+	slow.Name = "fast-1"
+	files := chatFiles(port, modelServer(t, slow))
+	slow.Name = "spare-1"
+	files["spare.yaml"] = poolYAML("spare") + "---\n" + serversYAML("spare", modelServer(t, slow))
+	files["policies.yaml"] = `apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: chat}
+spec:
+  targetRef: {name: chat}
+  picker: {full: {inFlight: 1}}
+  spill: [{name: spare}]
+---
+apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: spare}
+spec:
+  targetRef: {name: spare}
+  picker: {full: {inFlight: 1}}
+`
+	up(t, files)
+	if by := answers(t, local(port), http.StatusOK).header.Get("x-served-by"); by != "fast-1" {
+		t.Errorf("an idle pool's request went to %q", by)
+	}
+	ctx, hangUp := context.WithCancel(t.Context())
+	defer hangUp()
+	// occupy begins an answer that takes minutes, and says who gives it. An earlier request counts until its end is known,
+	// which is a moment after the client has it: so who is first is not said here.
+	busy := map[string]bool{}
+	occupy := func() error {
+		body := fmt.Sprintf(`{"stream": true, "messages": [{"role": "user", "content": %q}]}`, strings.Repeat("word ", 3000))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, local(port)+"/v1/chat/completions", strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		resp, err := client().Do(req)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("status %d", resp.StatusCode)
+		}
+		busy[resp.Header.Get("x-served-by")] = true
+		return nil
+	}
+	eventually(t, "one server is busy", occupy)
+	eventually(t, "the other is busy", occupy)
+	if !busy["fast-1"] || !busy["spare-1"] {
+		t.Errorf("two requests went to %v", busy)
+	}
+	if got := answers(t, local(port), http.StatusTooManyRequests); got.header.Get("x-served-by") != "" {
+		t.Errorf("the answer came from %q", got.header.Get("x-served-by"))
+	}
+	hangUp()
+	answers(t, local(port), http.StatusOK)
 }
 
 // llmd starts llm-d-inference-sim until the test ends, and returns its address once it answers.
