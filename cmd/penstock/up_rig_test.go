@@ -271,7 +271,7 @@ func do(c *http.Client, req *http.Request) (reply, error) {
 
 const question = `{"model": "llama", "messages": [{"role": "user", "content": "say this again"}]}`
 
-// ask sends a chat completion.
+// chat sends a chat completion.
 func chat(ctx context.Context, url string) (reply, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(question))
 	if err != nil {
