@@ -106,11 +106,12 @@ func New(cfg Config) (*Plane, error) {
 	}
 	addresses := cfg.PickerAddresses
 	if cfg.Picker != nil {
-		p.learner, p.pools = learned.New(learned.Config{Store: p.store, Delivery: p}), newPoolStage(p)
+		p.learner = learned.New(learned.Config{Store: p.store, Delivery: p})
 		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner})
 		if err != nil {
 			return nil, err
 		}
+		p.pools = newPoolStage(poolStageConfig{Picker: p.picker, Proxies: p, DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: p.log})
 		if len(addresses) == 0 {
 			addresses = []netip.AddrPort{netip.MustParseAddrPort(cfg.Picker.Addr().String())}
 		}

@@ -2,81 +2,153 @@ package plane
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
-	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// growPatience is how long the picker waits for Envoys to know a pool's new endpoints before it names them all the same:
-// a proxy that does not answer must not keep a pool small.
-const growPatience = time.Second
+const (
+	// growPatience is how long the picker waits for Envoys to know a pool's new endpoints before it names them all the same:
+	// a proxy that does not answer must not keep a pool small.
+	growPatience = time.Second
+	// boundPatience is how long it waits for them to know where requests go that find the pool full.
+	boundPatience = 5 * time.Second
+	// mostFallbacks is how many further endpoints the picker names at most.
+	mostFallbacks = 8
+)
 
-// poolStage hands pools to the picker in two steps, so that it never names an endpoint that Envoy does not have: what
-// leaves is forgotten before Envoy hears of it, what comes is named after Envoys know it.
+// poolPicker is the picker that a poolStage tells. *picker.Picker is one.
+type poolPicker interface {
+	Update(picker.Pool) error
+	Remove(name string)
+}
+
+// poolProxies is what a poolStage asks of the Envoys. *Plane is one.
+type poolProxies interface {
+	// endpointsKnown returns when every Envoy has the newest endpoints of some clusters; routesKnown, all route configurations.
+	endpointsKnown(ctx context.Context, clusters ...string) error
+	routesKnown(ctx context.Context) error
+}
+
+// poolStageConfig is what a poolStage needs.
+type poolStageConfig struct {
+	Picker      poolPicker
+	Proxies     poolProxies
+	DefaultPool string        // as Config.DefaultPool
+	Keep        time.Duration // how long a pool that is gone may still be asked for: Config.DrainTime
+	Log         *slog.Logger
+}
+
+// poolStage hands pools to the picker in steps, because Envoys are always a little behind: an endpoint that leaves is
+// forgotten before Envoy hears of it, one that comes is named after Envoys know it; a pool that begins to be full is so once
+// they know where it spills; and one that is gone is picked from as long as one of them may still ask.
 type poolStage struct {
-	plane *Plane
-	wake  chan struct{}
+	cfg         poolStageConfig
+	grow, bound chan struct{} // wake the two halves of Run
+	retire      chan struct{}
 
 	mu      sync.Mutex
 	current map[string]picker.Pool // what the picker has
-	grown   map[string]picker.Pool // what it shall have once Envoys know the endpoints
+	growing map[string]picker.Pool // what it shall have once Envoys know the endpoints
+	binding map[string]picker.Pool // what it shall have once they know the routes too
 	plain   map[string]*model.Pool
+	gone    map[string]time.Time // pools that are kept for now, and until when
 }
 
-func newPoolStage(p *Plane) *poolStage {
-	return &poolStage{plane: p, wake: make(chan struct{}, 1), current: map[string]picker.Pool{}, grown: map[string]picker.Pool{}, plain: map[string]*model.Pool{}}
+func newPoolStage(cfg poolStageConfig) *poolStage {
+	wake := func() chan struct{} { return make(chan struct{}, 1) }
+	return &poolStage{
+		cfg: cfg, grow: wake(), bound: wake(), retire: wake(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{},
+		binding: map[string]picker.Pool{}, plain: map[string]*model.Pool{}, gone: map[string]time.Time{},
+	}
 }
 
-// shrink is called before an update reaches the cache.
-func (s *poolStage) shrink(out translator.Output) {
+// before is called before an update reaches the cache.
+func (s *poolStage) before(out translator.Output) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range out.PoolsGone {
-		delete(s.current, name)
-		delete(s.grown, name)
-		delete(s.plain, name)
-		s.plane.picker.Remove(name)
+		s.leave(name)
 	}
 	for _, pp := range out.Pools {
 		name := pp.Pool.Name
 		if pp.Pool.Foreign {
+			s.leave(name)
 			continue
 		}
-		next := pickerPool(pp)
 		s.plain[name] = pp.Pool
-		delete(s.grown, name)
-		if old, ok := s.current[name]; ok {
-			if known := intersect(next.Endpoints, old.Endpoints); len(known) < len(next.Endpoints) {
-				s.grown[name] = next
-				next.Endpoints = known
-			}
-		}
-		s.set(name, next)
+		delete(s.gone, name)
+		s.change(pickerPool(pp))
 	}
 	s.chooseDefault()
 }
 
+// leave is for a pool that nobody should ask us about any more. s.mu is held.
+func (s *poolStage) leave(name string) {
+	delete(s.growing, name)
+	delete(s.binding, name)
+	delete(s.plain, name)
+	pool, ok := s.current[name]
+	if _, before := s.gone[name]; !ok || before {
+		return
+	}
+	s.gone[name] = time.Now().Add(s.cfg.Keep)
+	pool.Metrics.Off = true // its servers may be gone too
+	s.set(pool)
+	poke(s.retire)
+}
+
+// change gives the picker of a pool what is right whether Envoys know of the change or not. s.mu is held.
+func (s *poolStage) change(next picker.Pool) {
+	delete(s.growing, next.Name)
+	delete(s.binding, next.Name)
+	old, ok := s.current[next.Name]
+	if !ok {
+		s.set(next)
+		return
+	}
+	now := next
+	now.Full = laxer(old.Full, next.Full)
+	known := intersect(next.Endpoints, old.Endpoints)
+	switch {
+	case len(known) == len(next.Endpoints):
+	case slices.ContainsFunc(known, func(e endpoint.Spec) bool { return !e.Draining }):
+		now.Endpoints = known
+		s.growing[next.Name] = next
+	default:
+		// All are replaced. Envoy passes over those of a list that it does not have: so the list has old and new ones.
+		now.Endpoints = slices.Concat(next.Endpoints, slices.DeleteFunc(slices.Clone(old.Endpoints), named(next.Endpoints)))
+		now.Fallbacks = mostFallbacks
+		s.growing[next.Name] = next
+	}
+	if now.Full != next.Full {
+		s.binding[next.Name] = next
+	}
+	s.set(now)
+}
+
 // set gives the picker one pool. s.mu is held.
-func (s *poolStage) set(name string, pool picker.Pool) {
-	pool.Default = s.current[name].Default
-	s.current[name] = pool
-	if err := s.plane.picker.Update(pool); err != nil {
-		s.plane.log.Error("a pool cannot be picked from as configured; its last good configuration stays", "pool", name, "error", err)
+func (s *poolStage) set(pool picker.Pool) {
+	pool.Default = s.current[pool.Name].Default
+	s.current[pool.Name] = pool
+	if err := s.cfg.Picker.Update(pool); err != nil {
+		s.cfg.Log.Error("a pool cannot be picked from as configured; its last good configuration stays", "pool", pool.Name, "error", err)
 	}
 }
 
 // chooseDefault marks the pool that gateways get which name none: the configured one, or the only one. s.mu is held.
 func (s *poolStage) chooseDefault() {
-	want := s.plane.cfg.DefaultPool
+	want := s.cfg.DefaultPool
 	if want == "" {
 		local := 0
 		for name, p := range s.plain {
@@ -93,69 +165,156 @@ func (s *poolStage) chooseDefault() {
 		if pool.Default != (name == want) {
 			pool.Default = name == want
 			s.current[name] = pool
-			s.set(name, pool)
+			s.set(pool)
 		}
 	}
 }
 
-// grow is called after an update has reached the cache.
-func (s *poolStage) grow() {
+// after is called after an update has reached the cache.
+func (s *poolStage) after() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.grown) > 0 {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+	if len(s.growing) > 0 {
+		poke(s.grow)
+	}
+	if len(s.binding) > 0 {
+		poke(s.bound)
 	}
 }
 
-// Run gives pools their new endpoints once Envoys know them.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run gives pools the rest of what they shall have once Envoys know of it, and forgets those that are gone.
 func (s *poolStage) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.each(ctx, s.grow, s.finishGrowing) })
+	group.Go(func() error { return s.each(ctx, s.bound, s.finishBinding) })
+	group.Go(func() error { return s.forget(ctx) })
+	return group.Wait()
+}
+
+func (s *poolStage) each(ctx context.Context, wake <-chan struct{}, finish func(context.Context)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.wake:
+		case <-wake:
+			finish(ctx)
 		}
-		s.mu.Lock()
-		var clusters []string
-		want := map[string]picker.Pool{}
-		for name, pool := range s.grown {
-			want[name] = pool
-			clusters = append(clusters, s.plain[name].Cluster, s.plain[name].Last)
-		}
-		s.mu.Unlock()
-		slices.Sort(clusters)
-		wait, cancel := context.WithTimeout(ctx, growPatience)
-		_ = s.plane.endpointsKnown(wait, slices.Compact(clusters)...) // its only error is that time is over
-		cancel()
-		s.mu.Lock()
-		for name, pool := range want {
-			if now, ok := s.grown[name]; ok && slices.EqualFunc(now.Endpoints, pool.Endpoints, sameEndpoint) {
-				delete(s.grown, name)
-				s.set(name, now)
-			}
-		}
-		s.mu.Unlock()
 	}
+}
+
+func (s *poolStage) finishGrowing(ctx context.Context) {
+	s.mu.Lock()
+	var clusters []string
+	want := map[string]picker.Pool{}
+	for name, pool := range s.growing {
+		want[name] = pool
+		clusters = append(clusters, s.plain[name].Cluster, s.plain[name].Last)
+	}
+	s.mu.Unlock()
+	slices.Sort(clusters)
+	wait, cancel := context.WithTimeout(ctx, growPatience)
+	defer cancel()
+	_ = s.cfg.Proxies.endpointsKnown(wait, slices.Compact(clusters)...) // its only error is that time is over
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, pool := range want {
+		if now, ok := s.growing[name]; ok && slices.EqualFunc(now.Endpoints, pool.Endpoints, sameEndpoint) {
+			delete(s.growing, name)
+			if _, ok := s.binding[name]; ok {
+				now.Full = s.current[name].Full
+			}
+			s.set(now)
+		}
+	}
+}
+
+func (s *poolStage) finishBinding(ctx context.Context) {
+	s.mu.Lock()
+	want := map[string]schedule.Full{}
+	for name, pool := range s.binding {
+		want[name] = pool.Full
+	}
+	s.mu.Unlock()
+	wait, cancel := context.WithTimeout(ctx, boundPatience)
+	defer cancel()
+	_ = s.cfg.Proxies.routesKnown(wait) // its only error is that time is over
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, full := range want {
+		if pool, ok := s.binding[name]; ok && pool.Full == full {
+			delete(s.binding, name)
+			now := s.current[name]
+			now.Full = full
+			s.set(now)
+		}
+	}
+}
+
+// forget removes pools that are gone once their time is over.
+func (s *poolStage) forget(ctx context.Context) error {
+	for {
+		next := time.Hour
+		s.mu.Lock()
+		for name, until := range s.gone {
+			left := time.Until(until)
+			if left > 0 {
+				next = min(next, left)
+				continue
+			}
+			delete(s.gone, name)
+			delete(s.current, name)
+			s.cfg.Picker.Remove(name)
+		}
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.retire:
+		case <-time.After(next):
+		}
+	}
+}
+
+// laxer is the higher of each threshold; 0 is none.
+func laxer(a, b schedule.Full) schedule.Full {
+	higher := func(a, b int32) int32 {
+		if a == 0 || b == 0 {
+			return 0
+		}
+		return max(a, b)
+	}
+	return schedule.Full{Queue: higher(a.Queue, b.Queue), KVCachePercent: higher(a.KVCachePercent, b.KVCachePercent), InFlight: higher(a.InFlight, b.InFlight)}
 }
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
 
-// intersect keeps the endpoints of next that old has too.
+// intersect keeps the endpoints of next that Envoys have, going by old: those that drain they do not have, and need not.
 func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	known := map[netip.AddrPort]bool{}
 	for _, e := range old {
-		known[e.Addr] = true
+		known[e.Addr] = !e.Draining
 	}
 	var out []endpoint.Spec
 	for _, e := range next {
-		if known[e.Addr] {
+		if known[e.Addr] || e.Draining {
 			out = append(out, e)
 		}
 	}
 	return out
+}
+
+// named says of an endpoint whether a list has it.
+func named(list []endpoint.Spec) func(endpoint.Spec) bool {
+	return func(e endpoint.Spec) bool {
+		return slices.ContainsFunc(list, func(other endpoint.Spec) bool { return sameEndpoint(e, other) })
+	}
 }
 
 // pickerPool is a pool in the picker's words.
@@ -185,36 +344,4 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining})
 	}
 	return out
-}
-
-// endpointsKnown returns when every connected Envoy that has one of the clusters has its newest endpoints, or with its
-// context's error.
-func (p *Plane) endpointsKnown(ctx context.Context, clusters ...string) error {
-	for _, gw := range p.cache.Gateways() {
-		for _, name := range clusters {
-			ref := resource.Ref{Type: resource.Endpoints, Name: name}
-			version, ok := p.cache.Current(gw.Name, ref)
-			if !ok {
-				continue
-			}
-			if err := p.xds.WaitAcked(ctx, gw.Name, ref, version); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Delivered implements learned.Delivery.
-func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
-	if err := p.progress.wait(ctx, rev); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	cluster, ok := p.translator.PoolCluster(pool)
-	p.mu.Unlock()
-	if !ok {
-		return fmt.Errorf("pool %s is gone", pool)
-	}
-	return p.endpointsKnown(ctx, cluster, model.LastCluster(cluster))
 }

@@ -73,7 +73,7 @@ func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
 		p.board.Replace("ports", p.ports.reports()...)
 	}
 	if p.pools != nil {
-		p.pools.shrink(out)
+		p.pools.before(out)
 	}
 	var batches []cache.Batch
 	for _, d := range out.Deltas {
@@ -81,7 +81,7 @@ func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
 	}
 	p.cache.Commit(batches...)
 	if p.pools != nil {
-		p.pools.grow()
+		p.pools.after()
 	}
 }
 

@@ -1,0 +1,59 @@
+package plane
+
+import (
+	"context"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// endpointsKnown returns when every connected Envoy that has one of the clusters has its newest endpoints, or with its
+// context's error.
+func (p *Plane) endpointsKnown(ctx context.Context, clusters ...string) error {
+	for _, gw := range p.cache.Gateways() {
+		for _, name := range clusters {
+			ref := resource.Ref{Type: resource.Endpoints, Name: name}
+			version, ok := p.cache.Current(gw.Name, ref)
+			if !ok {
+				continue
+			}
+			if err := p.xds.WaitAcked(ctx, gw.Name, ref, version); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Delivered implements learned.Delivery.
+func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
+	if err := p.progress.wait(ctx, rev); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	cluster, ok := p.translator.PoolCluster(pool)
+	p.mu.Unlock()
+	if !ok {
+		return nil // it is gone: what still asks for it goes where it went before
+	}
+	return p.endpointsKnown(ctx, cluster, model.LastCluster(cluster))
+}
+
+// routesKnown returns when every connected Envoy has accepted or refused the newest route configurations of its gateway, or
+// with its context's error.
+func (p *Plane) routesKnown(ctx context.Context) error {
+	for _, gw := range p.cache.Gateways() {
+		p.mu.Lock()
+		resources := p.translator.Resources(gw.Name)
+		p.mu.Unlock()
+		for _, r := range resources {
+			if r.Type != resource.RouteConfiguration {
+				continue
+			}
+			if err := p.xds.WaitAcked(ctx, gw.Name, r.Ref, ""); err != nil && ctx.Err() != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
