@@ -91,20 +91,27 @@ func (t *tables) declareRouting() {
 		Compute: t.host,
 		Indexes: []graph.Index[host]{{Name: byChain, Keys: func(_ string, h host) []string { return []string{join(h.model.Gateway, h.model.Chain)} }}},
 	}
+	// A row of its own, because all listeners have a say in it (421) and a route's change must not ask them again.
+	t.chains = &graph.Table[model.Chain]{
+		Name:    "chain",
+		Sources: []graph.Source{{Table: "gateway", Index: byChain}},
+		Compute: t.chain,
+	}
 	t.routes = &graph.Table[encoded]{
 		Name:    "route",
 		Sources: []graph.Source{{Table: "gateway", Index: byChain}},
 		Equal:   sameResources,
 		Compute: func(r *graph.Reader, key string) (encoded, bool) {
-			gw, name, _ := strings.Cut(key, "|")
-			chain, ok := t.chain(r, gw, name)
+			_, name, _ := strings.Cut(key, "|")
+			chain, ok := t.chains.Get(r, key)
 			if !ok {
 				return encoded{}, false
 			}
-			var hosts []envoy.Encoded
-			for _, row := range t.hosts.By(r, byChain, key) {
-				if row.Value.err == nil {
-					hosts = append(hosts, row.Value.encoded)
+			n, rows := t.hosts.Each(r, byChain, key)
+			hosts := make([]envoy.Encoded, 0, n)
+			for _, h := range rows {
+				if h.err == nil {
+					hosts = append(hosts, h.encoded)
 				}
 			}
 			return one(envoy.RouteConfiguration(name, chain, hosts)), true
@@ -144,7 +151,8 @@ func (t *tables) declareRouting() {
 	}
 }
 
-func (t *tables) chain(r *graph.Reader, gateway, name string) (model.Chain, bool) {
+func (t *tables) chain(r *graph.Reader, key string) (model.Chain, bool) {
+	gateway, name, _ := strings.Cut(key, "|")
 	g, ok := t.gateways.Get(r, gateway)
 	if !ok {
 		return model.Chain{}, false
@@ -217,7 +225,8 @@ func (t *tables) declareReports() {
 			}
 			attached := map[string]int32{}
 			for _, l := range g.Listeners {
-				attached[l.Name] = int32(len(t.attachments.By(r, byListener, join(key, l.Name))))
+				n, _ := t.attachments.Each(r, byListener, join(key, l.Name))
+				attached[l.Name] = int32(n)
 			}
 			return gatewayapi.GatewayReport(g, attached), true
 		},

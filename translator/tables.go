@@ -78,6 +78,7 @@ type tables struct {
 	attachments *graph.Table[*model.Attachment]
 
 	hosts    *graph.Table[host]
+	chains   *graph.Table[model.Chain]
 	routes   *graph.Table[encoded] // route configurations
 	ports    *graph.Table[encoded] // listeners
 	secrets  *graph.Table[encoded]
@@ -101,7 +102,7 @@ func declare(cfg Config) *tables {
 func (t *tables) all() []graph.Declared {
 	return []graph.Declared{
 		t.classes, t.gateways, t.pools, t.imports, t.attachments,
-		t.hosts, t.routes, t.ports, t.secrets, t.hops, t.members, t.clusters, t.loads, t.served,
+		t.hosts, t.chains, t.routes, t.ports, t.secrets, t.hops, t.members, t.clusters, t.loads, t.served,
 		t.gatewayReports, t.poolReports, t.importReports, t.policyReports, t.modelReports,
 	}
 }

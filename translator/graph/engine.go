@@ -25,10 +25,11 @@ type node struct {
 
 // rows holds one table's rows.
 type rows struct {
-	decl  Declared
-	layer int
-	nodes map[string]*node
-	index map[indexKey][]*node // sorted by key; no empty lists
+	decl    Declared
+	layer   int
+	indexes []string // of decl
+	nodes   map[string]*node
+	index   map[indexKey][]*node // sorted by key; no empty lists
 }
 
 // Engine holds the rows of all tables. It is not safe for concurrent use.
@@ -48,7 +49,7 @@ func New(tables ...Declared) *Engine {
 		sources: map[Source][]int{},
 	}
 	for i, t := range tables {
-		r := &rows{decl: t, layer: i, nodes: map[string]*node{}, index: map[indexKey][]*node{}}
+		r := &rows{decl: t, layer: i, indexes: t.indexes(), nodes: map[string]*node{}, index: map[indexKey][]*node{}}
 		if e.byName[t.name()] != nil {
 			panic("graph: table declared twice: " + t.name())
 		}
@@ -82,7 +83,7 @@ func (e *Engine) Update(view *store.View, changes []store.Change) *Diff {
 	dirty := make([]map[string]struct{}, len(e.layers))
 	for _, c := range changes {
 		for _, k := range c.Keys {
-			e.touch(dirty, dependency{c.Table, k.Index, k.Key})
+			e.touch(dirty, dependency{c.Table, k.Index, k.Key}, true)
 		}
 	}
 	for i, layer := range e.layers {
@@ -95,15 +96,15 @@ func (e *Engine) Update(view *store.View, changes []store.Change) *Diff {
 			d.Changed[layer.decl.name()]++
 			d.tables[layer.decl.name()] = append(d.tables[layer.decl.name()], *c)
 			for _, k := range touched {
-				e.touch(dirty, dependency{layer.decl.name(), k.index, k.key})
+				e.touch(dirty, dependency{layer.decl.name(), k.index, k.key}, k.moved)
 			}
 		}
 	}
 	return d
 }
 
-// touch marks everything dirty that has read dep, or whose existence hangs on it.
-func (e *Engine) touch(dirty []map[string]struct{}, dep dependency) {
+// touch marks everything dirty that has read dep and, if the key may have come or gone, whose existence hangs on it.
+func (e *Engine) touch(dirty []map[string]struct{}, dep dependency, moved bool) {
 	mark := func(layer int, key string) {
 		if dirty[layer] == nil {
 			dirty[layer] = map[string]struct{}{}
@@ -113,14 +114,39 @@ func (e *Engine) touch(dirty []map[string]struct{}, dep dependency) {
 	for n := range e.readers[dep] {
 		mark(n.layer, n.key)
 	}
+	if !moved {
+		return
+	}
 	for _, layer := range e.sources[Source{dep.table, dep.index}] {
 		mark(layer, dep.key)
 	}
 }
 
+// touchedKey is an index key of a row that changed.
+type touchedKey struct {
+	indexKey
+	moved bool // only the old or only the new value has it
+}
+
+// touch lists the index keys of an old and a new value. A key that both have cannot have come or gone: rows that exist
+// because of it stay, and are computed again only if they have read it. (Else each change of a route computed its
+// clusters and their endpoints again.)
+func touch(old, now []indexKey) []touchedKey {
+	out := make([]touchedKey, 0, len(old)+len(now))
+	for _, k := range old {
+		out = append(out, touchedKey{k, !slices.Contains(now, k)})
+	}
+	for _, k := range now {
+		if !slices.Contains(old, k) {
+			out = append(out, touchedKey{k, true})
+		}
+	}
+	return out
+}
+
 // recompute brings one row up to date. It returns nil if nothing changed, else the change and the index keys that the
 // old and the new value have.
-func (e *Engine) recompute(layer *rows, key string) (*change, []indexKey) {
+func (e *Engine) recompute(layer *rows, key string) (*change, []touchedKey) {
 	n := layer.nodes[key]
 	c := &change{key: key}
 	if n != nil {
@@ -136,7 +162,7 @@ func (e *Engine) recompute(layer *rows, key string) (*change, []indexKey) {
 		if !c.had {
 			return nil, nil
 		}
-		return c, n.keys
+		return c, touch(n.keys, nil)
 	}
 	r := &Reader{engine: e, layer: layer.layer, seen: map[dependency]struct{}{}}
 	value, ok := layer.decl.compute(r, key)
@@ -156,7 +182,7 @@ func (e *Engine) recompute(layer *rows, key string) (*change, []indexKey) {
 	}
 	layer.reindex(n, keys)
 	n.value, n.exist, n.keys = value, ok, keys
-	return c, append(slices.Clip(old), keys...)
+	return c, touch(old, keys)
 }
 
 // wanted says whether some source still has the key.
@@ -256,7 +282,7 @@ func (r *Reader) results(table, index, key string) []*node {
 	if t == nil || t.layer >= r.layer {
 		panic(fmt.Sprintf("graph: table %q is read by one that is not behind it", table))
 	}
-	if !slices.Contains(t.decl.indexes(), index) {
+	if !slices.Contains(t.indexes, index) {
 		panic(fmt.Sprintf("graph: table %q has no index %q", table, index))
 	}
 	r.remember(table, index, key)

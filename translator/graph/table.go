@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"iter"
 	"reflect"
 )
 
@@ -104,6 +105,18 @@ func (t *Table[T]) By(r *Reader, index, key string) []Row[T] {
 		rows[i] = Row[T]{n.key, n.value.(T)}
 	}
 	return rows
+}
+
+// Each is By without a copy: how many rows there are, and a walk over them. Walk before the Compute ends.
+func (t *Table[T]) Each(r *Reader, index, key string) (n int, rows iter.Seq2[string, T]) {
+	nodes := r.results(t.Name, index, key)
+	return len(nodes), func(yield func(string, T) bool) {
+		for _, n := range nodes {
+			if !yield(n.key, n.value.(T)) {
+				return
+			}
+		}
+	}
 }
 
 // Change is what an Update did to one row.

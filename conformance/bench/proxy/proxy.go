@@ -178,8 +178,8 @@ func (p *Proxy) Err() error {
 
 func (p *Proxy) read() {
 	defer close(p.done)
+	var b []byte
 	for {
-		var b []byte
 		if err := p.stream.RecvMsg(&b); err != nil {
 			if p.stream.Context().Err() == nil {
 				p.err = err

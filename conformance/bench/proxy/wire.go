@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,9 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return fmt.Errorf("%T is not bytes", v)
 	}
-	*b = data.Materialize()
+	n := data.Len()
+	*b = slices.Grow((*b)[:0], n)[:n] // a proxy reads one message at a time
+	data.CopyTo(*b)
 	return nil
 }
 
