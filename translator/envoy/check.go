@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -178,10 +178,7 @@ func checkHosts(routeConfiguration []byte) error {
 			if number != domainsField {
 				return nil
 			}
-			if bytes.ContainsFunc(domain, unicode.IsUpper) {
-				domain = bytes.ToLower(domain)
-			}
-			domains = append(domains, domain)
+			domains = append(domains, lower(domain))
 			return nil
 		})
 	})
@@ -195,6 +192,16 @@ func checkHosts(routeConfiguration []byte) error {
 		}
 	}
 	return nil
+}
+
+// lower is bytes.ToLower without a copy of what is lower case already.
+func lower(b []byte) []byte {
+	for _, c := range b {
+		if c < 'a' && c >= 'A' || c >= utf8.RuneSelf {
+			return bytes.ToLower(b)
+		}
+	}
+	return b
 }
 
 // fields calls f with each length-delimited field of an encoded message.

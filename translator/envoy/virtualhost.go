@@ -95,7 +95,10 @@ func RouteConfiguration(name string, chain model.Chain, hosts []Encoded) (*resou
 // sorting the repeats cost more than all the rest of the route configuration: hosts share few clusters, and neighbours
 // their Gateway.
 func named(hosts []Encoded) (refs []resource.Ref, owners []report.Ref) {
-	seen := make(map[resource.Ref]struct{}, len(hosts)/4)
+	seen := map[resource.Type]map[string]struct{}{}
+	for _, t := range resource.Types() {
+		seen[t] = map[string]struct{}{}
+	}
 	owners = make([]report.Ref, 0, len(hosts)+1)
 	var before Encoded
 	for _, h := range hosts {
@@ -103,8 +106,8 @@ func named(hosts []Encoded) (refs []resource.Ref, owners []report.Ref) {
 			if slices.Contains(before.Refs, r) {
 				continue
 			}
-			if _, ok := seen[r]; !ok {
-				seen[r] = struct{}{}
+			if _, ok := seen[r.Type][r.Name]; !ok {
+				seen[r.Type][r.Name] = struct{}{}
 				refs = append(refs, r)
 			}
 		}
