@@ -92,9 +92,38 @@ func (t *Translator) Explain(q Query) Explanation {
 		}
 	}
 	if e.Gateway == "" {
-		e.Answer = fmt.Sprintf("refused: no listener for %s on port %d", map[bool]string{true: "HTTPS", false: "HTTP"}[tls], port)
+		e.Answer = t.refusal(r, q, tls, port, name)
 	}
 	return e
+}
+
+// refusal says why no listener takes a request.
+func (t *Translator) refusal(r *graph.Reader, q Query, tls bool, port uint16, host string) string {
+	protocol := map[bool]string{true: "HTTPS", false: "HTTP"}[tls]
+	others := false
+	for _, row := range t.tables.gateways.By(r, graph.ByAll, "") {
+		if q.Gateway != "" && q.Gateway != row.Key {
+			continue
+		}
+		for _, l := range row.Value.Listeners {
+			if l.Port != port || l.Protocol != protocol {
+				continue
+			}
+			others = true
+			if l.Chain != "" || !slices.Contains(gatewayapi.Covering(host), l.Hostname) {
+				continue
+			}
+			for _, c := range l.Conditions {
+				if c.Status == report.False && c.Message != "" {
+					return fmt.Sprintf("refused: listener %s of Gateway %s takes no traffic: %s", l.Name, row.Key, c.Message)
+				}
+			}
+		}
+	}
+	if others {
+		return fmt.Sprintf("refused: no %s listener on port %d has a hostname that covers %s", protocol, port, host)
+	}
+	return fmt.Sprintf("refused: no listener for %s on port %d", protocol, port)
 }
 
 func portOf(u *url.URL) uint16 {

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"strings"
 
@@ -53,6 +54,15 @@ func checkSecret(o store.Object) []mistake {
 			out = append(out, mistake{severity: report.Error, field: join("data", key), problem: "is not PEM",
 				fix: "write the PEM file's base64 in data, or its text in stringData"})
 		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	// Caught here, a pair that cannot serve leaves the last good one in force; listeners check again, for stores that
+	// others write.
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		out = append(out, wrong("data", "tls.crt and tls.key are not a certificate with its key: "+strings.TrimPrefix(err.Error(), "tls: "),
+			"write a PEM certificate chain, leaf first, and the private key of the leaf"))
 	}
 	return out
 }

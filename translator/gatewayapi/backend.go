@@ -34,7 +34,9 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		if res.Ref != "" {
 			s.backend = res.Ref
 		}
-		b.out.Backends = append(b.out.Backends, s.backend)
+		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) { // what may not be named has no say in it, and no status of it
+			b.out.Backends = append(b.out.Backends, s.backend)
+		}
 		if res.Reason != "" {
 			c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason), res.Message)
 			b.unresolved = append(b.unresolved, c)

@@ -97,6 +97,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	} else {
 		relayed(m.Pool, imp, policy, c, pickers, clear, field)
 	}
+	if !clear {
+		m.Pool.Findings = append(m.Pool.Findings, unverified(imp.Ref, field+".endpointPicker.service", "cluster "+c.Name+": ", "set appProtocol: kubernetes.io/h2c on the service's port"))
+	}
 	nameLast(m.Pool, policy)
 	return m
 }
@@ -128,6 +131,9 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inference.Impo
 func declaredEndpoints(p *model.Pool, imp *model.Import, c inference.ImportedCluster, field string) {
 	p.Foreign = true
 	p.Picker = model.PickerCall{Cluster: model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), Body: model.BodyDuplex}
+	if p.FailOpen {
+		p.Findings = append(p.Findings, bestEffort(imp.Ref, field+".failureMode"))
+	}
 	for i, e := range c.Endpoints {
 		addr, err := netip.ParseAddr(e.Address)
 		if err != nil {

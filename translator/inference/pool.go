@@ -94,17 +94,26 @@ func foreignPicker(r store.Reader, p *model.Pool, namespace string, ref *inferen
 	p.Owners = append(p.Owners, store.Services.Ref(svc))
 	p.Picker = model.PickerCall{Cluster: model.PickerCluster(namespace, svc.Name, port), Body: model.BodyDuplex}
 	if p.FailOpen {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Info, Owner: p.Ref, Field: "spec.endpointPickerRef.failureMode",
-			Problem: "FailOpen is best effort with a picker that reads bodies as a stream: a request that it has begun to read cannot be sent elsewhere",
-		})
+		p.Findings = append(p.Findings, bestEffort(p.Ref, "spec.endpointPickerRef.failureMode"))
 	}
 	if !Cleartext(svc.Spec.Ports[i].AppProtocol) {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Info, Owner: p.Ref, Field: "spec.endpointPickerRef",
-			Problem: fmt.Sprintf("the picker's certificate is not verified: TLS to Service %s/%s port %d trusts any", namespace, svc.Name, port),
-			Fix:     "for a picker without TLS set appProtocol: kubernetes.io/h2c on the Service's port",
-		})
+		p.Findings = append(p.Findings, unverified(p.Ref, "spec.endpointPickerRef", "", fmt.Sprintf("set appProtocol: kubernetes.io/h2c on port %d of Service %s/%s", port, namespace, svc.Name)))
+	}
+}
+
+// bestEffort tells what FailOpen is worth with a foreign picker.
+func bestEffort(owner report.Ref, field string) report.Finding {
+	return report.Finding{
+		Severity: report.Info, Owner: owner, Field: field,
+		Problem: "FailOpen is best effort with a picker that reads bodies as a stream: a request that it has begun to read cannot be sent elsewhere",
+	}
+}
+
+// unverified tells that a picker's certificate is not looked at: those in the field are self-signed (FIELD_NOTES 1).
+func unverified(owner report.Ref, field, what, cleartext string) report.Finding {
+	return report.Finding{
+		Severity: report.Info, Owner: owner, Field: field,
+		Problem: what + "the picker is asked over TLS, and its certificate is not verified", Fix: "for a picker without TLS " + cleartext,
 	}
 }
 

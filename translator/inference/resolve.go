@@ -3,6 +3,7 @@ package inference
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -24,7 +25,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	if ref.Kind == "InferencePool" {
 		p, ok := b.Tables.Pool(r, ref.Key())
 		if !ok {
-			return missing(ref)
+			return missing(ref, names(store.InferencePools.All(r)))
 		}
 		res := gatewayapi.Resolution{Ref: targetKey(p.Ref)}
 		addPool(&res, p, 1)
@@ -32,7 +33,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	}
 	imp, ok := pinned(ref.Namespace, ref.Name, func(key string) (*model.Import, bool) { return b.Tables.Import(r, key) })
 	if !ok {
-		return missing(ref)
+		return missing(ref, names(store.InferencePoolImports.All(r)))
 	}
 	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref)}
 	for _, m := range imp.Members {
@@ -53,8 +54,27 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	return finish(res)
 }
 
-func missing(ref report.Ref) gatewayapi.Resolution {
-	return gatewayapi.Resolution{Ref: targetKey(ref), Reason: "BackendNotFound", Message: fmt.Sprintf("there is no %s", ref)}
+// missing says that there is no such pool, and which one of the same namespace may have been meant.
+func missing(ref report.Ref, keys []string) gatewayapi.Resolution {
+	message := fmt.Sprintf("there is no %s", ref)
+	for _, key := range keys {
+		namespace, name, _ := strings.Cut(key, "/")
+		if namespace == ref.Namespace && (strings.HasPrefix(name, ref.Name) || strings.HasPrefix(ref.Name, name)) {
+			message += "; is " + name + " meant?"
+			break
+		}
+	}
+	return gatewayapi.Resolution{Ref: targetKey(ref), Reason: "BackendNotFound", Message: message}
+}
+
+// names are the keys of objects. A route that names a pool which does not exist so reads them all: it is the price of
+// a mistake, and gone with it.
+func names[T store.Object](list []T) []string {
+	out := make([]string, len(list))
+	for i, o := range list {
+		out[i] = store.ID(o)
+	}
+	return out
 }
 
 func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Namespace, ref.Name) }
