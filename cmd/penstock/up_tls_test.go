@@ -136,7 +136,7 @@ endpoints: [{addresses: [%s]}]
 		t.Errorf("a host without a certificate is answered: %+v", got)
 	}
 
-	// A new certificate is taken over. A key that is not its own is told, and closes that listener alone.
+	// A new certificate is taken over. One with a key that is not its own is told, and the last good one goes on.
 	newCert, newKey := certificate(t, "a.example.com")
 	s.write("certs.yaml", secretYAML("cert-a", newCert, newKey)+"---\n"+secretYAML("cert-b", certB, keyB))
 	fresh := x509.NewCertPool()
@@ -146,7 +146,13 @@ endpoints: [{addresses: [%s]}]
 		return err
 	})
 	s.write("certs.yaml", secretYAML("cert-a", newCert, keyB)+"---\n"+secretYAML("cert-b", certB, keyB))
-	s.errs.expect(t, "gateway.yaml:8: Gateway default/gw spec.listeners[0].tls.certificateRefs[0]: Secret default/cert-a: ")
+	s.errs.expect(t, "certs.yaml:5: Secret default/cert-a data: tls.crt and tls.key are not a certificate with its key")
+	if _, err := over(t.Context(), fresh, port, "a.example.com", "a.example.com"); err != nil {
+		t.Errorf("the last good certificate is not served any more: %v", err)
+	}
+	// Without the Secret that listener closes, and says so.
+	s.write("certs.yaml", secretYAML("cert-b", certB, keyB))
+	s.errs.expect(t, "gateway.yaml:8: Gateway default/gw spec.listeners[0].tls.certificateRefs[0]: Secret default/cert-a does not exist")
 	if out := s.penstock("status"); !strings.Contains(out, "InvalidCertificateRef") {
 		t.Errorf("status:\n%s", out)
 	}
