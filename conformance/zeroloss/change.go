@@ -115,7 +115,7 @@ func (w *world) create(rng *rand.Rand) backend {
 	case "pool":
 		w.pools[name] = &pool{
 			fleet: fleet, policy: rng.IntN(2) == 0, strategy: pick(rng, "load", "round-robin", "random", "least-request"),
-			body: pick(rng, "None", "Buffered"), fallbacks: rng.IntN(3), failClose: rng.IntN(2) == 0,
+			body: pick(rng, "None", "Buffered"), fallbacks: min(2, rng.IntN(6)), failClose: rng.IntN(2) == 0,
 			foreign: fleet == foreignFleet && rng.IntN(2) == 0,
 		}
 	case "import":

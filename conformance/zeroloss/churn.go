@@ -21,11 +21,17 @@ func addServer(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s at %d", s.name, s.port), s.serve()
 }
 
-// lateServer offers a server that does not take connections yet: requests to it go on to the next one.
+// lateServer offers a server that does not take connections yet: requests to it go on to the next one, unless a policy says
+// that there is none.
 func lateServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	if len(f.servers) >= mostServers || len(f.serving()) < 2 {
 		return "", nil
+	}
+	for _, p := range w.pools {
+		if p.policy && p.fallbacks == 0 {
+			return "", nil
+		}
 	}
 	s, err := w.newServer(f.name)
 	if err != nil {

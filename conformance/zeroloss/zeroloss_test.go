@@ -1,0 +1,111 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// short is a sequence that a test can afford beside everything else.
+func short(t *testing.T) options {
+	o := options{Seed: 1, Steps: 30, Rate: 30, Streams: 6, Pace: 150 * time.Millisecond, Restarts: 1}
+	// Not t.TempDir: the path of a Unix socket may not be long.
+	dir, err := os.MkdirTemp("", "zl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	o.Dir = dir
+	if err := o.binaries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func losesNothing(t *testing.T, o options) {
+	t.Helper()
+	r, err := newRun(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := r.play(t.Context())
+	var text strings.Builder
+	explain(&text, o, res)
+	if err != nil || len(res.Failures) > 0 {
+		t.Errorf("%d of %d requests failed (%v)\n%s", len(res.Failures), res.Requests, err, text.String())
+	}
+	if res.Changes < o.Steps || res.Requests < int64(5*o.Rate) {
+		t.Errorf("only %d changes and %d requests: that proves nothing", res.Changes, res.Requests)
+	}
+}
+
+func TestNoChangeOfTheFolderLosesARequest(t *testing.T) {
+	t.Parallel()
+	o := short(t)
+	o.Up = true
+	losesNothing(t, o)
+}
+
+func TestNoRestartOfAControlPlaneLosesARequest(t *testing.T) {
+	t.Parallel()
+	o := short(t)
+	o.Seed = 2
+	losesNothing(t, o)
+}
+
+// A harness that finds nothing must be able to find something.
+func TestALostRequestIsCountedAndTold(t *testing.T) {
+	served := &target{host: "a.test", fleets: map[string]time.Time{}}
+	served.expect([]string{"f0"}, time.Now())
+	served.expect([]string{"f1"}, time.Now())
+	if now := time.Now(); !served.may("f0", now) || !served.may("f1", now) || served.may("f2", now) || served.may("f0", now.Add(2*settled)) {
+		t.Error("after a change the old fleet may answer for a while, the new one for good, and no other")
+	}
+	for what, text := range map[string]string{
+		"an event is missing": "data: {}\n\ndata: 0\n\ndata: 2\n\n", "the end is missing": "data: {}\n\ndata: 0\n\ndata: 1\n\n", "nothing came": "",
+	} {
+		if _, err := readStream(strings.NewReader(text), 2); err == nil {
+			t.Errorf("%s, and the stream is taken for whole", what)
+		}
+	}
+	if _, err := readStream(strings.NewReader("data: {}\n\ndata: 0\n\ndata: 1\n\ndata: [DONE]\n\n"), 2); err != nil {
+		t.Error(err)
+	}
+	o := options{Seed: 7, Steps: 3, Dir: t.TempDir()}
+	var told strings.Builder
+	explain(&told, o, result{Failures: []failure{{At: time.Now(), Host: "a.test", Cause: "503"}}, Log: []string{time.Now().Format("15:04:05.000") + " step 1 move"}})
+	for _, want := range []string{"a.test", "503", "step 1 move", "-seed 7 -steps 3"} {
+		if !strings.Contains(told.String(), want) {
+			t.Errorf("no %q in\n%s", want, told.String())
+		}
+	}
+}
+
+func TestOneSeedGivesOneSequence(t *testing.T) {
+	sequence := func() (did []string) {
+		r, err := newRun(options{Seed: 3, Rate: 1, Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = r.end() }()
+		for step := range uint64(300) {
+			text, err := r.world.next(3, step, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range r.world.stopped {
+				s.stop()
+			}
+			text, _, _ = strings.Cut(text, " at ") // ports are what they are
+			did = append(did, text)
+		}
+		return did
+	}
+	a, b := sequence(), sequence()
+	for i := range a {
+		if a[i] != b[i] {
+			t.Fatalf("step %d: %q and %q", i, a[i], b[i])
+		}
+	}
+}
