@@ -11,6 +11,7 @@ import (
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
 	internallistenerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
+	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	downstreamconnectionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
 	fixedheapv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/fixed_heap/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -148,12 +149,12 @@ func (b *builder) any(m proto.Message) *anypb.Any {
 }
 
 func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
-	kind := clusterv3.Cluster_STATIC
+	names := false
 	group := &endpointv3.LocalityLbEndpoints{}
 	for _, s := range c.ADS {
 		a := mustAddress(s)
 		if a.path == "" && !a.isIP() {
-			kind = clusterv3.Cluster_STRICT_DNS
+			names = true
 		}
 		group.LbEndpoints = append(group.LbEndpoints, &endpointv3.LbEndpoint{
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: a.proto()}},
@@ -161,7 +162,7 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 	}
 	out := &clusterv3.Cluster{
 		Name:                 adsCluster,
-		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: kind},
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       durationpb.New(time.Second),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: adsCluster, Endpoints: []*endpointv3.LocalityLbEndpoints{group},
@@ -182,9 +183,11 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 			}),
 		},
 	}
-	if kind == clusterv3.Cluster_STRICT_DNS {
-		out.RespectDnsTtl = true
-		out.DnsRefreshRate = durationpb.New(5 * time.Second)
+	if names { // each address of a name is a control plane
+		out.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+			Name:        "envoy.cluster.dns",
+			TypedConfig: b.any(&dnsv3.DnsCluster{RespectDnsTtl: true, DnsRefreshRate: durationpb.New(5 * time.Second)}),
+		}}
 	}
 	if c.TLS != nil {
 		out.TransportSocket = b.tls(c)

@@ -1,7 +1,6 @@
 package bootstrap_test
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,9 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func TestAFleetsBootstrapStaysTheSameAndEnvoyTakesIt(t *testing.T) {
+func TestGoldenBootstrapsStayTheSameAndEnvoyTakesThem(t *testing.T) {
 	for name, c := range map[string]bootstrap.Config{
 		"standalone": {Gateway: "default/web", ADS: []string{"127.0.0.1:18000", "127.0.0.1:18001"}, Admin: "127.0.0.1:19000"},
 		"sockets":    {Gateway: "default/web", ADS: []string{"unix:///run/penstock/ads"}, Admin: "unix:/run/penstock/admin"},
@@ -30,7 +27,7 @@ func TestAFleetsBootstrapStaysTheSameAndEnvoyTakesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := yaml(t, c)
 			path := filepath.Join("testdata", name+".yaml")
-			if *update {
+			if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
 				if err := os.WriteFile(path, got, 0o644); err != nil {
 					t.Fatal(err)
 				}

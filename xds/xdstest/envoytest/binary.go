@@ -32,7 +32,7 @@ func Binary(t testing.TB) string {
 	}
 	path, err := exec.LookPath("envoy")
 	if err != nil {
-		t.Fatal("envoytest: no Envoy: set $ENVOY, or install one with `make tools`")
+		t.Fatal("envoytest: no Envoy: set $ENVOY, or install one with `make envoy`")
 	}
 	return path
 }
