@@ -116,5 +116,23 @@ func Placeholder(s *Slot) *Entry {
 	return newEntry(r, s, 0)
 }
 
-// NamesSlot says whether the entry names a slot; a nil entry names nothing.
-func (e *Entry) NamesSlot(s *Slot) bool { return e != nil && slices.Contains(e.Names, s) }
+// Variant is an entry that stands for another, in a stream that cannot be sent that one as it is. Of what it names it
+// keeps what keep allows. It is in no log.
+func Variant(e *Entry, body []byte, keep func(*Slot) bool) *Entry {
+	var names []*Slot
+	var refs []resource.Ref
+	for _, n := range e.Names {
+		if keep(n) {
+			names, refs = append(names, n), append(refs, n.Ref)
+		}
+	}
+	out := newEntry(resource.FromBytes(e.Type, e.Name, body, refs, slices.Clone(e.Owners)), e.Slot, e.Seq)
+	out.Names, out.Committed, out.Trace = names, e.Committed, e.Trace
+	return out
+}
+
+// NamesSlot says whether the entry names a slot; a nil entry names nothing. An old entry may name it by a slot that was
+// forgotten since and came again.
+func (e *Entry) NamesSlot(s *Slot) bool {
+	return e != nil && slices.ContainsFunc(e.Names, func(n *Slot) bool { return n == s || n.Ref == s.Ref })
+}

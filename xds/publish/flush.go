@@ -145,9 +145,11 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 		out[i] = part{it: it, entry: it.want}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
 			// Enough to warm a cluster; the new ones have to wait for their hop.
-			last := it.last()
-			if hop, _ := s.awaitsHop(it, now); hop && last != nil {
-				out[i].entry = last
+			if hop, _ := s.awaitsHop(it, now); hop {
+				out[i].entry = it.last()
+			}
+			if out[i].entry == nil {
+				out[i].entry = withoutHops(it.want, s.hopsBehind(it, now))
 			}
 		}
 	}
@@ -158,8 +160,12 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 // shares its service_name with another, wait for them and do not ask. Names that the proxy does not subscribe to yet it
 // asks for by itself; one that has just come back, though, may have them already and be about to say so.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
+	changed := r.carried
 	for _, p := range r.parts {
-		for _, n := range p.entry.Names {
+		changed = append(changed, p.entry)
+	}
+	for _, e := range changed {
+		for _, n := range e.Names {
 			switch {
 			case n.Type != resource.Endpoints:
 			case s.asked.has(n.ID):
@@ -175,6 +181,12 @@ func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 func (s *Stream) again(n *cache.Slot, now time.Time) {
 	it := s.settled(n)
 	it.want = n.Current()
+	if it.want == nil && !n.Named() {
+		// Of a cluster that is gone or refused in its new version, and serves on for now.
+		if it.want = it.last(); it.want != nil {
+			it.want = withoutHops(it.want, s.missingHops(it.want))
+		}
+	}
 	if it.want == nil {
 		it.want = cache.Placeholder(n)
 	}
@@ -183,6 +195,16 @@ func (s *Stream) again(n *cache.Slot, now time.Time) {
 	}
 	it.now = true
 	s.dirty(it, true, now)
+}
+
+// missingHops are the hops that endpoints name and that are gone before they came.
+func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
+	for _, n := range e.Names {
+		if n.Type == resource.Listener && n.Current() == nil && !s.held.has(n.ID) {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 func (s *Stream) expireDrains(now time.Time) {

@@ -43,17 +43,25 @@ func endpointsReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 
 // awaitsHop says whether endpoints begin to name a hop that is on its way, and until when that matters.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
-	if s.calm {
+	if len(s.hopsBehind(it, now)) == 0 {
 		return false, time.Time{}
+	}
+	until := it.since.Add(s.config.Watchdog)
+	return now.Before(until), until
+}
+
+// hopsBehind are the hops that endpoints begin to name and that are on their way.
+func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
+	if s.calm {
+		return nil
 	}
 	w := s.waiting(now)
 	for _, n := range it.want.Names {
 		if n.Type == resource.Listener && !it.last().NamesSlot(n) && w.hop(n) {
-			until := it.since.Add(s.config.Watchdog)
-			return now.Before(until), until
+			out = append(out, n)
 		}
 	}
-	return false, time.Time{}
+	return out
 }
 
 // routesReady, for route configurations and listeners: after the clusters that they (or a listener's routes) name, and
@@ -241,14 +249,33 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 
 // mayName says whether the version of a resource that the proxy came back with, which we do not know, may name another.
 func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, until time.Time) {
+	bound := s.config.Settle
 	switch {
 	case slot.Type == resource.Cluster && (it.slot.Type == resource.Listener || it.slot.Type == resource.RouteConfiguration):
-		return true, time.Time{}
-	case slot.Type == resource.Listener && it.slot.Type == resource.Endpoints:
-		// Only for so long: these endpoints may be waiting for their cluster, it for its routes, and these for this
-		// very listener to go.
-		until = s.unsure.Add(s.config.Settle)
-		return now.Before(until), until
+		if it.want != nil {
+			return true, time.Time{}
+		}
+		bound = max(bound, s.config.Drain)
+	case slot.Type != resource.Listener || it.slot.Type != resource.Endpoints:
+		return false, time.Time{}
 	}
-	return false, time.Time{}
+	// Only for so long: endpoints may be waiting for their cluster, it for its routes, and these for the very listener
+	// to go that the endpoints may name. Unless that chain begins with something that stays: its new version is refused.
+	if it.want == nil && s.refuses() {
+		return true, time.Time{}
+	}
+	until = s.unsure.Add(bound)
+	return now.Before(until), until
+}
+
+// refuses says whether the proxy keeps something because it refuses what should replace it.
+func (s *Stream) refuses() bool {
+	for t := range s.items {
+		for _, it := range s.items[t] {
+			if it.bad != "" && it.want != nil {
+				return true
+			}
+		}
+	}
+	return false
 }

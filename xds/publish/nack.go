@@ -16,6 +16,9 @@ const maxMessage = 1024
 // sent again, also where they were applied: the proxy counts as its own only what it has ACKed (DELIVERY 3).
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
+	for _, e := range r.Upserts {
+		delete(s.carried, e.Slot) // it may have this version, or still the one before
+	}
 	bad := blamed(r, message)
 	upserts := 0
 	for _, p := range r.parts {
@@ -37,6 +40,10 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 			s.reject(it, p.entry.Version, message, now)
 		default:
 			it.alone = len(bad) == 0
+			it.stale = true // it may have been applied
+			if !it.alone {
+				s.nowHas(p.entry)
+			}
 			it.now = true
 			s.dirty(it, true, now)
 		}
@@ -65,7 +72,7 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 		}
 	}
 	it.alone = false
-	s.dirty(it, it.want == nil && it.have != nil || it.want != nil && it.want.Version != version, now)
+	s.dirty(it, it.want == nil && (it.have != nil || it.stale) || it.want != nil && it.want.Version != version, now)
 }
 
 // retry makes due what was refused in passing.
@@ -90,7 +97,7 @@ func (s *Stream) retry(now time.Time) {
 // Where Envoy's texts say which resources they are about.
 var (
 	listed = regexp.MustCompile(`Error adding/updating (?:cluster|listener)\(s\) `)
-	quoted = regexp.MustCompile(`^goo\.gle/debug\w* *name: *"([^"]*)"`)
+	quoted = regexp.MustCompile(`^goo\.gle/debug\w*\s+name:\s*"([^"]*)"`)
 )
 
 // blamed are the names in a text that are names in the response; none if it does not say.

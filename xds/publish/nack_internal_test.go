@@ -20,6 +20,7 @@ func TestEnvoysWordsNameWhatIsBad(t *testing.T) {
 		{"Error adding/updating cluster(s) ns/a: b, c: no", []string{"ns/a", "ns/a: b", "c"}, []string{"ns/a: b", "c"}},
 		{"Error adding/updating listener(s) inuse: cannot bind '127.0.0.1:22999': Address already in use", []string{"inuse", "in"}, []string{"inuse"}},
 		{"goo.gle/debugproto name: \"bad-ct\" connect_timeout {}: Proto constraint validation failed", []string{"bad-ct", "b"}, []string{"bad-ct"}},
+		{"goo.gle/debugonly   \nname: \"bad\"\nconnect_timeout {\n}\n: Proto constraint validation failed", []string{"bad", "b"}, []string{"bad"}},
 		{"missing ): a(b", []string{"a", "b"}, nil},
 		{"Error adding/updating cluster(s) other: of another response", []string{"a"}, nil},
 		{"", []string{"a"}, nil},

@@ -67,9 +67,16 @@ func (s *Stream) inherit(r Request, now time.Time) {
 	if s.unsure.IsZero() {
 		s.unsure = now
 	}
+	// Of what it does not ask for it knows a version but has nothing: an answer that crossed its loss of interest.
+	asks := make(map[string]bool, len(r.Subscribe))
+	for _, name := range r.Subscribe {
+		asks[name] = true
+	}
 	names := make([]string, 0, len(r.Initial))
 	for name := range r.Initial {
-		names = append(names, name)
+		if s.wildcard[r.Type] || asks[name] {
+			names = append(names, name)
+		}
 	}
 	for _, slot := range s.cursor.Acquire(r.Type, names...) {
 		s.held.set(slot.ID) // acquired just now
@@ -77,10 +84,11 @@ func (s *Stream) inherit(r Request, now time.Time) {
 		if current != nil && current.Version == r.Initial[slot.Name] {
 			continue
 		}
+		it := s.item(slot)
 		if p := placeholderFor(slot, current); p != nil && p.Version == r.Initial[slot.Name] {
+			it.have, it.want = p, p
 			continue
 		}
-		it := s.item(slot)
 		it.stale = true
 		s.aim(it, current, now)
 	}

@@ -102,6 +102,9 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 func (s *Stream) nowHas(e *cache.Entry) {
 	if s.config.StateOfTheWorld && wildcardTypes[e.Type] {
 		s.accepted[e.Slot] = e
+		if e.Type == resource.Cluster {
+			s.carried[e.Slot] = e.Version
+		}
 	}
 }
 
@@ -125,11 +128,26 @@ func (s *Stream) completeState(r *Response) {
 			}
 			if e != nil {
 				r.Upserts = append(r.Upserts, e)
+				s.carry(r, e)
 			}
 		})
+		for _, p := range r.parts {
+			if p.entry != nil && r.Type == resource.Cluster {
+				s.carried[p.entry.Slot] = p.entry.Version
+			}
+		}
 		slices.SortFunc(r.Upserts, func(a, b *cache.Entry) int { return a.Ref.Compare(b.Ref) })
 	}
 	r.Version = stateVersion(r.Upserts)
+}
+
+// carry notes a cluster that goes along unchanged. It may be a change to the proxy even so: of a response that it refused
+// it has applied what was good, and now gets back what it had before.
+func (s *Stream) carry(r *Response, e *cache.Entry) {
+	if e.Type == resource.Cluster && s.carried[e.Slot] != e.Version {
+		s.carried[e.Slot] = e.Version
+		r.carried = append(r.carried, e)
+	}
 }
 
 // stateVersion is the version of a whole response: a content hash, so that replicas agree. What one response of

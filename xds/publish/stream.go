@@ -36,6 +36,7 @@ type Stream struct {
 	held     bitSet      // names of which the proxy may have a version
 	items    [types]map[*cache.Slot]*item
 	accepted map[*cache.Slot]*cache.Entry // see nowHas; empty in delta
+	carried  map[*cache.Slot]string       // the version that the last state of the world had of a cluster; empty in delta
 	owed     map[*cache.Slot]bool         // endpoints of clusters that were sent before the first request for endpoints
 	drain    map[*cache.Slot]time.Time    // when a chain that used this cluster has drained
 
@@ -86,6 +87,8 @@ type Response struct {
 	At time.Time
 
 	parts []part
+	// carried are clusters that are no part of a state of the world, and in another version than in the one before.
+	carried []*cache.Entry
 }
 
 // part is what a response changes.
@@ -98,7 +101,7 @@ type part struct {
 func New(cursor *cache.Cursor, c Config) *Stream {
 	c.Watchdog = cmp.Or(c.Watchdog, 300*time.Millisecond)
 	c.Settle = cmp.Or(c.Settle, 3*time.Second)
-	s := &Stream{config: c, cursor: cursor, accepted: map[*cache.Slot]*cache.Entry{},
+	s := &Stream{config: c, cursor: cursor, accepted: map[*cache.Slot]*cache.Entry{}, carried: map[*cache.Slot]string{},
 		owed: map[*cache.Slot]bool{}, drain: map[*cache.Slot]time.Time{}}
 	for t := range s.items {
 		s.items[t] = map[*cache.Slot]*item{}
@@ -245,12 +248,19 @@ func (it *item) last() *cache.Entry {
 
 // accept ends an item whose name is in order.
 func (s *Stream) accept(it *item) {
+	s.forgive(it)
+	it.dirty, it.alone = false, false
+	if it.slot.Current() != nil {
+		s.drop(it) // otherwise only the item knows what the proxy has
+	}
+}
+
+// forgive forgets that a version was refused.
+func (s *Stream) forgive(it *item) {
 	if it.reason != "" {
-		it.reason, it.bad = "", ""
 		s.news++
 	}
-	it.dirty, it.alone = false, false
-	s.drop(it)
+	it.reason, it.bad = "", ""
 }
 
 func (s *Stream) drop(it *item) {
@@ -366,7 +376,9 @@ func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response
 			r.Removed = append(r.Removed, p.it.slot.Name)
 			s.chainGone(p.it.have, nil, now)
 			delete(s.accepted, p.it.slot)
+			delete(s.carried, p.it.slot)
 			p.it.have, p.it.stale = nil, false // from now on it must not be counted on
+			s.forgive(p.it)                    // what comes under this name again is as new
 			continue
 		}
 		s.hold(p.it.slot)

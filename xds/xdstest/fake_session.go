@@ -43,11 +43,7 @@ func (s *session) run(ctx context.Context) {
 	}()
 	patience := time.NewTicker(s.fake.config.Patience / 10)
 	defer patience.Stop()
-	s.locked(func() {
-		s.ask(question{t: resource.Cluster})
-		s.follow()
-		s.released()
-	})
+	s.start()
 	for {
 		select {
 		case r, ok := <-responses:
@@ -56,11 +52,24 @@ func (s *session) run(ctx context.Context) {
 			}
 			s.locked(func() { s.take(r) })
 		case <-patience.C:
-			s.locked(s.complain)
+			s.locked(func() {
+				if time.Since(s.since) >= s.fake.config.Patience {
+					s.complain()
+				}
+			})
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// start asks for what every stream begins with.
+func (s *session) start() {
+	s.locked(func() {
+		s.ask(question{t: resource.Cluster})
+		s.follow()
+		s.released()
+	})
 }
 
 func (s *session) locked(f func()) {
@@ -162,8 +171,7 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 		if verdicts[res.name] != nil {
 			continue
 		}
-		wildcard := r.t == resource.Cluster || r.t == resource.Listener
-		if !wildcard && !p.asked[ref] {
+		if !wildcard(r.t) && !p.asked[ref] {
 			continue // nobody listens
 		}
 		p.apply(ref, messages[i])
@@ -190,6 +198,9 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 		}
 	}
 }
+
+// wildcard are the types that are subscribed to as a whole.
+func wildcard(t resource.Type) bool { return t == resource.Cluster || t == resource.Listener }
 
 func (s *session) accept(r response) {
 	p := &s.fake.state
@@ -272,7 +283,7 @@ func (s *session) released() {
 // complain notes what the control plane owes for too long, and goes on as Envoy does after initial_fetch_timeout.
 func (s *session) complain() {
 	f, p := s.fake, &s.fake.state
-	if len(p.warming)+len(p.unanswered) == 0 || time.Since(s.since) < f.config.Patience {
+	if len(p.warming)+len(p.unanswered) == 0 {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.warming)) {

@@ -88,7 +88,7 @@ func (c stateClient) receive() (response, error) {
 		return response{}, err
 	}
 	t, _ := resource.TypeOf(m.GetTypeUrl())
-	r := response{t: t, nonce: m.GetNonce(), version: m.GetVersionInfo(), full: t == resource.Cluster || t == resource.Listener}
+	r := response{t: t, nonce: m.GetNonce(), version: m.GetVersionInfo(), full: wildcard(t)}
 	for _, body := range m.GetResources() {
 		name := nameOf(t, body)
 		r.resources = append(r.resources, received{name: name, version: hashOf(body), body: body})

@@ -1,0 +1,35 @@
+package publish
+
+import (
+	"slices"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// withoutHops is an assignment without the endpoints that lead to some hops.
+func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
+	if len(hops) == 0 {
+		return e
+	}
+	var a endpointv3.ClusterLoadAssignment
+	if err := proto.Unmarshal(e.Body, &a); err != nil {
+		return e // the proxy will say so
+	}
+	missing := func(name string) bool {
+		return slices.ContainsFunc(hops, func(h *cache.Slot) bool { return h.Name == name })
+	}
+	for _, group := range a.GetEndpoints() {
+		group.LbEndpoints = slices.DeleteFunc(group.LbEndpoints, func(lb *endpointv3.LbEndpoint) bool {
+			return missing(lb.GetEndpoint().GetAddress().GetEnvoyInternalAddress().GetServerListenerName())
+		})
+	}
+	body, err := resource.Marshal(&a)
+	if err != nil {
+		return e
+	}
+	return cache.Variant(e, body, func(n *cache.Slot) bool { return !slices.Contains(hops, n) })
+}

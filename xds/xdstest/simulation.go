@@ -1,0 +1,121 @@
+package xdstest
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/publish"
+)
+
+// Simulation is a fake Envoy and the state machine of its stream with neither network, goroutine nor clock between them.
+// A random source decides which message arrives when, so that its seed replays any race. Not safe for use by many.
+type Simulation struct {
+	*Fake
+	// Now is the time that both live in. It moves only when nothing else can happen.
+	Now time.Time
+
+	config  publish.Config
+	machine *publish.Stream
+	session *session
+	up      []question
+	down    []*publish.Response
+}
+
+// Simulate connects a fake Envoy to a cache. FakeConfig's Address and Patience do not matter.
+func Simulate(t testing.TB, f FakeConfig, store *cache.Cache, c publish.Config) *Simulation {
+	t.Helper()
+	c.StateOfTheWorld = f.StateOfTheWorld
+	s := &Simulation{Fake: &Fake{config: f, t: t, state: newProxy()}, Now: time.Unix(1000, 0), config: c}
+	s.Connect(store)
+	t.Cleanup(func() { s.machine.Close() })
+	return s
+}
+
+// Connect connects it again, to the same control plane or another. What was on its way is lost.
+func (s *Simulation) Connect(store *cache.Cache) {
+	if s.machine != nil {
+		s.machine.Close()
+	}
+	s.up, s.down = nil, nil
+	s.machine = publish.New(store.Open(Gateway, ""), s.config)
+	s.state.restart()
+	s.session = &session{fake: s.Fake, wire: (*simulatedWire)(s), node: &corev3.Node{Id: s.Fake.config.Node, Cluster: Gateway}}
+	s.session.start()
+}
+
+// Step lets one thing happen that may happen now. It is false if nothing did.
+func (s *Simulation) Step(r *rand.Rand) bool {
+	switch n := r.IntN(3); {
+	case n == 0 && len(s.up) > 0:
+		q := s.up[0]
+		s.up = s.up[1:]
+		s.handle(q)
+	case n == 1 && len(s.down) > 0:
+		resp := s.down[0]
+		s.down = s.down[1:]
+		s.session.locked(func() { s.session.take(s.received(resp)) })
+	default:
+		out := s.machine.Flush(s.Now)
+		s.down = append(s.down, out...)
+		return len(out)+len(s.up)+len(s.down) > 0
+	}
+	return true
+}
+
+// Rest lets everything happen until nothing is left to happen. What is owed then will never come: a violation.
+func (s *Simulation) Rest(r *rand.Rand) {
+	for range 100_000 {
+		if s.Step(r) || len(s.up)+len(s.down) > 0 {
+			continue
+		}
+		out := s.machine.Flush(s.Now)
+		s.down = append(s.down, out...)
+		if wake := s.machine.Wake(); len(out) == 0 && wake.After(s.Now) {
+			s.Now = wake
+		} else if len(out) == 0 {
+			s.session.locked(s.session.complain)
+			return
+		}
+	}
+	s.violate("it never comes to rest")
+}
+
+// Stream is the state machine of the current connection.
+func (s *Simulation) Stream() *publish.Stream { return s.machine }
+
+func (s *Simulation) handle(q question) {
+	if s.config.StateOfTheWorld {
+		s.machine.HandleState(publish.StateRequest{Type: q.t, Names: q.all, Version: q.version, Nonce: q.nonce, Error: q.nack}, s.Now)
+		return
+	}
+	s.machine.Handle(publish.Request{
+		Type: q.t, Subscribe: q.subscribe, Unsubscribe: q.unsubscribe, Initial: q.initial, Nonce: q.nonce, Error: q.nack,
+	}, s.Now)
+}
+
+func (s *Simulation) received(r *publish.Response) response {
+	out := response{t: r.Type, nonce: r.Nonce, version: r.Version, removed: slices.Clone(r.Removed),
+		full: s.config.StateOfTheWorld && wildcard(r.Type)}
+	for _, e := range r.Upserts {
+		out.resources = append(out.resources, received{name: e.Name, version: e.Version,
+			body: &anypb.Any{TypeUrl: e.Type.URL(), Value: e.Body}})
+	}
+	return out
+}
+
+// simulatedWire is a Simulation as the session's connection.
+type simulatedWire Simulation
+
+func (w *simulatedWire) send(q question) error {
+	w.up = append(w.up, q)
+	return nil
+}
+
+// receive is for sessions that run by themselves.
+func (w *simulatedWire) receive() (response, error) { select {} }
