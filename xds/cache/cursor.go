@@ -52,10 +52,12 @@ func (c *Cursor) Close(acquired []*Slot) {
 // Ready is closed when the log may be read: see Cache.SetReady. Safe for use by many.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
-// Wake receives when there may be something to pull. Safe for use by many.
+// Wake receives when there may be something to pull, and after Poke. Safe for use by many.
 func (c *Cursor) Wake() <-chan struct{} { return c.wake }
 
-func (c *Cursor) poke() {
+// Poke wakes the cursor's reader for a reason of the caller's own: a channel less for a thousand of them to select from.
+// Safe for use by many.
+func (c *Cursor) Poke() {
 	select {
 	case c.wake <- struct{}{}:
 	default:

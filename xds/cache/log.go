@@ -58,7 +58,21 @@ func (l *log) open(cacheReady bool) {
 // seq is the sequence number of the newest record. Called with mu held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
+// commit appends a batch and wakes the cursors, not before they can read it: waking them under the lock made each of a
+// thousand wait for it.
 func (l *log) commit(b Batch, now time.Time) {
+	if !l.append(b, now) {
+		return
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for c := range l.cursors {
+		c.Poke()
+	}
+}
+
+// append says whether the batch changed anything.
+func (l *log) append(b Batch, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.born, l.revision = true, b.Revision
@@ -92,12 +106,10 @@ func (l *log) commit(b Batch, now time.Time) {
 		l.put(s, e)
 	}
 	if l.seq() == before {
-		return
+		return false
 	}
 	l.trim()
-	for c := range l.cursors {
-		c.poke()
-	}
+	return true
 }
 
 // put makes e (nil: nothing) the current version and records it.

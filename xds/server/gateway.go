@@ -36,6 +36,9 @@ func (s *Server) add(st *stream) {
 	s.mu.Lock()
 	g := s.gateway(st.gateway)
 	g.streams[st] = struct{}{}
+	if s.stopped {
+		st.end(errStopped)
+	}
 	for w := range g.waits {
 		st.await(w)
 	}

@@ -63,10 +63,10 @@ type Server struct {
 	config  Config
 	metrics *metrics
 	tracer  trace.Tracer
-	stopped chan struct{} // closed at the end of Run
 
 	mu       sync.Mutex
 	gateways map[string]*gateway
+	stopped  bool // Run has ended
 }
 
 // New makes a server; it serves when it is registered. An error is a metric that exists already.
@@ -88,7 +88,7 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("xds server: %w", err)
 	}
 	return &Server{
-		config: c, metrics: m, gateways: map[string]*gateway{}, stopped: make(chan struct{}),
+		config: c, metrics: m, gateways: map[string]*gateway{},
 		tracer: c.Tracing.Tracer("github.com/penstock-project/penstock/xds/server"),
 	}, nil
 }
@@ -114,7 +114,14 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 // without end. It may be called once; the server serves without it as well.
 func (s *Server) Run(ctx context.Context) error {
 	<-ctx.Done()
-	close(s.stopped)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	for _, g := range s.gateways {
+		for st := range g.streams {
+			st.end(errStopped)
+		}
+	}
 	return nil
 }
 

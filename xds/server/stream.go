@@ -26,7 +26,7 @@ type stream struct {
 	node    *corev3.Node
 	since   time.Time
 	cursor  *cache.Cursor
-	kick    chan struct{} // the receiver has changed something
+	end     context.CancelCauseFunc // ends it; the first cause counts
 
 	mu      sync.Mutex
 	machine *publish.Stream
@@ -48,10 +48,12 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 		s.config.Log.Warn("proxy refused", "node", first.node.GetId(), "error", err)
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	profile := first.node.GetMetadata().GetFields()[bootstrap.ProfileKey].GetStringValue()
 	st := &stream{
 		server: s, wire: w, gateway: gateway, profile: profile, node: first.node, since: s.config.Now(),
-		cursor: s.config.Cache.Open(gateway, profile), kick: make(chan struct{}, 1), sent: map[string]sending{},
+		cursor: s.config.Cache.Open(gateway, profile), end: end, sent: map[string]sending{},
 	}
 	c := s.config.Publish
 	c.StateOfTheWorld = w.stateOfTheWorld()
@@ -61,20 +63,18 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	select {
 	case <-st.cursor.Ready():
 	case <-ctx.Done():
-		return nil
-	case <-s.stopped:
-		return errStopped
+		return ended(context.Cause(ctx))
 	}
 	return st.run(ctx, first)
 }
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run decides and sends until the stream ends.
+// run decides and sends until the stream ends. It selects from few channels, and from none that streams share: a change
+// that a thousand of them wait for costs mostly their waking up.
 func (st *stream) run(ctx context.Context, first request) error {
-	broken := make(chan error, 1)
 	st.handle(first)
-	go st.receive(broken)
+	go st.receive()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -87,32 +87,24 @@ func (st *stream) run(ctx context.Context, first request) error {
 			timer.Reset(wake.Sub(st.server.config.Now()))
 		}
 		select {
-		case <-st.cursor.Wake():
-		case <-st.kick:
+		case <-st.cursor.Wake(): // the receiver pokes it too
 		case <-timer.C:
-		case err := <-broken:
-			return ended(err)
 		case <-ctx.Done():
-			return nil
-		case <-st.server.stopped:
-			return errStopped
+			return ended(context.Cause(ctx))
 		}
 	}
 }
 
 // receive ends with the stream: its Recv then fails.
-func (st *stream) receive(broken chan<- error) {
+func (st *stream) receive() {
 	for {
 		r, err := st.wire.receive()
 		if err != nil {
-			broken <- err
+			st.end(err)
 			return
 		}
 		st.handle(r)
-		select {
-		case st.kick <- struct{}{}:
-		default:
-		}
+		st.cursor.Poke()
 	}
 }
 
@@ -169,7 +161,7 @@ func (st *stream) flush() (wake time.Time, err error) {
 
 // ended is the stream's end without what is ordinary about it.
 func ended(err error) error {
-	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
 		return nil
 	}
 	return err
