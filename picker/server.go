@@ -29,7 +29,7 @@ func ServerOptions(workers uint32) []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(maxMessage),
 		// Envoy keeps idle connections alive with pings; by default gRPC takes more than one in five minutes for abuse and
 		// closes the connection, which costs picks.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 100 * time.Millisecond, PermitWithoutStream: true}),
 	}
 	if workers > 0 {
 		options = append(options, grpc.NumStreamWorkers(workers))

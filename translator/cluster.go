@@ -24,7 +24,9 @@ const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 // cluster says what the cluster of a name is (model/names.go lists the names). False if its object is gone.
 func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 	switch name {
-	case model.OurPicker, model.Collector:
+	case model.OurPicker:
+		return &model.Cluster{Name: name, Protocol: model.GRPC, Own: true}, true
+	case model.Collector:
 		return &model.Cluster{Name: name, Protocol: model.GRPC}, true
 	}
 	base, last := strings.CutPrefix(name, model.LastCluster(""))

@@ -98,6 +98,14 @@ func protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions {
 		if c.Protocol == model.GRPC {
 			// A picker that is frozen, or behind a cut wire, does not close its connections.
 			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second)}
+			if c.Own {
+				// Without an answer to the ping the connection ends, and the call is made again at another picker. Passive
+				// outlier detection is no help: it takes the end of a call that was answered for a failure, and then leaves
+				// out the picker that works.
+				h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
+					Interval: seconds(pickerPing), Timeout: seconds(silentPing), ConnectionIdleInterval: seconds(silentBefore),
+				}
+			}
 		}
 		explicit.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: h2}
 	default:

@@ -69,9 +69,12 @@ type rig struct {
 	feeder    *feeder
 }
 
+// ownPicker is the cluster of our own picker.
+var ownPicker = model.Cluster{Name: model.OurPicker, Protocol: model.GRPC, Own: true}
+
 func newRig(t *testing.T, ourPicker netip.AddrPort) *rig {
 	r := &rig{t: t, port: uint16(envoytest.FreePort(t))}
-	r.cluster(model.Cluster{Name: model.OurPicker, Protocol: model.GRPC}, model.Endpoint{Address: ourPicker})
+	r.cluster(ownPicker, model.Endpoint{Address: ourPicker})
 	return r
 }
 

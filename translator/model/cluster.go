@@ -44,7 +44,10 @@ type Cluster struct {
 	Trailers bool
 	// HealthService is the gRPC health service to check, for foreign pickers; "" for no active health check.
 	HealthService string
-	Owners        []report.Ref
+	// Own is Penstock's own picker, of which there may be several: one that falls silent is noticed while a request can
+	// still be asked about at another.
+	Own    bool
+	Owners []report.Ref
 }
 
 // UpstreamTLS is TLS towards endpoints.

@@ -1,0 +1,106 @@
+package envoy
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// freezer stands before a picker, and may freeze: then it takes connections and bytes, and answers nothing.
+type freezer struct {
+	net.Listener
+	to     netip.AddrPort
+	frozen chan struct{}
+}
+
+func startFreezer(t *testing.T, to netip.AddrPort) *freezer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &freezer{l, to, make(chan struct{})}
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			down, err := l.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			open.Go(func() { f.relay(down) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		open.Wait()
+	})
+	return f
+}
+
+// relay ends when either side does, which for a frozen one is Envoy.
+func (f *freezer) relay(down net.Conn) {
+	defer func() { _ = down.Close() }()
+	up, err := net.Dial("tcp", f.to.String())
+	if err != nil {
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() { _, _ = io.Copy(backward{f, down}, up) })
+	_, _ = io.Copy(up, down)
+	_ = up.Close()
+	back.Wait()
+}
+
+// backward is the way of answers, which are lost once the picker is frozen.
+type backward struct {
+	*freezer
+	down io.Writer
+}
+
+func (a backward) Write(b []byte) (int, error) {
+	select {
+	case <-a.frozen:
+		return len(b), nil
+	default:
+		return a.down.Write(b)
+	}
+}
+
+// A picker that is frozen still takes connections, and answers nothing. That must not cost a pick, not even of a pool that is
+// closed without one.
+func TestAFrozenPickerLosesNoPick(t *testing.T) {
+	pod := startPod(t, "pod", 200)
+	p := startPicker(t, map[string]script{"ns/llm": {endpoints: pod.address.String()}})
+	frozen := startFreezer(t, p.address)
+	r := newRig(t, p.address)
+	r.resources = nil
+	r.cluster(ownPicker, endpoints(netip.MustParseAddrPort(frozen.Listener.Addr().String()), p.address)...)
+	r.cluster(model.Cluster{Name: "pool/ns/llm", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
+	for host, body := range map[string]model.BodyMode{"none": model.BodyNone, "buffered": model.BodyBuffered} {
+		r.forward(host, model.Forward{Backends: []model.WeightedBackend{{
+			Cluster: "pool/ns/llm", Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: "ns/llm", Body: body},
+		}}})
+	}
+	r.start()
+	all := func() {
+		var requests sync.WaitGroup
+		for range 20 {
+			for _, host := range []string{"none", "buffered"} {
+				requests.Go(func() {
+					if a := r.post(t, host, []byte(`{"prompt": "hello"}`)); a.status != 200 {
+						t.Errorf("%s: %s", host, a)
+					}
+				})
+			}
+		}
+		requests.Wait()
+	}
+	all()
+	close(frozen.frozen)
+	all()
+	all()
+}
