@@ -188,19 +188,26 @@ func (c *Cursor) Release(slots ...*Slot) {
 	}
 }
 
-// Each is every existing resource of a type, sorted by name.
+// Each is every existing resource of a type, sorted by name. Shared: not to be changed. A thousand proxies that come back
+// at once ask for the same, so the last answer is kept.
 func (c *Cursor) Each(t resource.Type) []*Slot {
 	l := c.log
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	var out []*Slot
+	l.memoMu.Lock()
+	defer l.memoMu.Unlock()
+	m := &l.existing[t]
+	if m.seq == l.seq() && m.slots != nil {
+		return m.slots
+	}
+	m.seq, m.slots = l.seq(), []*Slot{}
 	for ref, s := range l.slots {
 		if ref.Type == t && s.Current() != nil {
-			out = append(out, s)
+			m.slots = append(m.slots, s)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Slot) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	slices.SortFunc(m.slots, func(a, b *Slot) int { return strings.Compare(a.Name, b.Name) })
+	return m.slots
 }
 
 // Slot is the slot of an ID that the caller has acquired.

@@ -31,7 +31,16 @@ type log struct {
 	bytes   int // of tail's replaced bodies
 	cursors map[*Cursor]struct{}
 	memo    *memo // the last coalesced delta; guarded by memoMu
-	memoMu  sync.Mutex
+	// existing is what Cursor.Each found last, by type; guarded by memoMu. It keeps slots that are gone until the next
+	// call, no longer.
+	existing [resource.RouteConfiguration + 1]existing
+	memoMu   sync.Mutex
+}
+
+// existing is all resources of a type at a sequence number.
+type existing struct {
+	seq   uint64
+	slots []*Slot // nil: not known
 }
 
 // memo is a delta that many cursors which stand at the same place will ask for.

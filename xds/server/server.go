@@ -100,6 +100,8 @@ func Options() []grpc.ServerOption {
 		// The bootstrap lets Envoy ping every 10 s; gRPC's default takes that for an attack.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		// A write buffer for each of a thousand idle proxies would be 32 MiB.
+		grpc.SharedWriteBuffer(true),
 		// A proxy that comes back names everything that it has.
 		grpc.MaxRecvMsgSize(64 << 20),
 	}
