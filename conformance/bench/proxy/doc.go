@@ -7,5 +7,5 @@
 // Invariants: every response is acknowledged; Handle functions are called from the stream's one reader, in order; no
 // goroutine outlives Close.
 //
-// Tests: cd conformance && go test ./bench/proxy
+// Tests: cd conformance && go test ./bench (its crowds are made of proxies)
 package proxy

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/bench/proxy"
+	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+var small = world.Size{Listeners: 2, Hosts: 10, Backends: 4, Endpoints: 2, Port: 8443}
+
+func TestEveryFigureOfTheIssueIsDeclaredAndExplained(t *testing.T) {
+	for _, m := range measurements {
+		for _, name := range m.names {
+			f, ok := figures[name]
+			if !ok || f.limit < 0 || f.about == "" || f.unit == "" {
+				t.Errorf("%s: %+v", name, f)
+			}
+		}
+	}
+}
+
+func TestMedianAndRoundKeepWhatCounts(t *testing.T) {
+	if got := median([]time.Duration{9, 1, 5}); got != 5 {
+		t.Errorf("median: %d", got)
+	}
+	if got := round(0.0012345); got != 0.00123 {
+		t.Errorf("round: %g", got)
+	}
+}
+
+func TestAChangeIsTimedToTheBytesAtTheProxy(t *testing.T) {
+	c, err := newRouteChanges(t.Context(), small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := c.measure(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	took, _, err := c.one(t.Context(), c.rebuild)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.time) != 3 || c.time[0] <= 0 || took <= 0 {
+		t.Errorf("times: %v and %s", c.time, took)
+	}
+}
+
+func TestACrowdIsResentNothingAndHearsOfEachChange(t *testing.T) {
+	var tp tap
+	r, err := newRig(small, tp.option())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	first, err := r.attach(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := first.Have()
+	first.Close()
+	const n = 20
+	c, _, err := resume(t.Context(), r.address, n, have)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	name := model.ServiceCluster("default", "svc-2", 80)
+	_, slice := r.world.Service(2, 1)
+	c.expect(name)
+	tp.begin()
+	start := time.Now()
+	if err := r.change(store.EndpointSlices.Put(slice)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tp.wait(t.Context(), n, start); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.acked(t.Context(), resource.Ref{Type: resource.Endpoints, Name: name}); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(name)
+	if _, err := tp.constant(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.resent.Load(); got != 0 {
+		t.Errorf("%d resources were resent", got)
+	}
+}
+
+func TestACrowdNoticesWhatIsResent(t *testing.T) {
+	r, err := newRig(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	first, err := r.attach(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := first.Have()
+	first.Close()
+	have[resource.Endpoints] = map[string]string{model.ServiceCluster("default", "svc-2", 80): "of another time"}
+	c, _, err := resume(t.Context(), r.address, 3, proxy.Have(have))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	if err := eventually(t.Context(), func() error {
+		if n := c.resent.Load(); n < 3 {
+			return fmt.Errorf("%d resources were resent", n)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
