@@ -143,6 +143,9 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	out := make([]part, len(items))
 	for i, it := range sorted(items) {
 		out[i] = part{it: it, entry: it.want}
+		if it.cut != nil {
+			out[i].entry = it.cut.entry
+		}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
 			// Enough to warm a cluster; the new ones have to wait for their hop.
 			if hop, _ := s.awaitsHop(it, now); hop {

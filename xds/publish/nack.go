@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -36,6 +37,8 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 		case p.entry == nil:
 			// The removals of a refused response were not its fault. One of removals alone would be refused again.
 			s.dirty(it, upserts > 0 && it.want == nil || it.want != nil, now)
+		case it.cut != nil && it.cut.entry == p.entry:
+			s.lookInto(it, false, shorten(message), now)
 		case upserts == 1 || slices.Contains(bad, p.entry.Name):
 			s.reject(it, p.entry.Version, message, now)
 		default:
@@ -47,6 +50,20 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 			it.now = true
 			s.dirty(it, true, now)
 		}
+	}
+}
+
+// lookInto goes on with a quarantine after the proxy's answer.
+func (s *Stream) lookInto(it *item, ok bool, words string, now time.Time) {
+	it.cut.answer(ok, words)
+	s.lookFurther(it, now)
+}
+
+func (s *Stream) lookFurther(it *item, now time.Time) {
+	q := it.cut
+	if s.dirty(it, !q.over(), now); q.over() {
+		it.cut, it.faults = nil, q.found
+		s.news++
 	}
 }
 
@@ -72,6 +89,15 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 		}
 	}
 	it.alone = false
+	if it.slot.Type == resource.RouteConfiguration && it.want != nil && it.want.Version == version {
+		var before *cache.Entry
+		if !it.stale {
+			before = it.have
+		}
+		it.cut = newQuarantine(it.want, before, it.reason)
+		s.lookFurther(it, now)
+		return
+	}
 	s.dirty(it, it.want == nil && (it.have != nil || it.stale) || it.want != nil && it.want.Version != version, now)
 }
 

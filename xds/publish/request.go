@@ -169,6 +169,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 		it.flight = nil
 	}
 	if p.entry == nil {
+		it.have, it.stale = nil, false // the ACK of what it had came after the removal was sent
 		if it.flight == nil && it.want == nil {
 			s.unhold(it.slot)
 			s.drop(it)
@@ -176,9 +177,14 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 		return
 	}
 	s.chainGone(it.have, p.entry, now)
+	s.routesLeft(it.have, p.entry, now)
 	s.expectRoutes(p.entry, now)
 	it.have, it.stale = p.entry, false
 	s.nowHas(p.entry)
+	if it.cut != nil && it.cut.entry == p.entry {
+		s.lookInto(it, true, "", now)
+		return
+	}
 	if it.flight == nil && !it.dirty && it.want != nil && it.want.Version == p.entry.Version {
 		s.accept(it)
 	}
@@ -196,6 +202,19 @@ func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 			if it.want == nil {
 				it.want, it.since = n.Current(), now
 			}
+		}
+	}
+}
+
+// routesLeft notes which clusters a route configuration names no longer: see Config.Linger.
+func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
+	if s.config.Linger == 0 || old == nil || old.Type != resource.RouteConfiguration {
+		return
+	}
+	until := now.Add(s.config.Linger)
+	for _, n := range old.Names {
+		if n.Type == resource.Cluster && !new.NamesSlot(n) && s.drain[n].Before(until) {
+			s.drain[n] = until
 		}
 	}
 }

@@ -17,6 +17,9 @@ type Config struct {
 	Watchdog time.Duration
 	// Drain is how long clusters stay that a filter chain used which is gone: at least the proxy's --drain-time-s.
 	Drain time.Duration
+	// Linger is how long clusters stay that routes have left: a request that has chosen one may still wait for its pick, and
+	// would be answered that there is no such cluster.
+	Linger time.Duration
 	// Settle is how long removals wait for what a proxy may have that came back with versions which we do not know:
 	// until it has asked for its routes, and for listeners that its endpoints may name. Default: 3 s.
 	Settle time.Duration
@@ -70,8 +73,10 @@ type item struct {
 	// flight is the newest response that carries it and has no answer yet.
 	flight *Response
 
-	bad    string    // the version that was rejected
-	reason string    // the proxy's words; kept until it accepts something
+	bad    string  // the version that was rejected
+	reason string  // the proxy's words; kept until it accepts something
+	faults []Fault // of a route configuration, what is bad in it
+	cut    *quarantine
 	retry  time.Time // when the same version may be sent again; zero: never
 }
 
@@ -203,6 +208,10 @@ func (s *Stream) aim(it *item, want *cache.Entry, now time.Time) {
 		}
 	}
 	it.want = want
+	if it.cut != nil && want != nil && want.Version == it.bad {
+		return // it is being looked into
+	}
+	it.cut = nil
 	switch {
 	case want == nil && it.now:
 	case want == nil:
@@ -260,7 +269,7 @@ func (s *Stream) forgive(it *item) {
 	if it.reason != "" {
 		s.news++
 	}
-	it.reason, it.bad = "", ""
+	it.reason, it.bad, it.faults, it.cut = "", "", nil, nil
 }
 
 func (s *Stream) drop(it *item) {
@@ -289,8 +298,11 @@ func (s *Stream) unhold(slot *cache.Slot) {
 type Rejection struct {
 	Ref     resource.Ref
 	Version string
-	Message string // the proxy's words
-	Owners  []report.Ref
+	// Host and Route name the virtual host and the route in it that are bad in a route configuration of which all the
+	// rest is in force. Both are empty if the whole resource is withheld; Route is if the host itself is bad.
+	Host, Route string
+	Message     string // the proxy's words
+	Owners      []report.Ref
 }
 
 // Rejections are the resources of which the proxy refuses the newest version that it was sent, by type, unordered
@@ -299,11 +311,17 @@ func (s *Stream) Rejections() []Rejection {
 	var out []Rejection
 	for t := range s.items {
 		for _, it := range s.items[t] {
-			if it.reason == "" {
-				continue
-			}
 			r := Rejection{Ref: it.slot.Ref, Version: it.bad, Message: it.reason}
-			if it.want != nil {
+			switch {
+			case it.reason == "" || it.cut != nil && it.faults == nil:
+				continue // soon it is known what is bad in it
+			case it.faults != nil:
+				for _, f := range it.faults {
+					r.Host, r.Route, r.Message, r.Owners = f.Host, f.Route, f.Message, f.Owners
+					out = append(out, r)
+				}
+				continue
+			case it.want != nil:
 				r.Owners = it.want.Owners
 			}
 			out = append(out, r)

@@ -153,6 +153,22 @@ func TestChangesCollapseWhileOneIsOnItsWay(t *testing.T) {
 	s.expect("cluster +b,+c")
 }
 
+func TestAClusterOutlivesTheRoutesToItForRequestsThatWaitForTheirPick(t *testing.T) {
+	s := begin(t, publish.Config{Linger: time.Minute})
+	s.commit([]*resource.Resource{
+		xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 1), xdstest.Routes(t, "routes", "b"),
+	}, resource.Ref{Type: resource.Cluster, Name: "a"}, resource.Ref{Type: resource.Endpoints, Name: "a"})
+	s.expect("cluster +b")
+	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: []string{"b"}})
+	s.ackAll()
+	s.expect()
+	if want := s.now.Add(time.Minute); !s.stream.Wake().Equal(want) {
+		t.Errorf("wakes at %s, want %s", s.stream.Wake(), want)
+	}
+	s.now = s.now.Add(time.Minute)
+	s.expect("cluster -a")
+}
+
 func TestClustersOfARemovedChainStayUntilItsStreamsHaveDrained(t *testing.T) {
 	s := begin(t, publish.Config{Drain: time.Minute})
 	s.commit(nil, resource.Ref{Type: resource.Listener, Name: "web"}, resource.Ref{Type: resource.RouteConfiguration, Name: "routes"},
@@ -207,6 +223,8 @@ func TestRoutesThatAreRefusedKeepTheirClusters(t *testing.T) {
 	s.expect("cluster +b")
 	s.ack(resource.Cluster)
 	s.expect("route +routes")
+	s.nack(resource.RouteConfiguration, "missing ): a(b")
+	s.expect("route +routes") // with 500 in place of what is bad
 	s.nack(resource.RouteConfiguration, "missing ): a(b")
 	s.sleep(time.Hour)
 	s.expect()

@@ -31,5 +31,6 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	if err != nil {
 		return e
 	}
-	return cache.Variant(e, body, func(n *cache.Slot) bool { return !slices.Contains(hops, n) })
+	names := slices.DeleteFunc(slices.Clone(e.Names), func(n *cache.Slot) bool { return slices.Contains(hops, n) })
+	return cache.Variant(e, body, names)
 }

@@ -32,6 +32,9 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
+// lingering is how long clusters outlive the routes to them: longer than Envoy waits for an ordinary pick (2 s).
+const lingering = 5 * time.Second
+
 // Controller is the controllerName of our GatewayClasses and of the parents that we write.
 const Controller = "penstock.dev/gateway-controller"
 
@@ -99,7 +102,7 @@ func New(cfg Config) (*Plane, error) {
 	var err error
 	p.xds, err = server.New(server.Config{
 		Cache: p.cache, Reports: newProxyReports(p.board), Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer,
-		Publish: publish.Config{Drain: cfg.DrainTime},
+		Publish: publish.Config{Drain: cfg.DrainTime, Linger: lingering},
 	})
 	if err != nil {
 		return nil, err
