@@ -116,15 +116,11 @@ func Placeholder(s *Slot) *Entry {
 	return newEntry(r, s, 0)
 }
 
-// Variant is an entry that stands for another, in a stream that cannot be sent that one as it is. Of what it names it
-// keeps what keep allows. It is in no log.
-func Variant(e *Entry, body []byte, keep func(*Slot) bool) *Entry {
-	var names []*Slot
-	var refs []resource.Ref
-	for _, n := range e.Names {
-		if keep(n) {
-			names, refs = append(names, n), append(refs, n.Ref)
-		}
+// Variant is an entry that stands for another, in a stream that cannot be sent that one as it is. It is in no log.
+func Variant(e *Entry, body []byte, names []*Slot) *Entry {
+	refs := make([]resource.Ref, len(names))
+	for i, n := range names {
+		refs[i] = n.Ref
 	}
 	out := newEntry(resource.FromBytes(e.Type, e.Name, body, refs, slices.Clone(e.Owners)), e.Slot, e.Seq)
 	out.Names, out.Committed, out.Trace = names, e.Committed, e.Trace

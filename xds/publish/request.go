@@ -169,12 +169,14 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 		it.flight = nil
 	}
 	if p.entry == nil {
-		it.have, it.stale = nil, false // the ACK of what it had came after the removal was sent
 		if it.flight == nil && it.want == nil {
 			s.unhold(it.slot)
 			s.drop(it)
 		}
 		return
+	}
+	if it.flight != nil && it.onItsWay() == nil {
+		return // its removal is on the way
 	}
 	s.chainGone(it.have, p.entry, now)
 	s.routesLeft(it.have, p.entry, now)

@@ -75,7 +75,8 @@ type Resource struct {
 	Body []byte
 	// Refs are the resources that this one names, also inside per-filter configuration: sorted, without repeats.
 	Refs []Ref
-	// Owners are the objects that it was made from: sorted, without repeats. A NACK is reported to them.
+	// Owners are the objects that it was made from: sorted, without repeats. A NACK is reported to them; one of a single
+	// route in a route configuration to those whose KIND/NAMESPACE/NAME/ its name begins with.
 	Owners []report.Ref
 }
 

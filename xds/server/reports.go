@@ -51,10 +51,17 @@ func reportsOf(rejections []publish.Rejection) []report.Report {
 		rep := report.Report{Owner: o}
 		var messages []string
 		for _, r := range byOwner[o] {
-			problem := fmt.Sprintf("Envoy refuses %s: %s", r.Ref, r.Message)
+			what, instead := r.Ref.String(), "what it had before stays in force"
+			if r.Host != "" {
+				what, instead = fmt.Sprintf("host %s of %s", r.Host, r.Ref), "it answers 500, or as before; all else is in force"
+			}
+			if r.Route != "" {
+				what = fmt.Sprintf("route %s of %s", r.Route, what)
+			}
+			problem := fmt.Sprintf("Envoy refuses %s: %s", what, r.Message)
 			messages = append(messages, problem)
 			rep.Findings = append(rep.Findings, report.Finding{
-				Severity: report.Error, Owner: o, Problem: problem + "; what it had before stays in force",
+				Severity: report.Error, Owner: o, Problem: problem + "; " + instead,
 			})
 		}
 		rep.Conditions = []report.Condition{{
