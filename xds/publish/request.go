@@ -91,6 +91,9 @@ func (s *Stream) inherit(r Request, now time.Time) {
 		}
 		it.stale = true
 		s.aim(it, current, now)
+		if slot.Type == resource.Cluster && current == nil && s.config.Linger > 0 {
+			s.drain[slot] = now.Add(s.config.Linger) // its routes may have left it a moment ago
+		}
 	}
 }
 

@@ -169,6 +169,21 @@ func TestAClusterOutlivesTheRoutesToItForRequestsThatWaitForTheirPick(t *testing
 	s.expect("cluster -a")
 }
 
+func TestAClusterOutlivesTheRoutesToItAlsoAtAnotherControlPlane(t *testing.T) {
+	s := begin(t, publish.Config{})
+	next := publish.New(s.cache.Open(xdstest.Gateway, ""), publish.Config{Linger: time.Minute, Settle: time.Second})
+	t.Cleanup(next.Close)
+	initial := map[string]string{"gone": "1", "a": xdstest.Cluster(t, "a", 0).Version}
+	next.Handle(publish.Request{Type: resource.Cluster, Initial: initial}, s.now)
+	next.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: []string{"routes"}, Initial: map[string]string{"routes": xdstest.Routes(t, "routes", "a").Version}}, s.now)
+	if sent := next.Flush(s.now.Add(time.Minute - 1)); len(sent) > 0 {
+		t.Errorf("sent %s", describe(sent[0]))
+	}
+	if sent := next.Flush(s.now.Add(time.Minute)); len(sent) != 1 || describe(sent[0]) != "cluster -gone" {
+		t.Errorf("sent %v", sent)
+	}
+}
+
 func TestClustersOfARemovedChainStayUntilItsStreamsHaveDrained(t *testing.T) {
 	s := begin(t, publish.Config{Drain: time.Minute})
 	s.commit(nil, resource.Ref{Type: resource.Listener, Name: "web"}, resource.Ref{Type: resource.RouteConfiguration, Name: "routes"},

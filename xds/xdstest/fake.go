@@ -137,6 +137,14 @@ func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	return f.state.has(ref)
 }
 
+// Untold says whether anything is in force that no control plane can know of: it came in a response that was refused in
+// part, and the stream ended before it came again (DELIVERY 3). What that names is then in force too.
+func (f *Fake) Untold() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.state.untold) > 0
+}
+
 // Names are the names of a type that are in force, sorted.
 func (f *Fake) Names(t resource.Type) []string {
 	f.mu.Lock()

@@ -18,6 +18,9 @@ type proxy struct {
 	asked      map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
 	rejected   map[resource.Ref]bool // refused without ever having been in force
+	// untold is in force, of a response that was refused in part on an earlier stream, and so not among the versions that
+	// this stream began with (DELIVERY 3): no control plane can know of it.
+	untold map[resource.Ref]bool
 	state      map[resource.Type]string
 	// initialized: it has had an answer about clusters; listening: it has come as far as asking for listeners.
 	initialized, listening bool
@@ -32,7 +35,7 @@ type applied struct {
 func newProxy() proxy {
 	return proxy{
 		active: map[resource.Ref]*applied{}, warming: map[string]*applied{}, accepted: map[resource.Ref]string{},
-		asked: map[resource.Ref]bool{}, unanswered: map[resource.Ref]bool{}, rejected: map[resource.Ref]bool{},
+		asked: map[resource.Ref]bool{}, unanswered: map[resource.Ref]bool{}, rejected: map[resource.Ref]bool{}, untold: map[resource.Ref]bool{},
 		state: map[resource.Type]string{},
 	}
 }
@@ -48,6 +51,11 @@ func (p *proxy) restart() {
 		delete(p.rejected, ref)
 	}
 	clear(p.warming)
+	for ref := range p.active {
+		if _, ok := p.accepted[ref]; !ok && wildcard(ref.Type) {
+			p.untold[ref] = true
+		}
+	}
 }
 
 func (p *proxy) has(ref resource.Ref) (string, bool) {
@@ -108,6 +116,7 @@ func (p *proxy) namers(t resource.Type, target resource.Ref) []string {
 // apply takes in one good resource.
 func (p *proxy) apply(ref resource.Ref, a *applied) {
 	old := p.active[ref]
+	delete(p.untold, ref)
 	switch ref.Type {
 	case resource.Cluster:
 		if old != nil && old.version == a.version && p.warming[ref.Name] == nil {
@@ -138,6 +147,7 @@ func (p *proxy) warm(endpoints resource.Ref) {
 
 // remove takes out a cluster or a listener. Envoy ignores the removal of anything else, but stops to wait for endpoints.
 func (p *proxy) remove(ref resource.Ref) {
+	delete(p.untold, ref)
 	switch ref.Type {
 	case resource.Cluster:
 		delete(p.warming, ref.Name)

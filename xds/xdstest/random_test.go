@@ -126,7 +126,7 @@ func difference(old, new map[resource.Ref]*resource.Resource) (upserts []*resour
 func settled(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource, d *dial) string {
 	var wrong []string
 	for _, t := range resource.Types() {
-		if d.badC >= 0 || d.badR >= 0 {
+		if d.badC >= 0 || d.badR >= 0 || f.Untold() {
 			break // what the refused one had before is still needed
 		}
 		for _, n := range f.Names(t) {
