@@ -63,13 +63,13 @@ func (t *target) may(fleet string, sent time.Time) bool {
 	return ok && (until.IsZero() || sent.Before(until))
 }
 
-// strict ends all patience with old answers.
-func (t *target) strict() {
+// strict ends all patience with old answers to requests from now on.
+func (t *target) strict(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for f, until := range t.fleets {
-		if !until.IsZero() {
-			delete(t.fleets, f)
+		if !until.IsZero() && until.After(now) {
+			t.fleets[f] = now
 		}
 	}
 }

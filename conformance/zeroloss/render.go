@@ -111,14 +111,16 @@ func (i *imported) yaml(w *world, name string) string {
 	for _, m := range i.members {
 		text += fmt.Sprintf("  - name: %s\n    weight: %d\n", m.name, m.weight)
 		var ports []string
+		parents := "    routingMode: ParentMode\n    parents:\n"
 		for _, s := range w.fleets[m.fleet].sorted() {
 			if !s.draining {
 				ports = append(ports, fmt.Sprintf("{number: %d}", s.port))
+				parents += fmt.Sprintf("    - service: {addresses: [127.0.0.1], ports: [{number: %d}]}\n", s.port)
 			}
 		}
 		list := strings.Join(ports, ", ")
 		if m.kind == "parent" {
-			text += "    routingMode: ParentMode\n    parents:\n    - service: {addresses: [127.0.0.1], ports: [" + list + "]}\n"
+			text += parents
 			continue
 		}
 		text += "    routingMode: EndpointMode\n    failureMode: FailOpen\n    targetPorts: [" + list + "]\n    podCIDRs: [127.0.0.1/32]\n"

@@ -356,7 +356,7 @@ func (r *run) settle(ctx context.Context) error {
 		if strict {
 			r.note("from here on only the last configuration may answer")
 			for _, t := range r.clients.all() {
-				t.strict()
+				t.strict(time.Now())
 			}
 		}
 	}
