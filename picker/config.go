@@ -35,6 +35,9 @@ type Learner interface {
 	// Learn returns once the pool's cluster has the addresses in every Envoy that may ask, or with an error: then the
 	// request is answered 503.
 	Learn(ctx context.Context, pool string, addrs []netip.AddrPort) error
+	// Elsewhere says that no Envoy gets its configuration from this process, so that Learn would wait for nothing: the
+	// request is left to another picker.
+	Elsewhere() bool
 }
 
 // Body says what a pool wants of request bodies.

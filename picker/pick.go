@@ -41,6 +41,9 @@ func (p *Picker) Body(name string) extproc.BodyWish {
 	if pool == nil {
 		return extproc.BodyWish{}
 	}
+	if pool.Relay != nil && p.learner != nil && p.learner.Elsewhere() {
+		return extproc.BodyWish{Elsewhere: true}
+	}
 	wish := extproc.BodyWish{Limit: pool.BodyLimit, Wait: pool.Pool.Body != BodyNone || pool.Relay != nil}
 	switch pool.Pool.Body {
 	case BodyBuffered:

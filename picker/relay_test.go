@@ -16,6 +16,8 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -123,7 +125,10 @@ type learner struct {
 	mu    sync.Mutex
 	addrs []netip.AddrPort
 	err   error
+	away  bool // no Envoy gets its configuration here
 }
+
+func (l *learner) Elsewhere() bool { return l.away }
 
 func (l *learner) Learn(_ context.Context, _ string, addrs []netip.AddrPort) error {
 	l.mu.Lock()
@@ -191,6 +196,27 @@ func TestARelayAsksTheRemotePickerAndChecksWhatItNames(t *testing.T) {
 	known.fail(errors.New("no Envoy knows it"))
 	if _, _, status := ask(""); status != 503 {
 		t.Errorf("an endpoint that Envoy does not know: %d", status)
+	}
+}
+
+// Of two pickers the one whose process no Envoy is attached to cannot make any know an endpoint. It must say so before it
+// has answered anything: only then the gateway asks the other one.
+func TestARelayThatNoEnvoyHearsOfIsLeftToAnotherPicker(t *testing.T) {
+	p := runPicker(t, Config{Learner: &learner{away: true}})
+	_, address := servePicker(t, p)
+	remote := &remotePicker{}
+	remote.says("10.1.0.5:8000", false)
+	setPools(t, p, relayed(remote.serve(t)))
+	stream, cancel := call(t, dial(t, address), "x-penstock-pool", "import/c")
+	defer cancel()
+	if err := stream.Send(headerMessage(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("%v", err)
+	}
+	if len(remote.paths) > 0 {
+		t.Error("the remote picker was asked for nothing")
 	}
 }
 

@@ -23,6 +23,8 @@ type Store interface {
 type Delivery interface {
 	// Delivered returns when every connected Envoy has the endpoints that a revision of the store gives a pool.
 	Delivered(ctx context.Context, rev uint64, pool string) error
+	// Elsewhere says that no Envoy gets its configuration from this process.
+	Elsewhere() bool
 }
 
 // Config is what a Keeper needs.
@@ -81,6 +83,9 @@ func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort)
 	}
 	return nil
 }
+
+// Elsewhere says that no Envoy gets its configuration from this process: what is learned here reaches none.
+func (k *Keeper) Elsewhere() bool { return k.cfg.Delivery.Elsewhere() }
 
 // known is the way of almost every request: nothing is new.
 func (k *Keeper) known(pool string, addrs []netip.AddrPort) bool {

@@ -24,6 +24,8 @@ func (p *proxies) Delivered(ctx context.Context, rev uint64, _ string) error {
 	}
 }
 
+func (p *proxies) Elsewhere() bool { return false }
+
 var (
 	pod1 = netip.MustParseAddrPort("10.1.0.1:8000")
 	pod2 = netip.MustParseAddrPort("10.1.0.2:8000")

@@ -111,6 +111,9 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return nil
 	}
 	x.wish = x.picker.Body(x.request.Pool)
+	if x.wish.Elsewhere {
+		return status.Error(codes.Unavailable, "another picker has to say")
+	}
 	if x.requestMode == ModeUnknown {
 		x.requestMode, x.responseMode = x.wish.Assume, x.wish.Assume
 	}

@@ -36,6 +36,9 @@ type BodyWish struct {
 	Assume Mode
 	// Limit is the largest body, in bytes, that is held for a pick; larger ones are answered 413.
 	Limit int
+	// Elsewhere leaves the request to another picker, as Answer.Unavailable does, before anything of it was answered: a call
+	// that has been answered in part cannot be made again.
+	Elsewhere bool
 }
 
 // Config of a Server.

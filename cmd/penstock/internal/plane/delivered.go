@@ -39,6 +39,9 @@ func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
 	return p.endpointsKnown(ctx, cluster, model.LastCluster(cluster))
 }
 
+// Elsewhere implements learned.Delivery.
+func (p *Plane) Elsewhere() bool { return p.xds.Connected() == 0 }
+
 // routesKnown returns when every connected Envoy has accepted or refused the newest route configurations of its gateway, or
 // with its context's error.
 func (p *Plane) routesKnown(ctx context.Context) error {
