@@ -1,0 +1,36 @@
+package envoy
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+)
+
+// A server that is said but does not listen yet costs no request, however busy the others are.
+func TestAServerThatRefusesConnectionsIsPassedOver(t *testing.T) {
+	refuses := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
+	a, b := startPod(t, "a", 200), startPod(t, "b", 200)
+	r := newRig(t, refuses)
+	r.cluster(model.Cluster{Name: "service/ns/web/80", Protocol: model.HTTP1}, endpoints(a.address, b.address, refuses)...)
+	r.forward("web", model.Forward{Backends: []model.WeightedBackend{{Cluster: "service/ns/web/80", Weight: 1}}})
+	r.start()
+	var failed atomic.Int64
+	var requests sync.WaitGroup
+	for range 8 {
+		requests.Go(func() {
+			for range 100 {
+				if a := r.post(t, "web", []byte(`{}`)); a.status != 200 {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	requests.Wait()
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d of 800 requests failed", n)
+	}
+}
