@@ -84,7 +84,8 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	s.served.Add(1)
-	if left := s.left.Load(); left != 0 {
+	// What a remote picker named is known for a while to nobody but those who were told: it may be tried without a pick.
+	if left := s.left.Load(); left != 0 && s.fleet != foreignFleet {
 		if since := time.Since(time.Unix(0, left)); since > linger {
 			s.stray(s, since)
 		}
