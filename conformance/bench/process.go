@@ -135,7 +135,8 @@ func startPlane(c config, command, files, state string, args ...string) (*plane,
 // adsAddress waits until penstock serve says where it serves ADS.
 func (p *plane) adsAddress(ctx context.Context) (address string, err error) {
 	err = eventually(ctx, func() error {
-		_, after, ok := strings.Cut(p.output(), "ADS at ")
+		_, after, _ := strings.Cut(p.output(), "ADS at ")
+		var ok bool
 		if address, _, ok = strings.Cut(after, ","); !ok {
 			return errors.Join(errors.New("no address yet"), p.running())
 		}

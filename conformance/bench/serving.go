@@ -27,13 +27,14 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	if err != nil {
 		return err
 	}
-	took, have, p, err := coldStart(ctx, c, files, state, want)
+	took, _, p, err := coldStart(ctx, c, files, state, want)
 	if err != nil {
 		return err
 	}
 	out("cold_start", "", took.Seconds())
 	p.stop()
-	if took, have, p, err = coldStart(ctx, c, files, state, want); err != nil {
+	took, have, p, err := coldStart(ctx, c, files, state, want)
+	if err != nil {
 		return err
 	}
 	defer p.stop()

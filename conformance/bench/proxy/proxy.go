@@ -64,7 +64,7 @@ type Proxy struct {
 func Connect(ctx context.Context, c Config) (*Proxy, error) {
 	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
-		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(4<<10),
+		grpc.WithReadBufferSize(4<<10),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second})) // as in the bootstrap
 	if err != nil {
 		return nil, err
