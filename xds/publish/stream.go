@@ -344,6 +344,21 @@ func (s *Stream) Refused(slot *cache.Slot) (version, reason string) {
 // Started says whether the proxy has come as far as asking for its listeners.
 func (s *Stream) Started() bool { return !s.first[resource.Cluster] && !s.first[resource.Listener] }
 
+// Settled says whether the proxy has been offered all that it should have and has answered.
+func (s *Stream) Settled() bool {
+	if !s.Started() || !s.unsure.IsZero() && s.first[resource.RouteConfiguration] || len(s.unacked) > 0 {
+		return false
+	}
+	for t := range s.items {
+		for _, it := range s.items[t] {
+			if it.dirty && it.want != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Accepted is the version of a name that the proxy has accepted last and still has; nil if none, or none that we know.
 func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	if it := s.items[slot.Type][slot]; it != nil {

@@ -36,6 +36,7 @@ func (s *Server) add(st *stream) {
 	s.mu.Lock()
 	g := s.gateway(st.gateway)
 	g.streams[st] = struct{}{}
+	st.heir = s.refusals.ofAnother(st)
 	if s.stopped {
 		st.end(errStopped)
 	}

@@ -18,11 +18,19 @@ const (
 	conditionReason = "Invalid"
 )
 
-// tell hands on what the proxy refuses, if it may have changed. Called with mu held: Reports must not call back.
+// tell hands on what the proxy refuses, if it may have changed. A proxy that came back is listened to when it has been
+// offered everything, so that nothing is taken back for a moment. Called with mu held.
 func (st *stream) tell() {
-	if st.machine.News() == st.news {
-		return
+	if st.heir && st.machine.Settled() || !st.heir && st.machine.News() != st.news {
+		st.report()
 	}
+}
+
+func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
+
+// report hands on what the proxy refuses now. Called with mu held: Reports must not call back.
+func (st *stream) report() {
+	st.heir = false
 	st.news = st.machine.News()
 	rejections := st.machine.Rejections()
 	for _, r := range rejections {
@@ -32,7 +40,7 @@ func (st *stream) tell() {
 	if st.server.config.Reports == nil {
 		return
 	}
-	st.told = len(rejections) > 0
+	st.server.refusals.speak(st, len(rejections) > 0)
 	st.server.config.Reports.Refused(st.gateway, st.node.GetId(), reportsOf(rejections))
 }
 

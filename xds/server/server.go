@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -24,7 +25,7 @@ import (
 // Reports takes what proxies refuse, for the objects that it was made from.
 type Reports interface {
 	// Refused is everything that one proxy refuses now, one report an owner, sorted; empty: nothing any more, or the
-	// proxy is gone.
+	// proxy is gone and did not come back within Config.Absence.
 	Refused(gateway, node string, reports []report.Report)
 }
 
@@ -53,6 +54,8 @@ type Config struct {
 	Tracing trace.TracerProvider
 	// Publish is how changes are ordered; its StateOfTheWorld is set by the kind of stream.
 	Publish publish.Config
+	// Absence is how long what a proxy refuses stays reported when it disconnects. Default: 1 min.
+	Absence time.Duration
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -60,9 +63,10 @@ type Config struct {
 // Server is the AggregatedDiscoveryService. Safe for use by many.
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	config  Config
-	metrics *metrics
-	tracer  trace.Tracer
+	config   Config
+	metrics  *metrics
+	tracer   trace.Tracer
+	refusals refusals
 
 	mu       sync.Mutex
 	gateways map[string]*gateway
@@ -83,13 +87,15 @@ func New(c Config) (*Server, error) {
 	if c.Tracing == nil {
 		c.Tracing = noop.NewTracerProvider()
 	}
+	c.Absence = cmp.Or(c.Absence, time.Minute)
 	m, err := newMetrics(c.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("xds server: %w", err)
 	}
 	return &Server{
 		config: c, metrics: m, gateways: map[string]*gateway{},
-		tracer: c.Tracing.Tracer("github.com/penstock-project/penstock/xds/server"),
+		refusals: refusals{said: map[proxyName]voice{}, wake: make(chan struct{}, 1)},
+		tracer:   c.Tracing.Tracer("github.com/penstock-project/penstock/xds/server"),
 	}, nil
 }
 
@@ -100,8 +106,6 @@ func Options() []grpc.ServerOption {
 		// The bootstrap lets Envoy ping every 10 s; gRPC's default takes that for an attack.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// A write buffer for each of a thousand idle proxies would be 32 MiB.
-		grpc.SharedWriteBuffer(true),
 		// A proxy that comes back names everything that it has.
 		grpc.MaxRecvMsgSize(64 << 20),
 	}
@@ -113,9 +117,22 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 }
 
 // Run waits for the context's end and then ends all streams, which a graceful stop of the gRPC server would wait for
-// without end. It may be called once; the server serves without it as well.
+// without end. Meanwhile it takes back what proxies refused that are gone for good. It may be called once; the server
+// serves without it as well.
 func (s *Server) Run(ctx context.Context) error {
-	<-ctx.Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		timer.Stop()
+		if next := s.expire(); !next.IsZero() {
+			timer.Reset(next.Sub(s.config.Now()))
+		}
+		select {
+		case <-s.refusals.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
@@ -238,4 +240,74 @@ func TestAThousandProxiesGetAChange(t *testing.T) {
 		}
 	}
 	c.WaitAcked(r.Ref)
+}
+
+// board notes every state of what proxies are said to refuse.
+type board struct {
+	mu   sync.Mutex
+	said []string // the owners told, at each call
+}
+
+func (b *board) Refused(_, _ string, list []report.Report) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var owners []string
+	for _, r := range list {
+		owners = append(owners, r.Owner.Name)
+	}
+	b.said = append(b.said, strings.Join(owners, " "))
+}
+
+func (b *board) all() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.said)
+}
+
+func TestAConditionDoesNotFlapWhenTheProxyReconnects(t *testing.T) {
+	b := &board{}
+	c := xdstest.Serve(t, server.Config{Reports: b})
+	c.Commit(world(t, 2))
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
+	bad := func(name string) *resource.Resource {
+		return xdstest.Resource(t, resource.Cluster, name, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(0)})
+	}
+	last := func(want string) func() bool {
+		return func() bool { all := b.all(); return len(all) > 0 && all[len(all)-1] == want }
+	}
+	c.Commit([]*resource.Resource{bad("bad"), bad("worse")})
+	xdstest.Eventually(t, "both owners told", last("bad worse"))
+	before := len(b.all())
+	for range 5 {
+		f.Reconnect(c.Address)
+		n := len(b.all())
+		xdstest.Eventually(t, "told again", func() bool { return len(b.all()) > n })
+	}
+	for _, said := range b.all()[before:] {
+		if said != "bad worse" {
+			t.Errorf("after a reconnect it was said to refuse %q: %q", said, b.all())
+		}
+	}
+	f.Disconnect()
+	c.Commit([]*resource.Resource{xdstest.Cluster(t, "bad", 0), xdstest.Cluster(t, "worse", 0)})
+	f.Reconnect(c.Address)
+	xdstest.Eventually(t, "all is well", last(""))
+}
+
+func TestAProxyThatIsGoneForGoodIsNotHeldAgainstAnyone(t *testing.T) {
+	b := &board{}
+	c := xdstest.Serve(t, server.Config{Reports: b, Absence: time.Millisecond})
+	c.Commit(world(t, 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Server.Run(ctx) }()
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
+	c.Commit([]*resource.Resource{xdstest.Resource(t, resource.Cluster, "bad", &clusterv3.Cluster{Name: "bad", ConnectTimeout: durationpb.New(0)})})
+	xdstest.Eventually(t, "its owner told", func() bool { return slices.Equal(b.all(), []string{"bad"}) })
+	f.Disconnect()
+	xdstest.Eventually(t, "taken back", func() bool { return slices.Equal(b.all(), []string{"bad", ""}) })
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
 }

@@ -31,8 +31,8 @@ type stream struct {
 	mu      sync.Mutex
 	machine *publish.Stream
 	closed  bool
+	heir    bool               // what an earlier stream of this proxy said is still reported
 	news    uint64             // of the rejections that were told
-	told    bool               // of any
 	sent    map[string]sending // by nonce: what is timed
 	waits   []target
 }

@@ -145,7 +145,7 @@ func (st *stream) close() {
 		snd.abandon()
 	}
 	st.machine.Close()
-	if st.server.config.Reports != nil && st.told {
-		st.server.config.Reports.Refused(st.gateway, st.node.GetId(), nil)
+	if st.server.config.Reports != nil {
+		st.server.refusals.keep(st, st.server.config.Now().Add(st.server.config.Absence))
 	}
 }
