@@ -173,6 +173,15 @@ func TestWorkStopsWhereAResultComesOutEqual(t *testing.T) {
 	}
 }
 
+func TestWhatARowStillRefersToIsNotComputedAgain(t *testing.T) {
+	l := newLab(t)
+	l.apply(wanting("p1", "s1"), inZone("s1", "a"), inZone("s2", "a"))
+	d := l.apply(wanting("p1", "s1_s2"))
+	if d.Computed["services"] != 1 {
+		t.Errorf("computed: %v, want s2 alone of the services", d.Computed)
+	}
+}
+
 func TestAnUnrelatedChangeComputesNothing(t *testing.T) {
 	l := newLab(t)
 	l.apply(wanting("p1", "s1"), inZone("s1", "a"))
