@@ -21,7 +21,7 @@ type proxy struct {
 	// untold is in force, of a response that was refused in part on an earlier stream, and so not among the versions that
 	// this stream began with (DELIVERY 3): no control plane can know of it.
 	untold map[resource.Ref]bool
-	state      map[resource.Type]string
+	state  map[resource.Type]string
 	// initialized: it has had an answer about clusters; listening: it has come as far as asking for listeners.
 	initialized, listening bool
 }
