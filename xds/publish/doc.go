@@ -17,6 +17,8 @@
 //	  - A name that does not exist is answered at once.
 //	  - What the proxy refuses stays as it was there, until there is a new version; the rest of the response goes again.
 //	    Where its words name nothing, each resource goes in a response of its own.
+//	  - A route configuration is looked into (quarantine.go): what is bad in it answers 500, or as before, and all the rest
+//	    is in force. So this stream's version is not the cache's; Stream.Accepted is then the one made for it.
 //
 // Invariants: between two changes of one name the proxy's answer comes first (endpoints and slow clusters excepted), so
 // changes that come meanwhile collapse; work and memory are in proportion to what is pending, plus one bit a name.
@@ -24,5 +26,6 @@
 // The endpoints of a new cluster are not sent before the proxy asks for them, although that would work: it asks within
 // the same round trip, and a name that was asked for is then always answered exactly once.
 //
-// Tests: go test ./xds/publish; with a whole proxy: go test ./xds/xdstest/...
+// Tests: go test ./xds/publish; with a whole proxy: go test ./xds/xdstest/... There a failing random sequence says how
+// to run it again (-args -sequence=SEED); -args -sequences=N runs more of them.
 package publish
