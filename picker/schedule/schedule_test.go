@@ -103,7 +103,7 @@ func TestLoadPrefersTheServerThatIsLessBusy(t *testing.T) {
 		{"weights decide", []load{{queue: 1, kv: .1}, {queue: 0, kv: .9}}, Options{Weights: Weights{KVCache: 1}}, "[0 1]"},
 		{"the queue counts double what requests under way do", []load{{queue: 2}, {inFlight: 2}}, Options{}, "[1 0]"},
 		{"stale ranks behind fresh with the same", []load{{stale: true}, {}}, Options{}, "[1 0]"},
-		{"stale is not idle", []load{{stale: true}, {queue: 3, kv: .3}, {queue: 9, kv: .9}}, Options{}, "[1 0 2]"},
+		{"stale comes behind the busiest that is known", []load{{stale: true}, {queue: 3, kv: .3}, {queue: 9, kv: .9}}, Options{}, "[1 2 0]"},
 		{"among stale ones our own requests decide", []load{{stale: true, inFlight: 2}, {stale: true, inFlight: 1}}, Options{}, "[1 0]"},
 		{"draining is not chosen", []load{{draining: true}, {queue: 50}}, Options{}, "[1]"},
 		{"full by queue", []load{{queue: 5}, {queue: 4, kv: .9}}, Options{Full: Full{Queue: 5}}, "[1]"},

@@ -4,7 +4,7 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 
 // Scorers divide by the largest value among the candidates, so that a cost says how an endpoint compares, whatever the size
 // of its numbers. A stale endpoint takes the worst value of the fresh ones: it is then told apart by our own requests
-// alone, is never better than a fresh endpoint with as many of them, and a dead server whose page cannot be read does not
+// alone among its like, and staleScorer puts it behind every fresh one: a dead server whose page cannot be read does not
 // look idle.
 
 var queueScorer = scorer{"queue", func(c []Candidate, out []float64) {
@@ -34,6 +34,16 @@ var loadScorer = scorer{"in-flight", func(c []Candidate, out []float64) {
 		}
 		return max(float64(s.InFlight), s.Queue+s.Running+float64(s.Unseen)), true
 	})
+}}
+
+// staleScorer puts endpoints without fresh metrics behind those that have them. Where no endpoint has any, it says nothing.
+var staleScorer = scorer{"stale", func(c []Candidate, out []float64) {
+	for i := range c {
+		out[i] = 0
+		if !c[i].State.Fresh {
+			out[i] = 1
+		}
+	}
 }}
 
 // inFlightScorer compares our own requests under way.

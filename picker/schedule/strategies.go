@@ -11,7 +11,10 @@ var strategies = map[string]func(Options) *Strategy{
 			w = Weights{Queue: 2, KVCache: 2, InFlight: 1}
 		}
 		return &Strategy{scorers: normalise(
-			weighted{queueScorer, float64(w.Queue)}, weighted{kvScorer, float64(w.KVCache)}, weighted{loadScorer, float64(w.InFlight)})}
+			weighted{queueScorer, float64(w.Queue)}, weighted{kvScorer, float64(w.KVCache)}, weighted{loadScorer, float64(w.InFlight)},
+			// As much as all others together: a server whose page cannot be read is probably dead, and would otherwise look
+			// the better the more often Envoy has to pass it over.
+			weighted{staleScorer, float64(w.Queue) + float64(w.KVCache) + float64(w.InFlight)})}
 	},
 	// The fewest of our own requests under way.
 	"least-request": func(Options) *Strategy {
