@@ -209,6 +209,11 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 		return nil, err
 	}
 	if len(unknown)+len(errs) > 0 {
+		if k.explain != nil {
+			var said []mistake
+			said, errs = k.explain(errs)
+			return append(s.mistakes(unknown, errs), said...), nil
+		}
 		return s.mistakes(unknown, errs), nil
 	}
 	obj := k.table.New()

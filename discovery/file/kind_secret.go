@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -13,7 +14,20 @@ import (
 
 // stringData becomes data, as the API server would do it, so that readers look in one place.
 func secretKind() *kind {
-	return &kind{table: store.Secrets, versions: []version{{"v1", stringDataToData}}, check: checkSecret}
+	return &kind{table: store.Secrets, versions: []version{{"v1", stringDataToData}}, check: checkSecret, explain: hideValues}
+}
+
+// hideValues explains what is wrong with a Secret's values itself, because the usual words show the value: findings go
+// to logs, to the status file and over HTTP.
+func hideValues(errs field.ErrorList) (said []mistake, rest field.ErrorList) {
+	for _, e := range errs {
+		if top, _, below := strings.Cut(e.Field, "."); below && (top == "data" || top == "stringData") {
+			said = append(said, wrong(e.Field, "is not base64", "write the value's base64 in data, or its plain text in stringData"))
+			continue
+		}
+		rest = append(rest, e)
+	}
+	return said, rest
 }
 
 func stringDataToData(d *draft) {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
@@ -15,6 +17,8 @@ type kind struct {
 	status   bool      // the status says something to us; else it is what somebody else's controller once wrote
 	// check finds what the schema cannot say, in a decoded object that its schema accepts. May be nil.
 	check func(store.Object) []mistake
+	// explain takes out of what the schema found what this kind says in words of its own. May be nil.
+	explain func(field.ErrorList) (said []mistake, rest field.ErrorList)
 }
 
 // version is one apiVersion of a kind, and how to make the first of the kind's versions of it.

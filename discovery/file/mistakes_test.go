@@ -57,7 +57,7 @@ func TestMistakesInPlainWords(t *testing.T) {
 		},
 		"not base64": {
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: hello!}\n",
-			[]string{`error: x.yaml:4: Secret default/s data.a: is not base64: "hello!"; write the value's base64, or plain text in stringData where the kind has it`},
+			[]string{`error: x.yaml:4: Secret default/s data.a: is not base64; write the value's base64 in data, or its plain text in stringData`},
 		},
 		"text or number": {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec:\n  ports:\n  - port: 80\n    targetPort: [1]\n",

@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -219,12 +220,15 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	if list := r.claims[ref]; len(list) > 0 {
 		c = list[0]
 	}
-	path := r.kept[ref].path
+	kept := r.kept[ref]
 	r.mu.Unlock()
 	if c.object == nil {
-		return path
+		return kept.path
 	}
 	line := c.object.line
+	if c.object.good == nil && kept.good != nil {
+		return place(c.path, c.doc.line+line) // what is in force is not what is written: no field of it has a line
+	}
 	if node, m := parseNode(c.doc.text); field != "" && m == nil {
 		if c.object.item >= 0 {
 			node = nodeAt(node, at("items", c.object.item))
@@ -264,7 +268,11 @@ func (r *Reader) reports() []report.Report {
 				add(report.Ref{}, path, doc, m)
 			}
 			for _, o := range doc.objects {
-				for _, m := range append(o.mistakes[:len(o.mistakes):len(o.mistakes)], r.standing(doc, o)...) {
+				// The schema's findings come in no order of their own.
+				found := slices.SortedStableFunc(slices.Values(o.mistakes), func(a, b mistake) int {
+					return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.field, b.field))
+				})
+				for _, m := range append(found, r.standing(doc, o)...) {
 					add(o.ref, path, doc, m)
 				}
 			}

@@ -183,8 +183,8 @@ func TestSecretsMayBeWrittenAsText(t *testing.T) {
 	f.write("s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ntype: kubernetes.io/tls\nstringData: {tls.crt: hello}\n")
 	f.load()
 	f.expectFindings(
-		"error: s.yaml:5: Secret default/s stringData[tls.crt]: is not PEM; write the PEM file's base64 in data, or its text in stringData",
-		"error: s.yaml:1: Secret default/s data: has no tls.key; a Secret of type kubernetes.io/tls needs tls.crt and tls.key")
+		"error: s.yaml:1: Secret default/s data: has no tls.key; a Secret of type kubernetes.io/tls needs tls.crt and tls.key",
+		"error: s.yaml:5: Secret default/s stringData[tls.crt]: is not PEM; write the PEM file's base64 in data, or its text in stringData")
 }
 
 func TestWhatAClusterWroteIsDropped(t *testing.T) {

@@ -1,0 +1,36 @@
+package file_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// A finding goes to logs, to the status file and over HTTP: it must never carry what a Secret holds.
+func TestNoFindingShowsASecretsValue(t *testing.T) {
+	const key = "-----BEGIN PRIVATE KEY-----\n    MIIsecret\n    -----END PRIVATE KEY-----"
+	for name, text := range map[string]string{
+		"plain text in data":   "data:\n  tls.key: |\n    " + key + "\n  tls.crt: |\n    " + key + "\n",
+		"text in stringData":   "type: kubernetes.io/tls\nstringData:\n  tls.key: |\n    " + key + "\n  tls.crt: |\n    " + key + "\n",
+		"a list in data":       "data:\n  tls.key: [MIIsecret]\n",
+		"a list in stringData": "stringData:\n  tls.key: [MIIsecret]\n",
+		"a number":             "data:\n  pin: 4711\n",
+		"not YAML":             "data:\n  tls.key: \"MIIsecret\n",
+		"data is a text":       "data: MIIsecret\n",
+		"a field that is none": "data:\n  a: aGk=\ndate: {x: MIIsecret}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t)
+			f.write("s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"+text)
+			f.load()
+			said := f.findings()
+			if len(said) == 0 {
+				t.Error("nothing is said about it")
+			}
+			for _, line := range said {
+				if strings.Contains(line, "MII") || strings.Contains(line, "4711") {
+					t.Errorf("the value is shown: %s", line)
+				}
+			}
+		})
+	}
+}
