@@ -33,7 +33,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: b.eds(c.Name)},
 		ConnectTimeout:       seconds(connectTimeout),
 		LoadBalancingPolicy:  b.loadBalancing(c.Fallback),
-		CircuitBreakers:      breakers(),
+		CircuitBreakers:      breakers(c.Own),
 		// One slow cluster must not hold back the answer to all others (envoy/DELIVERY.md, 2).
 		WaitForWarmOnInit: boolean(false),
 		// What left the endpoints takes no new request, however healthy it is.
@@ -58,15 +58,20 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 }
 
 // breakers never refuse a request; retries get a budget, because the default of three at a time would make 503s of most
-// fail-overs (envoy/INFERENCE.md, 5).
-func breakers() *clusterv3.CircuitBreakers {
+// fail-overs (envoy/INFERENCE.md, 5). All calls that wait for a picker of our own fail at once when it does, and each has to
+// be made again: they are small, and there are as many as requests.
+func breakers(own bool) *clusterv3.CircuitBreakers {
+	percent, least := 25.0, uint32(64)
+	if own {
+		percent, least = 100, unbounded
+	}
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 		MaxConnections:     u32(unbounded),
 		MaxPendingRequests: u32(unbounded),
 		MaxRequests:        u32(unbounded),
 		RetryBudget: &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
-			BudgetPercent:       &typev3.Percent{Value: 25},
-			MinRetryConcurrency: u32(64),
+			BudgetPercent:       &typev3.Percent{Value: percent},
+			MinRetryConcurrency: u32(least),
 		},
 	}}}
 }

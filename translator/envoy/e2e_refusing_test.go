@@ -22,8 +22,12 @@ func TestAServerThatRefusesConnectionsIsPassedOver(t *testing.T) {
 	var requests sync.WaitGroup
 	for range 8 {
 		requests.Go(func() {
-			for range 100 {
-				if a := r.post(t, "web", []byte(`{}`)); a.status != 200 {
+			for i := range 100 {
+				body := []byte(`{}`)
+				if i%10 == 0 {
+					body = make([]byte, 2<<20) // more than Envoy keeps for a retry by default
+				}
+				if a := r.post(t, "web", body); a.status != 200 {
 					failed.Add(1)
 				}
 			}

@@ -88,7 +88,7 @@ func TestAFrozenPickerLosesNoPick(t *testing.T) {
 	r.start()
 	all := func() {
 		var requests sync.WaitGroup
-		for range 20 {
+		for range 100 { // more at once than a retry budget allows by default
 			for _, host := range []string{"none", "buffered"} {
 				requests.Go(func() {
 					if a := r.post(t, host, []byte(`{"prompt": "hello"}`)); a.status != 200 {

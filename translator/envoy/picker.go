@@ -12,6 +12,7 @@ import (
 	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -101,7 +102,8 @@ func waits(w model.WeightedBackend) bool {
 // do not get.
 func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
-	main.RequestBodyBufferLimit = bodyLimit(f)
+	// Also where no picker reads the body: what a retry cannot repeat is answered 507.
+	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Hops }) {
 		main.TypedPerFilterConfig = b.script(waitCode)
 	}

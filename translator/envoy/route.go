@@ -7,7 +7,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -147,14 +146,4 @@ func additions(c model.HeaderChanges) []*corev3.HeaderValueOption {
 	add(c.Set, corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)
 	add(c.Add, corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD)
 	return out
-}
-
-// bodyLimit bounds what is buffered of a request on a route to pools.
-func bodyLimit(f *model.Forward) *wrapperspb.UInt64Value {
-	for _, w := range f.Backends {
-		if w.Picker != nil || w.Hops {
-			return wrapperspb.UInt64(maxBody)
-		}
-	}
-	return nil
 }
