@@ -202,6 +202,9 @@ func (s *Stream) aim(it *item, want *cache.Entry, now time.Time) {
 		case it.now, slot.Type == resource.Endpoints && slot.Named() && s.interested(slot):
 			// It waits for an answer. Or the cluster stays: no endpoints is one, while "removed" would be ignored.
 			want = cache.Placeholder(slot)
+		case slot.Type == resource.Endpoints && it.have != nil && s.asked.has(slot.ID) && len(s.missingHops(it.have)) > 0:
+			// At a start endpoints come before hops. These hops will not come, and the cluster may stay.
+			want = withoutHops(it.have, s.missingHops(it.have))
 		case it.have == nil && !it.stale && it.flight == nil, slot.Type == resource.Secret:
 			s.drop(it) // it has none; or it keeps its secret, whatever we say, until it loses interest
 			return
