@@ -278,4 +278,9 @@ func (t *tables) declareReports() {
 			return inference.ModelReport(r, lookup{t}, key)
 		},
 	}
+	t.serverReports = &graph.Table[report.Report]{
+		Name:    "serverreport",
+		Sources: []graph.Source{{Table: store.ModelServers.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (report.Report, bool) { return inference.ServersReport(r, key) },
+	}
 }

@@ -88,7 +88,7 @@ type tables struct {
 	loads    *graph.Table[encoded] // cluster load assignments
 	served   *graph.Table[encoded] // which gateway has which cluster, with its assignment
 
-	gatewayReports, poolReports, importReports, policyReports, modelReports *graph.Table[report.Report]
+	gatewayReports, poolReports, importReports, policyReports, modelReports, serverReports *graph.Table[report.Report]
 }
 
 func declare(cfg Config) *tables {
@@ -103,7 +103,7 @@ func (t *tables) all() []graph.Declared {
 	return []graph.Declared{
 		t.classes, t.gateways, t.pools, t.imports, t.attachments,
 		t.hosts, t.chains, t.routes, t.ports, t.secrets, t.hops, t.members, t.clusters, t.loads, t.served,
-		t.gatewayReports, t.poolReports, t.importReports, t.policyReports, t.modelReports,
+		t.gatewayReports, t.poolReports, t.importReports, t.policyReports, t.modelReports, t.serverReports,
 	}
 }
 

@@ -33,7 +33,12 @@ penstock runs for the same files it is asked; otherwise the files are read, and 
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
   penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("say which request: penstock explain http://HOST:PORT/PATH")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := args[0]
 			if !strings.Contains(text, "://") {
@@ -84,6 +89,9 @@ func (s *files) explain(cmd *cobra.Command, q translator.Query, headers []string
 	args := url.Values{"url": {q.URL.String()}, "method": {q.Method}, "gateway": {q.Gateway}, "header": headers}
 	if ask(cmd.Context(), dir, "/explain?"+args.Encode(), &e) == nil {
 		return e, nil
+	}
+	if len(s.paths) == 0 {
+		return e, fmt.Errorf("no penstock runs with the state folder %s; say which files to read: -f FOLDER", dir)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running for these files: this is what they say, without what the picker knows")
 	if _, err := os.Stat(dir); err != nil {

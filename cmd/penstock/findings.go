@@ -12,11 +12,23 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 )
 
+// calm is how long nothing new must be said before findings are printed: what holds for a moment between two steps of one
+// change is not worth a line.
+const calm = 200 * time.Millisecond
+
 // printFindings prints each error and warning once, when it comes up, and says when it is mended.
 func printFindings(ctx context.Context, board *status.Board, out io.Writer) error {
 	var seen uint64
 	told := map[string]bool{}
 	for {
+		next, err := settled(ctx, board, seen)
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		seen = next
 		now := map[string]bool{}
 		for _, f := range status.NewDocument(board.List(), plane.Controller, nil, time.Time{}).Findings {
 			if f.Severity == report.Info {
@@ -32,13 +44,21 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 			fmt.Fprintln(out, "all mended: no errors or warnings are left")
 		}
 		told = now
-		next, err := board.Wait(ctx, seen)
-		if err != nil {
-			if errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
-		}
-		seen = next
 	}
+}
+
+// settled waits until there is something new, and then until there is nothing more.
+func settled(ctx context.Context, board *status.Board, seen uint64) (uint64, error) {
+	next, err := board.Wait(ctx, seen)
+	for err == nil {
+		quiet, cancel := context.WithTimeout(ctx, calm)
+		var more uint64
+		more, err = board.Wait(quiet, next)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			return next, nil
+		}
+		next = more
+	}
+	return seen, err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,9 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
 )
 
+// errNoFiles: a folder that nobody named is not read; it may hold anything.
+var errNoFiles = errors.New("say which files: -f FOLDER")
+
 // files is where objects are read from and state is kept: the flags that up, serve, translate, status and explain share.
 type files struct {
 	paths []string
@@ -27,12 +29,15 @@ type files struct {
 }
 
 func (s *files) flags(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", []string{"."}, "folder (read with all below it) or file with YAML or JSON; may be repeated")
+	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil, "folder (read with all below it) or file with YAML or JSON; may be repeated (required)")
 	cmd.Flags().StringVar(&s.state, "state", "", "folder for last good objects, status and the socket of other commands (default: one for the given files in $XDG_STATE_HOME/penstock)")
 }
 
 // stateDir is where the state of these files is: the same for everyone who names them.
 func (s *files) stateDir() (string, error) {
+	if len(s.paths) == 0 && s.state == "" {
+		return "", errNoFiles
+	}
 	if s.state != "" {
 		return filepath.Abs(s.state)
 	}
@@ -110,6 +115,9 @@ func (s *service) plane(cmd *cobra.Command, set func(*plane.Config)) (p *plane.P
 
 // config listens and makes the configuration of a plane. Whoever calls it runs the plane, which closes the listeners.
 func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg plane.Config, err error) {
+	if len(s.paths) == 0 {
+		return cfg, errNoFiles
+	}
 	if cfg.StateDir, err = s.stateDir(); err != nil {
 		return cfg, err
 	}
@@ -155,7 +163,7 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, network, address)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w; choose another address", flag, address, errors.Unwrap(cmp.Or(errors.Unwrap(err), err)))
+		return nil, fmt.Errorf("%s: %w; choose another address", flag, err)
 	}
 	return l, nil
 }

@@ -35,6 +35,10 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" || exporter == "none" || exporter == "" && endpoint == "" {
 		return t, nil
 	}
+	protocol := firstOf("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+	if protocol != "" && protocol != "grpc" && protocol != "http/protobuf" {
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: write grpc or http/protobuf", protocol)
+	}
 	if arg := os.Getenv("OTEL_TRACES_SAMPLER_ARG"); arg != "" {
 		ratio, err := strconv.ParseFloat(arg, 64)
 		if err != nil || ratio < 0 || ratio > 1 {
@@ -57,7 +61,7 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(res))
 	t.provider, t.shutdown = provider, provider.Shutdown
-	if protocol := firstOf("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); endpoint != "" && protocol == "grpc" {
+	if endpoint != "" && protocol == "grpc" {
 		if t.collector, err = resolveCollector(ctx, endpoint); err != nil {
 			return nil, err
 		}

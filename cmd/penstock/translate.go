@@ -61,7 +61,7 @@ that is written there does not take effect.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&o.paths, "file", "f", []string{"."}, "folder (read with all below it) or file with YAML or JSON; may be repeated")
+	f.StringArrayVarP(&o.paths, "file", "f", nil, "folder (read with all below it) or file with YAML or JSON; may be repeated (required)")
 	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, NAMESPACE/NAME")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or json")
 	f.StringVar(&o.picker, "picker-address", "127.0.0.1:9002", "IP:PORT at which Envoys would reach Penstock's picker")
@@ -74,6 +74,9 @@ that is written there does not take effect.`,
 func (o *translateOptions) run(cmd *cobra.Command) error {
 	if o.output != "yaml" && o.output != "json" {
 		return fmt.Errorf("--output %q is not known: yaml or json", o.output)
+	}
+	if len(o.paths) == 0 {
+		return errNoFiles
 	}
 	addr, err := netip.ParseAddrPort(o.picker)
 	if err != nil {

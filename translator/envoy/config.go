@@ -12,6 +12,10 @@ type Config struct {
 	// AccessLog is the file that each request is logged to as a line of JSON, "/dev/stdout" for Envoy's own output; ""
 	// for none. The access log that tells the picker what became of its picks is always there.
 	AccessLog string
+	// OwnPorts has listeners bind their ports alone. Without it Envoy shares a port with any other that asks for it
+	// (SO_REUSEPORT), which is what a fleet of one Envoy a machine wants for its workers, and what two of them on one
+	// machine must not do: the kernel would deal connections out between them.
+	OwnPorts bool
 	// Tracing is nil for none.
 	Tracing *Tracing
 }

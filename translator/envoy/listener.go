@@ -25,6 +25,9 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		Address:          address(p.Addresses[0], uint32(p.Number)),
 		TrafficDirection: corev3.TrafficDirection_INBOUND,
 	}
+	if cfg.OwnPorts {
+		l.EnableReusePort = boolean(false)
+	}
 	for _, a := range p.Addresses[1:] {
 		l.AdditionalAddresses = append(l.AdditionalAddresses,
 			&listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})

@@ -3,6 +3,7 @@ package inference
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -67,7 +68,9 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	conflict := func(f report.Finding) bool { return f.Field == "spec.targetRef" }
 	switch {
 	case !found:
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "TargetNotFound", Message: fmt.Sprintf("there is no %s %s/%s", kindOf(target), policy.Namespace, target.Name)}
+		problem := fmt.Sprintf("there is no %s %s/%s", kindOf(target), policy.Namespace, target.Name)
+		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "TargetNotFound", Message: problem}
+		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: "spec.targetRef.name", Problem: problem, Fix: "name a pool of the policy's own namespace"})
 	case slices.ContainsFunc(rep.Findings, conflict):
 		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted", Message: rep.Findings[slices.IndexFunc(rep.Findings, conflict)].Problem}
 	}
@@ -97,6 +100,29 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 		Severity: report.Warning, Owner: owner, Field: "spec",
 		Problem: "criticality and targetModels are not used yet: requests reach the pool with the model name that the client sent",
 	}}}, true
+}
+
+// ServersReport says of ModelServers which host names are not known; false if there is nothing to say.
+func ServersReport(r store.Reader, key string) (report.Report, bool) {
+	ms, ok := store.ModelServers.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	rep := report.Report{Owner: store.ModelServers.Ref(ms)}
+	for i, s := range ms.Spec.Servers {
+		if len(Addresses(r, s.Address)) > 0 {
+			continue
+		}
+		problem := fmt.Sprintf("host name %s has no address yet", s.Address)
+		if host, ok := store.Hosts.Get(r, strings.ToLower(s.Address)); ok && host.Error != "" {
+			problem = fmt.Sprintf("host name %s does not resolve: %s", s.Address, host.Error)
+		}
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Error, Owner: rep.Owner, Field: fmt.Sprintf("spec.servers[%d].address", i),
+			Problem: problem, Fix: "write a name that resolves on this machine, or an IP address",
+		})
+	}
+	return rep, len(rep.Findings) > 0
 }
 
 // of keeps the findings about one owner.

@@ -127,6 +127,12 @@ func (f *Fleet) run(ctx context.Context, gateway string) error {
 	return group.Wait()
 }
 
+func (f *Fleet) wanted(gateway string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.want, gateway)
+}
+
 // announce tells of each new set of addresses once it is served.
 func (f *Fleet) announce(ctx context.Context, gateway string) {
 	told := ""
@@ -136,6 +142,9 @@ func (f *Fleet) announce(ctx context.Context, gateway string) {
 			return // the context has ended
 		}
 		if now := strings.Join(urls, " "); now != told {
+			if len(urls) == 0 && !f.wanted(gateway) {
+				return // it goes
+			}
 			for _, u := range urls {
 				open(ctx, u, openPatience)
 			}

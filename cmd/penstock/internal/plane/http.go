@@ -24,6 +24,9 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
+// longestSocket is what a Unix socket's path may measure on every system we run on.
+const longestSocket = 103
+
 // Socket is where other penstock commands find the process that serves a state folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
@@ -31,6 +34,9 @@ func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock")
 func (p *Plane) serveHTTP(ctx context.Context, group *errgroup.Group) error {
 	handler := p.handler()
 	socket := Socket(p.cfg.StateDir)
+	if len(socket) > longestSocket {
+		return fmt.Errorf("the path of the state folder's socket, %s, is longer than %d bytes: choose a shorter folder with --state", socket, longestSocket)
+	}
 	if c, err := net.DialTimeout("unix", socket, time.Second); err == nil {
 		_ = c.Close()
 		return fmt.Errorf("another penstock serves this state folder already (%s): stop it, or choose another one with --state", p.cfg.StateDir)

@@ -128,7 +128,7 @@ func New(cfg Config) (*Plane, error) {
 
 // TranslatorConfig is how objects are translated for a Config; pickers are where Envoys find our picker.
 func TranslatorConfig(cfg Config, pickers []netip.AddrPort) translator.Config {
-	out := translator.Config{Controller: Controller, AnyClass: true, AnyController: cfg.AnyController, Pickers: pickers, Envoy: envoy.Config{AccessLog: cfg.AccessLog}}
+	out := translator.Config{Controller: Controller, AnyClass: true, AnyController: cfg.AnyController, Pickers: pickers, Envoy: envoy.Config{AccessLog: cfg.AccessLog, OwnPorts: cfg.OnePort}}
 	if cfg.Collector.IsValid() {
 		out.Collector = cfg.Collector
 		out.Envoy.Tracing = &envoy.Tracing{SamplingPercent: cfg.Sampling}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // logFormat is what Envoy writes for each message: level, logger and text; the first two hold no space. It is used with
@@ -21,12 +22,17 @@ var levels = map[string]slog.Level{
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
+// repeatAfter is how long a complaint is not passed on again while nothing else is said.
+const repeatAfter = 10 * time.Second
+
 // logWriter turns Envoy's standard error into log records. One goroutine writes to it.
 type logWriter struct {
 	log  *slog.Logger
 	rest []byte // a line whose end has not come yet
 	last string // the latest message at level error or above: probably why it died
 
+	told   string // the latest message at level warning or above, and when it was passed on
+	toldAt time.Time
 	ending atomic.Bool // Envoy was told to end: that its streams break then is no news
 }
 
@@ -69,6 +75,13 @@ func (w *logWriter) record(line string) {
 	// What Envoy refuses it says up to four times; the control plane says it once, with the object at fault.
 	if w.ending.Load() || strings.Contains(text, " rejected: ") {
 		level = slog.LevelDebug
+	}
+	if level >= slog.LevelWarn { // a picker that is away would be a line for every request
+		if text == w.told && time.Since(w.toldAt) < repeatAfter {
+			level = slog.LevelDebug
+		} else {
+			w.told, w.toldAt = text, time.Now()
+		}
 	}
 	w.log.Log(context.Background(), level, text, "envoy", logger)
 }
