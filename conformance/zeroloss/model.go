@@ -23,7 +23,6 @@ type server struct {
 	http     *http.Server
 	served   atomic.Int64
 	open     atomic.Int64
-	last     atomic.Int64 // when a request came last, Unix nanoseconds
 	left     atomic.Int64 // when it left the files; 0: it is in them
 	stray    func(s *server, since time.Duration)
 }

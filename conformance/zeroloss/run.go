@@ -186,7 +186,13 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	if err := r.write(rand.New(rand.NewPCG(r.Seed, 0))); err != nil {
 		return res, err
 	}
-	defer func() { err = errors.Join(err, r.end()) }()
+	defer func() {
+		err = errors.Join(err, r.end())
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		res.Requests, res.Streams = r.clients.sent.Load(), r.clients.streamed.Load()
+		res.Failures, res.Log, res.Took = r.failures, r.log, time.Since(began)
+	}()
 	if err := r.processes(ctx); err != nil {
 		return res, err
 	}
@@ -216,10 +222,6 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 		r.up.signal(syscall.SIGTERM)
 	}
 	<-sent
-	res.Requests, res.Streams = r.clients.sent.Load(), r.clients.streamed.Load()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	res.Failures, res.Log, res.Took = r.failures, r.log, time.Since(began)
 	return res, nil
 }
 
