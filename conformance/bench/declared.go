@@ -23,6 +23,7 @@ var figures = map[string]figure{
 	"endpoint_fanout_vs_gcp.gcp": {"ms", none, ""},
 
 	"cold_start":               {"s", 3, "5,000 routes: from starting penstock serve over a folder of files that it never saw until a proxy, which connects at once, has the last byte of everything."},
+	"cold_start.cpu":           {"s", none, "CPU of the process in that time, which a busy machine changes less."},
 	"cold_start.restart":       {"s", none, "The same with the state that the first run left behind."},
 	"memory_heap":              {"MiB", 120, "Go's heap in that process: the least in ten seconds, which is what is live."},
 	"memory_heap.with_garbage": {"MiB", none, "The most in the same ten seconds."},

@@ -32,7 +32,12 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	if err != nil {
 		return err
 	}
+	used, err := p.cpu()
+	if err != nil {
+		return err
+	}
 	out("cold_start", "", took.Seconds())
+	out("cold_start", "cpu", used.Seconds())
 	p.stop()
 	took, have, p, err := coldStart(ctx, c, files, state, want)
 	if err != nil {
