@@ -19,7 +19,7 @@ type proxy struct {
 	unanswered map[resource.Ref]bool
 	rejected   map[resource.Ref]bool // refused without ever having been in force
 	// untold is in force, of a response that was refused in part on an earlier stream, and so not among the versions that
-	// this stream began with (DELIVERY 3): no control plane can know of it.
+	// this stream began with, or there in an older one (DELIVERY 3): no control plane can know of it.
 	untold map[resource.Ref]bool
 	state  map[resource.Type]string
 	// initialized: it has had an answer about clusters; listening: it has come as far as asking for listeners.
@@ -51,8 +51,8 @@ func (p *proxy) restart() {
 		delete(p.rejected, ref)
 	}
 	clear(p.warming)
-	for ref := range p.active {
-		if _, ok := p.accepted[ref]; !ok && wildcard(ref.Type) {
+	for ref, a := range p.active {
+		if p.accepted[ref] != a.version && wildcard(ref.Type) {
 			p.untold[ref] = true
 		}
 	}
