@@ -186,3 +186,20 @@ func TestAFolderWithoutAGatewayWaitsForOne(t *testing.T) {
 		return nil
 	})
 }
+
+func TestASecondPenstockCannotTakeAPortUnnoticed(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	files := map[string]string{"gateway.yaml": fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec:
+  addresses: [{value: 127.0.0.1}]
+  listeners: [{name: http, port: %d, protocol: HTTP}]
+`, port)}
+	first := up(t, files)
+	first.out.expect(t, fmt.Sprintf("http://127.0.0.1:%d", port))
+	second := prepare(t, files)
+	second.start()
+	second.errs.expect(t, "Address already in use")
+}
