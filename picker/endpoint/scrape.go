@@ -96,10 +96,19 @@ func (r *Registry) follow(ctx context.Context, src *source) error {
 	}
 }
 
+// longestPause is how long a page that fails is left alone at most, while nobody picks from its pool.
+const longestPause = 30 * time.Second
+
+// interval is fast while picks flow and slow while they do not. A page that fails is asked slowly even then, and while
+// nobody picks from its pool ever more seldom: thousands of servers that are away must not cost a core.
 func (r *Registry) interval(src *source) time.Duration {
-	d := r.config.Slow
-	if src.hotUntil.Load() > int64(time.Since(processStart)) {
+	d, failures := r.config.Slow, src.failures.Load()
+	hot := src.hotUntil.Load() > int64(time.Since(processStart))
+	switch {
+	case hot && failures == 0:
 		d = r.config.Fast
+	case !hot && failures > 0:
+		d = max(d, min(d<<min(failures-1, 10), longestPause))
 	}
 	return time.Duration(float64(d) * (0.9 + 0.2*r.config.Jitter()))
 }
