@@ -101,18 +101,6 @@ func (p *proxy) backends(port uint32) (out []uint32) {
 	return slices.Compact(out)
 }
 
-// namers are the resources of a type in force which name another.
-func (p *proxy) namers(t resource.Type, target resource.Ref) []string {
-	var out []string
-	for ref, a := range p.active {
-		if ref.Type == t && slices.Contains(a.names, target) {
-			out = append(out, ref.Name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // apply takes in one good resource.
 func (p *proxy) apply(ref resource.Ref, a *applied) {
 	old := p.active[ref]
