@@ -66,10 +66,14 @@ func reportsOf(rejections []publish.Rejection) []report.Report {
 			if r.Route != "" {
 				what = fmt.Sprintf("route %s of %s", r.Route, what)
 			}
-			problem := fmt.Sprintf("Envoy refuses %s: %s", what, r.Message)
+			problem, fix := fmt.Sprintf("Envoy refuses %s: %s", what, strings.TrimSpace(r.Message)), ""
+			if strings.Contains(r.Message, "Address already in use") {
+				// Not the configuration's fault: it is sent again, and comes when the port is free.
+				instead, fix = "it is tried again", "end what uses the port, or choose another one"
+			}
 			messages = append(messages, problem)
 			rep.Findings = append(rep.Findings, report.Finding{
-				Severity: report.Error, Owner: o, Problem: problem + "; " + instead,
+				Severity: report.Error, Owner: o, Problem: problem + "; " + instead, Fix: fix,
 			})
 		}
 		rep.Conditions = []report.Condition{{
