@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
+	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -32,11 +33,11 @@ const (
 func Types() []Type { return []Type{Secret, Cluster, Endpoints, Listener, RouteConfiguration} }
 
 var typeURLs = [numTypes]string{
-	Secret:             "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
-	Cluster:            "type.googleapis.com/envoy.config.cluster.v3.Cluster",
-	Endpoints:          "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
-	Listener:           "type.googleapis.com/envoy.config.listener.v3.Listener",
-	RouteConfiguration: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+	Secret:             resourcev3.SecretType,
+	Cluster:            resourcev3.ClusterType,
+	Endpoints:          resourcev3.EndpointType,
+	Listener:           resourcev3.ListenerType,
+	RouteConfiguration: resourcev3.RouteType,
 }
 
 // URL is the type's URL as xDS writes it.
