@@ -133,8 +133,8 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 			}
 		}
 		if !last {
-			for _, s := range p.Spill {
-				a.Endpoints = append(a.Endpoints, model.Endpoint{Hop: s.Hop})
+			for i, s := range p.Spill {
+				a.Endpoints = append(a.Endpoints, model.Endpoint{Hop: s.Hop, Later: i > 0})
 			}
 		}
 		return a, true
