@@ -1,6 +1,8 @@
 package envoytest
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -41,12 +43,16 @@ func Binary(t testing.TB) string {
 // Envoy binds them.
 func FreePort(t testing.TB) uint32 {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("envoytest: free port: %v", err)
+	// Below the ports that the kernel gives to clients: else another test's connection may take it before Envoy does.
+	for range 100 {
+		port := 10000 + rand.IntN(20000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return uint32(port)
+		}
 	}
-	defer l.Close()
-	return uint32(l.Addr().(*net.TCPAddr).Port)
+	t.Fatal("envoytest: no free port")
+	return 0
 }
 
 // Validate asks Envoy whether it would start with a bootstrap (`--mode validate`), and returns what it said if not.
