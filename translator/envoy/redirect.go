@@ -18,14 +18,13 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 
 // redirect answers as Gateway API's HTTPRequestRedirectFilter says. The port is the one given, else the well-known one
 // of a scheme that was given, else the listener's; it is left out of the Location where it is the scheme's own.
-func (b *builder) redirect(vh *model.VirtualHost, m model.Match, r *model.Redirect) *routev3.Route_Redirect {
+func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.Match, r *model.Redirect) {
 	code, ok := redirectCodes[r.Code]
 	if !ok {
 		b.fail("redirect with status %d", r.Code)
 	}
 	ra := &routev3.RedirectAction{HostRedirect: r.Host, ResponseCode: code}
-	scheme, listenerPort := chainScheme(vh.Chain)
-	own := listenerPort
+	scheme, own := chainScheme(vh.Chain)
 	if r.Scheme != "" {
 		scheme = r.Scheme
 		own = wellKnown(scheme)
@@ -42,10 +41,10 @@ func (b *builder) redirect(vh *model.VirtualHost, m model.Match, r *model.Redire
 		// The host replaces the request's, port included.
 	case !strings.HasPrefix(vh.Host, "*"):
 		ra.HostRedirect = vh.Host
-	case listenerPort != 80 && listenerPort != 443:
-		// Envoy keeps the port of the request's Host header unless it is told another. On a port that clients must
-		// write, the right one written out is better than the wrong one kept.
+	default:
+		// Envoy keeps the port of the request's Host header unless it is told another.
 		ra.PortRedirect = port
+		route.TypedPerFilterConfig = b.script(portCode)
 	}
 	switch c := r.Path; {
 	case c.Full != nil:
@@ -58,7 +57,7 @@ func (b *builder) redirect(vh *model.VirtualHost, m model.Match, r *model.Redire
 			ra.PathRewriteSpecifier = &routev3.RedirectAction_PrefixRewrite{PrefixRewrite: prefix}
 		}
 	}
-	return &routev3.Route_Redirect{Redirect: ra}
+	route.Action = &routev3.Route_Redirect{Redirect: ra}
 }
 
 // chainScheme reads scheme and port back from a chain's name.

@@ -23,7 +23,7 @@ func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route 
 	changeHeaders(main, a)
 	switch {
 	case a.Redirect != nil:
-		main.Action = b.redirect(vh, r.Match, a.Redirect)
+		b.redirect(vh, main, r.Match, a.Redirect)
 	case a.Direct != nil:
 		main.Action = directResponse(a.Direct)
 	case a.Forward == nil:

@@ -21,18 +21,23 @@ var (
 	scanScript string
 	//go:embed wait.lua
 	waitScript string
+	//go:embed port.lua
+	portScript string
 )
 
 // The names under which a virtual host or route starts a script.
 const (
 	scanCode = "scan"
 	waitCode = "wait"
+	portCode = "port"
 )
 
-// scripts is the Lua filter: it lifts the model's name out of the body, or waits for the body. It does nothing until a
-// virtual host or route names a script; a change of a script is a change of the chain.
+// scripts is the Lua filter: it lifts the model's name out of the body, waits for the body, or mends a redirect's port. It
+// does nothing until a virtual host or route names a script; a change of a script is a change of the chain.
 func scripts() *luav3.Lua {
-	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{scanCode: inline(scanScript), waitCode: inline(waitScript)}}
+	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
+		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
+	}}
 }
 
 func (b *builder) script(name string) map[string]*anypb.Any {
@@ -53,7 +58,9 @@ func (b *builder) scanModels(host *routev3.VirtualHost) {
 	host.TypedPerFilterConfig = b.script(scanCode)
 	for _, r := range host.Routes { // all bodies are buffered now
 		r.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
-		delete(r.TypedPerFilterConfig, filterScripts) // the scanner waits too
+		if r.GetRedirect() == nil {
+			delete(r.TypedPerFilterConfig, filterScripts) // the scanner waits too
+		}
 	}
 	host.Routes = append(host.Routes, &routev3.Route{
 		Name:  "no model",
