@@ -17,8 +17,9 @@ import (
 // Without it a kind could be read from files in a version that a cluster would refuse, or not be installable at all.
 func TestEveryKindHasItsCRDInTheVersionThatIsRead(t *testing.T) {
 	versions := map[string]string{
-		"GatewayClass": "v1", "Gateway": "v1", "HTTPRoute": "v1", "ReferenceGrant": "v1beta1",
-		"InferencePool": "v1", "InferenceModel": "v1alpha2", "InferencePoolImport": "v1alpha1",
+		"GatewayClass": "v1", "Gateway": "v1", "ListenerSet": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1", "TLSRoute": "v1", "TCPRoute": "v1",
+		"ReferenceGrant": "v1beta1",
+		"InferencePool":  "v1", "InferenceModel": "v1alpha2", "InferencePoolImport": "v1alpha1",
 		"ModelServers": "v1alpha1", "PoolPolicy": "v1alpha1",
 	}
 	files, err := manifests.CRDs()

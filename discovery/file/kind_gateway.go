@@ -1,7 +1,6 @@
 package file
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -24,13 +23,17 @@ var protocols = []string{"HTTP", "HTTPS", "TLS", "TCP", "UDP"}
 
 func checkGateway(o store.Object) (out []mistake) {
 	for i, l := range o.(*gatewayv1.Gateway).Spec.Listeners {
-		p := string(l.Protocol)
-		if slices.Contains(protocols, p) || strings.Contains(p, "/") {
-			continue
-		}
-		out = append(out, wrong(fmt.Sprintf("spec.listeners[%d].protocol", i), "is not a protocol: "+quote(p), "write one of "+strings.Join(protocols, ", ")))
+		out = append(out, checkProtocol(at("spec.listeners", i)+".protocol", l.Protocol)...)
 	}
 	return out
+}
+
+func checkProtocol(field string, protocol gatewayv1.ProtocolType) []mistake {
+	p := string(protocol)
+	if slices.Contains(protocols, p) || strings.Contains(p, "/") {
+		return nil
+	}
+	return []mistake{wrong(field, "is not a protocol: "+quote(p), "write one of "+strings.Join(protocols, ", "))}
 }
 
 // ourClass: a Gateway in a folder that Penstock reads is meant for it; no class need be named.

@@ -30,7 +30,8 @@ type version struct {
 // kinds lists every kind that is read, in the order of store.Tables.
 func kinds() []*kind {
 	return []*kind{
-		gatewayClassKind(), gatewayKind(), httpRouteKind(), referenceGrantKind(), namespaceKind(),
+		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(),
+		referenceGrantKind(), namespaceKind(),
 		serviceKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
 		inferencePoolKind(), inferenceModelKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(),
 	}
@@ -77,5 +78,5 @@ func groupOf(apiVersion string) string {
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io", "inference.networking.x-k8s.io"}
 
 // laterKinds are kinds of these groups that exist and that nobody translates yet. One that is not listed may be mistyped.
-var laterKinds = []string{"BackendTLSPolicy", "GRPCRoute", "ListenerSet", "TCPRoute", "TLSRoute", "UDPRoute",
+var laterKinds = []string{"BackendTLSPolicy", "UDPRoute",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh", "InferenceModelRewrite", "InferenceObjective"}

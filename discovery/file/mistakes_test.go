@@ -92,10 +92,10 @@ func TestMistakesInPlainWords(t *testing.T) {
 			[]string{"error: x.yaml:3: metadata.name: is missing; give the object a name of lower-case letters, digits and dashes"},
 		},
 		"kinds for later": {
-			"apiVersion: gateway.networking.k8s.io/v1\nkind: GRPCRoute\nmetadata: {name: g}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
+			"apiVersion: gateway.networking.k8s.io/v1\nkind: UDPRoute\nmetadata: {name: g}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
 			[]string{
 				"info: x.yaml:5: Deployment d is left out: kind Deployment of apps/v1 says nothing to Penstock",
-				"warning: x.yaml:1: GRPCRoute g has no effect: kind GRPCRoute of gateway.networking.k8s.io/v1 is not supported yet",
+				"warning: x.yaml:1: UDPRoute g has no effect: kind UDPRoute of gateway.networking.k8s.io/v1 is not supported yet",
 			},
 		},
 		"old form, place as written": {
@@ -123,8 +123,8 @@ func TestMistakesInPlainWords(t *testing.T) {
 			[]string{`error: x.yaml:6: ModelServers default/m spec.servers[0].address: must be an IP address or a host name, is "http://gpu-1:8000"; write 192.0.2.7 or llm.example.com, without scheme or port`},
 		},
 		"another kind of route": {
-			"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: TCPRoute\nmetadata: {name: t}\n",
-			[]string{"warning: x.yaml:1: TCPRoute t has no effect: kind TCPRoute of gateway.networking.k8s.io/v1alpha2 is not supported yet"},
+			"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: UDPRoute\nmetadata: {name: t}\n",
+			[]string{"warning: x.yaml:1: UDPRoute t has no effect: kind UDPRoute of gateway.networking.k8s.io/v1alpha2 is not supported yet"},
 		},
 		"some other YAML": {
 			"image: {tag: v1}\n",

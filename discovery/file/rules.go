@@ -26,6 +26,7 @@ func newRuleEnv() (*ruleEnv, error) {
 		ext.Strings(ext.StringsVersion(2)),
 		library.Regex(),
 		library.Lists(),
+		library.IP(),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("environment of CEL rules: %w", err)

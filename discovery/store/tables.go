@@ -20,7 +20,7 @@ const (
 	ByNamespace = "namespace"
 	// ByLabel has "namespace key=value" for each label: a selector's first pair finds few candidates.
 	ByLabel = "label"
-	// ByParent has "namespace/name" of each Gateway that a route names as its parent.
+	// ByParent has "namespace/name" of each Gateway that a route or ListenerSet names as its parent.
 	ByParent = "parent"
 	// ByBackend has "Kind namespace/name" of each backend that a route names.
 	ByBackend = "backend"
@@ -39,8 +39,23 @@ var (
 		{ByClass, func(g *gatewayv1.Gateway) []string { return []string{string(g.Spec.GatewayClassName)} }},
 	}}
 	HTTPRoutes = &Table[*gatewayv1.HTTPRoute]{group: gatewayv1.GroupName, kind: "HTTPRoute", indexes: []Index[*gatewayv1.HTTPRoute]{
-		{ByParent, httpRouteParents},
+		{ByParent, func(r *gatewayv1.HTTPRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
 		{ByBackend, httpRouteBackends},
+	}}
+	GRPCRoutes = &Table[*gatewayv1.GRPCRoute]{group: gatewayv1.GroupName, kind: "GRPCRoute", indexes: []Index[*gatewayv1.GRPCRoute]{
+		{ByParent, func(r *gatewayv1.GRPCRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
+		{ByBackend, grpcRouteBackends},
+	}}
+	TLSRoutes = &Table[*gatewayv1.TLSRoute]{group: gatewayv1.GroupName, kind: "TLSRoute", indexes: []Index[*gatewayv1.TLSRoute]{
+		{ByParent, func(r *gatewayv1.TLSRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
+		{ByBackend, tlsRouteBackends},
+	}}
+	TCPRoutes = &Table[*gatewayv1.TCPRoute]{group: gatewayv1.GroupName, kind: "TCPRoute", indexes: []Index[*gatewayv1.TCPRoute]{
+		{ByParent, func(r *gatewayv1.TCPRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
+		{ByBackend, tcpRouteBackends},
+	}}
+	ListenerSets = &Table[*gatewayv1.ListenerSet]{group: gatewayv1.GroupName, kind: "ListenerSet", indexes: []Index[*gatewayv1.ListenerSet]{
+		{ByParent, listenerSetParent},
 	}}
 	ReferenceGrants = &Table[*gatewayv1beta1.ReferenceGrant]{group: gatewayv1.GroupName, kind: "ReferenceGrant", indexes: []Index[*gatewayv1beta1.ReferenceGrant]{
 		{ByNamespace, func(g *gatewayv1beta1.ReferenceGrant) []string { return []string{g.Namespace} }},
@@ -91,7 +106,7 @@ var (
 // Tables lists every table, in the order in which a reader would meet the kinds.
 func Tables() []Kind {
 	return []Kind{
-		GatewayClasses, Gateways, HTTPRoutes, ReferenceGrants, Namespaces,
+		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies,
 		Hosts, LearnedEndpoints,
@@ -117,42 +132,6 @@ func modelServerLabels(m *v1alpha1.ModelServers) []string {
 	for _, s := range m.Spec.Servers {
 		for _, k := range labelKeys(m.Namespace, s.Labels) {
 			if !slices.Contains(keys, k) {
-				keys = append(keys, k)
-			}
-		}
-	}
-	return keys
-}
-
-func httpRouteParents(r *gatewayv1.HTTPRoute) []string {
-	var keys []string
-	for _, p := range r.Spec.ParentRefs {
-		if p.Kind != nil && *p.Kind != "Gateway" {
-			continue
-		}
-		ns := r.Namespace
-		if p.Namespace != nil {
-			ns = string(*p.Namespace)
-		}
-		if k := ns + "/" + string(p.Name); !slices.Contains(keys, k) {
-			keys = append(keys, k)
-		}
-	}
-	return keys
-}
-
-func httpRouteBackends(r *gatewayv1.HTTPRoute) []string {
-	var keys []string
-	for _, rule := range r.Spec.Rules {
-		for _, b := range rule.BackendRefs {
-			kind, ns := "Service", r.Namespace
-			if b.Kind != nil {
-				kind = string(*b.Kind)
-			}
-			if b.Namespace != nil {
-				ns = string(*b.Namespace)
-			}
-			if k := TargetKey(kind, ns, string(b.Name)); !slices.Contains(keys, k) {
 				keys = append(keys, k)
 			}
 		}

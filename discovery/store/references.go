@@ -1,0 +1,96 @@
+package store
+
+import (
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// gatewayParents are the keys in ByParent of a route in a namespace.
+func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []string) {
+	for _, p := range refs {
+		if p.Kind != nil && *p.Kind != "Gateway" {
+			continue
+		}
+		ns := namespace
+		if p.Namespace != nil {
+			ns = string(*p.Namespace)
+		}
+		if k := ns + "/" + string(p.Name); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// listenerSetParent is the key in ByParent of a ListenerSet, whose parent is a Gateway and nothing else.
+func listenerSetParent(s *gatewayv1.ListenerSet) []string {
+	p := s.Spec.ParentRef
+	if p.Kind != nil && *p.Kind != "Gateway" || p.Group != nil && *p.Group != gatewayv1.GroupName {
+		return nil
+	}
+	ns := s.Namespace
+	if p.Namespace != nil && *p.Namespace != "" {
+		ns = string(*p.Namespace)
+	}
+	return []string{ns + "/" + string(p.Name)}
+}
+
+// backendKeys collects the keys in ByBackend of a route in a namespace.
+type backendKeys struct {
+	namespace string
+	keys      []string
+}
+
+func (b *backendKeys) add(ref gatewayv1.BackendObjectReference) {
+	kind, ns := "Service", b.namespace
+	if ref.Kind != nil {
+		kind = string(*ref.Kind)
+	}
+	if ref.Namespace != nil {
+		ns = string(*ref.Namespace)
+	}
+	if k := TargetKey(kind, ns, string(ref.Name)); !slices.Contains(b.keys, k) {
+		b.keys = append(b.keys, k)
+	}
+}
+
+func httpRouteBackends(r *gatewayv1.HTTPRoute) []string {
+	b := backendKeys{namespace: r.Namespace}
+	for _, rule := range r.Spec.Rules {
+		for _, ref := range rule.BackendRefs {
+			b.add(ref.BackendObjectReference)
+		}
+	}
+	return b.keys
+}
+
+func grpcRouteBackends(r *gatewayv1.GRPCRoute) []string {
+	b := backendKeys{namespace: r.Namespace}
+	for _, rule := range r.Spec.Rules {
+		for _, ref := range rule.BackendRefs {
+			b.add(ref.BackendObjectReference)
+		}
+	}
+	return b.keys
+}
+
+func tlsRouteBackends(r *gatewayv1.TLSRoute) []string {
+	b := backendKeys{namespace: r.Namespace}
+	for _, rule := range r.Spec.Rules {
+		for _, ref := range rule.BackendRefs {
+			b.add(ref.BackendObjectReference)
+		}
+	}
+	return b.keys
+}
+
+func tcpRouteBackends(r *gatewayv1.TCPRoute) []string {
+	b := backendKeys{namespace: r.Namespace}
+	for _, rule := range r.Spec.Rules {
+		for _, ref := range rule.BackendRefs {
+			b.add(ref.BackendObjectReference)
+		}
+	}
+	return b.keys
+}
