@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -25,8 +26,11 @@ type Explanation struct {
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // on every endpoint, by address
 }
 
-// Explain tells what the pool would choose for a request now. Nothing is charged, no turn is taken, nobody is asked. It
-// reads of headers what a pick reads: header names in lower case.
+// explainPatience is how long Explain waits for the pages of servers whose pool nobody has picked from for a while.
+const explainPatience = 300 * time.Millisecond
+
+// Explain tells what the pool would choose for a request now. Nothing is charged, no turn is taken, no other picker is
+// asked. It reads of headers what a pick reads: header names in lower case.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {
@@ -43,6 +47,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if text := headers[extproc.MetadataKeySpill]; text != "" {
 		spill = strings.Split(text, ",")
 	}
+	pool.snapshot.Refresh(explainPatience)
 	var scratch schedule.Scratch
 	ranked := pool.strategy.Preview(pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))

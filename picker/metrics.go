@@ -27,7 +27,7 @@ var (
 	inFlightDesc = prometheus.NewDesc("penstock_picker_in_flight_requests",
 		"Requests that this picker sent to the pool's endpoints and that have not ended.", []string{"pool"}, nil)
 	endpointsDesc = prometheus.NewDesc("penstock_picker_endpoints",
-		"Endpoints of the pool by the state of their metrics: fresh, stale, draining.", []string{"pool", "state"}, nil)
+		"Endpoints of the pool by the state of their metrics: fresh, stale, idle (not read, because nobody picks), draining.", []string{"pool", "state"}, nil)
 	requestsDesc = prometheus.NewDesc("penstock_picker_endpoint_requests_total",
 		"Requests that ended, by endpoint and outcome: served, or failed (500 and above, or no answer).", []string{"pool", "endpoint", "outcome"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_picker_endpoint_first_byte_seconds_total",
@@ -105,7 +105,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, pool := range c.picker.pools.Load().byName {
 		var inFlight int64
-		var fresh, stale, draining int
+		var fresh, stale, idle, draining int
 		for i := range pool.snapshot.Endpoints {
 			e := &pool.snapshot.Endpoints[i]
 			state := e.State()
@@ -119,6 +119,8 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 				draining++
 			case state.Fresh:
 				fresh++
+			case state.Idle:
+				idle++
 			default:
 				stale++
 			}
@@ -126,6 +128,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(inFlightDesc, int(inFlight), name)
 		gauge(endpointsDesc, fresh, name, "fresh")
 		gauge(endpointsDesc, stale, name, "stale")
+		gauge(endpointsDesc, idle, name, "idle")
 		gauge(endpointsDesc, draining, name, "draining")
 	}
 	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))

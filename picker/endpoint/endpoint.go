@@ -69,7 +69,10 @@ func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 type State struct {
 	// Fresh is false for an endpoint without a usable scrape: never scraped, several scrapes failed in a row, or the last
 	// one is too old. Queue, Running and KV are then the last ones known, and a strategy must not take them for true.
-	Fresh   bool    `json:"fresh"`
+	Fresh bool `json:"fresh"`
+	// Idle says that nobody has picked from its pool for a while, so that nobody reads its page, which could be read when
+	// it was read last. It is read again with the next pick.
+	Idle    bool    `json:"idle,omitempty"`
 	Queue   float64 `json:"queue"`   // requests waiting, by the last scrape
 	Running float64 `json:"running"` // requests running, by the last scrape
 	KV      float64 `json:"kvCache"` // KV cache in use, 0 to 1, by the last scrape
@@ -89,13 +92,15 @@ func (e *Endpoint) StateAt(now time.Time) State {
 		s.Unseen = s.InFlight
 		return s
 	}
+	failures := e.source.failures.Load()
+	s.Idle = failures == 0 && e.source.asleep.Load()
 	sample := e.source.sample.Load()
 	if sample == nil {
 		s.Unseen = s.InFlight
 		return s
 	}
 	s.Queue, s.Running, s.KV = sample.queue, sample.running, sample.kv
-	s.Fresh = e.source.failures.Load() < e.source.staleAfter && now.Sub(sample.at) < e.source.maxAge
+	s.Fresh = failures < e.source.staleAfter && now.Sub(sample.at) < e.source.maxAge
 	s.Unseen = max(0, min(s.InFlight, int64(e.load.sent.Load()-sample.sentBefore)))
 	return s
 }
@@ -104,6 +109,7 @@ func (e *Endpoint) StateAt(now time.Time) State {
 type Snapshot struct {
 	Endpoints []Endpoint
 	byAddr    map[netip.AddrPort]int
+	registry  *Registry
 	touched   atomic.Int64 // when Touch last woke the scrapers, in nanoseconds of the process
 }
 

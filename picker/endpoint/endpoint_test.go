@@ -70,6 +70,7 @@ func TestAServerThatCannotBeScrapedIsStaleAndNotIdle(t *testing.T) {
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, Timeout: time.Second})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
+	s.Touch()
 	waitFor(t, "a failed scrape", func() bool { return r.ScrapeFailures() > 0 })
 	if e.State().Fresh {
 		t.Error("fresh before the first scrape that worked")
@@ -92,6 +93,63 @@ func TestTrafficMakesScrapesFrequentAndStartsThemAtOnce(t *testing.T) {
 	waitFor(t, "the first scrape", func() bool { return server.scrapes.Load() == 1 })
 	s.Touch()
 	waitFor(t, "many scrapes", func() bool { return server.scrapes.Load() > 5 })
+}
+
+func TestAPoolThatNobodyPicksFromIsLeftAloneUntilSomebodyDoes(t *testing.T) {
+	server := startServer(t)
+	server.queue.Store(3)
+	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, Rest: time.Millisecond, Timeout: time.Minute})
+	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	e := &s.Endpoints[0]
+	waitFor(t, "the one look at a new page", func() bool { return e.State().Fresh && e.State().Idle })
+	if n := server.scrapes.Load(); n != 1 {
+		t.Errorf("%d scrapes of a page that nobody needs", n)
+	}
+	server.queue.Store(7)
+	s.Touch()
+	waitFor(t, "a scrape after the pick", func() bool { return e.State().Queue == 7 })
+	waitFor(t, "the scraper to end", func() bool { return e.State().Idle })
+	if n := r.following(); n != 0 {
+		t.Errorf("%d pages are followed", n)
+	}
+	server.broken.Store(true)
+	waitFor(t, "the next pick's scrapes", func() bool { s.Touch(); return r.ScrapeFailures() > 0 })
+	if e.State().Idle {
+		t.Error("a page that cannot be read passes for one that is merely not read")
+	}
+}
+
+func TestALookAtAnIdlePoolShowsWhatIsTrueNow(t *testing.T) {
+	server := startServer(t)
+	r := run(t, Config{Fast: time.Hour, Slow: time.Hour})
+	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	e := &s.Endpoints[0]
+	waitFor(t, "the one look at a new page", func() bool { return e.State().Idle && e.State().Fresh })
+	server.queue.Store(5)
+	s.Refresh(time.Minute)
+	if q := e.State().Queue; q != 5 {
+		t.Errorf("queue %v, want what the server says now, 5", q)
+	}
+}
+
+func TestAPageThatDoesNotAnswerDoesNotHoldUpALook(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }}) // nobody runs it
+	s := r.Snapshot(Metrics{}, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
+	s.Refresh(time.Millisecond)
+	r.Release(s)
+	s.Refresh(time.Hour) // of servers that are gone there is nothing to wait for
+}
+
+// following is how many pages are scraped, or are about to be.
+func (r *Registry) following() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, src := range r.sources {
+		if !src.asleep.Load() {
+			n++
+		}
+	}
+	return n
 }
 
 func TestPoolsThatShareAServerShareItsScraperAndItsCount(t *testing.T) {

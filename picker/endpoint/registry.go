@@ -19,6 +19,7 @@ type Config struct {
 	Transport http.RoundTripper
 	Fast      time.Duration // between scrapes while a pool is picked from; default 50 ms
 	Slow      time.Duration // between scrapes otherwise; default 1 s
+	Rest      time.Duration // how long after the last pick scraping goes on; default 1 minute
 	Timeout   time.Duration // of one scrape; default 1 s
 	// StaleAfter is how many scrapes must fail in a row before an endpoint counts as stale; default 3.
 	StaleAfter int
@@ -33,7 +34,9 @@ type Registry struct {
 	mu      sync.Mutex
 	loads   map[netip.AddrPort]*Load
 	sources map[sourceKey]*source
-	news    chan struct{} // tells Run that sources has new ones
+	roused  []*source     // not asleep any more; Run starts to follow them
+	unread  []*source     // to be looked at once, when there is time
+	news    chan struct{} // tells Run that there are some
 
 	failures atomic.Uint64
 }
@@ -42,6 +45,7 @@ type Registry struct {
 func NewRegistry(c Config) *Registry {
 	c.Fast = cmp.Or(c.Fast, 50*time.Millisecond)
 	c.Slow = cmp.Or(c.Slow, time.Second)
+	c.Rest = cmp.Or(c.Rest, time.Minute)
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.StaleAfter = cmp.Or(c.StaleAfter, 3)
 	if c.Transport == nil {
@@ -64,7 +68,7 @@ func (r *Registry) Snapshot(m Metrics, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
 	specs = slices.CompactFunc(specs, func(a, b Spec) bool { return a.Addr == b.Addr })
-	s := &Snapshot{Endpoints: make([]Endpoint, len(specs)), byAddr: make(map[netip.AddrPort]int, len(specs))}
+	s := &Snapshot{Endpoints: make([]Endpoint, len(specs)), byAddr: make(map[netip.AddrPort]int, len(specs)), registry: r}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, spec := range specs {
@@ -97,12 +101,12 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 			maxAge:     time.Duration(r.config.StaleAfter)*r.config.Slow + r.config.Timeout,
 			gone:       make(chan struct{}),
 			wake:       make(chan struct{}, 1),
+			looked:     make(chan struct{}),
 		}
+		src.asleep.Store(true)
 		r.sources[key] = src
-		select {
-		case r.news <- struct{}{}:
-		default:
-		}
+		r.unread = append(r.unread, src)
+		poke(r.news)
 	}
 	src.refs++
 	return src
@@ -137,22 +141,99 @@ func (r *Registry) Find(addr netip.AddrPort) *Load {
 	return r.loads[addr]
 }
 
+// rouse has pages read at once that are picked from again.
+func (r *Registry) rouse(list []*source) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, src := range list {
+		switch {
+		case src.refs == 0: // of a Snapshot that was released
+		case src.asleep.Load():
+			src.asleep.Store(false)
+			r.roused = append(r.roused, src)
+		default:
+			poke(src.wake)
+		}
+	}
+	poke(r.news)
+}
+
+// rests is called after each look, and ends the following of a page that nobody needs. Who picks sets hotUntil before it
+// takes the lock, so no pick is missed.
+func (r *Registry) rests(src *source) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-src.looked:
+	default:
+		close(src.looked)
+	}
+	if !r.tired(src) {
+		return false
+	}
+	src.asleep.Store(true)
+	src.looked = make(chan struct{})
+	return true
+}
+
+// looks are what to wait for until every page of s has been looked at that was asleep.
+func (r *Registry) looks(s *Snapshot) (all []<-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range s.Endpoints {
+		if src := s.Endpoints[i].source; src != nil && src.refs > 0 {
+			all = append(all, src.looked)
+		}
+	}
+	return all
+}
+
+// pace is the time between first looks at pages that nobody has asked for: thousands of them, at a start, must not take
+// the time in which the proxies get their configuration.
+const pace = 2 * time.Millisecond
+
 // Run scrapes until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for {
-		r.mu.Lock()
-		for _, src := range r.sources {
-			if !src.started {
-				src.started = true
-				group.Go(func() error { return r.follow(ctx, src) })
-			}
+		due, more := r.due()
+		for _, src := range due {
+			group.Go(func() error { return r.follow(ctx, src) })
 		}
-		r.mu.Unlock()
+		var next <-chan time.Time
+		if more {
+			next = time.After(pace)
+		}
 		select {
 		case <-ctx.Done():
 			return group.Wait()
 		case <-r.news:
+		case <-next:
 		}
+	}
+}
+
+// due are the pages that somebody has to begin to follow now: those that are picked from, and one of those that were never
+// looked at. more says that there are more of these.
+func (r *Registry) due() (list []*source, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list, r.roused = r.roused, nil
+	for len(r.unread) > 0 {
+		src := r.unread[0]
+		r.unread = r.unread[1:]
+		if src.refs > 0 && src.asleep.Load() {
+			src.asleep.Store(false)
+			return append(list, src), len(r.unread) > 0
+		}
+	}
+	r.unread = nil
+	return list, false
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

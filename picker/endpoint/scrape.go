@@ -32,12 +32,13 @@ type source struct {
 
 	sample   atomic.Pointer[sample]
 	failures atomic.Int64 // in a row
-	hotUntil atomic.Int64 // nanoseconds of the process
+	hotUntil atomic.Int64 // nanoseconds of the process; 0: nobody has picked yet
+	asleep   atomic.Bool  // nobody follows it; written under Registry.mu
 	wake     chan struct{}
 	gone     chan struct{} // closed when no Snapshot has it
 
-	refs    int  // guarded by Registry.mu
-	started bool // guarded by Registry.mu
+	refs   int           // guarded by Registry.mu
+	looked chan struct{} // closed at the end of the first look since it was asleep; guarded by Registry.mu
 }
 
 type sample struct {
@@ -49,27 +50,41 @@ type sample struct {
 // processStart is the zero of the process's nanoseconds: monotonic, and cheap to keep in an atomic.
 var processStart = time.Now()
 
-// Touch says that the pool is picked from: its scrapers go to the fast interval for a second. Called with every pick; all
-// but ten calls a second return at once.
+// Touch says that the pool is picked from: its scrapers go to the fast interval for a second, and those that sleep look
+// at once. Called with every pick; all but ten calls a second return at once.
 func (s *Snapshot) Touch() {
 	now := int64(time.Since(processStart))
 	last := s.touched.Load()
 	if last != 0 && now-last < int64(hotFor)/10 || !s.touched.CompareAndSwap(last, now) {
 		return
 	}
+	var cold []*source
 	for i := range s.Endpoints {
-		if src := s.Endpoints[i].source; src != nil {
-			if was := src.hotUntil.Swap(now + int64(hotFor)); was < now {
-				select {
-				case src.wake <- struct{}{}:
-				default:
-				}
-			}
+		if src := s.Endpoints[i].source; src != nil && src.hotUntil.Swap(now+int64(hotFor)) < now {
+			cold = append(cold, src)
+		}
+	}
+	if len(cold) > 0 {
+		s.registry.rouse(cold)
+	}
+}
+
+// Refresh is for people, who want to see what is true now, also of a pool that nobody picks from: it returns when every
+// page has been read that nobody has read for a while, or after patience.
+func (s *Snapshot) Refresh(patience time.Duration) {
+	s.Touch()
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	for _, looked := range s.registry.looks(s) {
+		select {
+		case <-looked:
+		case <-over.C:
+			return
 		}
 	}
 }
 
-// follow scrapes one page until it is gone or ctx ends.
+// follow scrapes one page until it is gone, nobody has picked for a while, or ctx ends.
 func (r *Registry) follow(ctx context.Context, src *source) error {
 	var page bytes.Buffer
 	timer := time.NewTimer(0)
@@ -92,25 +107,27 @@ func (r *Registry) follow(ctx context.Context, src *source) error {
 		} else {
 			src.failures.Store(0)
 		}
+		if r.rests(src) {
+			return nil
+		}
 		timer.Reset(r.interval(src))
 	}
 }
 
-// longestPause is how long a page that fails is left alone at most, while nobody picks from its pool.
-const longestPause = 30 * time.Second
-
-// interval is fast while picks flow and slow while they do not. A page that fails is asked slowly even then, and while
-// nobody picks from its pool ever more seldom: thousands of servers that are away must not cost a core.
+// interval is fast while picks flow, and slow while they do not or the page fails.
 func (r *Registry) interval(src *source) time.Duration {
-	d, failures := r.config.Slow, src.failures.Load()
-	hot := src.hotUntil.Load() > int64(time.Since(processStart))
-	switch {
-	case hot && failures == 0:
+	d := r.config.Slow
+	if src.failures.Load() == 0 && src.hotUntil.Load() > int64(time.Since(processStart)) {
 		d = r.config.Fast
-	case !hot && failures > 0:
-		d = max(d, min(d<<min(failures-1, 10), longestPause))
 	}
 	return time.Duration(float64(d) * (0.9 + 0.2*r.config.Jitter()))
+}
+
+// tired says whether nobody has picked for so long that the page is not worth reading. One that nobody has picked from at
+// all is looked at once, so that a page that cannot be read is known before the first pick.
+func (r *Registry) tired(src *source) bool {
+	until := src.hotUntil.Load()
+	return until == 0 || time.Since(processStart) > time.Duration(until)+r.config.Rest
 }
 
 func (r *Registry) scrape(ctx context.Context, src *source, page *bytes.Buffer) error {
