@@ -40,8 +40,8 @@ lint: go $(TOOLS)/staticcheck ## vet, staticcheck, gofmt and the import rules
 	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck ./...)
 	@go test -count=1 -run '^TestLayout' ./cmd/penstock
 
-bench: build envoy ## measure: a table, what it means, then one JSON object a line (BENCH=regexp chooses, ARGS=-count=5 for Go's benchmarks)
-	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
+bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, what it means, then one JSON object a line (BENCH=regexp chooses, ARGS=-count=5 for Go's benchmarks)
+	@export ENVOY="$(ENVOY_PATH)" ENVOY_GATEWAY="$(TOOLS)/envoy-gateway" CGO_ENABLED=0; { \
 	  (cd conformance && go run ./bench -run '$(or $(BENCH),.)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	  go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) \
 	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
@@ -70,3 +70,7 @@ $(TOOLS)/staticcheck $(TOOLS)/controller-gen: conformance/tools/go.mod conforman
 $(TOOLS)/llm-d-inference-sim: conformance/llmdsim/go.mod conformance/llmdsim/go.sum | go
 	@echo "building $(@F) (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/llmdsim && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
+
+$(TOOLS)/envoy-gateway: conformance/envoygateway/go.mod conformance/envoygateway/go.sum | go
+	@echo "building $(@F), a peer to measure beside (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/envoygateway && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)

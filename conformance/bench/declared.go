@@ -35,10 +35,21 @@ var figures = map[string]figure{
 
 	"change_to_effective":     {"ms", 40, "A file of 100 routes is saved, among 5,000, to the first request through a real Envoy that sees the new route; median."},
 	"change_to_effective.p90": {"ms", none, ""},
+
+	"change_vs_envoy_gateway":              {"ratio", none, "A file of 100 routes is saved, all that there are, to its bytes at a proxy: penstock serve over Envoy Gateway v1.9.1 with its file provider; medians, in turns."},
+	"change_vs_envoy_gateway.ours_50":      {"ms", none, ""},
+	"change_vs_envoy_gateway.peer_50":      {"ms", none, ""},
+	"change_vs_envoy_gateway.cpu_ours_50":  {"ms", none, ""},
+	"change_vs_envoy_gateway.cpu_peer_50":  {"ms", none, ""},
+	"change_vs_envoy_gateway.ours_100":     {"ms", none, ""},
+	"change_vs_envoy_gateway.peer_100":     {"ms", none, ""},
+	"change_vs_envoy_gateway.cpu_ours_100": {"ms", none, "CPU of the process for one such change, until it has come to rest."},
+	"change_vs_envoy_gateway.cpu_peer_100": {"ms", none, ""},
 }
 
 func havePenstock(c config) bool { return c.penstock != "" }
 func haveEnvoy(c config) bool    { return c.penstock != "" && c.envoy != "" }
+func havePeer(c config) bool     { return c.penstock != "" && c.envoyGateway != "" }
 
 // measurements are all runs, in order.
 var measurements = []measurement{
@@ -47,4 +58,5 @@ var measurements = []measurement{
 	{names: []string{"endpoint_fanout", "endpoint_fanout_vs_gcp"}, what: "one endpoint's change to 1,000 streams", run: measureFanout},
 	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
+	{names: []string{"change_vs_envoy_gateway"}, what: "a saved file to bytes at a proxy, beside Envoy Gateway", needs: havePeer, run: measurePeer},
 }

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +13,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -37,6 +40,10 @@ type Config struct {
 	Address string // of the control plane: host:port
 	Node    string // its id
 	Cluster string // the gateway
+	// TLS is how to speak with a control plane that wants it; nil: cleartext.
+	TLS *tls.Config
+	// Keepalive is how often an idle connection is probed. Default: 10 s, as in the bootstrap.
+	Keepalive time.Duration
 	// Handle sees each response, after it was acknowledged. May be nil.
 	Handle func(Response)
 	// Follow makes the proxy subscribe as Envoy does: endpoints for clusters, routes and secrets for listeners.
@@ -62,10 +69,14 @@ type Proxy struct {
 
 // Connect opens a connection of the proxy's own, and the stream. Nothing is sent yet.
 func Connect(ctx context.Context, c Config) (*Proxy, error) {
-	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	secured := insecure.NewCredentials()
+	if c.TLS != nil {
+		secured = credentials.NewTLS(c.TLS)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(secured),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
 		grpc.WithReadBufferSize(4<<10),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second})) // as in the bootstrap
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: cmp.Or(c.Keepalive, 10*time.Second), Timeout: 3 * time.Second}))
 	if err != nil {
 		return nil, err
 	}

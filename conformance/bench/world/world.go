@@ -38,9 +38,10 @@ const RevisionHeader = "x-revision"
 type Size struct {
 	Listeners int // HTTPS listeners on Port, each with a wildcard hostname and a certificate; 0: one cleartext listener
 	Hosts     int // one HTTPRoute each; spread evenly over the listeners
-	Backends  int // every other one an InferencePool, the rest Services
+	Backends  int // every other one an InferencePool, the rest Services; see NoPools
 	Endpoints int // of each backend
 	Port      int32
+	NoPools   bool // every backend is a Service: for peers that know no InferencePool
 }
 
 // The sizes that figures name.
@@ -55,6 +56,10 @@ var (
 // World is one configuration.
 type World struct {
 	Size
+	// Adapt returns what is written to a file in an object's place, nil for nothing: for peers that write some things
+	// otherwise. Default: the object.
+	Adapt func(object any) any
+
 	cert, key []byte
 }
 
@@ -135,7 +140,7 @@ func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 	ref := gatewayv1.HTTPBackendRef{}
 	ref.Name = gatewayv1.ObjectName(fmt.Sprint("svc-", b))
 	ref.Port = ptr[gatewayv1.PortNumber](80)
-	if b%2 == 1 {
+	if w.pooled(b) {
 		ref.Group, ref.Kind = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
 		ref.Name, ref.Port = gatewayv1.ObjectName(fmt.Sprint("pool-", b)), nil
 	}
@@ -148,6 +153,9 @@ func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 	}}
 	return r
 }
+
+// pooled says whether backend b is an InferencePool.
+func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
 // address is endpoint e of backend b: nobody listens there.
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
@@ -191,7 +199,7 @@ func (w *World) Ops() []store.Op {
 		ops = append(ops, store.Secrets.Put(w.secret(l)))
 	}
 	for b := range w.Backends {
-		if b%2 == 1 {
+		if w.pooled(b) {
 			p, m := w.pool(b)
 			ops = append(ops, store.InferencePools.Put(p), store.ModelServers.Put(m))
 			continue
@@ -218,13 +226,13 @@ func (w *World) WriteFiles(dir string) error {
 	for l := range w.Listeners {
 		objects = append(objects, w.secret(l))
 	}
-	if err := save(dir, "gateway.yaml", objects...); err != nil {
+	if err := w.save(dir, "gateway.yaml", objects...); err != nil {
 		return err
 	}
 	for from := 0; from < w.Backends; from += perFile {
 		objects = nil
 		for b := from; b < min(from+perFile, w.Backends); b++ {
-			if b%2 == 1 {
+			if w.pooled(b) {
 				p, m := w.pool(b)
 				objects = append(objects, p, m)
 				continue
@@ -232,7 +240,7 @@ func (w *World) WriteFiles(dir string) error {
 			s, slice := w.Service(b, 0)
 			objects = append(objects, s, slice)
 		}
-		if err := save(dir, fmt.Sprintf("backends-%03d.yaml", from/perFile), objects...); err != nil {
+		if err := w.save(dir, fmt.Sprintf("backends-%03d.yaml", from/perFile), objects...); err != nil {
 			return err
 		}
 	}
@@ -264,12 +272,12 @@ func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 			objects = append(objects, w.Route(j, 0))
 		}
 	}
-	return write(dir, w.RouteFile(i)+"~", objects...)
+	return w.write(dir, w.RouteFile(i)+"~", objects...)
 }
 
 // save writes objects beside a file first, then in its place.
-func save(dir, name string, objects ...any) error {
-	if err := write(dir, name+"~", objects...); err != nil {
+func (w *World) save(dir, name string, objects ...any) error {
+	if err := w.write(dir, name+"~", objects...); err != nil {
 		return err
 	}
 	return Commit(dir, name)
@@ -281,9 +289,14 @@ func Commit(dir, name string) error {
 }
 
 // write writes objects as a person would: without status and empty fields.
-func write(dir, name string, objects ...any) error {
+func (w *World) write(dir, name string, objects ...any) error {
 	var text bytes.Buffer
 	for _, o := range objects {
+		if w.Adapt != nil {
+			if o = w.Adapt(o); o == nil {
+				continue
+			}
+		}
 		raw, err := json.Marshal(o)
 		if err != nil {
 			return err
