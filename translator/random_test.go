@@ -39,7 +39,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.namespace, c.host, c.learned, c.class, c.model,
+		c.policy, c.policy, c.secret, c.grant, c.namespace, c.host, c.learned, c.class, c.model, c.fleet,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {
@@ -57,6 +57,11 @@ func ptr[T any](v T) *T { return &v }
 func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
 	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("gw", c.IntN(2))}}
 	g.Spec.GatewayClassName = pick[gatewayv1.ObjectName](c, "penstock", "penstock", "penstock", "foreign")
+	if c.some(5) {
+		g.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{
+			Group: v1alpha1.Group, Kind: "EnvoyFleet", Name: fmt.Sprint("fleet", c.IntN(2)),
+		}}
+	}
 	for i := range 1 + c.IntN(4) {
 		l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprint("l", i)), Port: pick[gatewayv1.PortNumber](c, 80, 80, 443), Protocol: gatewayv1.HTTPProtocolType}
 		if h := c.hostname(); h != "" {
@@ -77,6 +82,12 @@ func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
 		g.Spec.Listeners = append(g.Spec.Listeners, l)
 	}
 	return made(store.Gateways, g)
+}
+
+func (c *chaos) fleet() (store.Op, func(string) store.Op, string) {
+	f := &v1alpha1.EnvoyFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("fleet", c.IntN(2))}}
+	f.Spec.Image = pick(c, "", "envoy:a", "envoy:b")
+	return made(store.EnvoyFleets, f)
 }
 
 func (c *chaos) hostname() gatewayv1.Hostname {

@@ -161,7 +161,7 @@ func (t *tables) declareDecisions() {
 }
 
 func (t *tables) gatewayConfig() gatewayapi.Config {
-	return gatewayapi.Config{Controller: t.cfg.Controller, AnyClass: t.cfg.AnyClass, AnyController: t.cfg.AnyController}
+	return gatewayapi.Config{Controller: t.cfg.Controller, AnyClass: t.cfg.AnyClass, AnyController: t.cfg.AnyController, BehindService: t.cfg.BehindService}
 }
 
 // lookup implements inference.Tables on the tables before attachments.
@@ -280,6 +280,8 @@ type Config struct {
 	AnyClass bool
 	// AnyController takes every Gateway, whatever its class says.
 	AnyController bool
+	// BehindService says that proxies run behind a Service, which has the addresses that Gateways ask for.
+	BehindService bool
 	// Pickers are the addresses at which our own picker serves, as Envoys reach it.
 	Pickers []netip.AddrPort
 	// Envoy holds what every listener shares.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/model"
@@ -187,6 +188,15 @@ func (t *Translator) Ports(gateway string) []Port {
 	}
 	slices.SortFunc(out, func(a, b Port) int { return int(a.Number) - int(b.Number) })
 	return out
+}
+
+// Fleet is how a gateway's proxies run; nil if the Gateway is not accepted or not ours.
+func (t *Translator) Fleet(gateway string) *v1alpha1.EnvoyFleetSpec {
+	g, ok := t.tables.gateways.Get(t.engine.Reader(), gateway)
+	if !ok {
+		return nil
+	}
+	return g.Fleet
 }
 
 // PoolCluster is the name of the cluster of a pool that our picker knows.

@@ -20,7 +20,7 @@ const (
 // topLevel is everything that the top of the repository may hold, besides dot files and what builds leave behind; true
 // means that it must be there.
 var topLevel = map[string]bool{
-	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true,
+	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true, "fleet": false,
 	"manifests": true, "conformance": true,
 	"Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": false, "LICENSE": true, "CONTRIBUTING.md": true,
@@ -35,6 +35,7 @@ var allowed = []struct{ from, to string }{
 	{"translator", "discovery/store"},
 	{"multicluster", "discovery/store"},
 	{"translator", "xds/resource"},
+	{"fleet", "xds/bootstrap"}, // pure: what a pod's Envoy starts with
 }
 
 // forbidden takes back, inside one top-level folder, what sharing that folder would allow.

@@ -33,7 +33,7 @@ func kinds() []*kind {
 		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(),
 		referenceGrantKind(), namespaceKind(),
 		serviceKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
-		inferencePoolKind(), inferenceModelKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(),
+		inferencePoolKind(), inferenceModelKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), envoyFleetKind(),
 	}
 }
 

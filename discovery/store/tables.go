@@ -98,6 +98,7 @@ var (
 			return []string{TargetKey(kind, p.Namespace, p.Spec.TargetRef.Name)}
 		}},
 	}}
+	EnvoyFleets = &Table[*v1alpha1.EnvoyFleet]{group: v1alpha1.Group, kind: "EnvoyFleet"}
 
 	Hosts            = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true}
 	LearnedEndpoints = &Table[*Learned]{group: v1alpha1.Group, kind: "Learned"}
@@ -108,7 +109,7 @@ func Tables() []Kind {
 	return []Kind{
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
-		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies,
+		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies, EnvoyFleets,
 		Hosts, LearnedEndpoints,
 	}
 }

@@ -16,10 +16,9 @@ func Class(r store.Reader, cfg Config, name string) *report.Report {
 		return nil
 	}
 	out := &report.Report{Owner: store.GatewayClasses.Ref(class)}
-	if class.Spec.ParametersRef != nil {
-		const problem = "parameters of a GatewayClass are not supported"
-		out.Conditions = []report.Condition{falseCondition(gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonInvalidParameters, problem)}
-		out.Findings = []report.Finding{{Severity: report.Error, Owner: out.Owner, Field: "spec.parametersRef", Problem: problem, Fix: "remove it"}}
+	if _, bad := classParameters(r, class); bad != nil {
+		out.Conditions = []report.Condition{falseCondition(gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonInvalidParameters, bad.field+": "+bad.problem)}
+		out.Findings = []report.Finding{finding(out.Owner, bad.field, bad.problem, bad.fix)}
 		return out
 	}
 	out.Conditions = []report.Condition{trueCondition(gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonAccepted)}

@@ -18,6 +18,9 @@ type Config struct {
 	AnyClass bool
 	// AnyController makes every Gateway ours, whatever its class says: for looking at other people's files.
 	AnyController bool
+	// BehindService says that a Service stands in front of the proxies: the addresses that a Gateway asks for are the
+	// Service's, and proxies bind any.
+	BehindService bool
 }
 
 func (c Config) controller() string {

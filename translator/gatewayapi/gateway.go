@@ -28,9 +28,18 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 		return nil
 	}
 	out := &model.Gateway{Ref: store.Gateways.Ref(gw)}
-	rejected := addresses(out, gw)
-	if rejected == nil {
-		rejected = parameters(out, gw)
+	unsupported := addresses(out, cfg, gw)
+	rejected := unsupported
+	var bad *badParameters
+	if out.Fleet, bad = parameters(r, gw); bad != nil {
+		out.Findings = append(out.Findings, finding(out.Ref, bad.field, bad.problem, bad.fix))
+		if rejected == nil {
+			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, bad.field+": "+bad.problem)
+			rejected = &c
+		}
+	}
+	if rejected != nil {
+		out.Fleet = nil
 	}
 	notUsed(out, gw)
 	b := listenerBuilder{r: r, gw: gw, out: out}
@@ -38,14 +47,14 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 		b.add(i)
 	}
 	b.conflicts()
-	b.finish(rejected != nil)
+	b.finish(unsupported != nil) // parameters are about the proxies: those that run go on
 	overlaps(out)
 	gatewayConditions(out, rejected)
 	return out
 }
 
 // addresses fills in what to bind. It returns the condition of a Gateway that asks for what we do not have.
-func addresses(out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
+func addresses(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Condition {
 	for i, a := range gw.Spec.Addresses {
 		field := fmt.Sprintf("spec.addresses[%d]", i)
 		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {
@@ -67,23 +76,12 @@ func addresses(out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 		}
 		out.Addresses = append(out.Addresses, ip.String())
 	}
-	if len(out.Addresses) == 0 {
+	if len(out.Addresses) == 0 || cfg.BehindService {
 		out.Addresses = []string{anyAddress}
 	}
 	slices.Sort(out.Addresses)
 	out.Addresses = slices.Compact(out.Addresses)
 	return nil
-}
-
-func parameters(out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
-	if gw.Spec.Infrastructure == nil || gw.Spec.Infrastructure.ParametersRef == nil {
-		return nil
-	}
-	p := gw.Spec.Infrastructure.ParametersRef
-	problem := fmt.Sprintf("parameters of kind %s (%s) are not supported", p.Kind, p.Group)
-	out.Findings = append(out.Findings, finding(out.Ref, "spec.infrastructure.parametersRef", problem, "remove it"))
-	c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem)
-	return &c
 }
 
 // notUsed tells of fields that have no effect here, so that nothing is dropped silently.
@@ -131,8 +129,11 @@ func gatewayConditions(out *model.Gateway, rejected *report.Condition) {
 		}
 	}
 	programmed := trueCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonProgrammed)
-	if serving == 0 {
+	switch {
+	case serving == 0:
 		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, "no listener takes traffic")
+	case rejected != nil:
+		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, "not accepted: "+rejected.Message)
 	}
 	resolved := trueCondition(gatewayv1.GatewayConditionResolvedRefs, gatewayv1.GatewayReasonResolvedRefs)
 	if len(unresolved) > 0 {

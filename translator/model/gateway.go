@@ -1,12 +1,17 @@
 package model
 
-import "github.com/penstock-project/penstock/discovery/report"
+import (
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
 
 // Gateway is a Gateway of ours, with every listener decided: valid or not, which routes it takes, which chain it is in.
 type Gateway struct {
-	Ref        report.Ref
-	Addresses  []string    // IP addresses to bind; ["0.0.0.0"] unless spec.addresses says otherwise
-	Listeners  []*Listener // in the order of the spec
+	Ref       report.Ref
+	Addresses []string    // IP addresses to bind; ["0.0.0.0"] unless spec.addresses says otherwise
+	Listeners []*Listener // in the order of the spec
+	// Fleet is how its proxies run, the class's parameters included; nil if the Gateway is not accepted: what runs stays.
+	Fleet      *v1alpha1.EnvoyFleetSpec
 	Conditions []report.Condition
 	Findings   []report.Finding
 }

@@ -1,0 +1,16 @@
+package file
+
+import (
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// envoyFleetKind: files have Envoys too, but only in Kubernetes does Penstock make their pods. It is read all the same, so
+// that one folder serves both and a Gateway's parametersRef resolves.
+func envoyFleetKind() *kind {
+	return &kind{
+		table:    store.EnvoyFleets,
+		versions: []version{{v1alpha1.Group + "/" + v1alpha1.Version, nil}},
+		crd:      "envoyfleets",
+	}
+}

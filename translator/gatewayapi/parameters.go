@@ -1,0 +1,96 @@
+package gatewayapi
+
+import (
+	"cmp"
+	"fmt"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// badParameters is a parametersRef that leads nowhere.
+type badParameters struct{ field, problem, fix string }
+
+// parameters are what the EnvoyFleets of a Gateway and of its class say together: the Gateway's counts where both say
+// something (GEP-1867). Never nil; empty where nobody names one.
+func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
+	of, base := &v1alpha1.EnvoyFleetSpec{}, &v1alpha1.EnvoyFleetSpec{}
+	if class, ok := store.GatewayClasses.Get(r, string(gw.Spec.GatewayClassName)); ok {
+		found, bad := classParameters(r, class)
+		if bad != nil {
+			bad.problem = fmt.Sprintf("GatewayClass %s %s: %s", class.Name, bad.field, bad.problem)
+			bad.field = "spec.gatewayClassName"
+			return nil, bad
+		}
+		if found != nil {
+			base = found
+		}
+	}
+	if i := gw.Spec.Infrastructure; i != nil && i.ParametersRef != nil {
+		found, bad := envoyFleet(r, string(i.ParametersRef.Group), string(i.ParametersRef.Kind), gw.Namespace, i.ParametersRef.Name)
+		if bad != nil {
+			bad.field = "spec.infrastructure.parametersRef" + bad.field
+			return nil, bad
+		}
+		of = found
+	}
+	return over(of, base), nil
+}
+
+// classParameters is nil without an error for a class that names none.
+func classParameters(r store.Reader, class *gatewayv1.GatewayClass) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
+	ref := class.Spec.ParametersRef
+	if ref == nil {
+		return nil, nil
+	}
+	var namespace string
+	if ref.Namespace != nil {
+		namespace = string(*ref.Namespace)
+	}
+	found, bad := envoyFleet(r, string(ref.Group), string(ref.Kind), namespace, ref.Name)
+	if bad != nil {
+		bad.field = "spec.parametersRef" + bad.field
+	}
+	return found, bad
+}
+
+func envoyFleet(r store.Reader, group, kind, namespace, name string) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
+	if group != v1alpha1.Group || kind != store.EnvoyFleets.Kind() {
+		return nil, &badParameters{"", fmt.Sprintf("parameters of kind %s (%s) are not supported", kind, group),
+			fmt.Sprintf("name an EnvoyFleet (group %s), or remove it", v1alpha1.Group)}
+	}
+	if namespace == "" {
+		return nil, &badParameters{".namespace", "is not given", "write the namespace of the EnvoyFleet"}
+	}
+	fleet, ok := store.EnvoyFleets.Get(r, namespace+"/"+name)
+	if !ok {
+		return nil, &badParameters{".name", fmt.Sprintf("EnvoyFleet %s/%s does not exist", namespace, name), "create it, or name one that exists"}
+	}
+	return &fleet.Spec, nil
+}
+
+// over lays what a Gateway says over what its class says, field by field of the first level.
+func over(of, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
+	out := &v1alpha1.EnvoyFleetSpec{
+		Mode:         cmp.Or(of.Mode, base.Mode),
+		Image:        cmp.Or(of.Image, base.Image),
+		Replicas:     cmp.Or(of.Replicas, base.Replicas),
+		Autoscaling:  cmp.Or(of.Autoscaling, base.Autoscaling),
+		Resources:    cmp.Or(of.Resources, base.Resources),
+		Concurrency:  cmp.Or(of.Concurrency, base.Concurrency),
+		DrainSeconds: cmp.Or(of.DrainSeconds, base.DrainSeconds),
+		Service:      cmp.Or(of.Service, base.Service),
+		Pod:          cmp.Or(of.Pod, base.Pod),
+		Bootstrap:    cmp.Or(of.Bootstrap, base.Bootstrap),
+		External:     cmp.Or(of.External, base.External),
+	}
+	switch { // they exclude each other: the class's gives way
+	case of.Replicas != nil:
+		out.Autoscaling = nil
+	case of.Autoscaling != nil:
+		out.Replicas = nil
+	}
+	return out
+}

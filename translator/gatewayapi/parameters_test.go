@@ -1,0 +1,37 @@
+package gatewayapi_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+)
+
+func TestAGatewaysOwnParametersCountOverThoseOfItsClass(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/parameters.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := view(t, operations(t, string(archive.Files[0].Data)))
+	three, four := int32(3), int32(4)
+	want := &v1alpha1.EnvoyFleetSpec{Image: "envoy:shared", Replicas: &three, Concurrency: &four}
+	if diff := cmp.Diff(want, gatewayapi.Gateway(v, gatewayapi.Config{}, "default/both").Fleet); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if lost := gatewayapi.Gateway(v, gatewayapi.Config{}, "default/lost"); lost.Fleet != nil || lost.Listeners[0].Chain == "" {
+		t.Errorf("a lost reference must leave what runs: fleet %v, chain %q", lost.Fleet, lost.Listeners[0].Chain)
+	}
+}
+
+func TestBehindAServiceProxiesDoNotBindItsAddresses(t *testing.T) {
+	v := view(t, operations(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  addresses: [{value: 192.0.2.1}]\n  listeners: [{name: http, port: 80, protocol: HTTP}]\n"))
+	for behind, want := range map[bool]string{false: "192.0.2.1", true: "0.0.0.0"} {
+		g := gatewayapi.Gateway(v, gatewayapi.Config{AnyClass: true, BehindService: behind}, "default/g")
+		if len(g.Addresses) != 1 || g.Addresses[0] != want {
+			t.Errorf("behind a Service %v: binds %v, want %s", behind, g.Addresses, want)
+		}
+	}
+}
