@@ -36,7 +36,7 @@ var figures = map[string]figure{
 	"change_to_effective":     {"ms", 40, "A file of 100 routes is saved, among 5,000, to the first request through a real Envoy that sees the new route; median."},
 	"change_to_effective.p90": {"ms", none, ""},
 
-	"change_vs_envoy_gateway":              {"ratio", none, "A file of 100 routes is saved, all that there are, to its bytes at a proxy: penstock serve over Envoy Gateway v1.9.1 with its file provider; medians, in turns."},
+	"change_vs_envoy_gateway":              {"ratio", 1, "A file of 100 routes is saved, all that there are, to its bytes at a proxy: penstock serve over Envoy Gateway v1.9.1 with its file provider; medians, in turns. The limit is ours: not slower than the peer."},
 	"change_vs_envoy_gateway.ours_50":      {"ms", none, ""},
 	"change_vs_envoy_gateway.peer_50":      {"ms", none, ""},
 	"change_vs_envoy_gateway.cpu_ours_50":  {"ms", none, ""},
