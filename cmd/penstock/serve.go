@@ -11,17 +11,20 @@ import (
 
 func newServe() *cobra.Command {
 	var s service
+	var peers []string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane and the picker alone, for Envoys that run elsewhere",
 		Long: `Run the control plane and the endpoint picker, for Envoys that somebody else runs: print a bootstrap for one with
-penstock bootstrap, and start it anywhere that reaches these addresses.`,
+penstock bootstrap, and start it anywhere that reaches these addresses. Two of them on the same files serve the same Envoys:
+either may end, freeze or be upgraded without a lost request. Give each of them the addresses of all (--peers, and
+--picker-address for each picker).`,
 		Example: `  penstock serve -f ./config --xds 127.0.0.1:18000 --picker 127.0.0.1:9002
   penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, cfg, shutdown, err := s.plane(cmd, func(*plane.Config) {})
+			p, cfg, shutdown, err := s.plane(cmd, func(cfg *plane.Config) { cfg.Peers = peers })
 			if err != nil {
 				return err
 			}
@@ -34,5 +37,6 @@ penstock bootstrap, and start it anywhere that reaches these addresses.`,
 		},
 	}
 	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002")
+	cmd.Flags().StringSliceVar(&peers, "peers", nil, "HOST:PORT of --xds of the other penstock processes for the same Envoys (its own is left out); each lists all")
 	return cmd
 }

@@ -130,9 +130,6 @@ func (w *world) create(rng *rand.Rand) backend {
 
 func (w *world) member(rng *rand.Rand) *member {
 	m := &member{name: w.fresh("c"), kind: pick(rng, "declared", "relayed", "parent"), fleet: foreignFleet, weight: 1}
-	if m.kind == "relayed" && w.unrelayed {
-		m.kind = "declared"
-	}
 	if m.kind == "parent" {
 		m.fleet = w.someFleet(rng).name
 	}

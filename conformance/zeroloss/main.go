@@ -34,7 +34,6 @@ func command(ctx context.Context) error {
 	flag.DurationVar(&o.Pace, "pace", 150*time.Millisecond, "time between two changes, on average")
 	flag.IntVar(&o.Restarts, "restarts", 3, "of each control plane: ended, killed and frozen in turn")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
-	flag.BoolVar(&o.Unrelayed, "unrelayed", false, "have no imports whose endpoints only their own picker knows")
 	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
 	flag.StringVar(&o.Penstock, "penstock", "", "binary (default: built from the source tree)")
 	flag.StringVar(&o.Dir, "dir", "", "folder for files and logs, kept (default: one that goes if nothing failed)")

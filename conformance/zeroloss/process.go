@@ -102,7 +102,7 @@ type plane struct {
 	name                string
 	binary, dir, state  string
 	xds, picker, status int
-	pickers             []int // of all
+	pickers, peers      []int // of all
 	extra               []string
 }
 
@@ -113,6 +113,9 @@ func (p *plane) start(logDir string) (err error) {
 	}
 	for _, port := range p.pickers {
 		args = append(args, "--picker-address", fmt.Sprintf("127.0.0.1:%d", port))
+	}
+	for _, port := range p.peers {
+		args = append(args, "--peers", fmt.Sprintf("127.0.0.1:%d", port))
 	}
 	p.process, err = start(p.name, filepath.Join(logDir, p.name+".log"), p.binary, nil, append(args, p.extra...)...)
 	return err

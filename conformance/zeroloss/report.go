@@ -22,9 +22,6 @@ func (o options) replay() string {
 	if o.Up {
 		form = " -up"
 	}
-	if o.Unrelayed {
-		form += " -unrelayed"
-	}
 	if len(o.Only) > 0 {
 		form += " -only " + strings.Join(o.Only, ",")
 	}

@@ -49,7 +49,7 @@ func (r *run) processes(ctx context.Context) error {
 	}
 	for _, p := range r.planes {
 		for _, other := range r.planes {
-			p.pickers = append(p.pickers, other.picker)
+			p.pickers, p.peers = append(p.pickers, other.picker), append(p.peers, other.xds)
 		}
 		if err := p.start(r.Dir); err != nil {
 			return err

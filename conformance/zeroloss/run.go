@@ -26,7 +26,6 @@ type options struct {
 	Restarts      int           // of each control plane
 	Up            bool          // penstock up instead of two penstock serve
 	Only          []string      // kinds of change
-	Unrelayed     bool          // all imports say their endpoints
 	Penstock      string        // the binary
 	Envoy         string
 	Dir           string // for files and logs
@@ -117,7 +116,7 @@ func (r *run) begin() (err error) {
 			return err
 		}
 	}
-	w.newSecret, w.unrelayed = r.issuer.issue, r.Unrelayed
+	w.newSecret = r.issuer.issue
 	made := 0
 	w.newServer = func(fleet string) (*server, error) {
 		made++

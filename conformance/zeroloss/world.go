@@ -18,8 +18,7 @@ type world struct {
 	secrets  map[string]*secret
 	names    int // counts names that were given, so that none comes twice
 
-	foreignPort int  // where the foreign picker serves, which knows the fleet named foreignFleet
-	unrelayed   bool // options.Unrelayed
+	foreignPort int // where the foreign picker serves, which knows the fleet named foreignFleet
 	newServer   func(fleet string) (*server, error)
 	newSecret   func(host string) *secret
 

@@ -51,8 +51,6 @@ func TestNoRestartOfAControlPlaneLosesARequest(t *testing.T) {
 	t.Parallel()
 	o := short(t)
 	o.Seed = 2
-	// Two control planes do not share what remote pickers named: the figure counts what that may lose, a test cannot.
-	o.Unrelayed = true
 	losesNothing(t, o)
 }
 

@@ -5,8 +5,12 @@
 // The picker calls Learn for each relayed pick (it has checked the address against the declared ranges); cmd runs Run. An
 // address stays for a while after it was named last.
 //
-// Invariants: Learn returns nil only when every connected Envoy has the addresses. The way of an address that is known
-// already takes one read lock.
+// Other processes that serve the same Envoys are told (share.go), so that an Envoy finds all endpoints again whichever process
+// it comes back to, and a process that starts asks the others before it serves. An end is told as a time that is left, and
+// the latest end counts everywhere.
+//
+// Invariants: Learn returns nil only when every Envoy has the addresses, here and at the other processes (but for those that
+// are late: a second here, what multicluster/replica says there). The way of an address that is known already takes one read lock.
 //
 // Tests: go test ./multicluster/learned
 package learned

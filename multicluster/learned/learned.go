@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/multicluster/replica"
 )
 
 // Store takes what was learned. *store.Store is one.
@@ -21,10 +22,22 @@ type Store interface {
 
 // Delivery follows a revision to the proxies.
 type Delivery interface {
-	// Delivered returns when every connected Envoy has the endpoints that a revision of the store gives a pool.
+	// Reachable returns when some Envoy gets its configuration from this process, or from one that Peers reach; waited says
+	// that none did at first.
+	Reachable(ctx context.Context) (waited bool, err error)
+	// Delivered returns when every Envoy that is connected to this process has the endpoints that a revision of the store
+	// gives a pool.
 	Delivered(ctx context.Context, rev uint64, pool string) error
-	// Elsewhere says that no Envoy gets its configuration from this process.
+	// Elsewhere says that Reachable may wait for long: other processes there may be, but none that Peers reach.
 	Elsewhere() bool
+}
+
+// Peers are the other processes that serve the same Envoys. *replica.Topic is one.
+type Peers interface {
+	Tell(facts ...replica.Fact)
+	Withdraw(names ...string)
+	// Heard returns when what was told is in effect at all of them that are not late.
+	Heard(ctx context.Context) error
 }
 
 // Config is what a Keeper needs.
@@ -39,15 +52,17 @@ type Config struct {
 
 // Keeper is what is known of all pools. Safe for use by many.
 type Keeper struct {
-	cfg Config
+	cfg   Config
+	peers Peers
 
 	mu    sync.RWMutex
 	pools map[string]map[netip.AddrPort]*address
 }
 
 type address struct {
-	delivered bool
-	named     time.Time
+	delivered bool // every Envoy has it, here and at the peers
+	until     time.Time
+	told      time.Time // what the peers know of until
 }
 
 // New makes a Keeper that knows nothing.
@@ -58,8 +73,11 @@ func New(cfg Config) *Keeper {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Keeper{cfg: cfg, pools: map[string]map[netip.AddrPort]*address{}}
+	return &Keeper{cfg: cfg, peers: nobody{}, pools: map[string]map[netip.AddrPort]*address{}}
 }
+
+// Share has the Keeper tell other processes what it learns; what they tell goes to Hear. Call it before all else.
+func (k *Keeper) Share(peers Peers) { k.peers = peers }
 
 // Learn makes every Envoy know the addresses of a pool, named as model.PoolName does ("namespace/name@cluster"), and
 // returns when that is so, or with an error.
@@ -71,8 +89,18 @@ func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort)
 	if err != nil {
 		return fmt.Errorf("learn endpoints of %s: %w", pool, err)
 	}
-	if err := k.cfg.Delivery.Delivered(ctx, rev, pool); err != nil {
-		return fmt.Errorf("wait for Envoy to have new endpoints of %s: %w", pool, err)
+	waited, err := k.cfg.Delivery.Reachable(ctx)
+	if err != nil {
+		return fmt.Errorf("wait for an Envoy to tell of endpoints of %s: %w", pool, err)
+	}
+	if waited { // it may be at a process that had none when it was told
+		k.tell(pool, addrs)
+	}
+	if err := k.deliver(ctx, rev, pool); err != nil {
+		return err
+	}
+	if err := k.peers.Heard(ctx); err != nil {
+		return fmt.Errorf("endpoints of %s: %w", pool, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,7 +112,21 @@ func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort)
 	return nil
 }
 
-// Elsewhere says that no Envoy gets its configuration from this process: what is learned here reaches none.
+// patience is how long an Envoy may take to acknowledge endpoints: one that is frozen must not keep others from what they ask
+// for, and asks for nothing itself.
+const patience = time.Second
+
+// deliver returns when the Envoys of this process have a revision, or are late, or with the context's error.
+func (k *Keeper) deliver(ctx context.Context, rev uint64, pool string) error {
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := k.cfg.Delivery.Delivered(wait, rev, pool); err != nil && wait.Err() != context.DeadlineExceeded {
+		return fmt.Errorf("wait for Envoy to have new endpoints of %s: %w", pool, err)
+	}
+	return ctx.Err()
+}
+
+// Elsewhere says that what is learned here may reach no Envoy.
 func (k *Keeper) Elsewhere() bool { return k.cfg.Delivery.Elsewhere() }
 
 // known is the way of almost every request: nothing is new.
@@ -98,7 +140,7 @@ func (k *Keeper) known(pool string, addrs []netip.AddrPort) bool {
 			k.mu.RUnlock()
 			return false
 		}
-		aged = aged || now.Sub(known.named) > k.cfg.For/10
+		aged = aged || known.until.Sub(now) < k.cfg.For-k.step()
 	}
 	k.mu.RUnlock()
 	if aged { // now and then, so that the lock is seldom taken
@@ -106,27 +148,55 @@ func (k *Keeper) known(pool string, addrs []netip.AddrPort) bool {
 		defer k.mu.Unlock()
 		for _, a := range addrs {
 			if known := k.pools[pool][a]; known != nil {
-				known.named = now
+				k.extend(pool, a, now.Add(k.cfg.For))
 			}
 		}
 	}
 	return true
 }
 
+// step is how exact ends are: what moves an end by less is no news.
+func (k *Keeper) step() time.Duration { return k.cfg.For / 10 }
+
 // add stores new addresses and returns the revision that has them.
 func (k *Keeper) add(pool string, addrs []netip.AddrPort) (uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	until := k.cfg.Now().Add(k.cfg.For)
+	for _, a := range addrs {
+		k.extend(pool, a, until)
+	}
+	return k.write(pool)
+}
+
+// extend moves an address's end, and tells the peers if that is news. mu is held.
+func (k *Keeper) extend(pool string, addr netip.AddrPort, until time.Time) {
 	if k.pools[pool] == nil {
 		k.pools[pool] = map[netip.AddrPort]*address{}
 	}
-	for _, a := range addrs {
-		if k.pools[pool][a] == nil {
-			k.pools[pool][a] = &address{}
-		}
-		k.pools[pool][a].named = k.cfg.Now()
+	a := k.pools[pool][addr]
+	if a == nil {
+		a = &address{}
+		k.pools[pool][addr] = a
 	}
-	return k.write(pool)
+	if until.After(a.until) {
+		a.until = until
+	}
+	if a.until.Sub(a.told) > k.step() {
+		a.told = a.until
+		k.peers.Tell(replica.Fact{Name: factName(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
+	}
+}
+
+// tell says addresses again.
+func (k *Keeper) tell(pool string, addrs []netip.AddrPort) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for _, addr := range addrs {
+		if a := k.pools[pool][addr]; a != nil {
+			k.peers.Tell(replica.Fact{Name: factName(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
+		}
+	}
 }
 
 // write stores what is known of a pool. mu is held.
@@ -173,7 +243,13 @@ func (k *Keeper) forget() error {
 	now := k.cfg.Now()
 	for pool, addrs := range k.pools {
 		before := len(addrs)
-		maps.DeleteFunc(addrs, func(_ netip.AddrPort, a *address) bool { return now.Sub(a.named) > k.cfg.For })
+		maps.DeleteFunc(addrs, func(addr netip.AddrPort, a *address) bool {
+			over := now.After(a.until)
+			if over {
+				k.peers.Withdraw(factName(pool, addr))
+			}
+			return over
+		})
 		if len(addrs) == before {
 			continue
 		}

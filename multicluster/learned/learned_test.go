@@ -26,6 +26,13 @@ func (p *proxies) Delivered(ctx context.Context, rev uint64, _ string) error {
 
 func (p *proxies) Elsewhere() bool { return false }
 
+func (p *proxies) Reachable(context.Context) (bool, error) { return false, nil }
+
+// eager are proxies that know everything at once.
+type eager struct{ *proxies }
+
+func (eager) Delivered(context.Context, uint64, string) error { return nil }
+
 var (
 	pod1 = netip.MustParseAddrPort("10.1.0.1:8000")
 	pod2 = netip.MustParseAddrPort("10.1.0.2:8000")

@@ -36,6 +36,7 @@ func (s *Server) add(st *stream) {
 	s.mu.Lock()
 	g := s.gateway(st.gateway)
 	g.streams[st] = struct{}{}
+	s.count(st.gateway, g)
 	st.heir = s.refusals.ofAnother(st)
 	if s.stopped {
 		st.end(errStopped)
@@ -52,6 +53,7 @@ func (s *Server) remove(st *stream) {
 	s.mu.Lock()
 	g := s.gateway(st.gateway)
 	delete(g.streams, st)
+	s.count(st.gateway, g)
 	s.forget(st.gateway, g)
 	s.mu.Unlock()
 	st.close()

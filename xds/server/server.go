@@ -52,6 +52,8 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	Tracing trace.TracerProvider
+	// Count is told how many streams a gateway has, whenever that has changed; nil: nobody is. It must not call back.
+	Count func(gateway string, streams int)
 	// Publish is how changes are ordered; its StateOfTheWorld is set by the kind of stream.
 	Publish publish.Config
 	// Absence is how long what a proxy refuses stays reported when it disconnects. Default: 1 min.

@@ -8,10 +8,30 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// endpointsKnown returns when every connected Envoy that has one of the clusters has its newest endpoints, or with its
-// context's error.
+// othersFollow is how long the Envoys of other processes may take longer than ours to know what is in the same files: what
+// they acknowledge is not told.
+const othersFollow = 500 * time.Millisecond
+
+// endpointsKnown returns when every Envoy that has one of the clusters has its newest endpoints, or with its context's error.
 func (p *Plane) endpointsKnown(ctx context.Context, clusters ...string) error {
+	if err := p.endpointsAcked(ctx, clusters...); err != nil || p.replicas.served() == 0 {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(othersFollow):
+		return nil
+	}
+}
+
+// endpointsAcked is endpointsKnown for the Envoys that are connected to this process. It waits for the first where none is.
+func (p *Plane) endpointsAcked(ctx context.Context, clusters ...string) error {
+	none := p.xds.Connected("") == 0
 	for _, gw := range p.cache.Gateways() {
+		if !none && p.xds.Connected(gw.Name) == 0 {
+			continue
+		}
 		for _, name := range clusters {
 			ref := resource.Ref{Type: resource.Endpoints, Name: name}
 			version, ok := p.cache.Current(gw.Name, ref)
@@ -35,22 +55,30 @@ func (p *Plane) endpointsKnown(ctx context.Context, clusters ...string) error {
 // pick that is quicker names what they do not have (seen when 50 requests came at once).
 const workersFollow = 20 * time.Millisecond
 
+// Reachable implements learned.Delivery.
+func (p *Plane) Reachable(ctx context.Context) (waited bool, err error) {
+	return p.replicas.reachable(ctx)
+}
+
 // Delivered implements learned.Delivery.
 func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
+	if !p.progress.has() {
+		return nil // no Envoy is answered before the first translation, which will have it
+	}
 	if err := p.progress.wait(ctx, rev); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	cluster, ok := p.translator.PoolCluster(pool)
 	p.mu.Unlock()
-	if !ok {
-		return nil // it is gone: what still asks for it goes where it went before
+	if !ok || p.xds.Connected("") == 0 {
+		return nil // it is gone, and what still asks for it goes where it went before; or no Envoy is here that could know it
 	}
-	return p.endpointsKnown(ctx, cluster, model.LastCluster(cluster))
+	return p.endpointsAcked(ctx, cluster, model.LastCluster(cluster))
 }
 
 // Elsewhere implements learned.Delivery.
-func (p *Plane) Elsewhere() bool { return p.xds.Connected() == 0 }
+func (p *Plane) Elsewhere() bool { return p.xds.Connected("") == 0 && p.replicas.channel.Alone() }
 
 // routesKnown returns when every connected Envoy has accepted or refused the newest route configurations of its gateway, or
 // with its context's error.

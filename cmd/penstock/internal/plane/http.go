@@ -77,10 +77,7 @@ func (p *Plane) handler() http.Handler {
 
 // readyz says yes when the configuration was read and translated once.
 func (p *Plane) readyz(w http.ResponseWriter, _ *http.Request) {
-	p.progress.mu.Lock()
-	ready := p.progress.begun
-	p.progress.mu.Unlock()
-	if !ready {
+	if !p.progress.has() {
 		http.Error(w, "configuration is not translated yet", http.StatusServiceUnavailable)
 		return
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/learned"
+	"github.com/penstock-project/penstock/multicluster/replica"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -46,6 +47,8 @@ type Config struct {
 	StateDir string
 	// XDS and Picker are listeners for Envoys; the Plane closes them. Picker may be nil: no picker is hosted.
 	XDS, Picker net.Listener
+	// Peers are the ADS addresses of other processes that serve the same Envoys; this one's may be among them.
+	Peers []string
 	// PickerAddresses are where Envoys find our picker; the Picker listener's own address if empty.
 	PickerAddresses []netip.AddrPort
 	// HTTP serves metrics, health and debug pages; nil for none beside the socket in StateDir.
@@ -82,6 +85,7 @@ type Plane struct {
 	xds      *server.Server
 	picker   *picker.Picker
 	learner  *learned.Keeper
+	replicas *replicas
 	pools    *poolStage
 	ports    *portClaims
 
@@ -99,9 +103,10 @@ func New(cfg Config) (*Plane, error) {
 		return nil, err
 	}
 	p.cache = cache.New(cache.Config{})
+	p.replicas = newReplicas(replica.Config{Peers: cfg.Peers, Log: p.log})
 	var err error
 	p.xds, err = server.New(server.Config{
-		Cache: p.cache, Reports: newProxyReports(p.board), Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer,
+		Cache: p.cache, Reports: newProxyReports(p.board), Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer, Count: p.replicas.count,
 		Publish: publish.Config{Drain: cfg.DrainTime, Linger: lingering},
 	})
 	if err != nil {
@@ -110,6 +115,7 @@ func New(cfg Config) (*Plane, error) {
 	addresses := cfg.PickerAddresses
 	if cfg.Picker != nil {
 		p.learner = learned.New(learned.Config{Store: p.store, Delivery: p})
+		p.learner.Share(p.replicas.channel.Topic(learned.Topic, p.learner.Hear))
 		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner})
 		if err != nil {
 			return nil, err
@@ -169,7 +175,13 @@ func (p *Plane) Run(ctx context.Context) error {
 	group.Go(func() error { return quiet(ctx, p.hosts.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.translate(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
-	group.Go(func() error { return serveGRPC(ctx, p.cfg.XDS, server.Options(), p.xds.Register) })
+	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
+	group.Go(func() error {
+		return serveGRPC(ctx, p.cfg.XDS, server.Options(), func(r grpc.ServiceRegistrar) {
+			p.xds.Register(r)
+			p.replicas.channel.Register(r)
+		})
+	})
 	if p.picker != nil {
 		group.Go(func() error { return quiet(ctx, p.picker.Run(ctx)) })
 		group.Go(func() error { return quiet(ctx, p.learner.Run(ctx)) })

@@ -14,6 +14,7 @@ import (
 
 // translate follows the store: the one way of data from objects to proxies, picker and status.
 func (p *Plane) translate(ctx context.Context) error {
+	p.replicas.ask(ctx)
 	sub := p.store.Subscribe()
 	defer sub.Close()
 	if view := p.store.View(); view.Revision() == 0 { // nothing to wait for
@@ -99,6 +100,13 @@ func (p *progress) reach(rev uint64) {
 	p.begun, p.rev = true, max(p.rev, rev)
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+// has says whether something was translated.
+func (p *progress) has() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.begun
 }
 
 // wait returns when revision rev has been translated and committed to the cache.

@@ -1,0 +1,117 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/multicluster/replica"
+)
+
+// askPatience is how long a process that starts waits for what the others know: one that is frozen must not keep it from
+// serving.
+const askPatience = 500 * time.Millisecond
+
+// replicas is this process among those that serve the same Envoys: it knows which of them serves how many.
+type replicas struct {
+	channel *replica.Channel
+	proxies *replica.Topic
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	own     map[string]int            // gateway -> streams
+	others  map[string]map[string]int // peer -> the same
+	changed chan struct{}             // closed and replaced
+}
+
+func newReplicas(c replica.Config) *replicas {
+	r := &replicas{channel: replica.New(c), log: c.Log, own: map[string]int{}, others: map[string]map[string]int{}, changed: make(chan struct{})}
+	r.proxies = r.channel.Topic("proxies", r.hear)
+	return r
+}
+
+// ask returns when all other processes that can be reached have told what they know, or take too long.
+func (r *replicas) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	if err := r.channel.Asked(ctx); err != nil && ctx.Err() == context.DeadlineExceeded {
+		r.log.Warn("serving without what another penstock process knows: it does not answer", "error", err)
+	}
+}
+
+// count is told how many Envoys of a gateway this process serves. See server.Config.Count.
+func (r *replicas) count(gateway string, streams int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.own[gateway] = streams; streams == 0 {
+		delete(r.own, gateway)
+		r.proxies.Withdraw(gateway)
+	} else {
+		r.proxies.Tell(replica.Fact{Name: gateway, Body: []byte(strconv.Itoa(streams))})
+	}
+	r.move()
+}
+
+// move wakes reachable. mu is held.
+func (r *replicas) move() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// hear takes in how many Envoys another process serves.
+func (r *replicas) hear(_ context.Context, n replica.News) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n.All || r.others[n.Peer] == nil {
+		r.others[n.Peer] = map[string]int{}
+	}
+	for _, name := range n.Gone {
+		delete(r.others[n.Peer], name)
+	}
+	for _, f := range n.Facts {
+		streams, err := strconv.Atoi(string(f.Body))
+		if err != nil {
+			return fmt.Errorf("gateway %s: %w", f.Name, err)
+		}
+		r.others[n.Peer][f.Name] = streams
+	}
+	r.move()
+	return nil
+}
+
+// served is how many Envoys other processes serve.
+func (r *replicas) served() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.elsewhere()
+}
+
+func (r *replicas) elsewhere() (n int) {
+	for _, gateways := range r.others {
+		for _, streams := range gateways {
+			n += streams
+		}
+	}
+	return n
+}
+
+// reachable returns when this process or another one serves an Envoy.
+func (r *replicas) reachable(ctx context.Context) (waited bool, err error) {
+	for {
+		r.mu.Lock()
+		is, changed := len(r.own) > 0 || r.elsewhere() > 0, r.changed
+		r.mu.Unlock()
+		if is {
+			return waited, nil
+		}
+		waited = true
+		select {
+		case <-ctx.Done():
+			return waited, ctx.Err()
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,23 @@
+// Package replica is how the penstock processes that serve the same Envoys tell one another what no file and no API server
+// tells them: small facts, each with a name, under a few topics. Each process serves its own facts on the port of its ADS
+// and follows those of all others, which it is given by address.
+//
+// A topic is made before Run, with a function that hears what others tell. Topics in use, both made by cmd:
+//
+//	learned   endpoints that remote pickers named (multicluster/learned): name "POOL ADDRESS", no body, a time to live
+//	proxies   how many Envoys of a gateway a process serves: name is the gateway, body a decimal number
+//
+// What proxies acknowledge and refuse goes the same way when one process writes status for all: a topic with a fact for each
+// gateway or proxy whose body is the encoded reports, told by every process, heard by the one that leads.
+//
+// On the wire it is one stream with the messages of delta xDS: a request names a topic (type_url), a response has facts
+// (resources, with ttl) and names that are gone, and a response is acknowledged once what it says is in effect. So Heard can
+// wait for all others. The first response of a topic has everything, so nothing is asked for by version. A reader never
+// writes here: whom a process believes are those that it dials. Federation between clusters can speak the same.
+//
+// Invariants: each topic has one response under way for each follower, what is told meanwhile is collapsed; a follower that
+// is late is not waited for; an address that turns out to be the process itself is left alone, so that all may be given
+// one list.
+//
+// Tests: go test ./multicluster/replica
+package replica

@@ -1,0 +1,182 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// again is how long after an attempt that failed a process is dialled again: one that starts wants to be known at once.
+	again = 100 * time.Millisecond
+	// connectTime is how long it may take to accept a connection.
+	connectTime = time.Second
+)
+
+// peer is one process that is followed. Guarded by Channel.mu.
+type peer struct {
+	address string
+	stop    context.CancelFunc // ends following it; nil: not begun
+	tried   bool               // an attempt has failed, or it is this process itself
+	asked   map[string]bool    // topics that it has told all of; nil: it is not connected
+}
+
+func (p *peer) connected() bool { return len(p.asked) > 0 }
+
+// Run follows the peers until its context ends.
+func (c *Channel) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for {
+		c.mu.Lock()
+		moved := c.moved
+		for _, p := range c.peers {
+			if p.stop == nil {
+				var following context.Context
+				following, p.stop = context.WithCancel(ctx)
+				all.Go(func() { c.follow(following, p) })
+			}
+		}
+		c.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-moved:
+		}
+	}
+}
+
+// errSelf is that a peer is this process.
+var errSelf = errors.New("this process itself")
+
+// follow reads one peer, over and over, until its context ends.
+func (c *Channel) follow(ctx context.Context, p *peer) {
+	defer p.stop()
+	conn, err := grpc.NewClient(p.address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: again, MaxDelay: time.Second, Multiplier: 1.6, Jitter: 0.2},
+			MinConnectTimeout: connectTime,
+		}),
+		// Finds a process that is frozen but still connected.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
+	)
+	if err != nil {
+		c.cfg.Log.Error("the address of another penstock process cannot be used", "peer", p.address, "error", err)
+		c.lost(ctx, p)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	for {
+		err := c.read(ctx, p, conn)
+		c.lost(ctx, p)
+		if ctx.Err() != nil || errors.Is(err, errSelf) {
+			return
+		}
+		c.cfg.Log.Debug("another penstock process is away", "peer", p.address, "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		}
+	}
+}
+
+// lost notes that a peer is not connected, and takes back what it told.
+func (c *Channel) lost(ctx context.Context, p *peer) {
+	c.mu.Lock()
+	told := slices.Sorted(maps.Keys(p.asked))
+	p.tried, p.asked = true, nil
+	c.move()
+	topics := maps.Clone(c.topics)
+	c.mu.Unlock()
+	for _, name := range told {
+		if err := topics[name].hear(ctx, News{Peer: p.address, All: true}); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Error("news of another penstock process had no effect", "peer", p.address, "topic", name, "error", err)
+		}
+	}
+}
+
+// read is one connection: all topics are asked for, and what is said is heard and acknowledged, each topic on its own.
+func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	c.mu.Lock()
+	topics, tried := maps.Clone(c.topics), p.tried
+	c.mu.Unlock()
+	// The first attempt says at once that there is nobody: see Asked.
+	raw, err := conn.NewStream(ctx, &stream, method, grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(tried))
+	if err != nil {
+		return err
+	}
+	s := &clientStream{ClientStream: raw}
+	var sending sync.Mutex // gRPC takes one sender at a time
+	send := func(r *request) error {
+		sending.Lock()
+		defer sending.Unlock()
+		return s.Send(r)
+	}
+	for name := range topics {
+		if err := send(&request{TypeUrl: name}); err != nil {
+			return err
+		}
+	}
+	var hearing sync.WaitGroup
+	defer hearing.Wait()
+	defer stop()
+	for {
+		r, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		if r.GetSystemVersionInfo() == c.id {
+			return errSelf
+		}
+		t := topics[r.GetTypeUrl()]
+		if t == nil {
+			return fmt.Errorf("a topic that nobody asked for: %q", r.GetTypeUrl())
+		}
+		// The next response of this topic comes after this one's acknowledgement; other topics do not wait for it.
+		hearing.Go(func() {
+			c.heard(ctx, p, t, r)
+			_ = send(&request{TypeUrl: t.name, ResponseNonce: r.GetNonce()}) // if it fails, so does Recv
+		})
+	}
+}
+
+// heard hands one response on.
+func (c *Channel) heard(ctx context.Context, p *peer, t *Topic, r *response) {
+	c.mu.Lock()
+	n := News{Peer: p.address, All: !p.asked[t.name], Gone: r.GetRemovedResources()}
+	c.mu.Unlock()
+	var err error
+	for _, is := range r.GetResources() {
+		f, bad := decode(is)
+		if bad != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", is.GetName(), bad))
+			continue
+		}
+		n.Facts = append(n.Facts, f)
+	}
+	if err = errors.Join(err, t.hear(ctx, n)); err != nil && ctx.Err() == nil {
+		c.cfg.Log.Error("news of another penstock process had no effect", "peer", p.address, "topic", t.name, "error", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.asked == nil {
+		p.asked = map[string]bool{}
+	}
+	if !p.asked[t.name] {
+		p.asked[t.name] = true
+		c.move()
+	}
+}
