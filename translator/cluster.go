@@ -104,6 +104,9 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 	switch name {
 	case model.OurPicker:
 		a.Endpoints = endpoints(t.cfg.Pickers)
+		if key := t.cfg.PickerService; key != "" {
+			a.Endpoints = endpoints(sliceEndpoints(store.EndpointSlices.By(r, store.ByService, key), t.cfg.PickerPort))
+		}
 		return a, true
 	case model.Collector:
 		a.Endpoints = endpoints([]netip.AddrPort{t.cfg.Collector})
@@ -144,7 +147,7 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 			return nil, false
 		}
 		a.Owners = []report.Ref{store.Services.Ref(svc)}
-		a.Endpoints = endpoints(serviceAddresses(r, svc, model.PortOf(parts)))
+		a.Endpoints = endpoints(serviceAddresses(r, svc, model.PortOf(parts), t.cfg.Slices))
 		return a, true
 	case "import-picker":
 		obj, c, ok := importedCluster(r, parts)
@@ -220,8 +223,8 @@ func importedCluster(r store.Reader, parts []string) (*inference.InferencePoolIm
 
 // serviceAddresses lists the endpoints of one port of a Service, sorted: ready ones, or those that are ending but still
 // serve if no others are left (KEP-1669). Without any EndpointSlice, as in a folder of files, the Service's selector
-// chooses pods and ModelServers itself.
-func serviceAddresses(r store.Reader, svc *corev1.Service, port int32) []netip.AddrPort {
+// chooses pods and ModelServers itself, unless slicesOnly says that a cluster will make them.
+func serviceAddresses(r store.Reader, svc *corev1.Service, port int32, slicesOnly bool) []netip.AddrPort {
 	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
 	if i < 0 {
 		return nil
@@ -235,7 +238,7 @@ func serviceAddresses(r store.Reader, svc *corev1.Service, port int32) []netip.A
 		return out
 	}
 	slicesOf := store.EndpointSlices.By(r, store.ByService, svc.Namespace+"/"+svc.Name)
-	if len(slicesOf) == 0 {
+	if len(slicesOf) == 0 && !slicesOnly {
 		target := uint16(port)
 		if n := sp.TargetPort.IntValue(); n > 0 {
 			target = uint16(n)
@@ -248,9 +251,14 @@ func serviceAddresses(r store.Reader, svc *corev1.Service, port int32) []netip.A
 		}
 		return out
 	}
+	return sliceEndpoints(slicesOf, sp.Name)
+}
+
+// sliceEndpoints lists the endpoints of a Service's named port, sorted.
+func sliceEndpoints(slicesOf []*discoveryv1.EndpointSlice, port string) (out []netip.AddrPort) {
 	var ending []netip.AddrPort
 	for _, slice := range slicesOf {
-		ready, serving := sliceAddresses(slice, sp.Name)
+		ready, serving := sliceAddresses(slice, port)
 		out, ending = append(out, ready...), append(ending, serving...)
 	}
 	if len(out) == 0 {

@@ -284,6 +284,13 @@ type Config struct {
 	BehindService bool
 	// Pickers are the addresses at which our own picker serves, as Envoys reach it.
 	Pickers []netip.AddrPort
+	// PickerService is the Service behind which our own picker serves, as "namespace/name", and PickerPort the name of its
+	// port: Envoys then follow its endpoints, and Pickers does not count.
+	PickerService, PickerPort string
+	// OnDemand are tables of the store that hold only what is read: Output.Wanted asks for it.
+	OnDemand []string
+	// Slices says that every Service has EndpointSlices, as a cluster makes them. Else one without selects its endpoints itself.
+	Slices bool
 	// Envoy holds what every listener shares.
 	Envoy envoy.Config
 	// Collector is the OpenTelemetry collector's address; not valid: no tracing.

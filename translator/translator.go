@@ -24,7 +24,9 @@ type Translator struct {
 // New makes a Translator that knows of no object yet.
 func New(cfg Config) *Translator {
 	t := declare(cfg)
-	return &Translator{tables: t, engine: graph.New(t.all()...)}
+	e := graph.New(t.all()...)
+	e.Demand(cfg.OnDemand...)
+	return &Translator{tables: t, engine: e}
 }
 
 // Delta is what changed for the Envoys of one Gateway.
@@ -42,6 +44,8 @@ type Output struct {
 	Unsaid    []report.Ref    // objects about which nothing is said any more
 	Pools     []PickerPool    // pools that our picker should know otherwise than before
 	PoolsGone []string        // model.PoolName
+	// Wanted and Unwanted are the keys of Config.OnDemand's tables that begin and cease to be read.
+	Wanted, Unwanted []graph.Key
 	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in question keep out of
 	// Deltas, so that what Envoy has stays.
 	Err error
@@ -52,7 +56,7 @@ type Output struct {
 // Update translates a change: view is the world now, changes what is different from the last Update's.
 func (t *Translator) Update(view *store.View, changes []store.Change) Output {
 	d := t.engine.Update(view, changes)
-	out := Output{Work: d.Work()}
+	out := Output{Work: d.Work(), Wanted: d.Wanted, Unwanted: d.Unwanted}
 	t.resources(d, &out)
 	t.reports(d, &out)
 	for _, c := range t.tables.members.Changes(d) {

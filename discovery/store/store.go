@@ -245,6 +245,15 @@ func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	}
 }
 
+// Pending is what Next would return at once: nothing, if there is nothing new.
+func (sub *Subscription) Pending() ([]Revision, *View) {
+	sub.mu.Lock()
+	revs := sub.pending
+	sub.pending = nil
+	sub.mu.Unlock()
+	return revs, sub.store.View()
+}
+
 // Close ends the subscription.
 func (sub *Subscription) Close() {
 	sub.store.mu.Lock()

@@ -87,6 +87,12 @@ func (t *Table[T]) New() Object {
 	return reflect.New(reflect.TypeOf(zero).Elem()).Interface().(Object)
 }
 
+// Object is Get for a caller that chose the table by name.
+func (t *Table[T]) Object(r Reader, id string) (Object, bool) {
+	obj, ok := t.Get(r, id)
+	return obj, ok
+}
+
 // PutObject is Put for a caller that chose the table by name; obj must be of the table's kind.
 func (t *Table[T]) PutObject(obj Object) Op { return t.Put(obj.(T)) }
 
@@ -104,8 +110,11 @@ type Kind interface {
 	Group() string
 	Namespaced() bool
 	New() Object
+	Object(r Reader, id string) (Object, bool)
 	PutObject(Object) Op
 	Delete(id string) Op
+	// Keys lists the keys under which an object of the kind is found, ByID first.
+	Keys(Object) []IndexKey
 
 	schema() *memdb.TableSchema
 	keys(obj any) []IndexKey
@@ -113,6 +122,9 @@ type Kind interface {
 
 // IndexKey is one key of one index: what a change touches, and what a reader can have asked for.
 type IndexKey struct{ Index, Key string }
+
+// Keys implements Kind.
+func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(obj) }
 
 func (t *Table[T]) keys(obj any) []IndexKey {
 	o := obj.(T)

@@ -26,6 +26,8 @@ const (
 	ByBackend = "backend"
 	// ByService has "namespace/name" of the Service that an EndpointSlice belongs to.
 	ByService = "service"
+	// ByGateway has "namespace/name" of the Gateway whose proxies a Service is in front of, by its well-known label.
+	ByGateway = "gateway"
 	// ByClass has the name of the GatewayClass that a Gateway names.
 	ByClass = "class"
 	// ByTarget has "Kind namespace/name" of the pool that a policy or model is about.
@@ -60,7 +62,14 @@ var (
 	ReferenceGrants = &Table[*gatewayv1beta1.ReferenceGrant]{group: gatewayv1.GroupName, kind: "ReferenceGrant", indexes: []Index[*gatewayv1beta1.ReferenceGrant]{
 		{ByNamespace, func(g *gatewayv1beta1.ReferenceGrant) []string { return []string{g.Namespace} }},
 	}}
-	Services       = &Table[*corev1.Service]{kind: "Service"}
+	Services = &Table[*corev1.Service]{kind: "Service", indexes: []Index[*corev1.Service]{
+		{ByGateway, func(s *corev1.Service) []string {
+			if gw := s.Labels[gatewayv1.GatewayNameLabelKey]; gw != "" {
+				return []string{s.Namespace + "/" + gw}
+			}
+			return nil
+		}},
+	}}
 	EndpointSlices = &Table[*discoveryv1.EndpointSlice]{group: discoveryv1.GroupName, kind: "EndpointSlice", indexes: []Index[*discoveryv1.EndpointSlice]{
 		{ByService, func(s *discoveryv1.EndpointSlice) []string {
 			if svc := s.Labels[discoveryv1.LabelServiceName]; svc != "" {

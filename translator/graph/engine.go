@@ -39,6 +39,7 @@ type Engine struct {
 	readers map[dependency]map[*node]struct{}
 	sources map[Source][]int // layers that have it as a source
 	world   *store.View
+	demand  *demand
 }
 
 // New makes an empty engine. The tables' order is the order of computation.
@@ -47,6 +48,7 @@ func New(tables ...Declared) *Engine {
 		byName:  map[string]*rows{},
 		readers: map[dependency]map[*node]struct{}{},
 		sources: map[Source][]int{},
+		demand:  newDemand(),
 	}
 	for i, t := range tables {
 		r := &rows{decl: t, layer: i, indexes: t.indexes(), nodes: map[string]*node{}, index: map[indexKey][]*node{}}
@@ -67,6 +69,9 @@ type Diff struct {
 	tables map[string][]change
 	// Computed counts the rows that were computed, Changed those that came out different, by table.
 	Computed, Changed map[string]int
+	// Wanted are keys of the tables that Demand named which some row reads now and none did before; Unwanted, the other way
+	// around. Both are sorted.
+	Wanted, Unwanted []Key
 }
 
 type change struct {
@@ -100,6 +105,7 @@ func (e *Engine) Update(view *store.View, changes []store.Change) *Diff {
 			}
 		}
 	}
+	d.Wanted, d.Unwanted = e.demand.settle(func(dep dependency) bool { return len(e.readers[dep]) > 0 })
 	return d
 }
 
@@ -201,6 +207,7 @@ func (e *Engine) wanted(layer *rows, key string) bool {
 
 func (e *Engine) forgetReads(n *node) {
 	for _, dep := range n.reads {
+		e.demand.touch(dep)
 		delete(e.readers[dep], n)
 		if len(e.readers[dep]) == 0 {
 			delete(e.readers, dep)
@@ -224,6 +231,7 @@ func (e *Engine) replaceReads(n *node, seen map[dependency]struct{}) {
 	n.reads = make([]dependency, 0, len(seen))
 	for dep := range seen {
 		n.reads = append(n.reads, dep)
+		e.demand.touch(dep)
 		set := e.readers[dep]
 		if set == nil {
 			set = map[*node]struct{}{}

@@ -1,0 +1,121 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// client talks to the API server in the types of the store's tables, whatever version they are served in.
+type client struct {
+	config *rest.Config
+	http   *http.Client
+	codecs serializer.CodecFactory
+
+	mu   sync.Mutex
+	rest map[schema.GroupVersion]*rest.RESTClient
+}
+
+func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1 // writes are collected; a cap would only delay the rest
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	for _, k := range kinds {
+		for _, v := range k.versions {
+			gv := schema.GroupVersion{Group: k.table.Group(), Version: v}
+			scheme.AddKnownTypeWithName(gv.WithKind(k.table.Kind()), k.table.New())
+			scheme.AddKnownTypeWithName(gv.WithKind(k.table.Kind()+"List"), k.list())
+			metav1.AddToGroupVersion(scheme, gv)
+		}
+	}
+	scheme.AddKnownTypeWithName(crdVersion.WithKind("CustomResourceDefinition"), &crd{})
+	scheme.AddKnownTypeWithName(crdVersion.WithKind("CustomResourceDefinitionList"), &list[crd]{})
+	metav1.AddToGroupVersion(scheme, crdVersion)
+	return &client{config: cfg, http: httpClient, codecs: serializer.NewCodecFactory(scheme), rest: map[schema.GroupVersion]*rest.RESTClient{}}, nil
+}
+
+// of is the REST client of a group and version. Kinds that Kubernetes has built in come in protobuf.
+func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.rest[gv]; r != nil {
+		return r, nil
+	}
+	cfg := rest.CopyConfig(c.config)
+	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
+	if gv.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	cfg.NegotiatedSerializer = c.codecs.WithoutConversion()
+	cfg.ContentType = runtime.ContentTypeJSON
+	cfg.AcceptContentTypes = runtime.ContentTypeJSON
+	if builtIn {
+		cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	}
+	r, err := rest.RESTClientForConfigAndClient(cfg, c.http)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client of %s: %w", gv, err)
+	}
+	c.rest[gv] = r
+	return r, nil
+}
+
+// scope is what part of a kind is asked for; the zero scope is all of it.
+type scope struct{ namespace, name string }
+
+// listWatch reads one part of a resource. Each answer is told to heard: nil for a good one.
+func listWatch(r *rest.RESTClient, resource string, s scope, heard func(error)) cache.ListerWatcher {
+	request := func(o metav1.ListOptions) *rest.Request {
+		if s.name != "" {
+			o.FieldSelector = "metadata.name=" + s.name
+		}
+		return r.Get().Namespace(s.namespace).Resource(resource).VersionedParams(&o, metav1.ParameterCodec)
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			out, err := request(o).Do(ctx).Get()
+			if err != nil {
+				heard(err)
+			}
+			return out, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			w, err := request(o).Watch(ctx)
+			heard(err)
+			return w, err
+		},
+	}
+}
+
+// patchStatus merges body into an object's status subresource and returns the object as it is then.
+func (c *client) patchStatus(ctx context.Context, k *kind, version, id string, body []byte) (store.Object, error) {
+	r, err := c.of(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
+	if err != nil {
+		return nil, err
+	}
+	namespace, name := split(id)
+	obj := k.table.New()
+	err = r.Patch(types.MergePatchType).Namespace(namespace).Resource(k.resource).Name(name).SubResource("status").
+		VersionedParams(&metav1.PatchOptions{FieldManager: fieldManager}, metav1.ParameterCodec).Body(body).Do(ctx).Into(obj)
+	return obj, err
+}
+
+// fieldManager is who statuses say wrote them.
+const fieldManager = "penstock-status"

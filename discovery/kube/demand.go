@@ -1,0 +1,269 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// reach says how much of a kind is read.
+type reach int
+
+const (
+	// whole: every object is in the store.
+	whole reach = iota
+	// parked: every object is watched, and in the store as far as somebody reads it; the others are kept packed.
+	parked
+	// namespaces: like parked, of the namespaces in which somebody reads one.
+	namespaces
+	// named: each object that somebody reads is watched by its name, and no other ever leaves the API server.
+	named
+)
+
+// lasting is how long an object by name is followed that nobody reads any more: edits often come back to it.
+const lasting = time.Minute
+
+// Demand is one key of an index of an on-demand table that is read.
+type Demand struct{ Table, Index, Key string }
+
+// OnDemand lists the tables that hold only what Want asked for.
+func OnDemand() (tables []string) {
+	for _, k := range kinds() {
+		if k.reach != whole {
+			tables = append(tables, k.table.Kind())
+		}
+	}
+	return tables
+}
+
+// Want says which keys of on-demand tables are read from now on, and which no more. It returns when what there is of the
+// wanted ones is in the store, or with the error of ctx: then it comes as soon as it can be had.
+func (s *Source) Want(ctx context.Context, wanted, unwanted []Demand) error {
+	var wait []*intake
+	for _, d := range unwanted {
+		s.unwant(d)
+	}
+	for _, d := range wanted {
+		if in := s.want(d); in != nil {
+			wait = append(wait, in)
+		}
+	}
+	s.poke()
+	for _, in := range wait {
+		select {
+		case <-in.synced:
+		case <-ctx.Done():
+			return fmt.Errorf("%s %s is not read yet: %w", in.part.kind.table.Kind(), in.part.scope, ctx.Err())
+		}
+	}
+	return s.feed.flush()
+}
+
+// want returns what has to be synced for a demand, if anything.
+func (s *Source) want(d Demand) *intake {
+	k := s.byTable[d.Table]
+	if k == nil || k.reach == whole {
+		return nil
+	}
+	g := s.gates[k]
+	if g != nil {
+		if d.Index != k.gate {
+			return nil
+		}
+		g.want(d.Key)
+	}
+	switch k.reach {
+	case namespaces:
+		ns := k.group(d.Key)
+		return s.demand(part{k, scope{namespace: ns}})
+	case named:
+		if d.Index != store.ByID {
+			return nil
+		}
+		ns, name := split(d.Key)
+		return s.demand(part{k, scope{ns, name}})
+	}
+	return nil
+}
+
+func (s *Source) unwant(d Demand) {
+	k := s.byTable[d.Table]
+	if k == nil || k.reach == whole {
+		return
+	}
+	if g := s.gates[k]; g != nil {
+		if d.Index == k.gate {
+			g.unwant(d.Key)
+		}
+		return // a namespace that was read once is likely to be read again
+	}
+	if ns, name := split(d.Key); d.Index == store.ByID {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if f := s.parts[part{k, scope{ns, name}}]; f != nil {
+			f.until = time.Now().Add(lasting)
+		}
+	}
+}
+
+// demand has a part followed.
+func (s *Source) demand(p part) *intake {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.parts[p]
+	if f == nil {
+		f = &following{intake: newIntake(s, p), version: p.kind.versions[0]}
+		s.parts[p] = f
+	}
+	f.until = time.Time{}
+	return f.intake
+}
+
+// packed is an object that can be kept in few bytes: those of protobuf.
+type packed interface {
+	store.Object
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// gate lets objects of one kind into the store that somebody reads, and keeps the others packed.
+type gate struct {
+	kind  *kind
+	feed  *feed
+	store *store.Store
+
+	mu     sync.Mutex
+	wanted map[string]struct{}            // keys of kind.gate
+	packed map[string][]byte              // of what is outside, by id
+	group  map[string]string              // of each id that there is
+	groups map[string]map[string]struct{} // ids by group
+}
+
+func newGate(k *kind, f *feed, s *store.Store) *gate {
+	return &gate{kind: k, feed: f, store: s, wanted: map[string]struct{}{}, packed: map[string][]byte{}, group: map[string]string{}, groups: map[string]map[string]struct{}{}}
+}
+
+// keys are those by which an object can be wanted.
+func (g *gate) keys(obj store.Object) (keys []string) {
+	for _, k := range g.kind.table.Keys(obj) {
+		if k.Index == g.kind.gate {
+			keys = append(keys, k.Key)
+		}
+	}
+	return keys
+}
+
+func (g *gate) isWanted(keys []string) bool {
+	for _, k := range keys {
+		if _, ok := g.wanted[k]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *gate) put(obj store.Object) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	id, keys := store.ID(obj), g.keys(obj)
+	inside := g.forget(id)
+	switch {
+	case g.isWanted(keys):
+		g.remember(id, keys)
+		g.feed.add(g.kind.table.PutObject(obj))
+		return
+	case inside:
+		g.feed.add(g.kind.table.Delete(id))
+	}
+	g.park(id, keys, obj)
+}
+
+func (g *gate) delete(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.forget(id) {
+		g.feed.add(g.kind.table.Delete(id))
+	}
+}
+
+// park keeps an object outside. One without a key can never be wanted.
+func (g *gate) park(id string, keys []string, obj store.Object) {
+	raw, err := obj.(packed).Marshal()
+	if err != nil || len(keys) == 0 {
+		return // types that were read in this encoding have no errors
+	}
+	g.remember(id, keys)
+	g.packed[id] = raw
+}
+
+func (g *gate) remember(id string, keys []string) {
+	group := g.kind.group(keys[0])
+	g.group[id] = group
+	if g.groups[group] == nil {
+		g.groups[group] = map[string]struct{}{}
+	}
+	g.groups[group][id] = struct{}{}
+}
+
+// forget says whether an object was inside.
+func (g *gate) forget(id string) (inside bool) {
+	group, known := g.group[id]
+	if !known {
+		return false
+	}
+	_, outside := g.packed[id]
+	delete(g.packed, id)
+	delete(g.group, id)
+	delete(g.groups[group], id)
+	if len(g.groups[group]) == 0 {
+		delete(g.groups, group)
+	}
+	return !outside
+}
+
+// want lets in what has a key.
+func (g *gate) want(key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wanted[key] = struct{}{}
+	for id := range g.groups[g.kind.group(key)] {
+		raw, outside := g.packed[id]
+		if !outside {
+			continue
+		}
+		obj := g.kind.table.New()
+		if err := obj.(packed).Unmarshal(raw); err != nil || !g.isWanted(g.keys(obj)) {
+			continue
+		}
+		obj.GetObjectKind().SetGroupVersionKind(g.kind.gvk())
+		delete(g.packed, id)
+		g.feed.add(g.kind.table.PutObject(obj))
+	}
+}
+
+// unwant takes out what has a key and no other wanted one.
+func (g *gate) unwant(key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.wanted, key)
+	if g.feed.flush() != nil { // else the store is behind what arrived
+		return // whoever runs the feed is told; what stays inside only takes room
+	}
+	view := g.store.View()
+	for id := range g.groups[g.kind.group(key)] {
+		obj, inside := g.kind.table.Object(view, id)
+		if !inside {
+			continue
+		}
+		if keys := g.keys(obj); !g.isWanted(keys) {
+			g.forget(id)
+			g.feed.add(g.kind.table.Delete(id))
+			g.park(id, keys, obj)
+		}
+	}
+}
+
+func (s scope) String() string { return s.namespace + "/" + s.name }

@@ -1,0 +1,88 @@
+package kube
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/kube/statuses"
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// kind is how objects of one kind come from the API server, and what is said of them goes back.
+type kind struct {
+	table    store.Kind
+	resource string   // plural, in lower case
+	versions []string // that the table's type can hold, the best first
+	list     func() runtime.Object
+	builtIn  bool            // there is always one; else a CRD says whether and how
+	vital    bool            // without it nothing works
+	plain    bool            // nobody reads its annotations
+	status   *statuses.Shape // nil: nothing is written to it
+	trim     func(store.Object)
+	reach    reach
+	gate     string                  // for parked and namespaces: the index of whose keys one must be wanted
+	group    func(key string) string // what all objects share that can have a key of gate
+}
+
+// kinds lists every kind that is read, in the order of store.Tables. One that a CRD defines is one line.
+func kinds() []*kind {
+	return []*kind{
+		vital(custom(store.GatewayClasses, "gatewayclasses", statuses.GatewayClass(), "v1", "v1beta1")),
+		vital(custom(store.Gateways, "gateways", statuses.Gateway(), "v1", "v1beta1")),
+		vital(custom(store.HTTPRoutes, "httproutes", statuses.Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+		}), "v1", "v1beta1")),
+		custom(store.ReferenceGrants, "referencegrants", nil, "v1beta1", "v1"),
+		{table: store.Namespaces, resource: "namespaces", versions: []string{"v1"}, list: of[corev1.NamespaceList], builtIn: true, plain: true, trim: trimNamespace},
+		{table: store.Services, resource: "services", versions: []string{"v1"}, list: of[corev1.ServiceList], builtIn: true, trim: trimService},
+		{table: store.EndpointSlices, resource: "endpointslices", versions: []string{"v1"}, list: of[discoveryv1.EndpointSliceList], builtIn: true, plain: true,
+			trim: trimSlice, reach: parked, gate: store.ByService, group: func(key string) string { return key }},
+		{table: store.Pods, resource: "pods", versions: []string{"v1"}, list: of[corev1.PodList], builtIn: true, plain: true,
+			trim: trimPod, reach: namespaces, gate: store.ByLabel, group: func(key string) string { ns, _, _ := strings.Cut(key, " "); return ns }},
+		{table: store.Secrets, resource: "secrets", versions: []string{"v1"}, list: of[corev1.SecretList], builtIn: true, plain: true, reach: named},
+		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList], builtIn: true, plain: true, reach: named},
+		custom(store.InferencePools, "inferencepools", statuses.InferencePool(), "v1"),
+		custom(store.InferenceModels, "inferencemodels", nil, "v1alpha2"),
+		custom(store.InferencePoolImports, "inferencepoolimports", statuses.InferencePoolImport(), "v1alpha1"),
+		custom(store.ModelServers, "modelservers", nil, "v1alpha1"),
+		custom(store.PoolPolicies, "poolpolicies", nil, "v1alpha1"),
+	}
+}
+
+// custom is a kind that a CRD defines.
+func custom[T any, P interface {
+	*T
+	store.Object
+}](table *store.Table[P], resource string, status *statuses.Shape, versions ...string) *kind {
+	return &kind{table: table, resource: resource, versions: versions, list: of[list[T]], status: status}
+}
+
+func vital(k *kind) *kind {
+	k.vital = true
+	return k
+}
+
+func of[T any, P interface {
+	*T
+	runtime.Object
+}]() runtime.Object {
+	return P(new(T))
+}
+
+func (k *kind) gvk() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: k.table.Group(), Version: k.versions[0], Kind: k.table.Kind()}
+}
+
+// severity is how bad it is that a kind is not there.
+func (k *kind) severity() report.Severity {
+	if k.vital {
+		return report.Error
+	}
+	return report.Info
+}

@@ -1,0 +1,111 @@
+package statuses
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+const programmed = string(gatewayv1.GatewayConditionProgrammed)
+
+// GatewayClass is the shape of a GatewayClass's status.
+func GatewayClass() *Shape {
+	return &Shape{
+		Take: func(obj store.Object) any { return take(&obj.(*gatewayv1.GatewayClass).Status) },
+		Make: func(in Input) any {
+			old := in.Old.(*gatewayv1.GatewayClassStatus)
+			if len(in.Report.Conditions) == 0 || in.later(old.Conditions) {
+				return old
+			}
+			want := slices.Clone(in.Report.Conditions)
+			if in.Supported != nil {
+				want = report.Set(want, *in.Supported)
+			}
+			out := &gatewayv1.GatewayClassStatus{Conditions: in.conditions(old.Conditions, want)}
+			for _, f := range in.Features {
+				out.SupportedFeatures = append(out.SupportedFeatures, gatewayv1.SupportedFeature{Name: f})
+			}
+			slices.SortFunc(out.SupportedFeatures, func(a, b gatewayv1.SupportedFeature) int { return strings.Compare(string(a.Name), string(b.Name)) })
+			return out
+		},
+	}
+}
+
+// Gateway is the shape of a Gateway's status.
+func Gateway() *Shape {
+	return &Shape{
+		Take: func(obj store.Object) any { return take(&obj.(*gatewayv1.Gateway).Status) },
+		Make: func(in Input) any {
+			old := in.Old.(*gatewayv1.GatewayStatus)
+			if len(in.Report.Conditions) == 0 || in.later(old.Conditions) {
+				return old
+			}
+			out := *old // what others may have: fields that we do not know of
+			out.Conditions = in.conditions(old.Conditions, in.pending(in.Report.Conditions))
+			out.Addresses = in.Addresses
+			out.Listeners = nil
+			for _, l := range in.Report.Listeners {
+				var before []metav1.Condition
+				if i := slices.IndexFunc(old.Listeners, func(o gatewayv1.ListenerStatus) bool { return string(o.Name) == l.Name }); i >= 0 {
+					before = old.Listeners[i].Conditions
+				}
+				out.Listeners = append(out.Listeners, gatewayv1.ListenerStatus{
+					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes, SupportedKinds: routeKinds(l.SupportedKinds),
+					Conditions: in.conditions(before, in.pending(l.Conditions)),
+				})
+			}
+			return &out
+		},
+	}
+}
+
+// pending puts why something is not programmed yet in place of the condition that it is.
+func (in Input) pending(list []report.Condition) []report.Condition {
+	c := report.Find(list, programmed)
+	if in.Pending == nil || c == nil || c.Status != report.True {
+		return list
+	}
+	return report.Set(slices.Clone(list), *in.Pending)
+}
+
+// routeKinds is never nil: the list is required, and empty says that no kind is supported.
+func routeKinds(list []report.Ref) []gatewayv1.RouteGroupKind {
+	out := make([]gatewayv1.RouteGroupKind, 0, len(list))
+	for _, k := range list {
+		group := gatewayv1.Group(k.Group)
+		out = append(out, gatewayv1.RouteGroupKind{Group: &group, Kind: gatewayv1.Kind(k.Kind)})
+	}
+	return out
+}
+
+// ListenerSet is the shape of a ListenerSet's status.
+func ListenerSet() *Shape {
+	return &Shape{
+		Take: func(obj store.Object) any { return take(&obj.(*gatewayv1.ListenerSet).Status) },
+		Make: func(in Input) any {
+			old := in.Old.(*gatewayv1.ListenerSetStatus)
+			if len(in.Report.Conditions) == 0 || in.later(old.Conditions) {
+				return old
+			}
+			out := *old
+			out.Conditions = in.conditions(old.Conditions, in.pending(in.Report.Conditions))
+			out.Listeners = nil
+			for _, l := range in.Report.Listeners {
+				var before []metav1.Condition
+				if i := slices.IndexFunc(old.Listeners, func(o gatewayv1.ListenerEntryStatus) bool { return string(o.Name) == l.Name }); i >= 0 {
+					before = old.Listeners[i].Conditions
+				}
+				out.Listeners = append(out.Listeners, gatewayv1.ListenerEntryStatus{
+					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes, SupportedKinds: routeKinds(l.SupportedKinds),
+					Conditions: in.conditions(before, in.pending(l.Conditions)),
+				})
+			}
+			return &out
+		},
+	}
+}

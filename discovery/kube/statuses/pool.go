@@ -1,0 +1,129 @@
+package statuses
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inference"
+)
+
+// InferencePool is the shape of a pool's status: an entry for each Gateway.
+func InferencePool() *Shape {
+	return &Shape{
+		Take: func(obj store.Object) any { return take(&obj.(*inferencev1.InferencePool).Status) },
+		Make: func(in Input) any {
+			old := in.Old.(*inferencev1.InferencePoolStatus)
+			out := &inferencev1.InferencePoolStatus{}
+			var mine []inferencev1.ParentStatus
+			for _, entry := range old.Parents {
+				switch {
+				case waiting(entry):
+				case !in.ours(entry):
+					out.Parents = append(out.Parents, entry)
+				case in.later(entry.Conditions):
+					return old
+				default:
+					mine = append(mine, entry)
+				}
+			}
+			out.Parents = append(out.Parents, in.poolParents(mine)...)
+			if len(out.Parents) == 0 && len(old.Parents) == 0 {
+				return old
+			}
+			return out
+		},
+	}
+}
+
+// waiting says whether an entry is the one that releases before v1.1 had the API server put into each new pool.
+func waiting(entry inferencev1.ParentStatus) bool {
+	return entry.ParentRef.Kind == "Status" && entry.ParentRef.Name == "default"
+}
+
+// ours says whether an entry is of us. Those without a controllerName, which the field once did not have, are if they are
+// about a Gateway that we report.
+func (in Input) ours(entry inferencev1.ParentStatus) bool {
+	if entry.ControllerName != "" {
+		return string(entry.ControllerName) == in.Controller
+	}
+	return slices.ContainsFunc(in.Report.Parents, func(p report.Parent) bool { return p.Ref == in.poolParent(entry) })
+}
+
+func (in Input) poolParent(entry inferencev1.ParentStatus) report.ParentRef {
+	ref := report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: in.Object.GetNamespace(), Name: string(entry.ParentRef.Name)}
+	if entry.ParentRef.Group != nil {
+		ref.Group = string(*entry.ParentRef.Group)
+	}
+	if entry.ParentRef.Kind != "" {
+		ref.Kind = string(entry.ParentRef.Kind)
+	}
+	if entry.ParentRef.Namespace != "" {
+		ref.Namespace = string(entry.ParentRef.Namespace)
+	}
+	return ref
+}
+
+func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.ParentStatus) {
+	for _, p := range in.Report.Parents {
+		var before []metav1.Condition
+		if i := slices.IndexFunc(old, func(o inferencev1.ParentStatus) bool { return in.poolParent(o) == p.Ref }); i >= 0 {
+			before = old[i].Conditions
+		}
+		group := inferencev1.Group(p.Ref.Group)
+		out = append(out, inferencev1.ParentStatus{
+			ParentRef: inferencev1.ParentReference{
+				Group: &group, Kind: inferencev1.Kind(p.Ref.Kind), Namespace: inferencev1.Namespace(p.Ref.Namespace), Name: inferencev1.ObjectName(p.Ref.Name),
+			},
+			ControllerName: inferencev1.ControllerName(in.Controller),
+			Conditions:     in.conditions(before, p.Conditions),
+		})
+	}
+	return out
+}
+
+// InferencePoolImport is the shape of an import's status: what we found of the wiring as our entry among the controllers,
+// and as its conditions. The wiring itself, status.clusters, belongs to who wrote it, and is what translation reads.
+func InferencePoolImport() *Shape {
+	return &Shape{
+		Take: func(obj store.Object) any {
+			imp := obj.(*inference.InferencePoolImport)
+			out := imp.Status
+			imp.Status = inference.InferencePoolImportStatus{Clusters: out.Clusters}
+			return &out
+		},
+		Make: func(in Input) any {
+			old := in.Old.(*inference.InferencePoolImportStatus)
+			if len(in.Report.Conditions) == 0 || in.later(old.Conditions) {
+				return old
+			}
+			out := *old
+			out.ObservedGeneration = in.Generation
+			out.Conditions = in.conditions(old.Conditions, in.Report.Conditions)
+			out.Controllers = nil
+			entry := upstream.ImportController{Name: upstream.ControllerName(in.Controller)}
+			for _, c := range old.Controllers {
+				if c.Name == entry.Name {
+					entry = c
+				} else {
+					out.Controllers = append(out.Controllers, c)
+				}
+			}
+			var accepted []report.Condition // what upstream knows
+			if c := report.Find(in.Report.Conditions, "Accepted"); c != nil {
+				accepted = append(accepted, *c)
+			}
+			entry.Conditions = in.conditions(entry.Conditions, accepted)
+			entry.ExportingClusters = nil
+			for _, c := range old.Clusters {
+				entry.ExportingClusters = append(entry.ExportingClusters, upstream.ExportingCluster{Name: upstream.ClusterName(c.Name)})
+			}
+			out.Controllers = append(out.Controllers, entry)
+			return &out
+		},
+	}
+}

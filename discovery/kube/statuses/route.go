@@ -1,0 +1,145 @@
+package statuses
+
+import (
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// Route is the shape of a route's status: an entry for each parent, of which those with our controllerName are ours.
+func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus)) *Shape {
+	return &Shape{
+		Take: func(obj store.Object) any {
+			_, status := of(obj.(T))
+			return take(status)
+		},
+		Make: func(in Input) any {
+			old := in.Old.(*gatewayv1.RouteStatus)
+			spec, _ := of(in.Object.(T))
+			out := &gatewayv1.RouteStatus{}
+			said := make([]bool, len(in.Report.Parents))
+			for _, entry := range old.Parents {
+				if string(entry.ControllerName) != in.Controller {
+					out.Parents = append(out.Parents, entry)
+					continue
+				}
+				if in.later(entry.Conditions) {
+					return old
+				}
+				ref := normal(entry.ParentRef, in.Object.GetNamespace())
+				i := slices.IndexFunc(in.Report.Parents, func(p report.Parent) bool { return p.Ref == ref })
+				if i >= 0 && !said[i] {
+					said[i] = true
+					out.Parents = append(out.Parents, in.routeParent(spec, in.Report.Parents[i], &entry))
+				}
+			}
+			for i, p := range in.Report.Parents {
+				if !said[i] {
+					out.Parents = append(out.Parents, in.routeParent(spec, p, &gatewayv1.RouteParentStatus{}))
+				}
+			}
+			if len(out.Parents) == 0 && len(old.Parents) == 0 {
+				return old // nil and empty are one
+			}
+			return out
+		},
+	}
+}
+
+func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent, old *gatewayv1.RouteParentStatus) gatewayv1.RouteParentStatus {
+	out := gatewayv1.RouteParentStatus{
+		ParentRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller), Conditions: in.conditions(old.Conditions, p.Conditions),
+	}
+	// As the user wrote it, so that tools find the one in the other.
+	for _, ref := range spec.ParentRefs {
+		if normal(ref, in.Object.GetNamespace()) == p.Ref {
+			out.ParentRef = ref
+			break
+		}
+	}
+	return out
+}
+
+// normal is a reference with its defaults.
+func normal(ref gatewayv1.ParentReference, namespace string) report.ParentRef {
+	out := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: namespace, Name: string(ref.Name)}
+	if ref.Group != nil {
+		out.Group = string(*ref.Group)
+	}
+	if ref.Kind != nil {
+		out.Kind = string(*ref.Kind)
+	}
+	if ref.Namespace != nil {
+		out.Namespace = string(*ref.Namespace)
+	}
+	if ref.SectionName != nil {
+		out.SectionName = string(*ref.SectionName)
+	}
+	if ref.Port != nil {
+		out.Port = *ref.Port
+	}
+	return out
+}
+
+func denormal(ref report.ParentRef) gatewayv1.ParentReference {
+	out := gatewayv1.ParentReference{Name: gatewayv1.ObjectName(ref.Name)}
+	group, kind := gatewayv1.Group(ref.Group), gatewayv1.Kind(ref.Kind)
+	out.Group, out.Kind = &group, &kind
+	if ref.Namespace != "" {
+		ns := gatewayv1.Namespace(ref.Namespace)
+		out.Namespace = &ns
+	}
+	if ref.SectionName != "" {
+		section := gatewayv1.SectionName(ref.SectionName)
+		out.SectionName = &section
+	}
+	if ref.Port != 0 {
+		port := ref.Port
+		out.Port = &port
+	}
+	return out
+}
+
+// Ancestors is the shape of a policy's status: an entry for each Gateway (GEP-713), of which those with our
+// controllerName are ours.
+func Ancestors[T store.Object](of func(T) *gatewayv1.PolicyStatus) *Shape {
+	return &Shape{
+		Take: func(obj store.Object) any { return take(of(obj.(T))) },
+		Make: func(in Input) any {
+			old := in.Old.(*gatewayv1.PolicyStatus)
+			out := &gatewayv1.PolicyStatus{Ancestors: []gatewayv1.PolicyAncestorStatus{}} // the CRD requires the list
+			mine := map[report.ParentRef]*gatewayv1.PolicyAncestorStatus{}
+			for _, entry := range old.Ancestors {
+				if string(entry.ControllerName) != in.Controller {
+					out.Ancestors = append(out.Ancestors, entry)
+					continue
+				}
+				if in.later(entry.Conditions) {
+					return old
+				}
+				mine[normal(entry.AncestorRef, in.Object.GetNamespace())] = &entry
+			}
+			for _, p := range in.Report.Parents {
+				if len(out.Ancestors) == mostAncestors {
+					break
+				}
+				entry := gatewayv1.PolicyAncestorStatus{AncestorRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller)}
+				if before := mine[p.Ref]; before != nil {
+					entry = *before
+				}
+				entry.Conditions = in.conditions(entry.Conditions, p.Conditions)
+				out.Ancestors = append(out.Ancestors, entry)
+			}
+			if len(out.Ancestors) == 0 && len(old.Ancestors) == 0 {
+				return old
+			}
+			return out
+		},
+	}
+}
+
+// mostAncestors is how many a PolicyStatus may have.
+const mostAncestors = 16

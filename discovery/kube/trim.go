@@ -1,0 +1,75 @@
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// lastApplied is where kubectl keeps a copy of the whole object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// trim leaves of an object what somebody reads: memory is what a large cluster costs. What changes with each write of a
+// status must go, or each would be a change of the world.
+func trim(k *kind, obj store.Object) {
+	obj.SetManagedFields(nil)
+	obj.SetResourceVersion("")
+	obj.SetOwnerReferences(nil)
+	obj.SetFinalizers(nil)
+	obj.SetGenerateName("")
+	obj.SetSelfLink("")
+	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
+}
+
+// shed is the part of trim that may come before the object's status and version are noted.
+func shed(k *kind, obj store.Object) {
+	obj.SetManagedFields(nil)
+	if a := obj.GetAnnotations(); a != nil {
+		delete(a, lastApplied)
+		if len(a) == 0 || k.plain {
+			obj.SetAnnotations(nil)
+		}
+	}
+	if k.trim != nil {
+		k.trim(obj)
+	}
+}
+
+func trimService(obj store.Object) {
+	s := obj.(*corev1.Service)
+	s.Spec = corev1.ServiceSpec{
+		Ports: s.Spec.Ports, Selector: s.Spec.Selector, Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP, ClusterIPs: s.Spec.ClusterIPs,
+		ExternalName: s.Spec.ExternalName, ExternalIPs: s.Spec.ExternalIPs,
+	}
+	s.Status = corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer}
+}
+
+func trimSlice(obj store.Object) {
+	s := obj.(*discoveryv1.EndpointSlice)
+	service := s.Labels[discoveryv1.LabelServiceName]
+	s.Labels, s.Generation, s.UID = nil, 0, ""
+	if service != "" {
+		s.Labels = map[string]string{discoveryv1.LabelServiceName: service}
+	}
+	for i, e := range s.Endpoints {
+		s.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Zone: e.Zone}
+	}
+}
+
+func trimPod(obj store.Object) {
+	p := obj.(*corev1.Pod)
+	p.Spec, p.Generation = corev1.PodSpec{}, 0
+	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	p.Status = status
+}
+
+func trimNamespace(obj store.Object) {
+	n := obj.(*corev1.Namespace)
+	n.Spec, n.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{Phase: n.Status.Phase}
+}

@@ -1,0 +1,235 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// Backoff of lists and watches that fail. The API server tells us when to come back if it is overloaded.
+const (
+	firstRetry  = 200 * time.Millisecond
+	slowestRead = 10 * time.Second
+)
+
+// part is what one reflector follows.
+type part struct {
+	kind  *kind
+	scope scope
+}
+
+// intake takes what a reflector reads. It implements cache.TransformingStore.
+type intake struct {
+	source *Source
+	part   part
+	synced chan struct{} // closed when everything was listed once
+	once   sync.Once
+
+	mu  sync.Mutex
+	ids map[string]struct{} // what the API server has; of a part that is followed no more: what it had
+}
+
+func newIntake(s *Source, p part) *intake {
+	return &intake{source: s, part: p, synced: make(chan struct{}), ids: map[string]struct{}{}}
+}
+
+// Transformer implements cache.TransformingStore: what lies around while a list comes in is trimmed already.
+func (in *intake) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if o, ok := obj.(store.Object); ok {
+			shed(in.part.kind, o)
+		}
+		return obj, nil
+	}
+}
+
+// Add implements cache.ReflectorStore.
+func (in *intake) Add(obj any) error { return in.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (in *intake) Update(obj any) error {
+	o, ok := obj.(store.Object)
+	if !ok {
+		return nil
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ids[store.ID(o)] = struct{}{}
+	in.source.arrive(in.part.kind, o)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (in *intake) Delete(obj any) error {
+	o, ok := obj.(store.Object)
+	if !ok {
+		return nil
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	id := store.ID(o)
+	delete(in.ids, id)
+	in.source.leave(in.part.kind, id)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore: the first list, or one after a watch could not go on. What is missing in it
+// has gone meanwhile.
+func (in *intake) Replace(list []any, _ string) error {
+	in.mu.Lock()
+	before := in.ids
+	in.ids = make(map[string]struct{}, len(list))
+	for _, obj := range list {
+		if o, ok := obj.(store.Object); ok {
+			id := store.ID(o)
+			in.ids[id] = struct{}{}
+			delete(before, id)
+			in.source.arrive(in.part.kind, o)
+		}
+	}
+	for id := range before {
+		in.source.leave(in.part.kind, id)
+	}
+	in.mu.Unlock()
+	in.once.Do(func() { close(in.synced) })
+	in.source.poke()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (in *intake) Resync() error { return nil }
+
+// clear takes back everything that was read.
+func (in *intake) clear() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for id := range in.ids {
+		in.source.leave(in.part.kind, id)
+	}
+	in.ids = map[string]struct{}{}
+}
+
+func (in *intake) isSynced() bool {
+	select {
+	case <-in.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// follow runs the reflector of a part until ctx ends.
+func (s *Source) follow(ctx context.Context, in *intake, version string) error {
+	k := in.part.kind
+	gv := schema.GroupVersion{Group: k.table.Group(), Version: version}
+	r, err := s.client.of(gv, k.builtIn)
+	if err != nil {
+		return err
+	}
+	heard := func(err error) {
+		if ctx.Err() == nil {
+			s.heard(in.part, err)
+		}
+	}
+	reflect(ctx, listWatch(r, k.resource, in.part.scope, heard), k.table.New(), in)
+	return nil
+}
+
+// followCRD runs the reflector of a kind's definition.
+func (s *Source) followCRD(ctx context.Context, k *kind) error {
+	r, err := s.client.of(crdVersion, false)
+	if err != nil {
+		return err
+	}
+	heard := func(err error) {
+		if ctx.Err() == nil {
+			s.heard(part{kind: k, scope: scope{name: "definition"}}, err)
+		}
+	}
+	reflect(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, heard), &crd{}, &definition{source: s, kind: k})
+	return nil
+}
+
+// reflect keeps a store up to date until ctx ends. Errors have been heard by the list and watch themselves.
+func reflect(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
+	var quiet klog.Logger // the zero one says nothing
+	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{
+		Logger: &quiet, Name: "penstock",
+		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: 10, Cap: slowestRead},
+	})
+	r.RunWithContext(klog.NewContext(ctx, quiet))
+}
+
+// definition takes what is read of one kind's CRD. It implements cache.ReflectorStore.
+type definition struct {
+	source *Source
+	kind   *kind
+}
+
+// Add implements cache.ReflectorStore.
+func (d *definition) Add(obj any) error { return d.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (d *definition) Update(obj any) error {
+	if c, ok := obj.(*crd); ok {
+		c.ManagedFields = nil
+		d.source.defined(d.kind, c)
+	}
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (d *definition) Delete(any) error {
+	d.source.defined(d.kind, nil)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (d *definition) Replace(list []any, _ string) error {
+	if len(list) == 0 {
+		return d.Delete(nil)
+	}
+	return d.Update(list[0])
+}
+
+// Resync implements cache.ReflectorStore.
+func (d *definition) Resync() error { return nil }
+
+// arrive puts an object where it belongs. It is handed over.
+func (s *Source) arrive(k *kind, obj store.Object) {
+	ref := k.ref(store.ID(obj))
+	if k.status != nil {
+		s.lives.put(ref, obj, k.status.Take(obj))
+	}
+	trim(k, obj)
+	if g := s.gates[k]; g != nil {
+		g.put(obj)
+		return
+	}
+	s.feed.add(k.table.PutObject(obj))
+}
+
+// leave takes an object out.
+func (s *Source) leave(k *kind, id string) {
+	if k.status != nil {
+		s.lives.drop(k.ref(id))
+	}
+	if g := s.gates[k]; g != nil {
+		g.delete(id)
+		return
+	}
+	s.feed.add(k.table.Delete(id))
+}
+
+func (k *kind) ref(id string) report.Ref {
+	namespace, name := split(id)
+	return report.Ref{Group: k.table.Group(), Kind: k.table.Kind(), Namespace: namespace, Name: name}
+}

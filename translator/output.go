@@ -1,0 +1,60 @@
+package translator
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Then is what o and the Output of the Update after it change together: what one took away and the other gives back has
+// not changed.
+func (o Output) Then(later Output) Output {
+	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
+	out.Deltas = joinDeltas(o.Deltas, later.Deltas)
+	out.Reports, out.Unsaid = joinSets(o.Reports, later.Reports, func(r report.Report) report.Ref { return r.Owner }, o.Unsaid, later.Unsaid, report.Ref.Compare)
+	out.Pools, out.PoolsGone = joinSets(o.Pools, later.Pools, func(p PickerPool) string { return p.Pool.Name }, o.PoolsGone, later.PoolsGone, strings.Compare)
+	return out
+}
+
+func joinDeltas(first, later []Delta) []Delta {
+	all := map[string]Delta{}
+	for _, d := range first {
+		all[d.Gateway] = d
+	}
+	for _, d := range later {
+		old := all[d.Gateway]
+		sum := Delta{Gateway: d.Gateway, Gone: d.Gone || old.Gone && len(d.Upserts) == 0}
+		sum.Upserts, sum.Removes = joinSets(old.Upserts, d.Upserts, func(r *resource.Resource) resource.Ref { return r.Ref }, old.Removes, d.Removes, resource.Ref.Compare)
+		all[d.Gateway] = sum
+	}
+	out := make([]Delta, 0, len(all))
+	for _, gw := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, all[gw])
+	}
+	return out
+}
+
+// joinSets joins two changes of a set: what each put, by a key, and which keys it took out. Both come out sorted.
+func joinSets[T any, K comparable](put, laterPut []T, key func(T) K, out, laterOut []K, compare func(a, b K) int) (puts []T, outs []K) {
+	have, gone := map[K]T{}, map[K]struct{}{}
+	apply := func(put []T, out []K) {
+		for _, k := range out {
+			delete(have, k)
+			gone[k] = struct{}{}
+		}
+		for _, v := range put {
+			delete(gone, key(v))
+			have[key(v)] = v
+		}
+	}
+	apply(put, out)
+	apply(laterPut, laterOut)
+	for _, k := range slices.SortedFunc(maps.Keys(have), compare) {
+		puts = append(puts, have[k])
+	}
+	return puts, slices.SortedFunc(maps.Keys(gone), compare)
+}
