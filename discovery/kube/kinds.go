@@ -52,6 +52,7 @@ func kinds() []*kind {
 		custom(store.InferencePoolImports, "inferencepoolimports", statuses.InferencePoolImport(), "v1alpha1"),
 		custom(store.ModelServers, "modelservers", nil, "v1alpha1"),
 		custom(store.PoolPolicies, "poolpolicies", nil, "v1alpha1"),
+		custom(store.EnvoyFleets, "envoyfleets", nil, "v1alpha1"),
 	}
 }
 
