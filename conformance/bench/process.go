@@ -111,7 +111,7 @@ func (p *process) rss() (float64, error) {
 	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
 }
 
-// plane is penstock serve or up over a folder.
+// plane is penstock serve or up.
 type plane struct {
 	*process
 	api http.Client // speaks to the socket in the state folder
@@ -124,12 +124,17 @@ func startPlane(c config, command, files, state string, args ...string) (*plane,
 	if err != nil {
 		return nil, err
 	}
+	return planeOf(p, state), nil
+}
+
+// planeOf is a penstock process with its state folder.
+func planeOf(p *process, state string) *plane {
 	socket := filepath.Join(state, "api.sock")
 	return &plane{process: p, api: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
-	}}}, nil
+	}}}
 }
 
 // adsAddress waits until penstock serve says where it serves ADS.

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/penstock-project/penstock/conformance/bench/proxy"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// kubePlane is penstock serve on a cluster, with one proxy attached to it.
+type kubePlane struct {
+	*plane
+	proxy   *proxy.Proxy
+	gateway string
+	arrived chan time.Time // of each response with route configurations
+}
+
+// startKube runs the control plane against a cluster's API, beside the cluster, and connects a proxy to it.
+func startKube(ctx context.Context, c config, cluster *cluster, state, gateway string) (*kubePlane, error) {
+	p, err := start(c.penstock, "serve", "--kubeconfig", c.kubeconfig, "--state", state, "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--log-level", "warn")
+	if err != nil {
+		return nil, err
+	}
+	k := &kubePlane{plane: planeOf(p, state), gateway: cluster.namespace + "/" + gateway, arrived: make(chan time.Time, 4096)}
+	address, err := k.adsAddress(ctx)
+	if err == nil {
+		k.proxy, err = proxy.Connect(ctx, proxy.Config{Address: address, Node: "bench", Cluster: k.gateway, Follow: true, Handle: k.note})
+	}
+	if err == nil {
+		err = k.proxy.Start()
+	}
+	if err != nil {
+		k.close()
+		return nil, err
+	}
+	return k, nil
+}
+
+func (k *kubePlane) note(r proxy.Response) {
+	if r.URL == resource.RouteConfiguration.URL() {
+		select {
+		case k.arrived <- r.At:
+		default: // nobody waits
+		}
+	}
+}
+
+func (k *kubePlane) close() {
+	if k.proxy != nil {
+		k.proxy.Close()
+	}
+	k.stop()
+}
+
+// has waits until the proxy has the clusters of so many routes, and all endpoints of them.
+func (k *kubePlane) has(ctx context.Context, routes int) error {
+	return eventually(ctx, func() error {
+		if err := errors.Join(k.proxy.Err(), k.running()); err != nil {
+			return err
+		}
+		have := k.proxy.Have()
+		if c, e := len(have[resource.Cluster]), len(have[resource.Endpoints]); c < routes || e < routes {
+			return fmt.Errorf("%d clusters and %d endpoint sets of %d", c, e, routes)
+		}
+		return nil
+	})
+}
+
+// informer notes when each revision of a kind's objects arrives, as any controller would see it.
+type informer struct {
+	watch watch.Interface
+	mu    sync.Mutex
+	seen  map[string]time.Time // resourceVersion -> when
+	count map[string]int       // name -> events
+}
+
+func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) (*informer, error) {
+	list, err := c.client.Resource(kind).Namespace(c.namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.client.Resource(kind).Namespace(c.namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	if err != nil {
+		return nil, err
+	}
+	n := &informer{watch: w, seen: map[string]time.Time{}, count: map[string]int{}}
+	go func() {
+		for event := range w.ResultChan() {
+			if o, ok := event.Object.(*unstructured.Unstructured); ok {
+				n.mu.Lock()
+				n.seen[o.GetResourceVersion()] = time.Now()
+				n.count[o.GetName()]++
+				n.mu.Unlock()
+			}
+		}
+	}()
+	return n, nil
+}
+
+// at waits until a version of an object has arrived.
+func (n *informer) at(ctx context.Context, version string) (at time.Time, err error) {
+	err = eventually(ctx, func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		var ok bool
+		if at, ok = n.seen[version]; !ok {
+			return fmt.Errorf("no event for version %s", version)
+		}
+		return nil
+	})
+	return at, err
+}
+
+// events is how often each object was written, as far as it has arrived.
+func (n *informer) events() map[string]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.count)
+}
+
+// measureKube: what a change costs on Kubernetes, at two sizes, and what so large a cluster costs.
+func measureKube(ctx context.Context, c config, out report) error {
+	cluster, err := newCluster(ctx, c.kubeconfig, "penstock-bench")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cluster.remove(context.WithoutCancel(ctx)) }()
+	if err := cluster.gateway(ctx, "gw"); err != nil {
+		return err
+	}
+	state, err := os.MkdirTemp("", "penstock-bench")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(state) }()
+	made := 0
+	for _, size := range []int{1000, 5000} {
+		if err := cluster.routes(ctx, "gw", made, size, true); err != nil {
+			return err
+		}
+		made = size
+		if err := kubeChanges(ctx, c, cluster, filepath.Join(state, fmt.Sprint(size)), size, out); err != nil {
+			return fmt.Errorf("%d routes: %w", size, err)
+		}
+	}
+	return kubeColdStart(ctx, c, cluster, filepath.Join(state, "cold"), made, out)
+}
+
+// kubeChanges writes routes one after the other.
+func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, size int, out report) error {
+	k, err := startKube(ctx, c, cluster, state, "gw")
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	if err := k.has(ctx, size); err != nil {
+		return fmt.Errorf("%w; it said:\n%s", err, k.output())
+	}
+	informer, err := cluster.inform(ctx, httpRoutes)
+	if err != nil {
+		return err
+	}
+	defer informer.watch.Stop()
+	if err := k.rest(ctx); err != nil { // statuses of all routes are written first
+		return err
+	}
+	used, err := k.cpu()
+	if err != nil {
+		return err
+	}
+	const changes = 60
+	var bytes, events []time.Duration
+	for revision := 1; revision <= changes; revision++ {
+		for len(k.arrived) > 0 {
+			<-k.arrived
+		}
+		start := time.Now()
+		version, err := cluster.change(ctx, "gw", revision*37%size, revision)
+		if err != nil {
+			return err
+		}
+		select {
+		case at := <-k.arrived:
+			bytes = append(bytes, at.Sub(start))
+		case <-time.After(patience):
+			return errors.New("a change never arrived")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		at, err := informer.at(ctx, version)
+		if err != nil {
+			return err
+		}
+		events = append(events, at.Sub(start))
+	}
+	name := fmt.Sprintf("kube_change_%d", size)
+	out(name, "", float64(median(bytes))/float64(median(events)))
+	out(name, "bytes", milliseconds(median(bytes)))
+	out(name, "event", milliseconds(median(events)))
+	if err := k.rest(ctx); err != nil {
+		return err
+	}
+	after, err := k.cpu()
+	if err != nil || size != 5000 {
+		return err
+	}
+	out("kube_change_cpu", "", milliseconds((after-used)/changes))
+	rss, err := k.rss()
+	out("kube_memory", "", rss)
+	return err
+}
+
+// rest waits until the process has used next to nothing for a second.
+func (k *kubePlane) rest(ctx context.Context) error {
+	last, quiet := time.Duration(0), time.Now()
+	for time.Since(quiet) < time.Second {
+		if err := errors.Join(ctx.Err(), k.running()); err != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+		now, err := k.cpu()
+		if err != nil {
+			return err
+		}
+		if now-last > 20*time.Millisecond {
+			last, quiet = now, time.Now()
+		}
+	}
+	return nil
+}
+
+// kubeColdStart: from the process's start until a proxy has everything.
+func kubeColdStart(ctx context.Context, c config, cluster *cluster, state string, size int, out report) error {
+	start := time.Now()
+	k, err := startKube(ctx, c, cluster, state, "gw")
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	if err := k.has(ctx, size); err != nil {
+		return err
+	}
+	out("kube_cold_start", "", k.proxy.Last().Sub(start).Seconds())
+	return nil
+}
+
+// measureAttached: many routes at once, and how soon and with how few writes everybody is told.
+func measureAttached(ctx context.Context, c config, out report) error {
+	cluster, err := newCluster(ctx, c.kubeconfig, "penstock-attached")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cluster.remove(context.WithoutCancel(ctx)) }()
+	if err := cluster.gateway(ctx, "gw"); err != nil {
+		return err
+	}
+	state, err := os.MkdirTemp("", "penstock-bench")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(state) }()
+	k, err := startKube(ctx, c, cluster, state, "gw")
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	if err := eventually(ctx, func() error { _, err := cluster.attached(ctx, "gw"); return err }); err != nil {
+		return fmt.Errorf("%w; it said:\n%s", err, k.output())
+	}
+	watched, err := cluster.inform(ctx, gateways)
+	if err != nil {
+		return err
+	}
+	defer watched.watch.Stop()
+	const routes = 1000
+	if err := cluster.routes(ctx, "gw", 0, routes, false); err != nil {
+		return err
+	}
+	last := time.Now()
+	var done time.Time
+	err = eventually(ctx, func() error {
+		attached, err := cluster.attached(ctx, "gw")
+		if err != nil || attached != routes {
+			return fmt.Errorf("%d attached: %w", attached, err)
+		}
+		accepted, err := cluster.accepted(ctx)
+		if err != nil || accepted != routes {
+			return fmt.Errorf("%d accepted: %w", accepted, err)
+		}
+		done = time.Now()
+		return nil
+	})
+	out("kube_attached", "", done.Sub(last).Seconds())
+	out("kube_attached_writes", "", float64(watched.events()["gw"]))
+	return err
+}
