@@ -74,3 +74,7 @@ $(TOOLS)/llm-d-inference-sim: conformance/llmdsim/go.mod conformance/llmdsim/go.
 $(TOOLS)/envoy-gateway: conformance/envoygateway/go.mod conformance/envoygateway/go.sum | go
 	@echo "building $(@F), a peer to measure beside (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/envoygateway && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
+
+$(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance: conformance/suites/go.mod conformance/suites/go.sum | go
+	@echo "building $(@F), an official suite (about a minute, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/suites && go test -c -o $@ $(if $(findstring inference,$@),sigs.k8s.io/gateway-api-inference-extension/conformance,sigs.k8s.io/gateway-api/conformance)

@@ -1,0 +1,13 @@
+// Command certify runs the official conformance suites, unmodified (conformance/suites pins and builds them), against a
+// cluster on which Penstock runs, and writes their report files.
+//
+//	certify -kubeconfig FILE -suites FOLDER -reports FOLDER [-suite REGEXP] [-core] [-run TEST] [-usable IP -unusable IP]
+//
+// What is supported is read by the suites from the GatewayClass's status, so that what is claimed is what is tested. With
+// -core only the core of each profile runs, which takes minutes instead of half an hour, and no report is written.
+//
+// Invariants: nothing is skipped. A report that lists a skipped test, or a feature of a gateway as not supported, is an
+// error, as a failed test is; mesh features and UDP are not a gateway's for TCP.
+//
+// `make conformance` and `.ci/run` call it. Tests: cd conformance && go test ./certify
+package main

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// suite is one official suite.
+type suite struct {
+	name     string
+	program  string // made by `go test -c`
+	profiles string // of Gateway API's suite
+	core     string // what -core claims to support
+}
+
+var suites = []suite{
+	{name: "gateway-api", program: "gateway-api-conformance", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP",
+		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,ReferenceGrant"},
+	{name: "inference", program: "inference-conformance"},
+}
+
+func names() string {
+	var list []string
+	for _, s := range suites {
+		list = append(list, s.name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// run runs a suite to its end and looks at its report.
+func (s suite) run(ctx context.Context, c config) error {
+	program, err := filepath.Abs(filepath.Join(c.programs, s.program))
+	if err != nil {
+		return err
+	}
+	report := c.report(s.name)
+	if report != "" {
+		if report, err = filepath.Abs(report); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(report), 0o755); err != nil {
+			return err
+		}
+	}
+	args := s.args(c, report)
+	fmt.Fprintf(os.Stderr, "certify: %s %s\n", s.program, strings.Join(args, " "))
+	start := time.Now()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	err = cmd.Run()
+	fmt.Fprintf(os.Stderr, "certify: %s: %s\n", s.name, time.Since(start).Round(time.Second))
+	if err != nil || report == "" {
+		return err
+	}
+	text, err := os.ReadFile(report)
+	if err != nil {
+		return fmt.Errorf("the suite passed and left no report: %w", err)
+	}
+	return read(text)
+}
+
+// args are the suite's own flags.
+func (s suite) args(c config, report string) []string {
+	args := []string{"-test.run=^TestConformance$", "-test.v", "-test.timeout=80m", "--gateway-class=penstock"}
+	if s.profiles != "" {
+		args = append(args, "--conformance-profiles="+s.profiles)
+		if c.usable != "" {
+			args = append(args, "--usable-address="+c.usable, "--unusable-address="+c.unusable)
+		}
+	}
+	if c.core && s.core != "" {
+		args = append(args, "--supported-features="+s.core)
+	}
+	if c.test != "" {
+		args = append(args, "--run-test="+c.test)
+	}
+	if report != "" {
+		args = append(args, "--report-output="+report, "--organization=penstock-project", "--project=penstock",
+			"--url=https://github.com/penstock-project/penstock", "--version="+c.version, "--contact=https://github.com/penstock-project/penstock/issues")
+	}
+	return args
+}
+
+// results are those parts of an official report that decide.
+type results struct {
+	Profiles []struct {
+		Name     string  `json:"name"`
+		Core     outcome `json:"core"`
+		Extended *struct {
+			outcome
+			Unsupported []string `json:"unsupportedFeatures"`
+		} `json:"extended"`
+	} `json:"profiles"`
+}
+
+type outcome struct {
+	Result     string `json:"result"`
+	Statistics struct{ Passed, Skipped, Failed int }
+	Skipped    []string `json:"skippedTests"`
+	Failed     []string `json:"failedTests"`
+}
+
+// notOurs are features that a gateway for HTTP, gRPC, TLS and TCP does not have.
+func notOurs(feature string) bool {
+	return strings.HasPrefix(feature, "Mesh") || strings.HasPrefix(feature, "UDP")
+}
+
+// read prints what a report says in a line for each profile, and returns everything that is not as it should be.
+func read(text []byte) error {
+	var r results
+	if err := yaml.Unmarshal(text, &r); err != nil {
+		return err
+	}
+	if len(r.Profiles) == 0 {
+		return errors.New("the report has no profile")
+	}
+	var problems []error
+	for _, p := range r.Profiles {
+		line := fmt.Sprintf("%-12s core %d passed", p.Name, p.Core.Statistics.Passed)
+		problems = append(problems, p.Core.problem(p.Name+" core"))
+		if p.Extended != nil {
+			line += fmt.Sprintf(", extended %d passed", p.Extended.Statistics.Passed)
+			problems = append(problems, p.Extended.problem(p.Name+" extended"))
+			if missing := slices.DeleteFunc(p.Extended.Unsupported, notOurs); len(missing) > 0 {
+				problems = append(problems, fmt.Errorf("%s: not supported: %s", p.Name, strings.Join(missing, ", ")))
+			}
+		}
+		fmt.Println(line)
+	}
+	return errors.Join(problems...)
+}
+
+func (o outcome) problem(where string) error {
+	if o.Result != "success" || len(o.Skipped) > 0 || len(o.Failed) > 0 {
+		return fmt.Errorf("%s: %s; failed: %v; skipped: %v", where, o.Result, o.Failed, o.Skipped)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const good = `
+profiles:
+- name: GATEWAY-HTTP
+  core: {result: success, statistics: {Passed: 33, Failed: 0, Skipped: 0}}
+  extended: {result: success, statistics: {Passed: 20, Failed: 0, Skipped: 0}, unsupportedFeatures: [MeshHTTPRoute, UDPRoute]}
+`
+
+func TestAReportOnWhichEverythingPassedIsAccepted(t *testing.T) {
+	if err := read([]byte(good)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAReportWithAGapIsAnErrorThatNamesIt(t *testing.T) {
+	for gap, from := range map[string][2]string{
+		"HTTPRouteCORS":  {"MeshHTTPRoute,", "HTTPRouteCORS,"},
+		"GatewayCore":    {"core: {result: success,", "core: {result: failure, failedTests: [GatewayCore],"},
+		"GatewaySkipped": {"core: {result: success,", "core: {result: partial, skippedTests: [GatewaySkipped],"},
+		"has no profile": {"profiles:", "profilez:"},
+	} {
+		err := read([]byte(strings.Replace(good, from[0], from[1], 1)))
+		if err == nil || !strings.Contains(err.Error(), gap) {
+			t.Errorf("%s: got %v", gap, err)
+		}
+	}
+}
+
+func TestAPartOfASuiteWritesNoReport(t *testing.T) {
+	whole := config{reports: "r", version: "v1"}
+	if got := strings.Join(suites[0].args(whole, whole.report("gateway-api")), " "); !strings.Contains(got, "--report-output=r/gateway-api.yaml") || strings.Contains(got, "--supported-features") {
+		t.Errorf("whole: %s", got)
+	}
+	part := config{core: true}
+	if got := strings.Join(suites[0].args(part, part.report("gateway-api")), " "); strings.Contains(got, "--report-output") || !strings.Contains(got, "--supported-features=Gateway,") {
+		t.Errorf("core: %s", got)
+	}
+}
