@@ -41,12 +41,12 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 			return &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{m}}, true
 		}
 		return poolCluster(p, name, last), true
-	case "service", "picker":
+	case "service", "grpc", "picker":
 		svc, ok := store.Services.Get(r, parts[1]+"/"+parts[2])
 		if !ok {
 			return nil, false
 		}
-		return serviceCluster(svc, name, parts[0] == "picker", model.PortOf(parts)), true
+		return serviceCluster(svc, name, parts[0], model.PortOf(parts)), true
 	case "import-picker":
 		obj, c, ok := importedCluster(r, parts)
 		if !ok || c.EndpointPicker == nil {
@@ -81,19 +81,25 @@ func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {
 	return c
 }
 
-func serviceCluster(svc *corev1.Service, name string, picker bool, port int32) *model.Cluster {
+// serviceCluster is one port of a Service, used as a kind of cluster name says: "service", "grpc" or "picker".
+func serviceCluster(svc *corev1.Service, name, use string, port int32) *model.Cluster {
 	c := &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{store.Services.Ref(svc)}}
 	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
 	if i < 0 {
 		return c // nobody refers to it any more, or its endpoints are none
 	}
-	if picker {
+	switch use {
+	case "picker":
 		c.Protocol, c.HealthService = model.GRPC, pickerHealth
 		if !pools.Cleartext(svc.Spec.Ports[i].AppProtocol) {
 			c.TLS = &model.UpstreamTLS{Insecure: true}
 		}
-	} else if protocol, ok := gatewayapi.ServiceProtocol(&svc.Spec.Ports[i]); ok {
-		c.Protocol = protocol
+	case "grpc":
+		c.Protocol = model.H2C
+	default:
+		if protocol, ok := gatewayapi.ServiceProtocol(&svc.Spec.Ports[i]); ok {
+			c.Protocol = protocol
+		}
 	}
 	return c
 }
@@ -141,7 +147,7 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 			}
 		}
 		return a, true
-	case "service", "picker":
+	case "service", "grpc", "picker":
 		svc, ok := store.Services.Get(r, parts[1]+"/"+parts[2])
 		if !ok {
 			return nil, false

@@ -137,7 +137,14 @@ func (c *chaos) rule() gatewayv1.HTTPRouteRule {
 		}
 	}
 	for range c.IntN(4) {
-		rule.BackendRefs = append(rule.BackendRefs, c.backend())
+		b := c.backend()
+		if c.some(6) {
+			b.Filters = append(b.Filters, c.filter())
+		}
+		rule.BackendRefs = append(rule.BackendRefs, b)
+	}
+	if c.some(6) {
+		rule.SessionPersistence = &gatewayv1.SessionPersistence{Type: ptr(pick(c, gatewayv1.CookieBasedSessionPersistence, gatewayv1.HeaderBasedSessionPersistence))}
 	}
 	return rule
 }
@@ -147,8 +154,15 @@ func (c *chaos) filter() gatewayv1.HTTPRouteFilter {
 		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: "x-a", Value: "1"}}}},
 		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Hostname: ptr[gatewayv1.PreciseHostname]("c.com")}},
 		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterURLRewrite, URLRewrite: &gatewayv1.HTTPURLRewriteFilter{Hostname: ptr[gatewayv1.PreciseHostname]("d.com")}},
-		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{BackendRef: gatewayv1.BackendObjectReference{Name: "svc0", Port: ptr[gatewayv1.PortNumber](80)}}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{BackendRef: c.serviceRef(), Percent: ptr(pick[int32](c, 0, 30, 100))}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterCORS, CORS: &gatewayv1.HTTPCORSFilter{AllowOrigins: []gatewayv1.CORSOrigin{"https://*.a.com"}}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterExternalAuth, ExternalAuth: &gatewayv1.HTTPExternalAuthFilter{
+			ExternalAuthProtocol: pick(c, gatewayv1.HTTPRouteExternalAuthHTTPProtocol, gatewayv1.HTTPRouteExternalAuthGRPCProtocol), BackendRef: c.serviceRef()}},
 	)
+}
+
+func (c *chaos) serviceRef() gatewayv1.BackendObjectReference {
+	return gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(fmt.Sprint("svc", c.IntN(3))), Port: ptr[gatewayv1.PortNumber](80)}
 }
 
 func (c *chaos) backend() gatewayv1.HTTPBackendRef {

@@ -55,6 +55,8 @@ const (
 	// connection retry takes. A picker that queues asks for more, up to maxMessageTimeout.
 	messageTimeout    = 2 * time.Second
 	maxMessageTimeout = 300 * time.Second
+	// authTimeout is how long an external authorization service may take; the request is refused then.
+	authTimeout = 5 * time.Second
 	// feedbackInterval is how late the picker learns that a request has ended.
 	feedbackInterval = 100 * time.Millisecond
 )

@@ -25,6 +25,7 @@ type pod struct {
 	name    string
 	address netip.AddrPort
 	hits    atomic.Int32
+	last    atomic.Pointer[http.Request]
 }
 
 // startPod answers 200, or another status, with its name and a digest of the body.
@@ -32,6 +33,7 @@ func startPod(t testing.TB, name string, status int) *pod {
 	t.Helper()
 	p := &pod{name: name}
 	return p.serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.last.Store(r)
 		p.hits.Add(1)
 		body, _ := io.ReadAll(r.Body)
 		for k, v := range r.Header {

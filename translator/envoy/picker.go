@@ -105,7 +105,7 @@ func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route
 	// Also where no picker reads the body: what a retry cannot repeat is answered 507.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Hops }) {
-		main.TypedPerFilterConfig = b.script(waitCode)
+		put(&main.TypedPerFilterConfig, filterScripts, b.script(waitCode))
 	}
 	var routes []*routev3.Route
 	if slices.ContainsFunc(f.Backends, waits) {

@@ -44,7 +44,7 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 	default:
 		// Envoy keeps the port of the request's Host header unless it is told another.
 		ra.PortRedirect = port
-		route.TypedPerFilterConfig = b.script(portCode)
+		put(&route.TypedPerFilterConfig, filterScripts, b.script(portCode))
 	}
 	switch c := r.Path; {
 	case c.Full != nil:

@@ -10,11 +10,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// rewrite changes host and path of what is forwarded.
+// rewrite changes the path of what is forwarded. The host is rewritten by the shares, each of which may have one of its
+// own: the route's would win.
 func (b *builder) rewrite(m model.Match, f *model.Forward, ra *routev3.RouteAction) {
-	if f.RewriteHost != "" {
-		ra.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: f.RewriteHost}
-	}
 	switch c := f.RewritePath; {
 	case c.Full != nil:
 		ra.RegexRewrite = wholePath(*c.Full)

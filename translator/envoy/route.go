@@ -1,12 +1,14 @@
 package envoy
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -15,12 +17,43 @@ import (
 // answered with the route's cluster_not_found_response_code.
 const unresolved = "unresolved"
 
-// route is one route of the model: one of Envoy's, after the siblings for requests whose body its pickers must not
-// wait for.
+// route is one route of the model: one of Envoy's, or several, of which the first that matches counts.
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
+	switch f := r.Action.Forward; {
+	case f != nil && faithful(f):
+		return b.stay(vh, r)
+	case f != nil:
+		return b.share(vh, r)
+	}
+	return []*routev3.Route{b.single(vh, r)}
+}
+
+// share forwards requests to a rule's backends.
+func (b *builder) share(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
+	f := r.Action.Forward
+	switch {
+	case weightSum(f.Backends) == 0:
+		return []*routev3.Route{b.single(vh, r)}
+	case ownFilters(f):
+		return b.split(vh, r)
+	}
+	return b.forwards(r, b.single(vh, r))
+}
+
+// single is a route with everything but the action of forwarding.
+func (b *builder) single(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	main := &routev3.Route{Name: r.Name, Match: routeMatch(r.Match)}
 	a := r.Action
 	changeHeaders(main, a)
+	if a.CORS != nil {
+		put(&main.TypedPerFilterConfig, filterCORS, b.cors(a.CORS))
+	}
+	if a.Auth != nil {
+		put(&main.TypedPerFilterConfig, filterAuthz, b.externalAuth(a.Auth))
+	}
+	if f := a.Forward; f != nil && f.Session != nil {
+		put(&main.TypedPerFilterConfig, filterSession, b.session(f.Session))
+	}
 	switch {
 	case a.Redirect != nil:
 		b.redirect(vh, main, r.Match, a.Redirect)
@@ -31,10 +64,16 @@ func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route 
 	case weightSum(a.Forward.Backends) == 0:
 		// All weights are zero, or there is no backend: 500 (Gateway API, HTTPRouteRule).
 		main.Action = directResponse(&model.Direct{Status: 500, Body: "no backend of this route has a weight above zero\n"})
-	default:
-		return b.forwards(r, main)
 	}
-	return []*routev3.Route{main}
+	return main
+}
+
+// put sets what a filter does on a route.
+func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
+	if *to == nil {
+		*to = map[string]*anypb.Any{}
+	}
+	(*to)[filter] = config
 }
 
 func (b *builder) fail(format string, args ...any) {
@@ -72,6 +111,8 @@ func (b *builder) forward(r *model.Route, mode func(model.BodyMode) model.BodyMo
 		Timeout:     seconds(0),
 		IdleTimeout: seconds(idleTimeout(f)),
 		RetryPolicy: b.retryPolicy(f),
+
+		RequestMirrorPolicies: b.mirrors(f.Mirrors),
 	}
 	if f.Timeout != nil {
 		ra.Timeout = seconds(*f.Timeout)
@@ -113,6 +154,9 @@ func (b *builder) shares(f *model.Forward, mode func(model.BodyMode) model.BodyM
 			RequestHeadersToRemove:  w.RequestHeaders.Remove,
 			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
 			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
+		}
+		if host := cmp.Or(w.RewriteHost, f.RewriteHost); host != "" {
+			s.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: host}
 		}
 		if w.Cluster != "" {
 			s.Name = b.cluster(w.Cluster)

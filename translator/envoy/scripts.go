@@ -40,8 +40,8 @@ func scripts() *luav3.Lua {
 	}}
 }
 
-func (b *builder) script(name string) map[string]*anypb.Any {
-	return map[string]*anypb.Any{filterScripts: b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})}
+func (b *builder) script(name string) *anypb.Any {
+	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
 // byModel says whether a route of the host matches the model's name.
@@ -55,7 +55,7 @@ func byModel(vh *model.VirtualHost) bool {
 // model is known, so there is a last one that takes everything and leads nowhere: 404, as if it were not there. It is no
 // direct response, because that would ignore the buffer limit.
 func (b *builder) scanModels(host *routev3.VirtualHost) {
-	host.TypedPerFilterConfig = b.script(scanCode)
+	put(&host.TypedPerFilterConfig, filterScripts, b.script(scanCode))
 	for _, r := range host.Routes { // all bodies are buffered now
 		r.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 		if r.GetRedirect() == nil {

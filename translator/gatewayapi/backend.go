@@ -23,10 +23,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 			s.weight = uint32(max(0, *spec.Weight))
 		}
 		f := b.filters(spec.Filters, matches, at+".filters")
-		if f.redirect != nil || f.rewriteHost != "" || f.rewritePath != (model.PathChange{}) {
-			b.unsupported(at+".filters", "on a backendRef only header modifiers are supported")
-		}
-		s.request, s.response = f.request, f.response
+		s.request, s.response, s.rewriteHost, s.own = f.request, f.response, f.rewriteHost, f.own()
 
 		ref := backendRef(b.route.Namespace, &spec.BackendObjectReference)
 		res := b.resolve(ref, spec.Port)
@@ -45,6 +42,10 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 			s.targets, s.clusters, s.hops = res.Targets, res.Clusters, res.Hops
 			b.drained(ref, s, at)
 		}
+		if f.refuses {
+			s.targets = nil
+		}
+		s.clusters = slices.Concat(s.clusters, f.clusters)
 		out = append(out, s)
 	}
 	return out
@@ -55,9 +56,25 @@ func (b *ruleBuilder) drained(ref report.Ref, s share, field string) {
 	if s.weight == 0 || slices.ContainsFunc(s.targets, func(t Target) bool { return t.Share > 0 }) {
 		return
 	}
-	f := finding(b.out.Route, field, fmt.Sprintf("%s takes no new requests: its share is answered 500", ref), "set its weight to 0")
-	f.Severity = report.Warning
-	b.out.Findings = append(b.out.Findings, f)
+	b.warn(field, fmt.Sprintf("%s takes no new requests: its share is answered 500", ref), "set its weight to 0")
+}
+
+// onlyService resolves what only a Service can be: where requests are mirrored to, or asked about. Its cluster is "" if it
+// could not be resolved, which is said.
+func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster string, ref report.Ref) {
+	ref = backendRef(b.route.Namespace, spec)
+	res := unresolved(gatewayv1.RouteReasonInvalidKind, "%s %s (%q): use a Service", why, ref, ref.Group)
+	if ref.Group == "" && ref.Kind == "Service" {
+		res = b.resolve(ref, spec.Port)
+	}
+	if res.Reason != "" {
+		c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason), res.Message)
+		b.unresolved = append(b.unresolved, c)
+		b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
+		return "", ref
+	}
+	b.out.Backends = append(b.out.Backends, store.TargetKey(ref.Kind, ref.Namespace, ref.Name))
+	return res.Targets[0].Cluster, ref
 }
 
 // backendRef fills in the defaults of a reference.
@@ -75,19 +92,24 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 	return ref
 }
 
+// isPool says whether a reference is to a pool or an import. Routes of the InferenceModel era name pools in the group that
+// now has the imports: either group does for either.
+func isPool(ref report.Ref) bool {
+	pools, imports := store.InferencePools, store.InferencePoolImports
+	return (ref.Group == pools.Group() || ref.Group == imports.Group()) && (ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
+}
+
 // resolve says where requests for a backend go, or why nowhere. The kind comes first, then the grant, then the object:
 // what lies behind a missing grant is not told.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
-	// Routes of the InferenceModel era name pools in the group that now has the imports: either group does for either.
-	pools, imports := store.InferencePools, store.InferencePoolImports
-	isPool := (ref.Group == pools.Group() || ref.Group == imports.Group()) && (ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
+	pool := isPool(ref)
 	switch {
-	case !isPool && (ref.Group != "" || ref.Kind != "Service"):
+	case !pool && (ref.Group != "" || ref.Kind != "Service"):
 		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service, an InferencePool (%s) or an InferencePoolImport (%s)",
-			ref.Kind, ref.Group, pools.Group(), imports.Group())
+			ref.Kind, ref.Group, store.InferencePools.Group(), store.InferencePoolImports.Group())
 	case !Granted(b.r, b.out.Route, ref):
 		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets HTTPRoutes of namespace %s use %s", ref.Namespace, b.route.Namespace, ref)
-	case isPool:
+	case pool:
 		var p int32
 		if port != nil {
 			p = *port

@@ -18,6 +18,20 @@ type filters struct {
 	rewriteHost       string
 	rewritePath       model.PathChange
 	request, response model.HeaderChanges
+	mirrors           []model.Mirror
+	cors              *model.CORS
+	auth              *model.ExternalAuth
+	clusters          []string // what mirrors and auth stand on
+	// refuses says that a filter that must not be skipped refers to what there is not: requests are answered 500.
+	refuses bool
+}
+
+// own are the filters of a backendRef that need a route; nil if there are none.
+func (f *filters) own() *model.OwnFilters {
+	if f.redirect == nil && f.rewritePath == (model.PathChange{}) && f.mirrors == nil && f.cors == nil && f.auth == nil {
+		return nil
+	}
+	return &model.OwnFilters{Redirect: f.redirect, RewritePath: f.rewritePath, Mirrors: f.mirrors, CORS: f.cors, Auth: f.auth}
 }
 
 // filters reads a rule's or backendRef's filters. field is the list's.
@@ -44,12 +58,21 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 				b.text(f.rewriteHost, at+".urlRewrite.hostname")
 			}
 			f.rewritePath = b.pathChange(spec.URLRewrite.Path, matches, at+".urlRewrite.path")
+		case spec.Type == gatewayv1.HTTPRouteFilterRequestMirror && spec.RequestMirror != nil:
+			b.mirror(&f, spec.RequestMirror, at+".requestMirror")
+		case spec.Type == gatewayv1.HTTPRouteFilterCORS && spec.CORS != nil:
+			f.cors = b.cors(spec.CORS, at+".cors")
+		case spec.Type == gatewayv1.HTTPRouteFilterExternalAuth && spec.ExternalAuth != nil:
+			b.externalAuth(&f, spec.ExternalAuth, at+".externalAuth")
 		default:
 			b.unsupported(at, "filter %s is not supported", spec.Type)
 		}
 	}
 	if slices.Contains(seen, gatewayv1.HTTPRouteFilterRequestRedirect) && slices.Contains(seen, gatewayv1.HTTPRouteFilterURLRewrite) {
 		b.problem(field, gatewayv1.RouteReasonIncompatibleFilters, "RequestRedirect and URLRewrite do not go together", "remove one of them")
+	}
+	if f.redirect != nil && len(f.mirrors) > 0 {
+		b.warn(field, "requests that are redirected are not mirrored", "remove the RequestMirror filter")
 	}
 	return f
 }

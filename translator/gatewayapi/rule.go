@@ -78,12 +78,10 @@ func refusal(body string) model.Action {
 // result does not count and needs nothing.
 func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string, before int) model.Action {
 	f := b.filters(spec.Filters, matches, field+".filters")
-	action := model.Action{RequestHeaders: f.request, ResponseHeaders: f.response}
+	action := model.Action{RequestHeaders: f.request, ResponseHeaders: f.response, CORS: f.cors, Auth: f.auth}
 	timeout, perTry := b.timeouts(spec.Timeouts, field+".timeouts")
 	retry := b.retry(spec.Retry, field+".retry")
-	if spec.SessionPersistence != nil {
-		b.problem(field+".sessionPersistence", gatewayv1.RouteReasonUnsupportedValue, "session persistence is not supported", "remove it")
-	}
+	session := b.session(spec, matches, field+".sessionPersistence")
 	shares := b.shares(spec.BackendRefs, matches, field)
 	if f.redirect != nil && len(spec.BackendRefs) > 0 {
 		b.problem(field+".backendRefs", gatewayv1.RouteReasonIncompatibleFilters, "a rule with a RequestRedirect filter cannot have backendRefs", "remove one of them")
@@ -91,6 +89,10 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 	if len(b.problems) > before {
 		return action
 	}
+	if f.refuses {
+		return refusal("This route asks a service that does not exist.")
+	}
+	b.out.Clusters = append(b.out.Clusters, f.clusters...)
 	if f.redirect != nil {
 		action.Redirect = f.redirect
 		return action
@@ -103,7 +105,7 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 	}
 	action.Forward = &model.Forward{
 		Backends: backends, RewriteHost: f.rewriteHost, RewritePath: f.rewritePath,
-		Timeout: timeout, BackendTimeout: perTry, Retry: retry,
+		Timeout: timeout, BackendTimeout: perTry, Retry: retry, Mirrors: f.mirrors, Session: session,
 	}
 	return action
 }
@@ -118,6 +120,12 @@ func (b *ruleBuilder) need(shares []share) {
 
 func (b *ruleBuilder) problem(field string, reason gatewayv1.RouteConditionReason, text, fix string) {
 	b.problems = append(b.problems, problem{field, reason, text, fix})
+}
+
+func (b *ruleBuilder) warn(field, text, fix string) {
+	f := finding(b.out.Route, field, text, fix)
+	f.Severity = report.Warning
+	b.out.Findings = append(b.out.Findings, f)
 }
 
 // conditions adds what the rules say to the Accepted condition of one parent. A route of whose rules all have problems

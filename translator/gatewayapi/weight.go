@@ -16,6 +16,8 @@ type share struct {
 	targets           []Target // none: not resolved
 	clusters, hops    []string
 	request, response model.HeaderChanges
+	rewriteHost       string
+	own               *model.OwnFilters
 }
 
 // weigh turns the weights of a rule's backendRefs and the shares within them into exact weights of clusters. What takes
@@ -38,7 +40,7 @@ func weigh(shares []share) []model.WeightedBackend {
 			}
 			out = append(out, model.WeightedBackend{
 				Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops,
-				RequestHeaders: s.request, ResponseHeaders: s.response,
+				RequestHeaders: s.request, ResponseHeaders: s.response, RewriteHost: s.rewriteHost, Own: s.own,
 			})
 			part := new(big.Rat).SetFrac64(int64(t.Share), sum)
 			parts = append(parts, part.Mul(part, new(big.Rat).SetInt64(int64(s.weight))))

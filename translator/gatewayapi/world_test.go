@@ -271,7 +271,18 @@ func actionText(a *model.Action) string {
 			if cluster == "" {
 				cluster = "500"
 			}
-			parts = append(parts, fmt.Sprintf("%d:%s%s%s", w.Weight, cluster, headerText("request", w.RequestHeaders), headerText("response", w.ResponseHeaders)))
+			part := fmt.Sprintf("%d:%s%s%s", w.Weight, cluster, headerText("request", w.RequestHeaders), headerText("response", w.ResponseHeaders))
+			if w.RewriteHost != "" {
+				part += " host=" + w.RewriteHost
+			}
+			if o := w.Own; o != nil {
+				own := model.Action{Redirect: o.Redirect, CORS: o.CORS, Auth: o.Auth}
+				if o.Redirect == nil {
+					own.Forward = &model.Forward{RewritePath: o.RewritePath, Mirrors: o.Mirrors}
+				}
+				part += fmt.Sprintf(" own(%s)", actionText(&own))
+			}
+			parts = append(parts, part)
 		}
 		if a.Forward.RewriteHost != "" {
 			parts = append(parts, "host="+a.Forward.RewriteHost)
@@ -288,6 +299,18 @@ func actionText(a *model.Action) string {
 		if r := a.Forward.Retry; r != nil {
 			parts = append(parts, fmt.Sprintf("retry=%d%v+%s", r.Attempts, r.Codes, r.Backoff))
 		}
+		for _, m := range a.Forward.Mirrors {
+			parts = append(parts, fmt.Sprintf("mirror=%d/%d:%s", m.Numerator, m.Denominator, m.Cluster))
+		}
+		if s := a.Forward.Session; s != nil {
+			parts = append(parts, fmt.Sprintf("session=%+v", *s))
+		}
+	}
+	if a.CORS != nil {
+		parts = append(parts, fmt.Sprintf("cors=%+v", *a.CORS))
+	}
+	if a.Auth != nil {
+		parts = append(parts, fmt.Sprintf("auth=%+v", *a.Auth))
 	}
 	return strings.Join(parts, " ") + headerText("request", a.RequestHeaders) + headerText("response", a.ResponseHeaders)
 }

@@ -30,6 +30,12 @@ func ServiceCluster(namespace, name string, port int32) string {
 	return fmt.Sprintf("service/%s/%s/%d", namespace, name, port)
 }
 
+// GRPCCluster is the cluster of one port of a Service that is spoken to in gRPC, and so in HTTP/2, whatever the port's
+// appProtocol says.
+func GRPCCluster(namespace, name string, port int32) string {
+	return fmt.Sprintf("grpc/%s/%s/%d", namespace, name, port)
+}
+
 // PickerCluster is the cluster of a foreign picker's Service.
 func PickerCluster(namespace, name string, port int32) string {
 	return fmt.Sprintf("picker/%s/%s/%d", namespace, name, port)

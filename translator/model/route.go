@@ -37,6 +37,8 @@ type Action struct {
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
+	CORS            *CORS
+	Auth            *ExternalAuth
 }
 
 // Header is a name and a value.
@@ -77,6 +79,8 @@ type Forward struct {
 	Timeout        *time.Duration // whole request; nil: the default of the backends' kind; 0: none
 	BackendTimeout *time.Duration // one attempt
 	Retry          *Retry
+	Mirrors        []Mirror
+	Session        *Session
 }
 
 // Retry is a user's retry rule.
@@ -96,6 +100,8 @@ type WeightedBackend struct {
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
+	RewriteHost     string      // "": the rule's
+	Own             *OwnFilters // nil: none
 }
 
 // BodyMode says what of a request's body its picker sees.

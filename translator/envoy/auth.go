@@ -1,0 +1,80 @@
+package envoy
+
+import (
+	xdscore "github.com/cncf/xds/go/xds/core/v3"
+	matcherxds "github.com/cncf/xds/go/xds/type/matcher/v3"
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	compositev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/composite/v3"
+	authzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// notCopied are headers that say how a message is sent, and so nothing about another one.
+const notCopied = "connection|content-length|date|keep-alive|server|te|trailer|transfer-encoding|upgrade|x-envoy-.*"
+
+// externalAuth is what fills the place of external authorization on a route.
+func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
+	c := &authzv3.ExtAuthz{
+		TransportApiVersion: corev3.ApiVersion_V3,
+		// Nobody was refused: there was nobody to ask.
+		StatusOnError: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
+	}
+	if len(a.Headers) > 0 {
+		c.AllowedHeaders = names(a.Headers)
+	}
+	if a.MaxBody > 0 {
+		c.WithRequestBody = &authzv3.BufferSettings{MaxRequestBytes: a.MaxBody, PackAsBytes: a.GRPC}
+	}
+	if a.GRPC {
+		service := b.grpc(a.Cluster)
+		service.Timeout = seconds(authTimeout)
+		c.Services = &authzv3.ExtAuthz_GrpcService{GrpcService: service}
+		return b.fill(filterAuthz, c)
+	}
+	copied := &matcherv3.ListStringMatcher{Patterns: []*matcherv3.StringMatcher{{
+		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(".+")},
+	}}}
+	if len(a.Copied) > 0 {
+		copied = names(a.Copied)
+	}
+	c.Services = &authzv3.ExtAuthz_HttpService{HttpService: &authzv3.HttpService{
+		ServerUri: &corev3.HttpUri{
+			Uri:              "http://" + a.Cluster, // the cluster counts
+			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: b.cluster(a.Cluster)},
+			Timeout:          seconds(authTimeout),
+		},
+		PathPrefix:            a.Path,
+		AuthorizationResponse: &authzv3.AuthorizationResponse{AllowedUpstreamHeaders: copied},
+	}}
+	c.DecoderHeaderMutationRules = &mutationv3.HeaderMutationRules{DisallowExpression: regex(notCopied)}
+	return b.fill(filterAuthz, c)
+}
+
+// fill puts a filter into an empty place of the filter list (httpFilters).
+func (b *builder) fill(place string, filter proto.Message) *anypb.Any {
+	return b.any(&compositev3.CompositePerRoute{Matcher: &matcherxds.Matcher{
+		OnNoMatch: &matcherxds.Matcher_OnMatch{OnMatch: &matcherxds.Matcher_OnMatch_Action{
+			Action: &xdscore.TypedExtensionConfig{
+				Name:        "always",
+				TypedConfig: b.any(&compositev3.ExecuteFilterAction{TypedConfig: b.extension(place, filter)}),
+			},
+		}},
+	}})
+}
+
+// names matches headers by name.
+func names(list []string) *matcherv3.ListStringMatcher {
+	out := &matcherv3.ListStringMatcher{}
+	for _, n := range list {
+		m := exact(n)
+		m.IgnoreCase = true
+		out.Patterns = append(out.Patterns, m)
+	}
+	return out
+}

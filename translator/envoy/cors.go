@@ -1,0 +1,50 @@
+package envoy
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// cors is what fills the place of the CORS filter on a route.
+func (b *builder) cors(c *model.CORS) *anypb.Any {
+	p := &corsv3.CorsPolicy{
+		AllowMethods:  strings.Join(c.Methods, ", "),
+		AllowHeaders:  strings.Join(c.Headers, ", "),
+		ExposeHeaders: strings.Join(c.Expose, ", "),
+		MaxAge:        strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
+		// A preflight request from elsewhere is answered, without a word of CORS, and goes no further.
+		ForwardNotMatchingPreflights: boolean(false),
+	}
+	if c.Credentials {
+		p.AllowCredentials = boolean(true)
+	}
+	for _, o := range c.Origins {
+		p.AllowOriginStringMatch = append(p.AllowOriginStringMatch, origin(o))
+	}
+	return b.any(p)
+}
+
+// origin matches an Origin header. A wildcard stands for any number of labels (Gateway API, HTTPCORSFilter).
+func origin(o string) *matcherv3.StringMatcher {
+	if o == "*" {
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(".+")}}
+	}
+	before, after, wild := strings.Cut(o, "*")
+	if !wild {
+		return exact(o)
+	}
+	host := `[^/:]+`
+	if !strings.HasPrefix(after, ".") { // any host, so also one that is an IPv6 address
+		host = `([^/:]+|\[[0-9a-f:.]+\])`
+	}
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
+		SafeRegex: regex(regexp.QuoteMeta(before) + host + regexp.QuoteMeta(after)),
+	}}
+}

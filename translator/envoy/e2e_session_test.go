@@ -1,0 +1,94 @@
+package envoy
+
+import (
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+func TestSessionsStayAtTheirServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nobody(t))
+	pods := map[string]*pod{}
+	for _, service := range []string{"a", "b"} {
+		var group []model.Endpoint
+		for _, n := range []string{"1", "2", "3"} {
+			p := startPod(t, service+n, 200)
+			pods[p.name] = p
+			group = append(group, endpoints(p.address)...)
+		}
+		r.cluster(model.Cluster{Name: service, Protocol: model.HTTP1}, group...)
+	}
+	one := []model.WeightedBackend{{Cluster: "a", Weight: 1}}
+	two := []model.WeightedBackend{{Cluster: "a", Weight: 1}, {Cluster: "b", Weight: 1}}
+	r.forward("none", model.Forward{Backends: one})
+	r.forward("cookie", model.Forward{Backends: one, Session: &model.Session{Name: "s", Path: "/v1"}})
+	r.forward("permanent", model.Forward{Backends: one, Session: &model.Session{Name: "s", Path: "/", Timeout: time.Hour}})
+	r.forward("header", model.Forward{Backends: one, Session: &model.Session{Name: "x-s", Header: true}})
+	r.forward("split", model.Forward{Backends: two, Session: &model.Session{Name: "s", Path: "/"}})
+	r.start()
+
+	served := func(host string, n int, prepare func(*http.Request, string)) (seen map[string]bool, first answer) {
+		seen = map[string]bool{}
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &url.URL{Scheme: "http", Host: host, Path: "/v1/chat/completions"}
+		var last string // what the header said last
+		for i := range n {
+			req := r.request("GET", host, u.Path, nil)
+			for _, c := range jar.Cookies(u) {
+				req.AddCookie(c)
+			}
+			if prepare != nil {
+				prepare(req, last)
+			}
+			got, err := r.do(req)
+			if err != nil || got.status != 200 {
+				t.Fatalf("%s: %s %v", host, got, err)
+			}
+			jar.SetCookies(u, (&http.Response{Header: got.header}).Cookies())
+			seen[got.pod] = true
+			if h := got.header.Get("X-S"); h != "" {
+				last = h
+			}
+			if i == 0 {
+				first = got
+			}
+		}
+		return seen, first
+	}
+	if seen, _ := served("none", 50, nil); len(seen) != 3 {
+		t.Fatalf("without a session all servers should serve: %v", seen)
+	}
+	seen, first := served("cookie", 30, nil)
+	if c := first.header.Get("Set-Cookie"); len(seen) != 1 || !strings.HasPrefix(c, "s=") || !strings.Contains(c, "Path=/v1") || strings.Contains(c, "Max-Age") {
+		t.Errorf("cookie %q: served by %v", c, seen)
+	}
+	seen, first = served("permanent", 30, nil)
+	if c := first.header.Get("Set-Cookie"); len(seen) != 1 || !strings.Contains(c, "Max-Age=3600") {
+		t.Errorf("cookie %q: served by %v", c, seen)
+	}
+	if seen, _ := served("header", 30, func(req *http.Request, last string) { req.Header.Set("X-S", last) }); len(seen) != 1 {
+		t.Errorf("header: served by %v", seen)
+	}
+	all := map[string]bool{}
+	for range 12 {
+		seen, _ := served("split", 10, nil)
+		if len(seen) != 1 {
+			t.Errorf("one session of two backends was served by %v", seen)
+		}
+		for p := range seen {
+			all[p[:1]] = true
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("sessions went to %v alone", all)
+	}
+}

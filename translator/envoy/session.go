@@ -1,0 +1,80 @@
+package envoy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
+	cookiev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/stateful_session/cookie/v3"
+	headerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/stateful_session/header/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/type/http/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// session is what fills the place of session persistence on a route. An endpoint that is gone is replaced, and the client
+// told of the new one.
+func (b *builder) session(s *model.Session) *anypb.Any {
+	var state *corev3.TypedExtensionConfig
+	if s.Header {
+		state = b.extension("envoy.http.stateful_session.header", &headerv3.HeaderBasedSessionState{Name: s.Name})
+	} else {
+		cookie := &httpv3.Cookie{Name: s.Name, Path: s.Path}
+		if s.Timeout > 0 {
+			cookie.Ttl = seconds(s.Timeout) // also in the cookie's value, which Envoy checks
+		}
+		state = b.extension("envoy.http.stateful_session.cookie", &cookiev3.CookieBasedSessionState{Cookie: cookie})
+	}
+	return b.any(&sessionv3.StatefulSessionPerRoute{Override: &sessionv3.StatefulSessionPerRoute_StatefulSession{
+		StatefulSession: &sessionv3.StatefulSession{SessionState: state},
+	}})
+}
+
+// faithful says whether sessions have to be kept at one of several backends: their own cookie names an endpoint, and
+// Envoy looks for it only in the cluster that it has drawn.
+func faithful(f *model.Forward) bool {
+	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
+}
+
+// stay makes the answers of each backend set a second cookie that names it, and puts a route before the others for each
+// backend, for requests that bring its cookie. So a session also outlives a change of weights.
+func (b *builder) stay(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
+	f := *r.Action.Forward
+	cookie := f.Session.Name + "-backend"
+	var routes []*routev3.Route
+	var known []string
+	first := f
+	first.Backends = nil
+	for _, w := range f.Backends {
+		if w.Cluster == "" { // nobody is to be kept where there is nothing
+			first.Backends = append(first.Backends, w)
+			continue
+		}
+		id := fmt.Sprintf("%016x", xxhash.Sum64String(w.Backend+" "+w.Cluster))
+		if w.Weight > 0 && !slices.Contains(known, id) {
+			known = append(known, id)
+			one := *r
+			one.Name = fmt.Sprintf("%s#session#%s", r.Name, w.Cluster)
+			one.Action = alone(r.Action, w, 0, million)
+			for _, route := range b.route(vh, &one) {
+				route.Match.Cookies = []*routev3.CookieMatcher{{Name: cookie, StringMatch: exact(id)}}
+				routes = append(routes, route)
+			}
+		}
+		w.ResponseHeaders.Add = append(slices.Clip(w.ResponseHeaders.Add), model.Header{Name: "set-cookie", Value: setCookie(cookie, id, f.Session)})
+		first.Backends = append(first.Backends, w)
+	}
+	action := *r.Action
+	action.Forward = &first
+	return append(routes, b.share(vh, &model.Route{Name: r.Name, Owner: r.Owner, Rule: r.Rule, Match: r.Match, Action: &action})...)
+}
+
+func setCookie(name, value string, s *model.Session) string {
+	c := http.Cookie{Name: name, Value: value, Path: s.Path, HttpOnly: true, MaxAge: int(s.Timeout.Seconds())}
+	return c.String()
+}

@@ -1,0 +1,109 @@
+package envoy
+
+import (
+	"fmt"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// million is the finest fraction of requests that Envoy can tell.
+const million = 1_000_000
+
+// fraction is a share of the requests, in millionths.
+func fraction(n uint32) *corev3.RuntimeFractionalPercent {
+	return &corev3.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION}}
+}
+
+// ownFilters says whether a backend that gets requests has filters that need a route.
+func ownFilters(f *model.Forward) bool {
+	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
+}
+
+// split gives each backend of a rule a route of its own: Envoy's weighted clusters can change headers, and no more. The
+// routes take their shares one after another. A request has one random number for all its routes, so that each fraction
+// holds what those before it have taken. Shares are exact to a millionth.
+func (b *builder) split(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
+	f := r.Action.Forward
+	sum := weightSum(f.Backends)
+	var routes []*routev3.Route
+	var taken uint64
+	var from uint32
+	for i := range f.Backends {
+		w := f.Backends[i]
+		if w.Weight == 0 {
+			continue
+		}
+		taken += uint64(w.Weight)
+		to := uint32(taken * million / sum) // at most 2^32 times 2^20
+		one := *r
+		one.Name = fmt.Sprintf("%s#%s", r.Name, w.Cluster)
+		one.Action = alone(r.Action, w, from, to)
+		for _, route := range b.route(vh, &one) {
+			if taken < sum {
+				route.Match.RuntimeFraction = fraction(to)
+			}
+			routes = append(routes, route)
+		}
+		from = to
+	}
+	return routes
+}
+
+// alone is a rule's action for one of its backends, which has the requests from one millionth to another.
+func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Action {
+	action, f := *a, *a.Forward
+	var own model.OwnFilters
+	if w.Own != nil {
+		own = *w.Own
+	}
+	if own.CORS != nil {
+		action.CORS = own.CORS
+	}
+	if own.Auth != nil {
+		action.Auth = own.Auth
+	}
+	if own.Redirect != nil {
+		action.Forward, action.Redirect = nil, own.Redirect
+		action.ResponseHeaders = both(w.ResponseHeaders, a.ResponseHeaders)
+		return &action
+	}
+	if own.RewritePath != (model.PathChange{}) {
+		f.RewritePath = own.RewritePath
+	}
+	f.Mirrors = nil
+	for _, m := range slices.Concat(a.Forward.Mirrors, own.Mirrors) {
+		// The same random number decides on copies: they come from the share's own millionths.
+		m.Numerator, m.Denominator = from+uint32(uint64(to-from)*uint64(m.Numerator)/uint64(m.Denominator)), million
+		f.Mirrors = append(f.Mirrors, m)
+	}
+	w.Own, w.Weight = nil, 1
+	f.Backends = []model.WeightedBackend{w}
+	action.Forward = &f
+	return &action
+}
+
+func both(a, b model.HeaderChanges) model.HeaderChanges {
+	return model.HeaderChanges{Set: slices.Concat(a.Set, b.Set), Add: slices.Concat(a.Add, b.Add), Remove: slices.Concat(a.Remove, b.Remove)}
+}
+
+// mirrors are the copies that Envoy sends beside a request.
+func (b *builder) mirrors(list []model.Mirror) []*routev3.RouteAction_RequestMirrorPolicy {
+	var out []*routev3.RouteAction_RequestMirrorPolicy
+	for _, m := range list {
+		p := &routev3.RouteAction_RequestMirrorPolicy{
+			Cluster: b.cluster(m.Cluster),
+			// A copy is to look like its original, Host header included.
+			DisableShadowHostSuffixAppend: true,
+		}
+		if m.Numerator < m.Denominator {
+			p.RuntimeFraction = fraction(uint32(uint64(m.Numerator) * million / uint64(m.Denominator)))
+		}
+		out = append(out, p)
+	}
+	return out
+}

@@ -1,0 +1,66 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// originForm is what the schema asks of an origin (CORSOrigin), and no wildcard in the middle.
+var originForm = regexp.MustCompile(`^https?://(\*|(\*\.)?([a-zA-Z0-9-]+\.)*[a-zA-Z0-9-]+)(:[0-9]{1,5})?$`)
+
+// cors reads a CORS filter.
+func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.CORS {
+	out := &model.CORS{MaxAge: 5 * time.Second} // the default of the field
+	if spec.MaxAge > 0 {
+		out.MaxAge = time.Duration(spec.MaxAge) * time.Second
+	}
+	out.Credentials = spec.AllowCredentials != nil && *spec.AllowCredentials
+	for i, o := range spec.AllowOrigins {
+		if o != "*" && !originForm.MatchString(string(o)) {
+			b.unsupported(fmt.Sprintf("%s.allowOrigins[%d]", field, i), "%q is not an origin such as https://example.com or https://*.example.com", o)
+			continue
+		}
+		out.Origins = append(out.Origins, origin(string(o)))
+	}
+	for i, m := range spec.AllowMethods {
+		if m != "*" && !token.MatchString(string(m)) {
+			b.unsupported(fmt.Sprintf("%s.allowMethods[%d]", field, i), "%q is not a method", m)
+		}
+		out.Methods = append(out.Methods, string(m))
+	}
+	read := func(list []gatewayv1.HTTPHeaderName, field string) (names []string) {
+		for i, h := range list {
+			if !token.MatchString(string(h)) {
+				b.unsupported(fmt.Sprintf("%s[%d]", field, i), "%q is not the name of a header", h)
+			}
+			names = append(names, string(h))
+		}
+		return names
+	}
+	out.Headers = read(spec.AllowHeaders, field+".allowHeaders")
+	out.Expose = read(spec.ExposeHeaders, field+".exposeHeaders")
+	if out.Credentials && slices.Contains(out.Expose, "*") {
+		// Browsers take it for the name of a header then.
+		out.Expose = slices.DeleteFunc(out.Expose, func(h string) bool { return h == "*" })
+		b.warn(field+".exposeHeaders", `"*" exposes nothing where credentials are allowed`, "name the headers")
+	}
+	return out
+}
+
+// origin is an origin as browsers write it: in lower case, without the scheme's own port.
+func origin(o string) string {
+	o = strings.ToLower(o)
+	for scheme, port := range map[string]string{"http://": ":80", "https://": ":443"} {
+		if strings.HasPrefix(o, scheme) {
+			o = strings.TrimSuffix(o, port)
+		}
+	}
+	return o
+}

@@ -1,0 +1,37 @@
+package gatewayapi
+
+import (
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// mirror reads a RequestMirror filter. One that cannot be resolved is left out: the requests themselves go on
+// (specification: "this BackendRef is invalid and must be dropped"). So is a mirror to a pool: it would take a place in a
+// queue and a picker's time for an answer that nobody reads.
+func (b *ruleBuilder) mirror(f *filters, spec *gatewayv1.HTTPRequestMirrorFilter, field string) {
+	m := model.Mirror{Numerator: 1, Denominator: 1}
+	switch {
+	case spec.Percent != nil && spec.Fraction != nil:
+		b.unsupported(field, "percent and fraction do not go together")
+		return
+	case spec.Percent != nil:
+		m.Numerator, m.Denominator = uint32(max(0, *spec.Percent)), 100
+	case spec.Fraction != nil:
+		m.Numerator, m.Denominator = uint32(max(0, spec.Fraction.Numerator)), 100
+		if d := spec.Fraction.Denominator; d != nil {
+			m.Denominator = uint32(max(0, *d))
+		}
+	}
+	if m.Numerator > m.Denominator || m.Denominator == 0 {
+		b.unsupported(field, "%d of %d requests cannot be mirrored", m.Numerator, m.Denominator)
+		return
+	}
+	cluster, ref := b.onlyService(&spec.BackendRef, "requests cannot be mirrored to", field+".backendRef")
+	if m.Cluster = cluster; cluster != "" && m.Numerator > 0 {
+		m.Backend = store.TargetKey(ref.Kind, ref.Namespace, ref.Name)
+		f.mirrors = append(f.mirrors, m)
+		f.clusters = append(f.clusters, m.Cluster)
+	}
+}
