@@ -46,17 +46,19 @@ var figures = map[string]figure{
 	"change_vs_envoy_gateway.cpu_ours_100": {"ms", none, "CPU of the process for one such change, until it has come to rest."},
 	"change_vs_envoy_gateway.cpu_peer_100": {"ms", none, ""},
 
-	"kube_change_1000":       {"ratio", 3, "On Kubernetes, one HTTPRoute of 1,000 is written: until its bytes are at a proxy, over until a watch of HTTPRoutes in the same run delivers it; medians."},
-	"kube_change_1000.bytes": {"ms", none, ""},
-	"kube_change_1000.event": {"ms", none, ""},
-	"kube_change_5000":       {"ratio", 3, "The same among 5,000."},
-	"kube_change_5000.bytes": {"ms", none, ""},
-	"kube_change_5000.event": {"ms", none, ""},
-	"kube_change_cpu":        {"ms", 5, "CPU of penstock for one such change among 5,000, status and all that follows included."},
-	"kube_memory":            {"MiB", 200, "Resident memory with 5,000 routes, each with its own Service and EndpointSlice."},
-	"kube_cold_start":        {"s", 3, "From its start over these 5,000 until a proxy has the last byte of everything."},
-	"kube_attached":          {"s", 2, "1,000 routes are made at once: from the last write until the Gateway says 1,000 attachedRoutes and every route is accepted."},
-	"kube_attached_writes":   {"writes", 20, "Writes to the Gateway in it."},
+	"kube_change_1000":          {"ratio", 3, "On Kubernetes, one HTTPRoute of 1,000 is written: until its bytes are at a proxy, over until a watch of HTTPRoutes in the same run delivers it; medians."},
+	"kube_change_1000.bytes":    {"ms", none, ""},
+	"kube_change_1000.event":    {"ms", none, ""},
+	"kube_change_5000":          {"ratio", 3, "The same among 5,000."},
+	"kube_change_5000.bytes":    {"ms", none, ""},
+	"kube_change_5000.event":    {"ms", none, ""},
+	"kube_change_cpu":           {"ms", 5, "CPU of penstock for one such change among 5,000, status and all that follows included."},
+	"kube_memory":               {"MiB", 200, "Resident memory with 5,000 routes, each with its own Service and EndpointSlice."},
+	"kube_cold_start":           {"s", 3, "From its start over these 5,000 until a proxy has the last byte of everything."},
+	"kube_attached":             {"s", 2, "1,000 routes are made at once: from the last write until the Gateway says 1,000 attachedRoutes and every route is accepted."},
+	"kube_attached_writes":      {"writes", 20, "Writes to the Gateway in it."},
+	"kube_failed_requests":      {"requests", 0, "200 requests a second while a route's backend is switched 20 times, 200 ms apart, and penstock, the backends and the Gateway's Envoys are rolled out, one after the other."},
+	"kube_failed_requests.sent": {"requests", none, ""},
 }
 
 func haveKube(c config) bool     { return c.penstock != "" && c.kubeconfig != "" }
@@ -74,4 +76,5 @@ var measurements = []measurement{
 	{names: []string{"change_vs_envoy_gateway"}, what: "a saved file to bytes at a proxy, beside Envoy Gateway", needs: havePeer, run: measurePeer},
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},
 	{names: []string{"kube_attached", "kube_attached_writes"}, what: "1,000 routes at once on Kubernetes", needs: haveKube, run: measureAttached},
+	{names: []string{"kube_failed_requests"}, what: "a usual day on Kubernetes", needs: haveKube, run: measureKubeTraffic},
 }
