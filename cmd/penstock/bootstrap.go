@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,11 +23,19 @@ stand in the first line of what is printed: some settings of Envoy have no field
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)
 
   # Two control planes, so that losing one is not noticed.
-  penstock bootstrap --gateway default/gw --xds 10.0.0.1:18000 --xds 10.0.0.2:18000`,
+  penstock bootstrap --gateway default/gw --xds 10.0.0.1:18000 --xds 10.0.0.2:18000
+
+  # A control plane in Kubernetes: TLS, and a projected service account token (audience penstock.dev). Both are read
+  # again when they are replaced; for that, files are written to --secrets.
+  penstock bootstrap --gateway default/gw --xds penstock.penstock-system.svc:18000 --tls-ca /etc/penstock/ca.crt \
+      --token /var/run/secrets/penstock/token --secrets /etc/envoy/secrets`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if tls != (bootstrap.TLS{}) {
 				cfg.TLS = &tls
+			}
+			if err := writeSecrets(cfg); err != nil {
+				return err
 			}
 			text, err := bootstrap.YAML(cfg)
 			if err != nil {
@@ -46,7 +56,29 @@ stand in the first line of what is printed: some settings of Envoy have no field
 	f.StringVar(&tls.CA, "tls-ca", "", "file with the CA that verifies the control plane; without it, cleartext")
 	f.StringVar(&tls.Cert, "tls-cert", "", "file with this Envoy's certificate")
 	f.StringVar(&tls.Key, "tls-key", "", "file with its key")
+	f.StringVar(&cfg.Token, "token", "", "file with the token that proves to the control plane who this Envoy is")
+	f.StringVar(&cfg.Secrets, "secrets", "", "folder, for good, where files are written that let Envoy follow changes of CA, certificate and token")
+	f.StringVar(&cfg.Ready, "ready", "", "IP:PORT at which /ready answers 200 while this Envoy serves (default: none)")
 	f.StringVar(&tls.ServerName, "tls-server-name", "", "name that the control plane's certificate must have")
 	_ = cmd.MarkFlagRequired("gateway")
 	return cmd
+}
+
+// writeSecrets writes the files by which Envoy follows its secrets.
+func writeSecrets(cfg bootstrap.Config) error {
+	files, err := bootstrap.SecretFiles(cfg)
+	if err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		if err := os.MkdirAll(cfg.Secrets, 0o755); err != nil {
+			return fmt.Errorf("--secrets: %w", err)
+		}
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(cfg.Secrets, name), content, 0o644); err != nil {
+			return fmt.Errorf("--secrets: %w", err)
+		}
+	}
+	return nil
 }

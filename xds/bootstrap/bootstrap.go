@@ -76,8 +76,14 @@ func New(c Config) (*bootstrapv3.Bootstrap, error) {
 			TagName: k, TagValue: &metricsv3.TagSpecifier_FixedValue{FixedValue: c.Tags[k]},
 		})
 	}
+	if c.Ready != "" {
+		msg.StaticResources.Listeners = append(msg.StaticResources.Listeners, b.readyListener(c))
+	}
 	if b.err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", b.err)
+	}
+	if err := merge(msg, c.Extra); err != nil {
+		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
 	return msg, nil
 }
@@ -172,6 +178,7 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 		}},
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{
 			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(&httpv3.HttpProtocolOptions{
+				HttpFilters: b.tokenFilters(c),
 				UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 						// Finds a control plane that is frozen but still connected, within 14 s.
@@ -196,9 +203,36 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 }
 
 func (b *builder) tls(c Config) *corev3.TransportSocket {
-	file := func(path string) *corev3.DataSource {
-		return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
+	common := &tlsv3.CommonTlsContext{
+		// For a client Envoy's default maximum is 1.2: without one of its own, a minimum of 1.3 leaves no version.
+		TlsParams:     &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
+		AlpnProtocols: []string{"h2"},
 	}
+	if c.Secrets != "" {
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContextSdsSecretConfig{ValidationContextSdsSecretConfig: c.fromFile(secretCA)}
+		if c.TLS.Cert != "" {
+			common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{c.fromFile(secretCertificate)}
+		}
+	} else {
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: file(c.TLS.CA), MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{c.serverName()},
+		}}
+		if c.TLS.Cert != "" {
+			common.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: file(c.TLS.Cert), PrivateKey: file(c.TLS.Key)}}
+		}
+	}
+	context := &tlsv3.UpstreamTlsContext{CommonTlsContext: common}
+	if name := c.serverName(); name.SanType == tlsv3.SubjectAltNameMatcher_DNS { // an address is not a server name
+		context.Sni = name.Matcher.GetExact()
+	}
+	return &corev3.TransportSocket{
+		Name:       "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: b.any(context)},
+	}
+}
+
+// serverName is the name that the control plane's certificate must have.
+func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 	name := c.TLS.ServerName
 	if name == "" {
 		name = mustAddress(c.ADS[0]).host
@@ -207,28 +241,7 @@ func (b *builder) tls(c Config) *corev3.TransportSocket {
 	if (address{host: name}).isIP() {
 		kind = tlsv3.SubjectAltNameMatcher_IP_ADDRESS
 	}
-	common := &tlsv3.CommonTlsContext{
-		TlsParams:     &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
-		AlpnProtocols: []string{"h2"},
-		ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
-			TrustedCa: file(c.TLS.CA),
-			MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{{
-				SanType: kind,
-				Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
-			}},
-		}},
-	}
-	if c.TLS.Cert != "" {
-		common.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: file(c.TLS.Cert), PrivateKey: file(c.TLS.Key)}}
-	}
-	context := &tlsv3.UpstreamTlsContext{CommonTlsContext: common}
-	if kind == tlsv3.SubjectAltNameMatcher_DNS { // an address is not a server name
-		context.Sni = name
-	}
-	return &corev3.TransportSocket{
-		Name:       "envoy.transport_sockets.tls",
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: b.any(context)},
-	}
+	return &tlsv3.SubjectAltNameMatcher{SanType: kind, Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }
 
 // overload keeps a proxy alive whose requests are buffered for their pickers.

@@ -31,6 +31,17 @@ type Config struct {
 	// TLS secures the connection to the control plane. Nil: cleartext, for loopback and sockets.
 	TLS *TLS
 
+	// Token is the file with the bearer token that proves to the control plane which proxy this is; it is read again
+	// whenever it is replaced. Needs TLS, which keeps it secret, and Secrets.
+	Token string
+	// Secrets is the folder with the files that SecretFiles makes, as the proxy sees it. With it, a new CA, certificate or
+	// token is taken without a restart; without it they are read once. Optional.
+	Secrets string
+
+	// Ready is "ip:port" where ReadyPath tells whether the proxy is ready. Optional.
+	Ready string
+	// Extra is a bootstrap as JSON that is merged over this one. Optional.
+	Extra []byte
 	// Admin is the admin interface: "ip:port" (port 0: any free one) or "unix:PATH". Default: 127.0.0.1:0.
 	Admin string
 	// Tags are added to every statistic. Optional.
@@ -47,7 +58,7 @@ type Config struct {
 	Concurrency int
 }
 
-// TLS names files; Envoy watches none of them, so a new certificate needs a new process or a path that it replaces.
+// TLS names files. Envoy watches them only with Config.Secrets.
 type TLS struct {
 	CA   string // PEM; verifies the control plane. Required.
 	Cert string // PEM; the proxy's own certificate. Optional, with Key.
@@ -102,7 +113,11 @@ func (c Config) validate() error {
 	if len(c.ADS) == 0 {
 		return fmt.Errorf("no address of a control plane")
 	}
-	for _, a := range append([]string{c.Admin}, c.ADS...) {
+	addresses := append([]string{c.Admin}, c.ADS...)
+	if c.Ready != "" {
+		addresses = append(addresses, c.Ready)
+	}
+	for _, a := range addresses {
 		if _, err := parseAddress(a); err != nil {
 			return err
 		}
@@ -113,6 +128,9 @@ func (c Config) validate() error {
 	}
 	if t := c.TLS; t != nil && (t.CA == "" || (t.Cert == "") != (t.Key == "")) {
 		return fmt.Errorf("TLS to the control plane needs a CA, and a certificate only together with its key")
+	}
+	if c.Token != "" && (c.TLS == nil || c.Secrets == "") {
+		return fmt.Errorf("a token needs TLS to the control plane, and a folder for the secrets' files")
 	}
 	return nil
 }

@@ -1,0 +1,208 @@
+package bootstrap_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/penstock-project/penstock/xds/bootstrap"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/server"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+)
+
+// plane is a control plane that notes what those who connect prove, and has nothing to give.
+type plane struct {
+	cache   *cache.Cache
+	address string
+
+	mu    sync.Mutex
+	cert  *tls.Certificate
+	conns map[net.Conn]struct{}
+	last  string // what the newest stream proved; none: "-"
+}
+
+func startPlane(t *testing.T, secure bool) *plane {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plane{cache: cache.New(cache.Config{}), address: l.Addr().String(), conns: map[net.Conn]struct{}{}, last: "-"}
+	xds, err := server.New(server.Config{Cache: p.cache, Authorize: p.note})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := server.Options()
+	if secure {
+		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{
+			MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert,
+			SessionTicketsDisabled: true, // a resumed session is not verified again
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				return p.cert, nil
+			},
+		})))
+	}
+	g := grpc.NewServer(options...)
+	xds.Register(g)
+	go func() { _ = g.Serve(tracked{l, p}) }()
+	t.Cleanup(g.Stop)
+	return p
+}
+
+// note implements server.Authorize.
+func (p *plane) note(ctx context.Context, node *corev3.Node) (string, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	proof := ""
+	for _, v := range md.Get("authorization") {
+		proof = v
+	}
+	if from, ok := peer.FromContext(ctx); ok {
+		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 {
+			proof = info.State.PeerCertificates[0].DNSNames[0]
+		}
+	}
+	p.mu.Lock()
+	p.last = proof
+	p.mu.Unlock()
+	return server.TrustNode(ctx, node)
+}
+
+// certify has the next connections see a certificate, and ends those that there are.
+func (p *plane) certify(c issued) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cert = &c.Certificate
+	p.drop()
+}
+
+// drop ends all connections. Called with mu held.
+func (p *plane) drop() {
+	p.last = "-"
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	clear(p.conns)
+}
+
+// expect waits for a proxy that connects anew and proves this.
+func (p *plane) expect(t *testing.T, proof string) {
+	t.Helper()
+	until(t, fmt.Sprintf("a proxy that proves %q", proof), func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.last == proof {
+			return true
+		}
+		if p.last != "-" {
+			p.drop() // what Envoy has read anew it shows on a new connection
+		}
+		return false
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop()
+}
+
+// tracked remembers connections, so that they can be ended.
+type tracked struct {
+	net.Listener
+	p *plane
+}
+
+func (l tracked) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.p.mu.Lock()
+		l.p.conns[c] = struct{}{}
+		l.p.mu.Unlock()
+	}
+	return c, err
+}
+
+// volume is a folder whose files change as the kubelet changes those of a ConfigMap or a projected token: each is a link
+// through ..data, which is replaced in one step.
+type volume struct {
+	t   *testing.T
+	dir string
+	n   int
+}
+
+func newVolume(t *testing.T) *volume { return &volume{t: t, dir: t.TempDir()} }
+
+func (v *volume) path(name string) string { return filepath.Join(v.dir, name) }
+
+// write replaces everything in the volume; files are name and content in turn.
+func (v *volume) write(files map[string][]byte) {
+	v.t.Helper()
+	v.n++
+	generation := fmt.Sprintf("..generation-%d", v.n)
+	check := func(err error) {
+		if err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	check(os.Mkdir(v.path(generation), 0o700))
+	for name, content := range files {
+		check(os.WriteFile(filepath.Join(v.dir, generation, name), content, 0o600))
+	}
+	check(os.Symlink(generation, v.path("..data_tmp")))
+	check(os.Rename(v.path("..data_tmp"), v.path("..data")))
+	for name := range maps.Keys(files) {
+		if v.n == 1 {
+			check(os.Symlink(filepath.Join("..data", name), v.path(name)))
+		}
+	}
+}
+
+// startWithSecrets starts an Envoy with the files of its secrets.
+func startWithSecrets(t *testing.T, c bootstrap.Config, p *plane) *envoytest.Envoy {
+	t.Helper()
+	c.Gateway, c.ADS, c.Secrets = "a/b", []string{p.address}, t.TempDir()
+	files, err := bootstrap.SecretFiles(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(c.Secrets, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return envoytest.StartGateway(t, c)
+}
+
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in 30 s: %s", what)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,107 @@
+package bootstrap
+
+import (
+	"fmt"
+	"path"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	injectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/credential_injector/v3"
+	upstreamcodecv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	genericv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/injected_credentials/generic/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
+	"sigs.k8s.io/yaml"
+)
+
+// The secrets that a proxy reads from files. Each is also the name of its file in Config.Secrets, with ".yaml".
+const (
+	secretCA          = "control-plane-ca"
+	secretCertificate = "own-certificate"
+	secretToken       = "own-token"
+)
+
+// SecretFiles are the files that must lie in the folder Config.Secrets, by name. Envoy watches a file only if a secret
+// names it that has come by SDS, and SDS wants a file of its own; nil if Config.Secrets is empty.
+func SecretFiles(c Config) (map[string][]byte, error) {
+	if c.Secrets == "" {
+		return nil, nil
+	}
+	if err := c.withDefaults().validate(); err != nil {
+		return nil, fmt.Errorf("bootstrap: %w", err)
+	}
+	secrets := map[string]*tlsv3.Secret{}
+	if t := c.TLS; t != nil {
+		secrets[secretCA] = &tlsv3.Secret{Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: file(t.CA), WatchedDirectory: folderOf(t.CA),
+			MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{c.serverName()},
+		}}}
+		if t.Cert != "" {
+			secrets[secretCertificate] = &tlsv3.Secret{Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+				CertificateChain: file(t.Cert), PrivateKey: file(t.Key), WatchedDirectory: folderOf(t.Cert),
+			}}}
+		}
+	}
+	if c.Token != "" {
+		token := file(c.Token)
+		token.WatchedDirectory = folderOf(c.Token)
+		secrets[secretToken] = &tlsv3.Secret{Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{Secret: token}}}
+	}
+	out := map[string][]byte{}
+	for name, secret := range secrets {
+		secret.Name = name
+		packed, err := anypb.New(secret)
+		if err != nil {
+			return nil, fmt.Errorf("encode secret %s: %w", name, err)
+		}
+		json, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{packed}})
+		if err != nil {
+			return nil, fmt.Errorf("encode secret %s: %w", name, err)
+		}
+		if out[name+".yaml"], err = yaml.JSONToYAML(json); err != nil {
+			return nil, fmt.Errorf("encode secret %s: %w", name, err)
+		}
+	}
+	return out, nil
+}
+
+func file(path string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
+}
+
+// folderOf is what is watched for a file: where the kubelet replaces a link to the folder that all of a volume's files
+// are in.
+func folderOf(file string) *corev3.WatchedDirectory {
+	return &corev3.WatchedDirectory{Path: path.Dir(file)}
+}
+
+// fromFile refers to a secret of SecretFiles.
+func (c Config) fromFile(name string) *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{
+			Path: path.Join(c.Secrets, name+".yaml"),
+		}},
+		ResourceApiVersion: corev3.ApiVersion_V3,
+	}}
+}
+
+// tokenFilters send the token with every stream to the control plane. Nil without a token.
+func (b *builder) tokenFilters(c Config) []*hcmv3.HttpFilter {
+	if c.Token == "" {
+		return nil
+	}
+	filter := func(name string, config *anypb.Any) *hcmv3.HttpFilter {
+		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}}
+	}
+	return []*hcmv3.HttpFilter{
+		filter("envoy.filters.http.credential_injector", b.any(&injectorv3.CredentialInjector{
+			Overwrite: true,
+			Credential: &corev3.TypedExtensionConfig{Name: "envoy.http.injected_credentials.generic", TypedConfig: b.any(&genericv3.Generic{
+				Credential: c.fromFile(secretToken), Header: "authorization", HeaderValuePrefix: "Bearer ",
+			})},
+		})),
+		filter("envoy.filters.http.upstream_codec", b.any(&upstreamcodecv3.UpstreamCodec{})),
+	}
+}

@@ -1,0 +1,120 @@
+package bootstrap_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/xds/bootstrap"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+)
+
+func TestATokenThatTheKubeletReplacesIsSentFromThenOn(t *testing.T) {
+	ca := newAuthority(t)
+	plane := startPlane(t, true)
+	plane.certify(ca.issue(t, "penstock.example"))
+	cas, tokens := newVolume(t), newVolume(t)
+	cas.write(map[string][]byte{"ca.crt": ca.pem})
+	tokens.write(map[string][]byte{"token": []byte("first")})
+	startWithSecrets(t, bootstrap.Config{
+		TLS: &bootstrap.TLS{CA: cas.path("ca.crt"), ServerName: "penstock.example"}, Token: tokens.path("token"),
+	}, plane)
+	plane.expect(t, "Bearer first")
+	tokens.write(map[string][]byte{"token": []byte("second")})
+	plane.expect(t, "Bearer second")
+}
+
+func TestEnvoyTrustsANewAuthorityWithoutARestart(t *testing.T) {
+	first, second := newAuthority(t), newAuthority(t)
+	plane := startPlane(t, true)
+	plane.certify(first.issue(t, "penstock.example"))
+	cas := newVolume(t)
+	cas.write(map[string][]byte{"ca.crt": first.pem})
+	envoy := startWithSecrets(t, bootstrap.Config{TLS: &bootstrap.TLS{CA: cas.path("ca.crt"), ServerName: "penstock.example"}}, plane)
+	plane.expect(t, "")
+	// What is not trusted yet is refused: the test would pass without any verification otherwise.
+	plane.certify(second.issue(t, "penstock.example"))
+	until(t, "Envoy refuses the second authority", func() bool {
+		return envoy.Stats("cluster.xds.ssl.fail_verify_error")["cluster.xds.ssl.fail_verify_error"] > 0
+	})
+	cas.write(map[string][]byte{"ca.crt": slices.Concat(first.pem, second.pem)}) // the overlap
+	plane.expect(t, "")
+	plane.certify(first.issue(t, "penstock.example"))
+	plane.expect(t, "")
+	cas.write(map[string][]byte{"ca.crt": second.pem})
+	plane.certify(second.issue(t, "penstock.example"))
+	plane.expect(t, "")
+	plane.certify(second.issue(t, "somebody.example")) // signed, but not the control plane
+	refused := "cluster.xds.ssl.fail_verify_san"
+	until(t, "Envoy refuses another name", func() bool { return envoy.Stats(refused)[refused] > 0 })
+}
+
+func TestACertificateThatIsReplacedIsShownFromThenOn(t *testing.T) {
+	ca := newAuthority(t)
+	plane := startPlane(t, true)
+	plane.certify(ca.issue(t, "penstock.example"))
+	certs := newVolume(t)
+	certificate := func(name string) {
+		c := ca.issue(t, name)
+		certs.write(map[string][]byte{"ca.crt": ca.pem, "tls.crt": c.certPEM, "tls.key": c.keyPEM})
+	}
+	certificate("edge-1.example")
+	startWithSecrets(t, bootstrap.Config{
+		TLS: &bootstrap.TLS{CA: certs.path("ca.crt"), Cert: certs.path("tls.crt"), Key: certs.path("tls.key"), ServerName: "penstock.example"},
+	}, plane)
+	plane.expect(t, "edge-1.example")
+	certificate("edge-2.example")
+	plane.expect(t, "edge-2.example")
+}
+
+func TestAProxyIsReadyFromItsFirstConfigurationUntilItDrains(t *testing.T) {
+	plane := startPlane(t, false)
+	port := freePort(t)
+	c := bootstrap.Config{Gateway: "a/b", ADS: []string{plane.address}, Ready: fmt.Sprintf("127.0.0.1:%d", port)}
+	envoy := envoytest.StartGateway(t, c)
+	plane.expect(t, "") // connected, and not answered yet
+	ready := func() int {
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, bootstrap.ReadyPath))
+		if err != nil {
+			return 0
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := ready(); got != 0 {
+		t.Errorf("ready says %d without a configuration", got)
+	}
+	plane.cache.Commit(cache.Batch{Gateway: "a/b"})
+	plane.cache.SetReady()
+	until(t, "ready", func() bool { return ready() == http.StatusOK })
+	if _, err := envoy.Post("/healthcheck/fail"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "not ready", func() bool { return ready() == http.StatusServiceUnavailable })
+}
+
+func TestWhatIsMergedInTakesEffectAndWhatCannotBeIsSaid(t *testing.T) {
+	c := bootstrap.Config{Gateway: "a/b", ADS: []string{"127.0.0.1:1"}, Extra: []byte(`{"stats_flush_interval":"11s","static_resources":{"clusters":[{"name":"mine","type":"STATIC"}]}}`)}
+	got := string(yaml(t, c))
+	for _, want := range []string{"stats_flush_interval: 11s", "name: mine", "name: xds"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if problem := envoytest.Validate(t, []byte(got)); problem != "" {
+		t.Error(problem)
+	}
+	for extra, want := range map[string]string{
+		`{"node":{"id":"x"}}`:  "node cannot be merged in",
+		`{"staticResources":1`: "not a bootstrap",
+		`{"typo":1}`:           "typo",
+	} {
+		c.Extra = []byte(extra)
+		if _, err := bootstrap.YAML(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: want %q, got %v", extra, want, err)
+		}
+	}
+}
