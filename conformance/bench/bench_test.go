@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -129,5 +130,18 @@ func TestACrowdNoticesWhatIsResent(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestFailedRequestsOfTheHarnessAreAFigureAndItsSilenceIsNot(t *testing.T) {
+	got := map[string]float64{}
+	out := func(name, suffix string, value float64) { got[name+"/"+suffix] = value }
+	said := `echo 'FAILED request 7'; echo '{"name":"failed_requests","value":1,"unit":"requests","limit":0}'
+echo '{"name":"failed_requests.of","value":900,"unit":"requests"}'; exit 1`
+	if err := loss(t.Context(), exec.Command("sh", "-c", said), "", out); err != nil || got["failed_requests/"] != 1 || got["failed_requests/of"] != 900 {
+		t.Errorf("%v %v", got, err)
+	}
+	if err := loss(t.Context(), exec.Command("sh", "-c", "exit 1"), "", out); err == nil {
+		t.Error("a harness that did not run gives no error")
 	}
 }

@@ -36,6 +36,12 @@ var figures = map[string]figure{
 	"change_to_effective":     {"ms", 40, "A file of 100 routes is saved, among 5,000, to the first request through a real Envoy that sees the new route; median."},
 	"change_to_effective.p90": {"ms", none, ""},
 
+	"failed_requests":          {"requests", 0, "Requests that failed, streams that were cut, answers from where a host does not lead: in 1,000 random changes and 3 restarts (ended, killed, frozen) of each of two penstock serve in turn, under 200 requests a second and 50 streams through a real Envoy."},
+	"failed_requests.of":       {"requests", none, ""},
+	"failed_requests.streams":  {"requests", none, ""},
+	"failed_requests.changes":  {"changes", none, ""},
+	"failed_requests.restarts": {"restarts", none, ""},
+
 	"change_vs_envoy_gateway":              {"ratio", 1, "A file of 100 routes is saved, all that there are, to its bytes at a proxy: penstock serve over Envoy Gateway v1.9.1 with its file provider; medians, in turns. The limit is ours: not slower than the peer."},
 	"change_vs_envoy_gateway.ours_50":      {"ms", none, ""},
 	"change_vs_envoy_gateway.peer_50":      {"ms", none, ""},
@@ -73,6 +79,7 @@ var measurements = []measurement{
 	{names: []string{"endpoint_fanout", "endpoint_fanout_vs_gcp"}, what: "one endpoint's change to 1,000 streams", run: measureFanout},
 	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
+	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},
 	{names: []string{"change_vs_envoy_gateway"}, what: "a saved file to bytes at a proxy, beside Envoy Gateway", needs: havePeer, run: measurePeer},
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},
 	{names: []string{"kube_attached", "kube_attached_writes"}, what: "1,000 routes at once on Kubernetes", needs: haveKube, run: measureAttached},

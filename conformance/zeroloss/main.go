@@ -45,6 +45,7 @@ func command(ctx context.Context) error {
 	if verbose {
 		o.Verbose = os.Stderr
 	}
+	o.Progress = os.Stderr
 	keep = o.Dir != ""
 	if o.Dir == "" {
 		dir, err := os.MkdirTemp("", "zl")

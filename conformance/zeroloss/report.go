@@ -98,6 +98,7 @@ func figures(out io.Writer, res result) {
 	e := json.NewEncoder(out)
 	_ = e.Encode(line{"failed_requests", float64(len(res.Failures)), "requests", &none})
 	_ = e.Encode(line{"failed_requests.of", float64(res.Requests), "requests", nil})
+	_ = e.Encode(line{"failed_requests.streams", float64(res.Streams), "requests", nil})
 	_ = e.Encode(line{"failed_requests.changes", float64(res.Changes), "changes", nil})
 	_ = e.Encode(line{"failed_requests.restarts", float64(res.Restarts), "restarts", nil})
 }

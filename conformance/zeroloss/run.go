@@ -30,6 +30,7 @@ type options struct {
 	Envoy         string
 	Dir           string // for files and logs
 	Verbose       io.Writer
+	Progress      io.Writer // told now and then how far it has come; nil: nobody is
 }
 
 // run is one run, from the start of all processes to their end.
@@ -227,6 +228,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 
 func (r *run) changes(ctx context.Context, res *result) error {
 	due := r.restarts()
+	told := time.Now()
 	for step := 1; step <= r.Steps; step++ {
 		rng := rand.New(rand.NewPCG(r.Seed, uint64(step)<<32))
 		did, err := r.world.next(r.Seed, uint64(step), r.Only)
@@ -255,6 +257,10 @@ func (r *run) changes(ctx context.Context, res *result) error {
 			res.Restarts++
 			due = due[1:]
 		}
+		if r.Progress != nil && time.Since(told) > 15*time.Second {
+			told = time.Now()
+			fmt.Fprintf(r.Progress, "zeroloss: %s\n", r.sofar(res))
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -262,6 +268,13 @@ func (r *run) changes(ctx context.Context, res *result) error {
 		}
 	}
 	return nil
+}
+
+// sofar is how far the run has come, in a line.
+func (r *run) sofar(res *result) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprintf("%d of %d changes, %d restarts, %d requests, %d failed", res.Changes, r.Steps, res.Restarts, r.clients.sent.Load(), len(r.failures))
 }
 
 // quiet has hosts that leave the files asked no more.

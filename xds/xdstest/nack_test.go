@@ -10,7 +10,6 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -67,14 +66,23 @@ var refusals = []struct {
 		return list(xdstest.Cluster(w, "bad", 0), badEndpoints(w, "bad"))
 	}, []string{"malformed IP address: not-an-ip. Consider setting"}},
 	{"a certificate that is none", func(w *world) []*resource.Resource {
-		text := func(s string) *corev3.DataSource {
-			return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
-		}
-		return list(tlsListener(w.T, "secure", envoytest.FreePort(w), "routes", "bad"),
-			xdstest.Resource(w, resource.Secret, "bad", &tlsv3.Secret{Name: "bad", Type: &tlsv3.Secret_TlsCertificate{
-				TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: text("not PEM"), PrivateKey: text("not PEM")},
-			}}))
-	}, []string{"Failed to load"}},
+		_, key := issue(w.T, 1)
+		return secured(w, []byte("not PEM"), key)
+	}, []string{"Failed to load certificate chain from <inline>"}},
+	{"a key that is none", func(w *world) []*resource.Resource {
+		chain, _ := issue(w.T, 1)
+		return secured(w, chain, []byte("not PEM"))
+	}, []string{"Failed to load private key from <inline>, Cause: error:0900006e:PEM routines:OPENSSL_internal:NO_START_LINE"}},
+	{"a key that is another certificate's", func(w *world) []*resource.Resource {
+		chain, _ := issue(w.T, 1)
+		_, key := issue(w.T, 2)
+		return secured(w, chain, key)
+	}, []string{"Failed to load private key from <inline>", "KEY_VALUES_MISMATCH"}},
+}
+
+// secured is a good listener whose secret "bad" holds a certificate and a key.
+func secured(w *world, chain, key []byte) []*resource.Resource {
+	return list(tlsListener(w.T, "secure", envoytest.FreePort(w), "routes", "bad"), pair(w.T, "bad", chain, key))
 }
 
 func list(r ...*resource.Resource) []*resource.Resource { return r }

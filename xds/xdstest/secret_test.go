@@ -47,6 +47,22 @@ func tlsListener(t *testing.T, name string, port uint32, routes, secret string) 
 
 // certificate is a secret with a new self-signed certificate of a serial number.
 func certificate(t *testing.T, name string, serial int64) *resource.Resource {
+	chain, key := issue(t, serial)
+	return pair(t, name, chain, key)
+}
+
+// pair is a secret with a certificate and a key, good or not.
+func pair(t *testing.T, name string, chain, key []byte) *resource.Resource {
+	source := func(text []byte) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
+	}
+	return xdstest.Resource(t, resource.Secret, name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{
+		TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: source(chain), PrivateKey: source(key)},
+	}})
+}
+
+// issue makes a certificate that signs itself, and its key, as PEM.
+func issue(t *testing.T, serial int64) (chain, private []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -62,12 +78,8 @@ func certificate(t *testing.T, name string, serial int64) *resource.Resource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := func(kind string, der []byte) *corev3.DataSource {
-		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})}}
-	}
-	return xdstest.Resource(t, resource.Secret, name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{
-		TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: source("CERTIFICATE", der), PrivateKey: source("PRIVATE KEY", keyDER)},
-	}})
+	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	return encode("CERTIFICATE", der), encode("PRIVATE KEY", keyDER)
 }
 
 // served is the serial number of the certificate that a port shows for a good answer; 0: none.
@@ -102,13 +114,7 @@ func TestAMissingCertificateStopsOnlyItsOwnListenerAndMayComeLater(t *testing.T)
 	w.control.Commit([]*resource.Resource{certificate(t, "cert", 2)})
 	w.wait("the rotated certificate", func() bool { return served(secure) == 2 })
 
-	bad := xdstest.Resource(t, resource.Secret, "cert", &tlsv3.Secret{Name: "cert", Type: &tlsv3.Secret_TlsCertificate{
-		TlsCertificate: &tlsv3.TlsCertificate{
-			CertificateChain: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "not PEM"}},
-			PrivateKey:       &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "not PEM"}},
-		},
-	}})
-	w.control.Commit([]*resource.Resource{bad})
+	w.control.Commit([]*resource.Resource{pair(t, "cert", []byte("not PEM"), []byte("not PEM"))})
 	w.wait("its owner is told", func() bool { return w.reports.said("cert") != "" })
 	if serial := served(secure); serial != 2 {
 		t.Errorf("a broken certificate took the good one away: %d", serial)
