@@ -143,7 +143,7 @@ func (p *process) ask(url string) error {
 
 // eventually polls a condition.
 func eventually(ctx context.Context, what string, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -161,7 +161,7 @@ func eventually(ctx context.Context, what string, check func() error) error {
 }
 
 // startEnvoy attaches an Envoy to control planes with the bootstrap that penstock prints.
-func startEnvoy(binary, envoy, dir string, admin int, planes ...*plane) (*process, error) {
+func startEnvoy(binary, envoy, dir, name string, admin int, planes ...*plane) (*process, error) {
 	args := []string{"bootstrap", "--gateway", "default/gw", "--admin", fmt.Sprintf("127.0.0.1:%d", admin), "--drain-time", drainTime.String(), "--concurrency", "2"}
 	for _, p := range planes {
 		args = append(args, "--xds", fmt.Sprintf("127.0.0.1:%d", p.xds))
@@ -170,11 +170,11 @@ func startEnvoy(binary, envoy, dir string, admin int, planes ...*plane) (*proces
 	if err != nil {
 		return nil, fmt.Errorf("penstock bootstrap: %w", err)
 	}
-	path := filepath.Join(dir, "envoy.yaml")
+	path := filepath.Join(dir, name+".yaml")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return nil, err
 	}
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	more := strings.Fields(strings.TrimPrefix(string(line), "# envoy arguments:"))
-	return start("envoy", filepath.Join(dir, "envoy.log"), envoy, nil, append([]string{"-c", path, "--log-level", "warning"}, more...)...)
+	return start(name, filepath.Join(dir, name+".log"), envoy, nil, append([]string{"-c", path, "--log-level", "warning"}, more...)...)
 }

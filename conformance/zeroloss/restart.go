@@ -60,7 +60,7 @@ func (r *run) processes(ctx context.Context) error {
 			return err
 		}
 	}
-	r.envoy, err = startEnvoy(r.Penstock, r.Envoy, r.Dir, r.admin, r.planes...)
+	r.envoy, err = startEnvoy(r.Penstock, r.Envoy, r.Dir, "envoy", r.admin, r.planes...)
 	return err
 }
 

@@ -223,6 +223,9 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 		r.up.signal(syscall.SIGTERM)
 	}
 	<-sent
+	if r.up == nil {
+		return res, r.nothingStale(ctx)
+	}
 	return res, nil
 }
 

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// At the end of a run nothing may be left of what was. What there ought to be is known in two ways: from a fresh translation
+// of the folder, the names; and from an Envoy that has just started, every byte.
+
+// resources are what an Envoy has, by "type name", without what differs from one Envoy to the next.
+type resources map[string]string
+
+// sections of a configuration dump: the list, where in an element the resource is, and where that has its name. They all
+// hold what came over ADS.
+var sections = []struct{ kind, list, state, resource, name string }{
+	{"cluster", "dynamic_active_clusters", "", "cluster", "name"},
+	{"warming cluster", "dynamic_warming_clusters", "", "cluster", "name"},
+	{"listener", "dynamic_listeners", "active_state", "listener", "name"},
+	{"warming listener", "dynamic_listeners", "warming_state", "listener", "name"},
+	{"draining listener", "dynamic_listeners", "draining_state", "listener", "name"},
+	{"route", "dynamic_route_configs", "", "route_config", "name"},
+	{"endpoint", "dynamic_endpoint_configs", "", "endpoint_config", "cluster_name"},
+	{"secret", "dynamic_active_secrets", "", "secret", "name"},
+	{"warming secret", "dynamic_warming_secrets", "", "secret", "name"},
+}
+
+// dump asks an Envoy what it has.
+func dump(ctx context.Context, admin int) (resources, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/config_dump?include_eds", admin), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	return readDump(text)
+}
+
+func readDump(text []byte) (resources, error) {
+	var all struct {
+		Configs []map[string]json.RawMessage `json:"configs"`
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("configuration dump: %w", err)
+	}
+	out := resources{}
+	for _, config := range all.Configs {
+		for _, s := range sections {
+			var list []map[string]json.RawMessage
+			if config[s.list] == nil {
+				continue
+			}
+			if err := json.Unmarshal(config[s.list], &list); err != nil {
+				return nil, fmt.Errorf("%s: %w", s.list, err)
+			}
+			for _, element := range list {
+				if refused := element["error_state"]; refused != nil {
+					return nil, fmt.Errorf("a %s was refused: %s", s.kind, refused)
+				}
+				if s.state != "" {
+					state := element[s.state]
+					element = nil
+					if state != nil && json.Unmarshal(state, &element) != nil {
+						return nil, fmt.Errorf("%s: %s", s.list, state)
+					}
+				}
+				if element[s.resource] == nil {
+					continue
+				}
+				var name map[string]any
+				if err := json.Unmarshal(element[s.resource], &name); err != nil {
+					return nil, fmt.Errorf("%s: %w", s.list, err)
+				}
+				out[fmt.Sprintf("%s %s", s.kind, name[s.name])] = string(element[s.resource])
+			}
+		}
+	}
+	return out, nil
+}
+
+// translated are the names that a fresh translation of the folder gives.
+func (r *run) translated(ctx context.Context) ([]string, error) {
+	text, err := exec.CommandContext(ctx, r.Penstock, "translate", "-f", r.folder.path, "-o", "json", "--gateway", "default/gw").Output()
+	if err != nil {
+		return nil, fmt.Errorf("penstock translate: %w", err)
+	}
+	var all map[string]json.RawMessage
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&all); err != nil {
+		return nil, err
+	}
+	var names []string
+	for kind, key := range map[string]string{"listeners": "name", "routes": "name", "clusters": "name", "endpoints": "cluster_name", "secrets": "name"} {
+		var list []map[string]any
+		if all[kind] == nil {
+			continue
+		}
+		if err := json.Unmarshal(all[kind], &list); err != nil {
+			return nil, err
+		}
+		for _, is := range list {
+			names = append(names, fmt.Sprintf("%s %s", strings.TrimSuffix(kind, "s"), is[key]))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// nothingStale waits until the Envoy that saw all changes has what a fresh translation names and a fresh Envoy gets: some of
+// what was stays for as long as streams may drain.
+func (r *run) nothingStale(ctx context.Context) error {
+	r.note("what Envoy has is compared with a fresh translation and a fresh Envoy")
+	admin, err := r.ports.free()
+	if err != nil {
+		return err
+	}
+	fresh, err := startEnvoy(r.Penstock, r.Envoy, r.Dir, "fresh", admin, r.planes...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = fresh.stop(drainTime) }()
+	if err := eventually(ctx, "a fresh Envoy is live", func() error { return fresh.ask(fmt.Sprintf("http://127.0.0.1:%d/ready", admin)) }); err != nil {
+		return err
+	}
+	return eventually(ctx, "Envoy has what it should have", func() error {
+		names, err := r.translated(ctx)
+		if err != nil {
+			return err
+		}
+		is, err := dump(ctx, r.admin)
+		if err != nil {
+			return err
+		}
+		want, err := dump(ctx, admin)
+		if err != nil {
+			return err
+		}
+		return errors.Join(differs(slices.Sorted(maps.Keys(is)), names), is.differs(want))
+	})
+}
+
+// differs says which names one list has and the other has not.
+func differs(is, want []string) error {
+	var problems []error
+	for _, name := range is {
+		if !slices.Contains(want, name) {
+			problems = append(problems, fmt.Errorf("%s is left over", name))
+		}
+	}
+	for _, name := range want {
+		if !slices.Contains(is, name) {
+			problems = append(problems, fmt.Errorf("%s is missing", name))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (is resources) differs(want resources) error {
+	err := differs(slices.Sorted(maps.Keys(is)), slices.Sorted(maps.Keys(want)))
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		if other, ok := want[name]; ok && other != is[name] {
+			err = errors.Join(err, fmt.Errorf("%s is\n%s\nand ought to be\n%s", name, is[name], other))
+		}
+	}
+	return err
+}
