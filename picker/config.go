@@ -69,6 +69,10 @@ type Pool struct {
 	Strategy string
 	Weights  schedule.Weights // of strategy load
 	Full     schedule.Full
+	// Spills says that requests which find the pool full have somewhere else to go. One that does not say where, and was not
+	// spilled already, comes from a route that does not know it yet (routes are a little behind, and a body takes its time):
+	// it is not refused, as if nothing were full.
+	Spills bool
 	// Fallbacks is how many further endpoints a pick names, for Envoy to retry on in order; 0 to 8.
 	Fallbacks int
 	Endpoints []endpoint.Spec

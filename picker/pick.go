@@ -102,6 +102,9 @@ func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decisio
 	scratch := scratches.Get().(*schedule.Scratch)
 	defer scratches.Put(scratch)
 	ranked := pool.strategy.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
+	if len(ranked) == 0 && pool.bears(r) {
+		ranked = pool.never.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
+	}
 	d.candidates = len(scratch.Candidates())
 	spill := r.Spill
 	if restricted {
@@ -116,6 +119,11 @@ func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decisio
 	a.Pool, a.Lease = pool.Name, lease.Text()
 	a.Track = tracker{picker: p, lease: lease, untilEnd: r.Pool == ""}
 	return a, d
+}
+
+// bears says whether a request is served although every endpoint is full.
+func (pool *pool) bears(r *extproc.Request) bool {
+	return pool.never != nil && r.Pool != "" && len(r.Spill) == 0 && !r.Last
 }
 
 // compose turns ranked endpoints into an answer. eligible says how many there would be, were none full.

@@ -48,6 +48,7 @@ type pool struct {
 	Pool
 	options  schedule.Options
 	strategy *schedule.Strategy
+	never    *schedule.Strategy // the same with nothing ever full; nil if requests are refused
 	snapshot *endpoint.Snapshot
 	counters *poolMetrics
 	history  *history
@@ -158,11 +159,26 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 			return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 		}
 	}
+	if err := next.bear(options); err != nil {
+		return nil, err
+	}
 	if err := next.connect(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
 	next.snapshot = p.registry.Snapshot(c.Metrics, c.Endpoints)
 	return next, nil
+}
+
+// bear makes what picks for requests that must not be refused. See Pool.Spills.
+func (pool *pool) bear(o schedule.Options) (err error) {
+	if !pool.Spills || o.Full == (schedule.Full{}) {
+		return nil
+	}
+	o.Full, o.Random = schedule.Full{}, mathrand.IntN
+	if pool.never, err = schedule.New(o); err != nil {
+		return fmt.Errorf("pool %s: %w", pool.Name, err)
+	}
+	return nil
 }
 
 // swap publishes next and releases what the pools before it held. p.mu is held.

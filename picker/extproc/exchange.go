@@ -18,6 +18,7 @@ type Request struct {
 	Pool        string   // as the gateway named it; "" if it named none
 	Retries     int      // of the route's own retry policy
 	Spill       []string // texts that may be picked beside the pool's own endpoints, in order
+	Last        bool     // it was spilled already
 	TraceParent string   // W3C trace context of the ext_proc call; "" if the gateway does not trace it
 	Headers     *Message
 	// Body is what was read of the body before the pick: all of it in BUFFERED and FULL_DUPLEX_STREAMED if the pool

@@ -15,8 +15,10 @@ const (
 	// MetadataKeyRetries is how many retries the route's own retry policy allows, as decimal text.
 	MetadataKeyRetries = "x-penstock-retries"
 	// MetadataKeySpill names what may be picked beside the pool's own endpoints, comma-separated, such as
-	// "envoy://hop-b.default/". A spilled request's own call has none: that is how spilling ends.
+	// "envoy://hop-b.default/".
 	MetadataKeySpill = "x-penstock-spill"
+	// MetadataKeyLast says that the request was spilled already and goes nowhere else: its call has no MetadataKeySpill.
+	MetadataKeyLast = "x-penstock-last"
 )
 
 // Picker decides. Its methods are called by many streams at once.
@@ -103,6 +105,7 @@ func (r *Request) readCall(ctx context.Context) {
 	if spill := first(MetadataKeySpill); spill != "" {
 		r.Spill = strings.Split(spill, ",")
 	}
+	r.Last = first(MetadataKeyLast) == "true"
 }
 
 // Number reads a decimal of up to four digits, such as a status or a number of retries; anything else is 0.

@@ -20,7 +20,8 @@ import (
 // What our picker is told of a request, in the initial metadata of its ext_proc stream.
 const (
 	metaPool    = "x-penstock-pool"    // model.PoolName
-	metaSpill   = "x-penstock-spill"   // model.HopAddress of each place to spill, comma-separated; absent on a hop
+	metaSpill   = "x-penstock-spill"   // model.HopAddress of each place to spill, comma-separated
+	metaLast    = "x-penstock-last"    // "true" on a hop, which spills no further
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
 )
 
@@ -42,6 +43,9 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode f
 		}
 		if len(p.Spill) > 0 {
 			meta(metaSpill, strings.Join(p.Spill, ","))
+		}
+		if p.Last {
+			meta(metaLast, "true")
 		}
 	}
 	name := filterPicker

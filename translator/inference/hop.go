@@ -49,7 +49,7 @@ func lastBackend(p *model.Pool, weight uint32) model.WeightedBackend {
 	b := model.WeightedBackend{Cluster: p.Last, Backend: store.TargetKey(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name), Weight: weight}
 	if p.Picker.Cluster != "" {
 		call := p.Picker
-		call.Spills, call.Spill = false, nil
+		call.Spills, call.Spill, call.Last = false, nil, true
 		b.Picker = &call
 	}
 	return b

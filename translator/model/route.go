@@ -121,6 +121,9 @@ type PickerCall struct {
 	Body    BodyMode
 	Spills  bool // the pool has somewhere to spill: immediate responses count as "no pick"
 	// Spill is what our picker may name beside the pool's pods, in order, as HopAddress; it is told in the gRPC
-	// metadata x-penstock-spill (comma-separated). A hop's own call has none: that is how spilling ends.
+	// metadata x-penstock-spill (comma-separated).
 	Spill []string
+	// Last marks a hop's own call (x-penstock-last), which has nothing to spill to: that is how spilling ends. Any other call
+	// without Spill for a pool that spills is one of routes that do not know of it yet.
+	Last bool
 }

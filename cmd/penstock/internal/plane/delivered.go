@@ -79,22 +79,3 @@ func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
 
 // Elsewhere implements learned.Delivery.
 func (p *Plane) Elsewhere() bool { return p.xds.Connected("") == 0 && p.replicas.channel.Alone() }
-
-// routesKnown returns when every connected Envoy has accepted or refused the newest route configurations of its gateway, or
-// with its context's error.
-func (p *Plane) routesKnown(ctx context.Context) error {
-	for _, gw := range p.cache.Gateways() {
-		p.mu.Lock()
-		resources := p.translator.Resources(gw.Name)
-		p.mu.Unlock()
-		for _, r := range resources {
-			if r.Type != resource.RouteConfiguration {
-				continue
-			}
-			if err := p.xds.WaitAcked(ctx, gw.Name, r.Ref, ""); err != nil && ctx.Err() != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}

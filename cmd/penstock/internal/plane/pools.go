@@ -21,8 +21,6 @@ const (
 	// growPatience is how long the picker waits for Envoys to know a pool's new endpoints before it names them all the same:
 	// a proxy that does not answer must not keep a pool small.
 	growPatience = time.Second
-	// boundPatience is how long it waits for them to know where requests go that find the pool full.
-	boundPatience = 5 * time.Second
 	// mostFallbacks is how many further endpoints the picker names at most.
 	mostFallbacks = 8
 )
@@ -35,9 +33,8 @@ type poolPicker interface {
 
 // poolProxies is what a poolStage asks of the Envoys. *Plane is one.
 type poolProxies interface {
-	// endpointsKnown returns when every Envoy has the newest endpoints of some clusters; routesKnown, all route configurations.
+	// endpointsKnown returns when every Envoy has the newest endpoints of some clusters.
 	endpointsKnown(ctx context.Context, clusters ...string) error
-	routesKnown(ctx context.Context) error
 }
 
 // poolStageConfig is what a poolStage needs.
@@ -50,26 +47,25 @@ type poolStageConfig struct {
 }
 
 // poolStage hands pools to the picker in steps, because Envoys are always a little behind: an endpoint that leaves is
-// forgotten before Envoy hears of it, one that comes is named after Envoys know it; a pool that begins to be full is so once
-// they know where it spills; and one that is gone is picked from as long as one of them may still ask.
+// forgotten before Envoy hears of it, one that comes is named after Envoys know it, and a pool that is gone is picked from as
+// long as one of them may still ask.
 type poolStage struct {
-	cfg         poolStageConfig
-	grow, bound chan struct{} // wake the two halves of Run
-	retire      chan struct{}
+	cfg          poolStageConfig
+	grow, retire chan struct{} // wake the two halves of Run
 
-	mu      sync.Mutex
-	current map[string]picker.Pool // what the picker has
-	growing map[string]picker.Pool // what it shall have once Envoys know the endpoints
-	binding map[string]picker.Pool // what it shall have once they know the routes too
-	plain   map[string]*model.Pool
-	gone    map[string]time.Time // pools that are kept for now, and until when
+	mu       sync.Mutex
+	updating bool                   // between before and after: the cache does not have what growing waits for
+	current  map[string]picker.Pool // what the picker has
+	growing  map[string]picker.Pool // what it shall have once Envoys know the endpoints
+	plain    map[string]*model.Pool
+	gone     map[string]time.Time // pools that are kept for now, and until when
 }
 
 func newPoolStage(cfg poolStageConfig) *poolStage {
 	wake := func() chan struct{} { return make(chan struct{}, 1) }
 	return &poolStage{
-		cfg: cfg, grow: wake(), bound: wake(), retire: wake(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{},
-		binding: map[string]picker.Pool{}, plain: map[string]*model.Pool{}, gone: map[string]time.Time{},
+		cfg: cfg, grow: wake(), retire: wake(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{},
+		plain: map[string]*model.Pool{}, gone: map[string]time.Time{},
 	}
 }
 
@@ -77,6 +73,7 @@ func newPoolStage(cfg poolStageConfig) *poolStage {
 func (s *poolStage) before(out translator.Output) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.updating = true
 	for _, name := range out.PoolsGone {
 		s.leave(name)
 	}
@@ -96,7 +93,6 @@ func (s *poolStage) before(out translator.Output) {
 // leave is for a pool that nobody should ask us about any more. s.mu is held.
 func (s *poolStage) leave(name string) {
 	delete(s.growing, name)
-	delete(s.binding, name)
 	delete(s.plain, name)
 	pool, ok := s.current[name]
 	if _, before := s.gone[name]; !ok || before {
@@ -111,14 +107,12 @@ func (s *poolStage) leave(name string) {
 // change gives the picker of a pool what is right whether Envoys know of the change or not. s.mu is held.
 func (s *poolStage) change(next picker.Pool) {
 	delete(s.growing, next.Name)
-	delete(s.binding, next.Name)
 	old, ok := s.current[next.Name]
 	if !ok {
 		s.set(next)
 		return
 	}
 	now := next
-	now.Full = laxer(old.Full, next.Full)
 	known := intersect(next.Endpoints, old.Endpoints)
 	switch {
 	case len(known) == len(next.Endpoints):
@@ -130,9 +124,6 @@ func (s *poolStage) change(next picker.Pool) {
 		now.Endpoints = slices.Concat(next.Endpoints, slices.DeleteFunc(slices.Clone(old.Endpoints), named(next.Endpoints)))
 		now.Fallbacks = mostFallbacks
 		s.growing[next.Name] = next
-	}
-	if now.Full != next.Full {
-		s.binding[next.Name] = next
 	}
 	s.set(now)
 }
@@ -174,11 +165,9 @@ func (s *poolStage) chooseDefault() {
 func (s *poolStage) after() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.updating = false
 	if len(s.growing) > 0 {
 		poke(s.grow)
-	}
-	if len(s.binding) > 0 {
-		poke(s.bound)
 	}
 }
 
@@ -192,25 +181,29 @@ func poke(c chan struct{}) {
 // Run gives pools the rest of what they shall have once Envoys know of it, and forgets those that are gone.
 func (s *poolStage) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.each(ctx, s.grow, s.finishGrowing) })
-	group.Go(func() error { return s.each(ctx, s.bound, s.finishBinding) })
+	group.Go(func() error { return s.finish(ctx) })
 	group.Go(func() error { return s.forget(ctx) })
 	return group.Wait()
 }
 
-func (s *poolStage) each(ctx context.Context, wake <-chan struct{}, finish func(context.Context)) error {
+// finish gives pools their new endpoints once Envoys know them.
+func (s *poolStage) finish(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-wake:
-			finish(ctx)
+		case <-s.grow:
+			s.finishGrowing(ctx)
 		}
 	}
 }
 
 func (s *poolStage) finishGrowing(ctx context.Context) {
 	s.mu.Lock()
+	if s.updating { // after wakes us again
+		s.mu.Unlock()
+		return
+	}
 	var clusters []string
 	want := map[string]picker.Pool{}
 	for name, pool := range s.growing {
@@ -227,31 +220,6 @@ func (s *poolStage) finishGrowing(ctx context.Context) {
 	for name, pool := range want {
 		if now, ok := s.growing[name]; ok && slices.EqualFunc(now.Endpoints, pool.Endpoints, sameEndpoint) {
 			delete(s.growing, name)
-			if _, ok := s.binding[name]; ok {
-				now.Full = s.current[name].Full
-			}
-			s.set(now)
-		}
-	}
-}
-
-func (s *poolStage) finishBinding(ctx context.Context) {
-	s.mu.Lock()
-	want := map[string]schedule.Full{}
-	for name, pool := range s.binding {
-		want[name] = pool.Full
-	}
-	s.mu.Unlock()
-	wait, cancel := context.WithTimeout(ctx, boundPatience)
-	defer cancel()
-	_ = s.cfg.Proxies.routesKnown(wait) // its only error is that time is over
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, full := range want {
-		if pool, ok := s.binding[name]; ok && pool.Full == full {
-			delete(s.binding, name)
-			now := s.current[name]
-			now.Full = full
 			s.set(now)
 		}
 	}
@@ -280,17 +248,6 @@ func (s *poolStage) forget(ctx context.Context) error {
 		case <-time.After(next):
 		}
 	}
-}
-
-// laxer is the higher of each threshold; 0 is none.
-func laxer(a, b schedule.Full) schedule.Full {
-	higher := func(a, b int32) int32 {
-		if a == 0 || b == 0 {
-			return 0
-		}
-		return max(a, b)
-	}
-	return schedule.Full{Queue: higher(a.Queue, b.Queue), KVCachePercent: higher(a.KVCachePercent, b.KVCachePercent), InFlight: higher(a.InFlight, b.InFlight)}
 }
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
@@ -325,6 +282,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Strategy:  s.Strategy,
 		Weights:   schedule.Weights{Queue: s.QueueWeight, KVCache: s.KVCacheWeight, InFlight: s.InFlightWeight},
 		Full:      schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent, InFlight: s.FullInFlight},
+		Spills:    pp.Pool.Picker.Spills,
 		Fallbacks: int(s.Fallbacks),
 		Metrics:   endpoint.Metrics{Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName},
 	}

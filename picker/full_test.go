@@ -1,0 +1,42 @@
+package picker
+
+import (
+	"testing"
+
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// Routes and the picker's own configuration change at one moment for the user and at two for a request: one whose route
+// does not know yet where the pool spills must not be refused for it.
+func TestARequestOfARouteThatDoesNotKnowWhereToSpillIsNotRefused(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	pool := Pool{Name: "ns/pool", Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")}
+	conn := dial(t, address)
+	for _, c := range []struct {
+		spills bool
+		what   string
+		meta   []string
+		list   string
+		status int
+	}{
+		{false, "a pool that spills nowhere", []string{"x-penstock-pool", "ns/pool"}, "", 429},
+		{true, "a route that knows", []string{"x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/"}, "envoy://b/", 0},
+		{true, "a route that does not know yet", []string{"x-penstock-pool", "ns/pool"}, "10.0.0.1:80", 0},
+		{true, "it was spilled already", []string{"x-penstock-pool", "ns/pool", "x-penstock-last", "true"}, "", 429},
+		{true, "somebody else's gateway", nil, "", 429},
+	} {
+		pool.Spills = c.spills
+		setPools(t, p, pool)
+		busy, end := call(t, conn, "x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/")
+		if list, _, _ := told(exchange(t, busy, headerMessage(nil))); list != "10.0.0.1:80,envoy://b/" && list != "envoy://b/" {
+			t.Fatalf("%s: the first request went to %q", c.what, list)
+		}
+		stream, cancel := call(t, conn, c.meta...)
+		if list, _, status := told(exchange(t, stream, headerMessage(nil))); list != c.list || status != c.status {
+			t.Errorf("%s: %q %d, want %q %d", c.what, list, status, c.list, c.status)
+		}
+		cancel()
+		end()
+	}
+}
