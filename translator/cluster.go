@@ -41,7 +41,7 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 			return &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{m}}, true
 		}
 		return poolCluster(p, name, last), true
-	case "service", "grpc", "picker":
+	case "service", "grpc", "tcp", "picker":
 		svc, ok := store.Services.Get(r, parts[1]+"/"+parts[2])
 		if !ok {
 			return nil, false
@@ -81,7 +81,7 @@ func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {
 	return c
 }
 
-// serviceCluster is one port of a Service, used as a kind of cluster name says: "service", "grpc" or "picker".
+// serviceCluster is one port of a Service, used as a kind of cluster name says: "service", "grpc", "tcp" or "picker".
 func serviceCluster(svc *corev1.Service, name, use string, port int32) *model.Cluster {
 	c := &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{store.Services.Ref(svc)}}
 	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
@@ -96,8 +96,10 @@ func serviceCluster(svc *corev1.Service, name, use string, port int32) *model.Cl
 		}
 	case "grpc":
 		c.Protocol = model.H2C
+	case "tcp":
+		c.Protocol = model.TCP
 	default:
-		if protocol, ok := gatewayapi.ServiceProtocol(&svc.Spec.Ports[i]); ok {
+		if protocol, ok := gatewayapi.ServiceProtocol(&svc.Spec.Ports[i], store.HTTPRoutes.Kind()); ok {
 			c.Protocol = protocol
 		}
 	}
@@ -147,7 +149,7 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 			}
 		}
 		return a, true
-	case "service", "grpc", "picker":
+	case "service", "grpc", "tcp", "picker":
 		svc, ok := store.Services.Get(r, parts[1]+"/"+parts[2])
 		if !ok {
 			return nil, false

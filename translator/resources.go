@@ -91,6 +91,15 @@ func (t *tables) declareRouting() {
 		Compute: t.host,
 		Indexes: []graph.Index[host]{{Name: byChain, Keys: func(_ string, h host) []string { return []string{join(h.model.Gateway, h.model.Chain)} }}},
 	}
+	t.streams = &graph.Table[model.Stream]{
+		Name:    "stream",
+		Sources: []graph.Source{{Table: "attachment", Index: byStream}, {Table: "gateway", Index: byStream}},
+		Compute: t.stream,
+		Indexes: []graph.Index[model.Stream]{{Name: byPort, Keys: func(key string, _ model.Stream) []string {
+			parts := strings.SplitN(key, "|", 3)
+			return []string{join(parts[0], gatewayapi.StreamPort(parts[1]))}
+		}}},
+	}
 	// A row of its own, because all listeners have a say in it (421) and a route's change must not ask them again.
 	t.chains = &graph.Table[model.Chain]{
 		Name:    "chain",
@@ -129,6 +138,11 @@ func (t *tables) declareRouting() {
 			}
 			for _, p := range gatewayapi.Ports(g) {
 				if strconv.Itoa(int(p.Number)) == number {
+					_, streams := t.streams.Each(r, byPort, key)
+					for _, s := range streams {
+						p.Streams = append(p.Streams, s)
+						p.Owners = append(p.Owners, s.Owners...)
+					}
 					return one(envoy.Listener(t.cfg.Envoy, p)), true
 				}
 			}
@@ -165,6 +179,24 @@ func (t *tables) chain(r *graph.Reader, key string) (model.Chain, bool) {
 		}
 	}
 	return model.Chain{}, false
+}
+
+// stream decides the filter chain of one host of a listener of connections.
+func (t *tables) stream(r *graph.Reader, key string) (model.Stream, bool) {
+	parts := strings.SplitN(key, "|", 3)
+	g, ok := t.gateways.Get(r, parts[0])
+	if !ok {
+		return model.Stream{}, false
+	}
+	var attached []*model.Attachment
+	for _, row := range t.attachments.By(r, byStream, key) {
+		attached = append(attached, row.Value)
+	}
+	s := gatewayapi.Stream(g, parts[1], parts[2], attached)
+	if s == nil {
+		return model.Stream{}, false
+	}
+	return *s, true
 }
 
 // host makes one virtual host of the routes attached to it and, behind them, those attached to wider hostnames of the
@@ -223,12 +255,19 @@ func (t *tables) declareReports() {
 				}
 				return report.Report{}, false
 			}
-			attached := map[string]int32{}
-			for _, l := range g.Listeners {
-				n, _ := t.attachments.Each(r, byListener, join(key, l.Name))
-				attached[l.Name] = int32(n)
+			return gatewayapi.GatewayReport(g, func(listener string) int32 { return t.attached(r, key, listener) }), true
+		},
+	}
+	t.setReports = &graph.Table[report.Report]{
+		Name:    "setreport",
+		Sources: []graph.Source{{Table: store.ListenerSets.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
+			rep := gatewayapi.ListenerSetReport(r, t.gatewayConfig(), key, t.gateway(r),
+				func(gateway, listener string) int32 { return t.attached(r, gateway, listener) })
+			if rep == nil {
+				return report.Report{}, false
 			}
-			return gatewayapi.GatewayReport(g, attached), true
+			return *rep, true
 		},
 	}
 	t.poolReports = &graph.Table[report.Report]{
@@ -283,4 +322,10 @@ func (t *tables) declareReports() {
 		Sources: []graph.Source{{Table: store.ModelServers.Kind(), Index: store.ByID}},
 		Compute: func(r *graph.Reader, key string) (report.Report, bool) { return inference.ServersReport(r, key) },
 	}
+}
+
+// attached counts the routes of one listener.
+func (t *tables) attached(r *graph.Reader, gateway, listener string) int32 {
+	n, _ := t.attachments.Each(r, byListener, join(gateway, listener))
+	return int32(n)
 }

@@ -25,7 +25,10 @@ const (
 	byCluster   = "cluster"   // cluster
 	byGwCluster = "gwcluster" // gateway|cluster
 	byGwHop     = "gwhop"     // gateway|hop
-	byListener  = "listener"  // gateway|listener
+	byListener  = "listener"  // gateway|ListenerKey
+	byContest   = "contest"   // gateway|ListenerKey, where routes may be in each other's way
+	byRoute     = "route"     // store.TargetKey of a route
+	byStream    = "stream"    // gateway|chain of the listener|host
 	byHop       = "hop"       // hop
 	byBackend   = "backend"   // store.TargetKey
 	byPool      = "pool"      // model.PoolName
@@ -75,8 +78,11 @@ type tables struct {
 	gateways    *graph.Table[*model.Gateway]
 	pools       *graph.Table[*model.Pool]
 	imports     *graph.Table[*model.Import]
+	candidates  *graph.Table[*model.Candidate]
+	contests    *graph.Table[[]model.Loss]
 	attachments *graph.Table[*model.Attachment]
 
+	streams  *graph.Table[model.Stream]
 	hosts    *graph.Table[host]
 	chains   *graph.Table[model.Chain]
 	routes   *graph.Table[encoded] // route configurations
@@ -88,7 +94,7 @@ type tables struct {
 	loads    *graph.Table[encoded] // cluster load assignments
 	served   *graph.Table[encoded] // which gateway has which cluster, with its assignment
 
-	gatewayReports, poolReports, importReports, policyReports, modelReports, serverReports *graph.Table[report.Report]
+	gatewayReports, setReports, poolReports, importReports, policyReports, modelReports, serverReports *graph.Table[report.Report]
 }
 
 func declare(cfg Config) *tables {
@@ -101,9 +107,9 @@ func declare(cfg Config) *tables {
 
 func (t *tables) all() []graph.Declared {
 	return []graph.Declared{
-		t.classes, t.gateways, t.pools, t.imports, t.attachments,
-		t.hosts, t.chains, t.routes, t.ports, t.secrets, t.hops, t.members, t.clusters, t.loads, t.served,
-		t.gatewayReports, t.poolReports, t.importReports, t.policyReports, t.modelReports, t.serverReports,
+		t.classes, t.gateways, t.pools, t.imports, t.candidates, t.contests, t.attachments,
+		t.streams, t.hosts, t.chains, t.routes, t.ports, t.secrets, t.hops, t.members, t.clusters, t.loads, t.served,
+		t.gatewayReports, t.setReports, t.poolReports, t.importReports, t.policyReports, t.modelReports, t.serverReports,
 	}
 }
 
@@ -148,16 +154,86 @@ func (t *tables) declareDecisions() {
 			return keys
 		}}},
 	}
+	t.declareAttachments()
+}
+
+// declareAttachments: where routes want to be, who is in whose way, what comes of it.
+func (t *tables) declareAttachments() {
+	var routes []graph.Source
+	for _, table := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes} {
+		routes = append(routes, graph.Source{Table: table.Kind(), Index: store.ByRoute})
+	}
+	onListeners := func(c *model.Candidate) (keys []string) {
+		for _, parent := range c.Parents {
+			for _, p := range parent.Places {
+				keys = append(keys, join(p.Gateway, p.Listener))
+			}
+		}
+		return keys
+	}
+	t.candidates = &graph.Table[*model.Candidate]{
+		Name:    "candidate",
+		Sources: routes,
+		Compute: func(r *graph.Reader, key string) (*model.Candidate, bool) {
+			c := gatewayapi.Candidate(r, t.gatewayConfig(), t.gateway(r), key)
+			return c, c != nil
+		},
+		Indexes: []graph.Index[*model.Candidate]{
+			{Name: byListener, Keys: func(_ string, c *model.Candidate) []string { return onListeners(c) }},
+			// HTTPRoutes alone, of which there may be thousands, are never in each other's way.
+			{Name: byContest, Keys: func(_ string, c *model.Candidate) []string {
+				if c.Route.Kind == store.HTTPRoutes.Kind() {
+					return nil
+				}
+				return onListeners(c)
+			}},
+		},
+	}
+	t.contests = &graph.Table[[]model.Loss]{
+		Name:    "contest",
+		Sources: []graph.Source{{Table: "candidate", Index: byContest}},
+		Compute: func(r *graph.Reader, key string) ([]model.Loss, bool) {
+			gateway, listener, _ := strings.Cut(key, "|")
+			var all []*model.Candidate
+			for _, row := range t.candidates.By(r, byListener, key) {
+				all = append(all, row.Value)
+			}
+			losses := gatewayapi.Contest(gateway, listener, all)
+			return losses, len(losses) > 0
+		},
+		Indexes: []graph.Index[[]model.Loss]{{Name: byRoute, Keys: func(_ string, losses []model.Loss) (keys []string) {
+			for _, l := range losses {
+				keys = append(keys, store.TargetKey(l.Route.Kind, l.Route.Namespace, l.Route.Name))
+			}
+			slices.Sort(keys)
+			return slices.Compact(keys)
+		}}},
+	}
 	t.attachments = &graph.Table[*model.Attachment]{
 		Name:    "attachment",
-		Sources: []graph.Source{{Table: store.HTTPRoutes.Kind(), Index: store.ByID}},
+		Sources: []graph.Source{{Table: "candidate", Index: graph.ByID}},
 		Compute: func(r *graph.Reader, key string) (*model.Attachment, bool) {
-			a := gatewayapi.Attach(r, gw, func(key string) (*model.Gateway, bool) { return t.gateways.Get(r, key) },
-				inference.Backends{Tables: lookup{t}}, key)
-			return a, a != nil
+			c, ok := t.candidates.Get(r, key)
+			if !ok {
+				return nil, false
+			}
+			var losses []model.Loss
+			for _, row := range t.contests.By(r, byRoute, key) {
+				for _, l := range row.Value {
+					if l.Route == c.Route {
+						losses = append(losses, l)
+					}
+				}
+			}
+			return gatewayapi.Attach(r, inference.Backends{Tables: lookup{t}}, c, losses), true
 		},
 		Indexes: attachmentIndexes(),
 	}
+}
+
+// gateway looks decided Gateways up.
+func (t *tables) gateway(r *graph.Reader) func(key string) (*model.Gateway, bool) {
+	return func(key string) (*model.Gateway, bool) { return t.gateways.Get(r, key) }
 }
 
 func (t *tables) gatewayConfig() gatewayapi.Config {
@@ -186,25 +262,42 @@ func (t *tables) gatewayIndexes() []graph.Index[*model.Gateway] {
 			return out
 		}
 	}
+	perListener := func(keys func(gw string, l *model.Listener) []string) func(string, *model.Gateway) []string {
+		return func(gw string, g *model.Gateway) (out []string) {
+			for _, l := range g.Listeners {
+				if l.Chain != "" {
+					out = append(out, keys(gw, l)...)
+				}
+			}
+			return out
+		}
+	}
 	return []graph.Index[*model.Gateway]{
-		{Name: byPort, Keys: perChain(func(gw string, p model.Port, _ model.Chain) []string {
-			return []string{join(gw, strconv.Itoa(int(p.Number)))}
-		})},
+		{Name: byPort, Keys: func(gw string, g *model.Gateway) (keys []string) {
+			for _, p := range gatewayapi.Ports(g) {
+				keys = append(keys, join(gw, strconv.Itoa(int(p.Number))))
+			}
+			return keys
+		}},
 		{Name: byChain, Keys: perChain(func(gw string, _ model.Port, c model.Chain) []string { return []string{join(gw, c.Name)} })},
-		{Name: bySecret, Keys: perChain(func(gw string, _ model.Port, c model.Chain) (keys []string) {
-			for _, s := range c.Secrets {
+		{Name: bySecret, Keys: perListener(func(gw string, l *model.Listener) (keys []string) {
+			for _, s := range l.Secrets {
 				keys = append(keys, join(gw, s))
 			}
 			return keys
 		})},
-		{Name: byHost, Keys: func(gw string, g *model.Gateway) (keys []string) {
-			for _, l := range g.Listeners {
-				if l.Chain != "" {
-					keys = append(keys, join(gw, l.Chain, l.Hostname))
-				}
+		{Name: byHost, Keys: perListener(func(gw string, l *model.Listener) []string {
+			if l.Stream() {
+				return nil
 			}
-			return keys
-		}},
+			return []string{join(gw, l.Chain, l.Hostname)}
+		})},
+		{Name: byStream, Keys: perListener(func(gw string, l *model.Listener) []string {
+			if !l.Stream() {
+				return nil
+			}
+			return []string{join(gw, l.Chain, l.Hostname)}
+		})},
 		{Name: byCluster, Keys: func(string, *model.Gateway) []string { return t.cfg.ownClusters() }},
 		{Name: byGwCluster, Keys: func(gw string, _ *model.Gateway) (keys []string) {
 			for _, c := range t.cfg.ownClusters() {
@@ -235,15 +328,21 @@ func attachmentIndexes() []graph.Index[*model.Attachment] {
 		}
 	}
 	clusters := func(a *model.Attachment) []string { return a.Clusters }
-	return []graph.Index[*model.Attachment]{
-		{Name: byHost, Keys: func(_ string, a *model.Attachment) (keys []string) {
+	onHosts := func(stream bool) func(string, *model.Attachment) []string {
+		return func(_ string, a *model.Attachment) (keys []string) {
 			for _, p := range a.Places {
 				for _, h := range p.Hosts {
-					keys = append(keys, join(p.Gateway, p.Chain, h))
+					if p.Stream == stream {
+						keys = append(keys, join(p.Gateway, p.Chain, h))
+					}
 				}
 			}
 			return keys
-		}},
+		}
+	}
+	return []graph.Index[*model.Attachment]{
+		{Name: byHost, Keys: onHosts(false)},
+		{Name: byStream, Keys: onHosts(true)},
 		{Name: byListener, Keys: func(_ string, a *model.Attachment) (keys []string) {
 			if !gatewayapi.Accepted(a) { // it has places, to answer 500 there, but does not count as attached
 				return nil

@@ -62,7 +62,7 @@ type Parent struct {
 	Conditions []Condition `json:"conditions"`
 }
 
-// Listener is what is said about one listener of a Gateway: ListenerStatus.
+// Listener is what is said about one listener of a Gateway or ListenerSet: ListenerStatus, ListenerEntryStatus.
 type Listener struct {
 	Name           string      `json:"name"`
 	SupportedKinds []Ref       `json:"supportedKinds,omitempty"` // only Group and Kind are set
@@ -114,9 +114,11 @@ type Report struct {
 	Owner      Ref         `json:"object"`
 	Conditions []Condition `json:"conditions,omitempty"`
 	Parents    []Parent    `json:"parents,omitempty"`   // routes and InferencePools
-	Listeners  []Listener  `json:"listeners,omitempty"` // Gateways
+	Listeners  []Listener  `json:"listeners,omitempty"` // Gateways and ListenerSets
 	Addresses  []string    `json:"addresses,omitempty"` // Gateways
-	Findings   []Finding   `json:"findings,omitempty"`
+	// AttachedListenerSets is the number of ListenerSets that a Gateway has accepted.
+	AttachedListenerSets int32     `json:"attachedListenerSets,omitempty"`
+	Findings             []Finding `json:"findings,omitempty"`
 }
 
 // Set puts c in place of the condition of the same type in list, or appends it.

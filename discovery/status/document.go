@@ -28,6 +28,8 @@ type Status struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	Listeners  []Listener         `json:"listeners,omitempty"`
 	Parents    []Parent           `json:"parents,omitempty"`
+
+	AttachedListenerSets int32 `json:"attachedListenerSets,omitempty"`
 }
 
 // Address is one address of a Gateway.
@@ -36,7 +38,7 @@ type Address struct {
 	Value string `json:"value"`
 }
 
-// Listener is one listener of a Gateway.
+// Listener is one listener of a Gateway or ListenerSet.
 type Listener struct {
 	Name           string             `json:"name"`
 	SupportedKinds []RouteKind        `json:"supportedKinds"`
@@ -118,6 +120,7 @@ func (m *maker) object(r report.Report) Object {
 		o.Status.Addresses = append(o.Status.Addresses, Address{typ, a})
 	}
 	o.Status.Conditions = m.conditions(conditionKey{owner: r.Owner}, r.Conditions)
+	o.Status.AttachedListenerSets = r.AttachedListenerSets
 	for _, l := range r.Listeners {
 		out := Listener{Name: l.Name, AttachedRoutes: l.AttachedRoutes, SupportedKinds: []RouteKind{}}
 		for _, k := range l.SupportedKinds {

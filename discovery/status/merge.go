@@ -32,6 +32,7 @@ func merge(owner report.Ref, parts []report.Report) report.Report {
 		if len(p.Addresses) > 0 {
 			out.Addresses = slices.Clone(p.Addresses)
 		}
+		out.AttachedListenerSets = max(out.AttachedListenerSets, p.AttachedListenerSets)
 		for _, f := range p.Findings {
 			if !slices.Contains(out.Findings, f) {
 				out.Findings = append(out.Findings, f)

@@ -22,6 +22,8 @@ const (
 	ByLabel = "label"
 	// ByParent has "namespace/name" of each Gateway that a route or ListenerSet names as its parent.
 	ByParent = "parent"
+	// ByRoute has "Kind namespace/name" of the route itself: one key for routes of every kind.
+	ByRoute = "route"
 	// ByBackend has "Kind namespace/name" of each backend that a route names.
 	ByBackend = "backend"
 	// ByService has "namespace/name" of the Service that an EndpointSlice belongs to.
@@ -41,18 +43,22 @@ var (
 		{ByClass, func(g *gatewayv1.Gateway) []string { return []string{string(g.Spec.GatewayClassName)} }},
 	}}
 	HTTPRoutes = &Table[*gatewayv1.HTTPRoute]{group: gatewayv1.GroupName, kind: "HTTPRoute", indexes: []Index[*gatewayv1.HTTPRoute]{
+		{ByRoute, func(r *gatewayv1.HTTPRoute) []string { return []string{TargetKey("HTTPRoute", r.Namespace, r.Name)} }},
 		{ByParent, func(r *gatewayv1.HTTPRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
 		{ByBackend, httpRouteBackends},
 	}}
 	GRPCRoutes = &Table[*gatewayv1.GRPCRoute]{group: gatewayv1.GroupName, kind: "GRPCRoute", indexes: []Index[*gatewayv1.GRPCRoute]{
+		{ByRoute, func(r *gatewayv1.GRPCRoute) []string { return []string{TargetKey("GRPCRoute", r.Namespace, r.Name)} }},
 		{ByParent, func(r *gatewayv1.GRPCRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
 		{ByBackend, grpcRouteBackends},
 	}}
 	TLSRoutes = &Table[*gatewayv1.TLSRoute]{group: gatewayv1.GroupName, kind: "TLSRoute", indexes: []Index[*gatewayv1.TLSRoute]{
+		{ByRoute, func(r *gatewayv1.TLSRoute) []string { return []string{TargetKey("TLSRoute", r.Namespace, r.Name)} }},
 		{ByParent, func(r *gatewayv1.TLSRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
 		{ByBackend, tlsRouteBackends},
 	}}
 	TCPRoutes = &Table[*gatewayv1.TCPRoute]{group: gatewayv1.GroupName, kind: "TCPRoute", indexes: []Index[*gatewayv1.TCPRoute]{
+		{ByRoute, func(r *gatewayv1.TCPRoute) []string { return []string{TargetKey("TCPRoute", r.Namespace, r.Name)} }},
 		{ByParent, func(r *gatewayv1.TCPRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
 		{ByBackend, tcpRouteBackends},
 	}}
@@ -123,7 +129,7 @@ func Tables() []Kind {
 	}
 }
 
-// TargetKey is a key of ByTarget and ByBackend.
+// TargetKey is a key of ByTarget, ByBackend and ByRoute.
 func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 
 // LabelKey is a key of ByLabel.

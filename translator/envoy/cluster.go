@@ -38,9 +38,11 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		WaitForWarmOnInit: boolean(false),
 		// What left the endpoints takes no new request, however healthy it is.
 		IgnoreHealthOnHostRemoval: true,
-		TypedExtensionProtocolOptions: map[string]*anypb.Any{
+	}
+	if c.Protocol != model.TCP {
+		cl.TypedExtensionProtocolOptions = map[string]*anypb.Any{
 			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(protocolOptions(c)),
-		},
+		}
 	}
 	if picker {
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)

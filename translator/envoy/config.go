@@ -31,8 +31,8 @@ const (
 	// maxBody is the largest request body that a picker may be sent or a retry may repeat; 413 above. Prompts with
 	// images are megabytes; Envoy's default is 1 MiB.
 	maxBody = 32 << 20
-	// streamIdle ends a stream without a byte in either direction. A model may think for long before its first token.
-	// Envoy's default is 5 minutes.
+	// streamIdle ends a stream, or a connection that is handed on, without a byte in either direction. A model may think
+	// for long before its first token. Envoy's default is 5 minutes for requests.
 	streamIdle = time.Hour
 	// headersTimeout ends a connection whose client does not finish its headers; streamIdle would let it stay.
 	headersTimeout = 30 * time.Second
@@ -41,6 +41,8 @@ const (
 	silentPicker = 5 * time.Minute
 	// connectTimeout covers TCP and TLS towards pods, servers and gateways, which may be an ocean away.
 	connectTimeout = time.Second
+	// connectAttempts is how many endpoints a connection that is handed on may try before it is closed.
+	connectAttempts = 3
 	// pickerConnectTimeout is short because a client waits for it before its request is even placed.
 	pickerConnectTimeout = 250 * time.Millisecond
 	// upstreamIdle closes idle HTTP/1.1 connections before a model server does: uvicorn's default is 5 seconds, and a

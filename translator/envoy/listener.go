@@ -16,7 +16,7 @@ import (
 // Listener is what Envoy binds for one port of a Gateway. A field of the listener itself that changes cuts every stream
 // of the port, so nothing in it depends on routes; chains come, go and change one by one.
 func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
-	if len(p.Addresses) == 0 || len(p.Chains) == 0 {
+	if len(p.Addresses) == 0 || len(p.Chains)+len(p.Streams) == 0 {
 		return nil, fmt.Errorf("port %d of Gateway %s has no address or no chain", p.Number, p.Gateway)
 	}
 	b := &builder{}
@@ -36,6 +36,10 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 	for _, c := range p.Chains {
 		l.FilterChains = append(l.FilterChains, b.chain(cfg, p.Gateway, c))
 		tls = tls || c.TLS
+	}
+	for _, s := range p.Streams {
+		l.FilterChains = append(l.FilterChains, b.stream(cfg, s))
+		tls = tls || s.TLS
 	}
 	if tls {
 		l.ListenerFilters = []*listenerv3.ListenerFilter{{
@@ -61,19 +65,27 @@ func (b *builder) chain(cfg Config, gateway string, c model.Chain) *listenerv3.F
 	if !c.TLS {
 		return fc
 	}
-	fc.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "tls"}
-	if c.ServerName != "" {
-		fc.FilterChainMatch.ServerNames = []string{c.ServerName}
+	fc.FilterChainMatch = byName(c.ServerName)
+	fc.TransportSocket = b.terminate(c.Secrets, "h2", "http/1.1")
+	return fc
+}
+
+// byName matches TLS connections by the server name that the client asks for; "" for any.
+func byName(server string) *listenerv3.FilterChainMatch {
+	m := &listenerv3.FilterChainMatch{TransportProtocol: "tls"}
+	if server != "" {
+		m.ServerNames = []string{server}
 	}
-	tls := &tlsv3.CommonTlsContext{AlpnProtocols: []string{"h2", "http/1.1"}}
-	for _, s := range c.Secrets {
+	return m
+}
+
+// terminate ends TLS with one of some certificates.
+func (b *builder) terminate(secrets []string, alpn ...string) *corev3.TransportSocket {
+	tls := &tlsv3.CommonTlsContext{AlpnProtocols: alpn}
+	for _, s := range secrets {
 		tls.TlsCertificateSdsSecretConfigs = append(tls.TlsCertificateSdsSecretConfigs, b.sds(s))
 	}
-	fc.TransportSocket = &corev3.TransportSocket{
-		Name:       "tls",
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: b.any(&tlsv3.DownstreamTlsContext{CommonTlsContext: tls})},
-	}
-	return fc
+	return b.socket("tls", &tlsv3.DownstreamTlsContext{CommonTlsContext: tls})
 }
 
 // edge is the connection manager that clients meet.

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// routeMatch is one HTTPRouteMatch.
+// routeMatch is one HTTPRouteMatch or GRPCRouteMatch.
 func routeMatch(m model.Match) *routev3.RouteMatch {
 	rm := &routev3.RouteMatch{}
 	switch prefix := elements(m.Path); {
@@ -21,6 +21,9 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 		rm.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: "/"}
 	default:
 		rm.PathSpecifier = &routev3.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: prefix}
+	}
+	if m.GRPC != nil {
+		rm.Grpc = &routev3.RouteMatch_GrpcRouteMatchOptions{}
 	}
 	if m.Method != "" {
 		rm.Headers = append(rm.Headers, header(":method", exact(m.Method)))

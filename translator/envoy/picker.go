@@ -111,6 +111,10 @@ func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Hops }) {
 		put(&main.TypedPerFilterConfig, filterScripts, b.script(waitCode))
 	}
+	if r.Match.GRPC != nil { // streams, all of them
+		main.Action = b.forward(r, noBody)
+		return []*routev3.Route{main}
+	}
 	var routes []*routev3.Route
 	if slices.ContainsFunc(f.Backends, waits) {
 		for _, s := range bodyless() {

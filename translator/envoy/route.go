@@ -62,8 +62,8 @@ func (b *builder) single(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	case a.Forward == nil:
 		b.fail("route %s has no action", r.Name)
 	case weightSum(a.Forward.Backends) == 0:
-		// All weights are zero, or there is no backend: 500 (Gateway API, HTTPRouteRule).
-		main.Action = directResponse(&model.Direct{Status: 500, Body: "no backend of this route has a weight above zero\n"})
+		// All weights are zero, or there is no backend.
+		main.Action = directResponse(&model.Direct{Status: noBackend(r.Match), Body: "no backend of this route has a weight above zero\n"})
 	}
 	return main
 }
@@ -74,6 +74,15 @@ func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
 		*to = map[string]*anypb.Any{}
 	}
 	(*to)[filter] = config
+}
+
+// noBackend is what a share without a backend is answered: 500 (Gateway API, HTTPRouteRule), or UNAVAILABLE to a gRPC
+// request (GRPCRouteRule), which is what Envoy makes of 503.
+func noBackend(m model.Match) uint32 {
+	if m.GRPC != nil {
+		return 503
+	}
+	return 500
 }
 
 func (b *builder) fail(format string, args ...any) {
@@ -116,6 +125,9 @@ func (b *builder) forward(r *model.Route, mode func(model.BodyMode) model.BodyMo
 	}
 	if f.Timeout != nil {
 		ra.Timeout = seconds(*f.Timeout)
+	}
+	if r.Match.GRPC != nil {
+		ra.ClusterNotFoundResponseCode = routev3.RouteAction_SERVICE_UNAVAILABLE
 	}
 	b.rewrite(r.Match, f, ra)
 	return &routev3.Route_Route{Route: ra}

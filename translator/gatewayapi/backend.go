@@ -25,7 +25,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		f := b.filters(spec.Filters, matches, at+".filters")
 		s.request, s.response, s.rewriteHost, s.own = f.request, f.response, f.rewriteHost, f.own()
 
-		ref := backendRef(b.route.Namespace, &spec.BackendObjectReference)
+		ref := backendRef(b.out.Route.Namespace, &spec.BackendObjectReference)
 		res := b.resolve(ref, spec.Port)
 		s.backend = store.TargetKey(ref.Kind, ref.Namespace, ref.Name)
 		if res.Ref != "" {
@@ -56,13 +56,13 @@ func (b *ruleBuilder) drained(ref report.Ref, s share, field string) {
 	if s.weight == 0 || slices.ContainsFunc(s.targets, func(t Target) bool { return t.Share > 0 }) {
 		return
 	}
-	b.warn(field, fmt.Sprintf("%s takes no new requests: its share is answered 500", ref), "set its weight to 0")
+	b.warn(field, fmt.Sprintf("%s takes no new requests: %s", ref, b.answered()), "set its weight to 0")
 }
 
 // onlyService resolves what only a Service can be: where requests are mirrored to, or asked about. Its cluster is "" if it
 // could not be resolved, which is said.
 func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster string, ref report.Ref) {
-	ref = backendRef(b.route.Namespace, spec)
+	ref = backendRef(b.out.Route.Namespace, spec)
 	res := unresolved(gatewayv1.RouteReasonInvalidKind, "%s %s (%q): use a Service", why, ref, ref.Group)
 	if ref.Group == "" && ref.Kind == "Service" {
 		res = b.resolve(ref, spec.Port)
@@ -104,25 +104,35 @@ func isPool(ref report.Ref) bool {
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {
+	case pool && b.streams():
+		return unresolved(gatewayv1.RouteReasonInvalidKind, "%s picks endpoints for requests, and a %s has connections only: use a Service", ref, b.out.Route.Kind)
+	case !pool && b.streams() && (ref.Group != "" || ref.Kind != "Service"):
+		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service", ref.Kind, ref.Group)
 	case !pool && (ref.Group != "" || ref.Kind != "Service"):
 		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service, an InferencePool (%s) or an InferencePoolImport (%s)",
 			ref.Kind, ref.Group, store.InferencePools.Group(), store.InferencePoolImports.Group())
 	case !Granted(b.r, b.out.Route, ref):
-		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets HTTPRoutes of namespace %s use %s", ref.Namespace, b.route.Namespace, ref)
+		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", ref.Namespace, b.out.Route.Kind, b.out.Route.Namespace, ref)
 	case pool:
 		var p int32
 		if port != nil {
 			p = *port
 		}
-		return b.backends.Resolve(b.r, ref, p)
+		res := b.backends.Resolve(b.r, ref, p)
+		for _, t := range res.Targets {
+			if b.grpc() && t.Protocol != model.H2C {
+				return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "%s speaks HTTP/1.1, and gRPC needs HTTP/2: set appProtocol: kubernetes.io/h2c on it if its servers speak that", ref)
+			}
+		}
+		return res
 	case port == nil:
 		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "a backendRef to a Service needs a port: %s", ref)
 	}
-	return service(b.r, ref, *port)
+	return service(b.r, ref, *port, b.out.Route.Kind)
 }
 
-// service resolves one port of a Service.
-func service(r store.Reader, ref report.Ref, port int32) Resolution {
+// service resolves one port of a Service for a kind of route.
+func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution {
 	svc, ok := store.Services.Get(r, ref.Key())
 	if !ok {
 		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist", ref)
@@ -132,27 +142,44 @@ func service(r store.Reader, ref report.Ref, port int32) Resolution {
 		if p.Port != port {
 			continue
 		}
-		if _, ok := ServiceProtocol(p); !ok {
-			return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, which is not supported", port, ref, protocolText(p))
+		protocol, ok := ServiceProtocol(p, kind)
+		if !ok {
+			return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, which %ss do not support", port, ref, protocolText(p), kind)
 		}
 		cluster := model.ServiceCluster(ref.Namespace, ref.Name, port)
-		return Resolution{Targets: []Target{{Cluster: cluster, Share: 1}}, Clusters: []string{cluster}}
+		switch {
+		case protocol == model.TCP:
+			cluster = model.TCPCluster(ref.Namespace, ref.Name, port)
+		case kind == "GRPCRoute":
+			cluster = model.GRPCCluster(ref.Namespace, ref.Name, port)
+		}
+		return Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}}, Clusters: []string{cluster}}
 	}
 	return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s has no port %d", ref, port)
 }
 
-// ServiceProtocol is what the endpoints of a Service's port speak, by its appProtocol (KEP-3726 and the names in common
-// use); HTTP/1.1 if it says nothing. False for what a route cannot be sent to: TLS, UDP, other protocols.
-func ServiceProtocol(p *corev1.ServicePort) (model.Protocol, bool) {
+// ServiceProtocol is what the endpoints of a Service's port speak to a kind of route, by the port's appProtocol (KEP-3726
+// and the names in common use). If it says nothing, that is HTTP/1.1, or h2c in a GRPCRoute; routes of connections speak
+// whatever their clients do. False for what a route cannot be sent to: UDP, and for requests TLS and other protocols.
+func ServiceProtocol(p *corev1.ServicePort, kind string) (model.Protocol, bool) {
 	if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
 		return "", false
 	}
-	if p.AppProtocol == nil {
-		return model.HTTP1, true
+	if kind == "TLSRoute" || kind == "TCPRoute" {
+		return model.TCP, true
 	}
-	switch *p.AppProtocol {
-	case "", "http", "tcp", "kubernetes.io/ws":
+	var said string
+	if p.AppProtocol != nil {
+		said = *p.AppProtocol
+	}
+	switch said {
+	case "", "tcp":
+		if kind == "GRPCRoute" {
+			return model.H2C, true
+		}
 		return model.HTTP1, true
+	case "http", "kubernetes.io/ws":
+		return model.HTTP1, kind != "GRPCRoute"
 	case "kubernetes.io/h2c", "h2c", "http2", "grpc":
 		return model.H2C, true
 	}

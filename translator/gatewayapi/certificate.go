@@ -23,7 +23,7 @@ import (
 // certificate resolves a listener's reference to a Secret: its SDS name and the certificate, or a false ResolvedRefs
 // condition.
 func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name string, leaf *x509.Certificate, cond report.Condition) {
-	target := report.Ref{Kind: "Secret", Namespace: b.gw.Namespace, Name: string(ref.Name)}
+	target := report.Ref{Kind: "Secret", Namespace: b.owner.Namespace, Name: string(ref.Name)}
 	if ref.Group != nil {
 		target.Group = string(*ref.Group)
 	}
@@ -39,8 +39,8 @@ func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name
 	switch {
 	case target.Group != "" || target.Kind != "Secret":
 		return invalid(gatewayv1.ListenerReasonInvalidCertificateRef, "certificates of kind %s (%q) are not supported: use a Secret", target.Kind, target.Group)
-	case !Granted(b.r, b.out.Ref, target):
-		return invalid(gatewayv1.ListenerReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets Gateways of namespace %s use %s", target.Namespace, b.gw.Namespace, target)
+	case !Granted(b.r, b.owner, target):
+		return invalid(gatewayv1.ListenerReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", target.Namespace, b.owner.Kind, b.owner.Namespace, target)
 	}
 	secret, leaf, problem := readCertificate(b.r, target.Namespace, target.Name)
 	if problem != "" {

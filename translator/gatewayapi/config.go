@@ -54,5 +54,7 @@ type Target struct {
 	Cluster string
 	Share   uint32 // relative to the other targets; 0 takes no new request
 	Picker  *model.PickerCall
-	Hops    bool // see model.WeightedBackend
+	// Protocol is what its endpoints speak, those behind hops too.
+	Protocol model.Protocol
+	Hops     bool // see model.WeightedBackend
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/report"
@@ -42,14 +43,17 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 		out.Fleet = nil
 	}
 	notUsed(out, gw)
-	b := listenerBuilder{r: r, gw: gw, out: out}
+	b := listenerBuilder{r: r, gw: gw, owner: out.Ref, out: out}
 	for i := range gw.Spec.Listeners {
-		b.add(i)
+		b.add(&gw.Spec.Listeners[i], 0, i)
 	}
+	b.sets()
 	b.conflicts()
 	b.finish(unsupported != nil) // parameters are about the proxies: those that run go on
 	overlaps(out)
 	gatewayConditions(out, rejected)
+	b.finishSets(out.Conditions[0], out.Conditions[1])
+	b.share()
 	return out
 }
 
@@ -94,8 +98,10 @@ func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 	if gw.Spec.TLS != nil && gw.Spec.TLS.Backend != nil {
 		warn("spec.tls.backend", "client certificates towards backends are not supported: none is shown", "")
 	}
-	if l := gw.Spec.AllowedListeners; l != nil && l.Namespaces != nil && l.Namespaces.From != nil && *l.Namespaces.From != gatewayv1.NamespacesFromNone {
-		warn("spec.allowedListeners", "ListenerSets are not supported: only the Gateway's own listeners count", "")
+	if l := gw.Spec.AllowedListeners; l != nil && l.Namespaces != nil && l.Namespaces.From != nil && *l.Namespaces.From == gatewayv1.NamespacesFromSelector {
+		if _, err := metav1.LabelSelectorAsSelector(l.Namespaces.Selector); err != nil || l.Namespaces.Selector == nil {
+			warn("spec.allowedListeners.namespaces.selector", "without a valid selector no ListenerSet is taken", "write a label selector, such as matchLabels")
+		}
 	}
 	if gw.Spec.DefaultScope == gatewayv1.GatewayDefaultScopeAll {
 		warn("spec.defaultScope", "default Gateways are not supported: only routes that name this Gateway attach", "name it in the routes' parentRefs")
@@ -105,16 +111,20 @@ func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 // gatewayConditions sums up the listeners (Gateway API, GatewayConditionType).
 func gatewayConditions(out *model.Gateway, rejected *report.Condition) {
 	var bad, unresolved []string
-	serving := 0
+	own, serving := 0, 0
 	for _, l := range out.Listeners {
+		if l.Chain != "" {
+			serving++
+		}
+		if l.Owner != out.Ref {
+			continue
+		}
+		own++
 		if report.Find(l.Conditions, string(gatewayv1.ListenerConditionAccepted)).Status != report.True {
 			bad = append(bad, l.Name)
 		}
 		if report.Find(l.Conditions, string(gatewayv1.ListenerConditionResolvedRefs)).Status != report.True {
 			unresolved = append(unresolved, l.Name)
-		}
-		if l.Chain != "" {
-			serving++
 		}
 	}
 	accepted := trueCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonAccepted)
@@ -124,7 +134,7 @@ func gatewayConditions(out *model.Gateway, rejected *report.Condition) {
 	case len(bad) > 0:
 		accepted.Reason = string(gatewayv1.GatewayReasonListenersNotValid)
 		accepted.Message = "not accepted: listener " + strings.Join(bad, ", ")
-		if len(bad) == len(out.Listeners) {
+		if len(bad) == own {
 			accepted.Status = report.False
 		}
 	}
@@ -143,7 +153,7 @@ func gatewayConditions(out *model.Gateway, rejected *report.Condition) {
 }
 
 // Ports are what a Gateway binds, sorted by number, with a filter chain for each HTTPS listener and one for all
-// cleartext listeners of a port.
+// cleartext listeners of a port. Streams come from routes and are not known here.
 func Ports(gw *model.Gateway) []model.Port {
 	ports := map[uint16]*model.Port{}
 	for _, l := range gw.Listeners {
@@ -155,7 +165,10 @@ func Ports(gw *model.Gateway) []model.Port {
 			p = &model.Port{Gateway: gw.Ref.Key(), Number: l.Port, Addresses: gw.Addresses, Owners: []report.Ref{gw.Ref}}
 			ports[l.Port] = p
 		}
-		if slices.ContainsFunc(p.Chains, func(c model.Chain) bool { return c.Name == l.Chain }) {
+		if !slices.Contains(p.Owners, l.Owner) {
+			p.Owners = append(p.Owners, l.Owner)
+		}
+		if l.Stream() || slices.ContainsFunc(p.Chains, func(c model.Chain) bool { return c.Name == l.Chain }) {
 			continue
 		}
 		p.Chains = append(p.Chains, chain(gw, l))
@@ -170,7 +183,7 @@ func Ports(gw *model.Gateway) []model.Port {
 }
 
 func chain(gw *model.Gateway, l *model.Listener) model.Chain {
-	c := model.Chain{Name: l.Chain, TLS: l.Protocol == string(gatewayv1.HTTPSProtocolType)}
+	c := model.Chain{Name: l.Chain, TLS: l.ByName()}
 	if !c.TLS {
 		return c
 	}

@@ -64,12 +64,13 @@ func Covering(host string) []string {
 	}
 }
 
-// ownerOf is the listener that a host belongs to: of those with the same port and protocol as l, that take traffic,
-// the one with the most specific hostname that covers the host (Gateway API, "Listener Isolation").
+// ownerOf is the listener that a host belongs to: of those with the same port as l that take traffic and that are told
+// apart in the same way, the one with the most specific hostname that covers the host (Gateway API, "Listener
+// Isolation"). HTTPS and TLS listeners are both told apart by the server name.
 func ownerOf(gw *model.Gateway, l *model.Listener, host string) *model.Listener {
 	var owner *model.Listener
 	for _, o := range gw.Listeners {
-		if o.Port != l.Port || o.Protocol != l.Protocol || o.Chain == "" || !covers(o.Hostname, host) {
+		if o.Port != l.Port || o.ByName() != l.ByName() || o.Chain == "" || !covers(o.Hostname, host) {
 			continue
 		}
 		if owner == nil || bySpecificity(o.Hostname, owner.Hostname) < 0 {

@@ -14,42 +14,64 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// routeKinds are the kinds of route that listeners take, by protocol.
-var routeKinds = map[gatewayv1.ProtocolType][]report.Ref{
-	gatewayv1.HTTPProtocolType:  {{Group: gatewayv1.GroupName, Kind: "HTTPRoute"}},
-	gatewayv1.HTTPSProtocolType: {{Group: gatewayv1.GroupName, Kind: "HTTPRoute"}},
+// routeKind is a kind of route of Gateway API.
+func routeKind(kind string) report.Ref { return report.Ref{Group: gatewayv1.GroupName, Kind: kind} }
+
+// routeKinds are the kinds of route that a listener takes, by its protocol and TLS mode; none for a protocol that is not
+// supported. What passes a gateway unread can be told apart by the server name alone, so it takes no TCPRoute.
+func routeKinds(protocol string, passthrough bool) []report.Ref {
+	switch gatewayv1.ProtocolType(protocol) {
+	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
+		return []report.Ref{routeKind("HTTPRoute"), routeKind("GRPCRoute")}
+	case gatewayv1.TLSProtocolType:
+		if passthrough {
+			return []report.Ref{routeKind("TLSRoute")}
+		}
+		return []report.Ref{routeKind("TLSRoute"), routeKind("TCPRoute")}
+	case gatewayv1.TCPProtocolType:
+		return []report.Ref{routeKind("TCPRoute")}
+	}
+	return nil
 }
 
-// listenerBuilder decides the listeners of one Gateway: each by itself first, then against each other.
+// listenerBuilder decides the listeners of one Gateway and its ListenerSets: each by itself first, then against each
+// other.
 type listenerBuilder struct {
 	r     store.Reader
 	gw    *gatewayv1.Gateway
+	owner report.Ref // whose listeners are being added
 	out   *model.Gateway
 	state []listenerState // beside out.Listeners
+	found []report.Finding
 }
 
 // listenerState is what is wrong with a listener; a zero Type means nothing is.
 type listenerState struct {
+	field                          string // JSON path in the owner
+	source                         int    // 0 for the Gateway's own, then by falling precedence
 	accepted, resolved, conflicted report.Condition
-	noCertificate                  bool // HTTPS without one usable certificate
+	noCertificate                  bool // TLS is to be terminated without one usable certificate
 }
 
-func (b *listenerBuilder) add(i int) {
-	spec := &b.gw.Spec.Listeners[i]
+func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 	field := fmt.Sprintf("spec.listeners[%d]", i)
-	l := &model.Listener{Name: string(spec.Name), Port: uint16(spec.Port), Protocol: string(spec.Protocol), Hostname: "*"}
-	if spec.Hostname != nil && *spec.Hostname != "" {
+	l := &model.Listener{
+		Owner: b.owner, Name: string(spec.Name), Key: model.ListenerKey(b.owner, string(spec.Name)),
+		Port: uint16(spec.Port), Protocol: string(spec.Protocol), Hostname: "*",
+	}
+	if spec.Hostname != nil && *spec.Hostname != "" && spec.Protocol != gatewayv1.TCPProtocolType {
 		l.Hostname = strings.ToLower(string(*spec.Hostname))
 	}
-	var s listenerState
-	kinds, ok := routeKinds[spec.Protocol]
-	if !ok {
+	s := listenerState{field: field, source: source}
+	l.Passthrough = spec.Protocol == gatewayv1.TLSProtocolType && spec.TLS != nil && spec.TLS.Mode != nil && *spec.TLS.Mode == gatewayv1.TLSModePassthrough
+	kinds := routeKinds(l.Protocol, l.Passthrough)
+	if len(kinds) == 0 {
 		problem := fmt.Sprintf("protocol %s is not supported", spec.Protocol)
 		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedProtocol, problem)
-		b.find(field+".protocol", problem, "use HTTP or HTTPS")
+		b.find(field+".protocol", problem, "use HTTP, HTTPS, TLS or TCP")
 	} else {
 		b.allowed(l, &s, spec, kinds, field)
-		if spec.Protocol == gatewayv1.HTTPSProtocolType {
+		if l.ByName() && !l.Passthrough {
 			b.tls(l, &s, spec, field)
 		}
 	}
@@ -105,18 +127,27 @@ func (b *listenerBuilder) kinds(s *listenerState, wanted []gatewayv1.RouteGroupK
 		}
 		problem := fmt.Sprintf("routes of kind %s (%s) are not supported on this listener", ref.Kind, ref.Group)
 		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonInvalidRouteKinds, problem)
-		b.find(fmt.Sprintf("%s.allowedRoutes.kinds[%d]", field, i), problem, "use HTTPRoute")
+		b.find(fmt.Sprintf("%s.allowedRoutes.kinds[%d]", field, i), problem, "use "+kindNames(supported))
 	}
 	return out
 }
 
-// tls reads the certificates of an HTTPS listener.
+// kindNames lists kinds for a sentence: "HTTPRoute or GRPCRoute".
+func kindNames(kinds []report.Ref) string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Kind
+	}
+	return strings.Join(names, " or ")
+}
+
+// tls reads the certificates of a listener that terminates TLS.
 func (b *listenerBuilder) tls(l *model.Listener, s *listenerState, spec *gatewayv1.Listener, field string) {
-	if v := b.clientValidation(spec.Port); v != "" {
+	if v := b.clientValidation(spec.Port); v != "" && spec.Protocol == gatewayv1.HTTPSProtocolType {
 		// Serving without the check would let in whom the user wants kept out.
 		problem := "validation of client certificates is not supported; the listener stays closed"
 		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedValue, problem)
-		b.find(v, problem, "remove it")
+		b.out.Findings = append(b.out.Findings, finding(b.out.Ref, v, problem, "remove it"))
 	}
 	if spec.TLS != nil && spec.TLS.Mode != nil && *spec.TLS.Mode != gatewayv1.TLSModeTerminate {
 		problem := fmt.Sprintf("TLS mode %s does not go with protocol HTTPS", *spec.TLS.Mode)
@@ -125,7 +156,7 @@ func (b *listenerBuilder) tls(l *model.Listener, s *listenerState, spec *gateway
 		return
 	}
 	if spec.TLS == nil || len(spec.TLS.CertificateRefs) == 0 {
-		const problem = "an HTTPS listener needs a certificate"
+		problem := fmt.Sprintf("a listener of protocol %s needs a certificate", spec.Protocol)
 		s.noCertificate = true
 		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonInvalidCertificateRef, problem)
 		b.find(field+".tls.certificateRefs", problem, "name a Secret of type kubernetes.io/tls")
@@ -176,100 +207,12 @@ func (b *listenerBuilder) clientValidation(port gatewayv1.PortNumber) string {
 	return "spec.tls.frontend.default.validation"
 }
 
-// conflicts marks listeners that are not distinct. None of them wins (Gateway API, "Handling indistinct Listeners").
-// Listeners of protocols that are not supported conflict with nobody.
-func (b *listenerBuilder) conflicts() {
-	for i, l := range b.out.Listeners {
-		if _, ok := routeKinds[gatewayv1.ProtocolType(l.Protocol)]; !ok {
-			continue
-		}
-		for j, o := range b.out.Listeners {
-			if _, ok := routeKinds[gatewayv1.ProtocolType(o.Protocol)]; !ok || i == j || o.Port != l.Port {
-				continue
-			}
-			if o.Protocol != l.Protocol {
-				b.conflict(i, gatewayv1.ListenerReasonProtocolConflict, "protocol",
-					fmt.Sprintf("port %d is also used for protocol %s, by listener %s", l.Port, o.Protocol, o.Name))
-				break
-			}
-			if o.Hostname == l.Hostname {
-				b.conflict(i, gatewayv1.ListenerReasonHostnameConflict, "hostname",
-					fmt.Sprintf("listener %s has the same port, protocol and hostname", o.Name))
-				break
-			}
-		}
-	}
-}
-
-func (b *listenerBuilder) conflict(i int, reason gatewayv1.ListenerConditionReason, field, problem string) {
-	b.state[i].conflicted = report.Condition{Type: string(gatewayv1.ListenerConditionConflicted), Status: report.True, Reason: string(reason), Message: problem}
-	b.find(fmt.Sprintf("spec.listeners[%d].%s", i, field), problem, "of such listeners none is served: make them distinct")
-}
-
-// finish names the chains of the listeners that take traffic and writes the conditions.
-func (b *listenerBuilder) finish(rejected bool) {
-	for i, l := range b.out.Listeners {
-		s := &b.state[i]
-		accepted := trueCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonAccepted)
-		resolved := trueCondition(gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonResolvedRefs)
-		conflicted := falseCondition(gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerReasonNoConflicts, "")
-		programmed := trueCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonProgrammed)
-		if s.resolved.Type != "" {
-			resolved = s.resolved
-		}
-		if s.accepted.Type != "" {
-			accepted = s.accepted
-		}
-		if s.conflicted.Type != "" {
-			conflicted = s.conflicted
-			reason := gatewayv1.ListenerConditionReason(conflicted.Reason)
-			accepted = falseCondition(gatewayv1.ListenerConditionAccepted, reason, conflicted.Message)
-			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, reason, conflicted.Message)
-		}
-		switch {
-		case accepted.Status == report.True && !s.noCertificate && !rejected:
-			l.Chain = model.ChainName(l.Protocol == string(gatewayv1.HTTPSProtocolType), l.Port, l.Hostname)
-		case s.conflicted.Type != "":
-		case accepted.Status != report.True:
-			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonInvalid, accepted.Message)
-		case s.noCertificate:
-			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonInvalid, "no usable certificate")
-		default:
-			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonInvalid, "the Gateway is not accepted")
-		}
-		l.Conditions = []report.Condition{accepted, programmed, resolved, conflicted}
-	}
-}
-
-// overlaps marks HTTPS listeners of one port whose hostnames overlap: a client may reuse one's connection for the other
-// (Gateway API, OverlappingTLSConfig; such requests are answered 421).
-func overlaps(out *model.Gateway) {
-	for _, l := range out.Listeners {
-		var others []string
-		for _, o := range out.Listeners {
-			if o == l || o.Port != l.Port || o.Chain == "" || l.Chain == "" || o.Protocol != string(gatewayv1.HTTPSProtocolType) {
-				continue
-			}
-			if _, ok := intersect(o.Hostname, l.Hostname); ok {
-				others = append(others, o.Name)
-			}
-		}
-		if len(others) > 0 {
-			l.Conditions = append(l.Conditions, report.Condition{
-				Type: string(gatewayv1.ListenerConditionOverlappingTLSConfig), Status: report.True,
-				Reason:  string(gatewayv1.ListenerReasonOverlappingHostnames),
-				Message: "the hostname overlaps with that of listener " + strings.Join(others, ", ") + "; misdirected requests are answered 421",
-			})
-		}
-	}
-}
-
 func (b *listenerBuilder) warn(field, problem, fix string) {
-	f := finding(b.out.Ref, field, problem, fix)
+	f := finding(b.owner, field, problem, fix)
 	f.Severity = report.Warning
-	b.out.Findings = append(b.out.Findings, f)
+	b.found = append(b.found, f)
 }
 
 func (b *listenerBuilder) find(field, problem, fix string) {
-	b.out.Findings = append(b.out.Findings, finding(b.out.Ref, field, problem, fix))
+	b.found = append(b.found, finding(b.owner, field, problem, fix))
 }

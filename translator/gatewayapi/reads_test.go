@@ -7,7 +7,6 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
-	"github.com/penstock-project/penstock/translator/model"
 )
 
 // indexed is a reader that does not let a whole table be read: whoever read one would be computed again at each change
@@ -36,8 +35,11 @@ func TestAChangeCostsInProportion(t *testing.T) {
 			gatewayapi.Gateway(r, cfg, store.ID(gw))
 			gatewayapi.NotOurs(r, cfg, store.ID(gw))
 		}
-		for _, route := range store.HTTPRoutes.All(v) {
-			gatewayapi.Attach(r, cfg, func(key string) (*model.Gateway, bool) { gw, ok := w.gateways[key]; return gw, ok }, fakeBackends{}, store.ID(route))
+		for _, key := range routeKeys(v) {
+			gatewayapi.Attach(r, fakeBackends{}, gatewayapi.Candidate(r, cfg, w.gateway, key), nil)
+		}
+		for _, set := range store.ListenerSets.All(v) {
+			gatewayapi.ListenerSetReport(r, cfg, store.ID(set), w.gateway, func(string, string) int32 { return 0 })
 		}
 	})
 }

@@ -5,14 +5,29 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// GatewayReport is what is said about a Gateway. attached is the number of routes for each listener name: those with a
-// Place there that are Accepted.
-func GatewayReport(gw *model.Gateway, attached map[string]int32) report.Report {
-	out := report.Report{Owner: gw.Ref, Conditions: gw.Conditions, Addresses: gw.Addresses, Findings: gw.Findings}
+// GatewayReport is what is said about a Gateway. attached counts the routes of a listener key: those with a Place there
+// that are Accepted.
+func GatewayReport(gw *model.Gateway, attached func(listener string) int32) report.Report {
+	out := report.Report{
+		Owner: gw.Ref, Conditions: gw.Conditions, Addresses: gw.Addresses, Findings: gw.Findings,
+		Listeners: listenerReports(gw, gw.Ref, attached),
+	}
+	for _, s := range gw.Sets {
+		if s.Accepted {
+			out.AttachedListenerSets++
+		}
+	}
+	return out
+}
+
+// listenerReports is what is said about the listeners of one owner.
+func listenerReports(gw *model.Gateway, owner report.Ref, attached func(listener string) int32) (out []report.Listener) {
 	for _, l := range gw.Listeners {
-		out.Listeners = append(out.Listeners, report.Listener{
-			Name: l.Name, SupportedKinds: l.SupportedKinds, AttachedRoutes: attached[l.Name], Conditions: l.Conditions,
-		})
+		if l.Owner == owner {
+			out = append(out, report.Listener{
+				Name: l.Name, SupportedKinds: l.SupportedKinds, AttachedRoutes: attached(l.Key), Conditions: l.Conditions,
+			})
+		}
 	}
 	return out
 }

@@ -28,7 +28,6 @@ type problem struct {
 type ruleBuilder struct {
 	r        store.Reader
 	backends Backends
-	route    *gatewayv1.HTTPRoute
 	out      *model.Attachment
 
 	dropped    []int     // positions of rules with problems
@@ -37,12 +36,27 @@ type ruleBuilder struct {
 }
 
 func (b *ruleBuilder) build() {
-	rules := b.route.Spec.Rules
-	if len(rules) == 0 { // the default of the field
-		rules = []gatewayv1.HTTPRouteRule{{}}
-	}
-	for i := range rules {
-		b.out.Rules = append(b.out.Rules, b.rule(&rules[i], i))
+	switch key := b.out.Route.Key(); b.out.Route.Kind {
+	case "HTTPRoute":
+		if o, ok := store.HTTPRoutes.Get(b.r, key); ok {
+			b.httpRules(o.Spec.Rules)
+		}
+	case "GRPCRoute":
+		if o, ok := store.GRPCRoutes.Get(b.r, key); ok {
+			b.grpcRules(o.Spec.Rules)
+		}
+	case "TLSRoute":
+		if o, ok := store.TLSRoutes.Get(b.r, key); ok {
+			for i, spec := range o.Spec.Rules {
+				b.stream(spec.Name, spec.BackendRefs, i)
+			}
+		}
+	case "TCPRoute":
+		if o, ok := store.TCPRoutes.Get(b.r, key); ok {
+			for i, spec := range o.Spec.Rules {
+				b.stream(spec.Name, spec.BackendRefs, i)
+			}
+		}
 	}
 	for _, list := range []*[]string{&b.out.Backends, &b.out.Clusters, &b.out.Hops} {
 		slices.Sort(*list)
@@ -53,25 +67,59 @@ func (b *ruleBuilder) build() {
 	}
 }
 
-func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int) model.Rule {
+func (b *ruleBuilder) httpRules(rules []gatewayv1.HTTPRouteRule) {
+	if len(rules) == 0 { // the default of the field
+		rules = []gatewayv1.HTTPRouteRule{{}}
+	}
+	for i := range rules {
+		spec := &rules[i]
+		b.out.Rules = append(b.out.Rules, b.rule(spec, i, func(field string) []model.Match { return b.matches(spec.Matches, field) }))
+	}
+}
+
+// rule decides one rule; matches reads its matches, which are another kind's in a GRPCRoute.
+func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(field string) []model.Match) model.Rule {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	rule := model.Rule{Index: i}
 	if spec.Name != nil {
 		rule.Name = string(*spec.Name)
 	}
 	before := len(b.problems)
-	rule.Matches = b.matches(spec.Matches, field)
+	rule.Matches = matches(field)
 	rule.Action = b.action(spec, rule.Matches, field, before)
 	if len(b.problems) > before {
 		b.dropped = append(b.dropped, i)
-		rule.Action = refusal("This route's configuration is not supported.")
+		rule.Action = b.refusal("This route's configuration is not supported.")
 	}
 	return rule
 }
 
-// refusal is the action of a rule that cannot do what it should (Gateway API, HTTPRouteRule: 500).
-func refusal(body string) model.Action {
-	return model.Action{Direct: &model.Direct{Status: 500, Body: body}}
+// refusal is the action of a rule that cannot do what it should: 500 (Gateway API, HTTPRouteRule), or UNAVAILABLE to a
+// gRPC request (GRPCRouteRule), which is what Envoy makes of 503.
+func (b *ruleBuilder) refusal(body string) model.Action {
+	status := uint32(500)
+	if b.grpc() {
+		status = 503
+	}
+	return model.Action{Direct: &model.Direct{Status: status, Body: body}}
+}
+
+func (b *ruleBuilder) grpc() bool { return b.out.Route.Kind == "GRPCRoute" }
+
+// streams says whether the route hands on connections, and not requests.
+func (b *ruleBuilder) streams() bool {
+	return b.out.Route.Kind == "TLSRoute" || b.out.Route.Kind == "TCPRoute"
+}
+
+// answered says what becomes of what has no backend.
+func (b *ruleBuilder) answered() string {
+	switch {
+	case b.streams():
+		return "connections for it are closed at once"
+	case b.grpc():
+		return "requests for it are answered UNAVAILABLE"
+	}
+	return "requests for it are answered 500"
 }
 
 // action reads what a rule does. What is wrong goes to b.problems; with more of them than before the rule was read, the
@@ -90,7 +138,7 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 		return action
 	}
 	if f.refuses {
-		return refusal("This route asks a service that does not exist.")
+		return b.refusal("This route asks a service that does not exist.")
 	}
 	b.out.Clusters = append(b.out.Clusters, f.clusters...)
 	if f.redirect != nil {
@@ -100,7 +148,7 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 	b.need(shares)
 	backends := weigh(shares)
 	if !slices.ContainsFunc(backends, func(w model.WeightedBackend) bool { return w.Cluster != "" }) {
-		action.Direct = refusal("This route has no backend.").Direct
+		action.Direct = b.refusal("This route has no backend.").Direct
 		return action
 	}
 	action.Forward = &model.Forward{
@@ -147,7 +195,7 @@ func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 		names = append(names, strconv.Itoa(i))
 	}
 	c := trueCondition(gatewayv1.RouteConditionPartiallyInvalid, b.problems[0].reason)
-	c.Message = "Dropped Rule " + strings.Join(names, ", ") + " (requests for it are answered 500): " + message
+	c.Message = "Dropped Rule " + strings.Join(names, ", ") + " (" + b.answered() + "): " + message
 	return append(parent, c)
 }
 

@@ -18,7 +18,7 @@ func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Mat
 		return nil
 	}
 	for i := range spec.BackendRefs {
-		if ref := backendRef(b.route.Namespace, &spec.BackendRefs[i].BackendObjectReference); isPool(ref) {
+		if ref := backendRef(b.out.Route.Namespace, &spec.BackendRefs[i].BackendObjectReference); isPool(ref) {
 			b.problem(field, gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("sessions do not go with %s, whose picker chooses the endpoint of each request", ref), "remove it")
 			return nil
 		}

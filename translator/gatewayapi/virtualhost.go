@@ -19,7 +19,7 @@ import (
 // The specification orders rules across the hostnames of a listener: what x.a.com does not match, *.a.com may answer.
 // Envoy's virtual hosts do not fall through, so x.a.com carries the routes of *.a.com behind its own.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.VirtualHost {
-	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && chain != "" })
+	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && chain != "" && !l.Stream() })
 	if i < 0 {
 		return nil
 	}
@@ -27,12 +27,12 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	if owner == nil || owner.Chain != chain {
 		return nil
 	}
-	vh := &model.VirtualHost{Gateway: gw.Ref.Key(), Chain: chain, Host: host, Owners: []report.Ref{gw.Ref}}
+	vh := &model.VirtualHost{Gateway: gw.Ref.Key(), Chain: chain, Host: host, Owners: []report.Ref{owner.Owner}}
 	var all []candidate
 	exact := owner.Hostname == host
 	for _, a := range attached {
 		for _, p := range a.Places {
-			if p.Gateway != vh.Gateway || p.Listener != owner.Name {
+			if p.Gateway != vh.Gateway || p.Listener != owner.Key {
 				continue
 			}
 			if !slices.ContainsFunc(p.Hosts, func(h string) bool { return covers(h, host) }) {
@@ -99,17 +99,25 @@ func candidates(a *model.Attachment, host string) []candidate {
 	return out
 }
 
-// compare is the order in which matches are tried (Gateway API, HTTPRouteSpec.Hostnames and HTTPRouteRule.Matches).
+// compare is the order in which matches are tried (Gateway API, HTTPRouteSpec.Hostnames, HTTPRouteRule.Matches and
+// GRPCRouteRule.Matches). Matches of the two kinds never meet: Contest sees to that.
 func (c candidate) compare(o candidate) int {
-	return cmp.Or(
-		bySpecificity(c.host, o.host),
+	byPath := cmp.Or(
 		cmp.Compare(pathRank(c.match), pathRank(o.match)),
 		cmp.Compare(len(o.match.Path), len(c.match.Path)),
 		cmp.Compare(methodRank(c.match), methodRank(o.match)),
+	)
+	if g, other := c.match.GRPC, o.match.GRPC; g != nil && other != nil {
+		byPath = cmp.Or(cmp.Compare(len(other.Service), len(g.Service)), cmp.Compare(len(other.Method), len(g.Method)))
+	}
+	return cmp.Or(
+		bySpecificity(c.host, o.host),
+		byPath,
 		cmp.Compare(len(o.match.Headers), len(c.match.Headers)),
 		cmp.Compare(len(o.match.Query), len(c.match.Query)),
 		cmp.Compare(c.from.Created, o.from.Created),
 		strings.Compare(c.from.Route.Key(), o.from.Route.Key()),
+		strings.Compare(c.from.Route.Kind, o.from.Route.Kind),
 		cmp.Compare(c.rule.Index, o.rule.Index),
 		cmp.Compare(c.index, o.index),
 	)
@@ -151,7 +159,7 @@ func matchKey(m *model.Match) string {
 	return b.String()
 }
 
-// routeName is "HTTPRoute/NAMESPACE/NAME/RULE/HASH": RULE is the rule's name and left out if it has none, HASH is of
+// routeName is "KIND/NAMESPACE/NAME/RULE/HASH": RULE is the rule's name and left out if it has none, HASH is of
 // the match. So reordering rules renames nothing.
 func routeName(owner report.Ref, rule, match string) string {
 	parts := []string{owner.Kind, owner.Namespace, owner.Name}

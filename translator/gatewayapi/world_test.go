@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strconv"
@@ -147,12 +148,46 @@ func decide(view store.Reader, cfg gatewayapi.Config) *world {
 			w.gateways[store.ID(gw)] = g
 		}
 	}
-	lookup := func(key string) (*model.Gateway, bool) { g, ok := w.gateways[key]; return g, ok }
-	for _, route := range store.HTTPRoutes.All(view) {
-		w.attached = append(w.attached, gatewayapi.Attach(view, cfg, lookup, fakeBackends{}, store.ID(route)))
+	var candidates []*model.Candidate
+	for _, key := range routeKeys(view) {
+		candidates = append(candidates, gatewayapi.Candidate(view, cfg, w.gateway, key))
+	}
+	var losses []model.Loss
+	for key, gw := range w.gateways {
+		for _, l := range gw.Listeners {
+			losses = append(losses, gatewayapi.Contest(key, l.Key, candidates)...)
+		}
+	}
+	for _, c := range candidates {
+		var own []model.Loss
+		for _, l := range losses {
+			if l.Route == c.Route {
+				own = append(own, l)
+			}
+		}
+		w.attached = append(w.attached, gatewayapi.Attach(view, fakeBackends{}, c, own))
 	}
 	w.passed = slices.Clone(w.attached)
 	return w
+}
+
+func (w *world) gateway(key string) (*model.Gateway, bool) { g, ok := w.gateways[key]; return g, ok }
+
+// routeKeys are the keys of all routes in store.ByRoute, by kind.
+func routeKeys(view store.Reader) (keys []string) {
+	for _, o := range store.HTTPRoutes.All(view) {
+		keys = append(keys, store.TargetKey("HTTPRoute", o.Namespace, o.Name))
+	}
+	for _, o := range store.GRPCRoutes.All(view) {
+		keys = append(keys, store.TargetKey("GRPCRoute", o.Namespace, o.Name))
+	}
+	for _, o := range store.TLSRoutes.All(view) {
+		keys = append(keys, store.TargetKey("TLSRoute", o.Namespace, o.Name))
+	}
+	for _, o := range store.TCPRoutes.All(view) {
+		keys = append(keys, store.TargetKey("TCPRoute", o.Namespace, o.Name))
+	}
+	return keys
 }
 
 func (w *world) gatewayKeys() []string {
@@ -208,11 +243,29 @@ func (w *world) String() string {
 				}
 			}
 		}
-		w.report(&b, gatewayapi.GatewayReport(gw, counts))
+		w.report(&b, gatewayapi.GatewayReport(gw, func(l string) int32 { return counts[l] }))
 		for _, p := range gatewayapi.Ports(gw) {
 			for _, c := range p.Chains {
 				w.chain(&b, gw, p, c)
 			}
+			for _, s := range w.streams(gw, p.Number) {
+				streamText(&b, p, s)
+			}
+		}
+	}
+	for _, set := range store.ListenerSets.All(w.view) {
+		rep := gatewayapi.ListenerSetReport(w.view, w.cfg, store.ID(set), w.gateway, func(gw, l string) (n int32) {
+			for _, a := range w.attached {
+				for _, p := range a.Places {
+					if p.Gateway == gw && p.Listener == l && gatewayapi.Accepted(a) {
+						n++
+					}
+				}
+			}
+			return n
+		})
+		if rep != nil {
+			w.report(&b, *rep)
 		}
 	}
 	for _, a := range w.attached {
@@ -238,10 +291,63 @@ func (w *world) chain(b *bytes.Buffer, gw *model.Gateway, p model.Port, c model.
 	}
 }
 
+// streams are the chains of a port that hand connections on, by name.
+func (w *world) streams(gw *model.Gateway, port uint16) (out []model.Stream) {
+	by := map[string]*model.Stream{}
+	for _, l := range gw.Listeners {
+		if l.Port != port || !l.Stream() || l.Chain == "" {
+			continue
+		}
+		hosts := map[string][]*model.Attachment{l.Hostname: nil}
+		for _, a := range w.passed {
+			for _, p := range a.Places {
+				for _, h := range p.Hosts {
+					if p.Gateway == gw.Ref.Key() && p.Chain == l.Chain {
+						hosts[h] = append(hosts[h], a)
+					}
+				}
+			}
+		}
+		for h, attached := range hosts {
+			s := gatewayapi.Stream(gw, l.Chain, h, attached)
+			by[s.Name] = s
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, *by[name])
+	}
+	return out
+}
+
+func streamText(b *bytes.Buffer, p model.Port, s model.Stream) {
+	fmt.Fprintf(b, "  stream %s on %s", s.Name, strings.Join(p.Addresses, " "))
+	if s.TLS {
+		fmt.Fprintf(b, " sni=%q secrets=%v", s.ServerName, s.Secrets)
+	}
+	b.WriteString(" ->")
+	if len(s.Backends) == 0 {
+		b.WriteString(" closed")
+	}
+	for _, w := range s.Backends {
+		cluster := w.Cluster
+		if cluster == "" {
+			cluster = "closed"
+		}
+		fmt.Fprintf(b, " %d:%s", w.Weight, cluster)
+	}
+	for _, o := range s.Owners {
+		fmt.Fprintf(b, "  (%s)", o)
+	}
+	b.WriteString("\n")
+}
+
 func matchText(m model.Match) string {
 	out := string(m.PathKind) + " " + m.Path
 	if m.Method != "" {
 		out += " " + m.Method
+	}
+	if m.GRPC != nil {
+		out = "gRPC " + out
 	}
 	for _, list := range []struct {
 		what string
@@ -341,16 +447,26 @@ func headerText(what string, c model.HeaderChanges) (out string) {
 func (w *world) report(b *bytes.Buffer, rep report.Report) {
 	fmt.Fprintf(b, "%s\n", rep.Owner)
 	conditions(b, "  ", rep.Conditions)
+	if rep.AttachedListenerSets > 0 {
+		fmt.Fprintf(b, "  listener sets attached=%d\n", rep.AttachedListenerSets)
+	}
 	for _, l := range rep.Listeners {
 		fmt.Fprintf(b, "  listener %s attached=%d kinds=", l.Name, l.AttachedRoutes)
-		for _, k := range l.SupportedKinds {
+		for i, k := range l.SupportedKinds {
+			if i > 0 {
+				b.WriteString(",")
+			}
 			b.WriteString(k.Kind)
 		}
 		b.WriteString("\n")
 		conditions(b, "    ", l.Conditions)
 	}
 	for _, p := range rep.Parents {
-		fmt.Fprintf(b, "  parent %s/%s", p.Ref.Namespace, p.Ref.Name)
+		b.WriteString("  parent ")
+		if p.Ref.Kind != "Gateway" {
+			b.WriteString(p.Ref.Kind + " ")
+		}
+		fmt.Fprintf(b, "%s/%s", p.Ref.Namespace, p.Ref.Name)
 		if p.Ref.SectionName != "" {
 			fmt.Fprintf(b, " section %s", p.Ref.SectionName)
 		}

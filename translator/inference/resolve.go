@@ -43,7 +43,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		case m.Pool != nil:
 			addPool(&res, m.Pool, m.Share)
 		default:
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share})
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1})
 			res.Clusters = append(res.Clusters, m.Cluster)
 		}
 	}
@@ -81,7 +81,7 @@ func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Nam
 
 // addPool adds a pool's cluster, its picker, and whatever its spilling needs.
 func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
-	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops()}
+	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops(), Protocol: p.Protocol}
 	res.Clusters = append(res.Clusters, p.Cluster)
 	if p.Picker.Cluster != "" {
 		res.Clusters = append(res.Clusters, p.Picker.Cluster)

@@ -31,6 +31,7 @@ type Protocol string
 const (
 	HTTP1 Protocol = "http"
 	H2C   Protocol = "h2c"  // HTTP/2 with prior knowledge
+	TCP   Protocol = "tcp"  // bytes, whatever they mean
 	GRPC  Protocol = "grpc" // HTTP/2, for pickers and other services of the control plane: keepalive, raised limits
 )
 

@@ -8,26 +8,45 @@ import (
 // Gateway is a Gateway of ours, with every listener decided: valid or not, which routes it takes, which chain it is in.
 type Gateway struct {
 	Ref       report.Ref
-	Addresses []string    // IP addresses to bind; ["0.0.0.0"] unless spec.addresses says otherwise
-	Listeners []*Listener // in the order of the spec
+	Addresses []string // IP addresses to bind; ["0.0.0.0"] unless spec.addresses says otherwise
+	// Listeners are the Gateway's own in the order of the spec, then those of its ListenerSets by falling precedence.
+	Listeners []*Listener
+	Sets      []ListenerSet // all that name the Gateway, those that it does not take too, by falling precedence
 	// Fleet is how its proxies run, the class's parameters included; nil if the Gateway is not accepted: what runs stays.
 	Fleet      *v1alpha1.EnvoyFleetSpec
 	Conditions []report.Condition
 	Findings   []report.Finding
 }
 
-// Listener is one listener of a Gateway.
+// ListenerSet is what is decided about a ListenerSet, but for its listeners, which are the Gateway's.
+type ListenerSet struct {
+	Ref        report.Ref
+	Accepted   bool // counts as attached
+	Conditions []report.Condition
+	Findings   []report.Finding
+}
+
+// Listener is one listener of a Gateway, its own or of a ListenerSet.
 type Listener struct {
-	Name           string
+	Owner          report.Ref // the Gateway or ListenerSet that has it in its spec
+	Name           string     // unique in its owner
+	Key            string     // ListenerKey: unique in the Gateway
 	Port           uint16
-	Protocol       string   // HTTP or HTTPS; others carry conditions and no chain
+	Protocol       string   // HTTP, HTTPS, TLS or TCP; others carry conditions and no chain
+	Passthrough    bool     // TLS only: connections are passed on as they are
 	Hostname       string   // lower case; "*" when the user gave none; "*.example.com"
-	Chain          string   // ChainName; "" if the listener takes no traffic (its conditions say why)
-	Secrets        []string // SecretName of each certificate, HTTPS only, in the order of the spec
+	Chain          string   // ChainName, or StreamName of its hostname; "" if it takes no traffic (its conditions say why)
+	Secrets        []string // SecretName of each certificate, where TLS is terminated, in the order of the spec
 	Allowed        AllowedRoutes
 	SupportedKinds []report.Ref // Group and Kind only
 	Conditions     []report.Condition
 }
+
+// Stream says whether a listener hands on connections, and not requests.
+func (l *Listener) Stream() bool { return l.Protocol == "TLS" || l.Protocol == "TCP" }
+
+// ByName says whether connections are told apart by the server name that a client asks for in its TLS handshake.
+func (l *Listener) ByName() bool { return l.Protocol == "HTTPS" || l.Protocol == "TLS" }
 
 // AllowedRoutes says which routes may attach to a listener.
 type AllowedRoutes struct {
@@ -41,8 +60,20 @@ type Port struct {
 	Gateway   string // "namespace/name"
 	Number    uint16
 	Addresses []string
-	Chains    []Chain // sorted by name
+	Chains    []Chain  // sorted by name
+	Streams   []Stream // sorted by name
 	Owners    []report.Ref
+}
+
+// Stream is one filter chain that hands connections on: of a TCP listener, or of one server name of a TLS listener.
+type Stream struct {
+	Name       string // StreamName
+	TLS        bool   // of a TLS listener: matched by server name
+	ServerName string // "" for any
+	Secrets    []string
+	// Backends share the connections. None: each is closed at once, and so is the share of a backend without a Cluster.
+	Backends []WeightedBackend
+	Owners   []report.Ref // the route; none if no route has the name
 }
 
 // Chain is one filter chain, with one route configuration, both of the same name.
@@ -51,26 +82,53 @@ type Chain struct {
 	ServerName string // "" for cleartext and for "*"; else the SNI to match, "example.com" or "*.example.com"
 	TLS        bool
 	Secrets    []string // SDS names, for TLS
-	// Misdirected are hostnames of other HTTPS listeners on the same port: a request for one of them that came over
-	// this chain is answered 421 (Gateway API, "Listener isolation and connection coalescing").
+	// Misdirected are hostnames of other HTTPS and TLS listeners on the same port: a request for one of them that came
+	// over this chain is answered 421 (Gateway API, "Listener isolation and connection coalescing").
 	Misdirected []string
 }
 
 // Place is where a route is attached: hosts of one listener's chain.
 type Place struct {
 	Gateway      string   // "namespace/name"
-	Listener     string   // listener name
-	Chain        string   // ChainName; "" for a listener that takes no traffic, to which a route may be attached all the same
+	Listener     string   // ListenerKey
+	Chain        string   // Listener.Chain; "" for one that takes no traffic, to which a route may be attached all the same
+	Stream       bool     // the listener hands on connections
 	ListenerHost string   // the listener's hostname
 	Hosts        []string // the hosts that the route answers for there, sorted: intersection of listener's and route's hostnames
 }
 
-// Attachment is a route with everything decided about it: where it is attached, what its rules do, what to say of it.
-type Attachment struct {
+// Candidate is a route with where it wants to be attached: all that can be decided without looking at other routes.
+type Candidate struct {
 	Route   report.Ref
 	Created int64 // creation time in seconds since 1970, 0 from files: older routes win ties (Gateway API, HTTPRouteRule)
 	// Hostnames are the route's own, in lower case, sorted; "*" if it has none. They order routes that meet at one host.
 	Hostnames []string
+	Parents   []CandidateParent
+	Findings  []report.Finding
+}
+
+// CandidateParent is one parentRef that leads to a Gateway of ours.
+type CandidateParent struct {
+	Field   string // JSON path
+	Ref     report.ParentRef
+	Places  []Place           // sorted by listener; none if Refused
+	Refused *report.Condition // why nowhere
+}
+
+// Loss is what a route does not get on a listener because another route has it.
+type Loss struct {
+	Route    report.Ref
+	Gateway  string // "namespace/name"
+	Listener string // ListenerKey
+	Host     string // "" for the whole listener
+	Winner   report.Ref
+}
+
+// Attachment is a route with everything decided about it: where it is attached, what its rules do, what to say of it.
+type Attachment struct {
+	Route     report.Ref
+	Created   int64    // Candidate.Created
+	Hostnames []string // Candidate.Hostnames
 	Places    []Place
 	Rules     []Rule
 	Parents   []report.Parent
@@ -84,9 +142,9 @@ type Attachment struct {
 
 // Rule is one rule of a route; its matches are alternatives with one action.
 type Rule struct {
-	Name    string // the rule's own name, if it has one
-	Index   int    // position, for findings and explanations; never part of a name
-	Matches []Match
+	Name    string  // the rule's own name, if it has one
+	Index   int     // position, for findings and explanations; never part of a name
+	Matches []Match // none in routes of connections
 	Action  Action
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-project/penstock/discovery/report"
 )
 
 // Names of Envoy resources. Object names have no '/', and namespaces no '.', so each name can be read back.
@@ -14,12 +16,30 @@ const OurPicker = "penstock-picker"
 // Collector is the cluster of the OpenTelemetry collector, where one is configured.
 const Collector = "penstock-otlp"
 
-// ChainName is the name of a filter chain and of its route configuration: "http/80", "https/443/*.example.com".
+// ChainName is the name of a filter chain of requests and of its route configuration: "http/80",
+// "https/443/*.example.com".
 func ChainName(tls bool, port uint16, hostname string) string {
 	if !tls {
 		return fmt.Sprintf("http/%d", port)
 	}
 	return fmt.Sprintf("https/%d/%s", port, hostname)
+}
+
+// StreamName is the name of a filter chain that hands connections on: "tcp/5432", or "tls/443/db.example.com" for one
+// server name of the TLS listeners of a port.
+func StreamName(tls bool, port uint16, host string) string {
+	if !tls {
+		return fmt.Sprintf("tcp/%d", port)
+	}
+	return fmt.Sprintf("tls/%d/%s", port, host)
+}
+
+// ListenerKey is what a listener is known as in its Gateway: its name, or "NAMESPACE/SET/NAME" in a ListenerSet.
+func ListenerKey(set report.Ref, name string) string {
+	if set.Kind != "ListenerSet" {
+		return name
+	}
+	return set.Namespace + "/" + set.Name + "/" + name
 }
 
 // ListenerName is the name of Envoy's listener for a port.
@@ -34,6 +54,11 @@ func ServiceCluster(namespace, name string, port int32) string {
 // appProtocol says.
 func GRPCCluster(namespace, name string, port int32) string {
 	return fmt.Sprintf("grpc/%s/%s/%d", namespace, name, port)
+}
+
+// TCPCluster is the cluster of one port of a Service for routes of connections: bytes as they are.
+func TCPCluster(namespace, name string, port int32) string {
+	return fmt.Sprintf("tcp/%s/%s/%d", namespace, name, port)
 }
 
 // PickerCluster is the cluster of a foreign picker's Service.

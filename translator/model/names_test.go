@@ -13,6 +13,7 @@ func TestNamesOfDifferentThingsDiffer(t *testing.T) {
 	for what, name := range map[string]string{
 		"service":             model.ServiceCluster("ns", "a", 80),
 		"grpc":                model.GRPCCluster("ns", "a", 80),
+		"tcp":                 model.TCPCluster("ns", "a", 80),
 		"picker":              model.PickerCluster("ns", "a", 80),
 		"pool":                model.PoolCluster("ns", "a"),
 		"import":              model.ImportCluster("ns", "a", "east"),

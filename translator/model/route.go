@@ -13,14 +13,18 @@ const (
 	PathPrefix PathKind = "PathPrefix"        // element-wise: /a matches /a and /a/b, not /ab; no '/' at the end but in "/"
 )
 
-// Match is one HTTPRouteMatch: all of its parts must hold.
+// Match is one HTTPRouteMatch or GRPCRouteMatch: all of its parts must hold.
 type Match struct {
 	PathKind PathKind
 	Path     string
-	Method   string       // "" any
+	Method   string       // of HTTP; "" any
 	Headers  []ValueMatch // names in lower case; the first of equal names counts (specification); in the order of the spec
 	Query    []ValueMatch
+	GRPC     *GRPCMethod // set in matches of GRPCRoutes, which only gRPC requests meet; the path says the same
 }
+
+// GRPCMethod is a GRPCMethodMatch as the user wrote it: its lengths order the matches of GRPCRoutes.
+type GRPCMethod struct{ Service, Method string }
 
 // ValueMatch matches a header or query parameter.
 type ValueMatch struct {

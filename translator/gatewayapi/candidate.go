@@ -1,0 +1,219 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Candidate follows a route's parentRefs. key is one of store.ByRoute; nil if there is no such route. gateways returns a
+// Gateway of ours, decided; false for others.
+func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool), key string) *model.Candidate {
+	rt, ok := findRoute(r, key)
+	if !ok {
+		return nil
+	}
+	c := &model.Candidate{Route: rt.ref, Hostnames: rt.hosts()}
+	if !rt.created.IsZero() {
+		c.Created = rt.created.Unix()
+	}
+	p := parentFinder{r: r, cfg: cfg, gateways: gateways, route: rt, out: c}
+	p.find()
+	return c
+}
+
+// parentFinder follows a route's parentRefs.
+type parentFinder struct {
+	r        store.Reader
+	cfg      Config
+	gateways func(key string) (*model.Gateway, bool)
+	route    route
+	out      *model.Candidate
+}
+
+func (p *parentFinder) find() {
+	if p.route.common.UseDefaultGateways == gatewayv1.GatewayDefaultScopeAll {
+		p.tell(report.Warning, "spec.useDefaultGateways", "default Gateways are not supported", "name the Gateway in parentRefs")
+	}
+	if len(p.route.common.ParentRefs) == 0 {
+		p.tell(report.Warning, "spec.parentRefs", "the route has no parent and takes no traffic", "name a Gateway in parentRefs")
+	}
+	for i := range p.route.common.ParentRefs {
+		p.parent(i)
+	}
+}
+
+// parentRef fills in the defaults of a parentRef.
+func parentRef(namespace string, spec *gatewayv1.ParentReference) report.ParentRef {
+	ref := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: namespace, Name: string(spec.Name)}
+	if spec.Group != nil {
+		ref.Group = string(*spec.Group)
+	}
+	if spec.Kind != nil {
+		ref.Kind = string(*spec.Kind)
+	}
+	if spec.Namespace != nil {
+		ref.Namespace = string(*spec.Namespace)
+	}
+	if spec.SectionName != nil {
+		ref.SectionName = string(*spec.SectionName)
+	}
+	if spec.Port != nil {
+		ref.Port = *spec.Port
+	}
+	return ref
+}
+
+func (p *parentFinder) parent(i int) {
+	field := fmt.Sprintf("spec.parentRefs[%d]", i)
+	ref := parentRef(p.route.ref.Namespace, &p.route.common.ParentRefs[i])
+	if ref.Group != gatewayv1.GroupName || ref.Kind != "Gateway" && ref.Kind != "ListenerSet" {
+		p.tell(report.Warning, field, fmt.Sprintf("parents of kind %s (%s) are not supported", ref.Kind, ref.Group), "name a Gateway or a ListenerSet")
+		return
+	}
+	gw := p.gateway(ref, field)
+	if gw == nil {
+		return
+	}
+	parent := model.CandidateParent{Field: field, Ref: ref}
+	parent.Places, parent.Refused = p.places(gw, ref)
+	slices.SortFunc(parent.Places, func(a, b model.Place) int { return strings.Compare(a.Listener, b.Listener) })
+	if parent.Refused != nil {
+		p.tell(report.Error, field, parent.Refused.Message, "")
+	} else if first := parent.Places[0]; ref.SectionName != "" && first.Chain != "" && len(first.Hosts) == 0 {
+		p.tell(report.Warning, field, fmt.Sprintf("listener %s takes no request for the route's hostnames: they belong to listeners with more specific hostnames", ref.SectionName), "")
+	}
+	p.out.Parents = append(p.out.Parents, parent)
+}
+
+// gateway is the Gateway of ours that a parentRef leads to, by way of a ListenerSet or not; nil if there is none.
+func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gateway {
+	key := ref.Namespace + "/" + ref.Name
+	severity := report.Error
+	if !p.cfg.AnyClass { // among other controllers it may be theirs, and come later
+		severity = report.Warning
+	}
+	if ref.Kind == "ListenerSet" {
+		set, ok := store.ListenerSets.Get(p.r, key)
+		if !ok {
+			p.tell(severity, field, fmt.Sprintf("ListenerSet %s does not exist", key), "")
+			return nil
+		}
+		if key = parentOf(set); key == "" {
+			p.tell(severity, field, fmt.Sprintf("ListenerSet %s/%s has no Gateway", ref.Namespace, ref.Name), "")
+			return nil
+		}
+	}
+	gw, mine := p.gateways(key)
+	if mine {
+		return gw
+	}
+	if _, exists := store.Gateways.Get(p.r, key); !exists {
+		p.tell(severity, field, fmt.Sprintf("Gateway %s does not exist", key), "")
+	}
+	return nil
+}
+
+// places are where a route is attached to the listeners of a parent, or the condition that says why nowhere: the reason
+// that came nearest to being accepted.
+func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []model.Place, refused *report.Condition) {
+	owner := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	selected, allowed := 0, 0
+	for _, l := range gw.Listeners {
+		if l.Owner != owner || ref.SectionName != "" && ref.SectionName != l.Name || ref.Port != 0 && ref.Port != int32(l.Port) {
+			continue
+		}
+		selected++
+		if !p.allowed(l) {
+			continue
+		}
+		allowed++
+		if place, ok := p.place(gw, l); ok {
+			out = append(out, place)
+		}
+	}
+	refuse := func(reason gatewayv1.RouteConditionReason, message string) ([]model.Place, *report.Condition) {
+		c := falseCondition(gatewayv1.RouteConditionAccepted, reason, message)
+		return nil, &c
+	}
+	switch {
+	case selected == 0 && !slices.ContainsFunc(gw.Listeners, func(l *model.Listener) bool { return l.Owner == owner }):
+		return refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener that is part of a Gateway: see its conditions", owner))
+	case selected == 0 && ref.Port != 0 && ref.SectionName != "":
+		return refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s with port %d", owner, ref.SectionName, ref.Port))
+	case selected == 0 && ref.Port != 0:
+		return refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener with port %d", owner, ref.Port))
+	case selected == 0:
+		return refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s", owner, ref.SectionName))
+	case allowed == 0:
+		return refuse(gatewayv1.RouteReasonNotAllowedByListeners, fmt.Sprintf("no listener of %s allows %ss of namespace %s (see its protocol and allowedRoutes)",
+			owner, p.route.ref.Kind, p.route.ref.Namespace))
+	case len(out) == 0:
+		return refuse(gatewayv1.RouteReasonNoMatchingListenerHostname, fmt.Sprintf("no listener of %s has a hostname that goes with %s", owner, strings.Join(p.out.Hostnames, ", ")))
+	}
+	return out, nil
+}
+
+// allowed says whether a listener's allowedRoutes take the route.
+func (p *parentFinder) allowed(l *model.Listener) bool {
+	return slices.Contains(l.Allowed.Kinds, report.Ref{Group: p.route.ref.Group, Kind: p.route.ref.Kind}) &&
+		allowedNamespace(p.r, l.Allowed.From, l.Allowed.Selector, l.Owner.Namespace, p.route.ref.Namespace)
+}
+
+// allowedNamespace says whether a namespace is one of those that a from and a selector mean, seen from owner's.
+func allowedNamespace(r store.Reader, from, selector, owner, namespace string) bool {
+	switch gatewayv1.FromNamespaces(from) {
+	case gatewayv1.NamespacesFromAll:
+		return true
+	case gatewayv1.NamespacesFromSame:
+		return namespace == owner
+	case gatewayv1.NamespacesFromSelector:
+		parsed, err := labels.Parse(selector)
+		return err == nil && parsed.Matches(namespaceLabels(r, namespace))
+	}
+	return false
+}
+
+// namespaceLabels are a namespace's labels with the name label that every cluster adds, so that a selector by name
+// works where no Namespace object was written.
+func namespaceLabels(r store.Reader, name string) labels.Set {
+	set := labels.Set{corev1.LabelMetadataName: name}
+	if ns, ok := store.Namespaces.Get(r, name); ok {
+		for k, v := range ns.Labels {
+			set[k] = v
+		}
+	}
+	return set
+}
+
+// place intersects the route's hostnames with a listener's. Hosts that belong to a more specific listener are left to
+// it; a listener without a chain has no hosts but counts as attached.
+func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
+	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(), ListenerHost: l.Hostname}
+	meet := false
+	for _, h := range p.out.Hostnames {
+		host, ok := intersect(l.Hostname, h)
+		if !ok {
+			continue
+		}
+		meet = true
+		if l.Chain != "" && ownerOf(gw, l, host) == l {
+			place.Hosts = append(place.Hosts, host)
+		}
+	}
+	slices.Sort(place.Hosts)
+	place.Hosts = slices.Compact(place.Hosts)
+	return place, meet
+}
+
+func (p *parentFinder) tell(severity report.Severity, field, problem, fix string) {
+	p.out.Findings = append(p.out.Findings, report.Finding{Severity: severity, Owner: p.out.Route, Field: field, Problem: problem, Fix: fix})
+}

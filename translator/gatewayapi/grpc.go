@@ -1,0 +1,131 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"regexp"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// A GRPCRoute's rules are an HTTPRoute's but for their matches: filters, backends and session persistence have the same
+// fields, at the same places.
+
+func (b *ruleBuilder) grpcRules(rules []gatewayv1.GRPCRouteRule) {
+	if len(rules) == 0 { // a route without rules has every gRPC request, and no backend for it
+		rules = []gatewayv1.GRPCRouteRule{{}}
+	}
+	for i := range rules {
+		spec := &rules[i]
+		as := gatewayv1.HTTPRouteRule{Name: spec.Name, Filters: grpcFilters(spec.Filters), SessionPersistence: spec.SessionPersistence}
+		for j := range spec.BackendRefs {
+			ref := &spec.BackendRefs[j]
+			as.BackendRefs = append(as.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: ref.BackendRef, Filters: grpcFilters(ref.Filters)})
+		}
+		b.out.Rules = append(b.out.Rules, b.rule(&as, i, func(field string) []model.Match { return b.grpcMatches(spec.Matches, field) }))
+	}
+}
+
+func grpcFilters(specs []gatewayv1.GRPCRouteFilter) []gatewayv1.HTTPRouteFilter {
+	var out []gatewayv1.HTTPRouteFilter
+	for _, f := range specs {
+		out = append(out, gatewayv1.HTTPRouteFilter{
+			Type:                  gatewayv1.HTTPRouteFilterType(f.Type),
+			RequestHeaderModifier: f.RequestHeaderModifier, ResponseHeaderModifier: f.ResponseHeaderModifier,
+			RequestMirror: f.RequestMirror, ExtensionRef: f.ExtensionRef,
+		})
+	}
+	return out
+}
+
+// grpcMatches are the matches of a rule that can be expressed; the others are problems.
+func (b *ruleBuilder) grpcMatches(specs []gatewayv1.GRPCRouteMatch, field string) []model.Match {
+	if len(specs) == 0 {
+		specs = []gatewayv1.GRPCRouteMatch{{}}
+	}
+	var out []model.Match
+	for i := range specs {
+		before := len(b.problems)
+		m := b.grpcMatch(&specs[i], fmt.Sprintf("%s.matches[%d]", field, i))
+		if len(b.problems) == before {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (b *ruleBuilder) grpcMatch(spec *gatewayv1.GRPCRouteMatch, field string) model.Match {
+	m := model.Match{PathKind: model.PathPrefix, Path: "/", GRPC: &model.GRPCMethod{}}
+	if spec.Method != nil {
+		b.grpcMethod(&m, spec.Method, field+".method")
+	}
+	for i, h := range spec.Headers {
+		typ := gatewayv1.GRPCHeaderMatchExact
+		if h.Type != nil {
+			typ = *h.Type
+		}
+		at := fmt.Sprintf("%s.headers[%d]", field, i)
+		b.value(&m.Headers, string(typ), b.headerName(string(h.Name), at+".name"), h.Value, at)
+	}
+	return m
+}
+
+// anyName matches one element of a gRPC request's path, which is /SERVICE/METHOD.
+const anyName = "[^/]+"
+
+// grpcMethod reads a method match into a path match.
+func (b *ruleBuilder) grpcMethod(m *model.Match, spec *gatewayv1.GRPCMethodMatch, field string) {
+	if spec.Service != nil {
+		m.GRPC.Service = *spec.Service
+	}
+	if spec.Method != nil {
+		m.GRPC.Method = *spec.Method
+	}
+	service, method := m.GRPC.Service, m.GRPC.Method
+	typ := gatewayv1.GRPCMethodMatchExact
+	if spec.Type != nil {
+		typ = *spec.Type
+	}
+	switch typ {
+	case gatewayv1.GRPCMethodMatchExact:
+		b.grpcName(service, field+".service")
+		b.grpcName(method, field+".method")
+		switch {
+		case service != "" && method != "":
+			m.PathKind, m.Path = model.PathExact, "/"+service+"/"+method
+		case service != "":
+			m.Path = "/" + service
+		case method != "":
+			m.PathKind, m.Path = model.PathRegex, "/"+anyName+"/"+regexp.QuoteMeta(method)
+		}
+	case gatewayv1.GRPCMethodMatchRegularExpression:
+		m.PathKind = model.PathRegex
+		m.Path = "/" + b.grpcPattern(service, field+".service") + "/" + b.grpcPattern(method, field+".method")
+		if wrong := regexProblem(m.Path); wrong != "" {
+			b.unsupported(field, "%s", wrong)
+		}
+	default:
+		b.unsupported(field+".type", "method match type %s is not supported", typ)
+	}
+}
+
+// grpcPattern is a regular expression of one name: the whole name, as everywhere in Gateway API.
+func (b *ruleBuilder) grpcPattern(pattern, field string) string {
+	if pattern == "" {
+		return anyName
+	}
+	if wrong := regexProblem(pattern); wrong != "" {
+		b.unsupported(field, "%s", wrong)
+	}
+	return "(?:" + pattern + ")"
+}
+
+// grpcNameForm is what the schema asks of exact services and methods, one pattern for both.
+var grpcNameForm = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)
+
+func (b *ruleBuilder) grpcName(name, field string) {
+	if name != "" && !grpcNameForm.MatchString(name) {
+		b.unsupported(field, "%q is not a name of gRPC: letters, digits, underscores and dots", name)
+	}
+}

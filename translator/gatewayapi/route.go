@@ -1,0 +1,57 @@
+package gatewayapi
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// route is what routes of every kind have.
+type route struct {
+	ref       report.Ref
+	created   metav1.Time
+	common    *gatewayv1.CommonRouteSpec
+	hostnames []gatewayv1.Hostname
+}
+
+// findRoute reads the route of a key of store.ByRoute.
+func findRoute(r store.Reader, key string) (route, bool) {
+	kind, id, _ := strings.Cut(key, " ")
+	switch kind {
+	case "HTTPRoute":
+		if o, ok := store.HTTPRoutes.Get(r, id); ok {
+			return route{store.HTTPRoutes.Ref(o), o.CreationTimestamp, &o.Spec.CommonRouteSpec, o.Spec.Hostnames}, true
+		}
+	case "GRPCRoute":
+		if o, ok := store.GRPCRoutes.Get(r, id); ok {
+			return route{store.GRPCRoutes.Ref(o), o.CreationTimestamp, &o.Spec.CommonRouteSpec, o.Spec.Hostnames}, true
+		}
+	case "TLSRoute":
+		if o, ok := store.TLSRoutes.Get(r, id); ok {
+			return route{store.TLSRoutes.Ref(o), o.CreationTimestamp, &o.Spec.CommonRouteSpec, o.Spec.Hostnames}, true
+		}
+	case "TCPRoute":
+		if o, ok := store.TCPRoutes.Get(r, id); ok {
+			return route{store.TCPRoutes.Ref(o), o.CreationTimestamp, &o.Spec.CommonRouteSpec, nil}, true
+		}
+	}
+	return route{}, false
+}
+
+// hosts are a route's hostnames in lower case, sorted; "*" for none.
+func (rt route) hosts() []string {
+	if len(rt.hostnames) == 0 {
+		return []string{"*"}
+	}
+	out := make([]string, 0, len(rt.hostnames))
+	for _, h := range rt.hostnames {
+		out = append(out, strings.ToLower(string(h)))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

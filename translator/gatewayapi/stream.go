@@ -1,0 +1,65 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// stream decides a rule of a route of connections: a TLSRoute's or TCPRoute's. Only the first counts; the schema of
+// today takes no others.
+func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.BackendRef, i int) {
+	field := fmt.Sprintf("spec.rules[%d]", i)
+	if i > 0 {
+		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, "connections cannot be told apart by rules: only the first counts", "write a route for it")
+		return
+	}
+	rule := model.Rule{Index: i}
+	if name != nil {
+		rule.Name = string(*name)
+	}
+	refs := make([]gatewayv1.HTTPBackendRef, len(specs))
+	for i := range specs {
+		refs[i].BackendRef = specs[i]
+	}
+	shares := b.shares(refs, nil, field)
+	b.need(shares)
+	rule.Action.Forward = &model.Forward{Backends: weigh(shares)}
+	b.out.Rules = append(b.out.Rules, rule)
+}
+
+// Stream decides the filter chain of one host of a listener of connections. chain is the listener's; attached are the
+// routes that have the host there, of which there is one at most. Nil if no such listener takes traffic, or if neither
+// it nor a route has the host.
+func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.Stream {
+	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && l.Stream() })
+	if i < 0 || len(attached) == 0 && gw.Listeners[i].Hostname != host {
+		return nil
+	}
+	l := gw.Listeners[i]
+	out := &model.Stream{Name: model.StreamName(l.ByName(), l.Port, host), TLS: l.ByName()}
+	if l.ByName() && host != "*" {
+		out.ServerName = host
+	}
+	if len(attached) == 0 {
+		return out
+	}
+	a := attached[0]
+	out.Secrets = l.Secrets
+	out.Owners = append(out.Owners, a.Route)
+	if len(a.Rules) > 0 && a.Rules[0].Action.Forward != nil {
+		out.Backends = a.Rules[0].Action.Forward.Backends
+	}
+	return out
+}
+
+// StreamPort is the port in the name of a listener's chain.
+func StreamPort(chain string) string {
+	_, rest, _ := strings.Cut(chain, "/")
+	port, _, _ := strings.Cut(rest, "/")
+	return port
+}
