@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the picker's Prometheus metrics. Counters of a pool are looked up once, when the pool is made.
+// metrics are the picker's Prometheus metrics.
 type metrics struct {
 	picks   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -15,9 +15,9 @@ type metrics struct {
 	relay   *prometheus.CounterVec
 }
 
-// poolMetrics are one pool's, resolved.
+// poolMetrics are one pool's, resolved with its first pick: series of pools that nobody picks from would be most of the page.
 type poolMetrics struct {
-	seconds prometheus.Observer
+	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec
 	name    string
 	results sync.Map // result -> prometheus.Counter
@@ -62,7 +62,8 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 }
 
 func (m *metrics) pool(name string) *poolMetrics {
-	return &poolMetrics{seconds: m.seconds.WithLabelValues(name), vec: m.picks, name: name}
+	seconds := sync.OnceValue(func() prometheus.Observer { return m.seconds.WithLabelValues(name) })
+	return &poolMetrics{seconds: seconds, vec: m.picks, name: name}
 }
 
 // forget drops a removed pool's series.
@@ -79,7 +80,7 @@ func (m *poolMetrics) count(result string, took time.Duration) {
 		counter, _ = m.results.LoadOrStore(result, m.vec.WithLabelValues(m.name, result))
 	}
 	counter.(prometheus.Counter).Inc()
-	m.seconds.Observe(took.Seconds())
+	m.seconds().Observe(took.Seconds())
 }
 
 // poolCollector reads gauges from the pools when Prometheus asks.
@@ -109,10 +110,11 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		for i := range pool.snapshot.Endpoints {
 			e := &pool.snapshot.Endpoints[i]
 			state := e.State()
-			served, failed, firstByte := e.Load().Totals()
-			count(requestsDesc, float64(served), name, e.Text, "served")
-			count(requestsDesc, float64(failed), name, e.Text, "failed")
-			count(firstByteDesc, firstByte.Seconds(), name, e.Text)
+			if served, failed, firstByte := e.Load().Totals(); served+failed > 0 { // else its series would say nothing
+				count(requestsDesc, float64(served), name, e.Text, "served")
+				count(requestsDesc, float64(failed), name, e.Text, "failed")
+				count(firstByteDesc, firstByte.Seconds(), name, e.Text)
+			}
 			inFlight += state.InFlight
 			switch {
 			case e.Draining:

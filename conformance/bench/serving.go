@@ -127,9 +127,19 @@ func firstPush(ctx context.Context, p *plane, start time.Time, want int) (time.D
 // rest is how long a process has to come to rest after it has loaded everything.
 const rest = 5 * time.Second
 
-// memory looks at a process for a while. The least of its heap is what is live: the rest is garbage that Go has not
-// collected yet, which the resident memory counts.
+// memory looks at a process that has come to rest: first at what the kernel counts, because asking it for its metrics makes
+// garbage, then at its heap for a while. The least of that is what is live.
 func memory(ctx context.Context, p *plane, out report) error {
+	select {
+	case <-time.After(rest):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	rss, err := p.rss()
+	if err != nil {
+		return err
+	}
+	out("memory_rss", "", rss)
 	var heaps []float64
 	for start := time.Now(); time.Since(start) < 2*rest; {
 		heap, err := p.metric(ctx, "go_memstats_heap_alloc_bytes")
@@ -143,13 +153,8 @@ func memory(ctx context.Context, p *plane, out report) error {
 			return ctx.Err()
 		}
 	}
-	rss, err := p.rss()
-	if err != nil {
-		return err
-	}
 	out("memory_heap", "", slices.Min(heaps)/(1<<20))
 	out("memory_heap", "with_garbage", slices.Max(heaps)/(1<<20))
-	out("memory_rss", "", rss)
 	return nil
 }
 

@@ -90,20 +90,17 @@ func TestTrafficMakesScrapesFrequentAndStartsThemAtOnce(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Hour})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
-	waitFor(t, "the first scrape", func() bool { return server.scrapes.Load() == 1 })
 	s.Touch()
 	waitFor(t, "many scrapes", func() bool { return server.scrapes.Load() > 5 })
 }
 
 func TestAPoolThatNobodyPicksFromIsLeftAloneUntilSomebodyDoes(t *testing.T) {
 	server := startServer(t)
-	server.queue.Store(3)
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, Rest: time.Millisecond, Timeout: time.Minute})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
-	waitFor(t, "the one look at a new page", func() bool { return e.State().Fresh && e.State().Idle })
-	if n := server.scrapes.Load(); n != 1 {
-		t.Errorf("%d scrapes of a page that nobody needs", n)
+	if n := r.following(); n != 0 || !e.State().Idle {
+		t.Errorf("%d pages are followed before the first pick", n)
 	}
 	server.queue.Store(7)
 	s.Touch()
@@ -124,7 +121,6 @@ func TestALookAtAnIdlePoolShowsWhatIsTrueNow(t *testing.T) {
 	r := run(t, Config{Fast: time.Hour, Slow: time.Hour})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
-	waitFor(t, "the one look at a new page", func() bool { return e.State().Idle && e.State().Fresh })
 	server.queue.Store(5)
 	s.Refresh(time.Minute)
 	if q := e.State().Queue; q != 5 {
@@ -160,9 +156,11 @@ func TestPoolsThatShareAServerShareItsScraperAndItsCount(t *testing.T) {
 	if len(b.Endpoints) != 1 {
 		t.Fatalf("one address twice makes %d endpoints", len(b.Endpoints))
 	}
+	a.Touch()
+	b.Touch()
 	waitFor(t, "the scrape", func() bool { return b.Endpoints[0].State().Fresh })
-	if server.scrapes.Load() != 1 {
-		t.Errorf("%d scrapes", server.scrapes.Load())
+	if n := r.following(); n != 1 {
+		t.Errorf("%d scrapers", n)
 	}
 	lease := NewLedger("me", time.Hour).Open(&a.Endpoints[0])
 	if n := b.Endpoints[0].State().InFlight; n != 1 {
@@ -184,12 +182,12 @@ func TestRequestsThatNoScrapeCanHaveSeenAreUnseen(t *testing.T) {
 	r := run(t, Config{Slow: time.Hour, Fast: time.Hour})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	e, ledger := &s.Endpoints[0], NewLedger("me", time.Hour)
-	waitFor(t, "the first scrape", func() bool { return e.State().Fresh })
+	s.Refresh(time.Minute)
 	first, _ := ledger.Open(e), ledger.Open(e)
 	if got := e.State(); got.Unseen != 2 || got.InFlight != 2 {
 		t.Errorf("after two picks: %+v", got)
 	}
-	s.Touch()
+	r.rouse([]*source{e.source})
 	waitFor(t, "the next scrape", func() bool { return e.State().Unseen == 0 })
 	first.Settle()
 	if got := e.State(); got.InFlight != 1 {

@@ -35,7 +35,6 @@ type Registry struct {
 	loads   map[netip.AddrPort]*Load
 	sources map[sourceKey]*source
 	roused  []*source     // not asleep any more; Run starts to follow them
-	unread  []*source     // to be looked at once, when there is time
 	news    chan struct{} // tells Run that there are some
 
 	failures atomic.Uint64
@@ -87,7 +86,7 @@ func (r *Registry) Snapshot(m Metrics, specs []Spec) *Snapshot {
 	return s
 }
 
-// source returns the scraper of addr's page; a new one is started by Run. r.mu is held.
+// source returns the scraper of addr's page; a new one sleeps. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 	key := sourceKey{addr, m}
 	src := r.sources[key]
@@ -105,8 +104,6 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 		}
 		src.asleep.Store(true)
 		r.sources[key] = src
-		r.unread = append(r.unread, src)
-		poke(r.news)
 	}
 	src.refs++
 	return src
@@ -188,47 +185,23 @@ func (r *Registry) looks(s *Snapshot) (all []<-chan struct{}) {
 	return all
 }
 
-// pace is the time between first looks at pages that nobody has asked for: thousands of them, at a start, must not take
-// the time in which the proxies get their configuration.
-const pace = 2 * time.Millisecond
-
 // Run scrapes until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for {
-		due, more := r.due()
-		for _, src := range due {
-			group.Go(func() error { return r.follow(ctx, src) })
-		}
-		var next <-chan time.Time
-		if more {
-			next = time.After(pace)
-		}
 		select {
 		case <-ctx.Done():
 			return group.Wait()
 		case <-r.news:
-		case <-next:
+		}
+		r.mu.Lock()
+		roused := r.roused
+		r.roused = nil
+		r.mu.Unlock()
+		for _, src := range roused {
+			group.Go(func() error { return r.follow(ctx, src) })
 		}
 	}
-}
-
-// due are the pages that somebody has to begin to follow now: those that are picked from, and one of those that were never
-// looked at. more says that there are more of these.
-func (r *Registry) due() (list []*source, more bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	list, r.roused = r.roused, nil
-	for len(r.unread) > 0 {
-		src := r.unread[0]
-		r.unread = r.unread[1:]
-		if src.refs > 0 && src.asleep.Load() {
-			src.asleep.Store(false)
-			return append(list, src), len(r.unread) > 0
-		}
-	}
-	r.unread = nil
-	return list, false
 }
 
 func poke(c chan struct{}) {

@@ -32,7 +32,7 @@ type source struct {
 
 	sample   atomic.Pointer[sample]
 	failures atomic.Int64 // in a row
-	hotUntil atomic.Int64 // nanoseconds of the process; 0: nobody has picked yet
+	hotUntil atomic.Int64 // nanoseconds of the process
 	asleep   atomic.Bool  // nobody follows it; written under Registry.mu
 	wake     chan struct{}
 	gone     chan struct{} // closed when no Snapshot has it
@@ -123,11 +123,9 @@ func (r *Registry) interval(src *source) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*r.config.Jitter()))
 }
 
-// tired says whether nobody has picked for so long that the page is not worth reading. One that nobody has picked from at
-// all is looked at once, so that a page that cannot be read is known before the first pick.
+// tired says whether nobody has picked for so long that the page is not worth reading.
 func (r *Registry) tired(src *source) bool {
-	until := src.hotUntil.Load()
-	return until == 0 || time.Since(processStart) > time.Duration(until)+r.config.Rest
+	return time.Since(processStart) > time.Duration(src.hotUntil.Load())+r.config.Rest
 }
 
 func (r *Registry) scrape(ctx context.Context, src *source, page *bytes.Buffer) error {

@@ -42,13 +42,12 @@ func endpoints(t *testing.T, loads ...load) []endpoint.Endpoint {
 	done := make(chan error, 1)
 	go func() { done <- registry.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
+	s.Refresh(10 * time.Second)
 	ledger := endpoint.NewLedger("test", time.Hour)
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
-		for deadline := time.Now().Add(10 * time.Second); !loads[i].stale && !e.State().Fresh; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("waited in vain for a scrape")
-			}
+		if e.State().Fresh == loads[i].stale {
+			t.Fatalf("%s: %+v", e.Text, e.State())
 		}
 		for range loads[i].inFlight {
 			ledger.Open(e)

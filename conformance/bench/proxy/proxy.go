@@ -55,6 +55,7 @@ type Proxy struct {
 	config Config
 	conn   *grpc.ClientConn
 	stream grpc.ClientStream
+	ctx    context.Context // of all of it; Close ends it
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error  // of the reader; read after done
@@ -86,7 +87,7 @@ func Connect(ctx context.Context, c Config) (*Proxy, error) {
 		cancel()
 		return nil, errors.Join(err, conn.Close())
 	}
-	p := &Proxy{config: c, conn: conn, stream: stream, cancel: cancel, done: make(chan struct{}), have: Have{}}
+	p := &Proxy{config: c, conn: conn, stream: stream, ctx: ctx, cancel: cancel, done: make(chan struct{}), have: Have{}}
 	go p.read()
 	node, err := resource.Marshal(&corev3.Node{Id: c.Node, Cluster: c.Cluster})
 	if err != nil {
@@ -192,7 +193,7 @@ func (p *Proxy) read() {
 	var b []byte
 	for {
 		if err := p.stream.RecvMsg(&b); err != nil {
-			if p.stream.Context().Err() == nil {
+			if p.ctx.Err() == nil { // the stream's own context ends with the connection too
 				p.err = err
 			}
 			return

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -51,11 +52,21 @@ func (p *Plane) serveHTTP(ctx context.Context, group *errgroup.Group) error {
 	if err := os.Chmod(socket, 0o600); err != nil {
 		return err
 	}
-	group.Go(func() error { return serveHandler(ctx, l, handler) })
+	group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
 	if p.cfg.HTTP != nil {
 		group.Go(func() error { return serveHandler(ctx, p.cfg.HTTP, handler) })
 	}
 	return nil
+}
+
+// withProfiles adds /debug/pprof, for `go tool pprof`: on the socket alone, which only its owner can open.
+func withProfiles(handler http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", handler)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
 }
 
 func (p *Plane) handler() http.Handler {

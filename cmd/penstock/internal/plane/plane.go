@@ -175,6 +175,7 @@ func (p *Plane) Run(ctx context.Context) error {
 	group.Go(func() error { return quiet(ctx, p.hosts.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.translate(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, reclaim(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
 	group.Go(func() error {
 		return serveGRPC(ctx, p.cfg.XDS, server.Options(), func(r grpc.ServiceRegistrar) {

@@ -1,0 +1,58 @@
+package plane
+
+import (
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// reclaimEvery is how often the process looks whether it is at rest.
+const reclaimEvery = time.Second
+
+const (
+	// restBytes is what a process allocates at most between two looks if it is at rest.
+	restBytes = 256 << 10
+	// burstBytes is what it must have allocated since memory was given back last: to collect it marks everything that is
+	// live, and at rest it shall not be done more often than Go does by itself.
+	burstBytes = 32 << 20
+)
+
+// reclaim gives memory back to the system whenever the process has come to rest after a burst: a start, a large change,
+// all proxies that connect at once. Go by itself would keep what the burst took, which is several times what is live, as
+// long as nothing is allocated: its collector runs when the heap has doubled.
+//
+// A busy process is left alone, so that its memory stays between what is live and twice that; GOGC and GOMEMLIMIT set
+// other bounds, as everywhere.
+func reclaim(ctx context.Context) error {
+	tick := time.NewTicker(reclaimEvery)
+	defer tick.Stop()
+	var last, reclaimed uint64
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		now := allocated()
+		if overBurst(now, last, reclaimed) {
+			debug.FreeOSMemory()
+			now = allocated()
+			reclaimed = now
+		}
+		last = now
+	}
+}
+
+// overBurst says whether a process is at rest after a burst, by how much it has allocated in all: now, at the last look,
+// and when memory was given back last. What is garbage of it is only known to a collection.
+func overBurst(now, last, reclaimed uint64) bool {
+	return now-last < restBytes && now-reclaimed >= burstBytes
+}
+
+// allocated is how many bytes the process has allocated on Go's heap since its start.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}

@@ -1,0 +1,66 @@
+package plane
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+func TestMemoryOfABurstGoesBackToTheSystemOnceItIsOver(t *testing.T) {
+	burst := make([][]byte, 64)
+	for i := range burst {
+		burst[i] = make([]byte, 2<<20)
+	}
+	runtime.GC() // all of it is live now, and garbage in a moment
+	runtime.KeepAlive(burst)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- reclaim(ctx) }()
+	for deadline := time.Now().Add(20 * time.Second); held() > 64<<20; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d MiB are still held", held()>>20)
+		}
+	}
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("it did not end with its context")
+	}
+}
+
+// held is the memory of Go's heap that the system counts as ours.
+func held() uint64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() + samples[1].Value.Uint64()
+}
+
+func TestABusyProcessIsNotStoppedToCollectItsMemory(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		now, last, reclaimed uint64
+		want                 bool
+	}{
+		{"at rest after a burst", 200 << 20, 200 << 20, 100 << 20, true},
+		{"at rest with little to be had", 110 << 20, 110 << 20, 100 << 20, false},
+		{"at work", 200 << 20, 190 << 20, 100 << 20, false},
+	} {
+		if got := overBurst(c.now, c.last, c.reclaimed); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestARunningProcessCanBeProfiled(t *testing.T) {
+	handler := withProfiles(http.NotFoundHandler())
+	for path, want := range map[string]int{"/debug/pprof/heap": 200, "/debug/pprof/goroutine": 200, "/debug/pprof/none": 404, "/metrics": 404} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+}
