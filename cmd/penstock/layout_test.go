@@ -20,7 +20,7 @@ const (
 // topLevel is everything that the top of the repository may hold, besides dot files and what builds leave behind; true
 // means that it must be there.
 var topLevel = map[string]bool{
-	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true, "fleet": false,
+	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true, "fleet": true,
 	"manifests": true, "conformance": true,
 	"Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": false, "LICENSE": true, "CONTRIBUTING.md": true,

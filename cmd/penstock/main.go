@@ -43,6 +43,8 @@ server for every request.`,
 		newStatus(),
 		newExplain(),
 		newSim(),
+		newDrain(),
+		newCopy(),
 		newVersion(),
 	)
 	return root

@@ -114,6 +114,9 @@ func (e *Envoy) Freeze() { _ = e.cmd.Process.Signal(syscall.SIGSTOP) }
 // Thaw ends a Freeze.
 func (e *Envoy) Thaw() { _ = e.cmd.Process.Signal(syscall.SIGCONT) }
 
+// AdminSocket is the path of the admin interface.
+func (e *Envoy) AdminSocket() string { return filepath.Join(e.dir, "admin") }
+
 // Log is what Envoy has written so far.
 func (e *Envoy) Log() string { return e.log.String() }
 

@@ -1,0 +1,145 @@
+package drain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Config says what to drain.
+type Config struct {
+	// Admin is the socket of Envoy's admin interface. Required.
+	Admin string
+	// Timeout is how long it may take. Default: 10 min.
+	Timeout time.Duration
+	// Settle is how long Envoy takes new connections at least: until all nodes and load balancers know that the pod goes.
+	// Default: 10 s.
+	Settle time.Duration
+	// Quiet is how long connections of clients that send nothing are waited for: nothing but its next answer tells a client
+	// that its connection ends. Default: 5 s.
+	Quiet time.Duration
+	// Interval of looking. Default: 250 ms.
+	Interval time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	or := func(d *time.Duration, otherwise time.Duration) {
+		if *d == 0 {
+			*d = otherwise
+		}
+	}
+	or(&c.Timeout, 10*time.Minute)
+	or(&c.Settle, 10*time.Second)
+	or(&c.Quiet, 5*time.Second)
+	or(&c.Interval, 250*time.Millisecond)
+	return c
+}
+
+// Drain returns when Envoy has nothing left to do, or its time is up. An error means that it could not be told, or that ctx
+// has ended.
+func Drain(ctx context.Context, c Config) error {
+	c = c.withDefaults()
+	e := envoy{client: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", c.Admin)
+		},
+	}}}
+	defer e.client.CloseIdleConnections()
+	if _, err := e.ask(ctx, http.MethodPost, "/healthcheck/fail"); err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errTimeout)
+	defer cancel()
+	begun := time.Now()
+	busy := begun // when something was last seen under way
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	for {
+		w, err := e.work(ctx)
+		now := time.Now()
+		switch {
+		case err != nil || w.requests > 0 || w.streams > 0:
+			busy = now
+		case now.Sub(begun) >= c.Settle && (w.connections == 0 || now.Sub(busy) >= c.Quiet):
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if context.Cause(ctx) == errTimeout {
+				return nil
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+var errTimeout = fmt.Errorf("the time for draining is up")
+
+// work is what Envoy has under way for clients.
+type work struct {
+	requests    int64 // HTTP requests
+	connections int64 // HTTP connections, with requests or without
+	streams     int64 // connections of other protocols
+}
+
+type envoy struct{ client *http.Client }
+
+// work adds the statistics up, without those of the listener that kubelets ask and of the admin interface.
+func (e envoy) work(ctx context.Context) (work, error) {
+	body, err := e.ask(ctx, http.MethodGet, `/stats?format=json&filter=downstream_(cx|rq)_active$`)
+	if err != nil {
+		return work{}, err
+	}
+	var answer struct {
+		Stats []struct {
+			Name  string `json:"name"`
+			Value int64  `json:"value"`
+		} `json:"stats"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return work{}, fmt.Errorf("statistics of Envoy: %w", err)
+	}
+	var w work
+	all := int64(0)
+	for _, s := range answer.Stats {
+		parts := strings.Split(s.Name, ".")
+		if len(parts) < 3 || parts[1] == "admin" || parts[1] == "ready" || strings.Contains(s.Name, ".worker_") {
+			continue
+		}
+		switch last := parts[len(parts)-1]; {
+		case parts[0] == "http" && last == "downstream_rq_active":
+			w.requests += s.Value
+		case parts[0] == "http" && last == "downstream_cx_active":
+			w.connections += s.Value
+		case parts[0] == "listener" && last == "downstream_cx_active":
+			all += s.Value
+		}
+	}
+	w.streams = max(0, all-w.connections)
+	return w, nil
+}
+
+func (e envoy) ask(ctx context.Context, method, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := e.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("Envoy's admin interface: %s: %s", path, resp.Status)
+	}
+	return body, err
+}

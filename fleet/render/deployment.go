@@ -1,0 +1,170 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/xds/bootstrap"
+)
+
+// annotationBootstrap has pods replaced when what they start with changes.
+const annotationBootstrap = "penstock.dev/bootstrap"
+
+// drainMargin is how many seconds longer than its drain a pod may take.
+const drainMargin = 30
+
+// user is who the containers run as: nonroot in distroless images. One for all, so that the kubelet may give the token's
+// file to nobody else.
+const user = int64(65532)
+
+func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
+	none, some := intstr.FromInt32(0), intstr.FromString("25%")
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: b.meta(),
+		Spec: appsv1.DeploymentSpec{
+			Replicas: b.replicas(),
+			Selector: &metav1.LabelSelector{MatchLabels: b.selector()},
+			Strategy: appsv1.DeploymentStrategy{
+				Type:          appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &none, MaxSurge: &some},
+			},
+			Template: b.template(bootstrapHash),
+		},
+	}
+}
+
+// replicas is never left out: an apply that leaves out what an earlier one said resets it, to one replica.
+func (b *builder) replicas() *int32 {
+	n := or(b.Spec.Replicas, 2)
+	if a := b.Spec.Autoscaling; a != nil {
+		n = min(max(b.Running, minReplicas(a)), a.MaxReplicas)
+	}
+	return &n
+}
+
+func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
+	pod := or(b.Spec.Pod, v1alpha1.FleetPod{})
+	annotations := map[string]string{}
+	maps.Copy(annotations, pod.Annotations)
+	annotations[annotationBootstrap] = bootstrapHash
+	no, yes, id, grace := false, true, user, int64(b.drainSeconds()+drainMargin)
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: b.labels(pod.Labels), Annotations: b.annotations(annotations)},
+		Spec: corev1.PodSpec{
+			ServiceAccountName:            b.name,
+			AutomountServiceAccountToken:  &no,
+			TerminationGracePeriodSeconds: &grace,
+			NodeSelector:                  pod.NodeSelector,
+			Tolerations:                   pod.Tolerations,
+			TopologySpreadConstraints:     b.spread(pod.TopologySpreadConstraints),
+			PriorityClassName:             pod.PriorityClassName,
+			ImagePullSecrets:              pod.ImagePullSecrets,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id,
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				// Listeners on ports below 1024, by a user that is not root and has no capabilities.
+				Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
+			},
+			InitContainers: []corev1.Container{b.tools()},
+			Containers:     []corev1.Container{b.envoy()},
+			Volumes:        b.volumes(),
+		},
+	}
+}
+
+// tools puts the program that drains where Envoy's container, which has no shell, can run it.
+func (b *builder) tools() corev1.Container {
+	return corev1.Container{
+		Name: "tools", Image: b.PenstockImage, Args: []string{"copy", toolDir + "/penstock"},
+		SecurityContext: restricted(),
+		Resources:       corev1.ResourceRequirements{Requests: quantities("10m", "16Mi")},
+		VolumeMounts:    []corev1.VolumeMount{{Name: "tools", MountPath: toolDir}},
+	}
+}
+
+func (b *builder) envoy() corev1.Container {
+	args := []string{
+		"-c", configDir + "/" + bootstrapFile, "--service-node", "$(POD_NAME)", "--service-zone", "$(ZONE)", "--log-level", "warning",
+	}
+	return corev1.Container{
+		Name:  "envoy",
+		Image: cmp.Or(b.Spec.Image, b.EnvoyImage),
+		Args:  append(args, b.bootstrap().Args()...),
+		Env: []corev1.EnvVar{
+			{Name: "POD_NAME", ValueFrom: field("metadata.name")},
+			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")}, // empty where pods do not have it
+		},
+		Resources:       or(b.Spec.Resources, corev1.ResourceRequirements{Requests: quantities("100m", "128Mi")}),
+		SecurityContext: restricted(),
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: bootstrap.ReadyPath, Port: intstr.FromInt32(readyPort)}},
+			PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 2,
+		},
+		Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{
+			toolDir + "/penstock", "drain", "--admin", adminSocket, "--timeout", fmt.Sprintf("%ds", b.drainSeconds()),
+		}}}},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "config", MountPath: configDir, ReadOnly: true},
+			{Name: "token", MountPath: tokenDir, ReadOnly: true},
+			{Name: "run", MountPath: runDir},
+			{Name: "tools", MountPath: toolDir, ReadOnly: true},
+		},
+	}
+}
+
+func (b *builder) volumes() []corev1.Volume {
+	empty := func(name string) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+	}
+	seconds := lifetime
+	return []corev1.Volume{
+		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: b.name},
+		}}},
+		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: Audience, ExpirationSeconds: &seconds, Path: "token"},
+		}}}}},
+		empty("run"),
+		empty("tools"),
+	}
+}
+
+// spread keeps a fleet's pods apart where nobody says how.
+func (b *builder) spread(given []corev1.TopologySpreadConstraint) []corev1.TopologySpreadConstraint {
+	own := &metav1.LabelSelector{MatchLabels: b.selector()}
+	if given == nil {
+		for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
+			given = append(given, corev1.TopologySpreadConstraint{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.ScheduleAnyway})
+		}
+	}
+	out := make([]corev1.TopologySpreadConstraint, len(given))
+	for i, c := range given {
+		c.LabelSelector = cmp.Or(c.LabelSelector, own)
+		out[i] = c
+	}
+	return out
+}
+
+func restricted() *corev1.SecurityContext {
+	no, yes := false, true
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+func quantities(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+func field(path string) *corev1.EnvVarSource {
+	return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}
+}

@@ -1,0 +1,185 @@
+package render
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// Settings are what all fleets of an installation share.
+type Settings struct {
+	// ADS are the addresses of the control plane, "host:port", as pods reach them. At least one.
+	ADS []string
+	// ServerName is the name that the control plane's certificate has. Default: the first address's host.
+	ServerName string
+	// CA is what verifies the control plane: certificates in PEM.
+	CA []byte
+	// EnvoyImage runs where an EnvoyFleet names none.
+	EnvoyImage string
+	// PenstockImage holds the program that drains proxies; its entry point is penstock.
+	PenstockImage string
+}
+
+// Fleet is the proxies of one Gateway.
+type Fleet struct {
+	Gateway *gatewayv1.Gateway
+	// Spec is what EnvoyFleets say. Its mode is managed.
+	Spec *v1alpha1.EnvoyFleetSpec
+	// Ports are the listeners', sorted, without doubles.
+	Ports []Port
+	// Running is the number of replicas that the Deployment asks for now, where an autoscaler has chosen it; 0 if unknown.
+	Running int32
+}
+
+// Port is one port that clients connect to.
+type Port struct {
+	Number int32
+	Name   string // "http", "https", "tls" or "tcp": the first part of its name in the Service
+}
+
+// Mistake is something in an EnvoyFleet that cannot be rendered.
+type Mistake struct {
+	Field   string // from spec on
+	Problem string
+	Fix     string
+}
+
+func (m *Mistake) Error() string { return m.Field + ": " + m.Problem }
+
+// Object is an object to apply.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Labels that select, and tell people and other programs what belongs to which Gateway (GEP-1762).
+const (
+	LabelGateway   = "gateway.networking.k8s.io/gateway-name"
+	LabelClass     = "gateway.networking.k8s.io/gateway-class-name"
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// LabelFleet has Name of the Gateway: what Deployment, Service and budget select pods by.
+	LabelFleet = "penstock.dev/fleet"
+	// ManagedBy is the value of LabelManagedBy.
+	ManagedBy = "penstock"
+)
+
+// Name is the name of all objects of a Gateway: the Gateway's and its class's (GEP-1762), shortened with a hash where that
+// is no name of a Service.
+func Name(gateway, class string) string { return label(gateway+"-"+class, true) }
+
+// label makes a text fit into 63 characters of a label's value or, strictly, of a Service's name.
+func label(text string, strict bool) string {
+	const longest = 63
+	safe := text
+	if strict {
+		safe = strings.ReplaceAll(safe, ".", "-")
+		if safe[0] < 'a' || safe[0] > 'z' {
+			safe = "gw-" + safe
+		}
+	}
+	if safe == text && len(text) <= longest {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	hash := hex.EncodeToString(sum[:])[:8]
+	if cut := longest - len(hash) - 1; len(safe) > cut {
+		safe = strings.TrimRight(safe[:cut], "-._")
+	}
+	return safe + "-" + hash
+}
+
+// Objects are all objects of a fleet, in the order in which to apply them. An error is a *Mistake, or a bug of ours.
+func Objects(s Settings, f Fleet) ([]Object, error) {
+	b := builder{Settings: s, Fleet: f, name: Name(f.Gateway.Name, string(f.Gateway.Spec.GatewayClassName))}
+	config, hash, err := b.configMap()
+	if err != nil {
+		return nil, err
+	}
+	out := []Object{b.serviceAccount(), config, b.deployment(hash), b.budget()}
+	if len(f.Ports) > 0 { // Kubernetes knows no Service without
+		out = append(out, b.service())
+	}
+	if f.Spec.Autoscaling != nil {
+		out = append(out, b.autoscaler())
+	}
+	return out, nil
+}
+
+// builder has what the files of the kinds share.
+type builder struct {
+	Settings
+	Fleet
+	name string
+}
+
+// meta is the metadata of each object: what the Gateway's spec.infrastructure says, and then ours.
+func (b *builder) meta() metav1.ObjectMeta {
+	yes := true
+	return metav1.ObjectMeta{
+		Name: b.name, Namespace: b.Gateway.Namespace, Labels: b.labels(nil), Annotations: b.annotations(nil),
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway", Name: b.Gateway.Name, UID: b.Gateway.UID,
+			Controller: &yes,
+		}},
+	}
+}
+
+func (b *builder) labels(more map[string]string) map[string]string {
+	out := map[string]string{}
+	if i := b.Gateway.Spec.Infrastructure; i != nil {
+		for k, v := range i.Labels {
+			out[string(k)] = string(v)
+		}
+	}
+	maps.Copy(out, more)
+	out[LabelGateway] = label(b.Gateway.Name, false)
+	out[LabelClass] = label(string(b.Gateway.Spec.GatewayClassName), false)
+	out[LabelManagedBy] = ManagedBy
+	maps.Copy(out, b.selector())
+	return out
+}
+
+// annotations is nil if there are none.
+func (b *builder) annotations(more map[string]string) map[string]string {
+	out := map[string]string{}
+	if i := b.Gateway.Spec.Infrastructure; i != nil {
+		for k, v := range i.Annotations {
+			out[string(k)] = string(v)
+		}
+	}
+	maps.Copy(out, more)
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func (b *builder) selector() map[string]string { return map[string]string{LabelFleet: b.name} }
+
+// gateway is "namespace/name".
+func (b *builder) gateway() string { return b.Gateway.Namespace + "/" + b.Gateway.Name }
+
+// or is *p, or a default.
+func or[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+func hashOf(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:", len(p))
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
