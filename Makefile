@@ -12,9 +12,11 @@ ENVOY_PATH = $$(conformance/tools/envoy.sh)
 # would only cost time. It needs a C compiler: without one all tests run without it, and the output says so.
 RACY := /(store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
 
-.PHONY: help demo build test lint bench golden generate envoy sims go
+LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd bin/lab
+
+.PHONY: help demo build test lint bench golden generate envoy sims lab lab-down labs bin/lab go
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: build envoy ## two pools, two gateways, one imported pool, on this machine (KEEP=1 leaves it running)
 	@ENVOY="$(ENVOY_PATH)" bin/penstock demo $(if $(KEEP),--keep)
@@ -60,6 +62,17 @@ envoy: ## install the pinned Envoy into .tools/, unless $ENVOY or PATH has a rec
 
 sims: $(TOOLS)/llm-d-inference-sim ## build the model-server simulator that end-to-end tests use besides our own (3 minutes, once)
 
+lab: labs ## start a Kubernetes cluster made of processes (CLUSTERS=3: side by side); the first time builds Kubernetes, 6 minutes
+	@bin/lab up --clusters $(or $(CLUSTERS),1)
+
+lab-down: bin/lab ## end it; nothing stays
+	@bin/lab down
+
+labs: $(LABS) ## build what a lab consists of: Kubernetes (6 minutes, once), etcd, and bin/lab
+
+bin/lab: go
+	@cd conformance && CGO_ENABLED=0 go build -trimpath -o ../$@ ./lab/cmd/lab
+
 go:
 	@command -v go >/dev/null || { echo 'Go is needed: https://go.dev/doc/install (any version from 1.21 fetches the one that go.mod names)'; exit 1; }
 
@@ -75,6 +88,16 @@ $(TOOLS)/envoy-gateway: conformance/envoygateway/go.mod conformance/envoygateway
 	@echo "building $(@F), a peer to measure beside (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/envoygateway && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
 
+<<<<<<< HEAD
 $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance: conformance/suites/go.mod conformance/suites/go.sum | go
 	@echo "building $(@F), an official suite (about a minute, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/suites && go test -c -o $@ $(if $(findstring inference,$@),sigs.k8s.io/gateway-api-inference-extension/conformance,sigs.k8s.io/gateway-api/conformance)
+=======
+$(TOOLS)/kubernetes: $(wildcard conformance/lab/kubernetes/*) | go
+	@echo "building Kubernetes (about 6 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/lab/kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ .
+
+$(TOOLS)/etcd: conformance/lab/etcd/go.mod conformance/lab/etcd/go.sum | go
+	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/lab/etcd && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
+>>>>>>> 360532c (make lab starts a real Kubernetes API server with its controllers on this machine, without containers)

@@ -1,0 +1,153 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/penstock-project/penstock/conformance/lab/network"
+)
+
+// nodeName is the cluster's only node.
+const nodeName = "node"
+
+// Config is what a cluster is made of.
+type Config struct {
+	Name    string             // of the cluster and its context in the kubeconfig
+	Dir     string             // what the user sees: kubeconfig, logs
+	Private string             // an empty folder for everything else, best in memory
+	Tools   string             // folder with the programs kubernetes and etcd
+	Node    *network.Namespace // where the cluster runs
+	Plan    network.Plan       // its addresses
+	CRDs    []string           // YAML files, or folders of them, that are applied before the cluster is ready
+	Log     *slog.Logger
+}
+
+// Cluster is one cluster.
+type Cluster struct {
+	Config
+	ready chan struct{}
+}
+
+// New prepares a cluster; Run starts it.
+func New(config Config) *Cluster { return &Cluster{Config: config, ready: make(chan struct{})} }
+
+// Kubeconfig is the administrator's configuration. It works from where the lab was started once the cluster is ready.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
+
+// Ready is closed when the API server answers and holds what Config.CRDs names.
+func (c *Cluster) Ready() <-chan struct{} { return c.ready }
+
+func (c *Cluster) server() string { return fmt.Sprintf("https://%s:6443", c.Plan.Node()) }
+
+// Run runs the cluster until ctx is done (no error then) or one of its programs fails.
+func (c *Cluster) Run(ctx context.Context) error {
+	for _, dir := range []string{c.Dir, c.Private} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
+	}
+	if err := c.credentials(); err != nil {
+		return fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	g, running := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.etcd().run(running, c.Node, c.Dir) })
+	g.Go(func() error { return c.boot(running, g) })
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// boot starts one program after the other, as each needs those before it.
+func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
+	start := func(p program) { g.Go(func() error { return p.run(ctx, c.Node, c.Dir) }) }
+	if err := until(ctx, c.etcdAnswers); err != nil {
+		return err
+	}
+	start(c.apiserver())
+	config, err := c.client()
+	if err != nil {
+		return err
+	}
+	if err := until(ctx, func(ctx context.Context) error { return answers(ctx, config) }); err != nil {
+		return err
+	}
+	for _, p := range []program{c.controllers(), c.scheduler(), c.proxy()} {
+		start(p)
+	}
+	if err := apply(ctx, config, c.CRDs); err != nil {
+		return err
+	}
+	close(c.ready)
+	return nil
+}
+
+// client is the administrator's connection. The lab is its own only hurry: no rate cap.
+func (c *Cluster) client() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// until calls f until it succeeds or ctx is done.
+func until(ctx context.Context, f func(context.Context) error) error {
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; last: %w", ctx.Err(), err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (c *Cluster) etcdAnswers(context.Context) error {
+	return c.Node.Do(func() error {
+		conn, err := net.DialTimeout("tcp", etcdAddress, time.Second)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// answers tells whether the API server is ready.
+func answers(ctx context.Context, config *rest.Config) error {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", req.URL, resp.Status)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// private is the folder that a lab covers with one of its own, in memory and in its own mount namespace: paths below it
+// are short, as sockets need, and leave nothing behind.
+const private = "/run"
+
+func newInit() *cobra.Command {
+	return &cobra.Command{
+		Use:    "init DIR",
+		Short:  "PID 1 of a lab",
+		Args:   cobra.ExactArgs(1),
+		Hidden: true,
+		RunE:   func(_ *cobra.Command, args []string) error { return initialize(args[0]) },
+	}
+}
+
+// initialize prepares the namespaces that it was started in, starts `lab supervise`, and waits for the end of whatever ends
+// below it, until the supervisor does.
+func initialize(dir string) error {
+	report := os.NewFile(readyFD, "ready")
+	if err := mounts(); err != nil {
+		fmt.Fprintf(report, "%v\x00", err)
+		return err
+	}
+	cmd := exec.Command("/proc/self/exe", "supervise", dir)
+	cmd.Args[0] = "lab"
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{report, os.NewFile(lifelineFD, "lifeline")}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("supervisor: %w", err)
+	}
+	_ = report.Close() // so that its end is the supervisor's end
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("wait: %w", err)
+		}
+		if pid == cmd.Process.Pid {
+			os.Exit(status.ExitStatus())
+		}
+	}
+}
+
+// mounts makes the mount namespace the lab's own.
+func mounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc of the lab's own processes: %w", err)
+	}
+	if err := unix.Mount("lab", private, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return fmt.Errorf("mount %s: %w", private, err)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newRoot().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		os.Exit(1)
+	}
+}
+
+// newRoot returns the command that all others hang below. A new subcommand is a file with a function, and a line here.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lab",
+		Short: "Real Kubernetes clusters on one Linux machine, without containers",
+		Long: `Lab runs etcd and the programs of Kubernetes as processes, with a container runtime that runs the processes of pods
+directly: an image name stands for a program of this machine. As root, clients reach the API server, pods and
+LoadBalancer addresses from where they are; without root everything lives in a user namespace, and clients run there too,
+by way of "lab exec".`,
+		SilenceUsage:  true, // a failed run is answered with what went wrong, not with all flags
+		SilenceErrors: true, // main prints them, once
+	}
+	root.AddCommand(
+		newUp(),
+		newDown(),
+		newExec(),
+		newInit(),
+		newSupervise(),
+	)
+	return root
+}

@@ -1,0 +1,77 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// state is what the processes of a lab know of each other. It is a file in the lab's folder.
+type state struct {
+	Dir      string   `json:"dir"` // the folder itself, absolute
+	Clusters int      `json:"clusters"`
+	Tools    string   `json:"tools"`         // folder of the programs that a cluster consists of
+	CRDs     []string `json:"crds"`          // files and folders that are applied to each cluster
+	Rootless bool     `json:"rootless"`      // whether the lab has a user namespace of its own
+	Lifeline bool     `json:"lifeline"`      // whether the lab ends when descriptor lifelineFD does
+	PID      int      `json:"pid,omitempty"` // of the lab's PID 1, as its starter sees it
+}
+
+// defaultDir is where a lab lives unless --dir says otherwise.
+const defaultDir = ".lab"
+
+func addDir(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "dir", defaultDir, "the lab's folder: kubeconfig, logs, state")
+}
+
+func stateFile(dir string) string { return filepath.Join(dir, "lab.json") }
+
+// load reads the state of the lab in a folder.
+func load(dir string) (state, error) {
+	raw, err := os.ReadFile(stateFile(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{}, fmt.Errorf("no lab lives in %s: start one with lab up --dir %s", dir, dir)
+	}
+	if err != nil {
+		return state{}, fmt.Errorf("state of the lab: %w", err)
+	}
+	var s state
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return state{}, fmt.Errorf("state of the lab: %s: %w", stateFile(dir), err)
+	}
+	return s, nil
+}
+
+func (s state) save() error {
+	raw, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("state of the lab: %w", err)
+	}
+	if err := os.WriteFile(stateFile(s.Dir), append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("state of the lab: %w", err)
+	}
+	return nil
+}
+
+// alive tells whether the lab's PID 1 still runs. A PID is used again one day, hence the look at what it runs.
+func (s state) alive() bool {
+	if s.PID == 0 {
+		return false
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.PID))
+	return err == nil && strings.Contains(string(raw), "\x00init\x00"+s.Dir+"\x00")
+}
+
+// kubeconfig is the file with a context for each cluster.
+func (s state) kubeconfig() string { return filepath.Join(s.Dir, "kubeconfig") }
+
+// log is what the lab's own processes have to say.
+func (s state) log() string { return filepath.Join(s.Dir, "lab.log") }

@@ -1,0 +1,116 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/penstock-project/penstock/conformance/lab/cluster"
+	"github.com/penstock-project/penstock/conformance/lab/network"
+)
+
+func newSupervise() *cobra.Command {
+	return &cobra.Command{
+		Use:    "supervise DIR",
+		Short:  "run the clusters of a lab",
+		Args:   cobra.ExactArgs(1),
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report := os.NewFile(readyFD, "ready")
+			err := supervise(cmd.Context(), args[0], report)
+			if err != nil {
+				fmt.Fprintf(report, "%v\x00", err)
+			}
+			return err
+		},
+	}
+}
+
+// supervise runs a lab until ctx is done, the lifeline ends, or a cluster fails.
+func supervise(ctx context.Context, dir string, report io.Writer) error {
+	s, err := load(dir)
+	if err != nil {
+		return err
+	}
+	clusters, err := s.clusters(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	if s.Lifeline {
+		g.Go(func() error {
+			_, _ = io.Copy(io.Discard, os.NewFile(lifelineFD, "lifeline"))
+			return errors.New("whoever started the lab has ended")
+		})
+	}
+	for _, c := range clusters {
+		g.Go(func() error { return c.Run(ctx) })
+	}
+	g.Go(func() error {
+		for _, c := range clusters {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-c.Ready():
+			}
+		}
+		if err := s.merge(clusters); err != nil {
+			return err
+		}
+		_, err := io.WriteString(report, "ready\x00")
+		return err
+	})
+	return g.Wait()
+}
+
+// clusters prepares all clusters, each joined to all others.
+func (s state) clusters(log *slog.Logger) ([]*cluster.Cluster, error) {
+	outside, err := network.Current()
+	if err != nil {
+		return nil, err
+	}
+	var all []*cluster.Cluster
+	for i := range s.Clusters {
+		node, plan, err := network.NewNode(outside)
+		if err != nil {
+			return nil, err
+		}
+		name := fmt.Sprintf("lab%d", i+1)
+		for _, other := range all {
+			if err := network.JoinNodes(node, plan, other.Node, other.Plan); err != nil {
+				return nil, fmt.Errorf("join %s and %s: %w", name, other.Name, err)
+			}
+		}
+		all = append(all, cluster.New(cluster.Config{
+			Name: name, Dir: filepath.Join(s.Dir, name), Private: filepath.Join(private, name),
+			Tools: s.Tools, Node: node, Plan: plan, CRDs: s.CRDs, Log: log.With("cluster", name),
+		}))
+	}
+	return all, nil
+}
+
+// merge writes one kubeconfig with a context for each cluster; the first one is current.
+func (s state) merge(clusters []*cluster.Cluster) error {
+	var files []string
+	for _, c := range clusters {
+		files = append(files, c.Kubeconfig())
+	}
+	config, err := (&clientcmd.ClientConfigLoadingRules{Precedence: files}).Load()
+	if err == nil {
+		err = clientcmd.WriteToFile(*config, s.kubeconfig())
+	}
+	if err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	return nil
+}

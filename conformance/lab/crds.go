@@ -1,0 +1,59 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/penstock-project/penstock/manifests"
+)
+
+// releases are the modules whose CRDs a cluster of Penstock's has, and where in them: Gateway API's experimental channel,
+// which has all that the standard one has, and the inference extension.
+var releases = []struct{ module, folder string }{
+	{"sigs.k8s.io/gateway-api", "config/crd/experimental"},
+	{"sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases"},
+}
+
+// CRDs lists the folders with all CustomResourceDefinitions that Penstock works with: Gateway API's experimental channel, the
+// inference extension, and our own kinds, which it writes below dir. The modules' versions are those of the go.mod
+// that counts in the working directory.
+func CRDs(ctx context.Context, dir string) ([]string, error) {
+	var folders []string
+	for _, r := range releases {
+		cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", r.module)
+		out, err := cmd.Output()
+		if exit := (&exec.ExitError{}); errors.As(err, &exit) {
+			return nil, fmt.Errorf("CRDs of %s: %s", r.module, strings.TrimSpace(string(exit.Stderr)))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("CRDs of %s: %w", r.module, err)
+		}
+		path := strings.TrimSpace(string(out))
+		if path == "" {
+			return nil, fmt.Errorf("CRDs of %s: the module is not on this machine yet: go mod download", r.module)
+		}
+		folders = append(folders, filepath.Join(path, r.folder))
+	}
+	own := filepath.Join(dir, "crds")
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		return nil, fmt.Errorf("CRDs: %w", err)
+	}
+	files, err := manifests.CRDs()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if f.Group == "gateway.networking.k8s.io" || f.Group == "inference.networking.k8s.io" {
+			continue // as released, not as we need it in folders
+		}
+		if err := os.WriteFile(filepath.Join(own, f.Group+"_"+f.Plural+".yaml"), f.YAML, 0o644); err != nil {
+			return nil, fmt.Errorf("CRDs: %w", err)
+		}
+	}
+	return append(folders, own), nil
+}

@@ -1,0 +1,133 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Image is one line of the table.
+type Image struct {
+	// Name as pods write it: "registry/repository", with or without ":tag" or "@digest". A name without a registry
+	// stands for that repository in any registry.
+	Name string `json:"name"`
+	// Program is the file of this machine that runs, an absolute path. The image holds that, and of the machine's own
+	// files /usr, /bin and /lib (what is written there is the container's own).
+	Program string `json:"program"`
+	// Path is where the program is in the image; empty: /usr/local/bin/ and the file's name.
+	Path string `json:"path,omitempty"`
+	// Args are given to the program if the container has neither command nor args.
+	Args []string `json:"args,omitempty"`
+	// First is given to the program before the container's args, as the rest of an image's entry point.
+	First []string `json:"first,omitempty"`
+	// Env is set unless the container sets it: "NAME=value".
+	Env []string `json:"env,omitempty"`
+}
+
+// At is where the program is inside the container.
+func (i Image) At() string {
+	if i.Path != "" {
+		return i.Path
+	}
+	return "/usr/local/bin/" + filepath.Base(i.Program)
+}
+
+// Table is the file of a lab's images.
+type Table struct{ file string }
+
+// Open returns the table in a file, which need not exist yet.
+func Open(file string) *Table { return &Table{file: file} }
+
+// List is all images, in the order in which they were loaded.
+func (t *Table) List() ([]Image, error) {
+	raw, err := os.ReadFile(t.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("images: %w", err)
+	}
+	var list []Image
+	if err := yaml.UnmarshalStrict(raw, &list); err != nil {
+		return nil, fmt.Errorf("images: %s: %w", t.file, err)
+	}
+	return list, nil
+}
+
+// Load adds images, each in place of the one with the same name. A program that is missing is an error.
+func (t *Table) Load(images ...Image) error {
+	list, err := t.List()
+	if err != nil {
+		return err
+	}
+	for _, i := range images {
+		if i.Program, err = filepath.Abs(i.Program); err != nil {
+			return fmt.Errorf("image %s: %w", i.Name, err)
+		}
+		if info, err := os.Stat(i.Program); err != nil {
+			return fmt.Errorf("image %s: %w", i.Name, err)
+		} else if info.IsDir() || info.Mode()&0o111 == 0 {
+			return fmt.Errorf("image %s: %s is not a program", i.Name, i.Program)
+		}
+		list = append(slices.DeleteFunc(list, func(old Image) bool { return old.Name == i.Name }), i)
+	}
+	raw, err := yaml.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("images: %w", err)
+	}
+	// Readers see the old table or the new one.
+	if err := os.WriteFile(t.file+".new", raw, 0o644); err != nil {
+		return fmt.Errorf("images: %w", err)
+	}
+	if err := os.Rename(t.file+".new", t.file); err != nil {
+		return fmt.Errorf("images: %w", err)
+	}
+	return nil
+}
+
+// ErrUnknown is that no program stands for an image.
+var ErrUnknown = errors.New("no program of this machine stands for the image")
+
+// Find returns what stands for the image that a pod names.
+func (t *Table) Find(ref string) (Image, error) {
+	list, err := t.List()
+	if err != nil {
+		return Image{}, err
+	}
+	best := -1
+	for i, candidate := range list {
+		if matches(candidate.Name, ref) && (best < 0 || len(candidate.Name) > len(list[best].Name)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return Image{}, fmt.Errorf("%w %s: lab load %s PROGRAM names one", ErrUnknown, ref, repository(ref))
+	}
+	return list[best], nil
+}
+
+// matches tells whether name, as in a table, stands for ref, as in a pod.
+func matches(name, ref string) bool {
+	if name == ref {
+		return true
+	}
+	if repository(name) == name { // any tag
+		ref = repository(ref)
+	}
+	return name == ref || strings.HasSuffix(ref, "/"+name)
+}
+
+// repository is a reference without tag and digest.
+func repository(ref string) string {
+	ref, _, _ = strings.Cut(ref, "@")
+	if colon := strings.LastIndexByte(ref, ':'); colon > strings.LastIndexByte(ref, '/') {
+		ref = ref[:colon]
+	}
+	return ref
+}

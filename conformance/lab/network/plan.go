@@ -1,0 +1,48 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Slots is how many clusters one machine can hold.
+const Slots = 112
+
+// Plan is the addresses of the cluster in one slot, 0 to Slots-1: 10.128.0.0/16 and up. Services are in no route: they exist
+// only in kube-proxy's rules.
+type Plan struct{ Slot int }
+
+func (p Plan) prefix(third, bits int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + p.Slot), byte(third), 0}), bits)
+}
+
+// All is the whole range of the cluster.
+func (p Plan) All() netip.Prefix { return p.prefix(0, 16) }
+
+// Pods is the range of pod addresses.
+func (p Plan) Pods() netip.Prefix { return p.prefix(0, 17) }
+
+// Services is the range of cluster IPs.
+func (p Plan) Services() netip.Prefix { return p.prefix(128, 18) }
+
+// LoadBalancers is the range of the addresses that Services of type LoadBalancer get.
+func (p Plan) LoadBalancers() netip.Prefix { return p.prefix(192, 19) }
+
+// Node is the node's own address, where the API server listens.
+func (p Plan) Node() netip.Addr { return p.host(255, 1) }
+
+// Outside is the address of the namespace where clients run, as pods see it.
+func (p Plan) Outside() netip.Addr { return p.host(255, 2) }
+
+// APIService is the cluster IP of the Service "kubernetes", the first of the range.
+func (p Plan) APIService() netip.Addr { return p.host(128, 1) }
+
+// DNSService is the cluster IP of the cluster's DNS.
+func (p Plan) DNSService() netip.Addr { return p.host(128, 10) }
+
+func (p Plan) host(third, fourth byte) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(128 + p.Slot), third, fourth})
+}
+
+// link is the name of the slot's interface outside.
+func (p Plan) link() string { return fmt.Sprintf("lab%d", p.Slot) }

@@ -1,0 +1,99 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"time"
+)
+
+const lifetime = 365 * 24 * time.Hour
+
+// Pair is a certificate and its private key, both PEM.
+type Pair struct{ Certificate, Key []byte }
+
+// Authority signs certificates.
+type Authority struct {
+	Pair
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// Subject is what a certificate says of its holder. It is good for clients and servers alike.
+type Subject struct {
+	Name   string   // the user, for Kubernetes
+	Groups []string // the user's groups
+	DNS    []string
+	IPs    []netip.Addr
+}
+
+// NewAuthority makes an authority with a key of its own. now is the time from which on it counts.
+func NewAuthority(name string, now time.Time) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	cert, err := x509.ParseCertificate(raw)
+	if err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	pair, err := encode(raw, key)
+	if err != nil {
+		return nil, err
+	}
+	return &Authority{Pair: pair, cert: cert, key: key}, nil
+}
+
+// Issue makes a certificate with a key of its own.
+func (a *Authority) Issue(s Subject) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("certificate of %s: %w", s.Name, err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return Pair{}, fmt.Errorf("certificate of %s: %w", s.Name, err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: s.Name, Organization: s.Groups},
+		NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		DNSNames:    s.DNS,
+	}
+	for _, ip := range s.IPs {
+		template.IPAddresses = append(template.IPAddresses, net.IP(ip.AsSlice()))
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("certificate of %s: %w", s.Name, err)
+	}
+	return encode(raw, key)
+}
+
+func encode(cert []byte, key *ecdsa.PrivateKey) (Pair, error) {
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("private key: %w", err)
+	}
+	return Pair{
+		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}),
+	}, nil
+}
