@@ -172,6 +172,24 @@ func (t *Translator) Resources(gateway string) []*resource.Resource {
 	return out
 }
 
+// Listeners names the listeners of a gateway and their route configurations, sorted.
+func (t *Translator) Listeners(gateway string) []resource.Ref {
+	var out []resource.Ref
+	r := t.engine.Reader()
+	for _, table := range []*graph.Table[encoded]{t.tables.ports, t.tables.routes} {
+		_, rows := table.Each(r, graph.ByAll, "")
+		for key, row := range rows {
+			if gw, _, _ := strings.Cut(key, "|"); gw == gateway {
+				for _, res := range row.resources {
+					out = append(out, res.Ref)
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, resource.Ref.Compare)
+	return out
+}
+
 // Port is what a Gateway binds, for people and supervisors.
 type Port struct {
 	Listener  string // name of the Envoy listener

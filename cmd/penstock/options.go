@@ -72,6 +72,7 @@ type service struct {
 	accessLog         string
 	drainTime         time.Duration
 	logLevel          string
+	cluster           bool // objects come from a cluster and not from files
 }
 
 func (s *service) flags(cmd *cobra.Command, xds, picker string) {
@@ -115,7 +116,10 @@ func (s *service) plane(cmd *cobra.Command, set func(*plane.Config)) (p *plane.P
 
 // config listens and makes the configuration of a plane. Whoever calls it runs the plane, which closes the listeners.
 func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg plane.Config, err error) {
-	if len(s.paths) == 0 {
+	switch {
+	case s.cluster && s.state == "":
+		s.state = clusterState()
+	case !s.cluster && len(s.paths) == 0:
 		return cfg, errNoFiles
 	}
 	if cfg.StateDir, err = s.stateDir(); err != nil {

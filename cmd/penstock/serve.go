@@ -11,6 +11,7 @@ import (
 
 func newServe() *cobra.Command {
 	var s service
+	var k kubernetes
 	var peers []string
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -24,7 +25,15 @@ either may end, freeze or be upgraded without a lost request. Give each of them 
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, cfg, shutdown, err := s.plane(cmd, func(cfg *plane.Config) { cfg.Peers = peers })
+			var cluster *plane.Kubernetes
+			var err error
+			if k.wanted(s.paths) {
+				if cluster, err = k.config(cmd, s.paths); err != nil {
+					return err
+				}
+				s.cluster = true
+			}
+			p, cfg, shutdown, err := s.plane(cmd, func(cfg *plane.Config) { cfg.Peers, cfg.Kubernetes = peers, cluster })
 			if err != nil {
 				return err
 			}
@@ -32,10 +41,13 @@ either may end, freeze or be upgraded without a lost request. Give each of them 
 			fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", cfg.XDS.Addr(), cfg.Picker.Addr())
 			group, ctx := errgroup.WithContext(cmd.Context())
 			group.Go(func() error { return p.Run(ctx) })
-			group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
+			if cluster == nil { // there, what is wrong with an object stands in its status
+				group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
+			}
 			return group.Wait()
 		},
 	}
+	k.flags(cmd)
 	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002")
 	cmd.Flags().StringSliceVar(&peers, "peers", nil, "HOST:PORT of --xds of the other penstock processes for the same Envoys (its own is left out); each lists all")
 	return cmd

@@ -41,6 +41,22 @@ func (l *lives) put(ref report.Ref, obj store.Object, status any) {
 	}
 }
 
+// wrote notes what the API server answered to a write of ours: nobody need look at it.
+func (l *lives) wrote(ref report.Ref, obj store.Object, status any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if old, ok := l.all[ref]; ok && old.uid == obj.GetUID() && newer(obj.GetResourceVersion(), old.resourceVersion) {
+		l.all[ref] = live{obj.GetUID(), obj.GetResourceVersion(), status}
+	}
+}
+
+// listen has f told of each object whose status, or which itself, may have changed.
+func (l *lives) listen(f func(report.Ref)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.touch = f
+}
+
 func (l *lives) get(ref report.Ref) (live, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

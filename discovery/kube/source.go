@@ -255,6 +255,16 @@ func (f *following) end() {
 	}
 }
 
+// version is the one in which a kind is followed, and written.
+func (s *Source) version(k *kind) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.parts[part{kind: k}]; f != nil {
+		return f.version
+	}
+	return k.versions[0]
+}
+
 // findings say which kinds are not there or cannot be read.
 func (s *Source) findings() []report.Report {
 	s.mu.Lock()

@@ -139,7 +139,7 @@ func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 			s.heard(in.part, err)
 		}
 	}
-	reflect(ctx, listWatch(r, k.resource, in.part.scope, heard), k.table.New(), in)
+	mirror(ctx, listWatch(r, k.resource, in.part.scope, heard), k.table.New(), in)
 	return nil
 }
 
@@ -154,12 +154,12 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 			s.heard(part{kind: k, scope: scope{name: "definition"}}, err)
 		}
 	}
-	reflect(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, heard), &crd{}, &definition{source: s, kind: k})
+	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, heard), &crd{}, &definition{source: s, kind: k})
 	return nil
 }
 
-// reflect keeps a store up to date until ctx ends. Errors have been heard by the list and watch themselves.
-func reflect(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
+// mirror keeps a store up to date until ctx ends. Errors have been heard by the list and watch themselves.
+func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
 	var quiet klog.Logger // the zero one says nothing
 	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{
 		Logger: &quiet, Name: "penstock",

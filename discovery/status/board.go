@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -31,6 +32,7 @@ type Board struct {
 	n       uint64
 	sources map[string]map[report.Ref]report.Report
 	changed chan struct{} // closed at the next change
+	feeds   map[*Feed]struct{}
 }
 
 // NewBoard makes an empty Board. locate fills in the source of findings that have none; nil: they stay without.
@@ -38,7 +40,7 @@ func NewBoard(locate Locate) *Board {
 	if locate == nil {
 		locate = func(report.Ref, string) string { return "" }
 	}
-	return &Board{locate: locate, sources: map[string]map[report.Ref]report.Report{}, changed: make(chan struct{})}
+	return &Board{locate: locate, sources: map[string]map[report.Ref]report.Report{}, changed: make(chan struct{}), feeds: map[*Feed]struct{}{}}
 }
 
 // Set puts reports in place of what the source said about the same objects before.
@@ -49,14 +51,38 @@ func (b *Board) Set(source string, reports ...report.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.set(source, reports)
+	if len(b.feeds) > 0 {
+		refs := make([]report.Ref, len(reports))
+		for i, r := range reports {
+			refs[i] = r.Owner
+		}
+		b.feed(refs)
+	}
 }
 
 // Replace puts reports in place of everything that the source said before.
 func (b *Board) Replace(source string, reports ...report.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	before := b.sources[source]
 	delete(b.sources, source)
 	b.set(source, reports)
+	if len(b.feeds) == 0 {
+		return
+	}
+	var refs []report.Ref
+	now := b.sources[source]
+	for ref, old := range before {
+		if r, ok := now[ref]; !ok || !reflect.DeepEqual(old, r) {
+			refs = append(refs, ref)
+		}
+	}
+	for ref := range now {
+		if _, ok := before[ref]; !ok {
+			refs = append(refs, ref)
+		}
+	}
+	b.feed(refs)
 }
 
 // Remove takes back what the source said about objects.
@@ -67,6 +93,7 @@ func (b *Board) Remove(source string, owners ...report.Ref) {
 		delete(b.sources[source], o)
 	}
 	b.set(source, nil)
+	b.feed(owners)
 }
 
 func (b *Board) set(source string, reports []report.Report) {

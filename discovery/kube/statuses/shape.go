@@ -36,6 +36,8 @@ type Input struct {
 	// configuration is right; nil: it is.
 	Addresses []gatewayv1.GatewayStatusAddress
 	Pending   *report.Condition
+	// Programmed is the generation that the proxies have, if it is an older one: the condition says so; 0: they have Generation.
+	Programmed int64
 	// Features and Supported are for GatewayClasses: what we support, and the condition on the installed CRDs' version.
 	Features  []gatewayv1.FeatureName
 	Supported *report.Condition
@@ -56,6 +58,9 @@ func (in Input) conditions(old []metav1.Condition, want []report.Condition) []me
 		n := metav1.Condition{
 			Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
 			ObservedGeneration: in.Generation, LastTransitionTime: in.Now,
+		}
+		if c.Type == programmed && c.Status == report.True && in.Programmed != 0 {
+			n.ObservedGeneration = in.Programmed
 		}
 		if len(n.Message) > longest {
 			n.Message = strings.ToValidUTF8(n.Message[:longest], "")

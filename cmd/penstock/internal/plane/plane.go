@@ -41,8 +41,10 @@ const Controller = "penstock.dev/gateway-controller"
 
 // Config is what a Plane needs.
 type Config struct {
-	// Paths are the folders and files with objects. At least one.
+	// Paths are the folders and files with objects. At least one, unless Kubernetes is given.
 	Paths []string
+	// Kubernetes is the cluster whose objects are read instead; nil: none.
+	Kubernetes *Kubernetes
 	// StateDir keeps last good objects, the status file and the socket for other penstock commands.
 	StateDir string
 	// XDS and Picker are listeners for Envoys; the Plane closes them. Picker may be nil: no picker is hosted.
@@ -78,7 +80,8 @@ type Plane struct {
 	tracer   trace.Tracer
 	registry *prometheus.Registry
 	store    *store.Store
-	files    *file.Reader
+	files    *file.Reader // nil on Kubernetes
+	cluster  *cluster     // nil elsewhere
 	hosts    *hostname.Resolver
 	board    *status.Board
 	cache    *cache.Cache
@@ -128,6 +131,11 @@ func New(cfg Config) (*Plane, error) {
 	if cfg.OnePort {
 		p.ports = newPortClaims()
 	}
+	if p.cluster != nil {
+		if err := p.joinCluster(); err != nil {
+			return nil, err
+		}
+	}
 	p.translator = translator.New(TranslatorConfig(cfg, addresses))
 	return p, nil
 }
@@ -139,6 +147,9 @@ func TranslatorConfig(cfg Config, pickers []netip.AddrPort) translator.Config {
 		out.Collector = cfg.Collector
 		out.Envoy.Tracing = &envoy.Tracing{SamplingPercent: cfg.Sampling}
 	}
+	if cfg.Kubernetes != nil {
+		cfg.Kubernetes.translatorConfig(&out)
+	}
 	return out
 }
 
@@ -146,15 +157,18 @@ func (p *Plane) discovery() (err error) {
 	if p.store, err = store.New(); err != nil {
 		return err
 	}
+	if p.hosts, err = hostname.New(hostname.Config{Store: p.store, Log: p.log}); err != nil {
+		return err
+	}
+	if p.cfg.Kubernetes != nil {
+		p.board = status.NewBoard(nil)
+		return p.newCluster()
+	}
 	p.board = status.NewBoard(func(owner report.Ref, field string) string { return p.files.Locate(owner, field) })
 	p.files, err = file.New(file.Config{
 		Paths: p.cfg.Paths, Store: p.store, StateDir: p.cfg.StateDir, Log: p.log,
 		Report: func(reports []report.Report) { p.board.Replace("files", reports...) },
 	})
-	if err != nil {
-		return err
-	}
-	p.hosts, err = hostname.New(hostname.Config{Store: p.store, Log: p.log})
 	return err
 }
 
@@ -165,32 +179,33 @@ func (p *Plane) Board() *status.Board { return p.board }
 // goroutine that translates. Set it before Run.
 func (p *Plane) OnGateways(f func(gateways []string)) { p.onGateways = f }
 
-// Run reads, translates and serves until ctx ends. It fails if the paths cannot be read at all, or a listener fails.
+// Run reads, translates and serves until ctx ends. It fails if the paths cannot be read at all, or a listener fails. A
+// cluster that does not answer is waited for.
 func (p *Plane) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if p.cluster != nil {
+		// Health is told from the first moment on; the rest waits for what it serves.
+		if err := p.serveHTTP(ctx, group); err != nil {
+			return err
+		}
+		p.runCluster(ctx, group)
+		group.Go(func() error {
+			if err := p.cluster.source.Synced(ctx); err != nil {
+				return quiet(ctx, err)
+			}
+			if err := p.hosts.ResolveOnce(ctx); err != nil {
+				return quiet(ctx, err)
+			}
+			p.serve(ctx, group)
+			return nil
+		})
+		return group.Wait()
+	}
 	if err := p.Load(ctx); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return quiet(ctx, p.files.Run(ctx)) })
-	group.Go(func() error { return quiet(ctx, p.hosts.Run(ctx)) })
-	group.Go(func() error { return quiet(ctx, p.translate(ctx)) })
-	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
-	group.Go(func() error { return quiet(ctx, reclaim(ctx)) })
-	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
-	group.Go(func() error {
-		return serveGRPC(ctx, p.cfg.XDS, server.Options(), func(r grpc.ServiceRegistrar) {
-			p.xds.Register(r)
-			p.replicas.channel.Register(r)
-		})
-	})
-	if p.picker != nil {
-		group.Go(func() error { return quiet(ctx, p.picker.Run(ctx)) })
-		group.Go(func() error { return quiet(ctx, p.learner.Run(ctx)) })
-		group.Go(func() error { return quiet(ctx, p.pools.Run(ctx)) })
-		group.Go(func() error {
-			return serveGRPC(ctx, p.cfg.Picker, picker.ServerOptions(uint32(4*runtime.NumCPU())), p.picker.Register)
-		})
-	}
+	p.serve(ctx, group)
 	if err := p.serveHTTP(ctx, group); err != nil {
 		return err
 	}
@@ -200,6 +215,38 @@ func (p *Plane) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return quiet(ctx, writer.Run(ctx)) })
 	return group.Wait()
+}
+
+// serve starts everything behind the store, which has been filled once.
+func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
+	group.Go(func() error { return quiet(ctx, p.hosts.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.translate(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, reclaim(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
+	apart := p.cluster != nil && p.cluster.cfg.Peers != nil
+	group.Go(func() error {
+		return serveGRPC(ctx, p.cfg.XDS, server.Options(), func(r grpc.ServiceRegistrar) {
+			p.xds.Register(r)
+			if !apart {
+				p.replicas.channel.Register(r)
+			}
+		})
+	})
+	if apart {
+		group.Go(func() error {
+			return serveGRPC(ctx, p.cluster.cfg.Peers, server.Options(), p.replicas.channel.Register)
+		})
+	}
+	if p.picker == nil {
+		return
+	}
+	group.Go(func() error { return quiet(ctx, p.picker.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.learner.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.pools.Run(ctx)) })
+	group.Go(func() error {
+		return serveGRPC(ctx, p.cfg.Picker, picker.ServerOptions(uint32(4*runtime.NumCPU())), p.picker.Register)
+	})
 }
 
 // Load reads all files and looks all host names up, once.

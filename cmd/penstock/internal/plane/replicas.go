@@ -20,6 +20,7 @@ type replicas struct {
 	channel *replica.Channel
 	proxies *replica.Topic
 	log     *slog.Logger
+	moved   func(gateway string) // told when a gateway has more or fewer Envoys; set before anything runs; nil: nobody is told
 
 	mu      sync.Mutex
 	own     map[string]int            // gateway -> streams
@@ -44,6 +45,7 @@ func (r *replicas) ask(ctx context.Context) {
 
 // count is told how many Envoys of a gateway this process serves. See server.Config.Count.
 func (r *replicas) count(gateway string, streams int) {
+	defer r.tell(gateway)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.own[gateway] = streams; streams == 0 {
@@ -61,14 +63,42 @@ func (r *replicas) move() {
 	r.changed = make(chan struct{})
 }
 
+func (r *replicas) tell(gateways ...string) {
+	if r.moved == nil {
+		return
+	}
+	for _, gw := range gateways {
+		r.moved(gw)
+	}
+}
+
+// of is how many Envoys of a gateway this process serves, and each other one.
+func (r *replicas) of(gateway string) (own int, others map[string]int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others = map[string]int{}
+	for peer, gateways := range r.others {
+		if n := gateways[gateway]; n > 0 {
+			others[peer] = n
+		}
+	}
+	return r.own[gateway], others
+}
+
 // hear takes in how many Envoys another process serves.
 func (r *replicas) hear(_ context.Context, n replica.News) error {
+	var touched []string
+	defer func() { r.tell(touched...) }()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n.All || r.others[n.Peer] == nil {
+		for name := range r.others[n.Peer] {
+			touched = append(touched, name)
+		}
 		r.others[n.Peer] = map[string]int{}
 	}
 	for _, name := range n.Gone {
+		touched = append(touched, name)
 		delete(r.others[n.Peer], name)
 	}
 	for _, f := range n.Facts {
@@ -76,6 +106,7 @@ func (r *replicas) hear(_ context.Context, n replica.News) error {
 		if err != nil {
 			return fmt.Errorf("gateway %s: %w", f.Name, err)
 		}
+		touched = append(touched, f.Name)
 		r.others[n.Peer][f.Name] = streams
 	}
 	r.move()

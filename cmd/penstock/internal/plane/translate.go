@@ -14,25 +14,36 @@ import (
 
 // translate follows the store: the one way of data from objects to proxies, picker and status.
 func (p *Plane) translate(ctx context.Context) error {
-	p.replicas.ask(ctx)
+	if p.cluster == nil { // in a cluster the others are known when our own Service was read
+		p.replicas.ask(ctx)
+	}
 	sub := p.store.Subscribe()
 	defer sub.Close()
+	first := true
 	if view := p.store.View(); view.Revision() == 0 { // nothing to wait for
-		p.follow(ctx, nil, view)
+		p.follow(ctx, sub, nil, view)
 		p.cache.SetReady()
+		first = false
 	}
 	for {
 		revisions, view, err := sub.Next(ctx)
 		if err != nil {
 			return err
 		}
-		p.follow(ctx, revisions, view)
+		p.follow(ctx, sub, revisions, view)
+		if first && p.cluster != nil {
+			p.replicas.ask(ctx)
+			if revisions, view := sub.Pending(); len(revisions) > 0 {
+				p.follow(ctx, sub, revisions, view)
+			}
+		}
 		p.cache.SetReady()
+		first = false
 	}
 }
 
 // follow brings everything behind the store up to date with some revisions.
-func (p *Plane) follow(ctx context.Context, revisions []store.Revision, view *store.View) {
+func (p *Plane) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View) {
 	var changes []store.Change
 	for _, r := range revisions {
 		changes = append(changes, r.Changes...)
@@ -42,24 +53,31 @@ func (p *Plane) follow(ctx context.Context, revisions []store.Revision, view *st
 		attribute.Int64("rev", int64(rev)), attribute.Int("changes", len(changes))))
 	defer span.End()
 	_, translating := p.tracer.Start(ctx, "translate")
-	p.mu.Lock()
-	out := p.translator.Update(view, changes)
-	gateways := p.translator.Gateways()
-	p.mu.Unlock()
+	out := p.updateTo(view, changes)
+	if p.cluster != nil {
+		out, view, changes = p.fetch(ctx, sub, out, view, changes)
+		rev = view.Revision()
+	}
 	translating.SetAttributes(attribute.String("work", out.Work))
 	translating.End()
 	p.log.Debug("translated", "rev", rev, "changes", len(changes), "work", out.Work)
 	p.commit(ctx, rev, out)
+	if p.cluster != nil {
+		p.told(view, changes, out)
+	}
 	if p.onGateways != nil {
+		p.mu.Lock()
+		gateways := p.translator.Gateways()
+		p.mu.Unlock()
 		p.onGateways(gateways)
 	}
 	p.progress.reach(rev)
 }
 
-func (p *Plane) update(changes []store.Change) translator.Output {
+func (p *Plane) updateTo(view *store.View, changes []store.Change) translator.Output {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.translator.Update(p.store.View(), changes)
+	return p.translator.Update(view, changes)
 }
 
 // commit hands on what an update changed.
@@ -128,7 +146,8 @@ func (p *progress) wait(ctx context.Context, rev uint64) error {
 
 // Translate is the offline half: one translation of what Load read.
 func (p *Plane) Translate() (*translator.Translator, translator.Output) {
-	out := p.update(store.Everything(p.store.View()))
+	view := p.store.View()
+	out := p.updateTo(view, store.Everything(view))
 	p.board.Set("translation", out.Reports...)
 	return p.translator, out
 }

@@ -1,0 +1,213 @@
+package plane
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Kubernetes says how a Plane finds itself in a cluster, which it reads instead of files.
+type Kubernetes struct {
+	// REST is how the API server is reached.
+	REST *rest.Config
+	// Namespace holds the Lease by which one of several processes comes to write statuses; Identity is this one's name.
+	Namespace, Identity string
+	// Service is the Service in front of all penstock processes, "namespace/name": Envoys ask pickers at its endpoints' port
+	// PickerPort, and the processes find each other at PeerPort. Empty: this process is the only one, and its picker is at
+	// Config.PickerAddresses.
+	Service string
+	// Peers is where the other processes read what this one knows; nil: on the port of ADS.
+	Peers net.Listener
+	// Features are what GatewayClasses say that we support.
+	Features []gatewayv1.FeatureName
+}
+
+// Names of ports of Kubernetes.Service.
+const (
+	PickerPort = "picker"
+	PeerPort   = "peers"
+)
+
+const (
+	// leaseName is the Lease's.
+	leaseName = "penstock"
+	// fetchPatience is how long a change waits for objects that it refers to and nobody did before. They come in the same
+	// change then: a listener whose certificate is still to be read must not close.
+	fetchPatience = 3 * time.Second
+	// fetchRounds bounds how often what was fetched refers to something else that must be fetched.
+	fetchRounds = 5
+)
+
+// cluster is the half of a Plane that only Kubernetes has.
+type cluster struct {
+	cfg        Kubernetes
+	source     *kube.Source
+	writer     *kube.Writer
+	leader     *kube.Leader
+	deliveries *deliveries
+}
+
+// newCluster makes the source of a cluster's objects, in place of files.
+func (p *Plane) newCluster() (err error) {
+	k := *p.cfg.Kubernetes
+	c := &cluster{cfg: k}
+	c.source, err = kube.New(kube.Config{REST: k.REST, Store: p.store, Log: p.log, Report: func(reports []report.Report) { p.board.Replace("kubernetes", reports...) }})
+	if err != nil {
+		return err
+	}
+	if c.leader, err = kube.NewLeader(kube.LeaderConfig{REST: k.REST, Namespace: k.Namespace, Name: leaseName, Identity: k.Identity, Log: p.log}); err != nil {
+		return err
+	}
+	p.cluster = c
+	return nil
+}
+
+// joinCluster makes what writes back, when all that it asks is there.
+func (p *Plane) joinCluster() (err error) {
+	c := p.cluster
+	c.deliveries = newDeliveries(deliveriesConfig{Proxies: p.xds, Replicas: p.replicas, Resources: p.listeners, Log: p.log})
+	c.writer, err = kube.NewWriter(kube.WriterConfig{
+		Source: c.source, Reports: p.board, Follow: func() kube.Changes { return p.board.Follow() }, Delivery: c.deliveries,
+		Controller: Controller, Features: c.cfg.Features, Log: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	c.deliveries.touch = func(gateway string) { c.writer.TouchGateways(gateway) }
+	return nil
+}
+
+// runCluster starts what only Kubernetes has.
+func (p *Plane) runCluster(ctx context.Context, group *errgroup.Group) {
+	c := p.cluster
+	group.Go(func() error { return quiet(ctx, c.source.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, c.deliveries.Run(ctx)) })
+	group.Go(func() error {
+		if err := c.source.Synced(ctx); err != nil {
+			return quiet(ctx, err)
+		}
+		return quiet(ctx, c.leader.Run(ctx, c.writer.Lead))
+	})
+}
+
+// translatorConfig is what is different for a cluster.
+func (k *Kubernetes) translatorConfig(cfg *translator.Config) {
+	cfg.AnyClass, cfg.BehindService, cfg.Slices, cfg.OnDemand = false, true, true, kube.OnDemand()
+	cfg.PickerService, cfg.PickerPort = k.Service, PickerPort
+}
+
+// fetch has the source read what an update has begun to read, and goes on with it, until nothing is missing. changes
+// becomes all that was translated.
+func (p *Plane) fetch(ctx context.Context, sub *store.Subscription, out translator.Output, view *store.View, changes []store.Change) (translator.Output, *store.View, []store.Change) {
+	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
+	defer cancel()
+	for range fetchRounds {
+		if len(out.Wanted)+len(out.Unwanted) == 0 {
+			break
+		}
+		wanted, unwanted := demands(out.Wanted), demands(out.Unwanted)
+		out.Wanted, out.Unwanted = nil, nil
+		if err := p.cluster.source.Want(ctx, wanted, unwanted); err != nil && ctx.Err() == context.DeadlineExceeded {
+			p.log.Warn("translating without objects that cannot be read now", "error", err)
+		}
+		revisions, now := sub.Pending()
+		if len(revisions) == 0 {
+			continue
+		}
+		var more []store.Change
+		for _, r := range revisions {
+			more = append(more, r.Changes...)
+		}
+		later := p.updateTo(now, more)
+		wanted2, unwanted2 := later.Wanted, later.Unwanted
+		out = out.Then(later)
+		out.Wanted, out.Unwanted = wanted2, unwanted2
+		view, changes = now, append(changes, more...)
+	}
+	return out, view, changes
+}
+
+func demands[K ~struct{ Table, Index, Key string }](keys []K) []kube.Demand {
+	out := make([]kube.Demand, len(keys))
+	for i, k := range keys {
+		out[i] = kube.Demand(k)
+	}
+	return out
+}
+
+// told is called when a change has been translated and committed: what is said of it is on the board.
+func (p *Plane) told(view *store.View, changes []store.Change, out translator.Output) {
+	c := p.cluster
+	own := false
+	gateways := map[string]struct{}{}
+	for _, ch := range changes {
+		switch ch.Table {
+		case store.Gateways.Kind():
+			gateways[ch.ID] = struct{}{}
+		case store.EndpointSlices.Kind():
+			own = own || c.cfg.Service != "" && slices.Contains(ch.Keys, store.IndexKey{Index: store.ByService, Key: c.cfg.Service})
+		}
+	}
+	for _, d := range out.Deltas {
+		isListener := func(r resource.Ref) bool { return r.Type == resource.Listener }
+		if slices.ContainsFunc(d.Upserts, func(r *resource.Resource) bool { return isListener(r.Ref) }) || slices.ContainsFunc(d.Removes, isListener) {
+			gateways[d.Gateway] = struct{}{}
+		}
+	}
+	for key := range gateways {
+		if gw, ok := store.Gateways.Get(view, key); ok {
+			c.deliveries.expect(key, gw.Generation)
+		} else {
+			c.deliveries.forget(key)
+		}
+	}
+	if own {
+		p.replicas.channel.SetPeers(peersIn(view, c.cfg.Service)...)
+	}
+	c.writer.Observe(view, changes)
+}
+
+// peersIn are the addresses of all processes behind our Service. One that is not ready may know something already.
+func peersIn(view *store.View, service string) (out []string) {
+	for _, slice := range store.EndpointSlices.By(view, store.ByService, service) {
+		port := int32(0)
+		for _, p := range slice.Ports {
+			if p.Name != nil && *p.Name == PeerPort && p.Port != nil {
+				port = *p.Port
+			}
+		}
+		for _, e := range slice.Endpoints {
+			for _, a := range e.Addresses {
+				if _, err := netip.ParseAddr(a); err == nil && port != 0 {
+					out = append(out, net.JoinHostPort(a, strconv.Itoa(int(port))))
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// listeners are what the proxies of a gateway must have for it to be programmed: its listeners and their route
+// configurations.
+func (p *Plane) listeners(gateway string) []resource.Ref {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.translator.Listeners(gateway)
+}
+
+var _ kube.Changes = (*status.Feed)(nil)

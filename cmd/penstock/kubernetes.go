@@ -1,0 +1,91 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/manifests/features"
+)
+
+// kubernetes is how serve finds its cluster.
+type kubernetes struct {
+	kubeconfig string
+	namespace  string
+	service    string
+	peers      string
+}
+
+func (k *kubernetes) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&k.kubeconfig, "kubeconfig", "", "read this cluster instead of files (default: the cluster that penstock runs in, if no -f is given)")
+	f.StringVar(&k.namespace, "namespace", "", "namespace that penstock runs in, for its Lease (default: the pod's own, else the kubeconfig's)")
+	f.StringVar(&k.service, "service", "", "Service in that namespace in front of all penstock processes: Envoys ask pickers behind its port "+plane.PickerPort+", and the processes find each other behind "+plane.PeerPort)
+	f.StringVar(&k.peers, "peers-listen", "", "address to serve other penstock processes on (default: that of --xds)")
+}
+
+// wanted says whether a cluster is to be read.
+func (k *kubernetes) wanted(paths []string) bool {
+	return k.kubeconfig != "" || len(paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+}
+
+// config makes the cluster's part of a plane's configuration.
+func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*plane.Kubernetes, error) {
+	if len(paths) > 0 {
+		return nil, errors.New("objects come from files or from a cluster: leave out -f or --kubeconfig")
+	}
+	out := &plane.Kubernetes{Features: features.Names()}
+	var err error
+	if k.kubeconfig == "" {
+		out.REST, err = rest.InClusterConfig()
+		out.Namespace = cmp.Or(k.namespace, os.Getenv("POD_NAMESPACE"), ownNamespace())
+	} else {
+		load := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: k.kubeconfig}, nil)
+		if out.REST, err = load.ClientConfig(); err == nil {
+			out.Namespace, _, err = load.Namespace()
+			out.Namespace = cmp.Or(k.namespace, out.Namespace)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	out.REST.UserAgent = "penstock"
+	if out.Namespace == "" {
+		return nil, errors.New("the namespace that penstock runs in is not known: say it with --namespace")
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name of this process: %w", err)
+	}
+	// Two processes of one machine are two: a name of their own each.
+	out.Identity = fmt.Sprintf("%s-%d", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid())
+	if k.service != "" {
+		out.Service = out.Namespace + "/" + strings.TrimPrefix(k.service, out.Namespace+"/")
+	}
+	if k.peers != "" {
+		if out.Peers, err = listen(cmd.Context(), "--peers-listen", k.peers); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// ownNamespace is that of the pod's service account; empty outside a cluster.
+func ownNamespace() string {
+	raw, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// clusterState is where a process that reads a cluster has its socket: it keeps nothing else.
+func clusterState() string { return filepath.Join(os.TempDir(), "penstock") }

@@ -1,0 +1,118 @@
+package kube
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/kube/statuses"
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// bareTime is how long a Gateway counts as programmed that all proxies have left: they may be on their way to another
+// process of ours.
+const bareTime = time.Minute
+
+// gateway says where a Gateway can be reached, and what is missing for it to be programmed.
+func (w *Writer) gateway(in *statuses.Input, view *store.View, gw *gatewayv1.Gateway) {
+	key := store.ID(gw)
+	services := store.Services.By(view, store.ByGateway, key)
+	if len(services) > 0 {
+		in.Addresses = serviceAddresses(services)
+	} else {
+		in.Addresses = ownAddresses(gw)
+	}
+	proxies, acked := w.cfg.Delivery.Delivered(key, in.Generation)
+	bare := w.noProxies(in.Report.Owner, proxies)
+	pending := func(reason gatewayv1.GatewayConditionReason, message string) {
+		in.Pending = &report.Condition{Type: string(gatewayv1.GatewayConditionProgrammed), Status: report.False, Reason: string(reason), Message: message}
+	}
+	before := programmedFor(in.Old.(*gatewayv1.GatewayStatus))
+	switch {
+	case len(services) > 0 && len(in.Addresses) == 0:
+		pending(gatewayv1.GatewayReasonAddressNotAssigned, "the Service has no address yet: "+store.ID(services[0]))
+	case proxies > 0 && acked:
+	case proxies == 0 && (before == 0 || bare > bareTime):
+		pending(gatewayv1.GatewayReasonPending, "no proxy is connected")
+	case before != 0:
+		in.Programmed = before // until the proxies say that they have what is new
+	default:
+		pending(gatewayv1.GatewayReasonPending, "the proxies have not acknowledged the listeners yet")
+	}
+}
+
+// noProxies says for how long a Gateway has had no proxies.
+func (w *Writer) noProxies(ref report.Ref, proxies int) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if proxies > 0 {
+		delete(w.bare, ref)
+		return 0
+	}
+	since, ok := w.bare[ref]
+	if !ok {
+		since = w.cfg.Now()
+		w.bare[ref] = since
+		if w.queues != nil {
+			w.queues.of(ref).AddAfter(ref, bareTime+time.Second)
+		}
+	}
+	return w.cfg.Now().Sub(since)
+}
+
+// programmedFor is the generation for which a Gateway is said to be programmed; 0 for none.
+func programmedFor(s *gatewayv1.GatewayStatus) int64 {
+	for _, c := range s.Conditions {
+		if c.Type == string(gatewayv1.GatewayConditionProgrammed) && c.Status == metav1.ConditionTrue {
+			return c.ObservedGeneration
+		}
+	}
+	return 0
+}
+
+// serviceAddresses are where the Services in front of a Gateway's proxies can be reached from: a load balancer's addresses
+// where one is asked for, else the cluster's own and those that the Service was given.
+func serviceAddresses(services []*corev1.Service) (out []gatewayv1.GatewayStatusAddress) {
+	for _, s := range services {
+		var values []string
+		switch {
+		case s.Spec.Type == corev1.ServiceTypeLoadBalancer:
+			for _, in := range s.Status.LoadBalancer.Ingress {
+				values = append(values, in.IP, in.Hostname)
+			}
+		case s.Spec.ClusterIP != corev1.ClusterIPNone:
+			values = append(values, s.Spec.ClusterIPs...)
+			if len(values) == 0 {
+				values = append(values, s.Spec.ClusterIP)
+			}
+		}
+		for _, v := range append(values, s.Spec.ExternalIPs...) {
+			out = addAddress(out, v)
+		}
+	}
+	return out
+}
+
+// ownAddresses are those that a Gateway asks for: of proxies that somebody else runs nothing more is known.
+func ownAddresses(gw *gatewayv1.Gateway) (out []gatewayv1.GatewayStatusAddress) {
+	for _, a := range gw.Spec.Addresses {
+		out = addAddress(out, a.Value)
+	}
+	return out
+}
+
+func addAddress(list []gatewayv1.GatewayStatusAddress, value string) []gatewayv1.GatewayStatusAddress {
+	if value == "" || slices.ContainsFunc(list, func(a gatewayv1.GatewayStatusAddress) bool { return a.Value == value }) {
+		return list
+	}
+	typ := gatewayv1.HostnameAddressType
+	if _, err := netip.ParseAddr(value); err == nil {
+		typ = gatewayv1.IPAddressType
+	}
+	return append(list, gatewayv1.GatewayStatusAddress{Type: &typ, Value: value})
+}

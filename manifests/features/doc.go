@@ -1,0 +1,50 @@
+// Package features has the one list of what Penstock supports of Gateway API: GatewayClasses say it in their status, and
+// the conformance suites test it. Names are those of sigs.k8s.io/gateway-api/pkg/features.
+//
+// Adding a feature is a line here, in its place in the alphabet, when the suite's tests of it pass.
+//
+// Tests: go test ./manifests/features
+package features
+
+import (
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+var names = []gatewayv1.FeatureName{
+	"Gateway",
+	"GatewayAddressEmpty",
+	"GatewayHTTPListenerIsolation",
+	"GatewayInfrastructure",
+	"GatewayPort8080",
+	"GatewayStaticAddresses",
+	"HTTPRoute",
+	"HTTPRoute303RedirectStatusCode",
+	"HTTPRoute307RedirectStatusCode",
+	"HTTPRoute308RedirectStatusCode",
+	"HTTPRouteBackendProtocolH2C",
+	"HTTPRouteBackendProtocolWebSocket",
+	"HTTPRouteBackendRequestHeaderModification",
+	"HTTPRouteBackendTimeout",
+	"HTTPRouteCORS",
+	"HTTPRouteDestinationPortMatching",
+	"HTTPRouteHostRewrite",
+	"HTTPRouteMethodMatching",
+	"HTTPRouteNamedRouteRule",
+	"HTTPRouteParentRefPort",
+	"HTTPRoutePathRedirect",
+	"HTTPRoutePathRewrite",
+	"HTTPRoutePortRedirect",
+	"HTTPRouteQueryParamMatching",
+	"HTTPRouteRequestMirror",
+	"HTTPRouteRequestMultipleMirrors",
+	"HTTPRouteRequestPercentageMirror",
+	"HTTPRouteRequestTimeout",
+	"HTTPRouteResponseHeaderModification",
+	"HTTPRouteSchemeRedirect",
+	"ReferenceGrant",
+}
+
+// Names lists the features, sorted.
+func Names() []gatewayv1.FeatureName { return slices.Clone(names) }
