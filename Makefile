@@ -88,11 +88,10 @@ $(TOOLS)/envoy-gateway: conformance/envoygateway/go.mod conformance/envoygateway
 	@echo "building $(@F), a peer to measure beside (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/envoygateway && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
 
-<<<<<<< HEAD
 $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance: conformance/suites/go.mod conformance/suites/go.sum | go
 	@echo "building $(@F), an official suite (about a minute, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/suites && go test -c -o $@ $(if $(findstring inference,$@),sigs.k8s.io/gateway-api-inference-extension/conformance,sigs.k8s.io/gateway-api/conformance)
-=======
+
 $(TOOLS)/kubernetes: $(wildcard conformance/lab/kubernetes/*) | go
 	@echo "building Kubernetes (about 6 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/lab/kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ .
@@ -100,4 +99,3 @@ $(TOOLS)/kubernetes: $(wildcard conformance/lab/kubernetes/*) | go
 $(TOOLS)/etcd: conformance/lab/etcd/go.mod conformance/lab/etcd/go.sum | go
 	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/lab/etcd && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
->>>>>>> 360532c (make lab starts a real Kubernetes API server with its controllers on this machine, without containers)
