@@ -37,16 +37,20 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 		if !ok {
 			return nil, false
 		}
-		if p == nil {
-			return &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{m}}, true
+		c := &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{m}}
+		if p != nil {
+			c = poolCluster(p, name, last)
 		}
-		return poolCluster(p, name, last), true
+		if c.Fallback != model.FallbackHops { // hops are inside Envoy
+			secure(c, backendPolicy(r, parts))
+		}
+		return c, true
 	case "service", "grpc", "tcp", "picker":
 		svc, ok := store.Services.Get(r, parts[1]+"/"+parts[2])
 		if !ok {
 			return nil, false
 		}
-		return serviceCluster(svc, name, parts[0], model.PortOf(parts)), true
+		return serviceCluster(svc, name, parts[0], model.PortOf(parts), backendPolicy(r, parts)), true
 	case "import-picker":
 		obj, c, ok := importedCluster(r, parts)
 		if !ok || c.EndpointPicker == nil {
@@ -82,7 +86,7 @@ func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {
 }
 
 // serviceCluster is one port of a Service, used as a kind of cluster name says: "service", "grpc", "tcp" or "picker".
-func serviceCluster(svc *corev1.Service, name, use string, port int32) *model.Cluster {
+func serviceCluster(svc *corev1.Service, name, use string, port int32, policy *gatewayapi.BackendTLS) *model.Cluster {
 	c := &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{store.Services.Ref(svc)}}
 	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
 	if i < 0 {
@@ -99,10 +103,11 @@ func serviceCluster(svc *corev1.Service, name, use string, port int32) *model.Cl
 	case "tcp":
 		c.Protocol = model.TCP
 	default:
-		if protocol, ok := gatewayapi.ServiceProtocol(&svc.Spec.Ports[i], store.HTTPRoutes.Kind()); ok {
+		if protocol, ok := gatewayapi.ServiceProtocol(&svc.Spec.Ports[i], store.HTTPRoutes.Kind(), policy != nil); ok {
 			c.Protocol = protocol
 		}
 	}
+	secure(c, policy)
 	return c
 }
 
@@ -129,8 +134,11 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 			return nil, false
 		}
 		a.Owners = []report.Ref{owner}
+		trusted := !distrusted(backendPolicy(r, parts))
 		if p == nil {
-			a.Endpoints = endpoints(t.parents(r, parts))
+			if trusted {
+				a.Endpoints = endpoints(t.parents(r, parts))
+			}
 			return a, true
 		}
 		if !last && p.ViaHops() {
@@ -139,7 +147,7 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 		}
 		members, _ := t.members.Get(r, p.Name)
 		for _, m := range members.Members {
-			if !m.Draining {
+			if !m.Draining && trusted {
 				a.Endpoints = append(a.Endpoints, model.Endpoint{Address: m.Address})
 			}
 		}
@@ -155,7 +163,9 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 			return nil, false
 		}
 		a.Owners = []report.Ref{store.Services.Ref(svc)}
-		a.Endpoints = endpoints(serviceAddresses(r, svc, model.PortOf(parts), t.cfg.Slices))
+		if !distrusted(backendPolicy(r, parts)) {
+			a.Endpoints = endpoints(serviceAddresses(r, svc, model.PortOf(parts), t.cfg.Slices))
+		}
 		return a, true
 	case "import-picker":
 		obj, c, ok := importedCluster(r, parts)

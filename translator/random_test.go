@@ -39,7 +39,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.namespace, c.host, c.learned, c.class, c.model, c.fleet,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.learned, c.class, c.model, c.fleet,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {
@@ -297,6 +297,39 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 		p.Spec.Spill = append(p.Spec.Spill, ref)
 	}
 	return made(store.PoolPolicies, p)
+}
+
+func (c *chaos) configMap() (store.Op, func(string) store.Op, string) {
+	m := &corev1.ConfigMap{ObjectMeta: c.numbered("ca", 2)}
+	m.Data = map[string]string{"ca.crt": pick(c, string(c.certs[0][0]), string(c.certs[1][0]), "none")}
+	return made(store.ConfigMaps, m)
+}
+
+func (c *chaos) tlsPolicy() (store.Op, func(string) store.Op, string) {
+	p := &gatewayv1.BackendTLSPolicy{ObjectMeta: c.numbered("tls", 3)}
+	p.CreationTimestamp = metav1.Unix(int64(c.IntN(2)), 0)
+	for range 1 + c.IntN(2) {
+		t := gatewayv1.LocalPolicyTargetReferenceWithSectionName{}
+		switch c.IntN(4) {
+		case 0:
+			t.Group, t.Kind, t.Name = "inference.networking.k8s.io", "InferencePool", gatewayv1.ObjectName(fmt.Sprint("pool", c.IntN(3)))
+		case 1:
+			t.Group, t.Kind, t.Name = "inference.networking.x-k8s.io", "InferencePoolImport", gatewayv1.ObjectName(fmt.Sprint("imp", c.IntN(2)))
+		default:
+			t.Kind, t.Name = "Service", gatewayv1.ObjectName(fmt.Sprint("svc", c.IntN(3)))
+		}
+		if c.some(3) {
+			t.SectionName = ptr(pick[gatewayv1.SectionName](c, "http", "c-0", "none"))
+		}
+		p.Spec.TargetRefs = append(p.Spec.TargetRefs, t)
+	}
+	v := &p.Spec.Validation
+	v.Hostname = "pods.example"
+	v.CACertificateRefs = []gatewayv1.LocalObjectReference{{Kind: "ConfigMap", Name: gatewayv1.ObjectName(fmt.Sprint("ca", c.IntN(2)))}}
+	if c.some(4) {
+		v.CACertificateRefs, v.WellKnownCACertificates = nil, ptr(gatewayv1.WellKnownCACertificatesSystem)
+	}
+	return made(store.BackendTLSPolicies, p)
 }
 
 func (c *chaos) secret() (store.Op, func(string) store.Op, string) {

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
 )
 
 // declareResources: model to Envoy's resources, one table a kind.
@@ -80,7 +81,41 @@ func (t *tables) declareResources() {
 			load, _ := t.loads.Get(r, name)
 			return encoded{append(slices.Clip(c.resources), load.resources...), nil}, true
 		},
+		Indexes: []graph.Index[encoded]{{Name: bySecret, Keys: func(key string, e encoded) (keys []string) {
+			gw, _, _ := strings.Cut(key, "|")
+			for _, res := range e.resources {
+				for _, ref := range res.Refs {
+					if ref.Type == resource.Secret {
+						keys = append(keys, join(gw, ref.Name))
+					}
+				}
+			}
+			return keys
+		}}},
 	}
+	t.secrets = &graph.Table[encoded]{
+		Name:    "secret",
+		Sources: []graph.Source{{Table: "gateway", Index: bySecret}, {Table: "served", Index: bySecret}},
+		Equal:   sameResources,
+		Compute: func(r *graph.Reader, key string) (encoded, bool) {
+			_, name, _ := strings.Cut(key, "|")
+			secret, ok := secretNamed(r, name)
+			if !ok {
+				return encoded{}, false
+			}
+			return one(envoy.Secret(*secret)), true
+		},
+	}
+}
+
+// secretNamed finds what the SDS name of a certificate or of CA certificates stands for (model/names.go).
+func secretNamed(r *graph.Reader, name string) (*model.Secret, bool) {
+	parts := model.SplitName(name)
+	if parts[0] == "trust" {
+		return gatewayapi.PolicyTrust(r, parts[2]+"/"+parts[3])
+	}
+	secret, problem := gatewayapi.Certificate(r, parts[1], parts[2])
+	return secret, problem == ""
 }
 
 // declareRouting: listeners, certificates, virtual hosts and the route configurations that they make up.
@@ -147,20 +182,6 @@ func (t *tables) declareRouting() {
 				}
 			}
 			return encoded{}, false
-		},
-	}
-	t.secrets = &graph.Table[encoded]{
-		Name:    "secret",
-		Sources: []graph.Source{{Table: "gateway", Index: bySecret}},
-		Equal:   sameResources,
-		Compute: func(r *graph.Reader, key string) (encoded, bool) {
-			_, name, _ := strings.Cut(key, "|")
-			parts := model.SplitName(name)
-			secret, problem := gatewayapi.Certificate(r, parts[1], parts[2])
-			if problem != "" {
-				return encoded{}, false
-			}
-			return one(envoy.Secret(*secret)), true
 		},
 	}
 }
@@ -308,6 +329,13 @@ func (t *tables) declareReports() {
 		Sources: []graph.Source{{Table: store.PoolPolicies.Kind(), Index: store.ByID}},
 		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
 			return inference.PolicyReport(r, lookup{t}, key)
+		},
+	}
+	t.tlsReports = &graph.Table[report.Report]{
+		Name:    "tlsreport",
+		Sources: []graph.Source{{Table: store.BackendTLSPolicies.Kind(), Index: store.ByID}},
+		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
+			return gatewayapi.PolicyReport(r, key, t.policyGateways(r, key), func(target report.Ref) []string { return t.policySections(r, target) })
 		},
 	}
 	t.modelReports = &graph.Table[report.Report]{

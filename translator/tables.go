@@ -87,14 +87,14 @@ type tables struct {
 	chains   *graph.Table[model.Chain]
 	routes   *graph.Table[encoded] // route configurations
 	ports    *graph.Table[encoded] // listeners
-	secrets  *graph.Table[encoded]
 	hops     *graph.Table[encoded]
 	members  *graph.Table[PickerPool]
 	clusters *graph.Table[encoded]
 	loads    *graph.Table[encoded] // cluster load assignments
 	served   *graph.Table[encoded] // which gateway has which cluster, with its assignment
+	secrets  *graph.Table[encoded] // of listeners and clusters
 
-	gatewayReports, setReports, poolReports, importReports, policyReports, modelReports, serverReports *graph.Table[report.Report]
+	gatewayReports, setReports, poolReports, importReports, policyReports, tlsReports, modelReports, serverReports *graph.Table[report.Report]
 }
 
 func declare(cfg Config) *tables {
@@ -108,8 +108,8 @@ func declare(cfg Config) *tables {
 func (t *tables) all() []graph.Declared {
 	return []graph.Declared{
 		t.classes, t.gateways, t.pools, t.imports, t.candidates, t.contests, t.attachments,
-		t.streams, t.hosts, t.chains, t.routes, t.ports, t.secrets, t.hops, t.members, t.clusters, t.loads, t.served,
-		t.gatewayReports, t.setReports, t.poolReports, t.importReports, t.policyReports, t.modelReports, t.serverReports,
+		t.streams, t.hosts, t.chains, t.routes, t.ports, t.hops, t.members, t.clusters, t.loads, t.served, t.secrets,
+		t.gatewayReports, t.setReports, t.poolReports, t.importReports, t.policyReports, t.tlsReports, t.modelReports, t.serverReports,
 	}
 }
 

@@ -126,7 +126,7 @@ func (d *Delta) add(old, now []*resource.Resource) {
 
 func (t *Translator) reports(d *graph.Diff, out *Output) {
 	for _, table := range []*graph.Table[report.Report]{
-		t.tables.classes, t.tables.gatewayReports, t.tables.setReports, t.tables.poolReports, t.tables.importReports, t.tables.policyReports, t.tables.modelReports, t.tables.serverReports,
+		t.tables.classes, t.tables.gatewayReports, t.tables.setReports, t.tables.poolReports, t.tables.importReports, t.tables.policyReports, t.tables.tlsReports, t.tables.modelReports, t.tables.serverReports,
 	} {
 		for _, c := range table.Changes(d) {
 			if c.Has {

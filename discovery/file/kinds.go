@@ -31,7 +31,7 @@ type version struct {
 func kinds() []*kind {
 	return []*kind{
 		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(),
-		referenceGrantKind(), namespaceKind(),
+		referenceGrantKind(), backendTLSPolicyKind(), namespaceKind(),
 		serviceKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
 		inferencePoolKind(), inferenceModelKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), envoyFleetKind(),
 	}
@@ -78,5 +78,5 @@ func groupOf(apiVersion string) string {
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io", "inference.networking.x-k8s.io"}
 
 // laterKinds are kinds of these groups that exist and that nobody translates yet. One that is not listed may be mistyped.
-var laterKinds = []string{"BackendTLSPolicy", "UDPRoute",
+var laterKinds = []string{"UDPRoute",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh", "InferenceModelRewrite", "InferenceObjective"}

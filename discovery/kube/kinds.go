@@ -39,6 +39,9 @@ func kinds() []*kind {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 		}), "v1", "v1beta1")),
 		custom(store.ReferenceGrants, "referencegrants", nil, "v1beta1", "v1"),
+		custom(store.BackendTLSPolicies, "backendtlspolicies", statuses.Ancestors(func(p *gatewayv1.BackendTLSPolicy) *gatewayv1.PolicyStatus {
+			return &p.Status
+		}), "v1", "v1alpha3"),
 		{table: store.Namespaces, resource: "namespaces", versions: []string{"v1"}, list: of[corev1.NamespaceList], builtIn: true, plain: true, trim: trimNamespace},
 		{table: store.Services, resource: "services", versions: []string{"v1"}, list: of[corev1.ServiceList], builtIn: true, trim: trimService},
 		{table: store.EndpointSlices, resource: "endpointslices", versions: []string{"v1"}, list: of[discoveryv1.EndpointSliceList], builtIn: true, plain: true,

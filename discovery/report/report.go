@@ -113,7 +113,7 @@ func (f Finding) String() string {
 type Report struct {
 	Owner      Ref         `json:"object"`
 	Conditions []Condition `json:"conditions,omitempty"`
-	Parents    []Parent    `json:"parents,omitempty"`   // routes and InferencePools
+	Parents    []Parent    `json:"parents,omitempty"`   // routes, InferencePools; of a policy its ancestors, which are Gateways
 	Listeners  []Listener  `json:"listeners,omitempty"` // Gateways and ListenerSets
 	Addresses  []string    `json:"addresses,omitempty"` // Gateways
 	// AttachedListenerSets is the number of ListenerSets that a Gateway has accepted.

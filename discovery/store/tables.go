@@ -32,7 +32,7 @@ const (
 	ByGateway = "gateway"
 	// ByClass has the name of the GatewayClass that a Gateway names.
 	ByClass = "class"
-	// ByTarget has "Kind namespace/name" of the pool that a policy or model is about.
+	// ByTarget has "Kind namespace/name" of what a policy or model is about.
 	ByTarget = "target"
 )
 
@@ -67,6 +67,14 @@ var (
 	}}
 	ReferenceGrants = &Table[*gatewayv1beta1.ReferenceGrant]{group: gatewayv1.GroupName, kind: "ReferenceGrant", indexes: []Index[*gatewayv1beta1.ReferenceGrant]{
 		{ByNamespace, func(g *gatewayv1beta1.ReferenceGrant) []string { return []string{g.Namespace} }},
+	}}
+	BackendTLSPolicies = &Table[*gatewayv1.BackendTLSPolicy]{group: gatewayv1.GroupName, kind: "BackendTLSPolicy", indexes: []Index[*gatewayv1.BackendTLSPolicy]{
+		{ByTarget, func(p *gatewayv1.BackendTLSPolicy) (keys []string) {
+			for _, t := range p.Spec.TargetRefs {
+				keys = append(keys, TargetKey(string(t.Kind), p.Namespace, string(t.Name)))
+			}
+			return keys
+		}},
 	}}
 	Services = &Table[*corev1.Service]{kind: "Service", indexes: []Index[*corev1.Service]{
 		{ByGateway, func(s *corev1.Service) []string {
@@ -122,7 +130,7 @@ var (
 // Tables lists every table, in the order in which a reader would meet the kinds.
 func Tables() []Kind {
 	return []Kind{
-		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, Namespaces,
+		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies, EnvoyFleets,
 		Hosts, LearnedEndpoints,

@@ -70,7 +70,12 @@ func (a *authority) issue(c *x509.Certificate) (*x509.Certificate, *ecdsa.Privat
 
 func (a *authority) server(names ...string) (chain, key []byte, pair tls.Certificate) {
 	a.t.Helper()
-	_, _, chain, key = a.issue(&x509.Certificate{DNSNames: names, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	return a.pair(&x509.Certificate{DNSNames: names, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+}
+
+func (a *authority) pair(c *x509.Certificate) (chain, key []byte, pair tls.Certificate) {
+	a.t.Helper()
+	_, _, chain, key = a.issue(c)
 	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		a.t.Fatal(err)

@@ -1,6 +1,9 @@
 package envoy
 
 import (
+	"regexp"
+	"strings"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rawv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
@@ -26,6 +29,9 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		return
 	}
 	common := &tlsv3.CommonTlsContext{AlpnProtocols: alpn(c.Protocol)}
+	if c.TLS.Certificate != "" {
+		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{b.sds(c.TLS.Certificate)}
+	}
 	b.trust(common, c.TLS)
 	cl.TransportSocket = b.socket("tls", &tlsv3.UpstreamTlsContext{Sni: c.TLS.SNI, CommonTlsContext: common})
 	if !c.Trailers {
@@ -45,11 +51,14 @@ func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 		return
 	}
 	check := &tlsv3.CertificateValidationContext{}
+	expect := func(kind tlsv3.SubjectAltNameMatcher_SanType, m *matcherv3.StringMatcher) {
+		check.MatchTypedSubjectAltNames = append(check.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{SanType: kind, Matcher: m})
+	}
 	for _, san := range t.SANs {
-		check.MatchTypedSubjectAltNames = append(check.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
-			SanType: tlsv3.SubjectAltNameMatcher_DNS,
-			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: san}},
-		})
+		expect(tlsv3.SubjectAltNameMatcher_DNS, dnsName(san))
+	}
+	for _, uri := range t.URIs {
+		expect(tlsv3.SubjectAltNameMatcher_URI, exact(uri))
 	}
 	if t.Trust == "" {
 		check.TrustedCa = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: systemRoots}}
@@ -62,6 +71,16 @@ func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 			ValidationContextSdsSecretConfig: b.sds(t.Trust),
 		},
 	}
+}
+
+// dnsName matches names of a certificate. A wildcard in one is Envoy's business; one that a user asks for stands for any
+// first label, that of another wildcard included.
+func dnsName(san string) *matcherv3.StringMatcher {
+	rest, wild := strings.CutPrefix(san, "*")
+	if !wild {
+		return exact(san)
+	}
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(`[^.]+` + regexp.QuoteMeta(rest))}}
 }
 
 func (b *builder) socket(name string, config proto.Message) *corev3.TransportSocket {

@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -142,9 +143,13 @@ func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution
 		if p.Port != port {
 			continue
 		}
-		protocol, ok := ServiceProtocol(p, kind)
+		protocol, ok := ServiceProtocol(p, kind, PolicyFor(r, ref, p.Name) != nil)
 		if !ok {
-			return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, which %ss do not support", port, ref, protocolText(p), kind)
+			why := fmt.Sprintf("which %ss do not support", kind)
+			if _, secured := ServiceProtocol(p, kind, true); secured {
+				why = "and no BackendTLSPolicy says whom to trust"
+			}
+			return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, %s", port, ref, protocolText(p), why)
 		}
 		cluster := model.ServiceCluster(ref.Namespace, ref.Name, port)
 		switch {
@@ -160,8 +165,9 @@ func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution
 
 // ServiceProtocol is what the endpoints of a Service's port speak to a kind of route, by the port's appProtocol (KEP-3726
 // and the names in common use). If it says nothing, that is HTTP/1.1, or h2c in a GRPCRoute; routes of connections speak
-// whatever their clients do. False for what a route cannot be sent to: UDP, and for requests TLS and other protocols.
-func ServiceProtocol(p *corev1.ServicePort, kind string) (model.Protocol, bool) {
+// whatever their clients do. False for what a route cannot be sent to: UDP, and for requests other protocols, and TLS without
+// a BackendTLSPolicy (secured): the name says that TLS is spoken, and only a policy whom to trust.
+func ServiceProtocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol, bool) {
 	if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
 		return "", false
 	}
@@ -172,7 +178,12 @@ func ServiceProtocol(p *corev1.ServicePort, kind string) (model.Protocol, bool) 
 	if p.AppProtocol != nil {
 		said = *p.AppProtocol
 	}
-	switch said {
+	switch said = strings.ToLower(said); said {
+	case "https", "tls", "kubernetes.io/wss":
+		if !secured {
+			return "", false
+		}
+		fallthrough
 	case "", "tcp":
 		if kind == "GRPCRoute" {
 			return model.H2C, true

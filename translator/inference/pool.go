@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -53,6 +54,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 	} else {
 		foreignPicker(r, p, obj.Namespace, ref)
 	}
+	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort them in place
 	nameLast(p, policy)
 	return p, policy
 }
@@ -96,8 +98,10 @@ func foreignPicker(r store.Reader, p *model.Pool, namespace string, ref *inferen
 	if p.FailOpen {
 		p.Findings = append(p.Findings, bestEffort(p.Ref, "spec.endpointPickerRef.failureMode"))
 	}
-	if !Cleartext(svc.Spec.Ports[i].AppProtocol) {
-		p.Findings = append(p.Findings, unverified(p.Ref, "spec.endpointPickerRef", "", fmt.Sprintf("set appProtocol: kubernetes.io/h2c on port %d of Service %s/%s", port, namespace, svc.Name)))
+	if policy := gatewayapi.PolicyFor(r, store.Services.Ref(svc), svc.Spec.Ports[i].Name); policy != nil {
+		p.Owners = append(p.Owners, policy.Policy)
+	} else if !Cleartext(svc.Spec.Ports[i].AppProtocol) {
+		p.Findings = append(p.Findings, unverified(p.Ref, "spec.endpointPickerRef", "", fmt.Sprintf("set appProtocol: kubernetes.io/h2c on port %d of Service %s/%s; to have it verified, write a BackendTLSPolicy for the Service", port, namespace, svc.Name)))
 	}
 }
 

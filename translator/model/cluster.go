@@ -55,8 +55,11 @@ type Cluster struct {
 type UpstreamTLS struct {
 	Insecure bool // no verification: foreign pickers with self-signed certificates
 	SNI      string
-	Trust    string   // SDS name of the trusted CAs; "" with Insecure or for the system's
-	SANs     []string // exact DNS names that a certificate must have one of
+	Trust    string // SDS name of the trusted CAs; "" with Insecure or for the system's
+	// SANs (DNS names, perhaps with a wildcard for the first label) and URIs are what a certificate must have one of.
+	SANs, URIs []string
+	// Certificate is the SDS name of the one that is shown; "" for none. It is the Gateway's (spec.tls.backend).
+	Certificate string
 }
 
 // Assignment is the endpoints of one cluster.

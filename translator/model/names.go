@@ -106,6 +106,15 @@ func PoolName(namespace, name, member string) string {
 // SecretName is the SDS name of a Kubernetes Secret's certificate.
 func SecretName(namespace, name string) string { return "secret/" + namespace + "/" + name }
 
+// PolicyTrust is the SDS name of the CA certificates of a BackendTLSPolicy.
+func PolicyTrust(namespace, name string) string { return "trust/policy/" + namespace + "/" + name }
+
+// GatewayTrust is the SDS name of the CA certificates by which a Gateway knows its clients on a port; port 0 is for those
+// that have none of their own.
+func GatewayTrust(namespace, name string, port uint16) string {
+	return fmt.Sprintf("trust/gateway/%s/%s/%d", namespace, name, port)
+}
+
 // SplitName cuts a resource name into its parts, the kind first.
 func SplitName(name string) []string { return strings.Split(name, "/") }
 

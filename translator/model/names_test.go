@@ -12,6 +12,9 @@ func TestNamesOfDifferentThingsDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for what, name := range map[string]string{
 		"service":             model.ServiceCluster("ns", "a", 80),
+		"trust of a policy":   model.PolicyTrust("ns", "a"),
+		"trust of a gateway":  model.GatewayTrust("ns", "a", 0),
+		"certificate":         model.SecretName("ns", "a"),
 		"grpc":                model.GRPCCluster("ns", "a", 80),
 		"tcp":                 model.TCPCluster("ns", "a", 80),
 		"picker":              model.PickerCluster("ns", "a", 80),

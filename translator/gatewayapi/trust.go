@@ -1,0 +1,88 @@
+package gatewayapi
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// caKey is where a ConfigMap has its CA certificates (Gateway API, CACertificateRefs).
+const caKey = "ca.crt"
+
+// Why a reference to CA certificates is of no use.
+type caProblem int
+
+const (
+	caFine   caProblem = iota
+	caBroken           // there is no such object, or no certificate in it
+	caKind             // it is of a kind that we do not read
+	caDenied           // no ReferenceGrant allows it
+)
+
+// trustProblem is one reference to CA certificates that is of no use.
+type trustProblem struct {
+	index int // in the list
+	why   caProblem
+	text  string
+}
+
+// trust puts the certificates of ConfigMaps together, as PEM. from is who refers to them.
+func trust(r store.Reader, from report.Ref, refs []report.Ref) (bundle []byte, problems []trustProblem) {
+	for i, ref := range refs {
+		certs, why, text := caCertificates(r, from, ref)
+		if why != caFine {
+			problems = append(problems, trustProblem{i, why, text})
+			continue
+		}
+		for _, c := range certs {
+			encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+			if !bytes.Contains(bundle, encoded) {
+				bundle = append(bundle, encoded...)
+			}
+		}
+	}
+	return bundle, problems
+}
+
+func caCertificates(r store.Reader, from, ref report.Ref) ([]*x509.Certificate, caProblem, string) {
+	if ref.Group != "" || ref.Kind != "ConfigMap" {
+		return nil, caKind, fmt.Sprintf("CA certificates of kind %s (%q) are not supported: use a ConfigMap", ref.Kind, ref.Group)
+	}
+	if !Granted(r, from, ref) {
+		return nil, caDenied, fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", ref.Namespace, from.Kind, from.Namespace, ref)
+	}
+	m, ok := store.ConfigMaps.Get(r, ref.Key())
+	if !ok {
+		return nil, caBroken, fmt.Sprintf("%s does not exist", ref)
+	}
+	data := []byte(m.Data[caKey])
+	if len(data) == 0 {
+		data = m.BinaryData[caKey]
+	}
+	if len(data) == 0 {
+		return nil, caBroken, fmt.Sprintf("%s has no %s", ref, caKey)
+	}
+	var certs []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, caBroken, fmt.Sprintf("%s: %s has a certificate that cannot be read: %v", ref, caKey, err)
+		}
+		certs = append(certs, c)
+	}
+	if len(certs) == 0 {
+		return nil, caBroken, fmt.Sprintf("%s: %s has no certificate in PEM", ref, caKey)
+	}
+	return certs, caFine, ""
+}
