@@ -73,6 +73,8 @@ type Pool struct {
 	// spilled already, comes from a route that does not know it yet (routes are a little behind, and a body takes its time):
 	// it is not refused, as if nothing were full.
 	Spills bool
+	// Spill are the places to spill that Envoys have; of those that a request names, these alone are picked.
+	Spill []string
 	// Fallbacks is how many further endpoints a pick names, for Envoy to retry on in order; 0 to 8.
 	Fallbacks int
 	Endpoints []endpoint.Spec

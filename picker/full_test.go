@@ -14,7 +14,7 @@ func TestARequestOfARouteThatDoesNotKnowWhereToSpillIsNotRefused(t *testing.T) {
 	pool := Pool{Name: "ns/pool", Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")}
 	conn := dial(t, address)
 	for _, c := range []struct {
-		spills bool
+		spills bool // and Envoy has "envoy://b/"
 		what   string
 		meta   []string
 		list   string
@@ -23,13 +23,16 @@ func TestARequestOfARouteThatDoesNotKnowWhereToSpillIsNotRefused(t *testing.T) {
 		{false, "a pool that spills nowhere", []string{"x-penstock-pool", "ns/pool"}, "", 429},
 		{true, "a route that knows", []string{"x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/"}, "envoy://b/", 0},
 		{true, "a route that does not know yet", []string{"x-penstock-pool", "ns/pool"}, "10.0.0.1:80", 0},
+		{true, "a route that knows a place which Envoy does not have yet", []string{"x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://new/"}, "10.0.0.1:80", 0},
 		{true, "it was spilled already", []string{"x-penstock-pool", "ns/pool", "x-penstock-last", "true"}, "", 429},
 		{true, "somebody else's gateway", nil, "", 429},
 	} {
-		pool.Spills = c.spills
+		if pool.Spills, pool.Spill = c.spills, nil; c.spills {
+			pool.Spill = []string{"envoy://b/"}
+		}
 		setPools(t, p, pool)
 		busy, end := call(t, conn, "x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/")
-		if list, _, _ := told(exchange(t, busy, headerMessage(nil))); list != "10.0.0.1:80,envoy://b/" && list != "envoy://b/" {
+		if list, _, _ := told(exchange(t, busy, headerMessage(nil))); list != "10.0.0.1:80,envoy://b/" && list != "envoy://b/" && list != "10.0.0.1:80" {
 			t.Fatalf("%s: the first request went to %q", c.what, list)
 		}
 		stream, cancel := call(t, conn, c.meta...)

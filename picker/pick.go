@@ -3,6 +3,7 @@ package picker
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -102,11 +103,11 @@ func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decisio
 	scratch := scratches.Get().(*schedule.Scratch)
 	defer scratches.Put(scratch)
 	ranked := pool.strategy.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
-	if len(ranked) == 0 && pool.bears(r) {
+	spill := pool.spill(r.Spill)
+	if len(ranked) == 0 && len(spill) == 0 && pool.never != nil && r.Pool != "" && !r.Last {
 		ranked = pool.never.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
 	}
 	d.candidates = len(scratch.Candidates())
-	spill := r.Spill
 	if restricted {
 		spill = nil // the data plane said which endpoints may be named, and a hop is none of them
 	}
@@ -121,9 +122,13 @@ func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decisio
 	return a, d
 }
 
-// bears says whether a request is served although every endpoint is full.
-func (pool *pool) bears(r *extproc.Request) bool {
-	return pool.never != nil && r.Pool != "" && len(r.Spill) == 0 && !r.Last
+// spill keeps of the places that a request may be spilled to those that Envoys have.
+func (pool *pool) spill(asked []string) []string {
+	unknown := func(place string) bool { return !slices.Contains(pool.Spill, place) }
+	if !slices.ContainsFunc(asked, unknown) {
+		return asked // as almost always
+	}
+	return slices.DeleteFunc(slices.Clone(asked), unknown)
 }
 
 // compose turns ranked endpoints into an answer. eligible says how many there would be, were none full.

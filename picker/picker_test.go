@@ -132,9 +132,9 @@ func TestTheListAndItsRetriesComposeWithTheUsers(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	setPools(t, p,
-		Pool{Name: "one", Endpoints: specs("10.0.0.1:80")},
+		Pool{Name: "one", Spill: []string{"envoy://b/", "envoy://c/"}, Endpoints: specs("10.0.0.1:80")},
 		Pool{Name: "two", Strategy: "round-robin", Fallbacks: 5, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")},
-		Pool{Name: "none"},
+		Pool{Name: "none", Spill: []string{"envoy://b/"}},
 		Pool{Name: "default", Default: true, Endpoints: specs("10.0.0.9:80")})
 	conn := dial(t, address)
 	for _, tt := range []struct {
@@ -147,6 +147,7 @@ func TestTheListAndItsRetriesComposeWithTheUsers(t *testing.T) {
 		{"one", "", "envoy://b/,envoy://c/", "", "10.0.0.1:80,envoy://b/,envoy://c/ 2"},
 		{"two", "1", "", "", "10.0.0.1:80,10.0.0.2:80 1"},
 		{"none", "", "envoy://b/", "", "envoy://b/ 0"},
+		{"none", "", "envoy://new/,envoy://b/", "", "envoy://b/ 0"}, // Envoy does not have the first one yet
 		{"", "", "", "", "10.0.0.9:80 0"},
 	} {
 		var pairs []string

@@ -28,9 +28,10 @@ func (pool *pool) connect(old *pool) error {
 // relay asks the remote picker, checks what it names, has Envoy learn it, and answers with it. Whatever goes wrong, a
 // request that may spill does.
 func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (extproc.Answer, decision) {
+	spill := pool.spill(r.Spill)
 	fail := func(reason, message string) (extproc.Answer, decision) {
-		if len(r.Spill) > 0 {
-			return listed(r.Spill, retries(r)), decision{result: resultSpilled}
+		if len(spill) > 0 {
+			return listed(spill, retries(r)), decision{result: resultSpilled}
 		}
 		return refusal(503, reason, message), decision{result: reason}
 	}
@@ -43,7 +44,7 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		return fail(ReasonRelay, "the picker of "+pool.Name+" in the other cluster did not answer")
 	}
 	if remote.Immediate != nil {
-		if len(r.Spill) > 0 {
+		if len(spill) > 0 {
 			return fail("", "")
 		}
 		return extproc.Answer{Status: remote.Status, Foreign: remote.Immediate}, decision{result: resultPassed}
@@ -63,11 +64,11 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 			return fail(ReasonRelay, "the gateway did not learn the endpoint of "+pool.Name+" in time")
 		}
 	}
-	texts := make([]string, 0, len(addrs)+len(r.Spill))
+	texts := make([]string, 0, len(addrs)+len(spill))
 	for _, addr := range addrs {
 		texts = append(texts, addr.String())
 	}
-	a := listed(append(texts, r.Spill...), retries(r))
+	a := listed(append(texts, spill...), retries(r))
 	a.Track = remote.Track
 	return a, decision{result: resultRelayed, candidates: len(addrs)}
 }

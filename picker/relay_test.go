@@ -144,7 +144,7 @@ func (l *learner) fail(err error) {
 }
 
 func relayed(pickers ...netip.AddrPort) Pool {
-	return Pool{Name: "import/c", Relay: &Relay{Pickers: pickers, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}
+	return Pool{Name: "import/c", Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: pickers, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}
 }
 
 func TestARelayAsksTheRemotePickerAndChecksWhatItNames(t *testing.T) {

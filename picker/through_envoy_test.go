@@ -234,7 +234,7 @@ func TestARequestSpillsWhenItsPoolIsFullEmptyOrFailing(t *testing.T) {
 			{"full", "other", Pool{Endpoints: g.endpoints()[:1], Full: schedule.Full{InFlight: 1}}},
 			{"unreachable", "other", Pool{Endpoints: refused}},
 		} {
-			tt.pool.Name = "ns/pool"
+			tt.pool.Name, tt.pool.Spills, tt.pool.Spill = "ns/pool", true, []string{hop}
 			setPools(t, g.picker, tt.pool)
 			if tt.name == "full" {
 				e := g.picker.pool("ns/pool").snapshot.Find(g.pods[0].addr())

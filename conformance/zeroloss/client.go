@@ -127,6 +127,7 @@ func (f failure) String() string {
 // clients send requests to all targets.
 type clients struct {
 	rate, streams int
+	events        int               // of the longest streams
 	transports    []*http.Transport // kept alive; a connection each; HTTP/2 where there is TLS
 	body          []byte
 	failed        func(failure)
@@ -141,8 +142,8 @@ type clients struct {
 	unsettled sync.WaitGroup
 }
 
-func newClients(rate, streams int, roots *x509.CertPool, failed func(failure)) *clients {
-	c := &clients{rate: rate, streams: streams, failed: failed, body: []byte(strings.Repeat("all work and no play ", largeBody/21))}
+func newClients(rate, streams, events int, roots *x509.CertPool, failed func(failure)) *clients {
+	c := &clients{rate: rate, streams: streams, events: events, failed: failed, body: []byte(strings.Repeat("all work and no play ", largeBody/21))}
 	for i := range 3 {
 		// Connections that are not used are closed by us, before the proxy may.
 		t := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 3 * time.Second, DisableKeepAlives: i == 1, TLSClientConfig: &tls.Config{RootCAs: roots}}
@@ -198,7 +199,7 @@ func (c *clients) run(ctx context.Context) {
 			for ctx.Err() == nil {
 				if t := c.choose(); t != nil {
 					c.streamed.Add(1)
-					c.ask(t, "stream", smallBody, 5+rand.IntN(50))
+					c.ask(t, "stream", smallBody, 5+rand.IntN(c.events-4))
 				}
 				<-pause.C
 			}

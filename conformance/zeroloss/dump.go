@@ -85,11 +85,15 @@ func readDump(text []byte) (resources, error) {
 				if element[s.resource] == nil {
 					continue
 				}
-				var name map[string]any
-				if err := json.Unmarshal(element[s.resource], &name); err != nil {
+				var is map[string]any
+				if err := json.Unmarshal(element[s.resource], &is); err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
 				}
-				out[fmt.Sprintf("%s %s", s.kind, name[s.name])] = string(element[s.resource])
+				text, err := json.Marshal(is) // the order of keys is Envoy's whim
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", s.list, err)
+				}
+				out[fmt.Sprintf("%s %s", s.kind, is[s.name])] = string(text)
 			}
 		}
 	}
@@ -131,11 +135,11 @@ func (r *run) nothingStale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh, err := startEnvoy(r.Penstock, r.Envoy, r.Dir, "fresh", admin, r.planes...)
+	fresh, err := startEnvoy(r.Penstock, r.Envoy, r.Dir, "fresh", admin, r.Drain, r.planes...)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = fresh.stop(drainTime) }()
+	defer func() { _ = fresh.stop(r.Drain) }()
 	if err := eventually(ctx, "a fresh Envoy is live", func() error { return fresh.ask(fmt.Sprintf("http://127.0.0.1:%d/ready", admin)) }); err != nil {
 		return err
 	}
@@ -176,8 +180,17 @@ func (is resources) differs(want resources) error {
 	err := differs(slices.Sorted(maps.Keys(is)), slices.Sorted(maps.Keys(want)))
 	for _, name := range slices.Sorted(maps.Keys(is)) {
 		if other, ok := want[name]; ok && other != is[name] {
-			err = errors.Join(err, fmt.Errorf("%s is\n%s\nand ought to be\n%s", name, is[name], other))
+			err = errors.Join(err, fmt.Errorf("%s is …%s and ought to be …%s", name, from(is[name], other), from(other, is[name])))
 		}
 	}
 	return err
+}
+
+// from is a piece of a text around where another one begins to differ.
+func from(text, other string) string {
+	at := 0
+	for at < min(len(text), len(other)) && text[at] == other[at] {
+		at++
+	}
+	return text[max(0, at-100):min(len(text), at+200)]
 }

@@ -31,6 +31,8 @@ func command(ctx context.Context) error {
 	flag.IntVar(&o.Steps, "steps", 1000, "how many changes")
 	flag.IntVar(&o.Rate, "rate", 200, "requests a second")
 	flag.IntVar(&o.Streams, "streams", 50, "streams at a time")
+	flag.IntVar(&o.Events, "events", 55, "of the longest streams, 10 a second")
+	flag.DurationVar(&o.Drain, "drain-time", 15*time.Second, "how long streams may go on whose listener has gone: longer than any stream")
 	flag.DurationVar(&o.Pace, "pace", 150*time.Millisecond, "time between two changes, on average")
 	flag.IntVar(&o.Restarts, "restarts", 3, "of each control plane: ended, killed and frozen in turn")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")

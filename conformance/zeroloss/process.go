@@ -101,6 +101,7 @@ type plane struct {
 	*process
 	name                string
 	binary, dir, state  string
+	drain               time.Duration
 	xds, picker, status int
 	pickers, peers      []int // of all
 	extra               []string
@@ -108,7 +109,7 @@ type plane struct {
 
 func (p *plane) start(logDir string) (err error) {
 	args := []string{
-		"serve", "-f", p.dir, "--state", p.state, "--log-level", "info", "--drain-time", drainTime.String(),
+		"serve", "-f", p.dir, "--state", p.state, "--log-level", "info", "--drain-time", p.drain.String(),
 		"--xds", fmt.Sprintf("127.0.0.1:%d", p.xds), "--picker", fmt.Sprintf("127.0.0.1:%d", p.picker), "--http", fmt.Sprintf("127.0.0.1:%d", p.status),
 	}
 	for _, port := range p.pickers {
@@ -161,8 +162,8 @@ func eventually(ctx context.Context, what string, check func() error) error {
 }
 
 // startEnvoy attaches an Envoy to control planes with the bootstrap that penstock prints.
-func startEnvoy(binary, envoy, dir, name string, admin int, planes ...*plane) (*process, error) {
-	args := []string{"bootstrap", "--gateway", "default/gw", "--admin", fmt.Sprintf("127.0.0.1:%d", admin), "--drain-time", drainTime.String(), "--concurrency", "2"}
+func startEnvoy(binary, envoy, dir, name string, admin int, drain time.Duration, planes ...*plane) (*process, error) {
+	args := []string{"bootstrap", "--gateway", "default/gw", "--admin", fmt.Sprintf("127.0.0.1:%d", admin), "--drain-time", drain.String(), "--concurrency", "2"}
 	for _, p := range planes {
 		args = append(args, "--xds", fmt.Sprintf("127.0.0.1:%d", p.xds))
 	}

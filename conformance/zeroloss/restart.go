@@ -12,9 +12,43 @@ import (
 
 // processes starts everything and waits until it is ready.
 func (r *run) processes(ctx context.Context) error {
+	if err := r.servers(ctx); err != nil || r.Up {
+		return err
+	}
+	return r.attach()
+}
+
+// attach starts the Envoy of two control planes.
+func (r *run) attach() (err error) {
+	r.envoy, err = startEnvoy(r.Penstock, r.Envoy, r.Dir, "envoy", r.admin, r.Drain, r.planes...)
+	return err
+}
+
+// returns starts an Envoy while the control planes are away, and those after a while. took is the time from then until a
+// request is answered.
+func (r *run) returns(ctx context.Context, away time.Duration) (took time.Duration, err error) {
+	if err := r.attach(); err != nil {
+		return 0, err
+	}
+	if err := wait(ctx, away); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	for _, p := range r.planes {
+		if err := p.start(r.Dir); err != nil {
+			return 0, err
+		}
+	}
+	r.expect()
+	err = r.announce(ctx)
+	return time.Since(began), err
+}
+
+// servers starts the control planes and waits until they are ready.
+func (r *run) servers(ctx context.Context) error {
 	states := filepath.Join(r.Dir, "state")
 	serve := func(name, dir string, extra ...string) (*plane, error) {
-		p := &plane{name: name, binary: r.Penstock, dir: dir, state: filepath.Join(states, name), extra: extra}
+		p := &plane{name: name, binary: r.Penstock, dir: dir, drain: r.Drain, state: filepath.Join(states, name), extra: extra}
 		for _, port := range []*int{&p.xds, &p.picker, &p.status} {
 			var err error
 			if *port, err = r.ports.free(); err != nil {
@@ -37,7 +71,7 @@ func (r *run) processes(ctx context.Context) error {
 	access := filepath.Join(r.Dir, "access.log")
 	if r.Up {
 		r.up, err = start("up", filepath.Join(r.Dir, "up.log"), r.Penstock, []string{"ENVOY=" + r.Envoy},
-			"up", "-f", r.folder.path, "--state", filepath.Join(states, "up"), "--drain-time", drainTime.String(), "--concurrency", "2", "--access-log", access)
+			"up", "-f", r.folder.path, "--state", filepath.Join(states, "up"), "--drain-time", r.Drain.String(), "--concurrency", "2", "--access-log", access)
 		return err
 	}
 	for _, name := range []string{"a", "b"} {
@@ -60,8 +94,7 @@ func (r *run) processes(ctx context.Context) error {
 			return err
 		}
 	}
-	r.envoy, err = startEnvoy(r.Penstock, r.Envoy, r.Dir, "envoy", r.admin, r.planes...)
-	return err
+	return nil
 }
 
 // restart is something that happens to a process after a step.

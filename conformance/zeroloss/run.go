@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// drainTime is how long streams may go on whose listener has gone: longer than any of ours.
-const drainTime = 15 * time.Second
-
 // options are what a run is made of; the flags of the same names.
 type options struct {
 	Seed          uint64
 	Steps         int
 	Rate, Streams int
 	Pace          time.Duration // between two changes, on average
+	Events        int           // of the longest streams; eventEvery each
+	Drain         time.Duration // how long streams may go on whose listener has gone: longer than any of ours
 	Restarts      int           // of each control plane
 	Up            bool          // penstock up instead of two penstock serve
 	Only          []string      // kinds of change
@@ -72,7 +71,7 @@ func newRun(o options) (*run, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(r.issuer.certificate)
-	r.clients = newClients(o.Rate, o.Streams, roots, r.fail)
+	r.clients = newClients(o.Rate, o.Streams, o.Events, roots, r.fail)
 	if r.folder, err = newFolder(filepath.Join(o.Dir, "config")); err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 // short is a sequence that a test can afford beside everything else.
 func short(t *testing.T) options {
-	o := options{Seed: 1, Steps: 30, Rate: 30, Streams: 6, Pace: 150 * time.Millisecond, Restarts: 1}
+	o := options{Seed: 1, Steps: 30, Rate: 30, Streams: 6, Events: 25, Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
 	// Not t.TempDir: the path of a Unix socket may not be long.
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestALostRequestIsCountedAndTold(t *testing.T) {
 
 func TestOneSeedGivesOneSequence(t *testing.T) {
 	sequence := func() (did []string) {
-		r, err := newRun(options{Seed: 3, Rate: 1, Dir: t.TempDir()})
+		r, err := newRun(options{Seed: 3, Rate: 1, Events: 5, Dir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}

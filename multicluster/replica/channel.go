@@ -197,16 +197,16 @@ func (t *Topic) poke() {
 	}
 }
 
-// Heard returns when what was told until now is in effect at every process that follows and is not late, or with the
-// context's error.
+// Heard returns when what was told until now is in effect at every process that follows and at every peer, but for those that
+// are late, or with the context's error.
 func (t *Topic) Heard(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
-	target := t.seq
+	target, began := t.seq, time.Now()
 	c.mu.Unlock()
 	for {
 		c.mu.Lock()
-		left := t.behind(target, time.Now())
+		left := t.behind(target, began, time.Now())
 		changed := t.changed
 		c.mu.Unlock()
 		if left <= 0 {
@@ -224,19 +224,28 @@ func (t *Topic) Heard(ctx context.Context) error {
 	}
 }
 
-// behind is how long to wait until the last follower that has not acknowledged a target is late; 0: none is waited for.
-// Channel.mu is held.
-func (t *Topic) behind(target uint64, now time.Time) (left time.Duration) {
+// behind is how long to wait until the last process that has not acknowledged a target, told at a time, is late; 0: none is
+// waited for. Channel.mu is held.
+func (t *Topic) behind(target uint64, told, now time.Time) (left time.Duration) {
+	following := map[string]bool{}
 	for f := range t.channel.followers {
 		g := f.following[t.name]
-		if g == nil || g.acked >= target {
+		if g == nil {
 			continue
 		}
-		since := g.sentAt
-		if g.acked == g.sent { // it is about to be sent
-			since = now
+		if following[f.id] = true; g.acked >= target {
+			continue
+		}
+		since := told
+		if g.acked < g.sent { // it is being waited for already
+			since = g.sentAt
 		}
 		left = max(left, t.channel.cfg.Patience-now.Sub(since))
+	}
+	for _, p := range t.channel.peers {
+		if p.asked[t.name] && !following[p.id] { // it is there, and about to follow
+			left = max(left, t.channel.cfg.Patience-now.Sub(told))
+		}
 	}
 	return left
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
@@ -25,6 +26,8 @@ const (
 // peer is one process that is followed. Guarded by Channel.mu.
 type peer struct {
 	address string
+	id      string // Channel.id of the process that was there last
+	conn    *grpc.ClientConn
 	stop    context.CancelFunc // ends following it; nil: not begun
 	tried   bool               // an attempt has failed, or it is this process itself
 	asked   map[string]bool    // topics that it has told all of; nil: it is not connected
@@ -76,6 +79,9 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
+	c.mu.Lock()
+	p.conn = conn
+	c.mu.Unlock()
 	for {
 		err := c.read(ctx, p, conn)
 		c.lost(ctx, p)
@@ -126,7 +132,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn) erro
 		return s.Send(r)
 	}
 	for name := range topics {
-		if err := send(&request{TypeUrl: name}); err != nil {
+		if err := send(&request{TypeUrl: name, Node: &corev3.Node{Id: c.id}}); err != nil {
 			return err
 		}
 	}
@@ -147,14 +153,14 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn) erro
 		}
 		// The next response of this topic comes after this one's acknowledgement; other topics do not wait for it.
 		hearing.Go(func() {
-			c.heard(ctx, p, t, r)
+			c.hear(ctx, p, t, r)
 			_ = send(&request{TypeUrl: t.name, ResponseNonce: r.GetNonce()}) // if it fails, so does Recv
 		})
 	}
 }
 
-// heard hands one response on.
-func (c *Channel) heard(ctx context.Context, p *peer, t *Topic, r *response) {
+// hear hands one response on.
+func (c *Channel) hear(ctx context.Context, p *peer, t *Topic, r *response) {
 	c.mu.Lock()
 	n := News{Peer: p.address, All: !p.asked[t.name], Gone: r.GetRemovedResources()}
 	c.mu.Unlock()
@@ -172,7 +178,7 @@ func (c *Channel) heard(ctx context.Context, p *peer, t *Topic, r *response) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.asked == nil {
+	if p.id = r.GetSystemVersionInfo(); p.asked == nil {
 		p.asked = map[string]bool{}
 	}
 	if !p.asked[t.name] {

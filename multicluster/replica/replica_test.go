@@ -204,10 +204,32 @@ func TestAllProcessesMayBeGivenOneListAndItMayChange(t *testing.T) {
 	a.SetPeers(a.address)
 	a.wait("nothing of who is not a peer any more", map[string]string{})
 	b.topic.Tell(Fact{Name: "z"})
+	b.cfg.Patience = 50 * time.Millisecond // b still has a in its list
 	if err := b.topic.Heard(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if a.wait("still nothing", map[string]string{}); !a.Alone() {
 		t.Error("a process that is its own only peer is not alone")
+	}
+}
+
+// Of two processes one reads the other first. What that one tells meanwhile must not count as heard.
+func TestAPeerThatIsAboutToFollowIsWaitedFor(t *testing.T) {
+	a := start(t, "127.0.0.1:0")
+	b := start(t, "127.0.0.1:0", a.address)
+	if err := b.Asked(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.topic.Tell(Fact{Name: "x"})
+	done := make(chan error, 1)
+	go func() { done <- b.topic.Heard(t.Context()) }()
+	a.SetPeers(b.address)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.heard) != 1 {
+		t.Error("b was told that a had heard what it had not")
 	}
 }

@@ -35,6 +35,7 @@ func (c *Channel) Register(g grpc.ServiceRegistrar) {
 
 // follower is one process that reads here. Guarded by Channel.mu.
 type follower struct {
+	id        string // Channel.id of that process
 	following map[string]*following
 	wake      chan struct{}
 }
@@ -59,6 +60,11 @@ func (c *Channel) serve(s *serverStream) error {
 	f := &follower{following: map[string]*following{}, wake: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.followers[f] = struct{}{}
+	for _, p := range c.peers {
+		if p.conn != nil && !p.connected() { // one that was away has come back: do not wait to dial it
+			p.conn.ResetConnectBackoff()
+		}
+	}
 	c.mu.Unlock()
 	defer c.leave(f)
 	failed := make(chan error, 1)
@@ -112,6 +118,7 @@ func (c *Channel) receive(f *follower, r *request) {
 	}
 	g := f.following[t.name]
 	if g == nil {
+		f.id = r.GetNode().GetId()
 		f.following[t.name] = &following{known: map[string]bool{}}
 	} else if seq, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64); err == nil && seq == g.sent {
 		g.acked = seq

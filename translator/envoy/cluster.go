@@ -48,9 +48,12 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
 	if c.HealthService != "" {
-		cl.HealthChecks = []*corev3.HealthCheck{healthCheck(c.HealthService)}
-		// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a request pass without it.
-		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}}
+		cl.HealthChecks = []*corev3.HealthCheck{healthCheck(c.HealthService, c.Own)}
+		if !c.Own {
+			// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a request pass without it. Of
+			// our own, by default, all are asked where most seem to be down: that may be a busy machine's pause.
+			cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}}
+		}
 	}
 	b.secure(cl, c)
 	if b.err != nil {
@@ -80,10 +83,15 @@ func breakers(own bool) *clusterv3.CircuitBreakers {
 
 // healthCheck asks a picker whether it serves; a follower of a leader-elected one does not. It is quick, because the
 // first answer decides when a new cluster is usable, and a lost picker is noticed by nothing else. Two failures are
-// needed: one alone is a busy picker's pause, and would take every request past it.
-func healthCheck(service string) *corev3.HealthCheck {
+// needed: one alone is a busy picker's pause, and would take every request past it. Our own has more time still: what it is
+// slow to answer is asked again elsewhere, which needs an elsewhere that is not left out for having been slow a moment ago.
+func healthCheck(service string, own bool) *corev3.HealthCheck {
+	timeout := 500 * time.Millisecond
+	if own {
+		timeout = time.Second
+	}
 	return &corev3.HealthCheck{
-		Timeout:            seconds(500 * time.Millisecond),
+		Timeout:            seconds(timeout),
 		Interval:           seconds(time.Second),
 		NoTrafficInterval:  seconds(time.Second),
 		UnhealthyThreshold: u32(2),

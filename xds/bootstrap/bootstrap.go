@@ -121,7 +121,8 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 					// The default (0.5 s to 30 s) left a proxy without its control plane for up to 14 s after it was back.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(100 * time.Millisecond),
-						MaxInterval:  durationpb.New(time.Second),
+						// The wait is drawn between nothing and this. Half a second leaves the other half for all that comes then.
+						MaxInterval: durationpb.New(500 * time.Millisecond),
 					}},
 				}},
 			}},

@@ -4,8 +4,8 @@
 // `penstock bootstrap`, `penstock up` and the fleet in Kubernetes call it. It is pure: the same Config gives the same
 // bytes.
 //
-// Invariants: an Envoy never serves without configuration (it waits for its control plane, however long); its
-// connection to the control plane is back within a second; a frozen control plane is noticed.
+// Invariants: an Envoy never serves without configuration (it waits for its control plane, however long); it dials
+// a control plane that is away every half a second at least; a frozen control plane is noticed.
 //
 // Tests: go test ./xds/bootstrap (one of them asks the real Envoy); goldens are rewritten with -update.
 package bootstrap

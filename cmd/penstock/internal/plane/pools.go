@@ -21,6 +21,8 @@ const (
 	// growPatience is how long the picker waits for Envoys to know a pool's new endpoints before it names them all the same:
 	// a proxy that does not answer must not keep a pool small.
 	growPatience = time.Second
+	// hopPatience is the same where they have to know a new place to spill to: it is a listener with routes, too.
+	hopPatience = 5 * time.Second
 	// mostFallbacks is how many further endpoints the picker names at most.
 	mostFallbacks = 8
 )
@@ -47,7 +49,7 @@ type poolStageConfig struct {
 }
 
 // poolStage hands pools to the picker in steps, because Envoys are always a little behind: an endpoint that leaves is
-// forgotten before Envoy hears of it, one that comes is named after Envoys know it, and a pool that is gone is picked from as
+// forgotten before Envoy hears of it, one that comes is named after Envoys know it, so do places to spill to, and a pool that is gone is picked from as
 // long as one of them may still ask.
 type poolStage struct {
 	cfg          poolStageConfig
@@ -113,6 +115,10 @@ func (s *poolStage) change(next picker.Pool) {
 		return
 	}
 	now := next
+	now.Spill = slices.DeleteFunc(slices.Clone(next.Spill), func(place string) bool { return !slices.Contains(old.Spill, place) })
+	if len(now.Spill) < len(next.Spill) {
+		s.growing[next.Name] = next
+	}
 	known := intersect(next.Endpoints, old.Endpoints)
 	switch {
 	case len(known) == len(next.Endpoints):
@@ -205,20 +211,23 @@ func (s *poolStage) finishGrowing(ctx context.Context) {
 		return
 	}
 	var clusters []string
-	want := map[string]picker.Pool{}
+	want, patience := map[string]picker.Pool{}, growPatience
 	for name, pool := range s.growing {
 		want[name] = pool
+		if len(pool.Spill) > len(s.current[name].Spill) {
+			patience = hopPatience
+		}
 		clusters = append(clusters, s.plain[name].Cluster, s.plain[name].Last)
 	}
 	s.mu.Unlock()
 	slices.Sort(clusters)
-	wait, cancel := context.WithTimeout(ctx, growPatience)
+	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	_ = s.cfg.Proxies.endpointsKnown(wait, slices.Compact(clusters)...) // its only error is that time is over
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, pool := range want {
-		if now, ok := s.growing[name]; ok && slices.EqualFunc(now.Endpoints, pool.Endpoints, sameEndpoint) {
+		if now, ok := s.growing[name]; ok && slices.EqualFunc(now.Endpoints, pool.Endpoints, sameEndpoint) && slices.Equal(now.Spill, pool.Spill) {
 			delete(s.growing, name)
 			s.set(now)
 		}
@@ -283,6 +292,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Weights:   schedule.Weights{Queue: s.QueueWeight, KVCache: s.KVCacheWeight, InFlight: s.InFlightWeight},
 		Full:      schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent, InFlight: s.FullInFlight},
 		Spills:    pp.Pool.Picker.Spills,
+		Spill:     pp.Pool.Picker.Spill,
 		Fallbacks: int(s.Fallbacks),
 		Metrics:   endpoint.Metrics{Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName},
 	}

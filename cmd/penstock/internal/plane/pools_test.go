@@ -142,6 +142,36 @@ func TestWhatEnvoysHadBeforeIsNotTakenForWhatComes(t *testing.T) {
 	r.expect("Envoy knows", 0, e1, e2)
 }
 
+func TestAPickNamesNoPlaceToSpillToThatEnvoyDoesNotHave(t *testing.T) {
+	r := newStageRig(t, time.Hour)
+	change := func(places ...string) {
+		pp := translator.PickerPool{Pool: &model.Pool{Name: "ns/a", Cluster: "pool/ns/a", Last: "pool/ns/a"}}
+		pp.Pool.Picker.Spill, pp.Pool.Picker.Spills = places, len(places) > 0
+		r.stage.before(translator.Output{Pools: []translator.PickerPool{pp}})
+		r.stage.after()
+	}
+	spill := func() []string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.pools["ns/a"].Spills {
+			t.Error("requests are refused")
+		}
+		return r.pools["ns/a"].Spill
+	}
+	change("b", "c")
+	change("c", "d")
+	if got := spill(); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("before Envoy knows: %v", got)
+	}
+	close(r.known)
+	for deadline := time.Now().Add(30 * time.Second); !slices.Equal(spill(), []string{"c", "d"}); {
+		if time.Now().After(deadline) {
+			t.Fatalf("Envoy knows: %v", spill())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func TestAPoolThatIsGoneIsPickedFromUntilNobodyAsks(t *testing.T) {
 	for name, leave := range map[string]func(*stageRig){
 		"removed":                 func(r *stageRig) { r.stage.before(translator.Output{PoolsGone: []string{"ns/a"}}) },

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pair is two control planes and an Envoy, under requests that must all be answered.
+type pair struct {
+	*run
+	t    *testing.T
+	stop func() // ends the requests
+}
+
+// startPair runs a pair until the test ends, and then says what was lost. Without an Envoy, the test starts one.
+func startPair(t *testing.T, envoy bool) *pair {
+	t.Helper()
+	t.Parallel()
+	o := short(t)
+	o.Rate, o.Streams = 40, 8
+	r, err := newRun(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pair{run: r, t: t, stop: func() {}}
+	t.Cleanup(func() {
+		p.stop()
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if len(r.failures) > 0 {
+			t.Errorf("%d of %d requests failed, the first: %s\n%s", len(r.failures), r.clients.sent.Load(), r.failures[0], strings.Join(r.log, "\n"))
+		}
+	})
+	if err := r.write(p.rng()); err != nil {
+		t.Fatal(err)
+	}
+	p.must(r.servers(t.Context()))
+	if envoy {
+		p.must(r.attach())
+		p.serve()
+	}
+	return p
+}
+
+func (p *pair) rng() *rand.Rand { return rand.New(rand.NewPCG(p.Seed, 0)) }
+
+func (p *pair) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// serve begins the requests once hosts are served.
+func (p *pair) serve() {
+	p.t.Helper()
+	p.expect()
+	p.must(p.announce(p.t.Context()))
+	ctx, stop := context.WithCancel(context.Background())
+	var sent sync.WaitGroup
+	sent.Go(func() { p.clients.run(ctx) })
+	p.stop = sync.OnceFunc(func() {
+		stop()
+		sent.Wait()
+	})
+}
+
+// change makes one change of a kind, and returns when a host shows it.
+func (p *pair) change(kind string, step uint64) {
+	p.t.Helper()
+	did, err := p.world.next(p.Seed, step, []string{kind})
+	p.must(err)
+	p.note("%s", did)
+	p.must(p.quiet(p.t.Context()))
+	p.expect()
+	p.must(p.write(p.rng()))
+	p.must(p.announce(p.t.Context()))
+}
+
+// flows waits until more requests were sent.
+func (p *pair) flows(requests int64) {
+	p.t.Helper()
+	want := p.clients.sent.Load() + requests
+	p.must(eventually(p.t.Context(), "requests flow", func() error {
+		if got := p.clients.sent.Load(); got < want {
+			return fmt.Errorf("%d of %d", got, want)
+		}
+		return nil
+	}))
+}
+
+// proxy is what a control plane says of an Envoy.
+type proxy struct {
+	Node   string `json:"node"`
+	InSync bool   `json:"inSync"`
+}
+
+func (p *plane) get(path string) (io.ReadCloser, error) {
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", p.status, path))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.Join(errors.New(resp.Status), resp.Body.Close())
+	}
+	return resp.Body, nil
+}
+
+// serves says whether an Envoy gets all of its configuration from a control plane.
+func (p *plane) serves() error {
+	body, err := p.get("/proxies")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	var list []proxy
+	if err := json.NewDecoder(body).Decode(&list); err != nil {
+		return err
+	}
+	if len(list) != 1 || !list[0].InSync {
+		return fmt.Errorf("%+v", list)
+	}
+	return nil
+}
+
+// resent is how many resources a control plane has sent since it started.
+func (p *plane) resent() (lines []string, err error) {
+	body, err := p.get("/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	text := bufio.NewScanner(body)
+	for text.Scan() {
+		if strings.HasPrefix(text.Text(), "penstock_xds_resources_total") && !strings.HasSuffix(text.Text(), " 0") {
+			lines = append(lines, text.Text())
+		}
+	}
+	return lines, text.Err()
+}
+
+// listeners are Envoy's counters of what may cut streams.
+func (p *pair) listeners() map[string]int64 {
+	p.t.Helper()
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/stats?filter=listener_manager.listener_(added|modified|removed|in_place_updated)", p.admin))
+	p.must(err)
+	defer func() { _ = resp.Body.Close() }()
+	out := map[string]int64{}
+	text := bufio.NewScanner(resp.Body)
+	for text.Scan() {
+		name, value, _ := strings.Cut(text.Text(), ": ")
+		var n int64
+		_, err := fmt.Sscan(value, &n)
+		p.must(err)
+		out[name] = n
+	}
+	return out
+}
+
+func TestARestartedControlPlaneSendsNothingThatEnvoyHasAndCutsNoStream(t *testing.T) {
+	p := startPair(t, true)
+	before := p.listeners()
+	a, b := p.planes[0], p.planes[1]
+	for _, turn := range []struct {
+		again, other *plane
+		end          syscall.Signal
+	}{{a, b, syscall.SIGTERM}, {b, a, syscall.SIGKILL}} {
+		turn.again.signal(turn.end)
+		<-turn.again.ended
+		p.must(turn.again.start(p.Dir))
+		p.must(turn.again.ready(t.Context()))
+		// Now Envoy has no choice but the new process.
+		turn.other.signal(syscall.SIGKILL)
+		<-turn.other.ended
+		p.must(eventually(t.Context(), "Envoy is served by the new process", turn.again.serves))
+		p.flows(20)
+		if lines, err := turn.again.resent(); err != nil || len(lines) > 0 {
+			t.Errorf("%s sent what Envoy has: %v %v", turn.again.name, lines, err)
+		}
+		p.must(turn.other.start(p.Dir))
+		p.must(turn.other.ready(t.Context()))
+	}
+	if after := p.listeners(); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("listeners changed: %v and then %v", before, after)
+	}
+}
+
+// An upgrade may change any byte of what Envoy gets. Here it is each listener's, which is the worst: its streams then have
+// the drain time to end.
+func TestAnUpgradeThatChangesListenersLosesNothing(t *testing.T) {
+	p := startPair(t, true)
+	for _, again := range p.planes {
+		p.must(again.stop(10 * time.Second))
+		again.extra = []string{"--access-log", p.Dir + "/upgraded.log"}
+		p.must(again.start(p.Dir))
+		p.must(again.ready(t.Context()))
+		p.flows(20)
+	}
+	p.change("edit-route", 1)
+	p.flows(40)
+	p.stop()
+	p.must(p.nothingStale(t.Context()))
+}
+
+func TestWhatIsRemovedWhileAllControlPlanesAreAwayIsGoneWhenTheyAreBack(t *testing.T) {
+	p := startPair(t, true)
+	p.stop() // a pool that fails closed answers 503 without any picker
+	for _, plane := range p.planes {
+		p.must(plane.stop(10 * time.Second))
+	}
+	for step, kind := range []string{"move", "move", "rename-pool", "certificate-ref", "server-remove"} {
+		did, err := p.world.next(p.Seed, uint64(step), []string{kind})
+		p.must(err)
+		p.note("%s", did)
+	}
+	p.must(p.write(p.rng()))
+	for _, plane := range p.planes {
+		p.must(plane.start(p.Dir))
+	}
+	p.must(p.nothingStale(t.Context()))
+}
+
+func TestAFrozenControlPlaneKeepsNoChangeFromEnvoy(t *testing.T) {
+	p := startPair(t, true)
+	frozen := p.planes[0]
+	if frozen.serves() != nil {
+		frozen = p.planes[1]
+	}
+	p.must(frozen.serves())
+	p.flows(200) // what only remote pickers know was learned
+	frozen.signal(syscall.SIGSTOP)
+	p.flows(20)
+	p.change("listener-add", 1) // it waits until the new host is served
+	p.flows(20)
+	frozen.signal(syscall.SIGCONT)
+	p.change("listener-remove", 2)
+	p.flows(20)
+}
+
+func TestAnEnvoyThatStartsWhileAllControlPlanesAreAwayWaitsAndServes(t *testing.T) {
+	p := startPair(t, false)
+	for _, plane := range p.planes {
+		p.must(plane.stop(10 * time.Second))
+	}
+	took, err := p.returns(t.Context(), time.Second)
+	p.must(err)
+	t.Logf("served %s after the control planes were back", took)
+	p.serve()
+	p.flows(20)
+}
