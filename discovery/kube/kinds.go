@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube/statuses"
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // kind is how objects of one kind come from the API server, and what is said of them goes back.
@@ -38,6 +40,16 @@ func kinds() []*kind {
 		vital(custom(store.HTTPRoutes, "httproutes", statuses.Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 		}), "v1", "v1beta1")),
+		custom(store.GRPCRoutes, "grpcroutes", statuses.Route(func(r *gatewayv1.GRPCRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+		}), "v1", "v1alpha2"),
+		custom(store.TLSRoutes, "tlsroutes", statuses.Route(func(r *gatewayv1.TLSRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+		}), "v1", "v1alpha3", "v1alpha2"),
+		custom(store.TCPRoutes, "tcproutes", statuses.Route(func(r *gatewayv1.TCPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+		}), "v1", "v1alpha2"),
+		custom(store.ListenerSets, "listenersets", statuses.ListenerSet(), "v1"),
 		custom(store.ReferenceGrants, "referencegrants", nil, "v1beta1", "v1"),
 		custom(store.BackendTLSPolicies, "backendtlspolicies", statuses.Ancestors(func(p *gatewayv1.BackendTLSPolicy) *gatewayv1.PolicyStatus {
 			return &p.Status
@@ -54,7 +66,9 @@ func kinds() []*kind {
 		custom(store.InferenceModels, "inferencemodels", nil, "v1alpha2"),
 		custom(store.InferencePoolImports, "inferencepoolimports", statuses.InferencePoolImport(), "v1alpha1"),
 		custom(store.ModelServers, "modelservers", nil, "v1alpha1"),
-		custom(store.PoolPolicies, "poolpolicies", nil, "v1alpha1"),
+		custom(store.PoolPolicies, "poolpolicies", statuses.Conditions(
+			func(p *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicyStatus { return &p.Status },
+			func(s *v1alpha1.PoolPolicyStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha1"),
 		custom(store.EnvoyFleets, "envoyfleets", nil, "v1alpha1"),
 	}
 }

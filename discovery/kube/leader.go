@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -128,7 +129,8 @@ type heartbeat struct {
 }
 
 func (h *heartbeat) note(err error) error {
-	if err == nil {
+	// That it said no is an answer too.
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
 		h.heard.Store(time.Now().UnixNano())
 	}
 	return err

@@ -97,7 +97,7 @@ func (b *Board) Remove(source string, owners ...report.Ref) {
 }
 
 func (b *Board) set(source string, reports []report.Report) {
-	if b.sources[source] == nil {
+	if b.sources[source] == nil && len(reports) > 0 {
 		b.sources[source] = make(map[report.Ref]report.Report, len(reports))
 	}
 	for _, r := range reports {

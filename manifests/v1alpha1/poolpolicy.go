@@ -7,11 +7,28 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=pp
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 type PoolPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec PoolPolicySpec `json:"spec"`
+	// Status says whether the policy is in force.
+	//
+	// +optional
+	Status PoolPolicyStatus `json:"status,omitzero"`
+}
+
+// PoolPolicyStatus is what became of a PoolPolicy.
+type PoolPolicyStatus struct {
+	// Conditions: Accepted, False with reason TargetNotFound or Conflicted.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // PoolPolicySpec is what a PoolPolicy says.

@@ -208,11 +208,17 @@ func (w *waiting) before(since time.Time) bool {
 	return true
 }
 
+// lagCheck is how often a removal that waits for Config.Lagging looks again.
+const lagCheck = time.Second
+
 // unused says whether nothing names a resource any more: neither what the proxy should have, nor what it may have.
 func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	slot := it.slot
 	if slot.Named() {
 		return false, time.Time{}
+	}
+	if s.config.Lagging != nil && s.config.Lagging() {
+		return false, now.Add(lagCheck)
 	}
 	if until, draining := s.drain[slot]; draining {
 		return false, until

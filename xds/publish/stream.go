@@ -23,6 +23,9 @@ type Config struct {
 	// Settle is how long removals wait for what a proxy may have that came back with versions which we do not know:
 	// until it has asked for its routes, and for listeners that its endpoints may name. Default: 3 s.
 	Settle time.Duration
+	// Lagging says that what is missing in the cache may exist: the process that fills it does not hear from its sources. No
+	// listener and no cluster is removed then. nil: never.
+	Lagging func() bool
 	// StateOfTheWorld is the older variant of the protocol.
 	StateOfTheWorld bool
 }

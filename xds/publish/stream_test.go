@@ -184,6 +184,22 @@ func TestAClusterOutlivesTheRoutesToItAlsoAtAnotherControlPlane(t *testing.T) {
 	}
 }
 
+func TestAProcessThatDoesNotHearFromItsSourcesTakesNothingAway(t *testing.T) {
+	lagging := true
+	s := begin(t, publish.Config{Lagging: func() bool { return lagging }})
+	s.commit([]*resource.Resource{
+		xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 1), xdstest.Routes(t, "routes", "b"),
+	}, resource.Ref{Type: resource.Cluster, Name: "a"}, resource.Ref{Type: resource.Endpoints, Name: "a"})
+	s.expect("cluster +b")
+	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: []string{"b"}})
+	s.ackAll()
+	s.sleep(time.Hour)
+	s.expect()
+	lagging = false
+	s.now = s.stream.Wake()
+	s.expect("cluster -a")
+}
+
 func TestClustersOfARemovedChainStayUntilItsStreamsHaveDrained(t *testing.T) {
 	s := begin(t, publish.Config{Drain: time.Minute})
 	s.commit(nil, resource.Ref{Type: resource.Listener, Name: "web"}, resource.Ref{Type: resource.RouteConfiguration, Name: "routes"},

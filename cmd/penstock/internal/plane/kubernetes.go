@@ -91,6 +91,14 @@ func (p *Plane) joinCluster() (err error) {
 	return nil
 }
 
+// silence is how long nothing need be heard from the API server by a process that runs: it asks every two seconds.
+const silence = 10 * time.Second
+
+// lagging says whether the world may have moved on without us: then nothing is taken away from proxies.
+func (c *cluster) lagging() bool {
+	return c.source.Lagging() || time.Since(c.leader.Heard()) > silence
+}
+
 // runCluster starts what only Kubernetes has.
 func (p *Plane) runCluster(ctx context.Context, group *errgroup.Group) {
 	c := p.cluster

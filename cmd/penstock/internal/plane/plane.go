@@ -89,6 +89,7 @@ type Plane struct {
 	picker   *picker.Picker
 	learner  *learned.Keeper
 	replicas *replicas
+	refusals *refusals
 	pools    *poolStage
 	ports    *portClaims
 
@@ -107,10 +108,15 @@ func New(cfg Config) (*Plane, error) {
 	}
 	p.cache = cache.New(cache.Config{})
 	p.replicas = newReplicas(replica.Config{Peers: cfg.Peers, Log: p.log})
+	publishing := publish.Config{Drain: cfg.DrainTime, Linger: lingering}
+	if p.cluster != nil {
+		publishing.Lagging = p.cluster.lagging
+	}
+	p.refusals = newRefusals(p.board, p.replicas.channel)
 	var err error
 	p.xds, err = server.New(server.Config{
-		Cache: p.cache, Reports: newProxyReports(p.board), Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer, Count: p.replicas.count,
-		Publish: publish.Config{Drain: cfg.DrainTime, Linger: lingering},
+		Cache: p.cache, Reports: p.refusals, Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer, Count: p.replicas.count,
+		Publish: publishing,
 	})
 	if err != nil {
 		return nil, err
@@ -224,6 +230,7 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, reclaim(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.refusals.Run(ctx)) })
 	apart := p.cluster != nil && p.cluster.cfg.Peers != nil
 	group.Go(func() error {
 		return serveGRPC(ctx, p.cfg.XDS, server.Options(), func(r grpc.ServiceRegistrar) {
