@@ -38,7 +38,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 // op makes one operation; about a fourth of them delete.
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
-		c.gateway, c.route, c.route, c.route, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
+		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
 		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.learned, c.class, c.model, c.fleet,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
@@ -63,23 +63,10 @@ func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
 		}}
 	}
 	for i := range 1 + c.IntN(4) {
-		l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprint("l", i)), Port: pick[gatewayv1.PortNumber](c, 80, 80, 443), Protocol: gatewayv1.HTTPProtocolType}
-		if h := c.hostname(); h != "" {
-			l.Hostname = &h
-		}
-		if l.Port == 443 {
-			l.Protocol = gatewayv1.HTTPSProtocolType
-			l.TLS = &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: gatewayv1.ObjectName(fmt.Sprint("cert", c.IntN(2)))}}}
-			if c.some(3) {
-				l.TLS.CertificateRefs[0].Namespace = ptr[gatewayv1.Namespace]("other")
-			}
-		}
-		from := pick(c, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame, gatewayv1.NamespacesFromSelector)
-		l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &from}}
-		if from == gatewayv1.NamespacesFromSelector {
-			l.AllowedRoutes.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-		}
-		g.Spec.Listeners = append(g.Spec.Listeners, l)
+		g.Spec.Listeners = append(g.Spec.Listeners, c.listener(i))
+	}
+	if c.some(2) {
+		g.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr(pick(c, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame))}}
 	}
 	return made(store.Gateways, g)
 }
@@ -96,21 +83,9 @@ func (c *chaos) hostname() gatewayv1.Hostname {
 
 func (c *chaos) route() (store.Op, func(string) store.Op, string) {
 	r := &gatewayv1.HTTPRoute{ObjectMeta: c.numbered("route", 4)}
-	if c.some(2) {
-		r.CreationTimestamp = metav1.Unix(int64(c.IntN(3)), 0)
-	}
-	for range 1 + c.IntN(2) {
-		ref := gatewayv1.ParentReference{Namespace: ptr[gatewayv1.Namespace]("default"), Name: gatewayv1.ObjectName(fmt.Sprint("gw", c.IntN(2)))}
-		if c.some(4) {
-			ref.SectionName = ptr(gatewayv1.SectionName(fmt.Sprint("l", c.IntN(4))))
-		}
-		r.Spec.ParentRefs = append(r.Spec.ParentRefs, ref)
-	}
-	for range c.IntN(3) {
-		if h := c.hostname(); h != "" {
-			r.Spec.Hostnames = append(r.Spec.Hostnames, h)
-		}
-	}
+	c.age(&r.ObjectMeta)
+	r.Spec.CommonRouteSpec = c.parents()
+	r.Spec.Hostnames = c.hostnames()
 	for range 1 + c.IntN(3) {
 		r.Spec.Rules = append(r.Spec.Rules, c.rule())
 	}
