@@ -1,6 +1,7 @@
 package translator
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/inference"
@@ -27,9 +29,9 @@ type Query struct {
 // Explanation is the way of one request, as far as it gets.
 type Explanation struct {
 	URL      string        `json:"url"`
-	Method   string        `json:"method"`
+	Method   string        `json:"method,omitempty"` // "" for a connection
 	Gateway  string        `json:"gateway,omitempty"`
-	Listener string        `json:"listener,omitempty"`
+	Listener string        `json:"listener,omitempty"` // model.ListenerKey
 	Chain    string        `json:"chain,omitempty"`
 	Host     string        `json:"host,omitempty"`
 	Route    *report.Ref   `json:"route,omitempty"`
@@ -61,14 +63,22 @@ type HopView struct {
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through what is translated now.
+// Explain follows a request through what is translated now: of http and https, or of grpc and grpcs, which are the same
+// with a POST of gRPC. Of tls and tcp it follows a connection, which has no method.
 func (t *Translator) Explain(q Query) Explanation {
 	r := t.engine.Reader()
-	e := Explanation{URL: q.URL.String(), Method: q.Method}
-	if e.Method == "" {
-		e.Method = http.MethodGet
+	e := Explanation{URL: q.URL.String(), Method: cmp.Or(q.Method, http.MethodGet)}
+	way := wayOf(q.URL.Scheme)
+	if way.grpc {
+		e.Method, q.Header = http.MethodPost, q.Header.Clone()
+		if q.Header == nil {
+			q.Header = http.Header{}
+		}
+		q.Header.Set("content-type", "application/grpc")
 	}
-	tls := q.URL.Scheme == "https"
+	if !way.requests {
+		e.Method = ""
+	}
 	port := portOf(q.URL)
 	name := strings.ToLower(q.URL.Hostname())
 	for _, row := range t.tables.gateways.By(r, graph.ByAll, "") {
@@ -79,12 +89,19 @@ func (t *Translator) Explain(q Query) Explanation {
 			if p.Number != port {
 				continue
 			}
-			chain, ok := chainFor(p.Chains, tls, name)
+			if t.explainStream(r, &e, way, row.Value, p, name) {
+				return e
+			}
+			chain, ok := chainFor(p.Chains, way.tls, name)
 			if !ok {
 				continue
 			}
 			e.Gateway, e.Chain = row.Key, chain.Name
 			e.Listener = listenerFor(row.Value, chain.Name, name)
+			if !way.requests {
+				e.Answer = "the listener takes requests, not connections: ask for https://" + q.URL.Host
+				return e
+			}
 			t.explainHost(r, &e, q, chain, name)
 			if e.Host != "" {
 				return e
@@ -92,21 +109,20 @@ func (t *Translator) Explain(q Query) Explanation {
 		}
 	}
 	if e.Gateway == "" {
-		e.Answer = t.refusal(r, q, tls, port, name)
+		e.Answer = t.refusal(r, q, way, port, name)
 	}
 	return e
 }
 
 // refusal says why no listener takes a request.
-func (t *Translator) refusal(r *graph.Reader, q Query, tls bool, port uint16, host string) string {
-	protocol := map[bool]string{true: "HTTPS", false: "HTTP"}[tls]
+func (t *Translator) refusal(r *graph.Reader, q Query, way way, port uint16, host string) string {
 	others := false
 	for _, row := range t.tables.gateways.By(r, graph.ByAll, "") {
 		if q.Gateway != "" && q.Gateway != row.Key {
 			continue
 		}
 		for _, l := range row.Value.Listeners {
-			if l.Port != port || l.Protocol != protocol {
+			if l.Port != port || !way.meets(l) {
 				continue
 			}
 			others = true
@@ -115,22 +131,22 @@ func (t *Translator) refusal(r *graph.Reader, q Query, tls bool, port uint16, ho
 			}
 			for _, c := range l.Conditions {
 				if c.Status == report.False && c.Message != "" {
-					return fmt.Sprintf("refused: listener %s of Gateway %s takes no traffic: %s", l.Name, row.Key, c.Message)
+					return fmt.Sprintf("refused: listener %s of %s takes no traffic: %s", l.Name, l.Owner, c.Message)
 				}
 			}
 		}
 	}
 	if others {
-		return fmt.Sprintf("refused: no %s listener on port %d has a hostname that covers %s", protocol, port, host)
+		return fmt.Sprintf("refused: no %s listener on port %d has a hostname that covers %s", way.name, port, host)
 	}
-	return fmt.Sprintf("refused: no listener for %s on port %d", protocol, port)
+	return fmt.Sprintf("refused: no listener for %s on port %d", way.name, port)
 }
 
 func portOf(u *url.URL) uint16 {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
 		return uint16(n)
 	}
-	if u.Scheme == "https" {
+	if wayOf(u.Scheme).tls {
 		return 443
 	}
 	return 80
@@ -152,7 +168,7 @@ func listenerFor(g *model.Gateway, chain, host string) string {
 	for _, want := range gatewayapi.Covering(host) {
 		for _, l := range g.Listeners {
 			if l.Chain == chain && l.Hostname == want {
-				return l.Name
+				return l.Key
 			}
 		}
 	}
@@ -197,6 +213,10 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, q Query, chain
 }
 
 func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Action) {
+	missing := "500: the backend could not be resolved"
+	if e.Route.Kind == store.GRPCRoutes.Kind() {
+		missing = "UNAVAILABLE: the backend could not be resolved"
+	}
 	switch {
 	case a.Redirect != nil:
 		e.Answer = fmt.Sprintf("%d: redirect", a.Redirect.Code)
@@ -204,28 +224,29 @@ func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Act
 		e.Answer = fmt.Sprintf("%d: %s", a.Direct.Status, a.Direct.Body)
 	case a.Forward != nil:
 		e.Answer = "forwarded"
-		e.Backends = t.backendViews(r, a.Forward.Backends)
+		e.Backends = t.backendViews(r, a.Forward.Backends, missing)
 	}
 }
 
-func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBackend) (views []BackendView) {
+// backendViews shows the shares of a rule. missing is what becomes of one whose backend could not be resolved.
+func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBackend, missing string) (views []BackendView) {
 	var total uint64
 	for _, b := range backends {
 		total += uint64(b.Weight)
 	}
 	for _, b := range backends {
-		views = append(views, t.backendView(r, b, total))
+		views = append(views, t.backendView(r, b, total, missing))
 	}
 	return views
 }
 
-func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total uint64) BackendView {
+func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total uint64, missing string) BackendView {
 	v := BackendView{Backend: b.Backend, Cluster: b.Cluster, Share: "0%"}
 	if total > 0 {
 		v.Share = strconv.FormatFloat(float64(b.Weight)*100/float64(total), 'f', 1, 64) + "%"
 	}
 	if b.Cluster == "" {
-		v.NoPick = "500: the backend could not be resolved"
+		v.NoPick = missing
 		return v
 	}
 	if b.Picker != nil {
@@ -248,7 +269,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 			}
 			v.Endpoints = append(v.Endpoints, model.HopAddress(ep.Hop))
 			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops
-				v.Hops = append(v.Hops, HopView{model.HopAddress(ep.Hop), t.backendViews(r, hop.Backends)})
+				v.Hops = append(v.Hops, HopView{model.HopAddress(ep.Hop), t.backendViews(r, hop.Backends, missing)})
 			}
 		}
 	}
@@ -270,7 +291,7 @@ func matchesRequest(m model.Match, q Query, method string) bool {
 		prefix := strings.TrimSuffix(m.Path, "/")
 		ok = path == prefix || strings.HasPrefix(path, prefix+"/")
 	}
-	if !ok || m.Method != "" && m.Method != method {
+	if !ok || m.Method != "" && m.Method != method || m.GRPC != nil && !strings.HasPrefix(q.Header.Get("content-type"), "application/grpc") {
 		return false
 	}
 	for _, h := range m.Headers {
@@ -302,6 +323,9 @@ func fullMatch(expr, s string) bool {
 
 func matchText(m model.Match) string {
 	parts := []string{string(m.PathKind) + " " + m.Path}
+	if m.GRPC != nil {
+		parts[0] = "gRPC, " + parts[0]
+	}
 	if m.Method != "" {
 		parts = append(parts, "method "+m.Method)
 	}

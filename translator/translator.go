@@ -195,7 +195,7 @@ type Port struct {
 	Listener  string // name of the Envoy listener
 	Number    uint16
 	Addresses []string
-	TLS       bool
+	Scheme    string // of what clients write: http, https, tls or tcp
 }
 
 // Ports lists the ports of a gateway, sorted by number.
@@ -204,9 +204,15 @@ func (t *Translator) Ports(gateway string) []Port {
 	if !ok {
 		return nil
 	}
+	schemes := map[uint16]string{}
+	for _, l := range g.Listeners {
+		if l.Chain != "" && schemes[l.Port] != "https" { // TLS beside HTTPS
+			schemes[l.Port] = strings.ToLower(l.Protocol)
+		}
+	}
 	var out []Port
 	for _, p := range gatewayapi.Ports(g) {
-		out = append(out, Port{model.ListenerName(p.Number), p.Number, p.Addresses, len(p.Chains) > 0 && p.Chains[0].TLS})
+		out = append(out, Port{model.ListenerName(p.Number), p.Number, p.Addresses, schemes[p.Number]})
 	}
 	slices.SortFunc(out, func(a, b Port) int { return int(a.Number) - int(b.Number) })
 	return out

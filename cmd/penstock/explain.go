@@ -29,10 +29,14 @@ func newExplain() *cobra.Command {
 		Short: "Say where a request would go, and why: listener, route, backend, picker, endpoint",
 		Long: `Say where a request would go, and why: the listener, host, route and rule that take it, the backends with their shares,
 who picks, what would be picked now, what happens without a pick, and the conditions of the objects on the way. If
-penstock runs for the same files it is asked; otherwise the files are read, and the picker's view is left out.`,
+penstock runs for the same files it is asked; otherwise the files are read, and the picker's view is left out.
+
+URLs of grpc and grpcs ask about a gRPC request, such as grpc://localhost:8080/echo.Echo/Say; those of tls and tcp about a
+connection that is handed on.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
   penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST --model llama-3
-  penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json`,
+  penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json
+  penstock explain -f ./config tls://db.example.com:5432`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("say which request: penstock explain http://HOST:PORT/PATH")
@@ -126,7 +130,13 @@ func (p *printer) line(label, format string, args ...any) {
 
 func printExplained(w io.Writer, e plane.Explained) error {
 	p := &printer{w: w}
-	p.line("request", "%s %s", e.Method, e.URL)
+	what := "requests"
+	if e.Method == "" {
+		what = "connections"
+		p.line("connection", "%s", e.URL)
+	} else {
+		p.line("request", "%s %s", e.Method, e.URL)
+	}
 	if e.Gateway != "" {
 		p.line("gateway", "%s, listener %s (chain %s)", e.Gateway, e.Listener, e.Chain)
 	}
@@ -138,7 +148,7 @@ func printExplained(w io.Writer, e plane.Explained) error {
 	}
 	p.line("answer", "%s", e.Answer)
 	for _, b := range e.Backends {
-		p.backend("", b, e.Picks)
+		p.backend("", what, b, e.Picks)
 	}
 	for _, o := range e.Conditions {
 		for _, c := range o.Status.Conditions {
@@ -153,13 +163,13 @@ func printExplained(w io.Writer, e plane.Explained) error {
 	return p.err
 }
 
-// backend prints one share of a rule's requests, and what stands behind its hops, further in.
-func (p *printer) backend(indent string, b translator.BackendView, picks map[string]json.RawMessage) {
+// backend prints one share of a rule's requests or connections, and what stands behind its hops, further in.
+func (p *printer) backend(indent, what string, b translator.BackendView, picks map[string]json.RawMessage) {
 	to := b.Backend
 	if b.Cluster != "" { // there is none for a backend that does not exist
 		to += " (cluster " + b.Cluster + ")"
 	}
-	p.line(indent+"backend", "%s of requests to %s", b.Share, to)
+	p.line(indent+"backend", "%s of %s to %s", b.Share, what, to)
 	indent += "  "
 	if b.Picker != "" {
 		body := map[string]string{"None": "headers only", "Buffered": "headers and body", "Duplex": "headers and a stream of the body"}[b.Body]
@@ -177,7 +187,7 @@ func (p *printer) backend(indent string, b translator.BackendView, picks map[str
 	for _, h := range b.Hops {
 		p.line(indent+"hop", "%s", h.Endpoint)
 		for _, behind := range h.Backends {
-			p.backend(indent+"  ", behind, picks)
+			p.backend(indent+"  ", what, behind, picks)
 		}
 	}
 }

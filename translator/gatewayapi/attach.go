@@ -61,7 +61,7 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 				told = fmt.Sprintf("on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a hostname, and it came first", place.Listener, loss.Winner)
 			default:
 				place.Hosts = slices.DeleteFunc(slices.Clone(place.Hosts), func(h string) bool { return h == loss.Host })
-				told = fmt.Sprintf("on listener %s connections for %s go to %s, which came first", place.Listener, hostText(loss.Host), loss.Winner)
+				told = fmt.Sprintf("on listener %s connections%s go to %s, which came first", place.Listener, hostText(loss.Host), loss.Winner)
 			}
 		}
 		if gone {
@@ -74,7 +74,11 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 	}
 	accepted := trueCondition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted)
 	if told != "" {
-		f := finding(a.Route, parent.Field, told, "choose other hostnames, or another listener")
+		fix := "choose other hostnames, or another listener"
+		if a.Route.Kind == store.TCPRoutes.Kind() {
+			fix = "choose another listener"
+		}
+		f := finding(a.Route, parent.Field, told, fix)
 		if kept == 0 {
 			accepted = falseCondition(gatewayv1.RouteConditionAccepted, reasonRouteConflict, told)
 		} else {
@@ -87,9 +91,9 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 
 func hostText(host string) string {
 	if host == "*" {
-		return "any host"
+		return ""
 	}
-	return host
+	return " for " + host
 }
 
 // Accepted says whether a route counts as attached: AttachedRoutes counts no others.

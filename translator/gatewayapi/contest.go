@@ -2,6 +2,7 @@ package gatewayapi
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,65 +10,82 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Contest decides between the candidates of one listener that cannot have the same hosts, older ones first, then by
-// name; what it returns are the losses.
-//
-// HTTPRoutes and GRPCRoutes do not mix: of two whose hostnames intersect one gets the listener, and the other is not
-// accepted there (Gateway API, GRPCRouteSpec.Hostnames). Of routes of connections one has a host, the others keep what
-// they have beside it, and all are accepted (the conformance suite asks for it: TCPRouteMultipleRoutesAttachment).
+// Contest decides between the candidates of one listener that cannot have the same hosts; what it returns are the
+// losses, by host and route.
 func Contest(gateway, listener string, candidates []*model.Candidate) []model.Loss {
-	type entry struct {
-		from  *model.Candidate
-		place model.Place
-	}
-	var all []entry
+	var all []contender
 	for _, c := range candidates {
 		for _, parent := range c.Parents {
 			i := slices.IndexFunc(parent.Places, func(p model.Place) bool { return p.Gateway == gateway && p.Listener == listener })
 			if i >= 0 {
-				all = append(all, entry{c, parent.Places[i]})
+				all = append(all, contender{c, parent.Places[i]})
 				break
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.from.Created, b.from.Created), strings.Compare(a.from.Route.Key(), b.from.Route.Key()), a.from.Route.Compare(b.from.Route))
-	})
-	var losses []model.Loss
-	taken := map[string]*claims{} // by kind of route
-	for _, e := range all {
-		loss := model.Loss{Route: e.from.Route, Gateway: gateway, Listener: listener}
-		kind := e.from.Route.Kind
-		if e.place.Stream {
-			kind = "" // routes of all kinds together
+	slices.SortFunc(all, contender.compare)
+	if len(all) > 0 && all[0].place.Stream {
+		return streamLosses(all)
+	}
+	return kindLosses(all)
+}
+
+// contender is a candidate at one listener.
+type contender struct {
+	from  *model.Candidate
+	place model.Place
+}
+
+// compare puts older routes first, then goes by name.
+func (c contender) compare(o contender) int {
+	return cmp.Or(
+		cmp.Compare(c.from.Created, o.from.Created),
+		strings.Compare(c.from.Route.Key(), o.from.Route.Key()),
+		c.from.Route.Compare(o.from.Route),
+	)
+}
+
+func (c contender) loss(host string, winner report.Ref) model.Loss {
+	return model.Loss{Route: c.from.Route, Gateway: c.place.Gateway, Listener: c.place.Listener, Host: host, Winner: winner}
+}
+
+// streamLosses: of routes of connections one has a host, the one with the most specific hostname of its own for it and
+// then the first. The others keep what they have beside it, and all are accepted (the conformance suite asks for it:
+// TCPRouteMultipleRoutesAttachment).
+func streamLosses(all []contender) (losses []model.Loss) {
+	byHost := map[string][]contender{}
+	for _, c := range all {
+		for _, h := range c.place.Hosts {
+			byHost[h] = append(byHost[h], c)
 		}
-		if taken[kind] == nil {
-			taken[kind] = &claims{exact: map[string]report.Ref{}, below: map[string]report.Ref{}}
+	}
+	for _, h := range slices.Sorted(maps.Keys(byHost)) {
+		list := byHost[h]
+		slices.SortStableFunc(list, func(a, b contender) int {
+			return bySpecificity(mostSpecific(a.from.Hostnames, h), mostSpecific(b.from.Hostnames, h))
+		})
+		for _, c := range list[1:] {
+			losses = append(losses, c.loss(h, list[0].from.Route))
 		}
-		if e.place.Stream {
-			for _, h := range e.place.Hosts {
-				if winner, ok := taken[kind].exact[h]; ok {
-					loss.Host, loss.Winner = h, winner
-					losses = append(losses, loss)
-					continue
-				}
-				taken[kind].add(h, e.from.Route)
-			}
+	}
+	return losses
+}
+
+// kindLosses: HTTPRoutes and GRPCRoutes do not mix. Of two whose hostnames intersect the first gets the listener, and the
+// other is not accepted there (Gateway API, GRPCRouteSpec.Hostnames).
+func kindLosses(all []contender) (losses []model.Loss) {
+	taken := map[string]*claims{}
+	for _, kind := range []string{"HTTPRoute", "GRPCRoute"} {
+		taken[kind] = &claims{exact: map[string]report.Ref{}, below: map[string]report.Ref{}}
+	}
+	others := map[string]string{"HTTPRoute": "GRPCRoute", "GRPCRoute": "HTTPRoute"}
+	for _, c := range all {
+		if winner, met := taken[others[c.from.Route.Kind]].meets(c.place.Hosts); met {
+			losses = append(losses, c.loss("", winner))
 			continue
 		}
-		lost := false
-		for other, c := range taken {
-			if winner, met := c.meets(e.place.Hosts); other != kind && met {
-				loss.Winner, lost = winner, true
-				break
-			}
-		}
-		if lost {
-			losses = append(losses, loss)
-			continue
-		}
-		for _, h := range e.place.Hosts {
-			taken[kind].add(h, e.from.Route)
+		for _, h := range c.place.Hosts {
+			taken[c.from.Route.Kind].add(h, c.from.Route)
 		}
 	}
 	return losses

@@ -59,7 +59,7 @@ func (p *Plane) serves(gateway string) (urls []string, refs []resource.Ref) {
 			continue
 		}
 		for _, a := range port.Addresses {
-			urls = append(urls, address(port.TLS, a, port.Number))
+			urls = append(urls, address(port.Scheme, a, port.Number))
 		}
 	}
 	for _, r := range p.translator.Resources(gateway) {
@@ -75,11 +75,8 @@ func (p *Plane) serves(gateway string) (urls []string, refs []resource.Ref) {
 func (p *Plane) After(ctx context.Context, rev uint64) error { return p.progress.wait(ctx, rev+1) }
 
 // address writes an address as a person would type it on this machine.
-func address(tls bool, host string, port uint16) string {
-	scheme, usual := "http", uint16(80)
-	if tls {
-		scheme, usual = "https", 443
-	}
+func address(scheme, host string, port uint16) string {
+	usual := map[string]uint16{"http": 80, "https": 443}[scheme]
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
 		host = "localhost"
 	}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// lineServer answers each line with its name in front, and holds connections until the client ends them. With a
+// certificate it speaks TLS, and says the server name that it was asked for.
+func lineServer(t *testing.T, name string, cert *tls.Certificate) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open[c] = true
+			mu.Unlock()
+			serving.Go(func() {
+				defer c.Close()
+				said := name
+				if cert != nil {
+					secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{*cert}})
+					if secure.Handshake() != nil {
+						return
+					}
+					c, said = secure, name+" "+secure.ConnectionState().ServerName
+				}
+				lines := bufio.NewScanner(c)
+				for lines.Scan() {
+					if _, err := fmt.Fprintf(c, "%s: %s\n", said, lines.Text()); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for c := range open {
+			c.Close()
+		}
+		mu.Unlock()
+		serving.Wait()
+	})
+	return l.Addr().String()
+}
+
+// line is a connection that one says lines over.
+type line struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+// connect opens a connection to a port of this machine; with roots over TLS, asking for a name.
+func connect(ctx context.Context, port int, roots *x509.CertPool, name string) (*line, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	if roots != nil {
+		secure := tls.Client(c, &tls.Config{RootCAs: roots, ServerName: name})
+		if err := secure.HandshakeContext(ctx); err != nil {
+			c.Close()
+			return nil, err
+		}
+		c = secure
+	}
+	return &line{c, bufio.NewReader(c)}, nil
+}
+
+func (l *line) say(text string) (string, error) {
+	if _, err := fmt.Fprintln(l, text); err != nil {
+		return "", err
+	}
+	answer, err := l.answers.ReadString('\n')
+	return strings.TrimSpace(answer), err
+}
+
+// askOnce says one line over a connection of its own.
+func askOnce(ctx context.Context, port int, roots *x509.CertPool, name string) (string, error) {
+	c, err := connect(ctx, port, roots, name)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return c.say("hello")
+}
+
+// streamRoute is a TLSRoute or TCPRoute.
+func streamRoute(kind, name, parent, hostnames, backends string) string {
+	if hostnames != "" {
+		hostnames = "\n  hostnames: [" + hostnames + "]"
+	}
+	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: %s
+metadata: {name: %s}
+spec:
+  parentRefs: [%s]%s
+  rules:
+  - backendRefs: [%s]
+---
+`, kind, name, parent, hostnames, backends)
+}
+
+func TestTLSIsPassedOnOrEndedByTheNameThatIsAskedForBesideHTTPS(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	names := []string{"through.example.com", "ends.example.com", "web.example.com"}
+	roots := x509.NewCertPool()
+	files := map[string]string{}
+	pairs := map[string]tls.Certificate{}
+	for _, name := range names {
+		cert, key := certificate(t, name)
+		roots.AppendCertsFromPEM(cert)
+		short, _, _ := strings.Cut(name, ".")
+		files[short+"-cert.yaml"] = secretYAML(short, cert, key)
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pairs[name] = pair
+	}
+	secret := pairs["through.example.com"]
+	files["gateway.yaml"] = fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec:
+  gatewayClassName: penstock
+  addresses: [{value: 127.0.0.1}]
+  listeners:
+  - {name: web, port: %[1]d, protocol: HTTPS, tls: {certificateRefs: [{name: web}]}}
+  - {name: through, port: %[1]d, protocol: TLS, hostname: through.example.com, tls: {mode: Passthrough}}
+  - {name: ends, port: %[1]d, protocol: TLS, hostname: ends.example.com, tls: {mode: Terminate, certificateRefs: [{name: ends}]}}
+  - {name: empty, port: %[1]d, protocol: TLS, hostname: "*.empty.example.com", tls: {mode: Passthrough}}
+`, port)
+	files["services.yaml"] = serviceYAML("plain", lineServer(t, "plain", nil)) + serviceYAML("secret", lineServer(t, "secret", &secret)) +
+		serviceYAML("web", modelServer(t, sim.Config{Name: "web"}))
+	files["routes.yaml"] = streamRoute("TLSRoute", "through", "{name: gw}", "through.example.com", "{name: secret, port: 80}") +
+		streamRoute("TLSRoute", "ends", "{name: gw, sectionName: ends}", "'*.example.com'", "{name: plain, port: 80}") +
+		streamRoute("TLSRoute", "nowhere", "{name: gw}", "gone.empty.example.com", "{name: missing, port: 80}") +
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web}\nspec:\n  parentRefs: [{name: gw}]\n  rules: [{backendRefs: [{name: web, port: 80}]}]\n"
+	s := up(t, files)
+
+	for name, want := range map[string]string{
+		"through.example.com": "secret through.example.com: hello", // its own certificate: the pool does not know the gateway's
+		"ends.example.com":    "plain: hello",
+	} {
+		eventually(t, name+" is served", func() error { // secrets may come after the listener
+			got, err := askOnce(t.Context(), port, roots, name)
+			if err == nil && got != want {
+				err = fmt.Errorf("%q", got)
+			}
+			return err
+		})
+	}
+	if got, err := over(t.Context(), roots, port, "web.example.com", "web.example.com"); err != nil || got.status != 200 {
+		t.Errorf("HTTPS beside it: %d %v", got.status, err)
+	}
+	// A request for a name whose connections go elsewhere, over a connection for HTTPS.
+	if got, err := over(t.Context(), roots, port, "web.example.com", "through.example.com"); err != nil || got.status != 421 {
+		t.Errorf("HTTPS for a name of the TLS listener: %d %v", got.status, err)
+	}
+	for _, name := range []string{"gone.empty.example.com", "other.empty.example.com"} {
+		c, err := connect(t.Context(), port, roots, name)
+		if err == nil {
+			c.Close()
+			t.Errorf("%s is served", name)
+		} else if !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("%s is not closed but: %v", name, err)
+		}
+	}
+	if out := s.penstock("explain", "tls://through.example.com:"+fmt.Sprint(port)); !strings.Contains(out, "TLSRoute default/through") {
+		t.Errorf("explain:\n%s", out)
+	}
+}
+
+func TestTCPConnectionsAreDividedByWeightAndSurviveChangesOfTheirRoute(t *testing.T) {
+	t.Parallel()
+	port, halfGone := freePort(t), freePort(t)
+	route := func(backends string) string {
+		return streamRoute("TCPRoute", "db", "{name: gw, port: "+fmt.Sprint(port)+"}", "", backends)
+	}
+	s := up(t, map[string]string{
+		"gateway.yaml": fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec:
+  gatewayClassName: penstock
+  addresses: [{value: 127.0.0.1}]
+  listeners:
+  - {name: db, port: %d, protocol: TCP}
+  - {name: half-gone, port: %d, protocol: TCP}
+`, port, halfGone),
+		"services.yaml": serviceYAML("a", lineServer(t, "a", nil)) + serviceYAML("b", lineServer(t, "b", nil)),
+		"db.yaml":       route("{name: a, port: 80, weight: 3}, {name: b, port: 80, weight: 1}"),
+		"half.yaml":     streamRoute("TCPRoute", "half", "{name: gw, sectionName: half-gone}", "", "{name: a, port: 80}, {name: missing, port: 80}"),
+	})
+	s.out.expect(t, fmt.Sprintf("tcp://127.0.0.1:%d", port))
+
+	counts := map[string]int{}
+	for range 400 {
+		got, err := askOnce(t.Context(), port, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[got]++
+	}
+	if a := counts["a: hello"]; a < 240 || a > 360 || counts["b: hello"] != 400-a { // 300 are expected, with a deviation of 9
+		t.Errorf("divided 3:1 as %v", counts)
+	}
+	closed := 0
+	for range 200 {
+		if _, err := askOnce(t.Context(), halfGone, nil, ""); err != nil {
+			closed++
+		}
+	}
+	if closed < 60 || closed > 140 {
+		t.Errorf("of 200 connections %d were closed; half of the route's backends do not exist", closed)
+	}
+
+	// A connection that stands, while its route moves to another backend and back, again and again, and new ones come.
+	s.write("db.yaml", route("{name: a, port: 80}"))
+	eventually(t, "all go to a", func() error {
+		for range 20 {
+			if got, err := askOnce(t.Context(), port, nil, ""); err != nil || got != "a: hello" {
+				return fmt.Errorf("%q %w", got, err)
+			}
+		}
+		return nil
+	})
+	standing, err := connect(t.Context(), port, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standing.Close()
+	for i := range 6 {
+		to := []string{"b", "a"}[i%2]
+		s.write("db.yaml", route("{name: "+to+", port: 80}"))
+		eventually(t, "connections go to "+to, func() error {
+			got, err := askOnce(t.Context(), port, nil, "")
+			if err != nil {
+				t.Errorf("a connection failed during a change: %v", err)
+			}
+			if got != to+": hello" {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
+		if got, err := standing.say(to); err != nil || got != "a: "+to {
+			t.Fatalf("the connection that stood was cut by a change: %q %v", got, err)
+		}
+	}
+	// Without its route the port closes connections; the one that stands goes on.
+	s.remove("db.yaml")
+	eventually(t, "the port has no route", func() error {
+		if _, err := askOnce(t.Context(), port, nil, ""); err == nil {
+			return errors.New("a connection is still served")
+		}
+		return nil
+	})
+	if got, err := standing.say("still"); err != nil || got != "a: still" {
+		t.Errorf("the connection that stood was cut by the end of its route: %q %v", got, err)
+	}
+}
