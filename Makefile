@@ -94,7 +94,8 @@ $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance: conformance/sui
 
 $(TOOLS)/kubernetes: $(wildcard conformance/lab/kubernetes/*) | go
 	@echo "building Kubernetes (about 6 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
-	@cd conformance/lab/kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ .
+	@cd conformance/lab/kubernetes; v=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes); minor=$${v#v1.}; p=k8s.io/component-base/version; \
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X $$p.gitVersion=$$v -X $$p.gitMajor=1 -X $$p.gitMinor=$${minor%%.*} -X $$p.gitTreeState=clean" -o $@ .
 
 $(TOOLS)/etcd: conformance/lab/etcd/go.mod conformance/lab/etcd/go.sum | go
 	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/penstock-project/penstock/conformance/lab/cri"
+	"github.com/penstock-project/penstock/conformance/lab/image"
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
@@ -29,8 +31,11 @@ type Config struct {
 	Private string             // an empty folder for everything else, best in memory
 	Tools   string             // folder with the programs kubernetes and etcd
 	Node    *network.Namespace // where the cluster runs
-	Plan    network.Plan       // its addresses
-	CRDs    []string           // YAML files, or folders of them, that are applied before the cluster is ready
+	Images  *image.Table       // what pods can run
+	Self    string             // a program that becomes a container when it is called with Become
+	Become  []string
+	Plan    network.Plan // its addresses
+	CRDs    []string     // YAML files, or folders of them, that are applied before the cluster is ready
 	Log     *slog.Logger
 }
 
@@ -46,7 +51,7 @@ func New(config Config) *Cluster { return &Cluster{Config: config, ready: make(c
 // Kubeconfig is the administrator's configuration. It works from where the lab was started once the cluster is ready.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Ready is closed when the API server answers and holds what Config.CRDs names.
+// Ready is closed when the API server holds what Config.CRDs names and the node takes pods.
 func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
 func (c *Cluster) server() string { return fmt.Sprintf("https://%s:6443", c.Plan.Node()) }
@@ -63,6 +68,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.etcd().run(running, c.Node, c.Dir) })
+	g.Go(func() error { return c.runtime().Run(running) })
 	g.Go(func() error { return c.boot(running, g) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("cluster %s: %w", c.Name, err)
@@ -84,14 +90,30 @@ func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
 	if err := until(ctx, func(ctx context.Context) error { return answers(ctx, config) }); err != nil {
 		return err
 	}
-	for _, p := range []program{c.controllers(), c.scheduler(), c.proxy()} {
+	kubelet, err := c.kubelet()
+	if err != nil {
+		return err
+	}
+	for _, p := range []program{c.controllers(), c.scheduler(), c.proxy(), kubelet} {
 		start(p)
 	}
+	g.Go(func() error { return c.balance(ctx, config) })
 	if err := apply(ctx, config, c.CRDs); err != nil {
+		return err
+	}
+	if err := until(ctx, func(ctx context.Context) error { return schedulable(ctx, config) }); err != nil {
 		return err
 	}
 	close(c.ready)
 	return nil
+}
+
+// runtime is what runs the pods.
+func (c *Cluster) runtime() *cri.Server {
+	return cri.New(cri.Config{
+		Socket: c.private("cri.sock"), Dir: c.private("cri"), Node: c.Node, Plan: c.Plan, Images: c.Images,
+		Self: c.Self, Become: c.Become, Log: c.Log,
+	})
 }
 
 // client is the administrator's connection. The lab is its own only hurry: no rate cap.

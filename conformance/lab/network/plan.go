@@ -44,5 +44,5 @@ func (p Plan) host(third, fourth byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(128 + p.Slot), third, fourth})
 }
 
-// link is the name of the slot's interface outside.
-func (p Plan) link() string { return fmt.Sprintf("lab%d", p.Slot) }
+// Link is the name of the slot's interface outside.
+func (p Plan) Link() string { return fmt.Sprintf("lab%d", p.Slot) }

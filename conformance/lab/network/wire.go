@@ -14,9 +14,6 @@ import (
 // everywhere is the destination of a default route.
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// gateway is the node's address on every pod's link. Link-local, so it is in nobody's range.
-var gateway = netip.AddrFrom4([4]byte{169, 254, 1, 1})
-
 // NewNode takes the first free slot of the outside namespace and makes the namespace of its node, joined to outside. A
 // slot is free if no lab has it and no route of the machine leads into its range.
 func NewNode(outside *Namespace) (*Namespace, Plan, error) {
@@ -77,10 +74,10 @@ func overlaps(list []netip.Prefix, p netip.Prefix) bool {
 }
 
 func join(outside, node *Namespace, plan Plan) error {
-	if err := veth(outside, plan.link(), node, "outside"); err != nil {
+	if err := veth(outside, plan.Link(), node, "outside"); err != nil {
 		return err
 	}
-	out, err := outside.up(plan.link(), plan.Outside())
+	out, err := outside.up(plan.Link(), plan.Outside())
 	if err != nil {
 		return err
 	}
@@ -103,7 +100,7 @@ func join(outside, node *Namespace, plan Plan) error {
 
 // JoinNodes lets two clusters of a lab reach each other's pods and LoadBalancers.
 func JoinNodes(a *Namespace, pa Plan, b *Namespace, pb Plan) error {
-	na, nb := fmt.Sprintf("to-%s", pb.link()), fmt.Sprintf("to-%s", pa.link())
+	na, nb := fmt.Sprintf("to-%s", pb.Link()), fmt.Sprintf("to-%s", pa.Link())
 	if err := veth(a, na, b, nb); err != nil {
 		return err
 	}
@@ -112,7 +109,7 @@ func JoinNodes(a *Namespace, pa Plan, b *Namespace, pb Plan) error {
 		name       string
 		mine, peer Plan
 	}{{a, na, pa, pb}, {b, nb, pb, pa}} {
-		l, err := side.n.up(side.name, netip.Addr{})
+		l, err := side.n.up(side.name, side.mine.Node())
 		if err != nil {
 			return err
 		}
@@ -145,8 +142,9 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// The same address on every pod's link: routes to pods name their link, so it is never ambiguous.
-	in, err := node.up(name, gateway)
+	// The node's address is on every link: routes name their link, so it is never ambiguous, and it is what kube-proxy puts
+	// in place of a client's address.
+	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err
 	}
@@ -157,10 +155,10 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := node.route(in, netip.PrefixFrom(addr, 32), netip.Addr{}, plan.Node()); err != nil {
 		return err
 	}
-	if err := pod.route(out, netip.PrefixFrom(gateway, 32), netip.Addr{}, addr); err != nil {
+	if err := pod.route(out, netip.PrefixFrom(plan.Node(), 32), netip.Addr{}, addr); err != nil {
 		return err
 	}
-	return pod.route(out, everywhere, gateway, addr)
+	return pod.route(out, everywhere, plan.Node(), addr)
 }
 
 // veth makes a pair of interfaces, one in each namespace.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -18,6 +19,7 @@ import (
 // Become makes the calling process the container that SpecFD describes. It returns only if that fails, and has written
 // the error to ErrorFD then.
 func Become() error {
+	runtime.LockOSThread() // what is set for one thread below must be set for the one that becomes the program
 	report := os.NewFile(ErrorFD, "error")
 	unix.CloseOnExec(ErrorFD)
 	err := become()

@@ -37,8 +37,11 @@ by way of "lab exec".`,
 		newUp(),
 		newDown(),
 		newExec(),
+		newLoad(),
+		newImages(),
 		newInit(),
 		newSupervise(),
+		newContainer(),
 	)
 	return root
 }

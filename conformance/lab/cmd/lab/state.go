@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,8 +72,36 @@ func (s state) alive() bool {
 	return err == nil && strings.Contains(string(raw), "\x00init\x00"+s.Dir+"\x00")
 }
 
+// note adds a network interface to those whose end is the end of the lab.
+func (s state) note(link string) error {
+	file, err := os.OpenFile(s.links(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("state of the lab: %w", err)
+	}
+	_, err = fmt.Fprintln(file, link)
+	return errors.Join(err, file.Close())
+}
+
+// linked tells whether a network interface of the lab is left. The kernel removes them a moment after the last process.
+func (s state) linked() bool {
+	raw, err := os.ReadFile(s.links())
+	if err != nil || s.Rootless {
+		return false
+	}
+	return slices.ContainsFunc(strings.Fields(string(raw)), func(link string) bool {
+		_, err := net.InterfaceByName(link)
+		return err == nil
+	})
+}
+
+// links is the file with the names of the lab's network interfaces on this machine.
+func (s state) links() string { return filepath.Join(s.Dir, "links") }
+
 // kubeconfig is the file with a context for each cluster.
 func (s state) kubeconfig() string { return filepath.Join(s.Dir, "kubeconfig") }
+
+// images is the table of what pods can run.
+func (s state) images() string { return filepath.Join(s.Dir, "images.yaml") }
 
 // log is what the lab's own processes have to say.
 func (s state) log() string { return filepath.Join(s.Dir, "lab.log") }

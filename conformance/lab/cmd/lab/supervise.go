@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/penstock-project/penstock/conformance/lab/cluster"
+	"github.com/penstock-project/penstock/conformance/lab/image"
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
@@ -91,9 +92,13 @@ func (s state) clusters(log *slog.Logger) ([]*cluster.Cluster, error) {
 				return nil, fmt.Errorf("join %s and %s: %w", name, other.Name, err)
 			}
 		}
+		if err := s.note(plan.Link()); err != nil {
+			return nil, err
+		}
 		all = append(all, cluster.New(cluster.Config{
 			Name: name, Dir: filepath.Join(s.Dir, name), Private: filepath.Join(private, name),
 			Tools: s.Tools, Node: node, Plan: plan, CRDs: s.CRDs, Log: log.With("cluster", name),
+			Images: image.Open(s.images()), Self: "/proc/self/exe", Become: []string{"container"},
 		}))
 	}
 	return all, nil

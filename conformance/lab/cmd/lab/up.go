@@ -198,12 +198,17 @@ func (s *state) await(ctx context.Context, ready io.Reader) error {
 	}
 }
 
-// end kills the lab and waits until the kernel has let go of its processes. Its folder stays.
+// end kills the lab and waits until the kernel has let go of its processes and network interfaces. Its folder stays.
 func (s *state) end() error {
+	if !s.alive() { // and its interfaces' names may be another's by now
+		return nil
+	}
 	const limit = 30 * time.Second
-	for deadline := time.Now().Add(limit); s.alive(); time.Sleep(20 * time.Millisecond) {
-		if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("end the lab in %s (process %d): %w", s.Dir, s.PID, err)
+	for deadline := time.Now().Add(limit); s.alive() || s.linked(); time.Sleep(20 * time.Millisecond) {
+		if s.alive() {
+			if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("end the lab in %s (process %d): %w", s.Dir, s.PID, err)
+			}
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the lab in %s (process %d) does not end", s.Dir, s.PID)

@@ -1,0 +1,67 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/conformance/lab/image"
+)
+
+func newLoad() *cobra.Command {
+	var dir string
+	var img image.Image
+	cmd := &cobra.Command{
+		Use:   "load NAME PROGRAM",
+		Short: "let an image name of pods stand for a program of this machine",
+		Long: `Load lets pods run a program of this machine under an image's name. A name without a tag stands for all tags of it; a
+name without a registry for that repository in any registry. It counts for containers that start from now on, in all
+clusters of the lab.`,
+		Example: `  lab load ghcr.io/penstock-project/penstock bin/penstock
+  lab load envoyproxy/envoy .tools/bin/envoy --path /usr/local/bin/envoy`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := load(dir)
+			if err != nil {
+				return err
+			}
+			img.Name, img.Program = args[0], args[1]
+			return image.Open(s.images()).Load(img)
+		},
+	}
+	addDir(cmd, &dir)
+	cmd.Flags().StringVar(&img.Path, "path", "", "where the program is in the image (default: /usr/local/bin/ and the file's name)")
+	cmd.Flags().StringArrayVar(&img.First, "first", nil, "an argument that goes before the container's args, as an entry point has them (repeatable)")
+	cmd.Flags().StringArrayVar(&img.Args, "arg", nil, "an argument for containers without args of their own (repeatable)")
+	cmd.Flags().StringArrayVar(&img.Env, "env", nil, "NAME=value, for containers that do not set it (repeatable)")
+	return cmd
+}
+
+func newImages() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "images",
+		Short: "list which image stands for which program",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := load(dir)
+			if err != nil {
+				return err
+			}
+			list, err := image.Open(s.images()).List()
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+			for _, i := range list {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", i.Name, i.At(), i.Program)
+			}
+			return w.Flush()
+		},
+	}
+	addDir(cmd, &dir)
+	return cmd
+}

@@ -1,0 +1,69 @@
+//go:build linux
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/penstock-project/penstock/conformance/lab/image"
+)
+
+// about describes an image. Its id is the name by which it was asked for: that is how it is found again.
+func about(ref string) *runtimeapi.Image {
+	return &runtimeapi.Image{Id: ref, RepoTags: []string{ref}, Size: 1, Spec: &runtimeapi.ImageSpec{Image: ref}}
+}
+
+// ImageStatus tells whether a program stands for an image.
+func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+	ref := req.GetImage().GetImage()
+	if _, err := s.Images.Find(ref); errors.Is(err, image.ErrUnknown) {
+		return &runtimeapi.ImageStatusResponse{}, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return &runtimeapi.ImageStatusResponse{Image: about(ref)}, nil
+}
+
+// PullImage pulls nothing: an image is loaded, or it is an error that says how to load it.
+func (s *Server) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+	ref := req.GetImage().GetImage()
+	if _, err := s.Images.Find(ref); err != nil {
+		return nil, status.Error(codes.NotFound, err.Error())
+	}
+	return &runtimeapi.PullImageResponse{ImageRef: ref}, nil
+}
+
+// ListImages lists the table.
+func (s *Server) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+	list, err := s.Images.List()
+	if err != nil {
+		return nil, err
+	}
+	resp := &runtimeapi.ListImagesResponse{}
+	for _, i := range list {
+		resp.Images = append(resp.Images, about(i.Name))
+	}
+	return resp, nil
+}
+
+// RemoveImage leaves the table as it is: it is not the kubelet's.
+func (s *Server) RemoveImage(context.Context, *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+	return &runtimeapi.RemoveImageResponse{}, nil
+}
+
+// ImageFsInfo says that images take no room.
+func (s *Server) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+	usage := &runtimeapi.FilesystemUsage{
+		Timestamp: time.Now().UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: s.Dir},
+		UsedBytes: &runtimeapi.UInt64Value{}, InodesUsed: &runtimeapi.UInt64Value{},
+	}
+	return &runtimeapi.ImageFsInfoResponse{
+		ImageFilesystems: []*runtimeapi.FilesystemUsage{usage}, ContainerFilesystems: []*runtimeapi.FilesystemUsage{usage},
+	}, nil
+}

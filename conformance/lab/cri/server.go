@@ -1,0 +1,137 @@
+//go:build linux
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
+
+	"github.com/penstock-project/penstock/conformance/lab/image"
+	"github.com/penstock-project/penstock/conformance/lab/network"
+)
+
+// Config is what a Server needs.
+type Config struct {
+	Socket string             // where it serves the CRI; at most 107 bytes
+	Dir    string             // an empty folder, in memory
+	Node   *network.Namespace // of the pods in the host's network
+	Plan   network.Plan       // where pods get their addresses from
+	Images *image.Table
+	// Self is a program that calls sandbox.Become when it is given Become as its arguments.
+	Self   string
+	Become []string
+	Log    *slog.Logger
+}
+
+// Server is the runtime of one node.
+type Server struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	runtimeapi.UnimplementedImageServiceServer
+	Config
+
+	streams streaming.Server
+	run     *errgroup.Group // the goroutines of containers, from Run on
+
+	mu         sync.Mutex
+	pods       map[string]*pod       // by id
+	containers map[string]*container // by id
+	addresses  map[netip.Addr]bool   // in use
+	last       netip.Addr            // the last address that was given
+	made       int                   // how many ids were given
+}
+
+// New prepares a Server; Run starts it.
+func New(config Config) *Server {
+	return &Server{
+		Config: config, pods: map[string]*pod{}, containers: map[string]*container{},
+		addresses: map[netip.Addr]bool{}, last: config.Plan.Pods().Addr(),
+	}
+}
+
+// Run serves until ctx is done, and ends every container.
+func (s *Server) Run(ctx context.Context) error {
+	for _, dir := range []string{s.Dir, s.roots(), s.layers()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("container runtime: %w", err)
+		}
+	}
+	sock, err := net.Listen("unix", s.Socket)
+	if err != nil {
+		return fmt.Errorf("container runtime: %w", err)
+	}
+	var stream net.Listener
+	err = s.Node.Do(func() (err error) { // the kubelet asks from there
+		stream, err = net.Listen("tcp", "127.0.0.1:0")
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("container runtime: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	s.run = g
+	if err := s.serveStreams(ctx, g, stream); err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20))
+	runtimeapi.RegisterRuntimeServiceServer(server, s)
+	runtimeapi.RegisterImageServiceServer(server, s)
+	g.Go(func() error { return server.Serve(sock) })
+	g.Go(func() error {
+		<-ctx.Done()
+		server.Stop()
+		s.killAll()
+		return nil
+	})
+	if err := g.Wait(); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("container runtime: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) roots() string  { return filepath.Join(s.Dir, "roots") }
+func (s *Server) layers() string { return filepath.Join(s.Dir, "layers") }
+
+// killAll ends all containers at once.
+func (s *Server) killAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.containers {
+		if c.process != nil && c.finished.IsZero() {
+			_ = c.process.Kill()
+		}
+	}
+}
+
+// newID names a pod or a container. Ids are never used again, and look like those of other runtimes. Callers hold mu.
+func (s *Server) newID() string {
+	s.made++
+	return fmt.Sprintf("%064x", s.made)
+}
+
+// address takes an address of the range that has been free for longest. Callers hold mu.
+func (s *Server) address() (netip.Addr, error) {
+	pods := s.Plan.Pods()
+	for next := s.last.Next(); next != s.last; next = next.Next() {
+		if !pods.Contains(next) {
+			next = pods.Addr() // which is nobody's
+			continue
+		}
+		if !s.addresses[next] {
+			s.addresses[next], s.last = true, next
+			return next, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("no address of %s is free", pods)
+}
