@@ -40,7 +40,9 @@ func startPair(t *testing.T, envoy bool) *pair {
 			t.Error(err)
 		}
 		if len(r.failures) > 0 {
-			t.Errorf("%d of %d requests failed, the first: %s\n%s", len(r.failures), r.clients.sent.Load(), r.failures[0], strings.Join(r.log, "\n"))
+			var text strings.Builder
+			explain(&text, o, result{Failures: r.failures, Log: r.log})
+			t.Errorf("%d of %d requests failed\n%s", len(r.failures), r.clients.sent.Load(), text.String())
 		}
 	})
 	if err := r.write(p.rng()); err != nil {
@@ -171,17 +173,20 @@ func (p *pair) listeners() map[string]int64 {
 
 func TestARestartedControlPlaneSendsNothingThatEnvoyHasAndCutsNoStream(t *testing.T) {
 	p := startPair(t, true)
+	p.flows(200) // what only remote pickers know was learned
 	before := p.listeners()
 	a, b := p.planes[0], p.planes[1]
 	for _, turn := range []struct {
 		again, other *plane
 		end          syscall.Signal
 	}{{a, b, syscall.SIGTERM}, {b, a, syscall.SIGKILL}} {
+		p.note("%s to %s", turn.end, turn.again.name)
 		turn.again.signal(turn.end)
 		<-turn.again.ended
 		p.must(turn.again.start(p.Dir))
 		p.must(turn.again.ready(t.Context()))
 		// Now Envoy has no choice but the new process.
+		p.note("%s is back; the other one is killed", turn.again.name)
 		turn.other.signal(syscall.SIGKILL)
 		<-turn.other.ended
 		p.must(eventually(t.Context(), "Envoy is served by the new process", turn.again.serves))

@@ -1,15 +1,36 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 )
 
+// built is the binary that all tests run.
+var built options
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "zl")
+		if err == nil {
+			built.Dir = dir
+			defer func() { _ = os.RemoveAll(dir) }()
+			err = built.binaries(context.Background())
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
 // short is a sequence that a test can afford beside everything else.
 func short(t *testing.T) options {
-	o := options{Seed: 1, Steps: 30, Rate: 30, Streams: 6, Events: 25, Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
+	o := options{Seed: 1, Penstock: built.Penstock, Envoy: built.Envoy, Steps: 30, Rate: 30, Streams: 6, Events: 25, Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
 	// Not t.TempDir: the path of a Unix socket may not be long.
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
@@ -17,9 +38,6 @@ func short(t *testing.T) options {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	o.Dir = dir
-	if err := o.binaries(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return o
 }
 

@@ -28,7 +28,7 @@ type Delivery interface {
 	// Delivered returns when every Envoy that is connected to this process has the endpoints that a revision of the store
 	// gives a pool.
 	Delivered(ctx context.Context, rev uint64, pool string) error
-	// Elsewhere says that Reachable may wait for long: other processes there may be, but none that Peers reach.
+	// Elsewhere says that Reachable may wait for long: no Envoy is here, and no other process can be told.
 	Elsewhere() bool
 }
 

@@ -37,7 +37,9 @@ type Config struct {
 	Peers []string
 	// Patience is how long one that has not acknowledged is waited for. Default: 250 ms, an eighth of what a pick may take.
 	Patience time.Duration
-	Log      *slog.Logger // nil: nobody is told
+	// Grace is how long a peer that is away is taken to be coming back. Default: 5 s.
+	Grace time.Duration
+	Log   *slog.Logger // nil: nobody is told
 }
 
 // Channel is both ends of one process. Safe for use by many.
@@ -54,7 +56,7 @@ type Channel struct {
 
 // New makes a channel. Make its topics next, then register and run it.
 func New(c Config) *Channel {
-	c.Patience = cmp.Or(c.Patience, 250*time.Millisecond)
+	c.Patience, c.Grace = cmp.Or(c.Patience, 250*time.Millisecond), cmp.Or(c.Grace, 5*time.Second)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -78,7 +80,7 @@ func (c *Channel) SetPeers(addresses ...string) {
 	})
 	for _, a := range addresses {
 		if c.peers[a] == nil {
-			c.peers[a] = &peer{address: a}
+			c.peers[a] = &peer{address: a, seen: time.Now()}
 		}
 	}
 	c.move()
@@ -123,12 +125,13 @@ func (c *Channel) Asked(ctx context.Context) error {
 	return nil
 }
 
-// Alone says that no other process is known to be there.
+// Alone says that no other process can be told anything: there are none, or they have been away for longer than a restart
+// takes (Config.Grace).
 func (c *Channel) Alone() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.peers {
-		if p.connected() {
+		if p.connected() || !p.self && time.Since(p.seen) < c.cfg.Grace {
 			return false
 		}
 	}

@@ -29,7 +29,9 @@ type peer struct {
 	id      string // Channel.id of the process that was there last
 	conn    *grpc.ClientConn
 	stop    context.CancelFunc // ends following it; nil: not begun
-	tried   bool               // an attempt has failed, or it is this process itself
+	tried   bool               // an attempt has failed
+	self    bool               // it is this process itself
+	seen    time.Time          // when it was connected last, or became a peer
 	asked   map[string]bool    // topics that it has told all of; nil: it is not connected
 }
 
@@ -75,7 +77,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 	)
 	if err != nil {
 		c.cfg.Log.Error("the address of another penstock process cannot be used", "peer", p.address, "error", err)
-		c.lost(ctx, p)
+		c.lost(ctx, p, false)
 		return
 	}
 	defer func() { _ = conn.Close() }()
@@ -84,7 +86,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 	c.mu.Unlock()
 	for {
 		err := c.read(ctx, p, conn)
-		c.lost(ctx, p)
+		c.lost(ctx, p, errors.Is(err, errSelf))
 		if ctx.Err() != nil || errors.Is(err, errSelf) {
 			return
 		}
@@ -98,10 +100,13 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 }
 
 // lost notes that a peer is not connected, and takes back what it told.
-func (c *Channel) lost(ctx context.Context, p *peer) {
+func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	c.mu.Lock()
 	told := slices.Sorted(maps.Keys(p.asked))
-	p.tried, p.asked = true, nil
+	if p.connected() {
+		p.seen = time.Now()
+	}
+	p.tried, p.asked, p.self = true, nil, self
 	c.move()
 	topics := maps.Clone(c.topics)
 	c.mu.Unlock()
