@@ -68,6 +68,9 @@ func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
 	if c.some(2) {
 		g.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr(pick(c, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame))}}
 	}
+	if c.some(3) {
+		g.Spec.TLS = c.gatewayTLS()
+	}
 	return made(store.Gateways, g)
 }
 
@@ -75,6 +78,30 @@ func (c *chaos) fleet() (store.Op, func(string) store.Op, string) {
 	f := &v1alpha1.EnvoyFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("fleet", c.IntN(2))}}
 	f.Spec.Image = pick(c, "", "envoy:a", "envoy:b")
 	return made(store.EnvoyFleets, f)
+}
+
+func (c *chaos) gatewayTLS() *gatewayv1.GatewayTLSConfig {
+	validation := func() gatewayv1.TLSConfig {
+		if c.some(3) {
+			return gatewayv1.TLSConfig{}
+		}
+		ref := gatewayv1.ObjectReference{Kind: "ConfigMap", Name: gatewayv1.ObjectName(fmt.Sprint("ca", c.IntN(2)))}
+		if c.some(3) {
+			ref.Namespace = ptr[gatewayv1.Namespace]("other")
+		}
+		return gatewayv1.TLSConfig{Validation: &gatewayv1.FrontendTLSValidation{
+			CACertificateRefs: []gatewayv1.ObjectReference{ref},
+			Mode:              pick(c, gatewayv1.AllowValidOnly, gatewayv1.AllowInsecureFallback),
+		}}
+	}
+	out := &gatewayv1.GatewayTLSConfig{Frontend: &gatewayv1.FrontendTLSConfig{Default: validation()}}
+	if c.some(2) {
+		out.Frontend.PerPort = []gatewayv1.TLSPortConfig{{Port: 443, TLS: validation()}}
+	}
+	if c.some(2) {
+		out.Backend = &gatewayv1.GatewayBackendTLS{ClientCertificateRef: &gatewayv1.SecretObjectReference{Name: gatewayv1.ObjectName(fmt.Sprint("cert", c.IntN(2)))}}
+	}
+	return out
 }
 
 func (c *chaos) hostname() gatewayv1.Hostname {

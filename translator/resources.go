@@ -47,52 +47,7 @@ func (t *tables) declareResources() {
 			return PickerPool{p, inference.Members(r, p)}, true
 		},
 	}
-	clusterSources := []graph.Source{{Table: "attachment", Index: byCluster}, {Table: "gateway", Index: byCluster}}
-	t.clusters = &graph.Table[encoded]{
-		Name: "cluster", Sources: clusterSources, Equal: sameResources,
-		Compute: func(r *graph.Reader, name string) (encoded, bool) {
-			c, ok := t.cluster(r, name)
-			if !ok {
-				return encoded{}, false
-			}
-			return one(envoy.Cluster(c)), true
-		},
-	}
-	t.loads = &graph.Table[encoded]{
-		Name: "assignment", Sources: clusterSources, Equal: sameResources,
-		Compute: func(r *graph.Reader, name string) (encoded, bool) {
-			a, ok := t.assignment(r, name)
-			if !ok {
-				return encoded{}, false
-			}
-			return one(envoy.Endpoints(a)), true
-		},
-	}
-	t.served = &graph.Table[encoded]{
-		Name:    "served",
-		Sources: []graph.Source{{Table: "attachment", Index: byGwCluster}, {Table: "gateway", Index: byGwCluster}},
-		Equal:   sameResources,
-		Compute: func(r *graph.Reader, key string) (encoded, bool) {
-			_, name, _ := strings.Cut(key, "|")
-			c, ok := t.clusters.Get(r, name)
-			if !ok {
-				return encoded{}, false
-			}
-			load, _ := t.loads.Get(r, name)
-			return encoded{append(slices.Clip(c.resources), load.resources...), nil}, true
-		},
-		Indexes: []graph.Index[encoded]{{Name: bySecret, Keys: func(key string, e encoded) (keys []string) {
-			gw, _, _ := strings.Cut(key, "|")
-			for _, res := range e.resources {
-				for _, ref := range res.Refs {
-					if ref.Type == resource.Secret {
-						keys = append(keys, join(gw, ref.Name))
-					}
-				}
-			}
-			return keys
-		}}},
-	}
+	t.declareClusters()
 	t.secrets = &graph.Table[encoded]{
 		Name:    "secret",
 		Sources: []graph.Source{{Table: "gateway", Index: bySecret}, {Table: "served", Index: bySecret}},
@@ -108,14 +63,103 @@ func (t *tables) declareResources() {
 	}
 }
 
+// cluster is a cluster for any gateway, as a model and encoded. Equal bytes are equal models.
+type cluster struct {
+	model *model.Cluster
+	encoded
+}
+
+// declareClusters: clusters with their endpoints, and which gateway has which.
+func (t *tables) declareClusters() {
+	sources := []graph.Source{{Table: "attachment", Index: byCluster}, {Table: "gateway", Index: byCluster}}
+	t.clusters = &graph.Table[cluster]{
+		Name: "cluster", Sources: sources, Equal: func(a, b cluster) bool { return sameResources(a.encoded, b.encoded) },
+		Compute: func(r *graph.Reader, name string) (cluster, bool) {
+			c, ok := t.cluster(r, name)
+			if !ok {
+				return cluster{}, false
+			}
+			return cluster{c, one(envoy.Cluster(c))}, true
+		},
+	}
+	// A row of its own, so that a Gateway's other changes do not wake all of its clusters.
+	t.shown = &graph.Table[string]{
+		Name:    "shown",
+		Sources: []graph.Source{{Table: "gateway", Index: graph.ByID}},
+		Compute: func(r *graph.Reader, gateway string) (string, bool) {
+			g, ok := t.gateways.Get(r, gateway)
+			return certificateOf(g), ok
+		},
+	}
+	t.loads = &graph.Table[encoded]{
+		Name: "assignment", Sources: sources, Equal: sameResources,
+		Compute: func(r *graph.Reader, name string) (encoded, bool) {
+			a, ok := t.assignment(r, name)
+			if !ok {
+				return encoded{}, false
+			}
+			return one(envoy.Endpoints(a)), true
+		},
+	}
+	t.served = &graph.Table[encoded]{
+		Name:    "served",
+		Sources: []graph.Source{{Table: "attachment", Index: byGwCluster}, {Table: "gateway", Index: byGwCluster}},
+		Equal:   sameResources,
+		Compute: func(r *graph.Reader, key string) (encoded, bool) {
+			gateway, name, _ := strings.Cut(key, "|")
+			c, ok := t.clusters.Get(r, name)
+			if !ok {
+				return encoded{}, false
+			}
+			own := c.encoded
+			if c.model.TLS != nil {
+				if certificate, _ := t.shown.Get(r, gateway); certificate != "" {
+					own = one(envoy.Cluster(showing(c.model, certificate)))
+				}
+			}
+			load, _ := t.loads.Get(r, name)
+			return encoded{append(slices.Clip(own.resources), load.resources...), own.err}, true
+		},
+		Indexes: []graph.Index[encoded]{{Name: bySecret, Keys: func(key string, e encoded) (keys []string) {
+			gw, _, _ := strings.Cut(key, "|")
+			for _, res := range e.resources {
+				for _, ref := range res.Refs {
+					if ref.Type == resource.Secret {
+						keys = append(keys, join(gw, ref.Name))
+					}
+				}
+			}
+			return keys
+		}}},
+	}
+}
+
 // secretNamed finds what the SDS name of a certificate or of CA certificates stands for (model/names.go).
 func secretNamed(r *graph.Reader, name string) (*model.Secret, bool) {
 	parts := model.SplitName(name)
-	if parts[0] == "trust" {
+	if parts[0] == "trust" && parts[1] == "policy" {
 		return gatewayapi.PolicyTrust(r, parts[2]+"/"+parts[3])
+	}
+	if parts[0] == "trust" {
+		return gatewayapi.ClientTrust(r, parts[2]+"/"+parts[3], uint16(model.PortOf(parts)))
 	}
 	secret, problem := gatewayapi.Certificate(r, parts[1], parts[2])
 	return secret, problem == ""
+}
+
+func certificateOf(g *model.Gateway) string {
+	if g == nil {
+		return ""
+	}
+	return g.Certificate
+}
+
+// showing is a cluster to whose servers a gateway shows its certificate.
+func showing(c *model.Cluster, certificate string) *model.Cluster {
+	out, tls := *c, *c.TLS
+	tls.Certificate = certificate
+	out.TLS = &tls
+	return &out
 }
 
 // declareRouting: listeners, certificates, virtual hosts and the route configurations that they make up.

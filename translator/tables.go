@@ -89,7 +89,8 @@ type tables struct {
 	ports    *graph.Table[encoded] // listeners
 	hops     *graph.Table[encoded]
 	members  *graph.Table[PickerPool]
-	clusters *graph.Table[encoded]
+	clusters *graph.Table[cluster]
+	shown    *graph.Table[string]  // SDS name of the certificate that a gateway shows to backends
 	loads    *graph.Table[encoded] // cluster load assignments
 	served   *graph.Table[encoded] // which gateway has which cluster, with its assignment
 	secrets  *graph.Table[encoded] // of listeners and clusters
@@ -108,7 +109,7 @@ func declare(cfg Config) *tables {
 func (t *tables) all() []graph.Declared {
 	return []graph.Declared{
 		t.classes, t.gateways, t.pools, t.imports, t.candidates, t.contests, t.attachments,
-		t.streams, t.hosts, t.chains, t.routes, t.ports, t.hops, t.members, t.clusters, t.loads, t.served, t.secrets,
+		t.streams, t.hosts, t.chains, t.routes, t.ports, t.hops, t.members, t.clusters, t.shown, t.loads, t.served, t.secrets,
 		t.gatewayReports, t.setReports, t.poolReports, t.importReports, t.policyReports, t.tlsReports, t.modelReports, t.serverReports,
 	}
 }
@@ -283,6 +284,9 @@ func (t *tables) gatewayIndexes() []graph.Index[*model.Gateway] {
 		{Name: bySecret, Keys: perListener(func(gw string, l *model.Listener) (keys []string) {
 			for _, s := range l.Secrets {
 				keys = append(keys, join(gw, s))
+			}
+			if l.Clients != nil {
+				keys = append(keys, join(gw, l.Clients.Trust))
 			}
 			return keys
 		})},

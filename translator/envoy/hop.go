@@ -3,6 +3,7 @@ package envoy
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -17,6 +18,7 @@ func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
 	m.SkipXffAppend = true
 	m.PreserveExternalRequestId = true
 	m.EarlyHeaderMutationExtensions = b.strip(hopHeaders)
+	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote it
 	l := &listenerv3.Listener{
 		Name:              h.Name,
 		ListenerSpecifier: &listenerv3.Listener_InternalListener{InternalListener: &listenerv3.Listener_InternalListenerConfig{}},

@@ -66,7 +66,7 @@ func (b *builder) chain(cfg Config, gateway string, c model.Chain) *listenerv3.F
 		return fc
 	}
 	fc.FilterChainMatch = byName(c.ServerName)
-	fc.TransportSocket = b.terminate(c.Secrets, "h2", "http/1.1")
+	fc.TransportSocket = b.terminate(c.Secrets, c.Clients, "h2", "http/1.1")
 	return fc
 }
 
@@ -79,13 +79,24 @@ func byName(server string) *listenerv3.FilterChainMatch {
 	return m
 }
 
-// terminate ends TLS with one of some certificates.
-func (b *builder) terminate(secrets []string, alpn ...string) *corev3.TransportSocket {
+// terminate ends TLS with one of some certificates, and asks clients for theirs if it is told how to know them.
+func (b *builder) terminate(secrets []string, clients *model.ClientValidation, alpn ...string) *corev3.TransportSocket {
 	tls := &tlsv3.CommonTlsContext{AlpnProtocols: alpn}
 	for _, s := range secrets {
 		tls.TlsCertificateSdsSecretConfigs = append(tls.TlsCertificateSdsSecretConfigs, b.sds(s))
 	}
-	return b.socket("tls", &tlsv3.DownstreamTlsContext{CommonTlsContext: tls})
+	context := &tlsv3.DownstreamTlsContext{CommonTlsContext: tls}
+	if clients == nil {
+		return b.socket("tls", context)
+	}
+	check := &tlsv3.CertificateValidationContext{}
+	if clients.Optional {
+		check.TrustChainVerification = tlsv3.CertificateValidationContext_ACCEPT_UNTRUSTED
+	} else {
+		context.RequireClientCertificate = boolean(true)
+	}
+	tls.ValidationContextType = b.trusted(check, clients.Trust)
+	return b.socket("tls", context)
 }
 
 // edge is the connection manager that clients meet.
@@ -98,6 +109,14 @@ func (b *builder) edge(cfg Config, gateway string, c model.Chain) *hcmv3.HttpCon
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
 	}
 	m.EarlyHeaderMutationExtensions = b.strip(edgeHeaders)
+	if c.Clients != nil {
+		// What a client says itself is replaced, here and (by Envoy's default) where nobody is asked for a certificate. A
+		// backend that has to judge a certificate gets it whole.
+		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+			Subject: boolean(true), Dns: true, Uri: true, Cert: c.Clients.Optional,
+		}
+	}
 	// A person who reports a failed request can name it.
 	m.AlwaysSetRequestIdInResponse = true
 	// What a route matches is what a backend gets. Escaped slashes stay: model names contain them.

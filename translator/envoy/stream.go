@@ -36,7 +36,7 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 		fc.FilterChainMatch = byName(s.ServerName)
 	}
 	if len(s.Secrets) > 0 {
-		fc.TransportSocket = b.terminate(s.Secrets) // no ALPN: what is inside is between the client and the backend
+		fc.TransportSocket = b.terminate(s.Secrets, nil) // no ALPN: what is inside is between the client and the backend
 	}
 	return fc
 }

@@ -65,10 +65,15 @@ func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: check}
 		return
 	}
-	common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
+	common.ValidationContextType = b.trusted(check, t.Trust)
+}
+
+// trusted is a validation context whose CAs come over SDS.
+func (b *builder) trusted(check *tlsv3.CertificateValidationContext, trust string) *tlsv3.CommonTlsContext_CombinedValidationContext {
+	return &tlsv3.CommonTlsContext_CombinedValidationContext{
 		CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 			DefaultValidationContext:         check,
-			ValidationContextSdsSecretConfig: b.sds(t.Trust),
+			ValidationContextSdsSecretConfig: b.sds(trust),
 		},
 	}
 }

@@ -23,7 +23,21 @@ import (
 // certificate resolves a listener's reference to a Secret: its SDS name and the certificate, or a false ResolvedRefs
 // condition.
 func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name string, leaf *x509.Certificate, cond report.Condition) {
-	target := report.Ref{Kind: "Secret", Namespace: b.owner.Namespace, Name: string(ref.Name)}
+	target := secretRef(b.owner.Namespace, ref)
+	secret, leaf, problem := usableCertificate(b.r, b.owner, target)
+	if problem == "" {
+		return secret.Name, leaf, report.Condition{}
+	}
+	reason := gatewayv1.ListenerReasonInvalidCertificateRef
+	if !Granted(b.r, b.owner, target) {
+		reason = gatewayv1.ListenerReasonRefNotPermitted
+	}
+	return "", nil, falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, problem)
+}
+
+// secretRef fills in the defaults of a reference to a Secret.
+func secretRef(namespace string, ref gatewayv1.SecretObjectReference) report.Ref {
+	target := report.Ref{Kind: "Secret", Namespace: namespace, Name: string(ref.Name)}
 	if ref.Group != nil {
 		target.Group = string(*ref.Group)
 	}
@@ -33,20 +47,19 @@ func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name
 	if ref.Namespace != nil && *ref.Namespace != "" {
 		target.Namespace = string(*ref.Namespace)
 	}
-	invalid := func(reason gatewayv1.ListenerConditionReason, format string, args ...any) (string, *x509.Certificate, report.Condition) {
-		return "", nil, falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, fmt.Sprintf(format, args...))
-	}
+	return target
+}
+
+// usableCertificate resolves a reference to a certificate. problem is a sentence if it cannot be used. The kind comes
+// first, then the grant, then the object: what lies behind a missing grant is not told.
+func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.Secret, leaf *x509.Certificate, problem string) {
 	switch {
 	case target.Group != "" || target.Kind != "Secret":
-		return invalid(gatewayv1.ListenerReasonInvalidCertificateRef, "certificates of kind %s (%q) are not supported: use a Secret", target.Kind, target.Group)
-	case !Granted(b.r, b.owner, target):
-		return invalid(gatewayv1.ListenerReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", target.Namespace, b.owner.Kind, b.owner.Namespace, target)
+		return nil, nil, fmt.Sprintf("certificates of kind %s (%q) are not supported: use a Secret", target.Kind, target.Group)
+	case !Granted(r, from, target):
+		return nil, nil, fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", target.Namespace, from.Kind, from.Namespace, target)
 	}
-	secret, leaf, problem := readCertificate(b.r, target.Namespace, target.Name)
-	if problem != "" {
-		return invalid(gatewayv1.ListenerReasonInvalidCertificateRef, "%s", problem)
-	}
-	return secret.Name, leaf, report.Condition{}
+	return readCertificate(r, target.Namespace, target.Name)
 }
 
 // Certificate reads a certificate and its key from a Secret and checks that Envoy can use them. problem is a sentence

@@ -51,7 +51,10 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	b.conflicts()
 	b.finish(unsupported != nil) // parameters are about the proxies: those that run go on
 	overlaps(out)
-	gatewayConditions(out, rejected)
+	gatewayConditions(out, rejected, ownCertificate(r, out, gw))
+	if open := clientFindings(r, out, gw); open != nil {
+		out.Conditions = append(out.Conditions, *open)
+	}
 	b.finishSets(out.Conditions[0], out.Conditions[1])
 	b.share()
 	return out
@@ -95,9 +98,6 @@ func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 		f.Severity = report.Warning
 		out.Findings = append(out.Findings, f)
 	}
-	if gw.Spec.TLS != nil && gw.Spec.TLS.Backend != nil {
-		warn("spec.tls.backend", "client certificates towards backends are not supported: none is shown", "")
-	}
 	if l := gw.Spec.AllowedListeners; l != nil && l.Namespaces != nil && l.Namespaces.From != nil && *l.Namespaces.From == gatewayv1.NamespacesFromSelector {
 		if _, err := metav1.LabelSelectorAsSelector(l.Namespaces.Selector); err != nil || l.Namespaces.Selector == nil {
 			warn("spec.allowedListeners.namespaces.selector", "without a valid selector no ListenerSet is taken", "write a label selector, such as matchLabels")
@@ -108,8 +108,8 @@ func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 	}
 }
 
-// gatewayConditions sums up the listeners (Gateway API, GatewayConditionType).
-func gatewayConditions(out *model.Gateway, rejected *report.Condition) {
+// gatewayConditions sums up the listeners (Gateway API, GatewayConditionType), after what is wrong with the Gateway itself.
+func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) {
 	var bad, unresolved []string
 	own, serving := 0, 0
 	for _, l := range out.Listeners {
@@ -146,7 +146,10 @@ func gatewayConditions(out *model.Gateway, rejected *report.Condition) {
 		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, "not accepted: "+rejected.Message)
 	}
 	resolved := trueCondition(gatewayv1.GatewayConditionResolvedRefs, gatewayv1.GatewayReasonResolvedRefs)
-	if len(unresolved) > 0 {
+	switch {
+	case unshown != nil:
+		resolved = *unshown
+	case len(unresolved) > 0:
 		resolved = falseCondition(gatewayv1.GatewayConditionResolvedRefs, gatewayv1.GatewayReasonListenersNotResolved, "not resolved: listener "+strings.Join(unresolved, ", "))
 	}
 	out.Conditions = []report.Condition{accepted, programmed, resolved}
@@ -187,7 +190,7 @@ func chain(gw *model.Gateway, l *model.Listener) model.Chain {
 	if !c.TLS {
 		return c
 	}
-	c.Secrets = l.Secrets
+	c.Secrets, c.Clients = l.Secrets, l.Clients
 	if l.Hostname != "*" {
 		c.ServerName = l.Hostname
 	}

@@ -143,11 +143,8 @@ func kindNames(kinds []report.Ref) string {
 
 // tls reads the certificates of a listener that terminates TLS.
 func (b *listenerBuilder) tls(l *model.Listener, s *listenerState, spec *gatewayv1.Listener, field string) {
-	if v := b.clientValidation(spec.Port); v != "" && spec.Protocol == gatewayv1.HTTPSProtocolType {
-		// Serving without the check would let in whom the user wants kept out.
-		problem := "validation of client certificates is not supported; the listener stays closed"
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedValue, problem)
-		b.out.Findings = append(b.out.Findings, finding(b.out.Ref, v, problem, "remove it"))
+	if spec.Protocol == gatewayv1.HTTPSProtocolType {
+		b.clients(l, s)
 	}
 	if spec.TLS != nil && spec.TLS.Mode != nil && *spec.TLS.Mode != gatewayv1.TLSModeTerminate {
 		problem := fmt.Sprintf("TLS mode %s does not go with protocol HTTPS", *spec.TLS.Mode)
@@ -186,25 +183,6 @@ func (b *listenerBuilder) certificates(l *model.Listener, s *listenerState, spec
 	for _, option := range sortedKeys(spec.Options) {
 		b.warn(fmt.Sprintf("%s.options[%s]", field, option), "TLS options are not supported: it has no effect", "")
 	}
-}
-
-// clientValidation is the field that asks for validation of client certificates on a port; "" if none does.
-func (b *listenerBuilder) clientValidation(port gatewayv1.PortNumber) string {
-	if b.gw.Spec.TLS == nil || b.gw.Spec.TLS.Frontend == nil {
-		return ""
-	}
-	for i, p := range b.gw.Spec.TLS.Frontend.PerPort {
-		if p.Port == port {
-			if p.TLS.Validation == nil {
-				return ""
-			}
-			return fmt.Sprintf("spec.tls.frontend.perPort[%d].tls.validation", i)
-		}
-	}
-	if b.gw.Spec.TLS.Frontend.Default.Validation == nil {
-		return ""
-	}
-	return "spec.tls.frontend.default.validation"
 }
 
 func (b *listenerBuilder) warn(field, problem, fix string) {

@@ -281,6 +281,9 @@ func (w *world) chain(b *bytes.Buffer, gw *model.Gateway, p model.Port, c model.
 	fmt.Fprintf(b, "  chain %s on %s", c.Name, strings.Join(p.Addresses, " "))
 	if c.TLS {
 		fmt.Fprintf(b, " sni=%q secrets=%v misdirected=%v", c.ServerName, c.Secrets, c.Misdirected)
+		if c.Clients != nil {
+			fmt.Fprintf(b, " clients=%+v", *c.Clients)
+		}
 	}
 	b.WriteString("\n")
 	for _, vh := range w.hosts(gw, c.Name) {

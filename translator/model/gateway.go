@@ -13,9 +13,11 @@ type Gateway struct {
 	Listeners []*Listener
 	Sets      []ListenerSet // all that name the Gateway, those that it does not take too, by falling precedence
 	// Fleet is how its proxies run, the class's parameters included; nil if the Gateway is not accepted: what runs stays.
-	Fleet      *v1alpha1.EnvoyFleetSpec
-	Conditions []report.Condition
-	Findings   []report.Finding
+	Fleet *v1alpha1.EnvoyFleetSpec
+	// Certificate is the SecretName of the one that backends are shown that speak TLS; "" for none.
+	Certificate string
+	Conditions  []report.Condition
+	Findings    []report.Finding
 }
 
 // ListenerSet is what is decided about a ListenerSet, but for its listeners, which are the Gateway's.
@@ -37,9 +39,16 @@ type Listener struct {
 	Hostname       string   // lower case; "*" when the user gave none; "*.example.com"
 	Chain          string   // ChainName, or StreamName of its hostname; "" if it takes no traffic (its conditions say why)
 	Secrets        []string // SecretName of each certificate, where TLS is terminated, in the order of the spec
+	Clients        *ClientValidation
 	Allowed        AllowedRoutes
 	SupportedKinds []report.Ref // Group and Kind only
 	Conditions     []report.Condition
+}
+
+// ClientValidation is how the clients of an HTTPS listener are known. Nil: nobody is asked for a certificate.
+type ClientValidation struct {
+	Trust    string // GatewayTrust: SDS name of the CA certificates
+	Optional bool   // one that is missing or not valid is let pass, for the backend to judge
 }
 
 // Stream says whether a listener hands on connections, and not requests.
@@ -82,6 +91,7 @@ type Chain struct {
 	ServerName string // "" for cleartext and for "*"; else the SNI to match, "example.com" or "*.example.com"
 	TLS        bool
 	Secrets    []string // SDS names, for TLS
+	Clients    *ClientValidation
 	// Misdirected are hostnames of other HTTPS and TLS listeners on the same port: a request for one of them that came
 	// over this chain is answered 421 (Gateway API, "Listener isolation and connection coalescing").
 	Misdirected []string

@@ -1,0 +1,153 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// clientRule is what a Gateway says of the certificates of its clients (spec.tls.frontend), for one port or for those that
+// have no rule of their own (port 0).
+type clientRule struct {
+	port       uint16
+	field      string                           // JSON path
+	validation *gatewayv1.FrontendTLSValidation // nil: nobody is asked for one
+}
+
+// clientRules are a Gateway's, the default one first.
+func clientRules(gw *gatewayv1.Gateway) []clientRule {
+	if gw.Spec.TLS == nil || gw.Spec.TLS.Frontend == nil {
+		return nil
+	}
+	f := gw.Spec.TLS.Frontend
+	out := []clientRule{{0, "spec.tls.frontend.default.validation", f.Default.Validation}}
+	for i := range f.PerPort {
+		p := &f.PerPort[i]
+		out = append(out, clientRule{uint16(p.Port), fmt.Sprintf("spec.tls.frontend.perPort[%d].tls.validation", i), p.TLS.Validation})
+	}
+	return out
+}
+
+// ruleFor is the rule for a port; its validation is nil if clients need no certificate there.
+func ruleFor(rules []clientRule, port uint16) (out clientRule) {
+	for _, c := range rules {
+		if c.port == port || c.port == 0 {
+			out = c
+		}
+		if c.port == port {
+			break
+		}
+	}
+	return out
+}
+
+func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
+	for _, ref := range c.validation.CACertificateRefs {
+		out := report.Ref{Group: string(ref.Group), Kind: string(ref.Kind), Namespace: gw.Namespace, Name: string(ref.Name)}
+		if ref.Namespace != nil && *ref.Namespace != "" {
+			out.Namespace = string(*ref.Namespace)
+		}
+		refs = append(refs, out)
+	}
+	return refs
+}
+
+// ClientTrust is the bundle of CA certificates by which a Gateway knows its clients: those of the rule for a port, or the
+// default one's (0). False if there is none.
+func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) {
+	gw, ok := store.Gateways.Get(r, key)
+	if !ok {
+		return nil, false
+	}
+	owner := store.Gateways.Ref(gw)
+	for _, c := range clientRules(gw) {
+		if c.port == port && c.validation != nil {
+			bundle, _ := trust(r, owner, c.refs(gw))
+			return &model.Secret{Name: model.GatewayTrust(gw.Namespace, gw.Name, port), CA: bundle, Owner: owner}, len(bundle) > 0
+		}
+	}
+	return nil, false
+}
+
+// clients reads by whose certificates an HTTPS listener knows its clients. A reference that cannot be resolved is told of
+// in the listener's conditions; without any that can, the listener stays closed.
+func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
+	c := ruleFor(clientRules(b.gw), l.Port)
+	if c.validation == nil {
+		return
+	}
+	bundle, problems := trust(b.r, b.out.Ref, c.refs(b.gw))
+	var said []string
+	for _, p := range problems {
+		said = append(said, p.text)
+	}
+	if len(problems) > 0 {
+		reason := map[caProblem]gatewayv1.ListenerConditionReason{
+			caBroken: gatewayv1.ListenerReasonInvalidCACertificateRef,
+			caKind:   gatewayv1.ListenerReasonInvalidCACertificateKind,
+			caDenied: gatewayv1.ListenerReasonRefNotPermitted,
+		}[problems[0].why]
+		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, strings.Join(said, "; "))
+	}
+	if len(bundle) == 0 {
+		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonNoValidCACertificate, strings.Join(said, "; "))
+		return
+	}
+	l.Clients = &model.ClientValidation{
+		Trust:    model.GatewayTrust(b.gw.Namespace, b.gw.Name, c.port),
+		Optional: c.validation.Mode == gatewayv1.AllowInsecureFallback,
+	}
+}
+
+// clientFindings tells, once for all listeners, what is wrong with the rules about clients, and of those that let anybody
+// in. The condition is nil if none does.
+func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
+	var open []string
+	for _, c := range clientRules(gw) {
+		if c.validation == nil {
+			continue
+		}
+		_, problems := trust(r, out.Ref, c.refs(gw))
+		for _, p := range problems {
+			out.Findings = append(out.Findings, finding(out.Ref, fmt.Sprintf("%s.caCertificateRefs[%d]", c.field, p.index), p.text, ""))
+		}
+		if c.validation.Mode == gatewayv1.AllowInsecureFallback {
+			open = append(open, c.field)
+			f := finding(out.Ref, c.field+".mode", "clients are let in without a valid certificate", "use AllowValidOnly, or have the backends look at x-forwarded-client-cert")
+			f.Severity = report.Warning
+			out.Findings = append(out.Findings, f)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	c := trueCondition(gatewayv1.GatewayConditionInsecureFrontendValidationMode, gatewayv1.GatewayReasonConfigurationChanged)
+	c.Message = "AllowInsecureFallback is set in " + strings.Join(open, ", ")
+	return &c
+}
+
+// ownCertificate is the certificate that a Gateway shows to backends (spec.tls.backend). It returns a false ResolvedRefs
+// condition if there is none where one is asked for: backends are then shown none.
+func ownCertificate(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
+	if gw.Spec.TLS == nil || gw.Spec.TLS.Backend == nil || gw.Spec.TLS.Backend.ClientCertificateRef == nil {
+		return nil
+	}
+	target := secretRef(gw.Namespace, *gw.Spec.TLS.Backend.ClientCertificateRef)
+	secret, _, problem := usableCertificate(r, out.Ref, target)
+	if problem == "" {
+		out.Certificate = secret.Name
+		return nil
+	}
+	out.Findings = append(out.Findings, finding(out.Ref, "spec.tls.backend.clientCertificateRef", problem, ""))
+	reason := gatewayv1.GatewayReasonInvalidClientCertificateRef
+	if !Granted(r, out.Ref, target) {
+		reason = gatewayv1.GatewayReasonRefNotPermitted
+	}
+	c := falseCondition(gatewayv1.GatewayConditionResolvedRefs, reason, problem)
+	return &c
+}
