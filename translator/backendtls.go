@@ -19,7 +19,7 @@ func backendPolicy(r store.Reader, parts []string) *gatewayapi.BackendTLS {
 	case "import":
 		target.Group, target.Kind = store.InferencePoolImports.Group(), store.InferencePoolImports.Kind()
 		section = parts[3]
-	case "tcp": // bytes go as they are: of a TLSRoute that passes TLS through, they are TLS already
+	case "passthrough": // TLS already
 		return nil
 	default:
 		target.Kind = store.Services.Kind()

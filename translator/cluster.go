@@ -45,7 +45,7 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 			secure(c, backendPolicy(r, parts))
 		}
 		return c, true
-	case "service", "grpc", "tcp", "picker":
+	case "service", "grpc", "tcp", "passthrough", "picker":
 		svc, ok := store.Services.Get(r, parts[1]+"/"+parts[2])
 		if !ok {
 			return nil, false
@@ -85,7 +85,8 @@ func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {
 	return c
 }
 
-// serviceCluster is one port of a Service, used as a kind of cluster name says: "service", "grpc", "tcp" or "picker".
+// serviceCluster is one port of a Service, used as a kind of cluster name says: "service", "grpc", "tcp", "passthrough" or
+// "picker".
 func serviceCluster(svc *corev1.Service, name, use string, port int32, policy *gatewayapi.BackendTLS) *model.Cluster {
 	c := &model.Cluster{Name: name, Protocol: model.HTTP1, Owners: []report.Ref{store.Services.Ref(svc)}}
 	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
@@ -100,7 +101,7 @@ func serviceCluster(svc *corev1.Service, name, use string, port int32, policy *g
 		}
 	case "grpc":
 		c.Protocol = model.H2C
-	case "tcp":
+	case "tcp", "passthrough":
 		c.Protocol = model.TCP
 	default:
 		if protocol, ok := gatewayapi.ServiceProtocol(&svc.Spec.Ports[i], store.HTTPRoutes.Kind(), policy != nil); ok {
@@ -157,7 +158,7 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 			}
 		}
 		return a, true
-	case "service", "grpc", "tcp", "picker":
+	case "service", "grpc", "tcp", "passthrough", "picker":
 		svc, ok := store.Services.Get(r, parts[1]+"/"+parts[2])
 		if !ok {
 			return nil, false

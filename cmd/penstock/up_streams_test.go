@@ -128,10 +128,10 @@ spec:
 `, kind, name, parent, hostnames, backends)
 }
 
-func TestTLSIsPassedOnOrEndedByTheNameThatIsAskedForBesideHTTPS(t *testing.T) {
+func TestTLSIsPassedOnOrEndedOrBegunAnewByTheNameThatIsAskedForBesideHTTPS(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	names := []string{"through.example.com", "ends.example.com", "web.example.com"}
+	names := []string{"through.example.com", "ends.example.com", "again.example.com", "web.example.com"}
 	roots := x509.NewCertPool()
 	files := map[string]string{}
 	pairs := map[string]tls.Certificate{}
@@ -140,13 +140,24 @@ func TestTLSIsPassedOnOrEndedByTheNameThatIsAskedForBesideHTTPS(t *testing.T) {
 		roots.AppendCertsFromPEM(cert)
 		short, _, _ := strings.Cut(name, ".")
 		files[short+"-cert.yaml"] = secretYAML(short, cert, key)
+		if short == "again" {
+			files["policy.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(string(cert), "\n", "\n    ") + `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: again}
+spec:
+  targetRefs: [{group: "", kind: Service, name: again}, {group: "", kind: Service, name: secret}]
+  validation: {hostname: again.example.com, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}
+`
+		}
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		pairs[name] = pair
 	}
-	secret := pairs["through.example.com"]
+	secret, again := pairs["through.example.com"], pairs["again.example.com"]
 	files["gateway.yaml"] = fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: gw}
@@ -157,19 +168,22 @@ spec:
   - {name: web, port: %[1]d, protocol: HTTPS, tls: {certificateRefs: [{name: web}]}}
   - {name: through, port: %[1]d, protocol: TLS, hostname: through.example.com, tls: {mode: Passthrough}}
   - {name: ends, port: %[1]d, protocol: TLS, hostname: ends.example.com, tls: {mode: Terminate, certificateRefs: [{name: ends}]}}
+  - {name: again, port: %[1]d, protocol: TLS, hostname: again.example.com, tls: {mode: Terminate, certificateRefs: [{name: again}]}}
   - {name: empty, port: %[1]d, protocol: TLS, hostname: "*.empty.example.com", tls: {mode: Passthrough}}
 `, port)
-	files["services.yaml"] = serviceYAML("plain", lineServer(t, "plain", nil)) + serviceYAML("secret", lineServer(t, "secret", &secret)) +
+	files["services.yaml"] = serviceYAML("plain", lineServer(t, "plain", nil)) + serviceYAML("secret", lineServer(t, "secret", &secret)) + serviceYAML("again", lineServer(t, "again", &again)) +
 		serviceYAML("web", modelServer(t, sim.Config{Name: "web"}))
 	files["routes.yaml"] = streamRoute("TLSRoute", "through", "{name: gw}", "through.example.com", "{name: secret, port: 80}") +
 		streamRoute("TLSRoute", "ends", "{name: gw, sectionName: ends}", "'*.example.com'", "{name: plain, port: 80}") +
+		streamRoute("TCPRoute", "again", "{name: gw, sectionName: again}", "", "{name: again, port: 80}") +
 		streamRoute("TLSRoute", "nowhere", "{name: gw}", "gone.empty.example.com", "{name: missing, port: 80}") +
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web}\nspec:\n  parentRefs: [{name: gw}]\n  rules: [{backendRefs: [{name: web, port: 80}]}]\n"
 	s := up(t, files)
 
 	for name, want := range map[string]string{
-		"through.example.com": "secret through.example.com: hello", // its own certificate: the pool does not know the gateway's
+		"through.example.com": "secret through.example.com: hello", // a policy for the Service changes nothing in it
 		"ends.example.com":    "plain: hello",
+		"again.example.com":   "again again.example.com: hello", // over TLS anew, as a policy says
 	} {
 		eventually(t, name+" is served", func() error { // secrets may come after the listener
 			got, err := askOnce(t.Context(), port, roots, name)

@@ -132,9 +132,12 @@ func protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions {
 	return o
 }
 
-// alpn is what the cluster speaks inside TLS.
+// alpn is what the cluster speaks inside TLS; nothing where only its clients know.
 func alpn(p model.Protocol) []string {
-	if p == model.HTTP1 {
+	switch p {
+	case model.TCP:
+		return nil
+	case model.HTTP1:
 		return []string{"http/1.1"}
 	}
 	return []string{"h2"}

@@ -197,7 +197,7 @@ func namespaceLabels(r store.Reader, name string) labels.Set {
 // place intersects the route's hostnames with a listener's. Hosts that belong to a more specific listener are left to
 // it; a listener without a chain has no hosts but counts as attached.
 func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
-	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(), ListenerHost: l.Hostname}
+	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(), Passthrough: l.Passthrough, ListenerHost: l.Hostname}
 	meet := false
 	for _, h := range p.out.Hostnames {
 		host, ok := intersect(l.Hostname, h)

@@ -27,7 +27,13 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 		refs[i].BackendRef = specs[i]
 	}
 	shares := b.shares(refs, nil, field)
-	b.need(shares)
+	for _, s := range shares { // which clusters, the listeners say
+		for _, c := range s.clusters {
+			for _, p := range b.out.Places {
+				b.out.Clusters = append(b.out.Clusters, streamCluster(c, p.Passthrough))
+			}
+		}
+	}
 	rule.Action.Forward = &model.Forward{Backends: weigh(shares)}
 	b.out.Rules = append(b.out.Rules, rule)
 }
@@ -52,9 +58,20 @@ func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment)
 	out.Secrets = l.Secrets
 	out.Owners = append(out.Owners, a.Route)
 	if len(a.Rules) > 0 && a.Rules[0].Action.Forward != nil {
-		out.Backends = a.Rules[0].Action.Forward.Backends
+		out.Backends = slices.Clone(a.Rules[0].Action.Forward.Backends)
+		for i := range out.Backends {
+			out.Backends[i].Cluster = streamCluster(out.Backends[i].Cluster, l.Passthrough)
+		}
 	}
 	return out
+}
+
+// streamCluster is the cluster of a Service on a listener of connections; "" stays.
+func streamCluster(tcp string, passthrough bool) string {
+	if tcp == "" || !passthrough {
+		return tcp
+	}
+	return model.PassthroughCluster(tcp)
 }
 
 // StreamPort is the port in the name of a listener's chain.

@@ -103,6 +103,7 @@ type Place struct {
 	Listener     string   // ListenerKey
 	Chain        string   // Listener.Chain; "" for one that takes no traffic, to which a route may be attached all the same
 	Stream       bool     // the listener hands on connections
+	Passthrough  bool     // and does not end their TLS
 	ListenerHost string   // the listener's hostname
 	Hosts        []string // the hosts that the route answers for there, sorted: intersection of listener's and route's hostnames
 }

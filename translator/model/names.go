@@ -56,9 +56,15 @@ func GRPCCluster(namespace, name string, port int32) string {
 	return fmt.Sprintf("grpc/%s/%s/%d", namespace, name, port)
 }
 
-// TCPCluster is the cluster of one port of a Service for routes of connections: bytes as they are.
+// TCPCluster is the cluster of one port of a Service for connections that come without TLS, or whose TLS has ended at the
+// listener: a BackendTLSPolicy has it begin TLS anew.
 func TCPCluster(namespace, name string, port int32) string {
 	return fmt.Sprintf("tcp/%s/%s/%d", namespace, name, port)
+}
+
+// PassthroughCluster is the TCPCluster for connections that are TLS already, which no policy changes.
+func PassthroughCluster(tcpCluster string) string {
+	return "passthrough/" + strings.TrimPrefix(tcpCluster, "tcp/")
 }
 
 // PickerCluster is the cluster of a foreign picker's Service.

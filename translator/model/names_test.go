@@ -17,6 +17,7 @@ func TestNamesOfDifferentThingsDiffer(t *testing.T) {
 		"certificate":         model.SecretName("ns", "a"),
 		"grpc":                model.GRPCCluster("ns", "a", 80),
 		"tcp":                 model.TCPCluster("ns", "a", 80),
+		"passthrough":         model.PassthroughCluster(model.TCPCluster("ns", "a", 80)),
 		"picker":              model.PickerCluster("ns", "a", 80),
 		"pool":                model.PoolCluster("ns", "a"),
 		"import":              model.ImportCluster("ns", "a", "east"),
