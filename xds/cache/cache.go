@@ -89,7 +89,7 @@ func (c *Cache) Current(gateway string, ref resource.Ref) (version string, ok bo
 	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if s := l.slots[ref]; s != nil && s.Current() != nil {
+	if s := l.slots[ref.Type][ref.Name]; s != nil && s.Current() != nil {
 		return s.Current().Version, true
 	}
 	return "", false

@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -34,7 +35,7 @@ func TestChangesThatASlowProxyMissedComeOnce(t *testing.T) {
 	first := assignment(t, "a", 0)
 	commit(c, []*resource.Resource{first, assignment(t, "gone", 0)})
 	cur := c.Open(gateway, "")
-	defer cur.Close(nil)
+	defer cur.Close()
 	last := assignment(t, "a", 3)
 	commit(c, []*resource.Resource{assignment(t, "a", 1)})
 	commit(c, nil, resource.Ref{Type: resource.Endpoints, Name: "a"})
@@ -62,7 +63,7 @@ func TestAProxyThatFellBehindTheLogStillLearnsEverything(t *testing.T) {
 	c := cache.New(cache.Config{LogRecords: 100})
 	commit(c, []*resource.Resource{assignment(t, "untouched", 0)})
 	behind := c.Open(gateway, "")
-	defer behind.Close(nil)
+	defer behind.Close()
 	for i := range 1000 {
 		commit(c, []*resource.Resource{assignment(t, fmt.Sprint("n", i%300), i)})
 	}
@@ -76,7 +77,7 @@ func TestAResourceThatIsTheSameIsNotSentAgain(t *testing.T) {
 	c := cache.New(cache.Config{})
 	commit(c, []*resource.Resource{assignment(t, "a", 0)})
 	cur := c.Open(gateway, "")
-	defer cur.Close(nil)
+	defer cur.Close()
 	commit(c, []*resource.Resource{assignment(t, "a", 0)}, resource.Ref{Type: resource.Endpoints, Name: "never"})
 	if d := cur.Pull(); len(d.Changes) > 0 {
 		t.Errorf("%+v", d)
@@ -99,7 +100,7 @@ func TestWhatGoesOverTheWireIsWhatWasCommitted(t *testing.T) {
 			state = append(state, part...)
 		}
 	}
-	cur.Close(nil)
+	cur.Close()
 	var d discoveryv3.DeltaDiscoveryResponse
 	var s discoveryv3.DiscoveryResponse
 	if err := proto.Unmarshal(delta, &d); err != nil {
@@ -132,15 +133,15 @@ func TestNamesThatAreGoneAreForgotten(t *testing.T) {
 		commit(c, nil, r.Ref)
 		cur.Pull()
 	}
-	slot := cur.Acquire(resource.Endpoints, "n0")[0]
+	slot := cur.Acquire(resource.Endpoints, "n0")
 	if slot.ID < 500 {
 		t.Errorf("a name that was gone long ago still has its slot, %d", slot.ID)
 	}
-	again := cur.Acquire(resource.Endpoints, "n0")[0]
+	again := cur.Acquire(resource.Endpoints, "n0")
 	if again != slot {
 		t.Error("a name that is in use was forgotten")
 	}
-	cur.Close([]*cache.Slot{slot, again})
+	cur.Close(slices.Values([]uint32{slot.ID, again.ID}))
 }
 
 func TestAnOldBootstrapReadsTheDefaultProfile(t *testing.T) {
@@ -158,14 +159,14 @@ func TestAnOldBootstrapReadsTheDefaultProfile(t *testing.T) {
 		if s := cur.Each(resource.Endpoints); len(s) != 1 || s[0].Name != want {
 			t.Errorf("profile %q reads %v", profile, s)
 		}
-		cur.Close(nil)
+		cur.Close()
 	}
 }
 
 func TestANameIsNamedAsLongAsAnythingNamesIt(t *testing.T) {
 	c := cache.New(cache.Config{})
 	cur := c.Open(gateway, "")
-	hop := cur.Acquire(resource.Listener, "hop")[0]
+	hop := cur.Acquire(resource.Listener, "hop")
 	a, b := assignment(t, "a", 0), assignment(t, "b", 0)
 	commit(c, []*resource.Resource{a, b})
 	commit(c, []*resource.Resource{assignment(t, "a", 1)}, b.Ref)
@@ -176,5 +177,5 @@ func TestANameIsNamedAsLongAsAnythingNamesIt(t *testing.T) {
 	if hop.Named() {
 		t.Error("named, although nothing names it")
 	}
-	cur.Close([]*cache.Slot{hop})
+	cur.Close(slices.Values([]uint32{hop.ID}))
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -41,12 +42,24 @@ func (l *log) cursor() *Cursor {
 	return c
 }
 
-// Close gives the cursor up, with everything that it acquired (the caller names it: the cursor keeps no list).
-func (c *Cursor) Close(acquired []*Slot) {
-	c.Release(acquired...)
-	c.log.mu.Lock()
-	defer c.log.mu.Unlock()
-	delete(c.log.cursors, c)
+// Close gives the cursor up, with everything that it acquired, by the slots' IDs (the caller names it: the cursor keeps no
+// list).
+func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
+	l := c.log
+	var last []*Slot
+	l.mu.RLock()
+	for _, ids := range acquired {
+		for id := range ids {
+			last = released(last, l.byID[id])
+		}
+	}
+	l.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range last {
+		l.reap(s)
+	}
+	delete(l.cursors, c)
 }
 
 // Ready is closed when the log may be read: see Cache.SetReady. Safe for use by many.
@@ -120,34 +133,99 @@ func (l *log) since(from uint64) []Change {
 	return out
 }
 
-// Acquire finds the slots of names, in the same order, and keeps them known until Release, existing or not. A name
-// acquired twice is released twice. Safe for use by many.
-func (c *Cursor) Acquire(t resource.Type, names ...string) []*Slot {
+// Acquire finds the slot of a name and keeps it known until Release, existing or not. A name acquired twice is released
+// twice. Safe for use by many.
+func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	l := c.log
-	out := make([]*Slot, len(names))
+	l.mu.RLock()
+	if s := l.slots[t][name]; s != nil {
+		s.users.Add(1)
+		l.mu.RUnlock()
+		return s
+	}
+	l.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.slot(resource.Ref{Type: t, Name: name})
+	s.users.Add(1)
+	return s
+}
+
+// AcquireAll is Acquire for many names, in their order, which are read twice at most. Safe for use by many.
+func (c *Cursor) AcquireAll(t resource.Type, names iter.Seq[string]) (slots []*Slot) {
+	l := c.log
 	missing := false
 	l.mu.RLock()
-	for i, name := range names {
-		if s := l.slots[resource.Ref{Type: t, Name: name}]; s != nil {
+	for name := range names {
+		s := l.slots[t][name]
+		if s != nil {
 			s.users.Add(1)
-			out[i] = s
-		} else {
+		}
+		missing = missing || s == nil
+		slots = append(slots, s)
+	}
+	l.mu.RUnlock()
+	if !missing {
+		return slots
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := 0
+	for name := range names {
+		if slots[i] == nil {
+			slots[i] = l.slot(resource.Ref{Type: t, Name: name})
+			slots[i].users.Add(1)
+		}
+		i++
+	}
+	return slots
+}
+
+// Said is a name with the version that a proxy says it has of it.
+type Said struct {
+	Slot    *Slot
+	Version string
+}
+
+// AcquireSaid is AcquireAll for names with the versions that a proxy says it has. Those of which that is the newest one
+// are told apart, because they are nearly always all of them. Safe for use by many.
+func (c *Cursor) AcquireSaid(t resource.Type, said iter.Seq2[string, string]) (current []*Slot, others []Said) {
+	l := c.log
+	missing := false
+	l.mu.RLock()
+	for name, version := range said {
+		s := l.slots[t][name]
+		if s == nil {
 			missing = true
+			continue
+		}
+		s.users.Add(1)
+		if e := s.Current(); e != nil && e.Version == version {
+			current = append(current, s)
+		} else {
+			others = append(others, Said{Slot: s, Version: version})
 		}
 	}
 	l.mu.RUnlock()
 	if !missing {
-		return out
+		return current, others
+	}
+	found := make(map[*Slot]bool, len(current)+len(others))
+	for _, s := range current {
+		found[s] = true
+	}
+	for _, o := range others {
+		found[o.Slot] = true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, s := range out {
-		if s == nil {
-			out[i] = l.slot(resource.Ref{Type: t, Name: names[i]})
-			out[i].users.Add(1)
+	for name, version := range said {
+		if s := l.slot(resource.Ref{Type: t, Name: name}); !found[s] {
+			s.users.Add(1)
+			others = append(others, Said{Slot: s, Version: version})
 		}
 	}
-	return out
+	return current, others
 }
 
 // Hold is Acquire for slots that came in a Change. It returns the slots that stand for these names now: the same,
@@ -161,7 +239,7 @@ func (c *Cursor) Hold(s *Slot) *Slot {
 		return s
 	}
 	l.mu.RUnlock()
-	return c.Acquire(s.Type, s.Name)[0]
+	return c.Acquire(s.Type, s.Name)
 }
 
 // Release undoes Acquire and Hold. Safe for use by many.
@@ -173,9 +251,7 @@ func (c *Cursor) Release(slots ...*Slot) {
 	l.mu.RLock()
 	last := slots[:0:0]
 	for _, s := range slots {
-		if s.users.Add(-1) == 0 && s.Current() == nil {
-			last = append(last, s)
-		}
+		last = released(last, s)
 	}
 	l.mu.RUnlock()
 	if len(last) == 0 {
@@ -186,6 +262,14 @@ func (c *Cursor) Release(slots ...*Slot) {
 	for _, s := range last {
 		l.reap(s)
 	}
+}
+
+// released takes one user off a slot, and adds it to those to forget if that was the last.
+func released(last []*Slot, s *Slot) []*Slot {
+	if s.users.Add(-1) == 0 && s.Current() == nil {
+		last = append(last, s)
+	}
+	return last
 }
 
 // Each is every existing resource of a type, sorted by name. Shared: not to be changed. A thousand proxies that come back
@@ -201,8 +285,8 @@ func (c *Cursor) Each(t resource.Type) []*Slot {
 		return m.slots
 	}
 	m.seq, m.slots = l.seq(), []*Slot{}
-	for ref, s := range l.slots {
-		if ref.Type == t && s.Current() != nil {
+	for _, s := range l.slots[t] {
+		if s.Current() != nil {
 			m.slots = append(m.slots, s)
 		}
 	}

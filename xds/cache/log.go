@@ -2,6 +2,7 @@ package cache
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,8 @@ type record struct {
 	entry, prev *Entry // nil: it did not exist
 }
 
+const types = resource.RouteConfiguration + 1
+
 // log is one gateway's resources and their latest changes.
 type log struct {
 	config Config
@@ -21,7 +24,7 @@ type log struct {
 	ready  chan struct{} // closed once opened
 
 	mu       sync.RWMutex
-	slots    map[resource.Ref]*Slot
+	slots    [types]map[string]*Slot
 	byID     []*Slot // nil where the slot is gone
 	revision uint64
 	born     bool // there was a commit
@@ -33,7 +36,7 @@ type log struct {
 	memo    *memo // the last coalesced delta; guarded by memoMu
 	// existing is what Cursor.Each found last, by type; guarded by memoMu. It keeps slots that are gone until the next
 	// call, no longer.
-	existing [resource.RouteConfiguration + 1]existing
+	existing [types]existing
 	memoMu   sync.Mutex
 }
 
@@ -50,7 +53,11 @@ type memo struct {
 }
 
 func newLog(c Config) *log {
-	return &log{config: c, ready: make(chan struct{}), slots: map[resource.Ref]*Slot{}, cursors: map[*Cursor]struct{}{}}
+	l := &log{config: c, ready: make(chan struct{}), cursors: map[*Cursor]struct{}{}}
+	for t := range l.slots {
+		l.slots[t] = map[string]*Slot{}
+	}
+	return l
 }
 
 // open lets cursors read, once the whole cache is ready and the gateway is known. Called under Cache.mu.
@@ -94,7 +101,7 @@ func (l *log) append(b Batch, now time.Time) bool {
 		if _, again := upserted[ref]; again {
 			continue
 		}
-		if s := l.slots[ref]; s != nil && s.Current() != nil {
+		if s := l.slots[ref.Type][ref.Name]; s != nil && s.Current() != nil {
 			l.put(s, nil)
 		}
 	}
@@ -143,10 +150,11 @@ func (l *log) put(s *Slot, e *Entry) {
 
 // slot finds or makes the slot of a name.
 func (l *log) slot(ref resource.Ref) *Slot {
-	s := l.slots[ref]
+	s := l.slots[ref.Type][ref.Name]
 	if s == nil {
+		ref.Name = strings.Clone(ref.Name) // it may be a piece of a message
 		s = &Slot{Ref: ref, ID: uint32(len(l.byID))}
-		l.slots[ref] = s
+		l.slots[ref.Type][ref.Name] = s
 		l.byID = append(l.byID, s)
 	}
 	return s
@@ -155,7 +163,7 @@ func (l *log) slot(ref resource.Ref) *Slot {
 // reap forgets a name that nobody knows any more. A name in the log is known.
 func (l *log) reap(s *Slot) {
 	if l.byID[s.ID] == s && s.Current() == nil && s.named.Load() == 0 && s.users.Load() == 0 && (s.last == 0 || s.last <= l.floor) {
-		delete(l.slots, s.Ref)
+		delete(l.slots[s.Type], s.Name)
 		l.byID[s.ID] = nil
 	}
 }
@@ -200,9 +208,11 @@ func (l *log) describe(g *Gateway) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	g.Revision, g.Sequence, g.Counts = l.revision, l.seq(), map[resource.Type]int{}
-	for ref, s := range l.slots {
-		if s.Current() != nil {
-			g.Counts[ref.Type]++
+	for t := range l.slots {
+		for _, s := range l.slots[t] {
+			if s.Current() != nil {
+				g.Counts[resource.Type(t)]++
+			}
 		}
 	}
 }

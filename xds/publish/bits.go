@@ -24,11 +24,22 @@ func (b *bitSet) clear(id uint32) {
 	}
 }
 
-// each calls f for every member, in order. f may clear the member that it is called for.
-func (b *bitSet) each(f func(id uint32)) {
+// all are the members, in order. The one that is being looked at may be cleared.
+func (b *bitSet) all(yield func(id uint32) bool) {
 	for w, word := range b.words {
 		for ; word != 0; word &= word - 1 {
-			f(uint32(w*64 + bits.TrailingZeros64(word)))
+			if !yield(uint32(w*64 + bits.TrailingZeros64(word))) {
+				return
+			}
 		}
 	}
+}
+
+func (b *bitSet) empty() bool {
+	for _, word := range b.words {
+		if word != 0 {
+			return false
+		}
+	}
+	return true
 }

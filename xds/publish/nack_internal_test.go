@@ -57,9 +57,7 @@ func TestABitSetHoldsWhatWasSet(t *testing.T) {
 	}
 	b.clear(63)
 	b.clear(99999)
-	var got []uint32
-	b.each(func(id uint32) { got = append(got, id) })
-	if !slices.Equal(got, []uint32{0, 64, 1000}) || b.has(63) || !b.has(64) || b.has(5000) {
+	if got := slices.Collect(b.all); !slices.Equal(got, []uint32{0, 64, 1000}) || b.has(63) || !b.has(64) || b.has(5000) {
 		t.Errorf("%v", got)
 	}
 }

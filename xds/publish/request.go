@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -8,12 +9,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Request is what a proxy says about one type, in delta's terms.
+// Request is what a proxy says about one type, in delta's terms. What is nil is empty. Nothing of it is kept.
 type Request struct {
 	Type                   resource.Type
-	Subscribe, Unsubscribe []string
-	// Initial is what the proxy has, name to version; on the type's first request only.
-	Initial map[string]string
+	Subscribe, Unsubscribe iter.Seq[string]
+	// Initial is what the proxy has, name and version; on the type's first request only.
+	Initial iter.Seq2[string, string]
 	// Nonce answers a Response; empty: it answers none. Error: the answer is a NACK, in the proxy's words.
 	Nonce string
 	Error string
@@ -27,28 +28,38 @@ func (s *Stream) Handle(r Request, now time.Time) {
 	s.answered(r, now)
 	first := s.first[r.Type]
 	s.first[r.Type] = false
-	subscribe := slices.Clone(r.Subscribe)
-	if i := slices.Index(subscribe, "*"); i >= 0 || first && len(subscribe) == 0 {
-		if i >= 0 {
-			subscribe = slices.Delete(subscribe, i, i+1)
-		}
+	var subscribed []*cache.Slot
+	all := false
+	if r.Subscribe != nil {
+		subscribed = s.cursor.AcquireAll(r.Type, func(yield func(string) bool) {
+			for name := range r.Subscribe {
+				if all = all || name == "*"; name != "*" && !yield(name) {
+					return
+				}
+			}
+		})
+	}
+	if all || first && len(subscribed) == 0 {
 		s.wildcard[r.Type] = wildcardTypes[r.Type]
 	}
+	var said bitSet
 	if first {
-		s.inherit(r, now)
+		said = s.inherit(r, subscribed, now)
 		if s.wildcard[r.Type] {
 			for _, slot := range s.cursor.Each(r.Type) {
 				if !s.held.has(slot.ID) {
 					s.aim(s.settled(slot), slot.Current(), now)
 				}
 			}
-			s.silent[r.Type] = len(r.Initial) == 0
+			s.silent[r.Type] = said.empty()
 		}
 	}
-	for _, slot := range s.cursor.Acquire(r.Type, subscribe...) {
-		s.subscribe(slot, r.Initial, now)
+	for _, slot := range subscribed {
+		s.subscribe(slot, said.has(slot.ID), now)
 	}
-	s.unsubscribe(r.Type, r.Unsubscribe)
+	if r.Unsubscribe != nil {
+		s.unsubscribe(r.Type, r.Unsubscribe)
+	}
 	s.asksFor(r.Type)
 }
 
@@ -59,33 +70,42 @@ func (s *Stream) asksFor(t resource.Type) {
 	}
 }
 
-// inherit takes in what the proxy brought along from an earlier stream.
-func (s *Stream) inherit(r Request, now time.Time) {
-	if len(r.Initial) == 0 {
-		return
+// inherit takes in what the proxy brought along from an earlier stream, and returns which names that was.
+func (s *Stream) inherit(r Request, subscribed []*cache.Slot, now time.Time) (said bitSet) {
+	if r.Initial == nil {
+		return said
 	}
-	if s.unsure.IsZero() {
+	current, others := s.cursor.AcquireSaid(r.Type, r.Initial)
+	if s.unsure.IsZero() && len(current)+len(others) > 0 {
 		s.unsure = now
 	}
-	// Of what it does not ask for it knows a version but has nothing: an answer that crossed its loss of interest.
-	asks := make(map[string]bool, len(r.Subscribe))
-	for _, name := range r.Subscribe {
-		asks[name] = true
+	var asks bitSet
+	for _, slot := range subscribed {
+		asks.set(slot.ID)
 	}
-	names := make([]string, 0, len(r.Initial))
-	for name := range r.Initial {
-		if s.wildcard[r.Type] || asks[name] {
-			names = append(names, name)
+	// new is for each name once. Of what the proxy does not ask for it knows a version but has nothing: an answer that
+	// crossed its loss of interest.
+	new := func(slot *cache.Slot) bool {
+		again := said.has(slot.ID)
+		said.set(slot.ID)
+		if again || !s.wildcard[r.Type] && !asks.has(slot.ID) {
+			s.cursor.Release(slot)
+			return false
 		}
-	}
-	for _, slot := range s.cursor.Acquire(r.Type, names...) {
 		s.held.set(slot.ID) // acquired just now
+		return true
+	}
+	for _, slot := range current {
+		new(slot)
+	}
+	for _, other := range others {
+		slot := other.Slot
 		current := slot.Current()
-		if current != nil && current.Version == r.Initial[slot.Name] {
+		if !new(slot) || current != nil && current.Version == other.Version {
 			continue
 		}
 		it := s.item(slot)
-		if p := placeholderFor(slot, current); p != nil && p.Version == r.Initial[slot.Name] {
+		if p := placeholderFor(slot, current); p != nil && p.Version == other.Version {
 			it.have, it.want = p, p
 			continue
 		}
@@ -95,6 +115,7 @@ func (s *Stream) inherit(r Request, now time.Time) {
 			s.drain[slot] = now.Add(s.config.Linger) // its routes may have left it a moment ago
 		}
 	}
+	return said
 }
 
 // placeholderFor is what a proxy has that was told that there is no such resource.
@@ -105,26 +126,25 @@ func placeholderFor(slot *cache.Slot, current *cache.Entry) *cache.Entry {
 	return cache.Placeholder(slot)
 }
 
-// subscribe takes in one name, which was acquired.
-func (s *Stream) subscribe(slot *cache.Slot, initial map[string]string, now time.Time) {
+// subscribe takes in one name, which was acquired; has, that the proxy brought a version of it along.
+func (s *Stream) subscribe(slot *cache.Slot, has bool, now time.Time) {
 	if s.asked.has(slot.ID) {
 		s.cursor.Release(slot)
 	}
 	s.asked.set(slot.ID)
-	if _, has := initial[slot.Name]; has && !s.owed[slot] {
+	if has && !s.owed[slot] {
 		return // it is not waiting: inherit has compared the versions
 	}
 	s.again(slot, now)
 }
 
-func (s *Stream) unsubscribe(t resource.Type, names []string) {
-	if len(names) == 0 {
-		return
+func (s *Stream) unsubscribe(t resource.Type, names iter.Seq[string]) {
+	for name := range names {
+		if name == "*" {
+			s.wildcard[t] = false
+		}
 	}
-	if slices.Contains(names, "*") {
-		s.wildcard[t] = false
-	}
-	slots := s.cursor.Acquire(t, names...)
+	slots := s.cursor.AcquireAll(t, names)
 	for _, slot := range slots {
 		if !s.asked.has(slot.ID) {
 			continue

@@ -39,12 +39,12 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 		names[n] = true
 	}
 	var gone []string
-	s.asked.each(func(id uint32) {
+	for id := range s.asked.all {
 		if slot := s.cursor.Slot(id); slot.Type == r.Type && !names[slot.Name] {
 			gone = append(gone, slot.Name)
 		}
-	})
-	slots := s.cursor.Acquire(r.Type, r.Names...)
+	}
+	slots := s.cursor.AcquireAll(r.Type, slices.Values(r.Names))
 	if first && s.resume(r, slots, now) {
 		for _, slot := range slots {
 			s.asked.set(slot.ID)
@@ -62,10 +62,10 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 				s.asked.set(slot.ID)
 				continue // it came back, and most likely still has what is gone now: an empty one would take that away
 			}
-			s.subscribe(slot, nil, now)
+			s.subscribe(slot, false, now)
 		}
 	}
-	s.unsubscribe(r.Type, gone)
+	s.unsubscribe(r.Type, slices.Values(gone))
 	s.asksFor(r.Type)
 }
 
@@ -117,10 +117,10 @@ func (s *Stream) completeState(r *Response) {
 		for _, p := range r.parts {
 			changed[p.it.slot] = true
 		}
-		s.held.each(func(id uint32) {
+		for id := range s.held.all {
 			slot := s.cursor.Slot(id)
 			if slot.Type != r.Type || changed[slot] {
-				return
+				continue
 			}
 			e := s.accepted[slot]
 			if it := s.items[slot.Type][slot]; it != nil && it.flight != nil {
@@ -130,7 +130,7 @@ func (s *Stream) completeState(r *Response) {
 				r.Upserts = append(r.Upserts, e)
 				s.carry(r, e)
 			}
-		})
+		}
 		for _, p := range r.parts {
 			if p.entry != nil && r.Type == resource.Cluster {
 				s.carried[p.entry.Slot] = p.entry.Version

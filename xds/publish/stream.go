@@ -119,13 +119,7 @@ func New(cursor *cache.Cursor, c Config) *Stream {
 }
 
 // Close ends the stream.
-func (s *Stream) Close() {
-	var all []*cache.Slot
-	for _, set := range []*bitSet{&s.asked, &s.held} {
-		set.each(func(id uint32) { all = append(all, s.cursor.Slot(id)) })
-	}
-	s.cursor.Close(all)
-}
+func (s *Stream) Close() { s.cursor.Close(s.asked.all, s.held.all) }
 
 // Wake is when Flush should be called next although nothing happens; zero: not.
 func (s *Stream) Wake() time.Time { return s.wake }
@@ -155,10 +149,10 @@ func (s *Stream) pull(now time.Time) {
 
 // findRemoved is for when the log does not say what is gone.
 func (s *Stream) findRemoved(now time.Time) {
-	s.held.each(func(id uint32) {
+	for id := range s.held.all {
 		slot := s.cursor.Slot(id)
 		if slot.Current() != nil {
-			return
+			continue
 		}
 		it := s.items[slot.Type][slot]
 		if it == nil {
@@ -166,7 +160,7 @@ func (s *Stream) findRemoved(now time.Time) {
 			it.stale = true
 		}
 		s.aim(it, nil, now)
-	})
+	}
 }
 
 func (s *Stream) interested(slot *cache.Slot) bool {
@@ -390,7 +384,9 @@ func (s Summary) InSync() bool { return s.Pending == 0 && s.Rejected == 0 }
 // Summaries is how every type stands, in the order of resource.Types.
 func (s *Stream) Summaries() []Summary {
 	out := make([]Summary, types)
-	s.held.each(func(id uint32) { out[s.cursor.Slot(id).Type].Held++ })
+	for id := range s.held.all {
+		out[s.cursor.Slot(id).Type].Held++
+	}
 	for t := range s.items {
 		out[t].LastNack = s.lastNack[t]
 		for _, it := range s.items[t] {

@@ -2,6 +2,7 @@ package publish_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -34,10 +35,10 @@ func begin(t *testing.T, c publish.Config) *script {
 	s.stream = publish.New(s.cache.Open(xdstest.Gateway, ""), c)
 	t.Cleanup(s.stream.Close)
 	s.ask(publish.Request{Type: resource.Cluster})
-	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: []string{"a"}})
+	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"a"})})
 	s.ackAll()
 	s.ask(publish.Request{Type: resource.Listener})
-	s.ask(publish.Request{Type: resource.RouteConfiguration, Subscribe: []string{"routes"}})
+	s.ask(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"})})
 	s.ackAll()
 	s.expect()
 	return s
@@ -113,7 +114,7 @@ func TestRoutesWaitForNewClustersHoweverLongTheyWarm(t *testing.T) {
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 2), xdstest.Routes(t, "routes", "b")},
 		resource.Ref{Type: resource.Cluster, Name: "a"})
 	s.expect("cluster +b")
-	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: []string{"b"}})
+	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"b"})})
 	s.expect("cluster +b", "endpoints +b")
 	s.ack(resource.Endpoints)
 	s.sleep(time.Hour)
@@ -159,7 +160,7 @@ func TestAClusterOutlivesTheRoutesToItForRequestsThatWaitForTheirPick(t *testing
 		xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 1), xdstest.Routes(t, "routes", "b"),
 	}, resource.Ref{Type: resource.Cluster, Name: "a"}, resource.Ref{Type: resource.Endpoints, Name: "a"})
 	s.expect("cluster +b")
-	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: []string{"b"}})
+	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"b"})})
 	s.ackAll()
 	s.expect()
 	if want := s.now.Add(time.Minute); !s.stream.Wake().Equal(want) {
@@ -174,8 +175,8 @@ func TestAClusterOutlivesTheRoutesToItAlsoAtAnotherControlPlane(t *testing.T) {
 	next := publish.New(s.cache.Open(xdstest.Gateway, ""), publish.Config{Linger: time.Minute, Settle: time.Second})
 	t.Cleanup(next.Close)
 	initial := map[string]string{"gone": "1", "a": xdstest.Cluster(t, "a", 0).Version}
-	next.Handle(publish.Request{Type: resource.Cluster, Initial: initial}, s.now)
-	next.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: []string{"routes"}, Initial: map[string]string{"routes": xdstest.Routes(t, "routes", "a").Version}}, s.now)
+	next.Handle(publish.Request{Type: resource.Cluster, Initial: maps.All(initial)}, s.now)
+	next.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"}), Initial: maps.All(map[string]string{"routes": xdstest.Routes(t, "routes", "a").Version})}, s.now)
 	if sent := next.Flush(s.now.Add(time.Minute - 1)); len(sent) > 0 {
 		t.Errorf("sent %s", describe(sent[0]))
 	}
@@ -206,7 +207,7 @@ func TestClustersOfARemovedChainStayUntilItsStreamsHaveDrained(t *testing.T) {
 		resource.Ref{Type: resource.Cluster, Name: "a"}, resource.Ref{Type: resource.Endpoints, Name: "a"})
 	s.expect("listener -web")
 	s.ack(resource.Listener)
-	s.ask(publish.Request{Type: resource.RouteConfiguration, Unsubscribe: []string{"routes"}})
+	s.ask(publish.Request{Type: resource.RouteConfiguration, Unsubscribe: slices.Values([]string{"routes"})})
 	s.expect()
 	s.sleep(time.Minute - 1)
 	s.expect()
@@ -276,11 +277,11 @@ func TestAProxyThatComesBackIsNotStrippedBeforeItSaysWhatItsRoutesName(t *testin
 	s := begin(t, publish.Config{})
 	stream := publish.New(s.cache.Open(xdstest.Gateway, ""), publish.Config{Settle: time.Second})
 	defer stream.Close()
-	stream.Handle(publish.Request{Type: resource.Cluster, Initial: map[string]string{"gone": "1"}}, s.now)
+	stream.Handle(publish.Request{Type: resource.Cluster, Initial: maps.All(map[string]string{"gone": "1"})}, s.now)
 	if got := stream.Flush(s.now); len(got) != 1 || describe(got[0]) != "cluster +a" {
 		t.Fatalf("%v", got)
 	}
-	stream.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: []string{"routes"}, Initial: map[string]string{"routes": "old"}}, s.now)
+	stream.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"}), Initial: maps.All(map[string]string{"routes": "old"})}, s.now)
 	got := stream.Flush(s.now.Add(time.Hour))
 	if len(got) != 0 {
 		t.Fatalf("%v", describe(got[0]))
@@ -313,9 +314,9 @@ func TestAListenerWhosePortWasTakenIsTriedAgain(t *testing.T) {
 
 func TestEveryNameIsAnsweredAtOnceKnownOrNot(t *testing.T) {
 	s := begin(t, publish.Config{})
-	s.ask(publish.Request{Type: resource.Secret, Subscribe: []string{"nothing"}})
-	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: []string{"nothing"}})
-	s.ask(publish.Request{Type: resource.RouteConfiguration, Subscribe: []string{"nothing"}})
+	s.ask(publish.Request{Type: resource.Secret, Subscribe: slices.Values([]string{"nothing"})})
+	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"nothing"})})
+	s.ask(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"nothing"})})
 	s.expect("secret -nothing", "endpoints +nothing", "route +nothing")
 }
 
@@ -332,13 +333,13 @@ func FuzzStream(f *testing.F) {
 			name := fmt.Sprint("n", b%3)
 			switch b / 32 {
 			case 0:
-				s.Handle(publish.Request{Type: kind, Subscribe: []string{name}}, now)
+				s.Handle(publish.Request{Type: kind, Subscribe: slices.Values([]string{name})}, now)
 			case 1:
-				s.Handle(publish.Request{Type: kind, Unsubscribe: []string{name}}, now)
+				s.Handle(publish.Request{Type: kind, Unsubscribe: slices.Values([]string{name})}, now)
 			case 2:
 				s.Handle(publish.Request{Type: kind, Nonce: fmt.Sprint(int(b) % (i + 1)), Error: name[:b%2]}, now)
 			case 3:
-				s.Handle(publish.Request{Type: kind, Initial: map[string]string{name: "v"}}, now)
+				s.Handle(publish.Request{Type: kind, Initial: maps.All(map[string]string{name: "v"})}, now)
 			case 4:
 				s.HandleState(publish.StateRequest{Type: kind, Names: []string{name}}, now)
 			case 5:

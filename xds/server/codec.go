@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// codec is the ordinary protobuf codec, except that a *message goes out as the bytes which it already is.
+// codec is the ordinary protobuf codec, except that a *message goes out as the bytes which it already is, and that a
+// *deltaRequest stays as it came.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -25,6 +26,16 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
 	return out, nil
+}
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if r, ok := v.(*deltaRequest); ok {
+		return r.decode(data)
+	}
+	if err := c.CodecV2.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	return nil
 }
 
 // message is an encoded response. Its buffers are shared with other streams and never changed.

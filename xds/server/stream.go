@@ -123,8 +123,8 @@ func (st *stream) handle(r request) {
 	}
 	if r.delta != nil {
 		st.machine.Handle(publish.Request{
-			Type: t, Subscribe: r.delta.GetResourceNamesSubscribe(), Unsubscribe: r.delta.GetResourceNamesUnsubscribe(),
-			Initial: r.delta.GetInitialResourceVersions(), Nonce: r.nonce, Error: r.nack,
+			Type: t, Subscribe: r.delta.names(requestSubscribe), Unsubscribe: r.delta.names(requestUnsubscribe),
+			Initial: r.delta.initial(), Nonce: r.nonce, Error: r.nack,
 		}, now)
 	} else {
 		st.machine.HandleState(publish.StateRequest{

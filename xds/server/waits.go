@@ -89,7 +89,7 @@ func (st *stream) await(w *wait) {
 	if st.closed {
 		return
 	}
-	tgt := target{wait: w, slot: st.cursor.Acquire(w.ref.Type, w.ref.Name)[0]}
+	tgt := target{wait: w, slot: st.cursor.Acquire(w.ref.Type, w.ref.Name)}
 	if e := tgt.slot.Current(); e != nil {
 		tgt.after = e.Seq
 	}

@@ -21,7 +21,7 @@ type request struct {
 	url   string
 	nonce string
 	nack  string // empty: none
-	delta *discoveryv3.DeltaDiscoveryRequest
+	delta *deltaRequest
 	state *discoveryv3.DiscoveryRequest
 }
 
@@ -38,13 +38,13 @@ type deltaWire struct {
 }
 
 func (w deltaWire) receive() (request, error) {
-	m, err := w.stream.Recv()
-	if err != nil {
+	m := &deltaRequest{}
+	if err := w.stream.RecvMsg(m); err != nil {
 		return request{}, err
 	}
-	r := request{node: m.GetNode(), url: m.GetTypeUrl(), nonce: m.GetResponseNonce(), delta: m}
-	if m.GetErrorDetail() != nil {
-		r.nack = orUnsaid(m.GetErrorDetail().GetMessage())
+	r := request{node: m.node, url: m.url, nonce: m.nonce, delta: m}
+	if m.refused {
+		r.nack = orUnsaid(m.message)
 	}
 	return r, nil
 }

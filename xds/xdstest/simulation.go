@@ -1,6 +1,7 @@
 package xdstest
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -95,7 +96,7 @@ func (s *Simulation) handle(q question) {
 		return
 	}
 	s.machine.Handle(publish.Request{
-		Type: q.t, Subscribe: q.subscribe, Unsubscribe: q.unsubscribe, Initial: q.initial, Nonce: q.nonce, Error: q.nack,
+		Type: q.t, Subscribe: slices.Values(q.subscribe), Unsubscribe: slices.Values(q.unsubscribe), Initial: maps.All(q.initial), Nonce: q.nonce, Error: q.nack,
 	}, s.Now)
 }
 

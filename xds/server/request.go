@@ -1,0 +1,218 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"unicode/utf8"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// deltaRequest is a DeltaDiscoveryRequest that stays as it came. A proxy that comes back names thousands of resources with
+// their versions, and a storm is a thousand such proxies: maps and strings for them would be most of what it costs.
+type deltaRequest struct {
+	text string // the whole message, checked; names are parts of it
+	node *corev3.Node
+	url  string
+	// nonce is of the response that is answered; refused, that the answer is a NACK, and message is the proxy's words.
+	nonce   string
+	refused bool
+	message string
+	// counts is how many of the fields there are by which names come.
+	counts [requestInitial + 1]int
+}
+
+// The fields of DeltaDiscoveryRequest, and those of a map's entry. Locators of resources are not looked at, as nobody sends
+// them with ADS.
+const (
+	requestNode        = 1
+	requestTypeURL     = 2
+	requestSubscribe   = 3
+	requestUnsubscribe = 4
+	requestInitial     = 5
+	requestNonce       = 6
+	requestError       = 7
+
+	entryKey   = 1
+	entryValue = 2
+)
+
+var (
+	errTruncated = errors.New("a field is cut short")
+	errGroup     = errors.New("a field of a type that xDS has not")
+	errNoUTF8    = errors.New("a name that is not UTF-8")
+)
+
+// decode copies the message once, and checks it as a whole: what reads it later cannot fail.
+func (r *deltaRequest) decode(data mem.BufferSlice) error {
+	var b strings.Builder
+	b.Grow(data.Len())
+	for _, piece := range data {
+		b.Write(piece.ReadOnlyData())
+	}
+	r.text = b.String()
+	for rest := r.text; rest != ""; {
+		f, err := nextField(&rest)
+		if err == nil {
+			err = r.take(f)
+		}
+		if err != nil {
+			return fmt.Errorf("DeltaDiscoveryRequest: %w", err)
+		}
+	}
+	return nil
+}
+
+// take checks one field, and keeps what is not asked for by name.
+func (r *deltaRequest) take(f field) error {
+	if !f.text {
+		return nil
+	}
+	switch f.number {
+	case requestNode:
+		if r.node == nil {
+			r.node = &corev3.Node{}
+		}
+		return proto.UnmarshalOptions{Merge: true}.Unmarshal([]byte(f.value), r.node)
+	case requestTypeURL:
+		r.url = f.value
+	case requestNonce:
+		r.nonce = f.value
+	case requestError:
+		said := &statuspb.Status{}
+		err := proto.Unmarshal([]byte(f.value), said)
+		r.refused = true
+		if said.GetMessage() != "" {
+			r.message = said.GetMessage()
+		}
+		return err
+	case requestInitial:
+		r.counts[f.number]++
+		for rest := f.value; rest != ""; {
+			part, err := nextField(&rest)
+			if err != nil {
+				return err
+			}
+			if part.text && (part.number == entryKey || part.number == entryValue) && !utf8.ValidString(part.value) {
+				return errNoUTF8
+			}
+		}
+		return nil
+	case requestSubscribe, requestUnsubscribe:
+		r.counts[f.number]++
+	default:
+		return nil
+	}
+	if !utf8.ValidString(f.value) {
+		return errNoUTF8
+	}
+	return nil
+}
+
+// names are those of a repeated field; nil if there are none.
+func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
+	if r.counts[number] == 0 {
+		return nil
+	}
+	return func(yield func(string) bool) {
+		for rest := r.text; rest != ""; {
+			if f, _ := nextField(&rest); f.number == number && f.text && !yield(f.value) {
+				return
+			}
+		}
+	}
+}
+
+// initial is what the proxy has, name and version; nil if it has nothing.
+func (r *deltaRequest) initial() iter.Seq2[string, string] {
+	if r.counts[requestInitial] == 0 {
+		return nil
+	}
+	return r.entries
+}
+
+func (r *deltaRequest) entries(yield func(name, version string) bool) {
+	for entry := range r.names(requestInitial) {
+		var name, version string
+		for entry != "" {
+			switch f, _ := nextField(&entry); {
+			case !f.text:
+			case f.number == entryKey:
+				name = f.value
+			case f.number == entryValue:
+				version = f.value
+			}
+		}
+		if !yield(name, version) {
+			return
+		}
+	}
+}
+
+// field is one field of an encoded message. The value is that of texts, bytes and messages alone.
+type field struct {
+	number protowire.Number
+	text   bool
+	value  string
+}
+
+// nextField reads a field and moves rest behind it; after an error rest is empty.
+func nextField(rest *string) (f field, err error) {
+	s := *rest
+	*rest = ""
+	tag, n := varint(s)
+	number, kind := protowire.DecodeTag(tag)
+	if n == 0 || !number.IsValid() {
+		return f, errTruncated
+	}
+	f.number, s = number, s[n:]
+	size := uint64(0)
+	switch kind {
+	case protowire.BytesType:
+		if size, n = varint(s); n == 0 {
+			return f, errTruncated
+		}
+		s = s[n:]
+		f.text = true
+	case protowire.VarintType:
+		if _, n = varint(s); n == 0 {
+			return f, errTruncated
+		}
+		size = uint64(n)
+	case protowire.Fixed32Type:
+		size = 4
+	case protowire.Fixed64Type:
+		size = 8
+	default:
+		return f, errGroup
+	}
+	if size > uint64(len(s)) {
+		return f, errTruncated
+	}
+	if f.text {
+		f.value = s[:size]
+	}
+	*rest = s[size:]
+	return f, nil
+}
+
+// varint reads a number at the beginning of s, and how many bytes it takes; 0 bytes: there is none.
+func varint(s string) (v uint64, n int) {
+	for i := 0; i < len(s) && i < 10; i++ {
+		b := s[i]
+		if i == 9 && b > 1 {
+			break // it does not fit into 64 bits
+		}
+		v |= uint64(b&0x7f) << (7 * i)
+		if b < 0x80 {
+			return v, i + 1
+		}
+	}
+	return 0, 0
+}
