@@ -192,7 +192,7 @@ func TestAProcessThatDoesNotHearFromItsSourcesTakesNothingAway(t *testing.T) {
 		xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 1), xdstest.Routes(t, "routes", "b"),
 	}, resource.Ref{Type: resource.Cluster, Name: "a"}, resource.Ref{Type: resource.Endpoints, Name: "a"})
 	s.expect("cluster +b")
-	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: []string{"b"}})
+	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"b"})})
 	s.ackAll()
 	s.sleep(time.Hour)
 	s.expect()
