@@ -139,7 +139,7 @@ func (e envoy) ask(ctx context.Context, method, path string) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("Envoy's admin interface: %s: %s", path, resp.Status)
+		err = fmt.Errorf("admin interface: %s: %s", path, resp.Status)
 	}
 	return body, err
 }

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/penstock-project/penstock/fleet/render"
+)
+
+// AnnotationApplied has the hash of what was applied, so that another replica knows what this one wrote.
+const AnnotationApplied = "penstock.dev/applied"
+
+// Ref names an object of a kind that fleets consist of.
+type Ref struct{ Kind, Namespace, Name string }
+
+func (r Ref) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
+
+// Object is what is kept of one.
+type Object struct {
+	Ref
+	UID     string
+	Fleet   string // value of render.LabelFleet
+	Applied string // value of AnnotationApplied
+	// Mark changes when what we applied may have: the generation, or for kinds without one the resource version.
+	Mark string
+	// Owner and OwnerName are the UID and name of the Gateway that it belongs to.
+	Owner, OwnerName string
+	Deleting         bool
+
+	// Of a Deployment:
+	Replicas, Available int32
+	// Of a Service: the load balancer's addresses and names, the addresses that the nodes take, and its own.
+	Balancer, External, ClusterIPs []string
+	Type                           string
+
+	version uint64 // resource version
+}
+
+// kinds are those that fleets consist of.
+var kinds = map[string]schema.GroupVersionResource{
+	"ServiceAccount":          {Version: "v1", Resource: "serviceaccounts"},
+	"ConfigMap":               {Version: "v1", Resource: "configmaps"},
+	"Service":                 {Version: "v1", Resource: "services"},
+	"Deployment":              {Group: "apps", Version: "v1", Resource: "deployments"},
+	"PodDisruptionBudget":     {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+	"HorizontalPodAutoscaler": {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
+}
+
+// digest keeps what we look at.
+func digest(kind string, u *unstructured.Unstructured) *Object {
+	o := &Object{
+		Ref: Ref{kind, u.GetNamespace(), u.GetName()}, UID: string(u.GetUID()), Fleet: u.GetLabels()[render.LabelFleet],
+		Applied: u.GetAnnotations()[AnnotationApplied], Mark: u.GetResourceVersion(), Deleting: u.GetDeletionTimestamp() != nil,
+	}
+	o.version, _ = strconv.ParseUint(u.GetResourceVersion(), 10, 64)
+	if g := u.GetGeneration(); g > 0 {
+		o.Mark = strconv.FormatInt(g, 10)
+	}
+	if owner := metav1.GetControllerOf(u); owner != nil {
+		o.Owner, o.OwnerName = string(owner.UID), owner.Name
+	}
+	switch kind {
+	case "Deployment":
+		o.Replicas, o.Available = number(u, "spec", "replicas"), number(u, "status", "availableReplicas")
+	case "Service":
+		o.Type, _, _ = unstructured.NestedString(u.Object, "spec", "type")
+		o.External, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "externalIPs")
+		o.ClusterIPs, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "clusterIPs")
+		ingress, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
+		for _, i := range ingress {
+			entry, _ := i.(map[string]any)
+			for _, key := range []string{"ip", "hostname"} {
+				if a, _ := entry[key].(string); a != "" && !slices.Contains(o.Balancer, a) {
+					o.Balancer = append(o.Balancer, a)
+				}
+			}
+		}
+	}
+	return o
+}
+
+func number(u *unstructured.Unstructured, path ...string) int32 {
+	n, _, _ := unstructured.NestedInt64(u.Object, path...)
+	return int32(n)
+}

@@ -1,0 +1,298 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/fleet"
+	"github.com/penstock-project/penstock/fleet/cluster"
+	"github.com/penstock-project/penstock/fleet/render"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+func TestAGatewayGetsItsObjectsAndIsProgrammedOnceItsProxiesAreReached(t *testing.T) {
+	r := newRig(t)
+	r.gateway("edge", "penstock")
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	r.condition("Programmed", "AddressNotAssigned")
+	r.cluster.edit("Service", func(o *cluster.Object) { o.Balancer = []string{"192.0.2.1"} })
+	r.condition("Programmed", "Pending")
+	r.cluster.edit("Deployment", func(o *cluster.Object) { o.Available = 1 })
+	r.condition("", "")
+	if got := r.board.get("edge").Addresses; !slices.Equal(got, []string{"192.0.2.1"}) {
+		t.Errorf("addresses %v", got)
+	}
+}
+
+func TestWhatIsAsItShouldBeIsNotWrittenAgain(t *testing.T) {
+	r := newRig(t)
+	r.gateway("edge", "penstock")
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	r.settled()
+	before := r.cluster.written()
+	r.set() // as after a revision that is about something else
+	r.fleets.Refresh()
+	r.settled()
+	r.restart()
+	r.settled()
+	if now := r.cluster.written(); now != before {
+		t.Errorf("%d writes for nothing", now-before)
+	}
+	r.cluster.edit("Deployment", func(o *cluster.Object) { o.Mark = "edited by somebody" })
+	r.until("the Deployment is put right", func() bool { return r.cluster.written() == before+1 })
+	r.cluster.remove("Service")
+	r.until("the Service is back", func() bool { return r.cluster.written() == before+2 })
+}
+
+func TestAChangeOfAListenerWritesTheServiceOnly(t *testing.T) {
+	r := newRig(t)
+	r.gateway("edge", "penstock")
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	r.settled()
+	before := r.cluster.written()
+	r.bound = []render.Port{{Number: 8443, Name: "https"}} // a ListenerSet's
+	r.set()
+	r.until("a write", func() bool { return r.cluster.written() > before })
+	r.settled()
+	if got := r.cluster.writes[before:]; !slices.Equal(got, []string{"Service"}) {
+		t.Errorf("written: %v", got)
+	}
+}
+
+func TestProxiesEndOnlyWhenTheirGatewayIsSurelyNotOurs(t *testing.T) {
+	r := newRig(t)
+	r.gateway("edge", "penstock")
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	r.spec = nil // not accepted: a lost EnvoyFleet, say
+	r.set()
+	r.settled()
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	r.apply(store.GatewayClasses.Delete("penstock"))
+	r.names = nil // so the Gateway is not ours at the moment
+	r.set()
+	r.settled()
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	r.apply(store.GatewayClasses.Put(&gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/other"}}))
+	r.gateway("edge", "other")
+	r.names = nil
+	r.set()
+	r.expect()
+}
+
+func TestNothingIsDeletedBeforeTheGatewaysAreKnown(t *testing.T) {
+	r := newRig(t)
+	r.gateway("edge", "penstock")
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	other := fleet.New(r.config())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = other.Run(ctx) }()
+	other.Changed(cluster.Ref{Kind: "Service", Namespace: "default", Name: "edge-penstock"})
+	cancel()
+	<-done
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+}
+
+func TestAnExternalFleetHasNoObjectsAndItsOwnAddresses(t *testing.T) {
+	r := newRig(t)
+	r.spec = &v1alpha1.EnvoyFleetSpec{Autoscaling: &v1alpha1.FleetAutoscaling{MaxReplicas: 3}}
+	r.gateway("edge", "penstock")
+	r.expect("ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Service", "ServiceAccount")
+	r.spec = &v1alpha1.EnvoyFleetSpec{Replicas: new(int32)}
+	r.set()
+	r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+	r.spec = &v1alpha1.EnvoyFleetSpec{Mode: v1alpha1.FleetExternal, External: &v1alpha1.FleetExternalSpec{Addresses: []string{"edge.example"}}}
+	r.set()
+	r.expect()
+	r.until("its addresses", func() bool { return slices.Equal(r.board.get("edge").Addresses, []string{"edge.example"}) })
+}
+
+func TestAnAddressThatTheGatewayDoesNotGetIsSaid(t *testing.T) {
+	r := newRig(t)
+	r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.1"}, {Value: "192.0.2.2"}}
+	r.gateway("edge", "penstock")
+	r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+	r.cluster.edit("Service", func(o *cluster.Object) { o.External = []string{"192.0.2.2"} })
+	r.condition("Programmed", "AddressNotUsable")
+	r.cluster.edit("Service", func(o *cluster.Object) { o.Balancer = []string{"192.0.2.1"} })
+	r.condition("Programmed", "Pending")
+}
+
+func TestAnObjectOfSomebodyElseIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	r.cluster.foreign = "Service"
+	r.gateway("edge", "penstock")
+	r.condition("Programmed", "Invalid")
+	r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "ServiceAccount")
+}
+
+func TestAMistakeInTheBootstrapIsSaidOfTheGateway(t *testing.T) {
+	r := newRig(t)
+	r.spec = &v1alpha1.EnvoyFleetSpec{}
+	r.spec.Bootstrap = raw(`{"node":{}}`)
+	r.gateway("edge", "penstock")
+	r.condition("Accepted", "InvalidParameters")
+	if f := r.board.get("edge").Findings; len(f) != 1 || !strings.Contains(f[0].Problem, "spec.bootstrap") {
+		t.Errorf("findings: %v", f)
+	}
+}
+
+// rig is Fleets on a cluster in memory.
+type rig struct {
+	t       *testing.T
+	store   *store.Store
+	cluster *memory
+	board   *board
+	fleets  *fleet.Fleets
+	stop    func()
+
+	names     []string
+	spec      *v1alpha1.EnvoyFleetSpec
+	bound     []render.Port
+	addresses []gatewayv1.GatewaySpecAddress
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	s, err := store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{
+		t: t, store: s, cluster: &memory{objects: map[cluster.Ref]cluster.Object{}}, board: &board{said: map[string]report.Report{}},
+		spec: &v1alpha1.EnvoyFleetSpec{},
+	}
+	r.apply(store.GatewayClasses.Put(&gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "penstock"}}))
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+func (r *rig) config() fleet.Config {
+	return fleet.Config{Store: r.store, Cluster: r.cluster, Board: r.board, Settings: func() render.Settings {
+		return render.Settings{ADS: []string{"penstock.system.svc:18000"}, CA: []byte("ca"), EnvoyImage: "envoy", PenstockImage: "penstock"}
+	}}
+}
+
+func (r *rig) start() {
+	f := fleet.New(r.config())
+	r.fleets = f
+	r.cluster.changed(f.Changed)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = f.Run(ctx) }()
+	r.stop = func() { cancel(); <-done }
+}
+
+// restart is another replica taking over.
+func (r *rig) restart() {
+	r.stop()
+	r.start()
+	r.set()
+}
+
+func (r *rig) apply(ops ...store.Op) {
+	r.t.Helper()
+	if _, err := r.store.Apply(ops...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) gateway(name string, class gatewayv1.ObjectName) {
+	r.apply(store.Gateways.Put(&gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)},
+		Spec: gatewayv1.GatewaySpec{GatewayClassName: class, Addresses: r.addresses, Listeners: []gatewayv1.Listener{
+			{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}, {Name: "udp", Port: 53, Protocol: gatewayv1.UDPProtocolType},
+		}},
+	}))
+	r.names = []string{"default/" + name}
+	r.set()
+}
+
+func (r *rig) set() {
+	var list []fleet.Gateway
+	for _, n := range r.names {
+		list = append(list, fleet.Gateway{Name: n, Spec: r.spec, Bound: r.bound})
+	}
+	r.fleets.Set(list)
+}
+
+// expect waits until these kinds are in the cluster and no others.
+func (r *rig) expect(kinds ...string) {
+	r.t.Helper()
+	slices.Sort(kinds)
+	r.until(fmt.Sprintf("objects %v", kinds), func() bool { return slices.Equal(r.cluster.kinds(), kinds) })
+}
+
+// condition waits until that is what is said; "" for nothing.
+func (r *rig) condition(typ, reason string) {
+	r.t.Helper()
+	r.until(fmt.Sprintf("condition %s %s", typ, reason), func() bool {
+		said := r.board.get("edge").Conditions
+		if typ == "" {
+			return len(said) == 0
+		}
+		return len(said) == 1 && said[0].Type == typ && said[0].Reason == reason
+	})
+}
+
+// settled waits until nothing has been asked of the cluster for a while.
+func (r *rig) settled() {
+	r.t.Helper()
+	before, since := -1, time.Now()
+	r.until("quiet", func() bool {
+		if n := r.cluster.looked(); n != before {
+			before, since = n, time.Now()
+		}
+		return time.Since(since) > 100*time.Millisecond
+	})
+}
+
+func (r *rig) until(what string, done func() bool) {
+	r.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("not in 20 s: %s; there: %v, said: %+v", what, r.cluster.kinds(), r.board.get("edge"))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+type board struct {
+	mu   sync.Mutex
+	said map[string]report.Report
+}
+
+func (b *board) Set(_ string, reports ...report.Report) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range reports {
+		b.said[r.Owner.Name] = r
+	}
+}
+
+func (b *board) Remove(_ string, owners ...report.Ref) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, o := range owners {
+		delete(b.said, o.Name)
+	}
+}
+
+func (b *board) get(name string) report.Report {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.said[name]
+}

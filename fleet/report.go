@@ -1,0 +1,105 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/fleet/cluster"
+	"github.com/penstock-project/penstock/fleet/render"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// report tells the board where a Gateway's proxies are reached, and what keeps them from being as they should be.
+func (f *Fleets) report(k key, m *member, there []cluster.Object, err error) {
+	r := describe(m, ofGateway(m.object, there), err)
+	f.mu.Lock()
+	old, known := f.said[k]
+	f.said[k] = r
+	f.mu.Unlock()
+	if !known || !reflect.DeepEqual(old, r) {
+		f.cfg.Board.Set(Source, r)
+	}
+}
+
+// unsay takes back what was said of a Gateway that is not ours any more.
+func (f *Fleets) unsay(k key) {
+	f.mu.Lock()
+	old, known := f.said[k]
+	delete(f.said, k)
+	f.mu.Unlock()
+	if known {
+		f.cfg.Board.Remove(Source, old.Owner)
+	}
+}
+
+// describe is what is to be said of a Gateway: its addresses, and of what is wrong the first that applies.
+func describe(m *member, there []cluster.Object, err error) report.Report {
+	r := report.Report{Owner: store.Gateways.Ref(m.object)}
+	say := func(typ gatewayv1.GatewayConditionType, reason gatewayv1.GatewayConditionReason, message string) {
+		r.Conditions = []report.Condition{{Type: string(typ), Status: report.False, Reason: string(reason), Message: message}}
+	}
+	if m.Spec != nil && m.Spec.Mode == v1alpha1.FleetExternal {
+		if m.Spec.External != nil {
+			r.Addresses = m.Spec.External.Addresses
+		}
+		return r
+	}
+	var service, deployment *cluster.Object
+	for i := range there {
+		switch there[i].Kind {
+		case "Service":
+			service = &there[i]
+		case "Deployment":
+			deployment = &there[i]
+		}
+	}
+	r.Addresses = addresses(service)
+	var mistake *render.Mistake
+	missing := slices.DeleteFunc(render.StaticAddresses(m.object), func(a string) bool { return slices.Contains(r.Addresses, a) })
+	switch {
+	case errors.As(err, &mistake):
+		problem := "the EnvoyFleet's " + mistake.Field + ": " + mistake.Problem
+		say(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem)
+		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem, Fix: mistake.Fix}}
+	case errors.Is(err, cluster.ErrForeign):
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, err.Error()+": rename it, or the Gateway")
+		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: err.Error(), Fix: "rename it, or the Gateway"}}
+	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err): // the API server will not have it
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, err.Error())
+	case err != nil:
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonNoResources, err.Error())
+	case len(missing) > 0:
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable,
+			fmt.Sprintf("not assigned to the Gateway's Service: %s", strings.Join(missing, ", ")))
+	case len(r.Addresses) == 0:
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotAssigned, "the Gateway's Service has no address yet")
+	case deployment == nil || deployment.Available == 0:
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonPending, "no proxy is ready")
+	}
+	return r
+}
+
+// addresses are where clients reach a Service.
+func addresses(s *cluster.Object) (out []string) {
+	if s == nil {
+		return nil
+	}
+	given := s.ClusterIPs
+	if s.Type == "LoadBalancer" {
+		given = s.Balancer
+	}
+	for _, a := range slices.Concat(given, s.External) {
+		if a != "" && a != "None" && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}

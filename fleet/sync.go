@@ -1,0 +1,176 @@
+package fleet
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/fleet/cluster"
+	"github.com/penstock-project/penstock/fleet/render"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// sync brings one fleet's objects up to date and reports on it. An error is worth another try.
+func (f *Fleets) sync(ctx context.Context, k key) error {
+	m, ready := f.member(k)
+	if !ready {
+		return nil
+	}
+	there := f.cfg.Cluster.Objects(k.namespace, k.fleet)
+	if m == nil {
+		f.unsay(k)
+		return f.deleteAll(ctx, f.abandoned(k, there))
+	}
+	var err error
+	switch {
+	case m.Spec == nil: // not accepted: what runs goes on
+	case m.Spec.Mode == v1alpha1.FleetExternal:
+		err = f.deleteAll(ctx, ofGateway(m.object, there))
+	default:
+		err = f.manage(ctx, k, m, there)
+	}
+	f.report(k, m, f.cfg.Cluster.Objects(k.namespace, k.fleet), err)
+	var mistake *render.Mistake
+	if errors.As(err, &mistake) || errors.Is(err, cluster.ErrForeign) {
+		return nil // the user's to mend: their change brings us back
+	}
+	return err
+}
+
+// manage applies what differs, and deletes what is not wanted any more.
+func (f *Fleets) manage(ctx context.Context, k key, m *member, there []cluster.Object) error {
+	wanted, err := render.Objects(f.cfg.Settings(), render.Fleet{
+		Gateway: m.object, Spec: m.Spec, Ports: ports(m.object, m.Bound), Running: running(there),
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	left := ofGateway(m.object, there)
+	for _, obj := range wanted {
+		ref := cluster.Ref{Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: k.namespace, Name: k.fleet}
+		left = slices.DeleteFunc(left, func(o cluster.Object) bool { return o.Ref == ref })
+		if err := f.apply(ctx, ref, obj, there); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, f.deleteAll(ctx, left))...)
+}
+
+// apply writes an object unless the cluster has it as it should be: its annotation has the hash of what is wanted, and
+// nothing of it has changed since that was seen to be so.
+func (f *Fleets) apply(ctx context.Context, ref cluster.Ref, obj render.Object, there []cluster.Object) error {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", ref, err)
+	}
+	sum := sha256.Sum256(text)
+	hash := hex.EncodeToString(sum[:])[:16]
+	i := slices.IndexFunc(there, func(o cluster.Object) bool { return o.Ref == ref })
+	if i >= 0 && there[i].Deleting {
+		return nil // its end brings us back
+	}
+	if i >= 0 && there[i].Applied == hash {
+		f.mu.Lock()
+		mark, seen := f.marks[ref]
+		f.marks[ref] = there[i].Mark
+		f.mu.Unlock()
+		if !seen || mark == there[i].Mark {
+			return nil
+		}
+	}
+	if err := f.cfg.Cluster.Apply(ctx, obj, hash, i >= 0); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range f.cfg.Cluster.Objects(ref.Namespace, ref.Name) {
+		if o.Ref == ref {
+			f.marks[ref] = o.Mark
+		}
+	}
+	return nil
+}
+
+func (f *Fleets) deleteAll(ctx context.Context, objects []cluster.Object) error {
+	var errs []error
+	for _, o := range objects {
+		if o.Deleting {
+			continue
+		}
+		f.mu.Lock()
+		delete(f.marks, o.Ref)
+		f.mu.Unlock()
+		errs = append(errs, f.cfg.Cluster.Delete(ctx, o))
+	}
+	return errors.Join(errs...)
+}
+
+// abandoned are the objects of a fleet that nobody wants although its Gateway is there: it names another class, or its
+// class another controller. A class that is missing may be a mistake, and is no reason to end proxies. Objects of a Gateway
+// that has gone, Kubernetes collects.
+func (f *Fleets) abandoned(k key, there []cluster.Object) (out []cluster.Object) {
+	view := f.cfg.Store.View()
+	for _, o := range there {
+		gw, ok := store.Gateways.Get(view, k.namespace+"/"+o.OwnerName)
+		if !ok || string(gw.UID) != o.Owner {
+			continue
+		}
+		class := string(gw.Spec.GatewayClassName)
+		if _, ok := store.GatewayClasses.Get(view, class); ok || render.Name(gw.Name, class) != k.fleet {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// ofGateway are the objects that belong to a Gateway.
+func ofGateway(gw *gatewayv1.Gateway, there []cluster.Object) (out []cluster.Object) {
+	for _, o := range there {
+		if o.Owner == string(gw.UID) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func running(there []cluster.Object) int32 {
+	for _, o := range there {
+		if o.Kind == "Deployment" {
+			return o.Replicas
+		}
+	}
+	return 0
+}
+
+// served are the protocols of listeners that proxies serve, and what their ports are called.
+var served = map[gatewayv1.ProtocolType]string{
+	gatewayv1.HTTPProtocolType: "http", gatewayv1.HTTPSProtocolType: "https", gatewayv1.TLSProtocolType: "tls", gatewayv1.TCPProtocolType: "tcp",
+}
+
+// ports are those of a Gateway's own listeners and those that its proxies bind. A listener that takes no traffic at the
+// moment, for lack of a certificate perhaps, keeps its port: load balancers take long.
+func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
+	add := func(p render.Port) {
+		if !slices.ContainsFunc(out, func(o render.Port) bool { return o.Number == p.Number }) {
+			out = append(out, p)
+		}
+	}
+	for _, l := range gw.Spec.Listeners {
+		if name := served[l.Protocol]; name != "" {
+			add(render.Port{Number: int32(l.Port), Name: name})
+		}
+	}
+	for _, p := range bound {
+		add(p)
+	}
+	slices.SortFunc(out, func(a, b render.Port) int { return int(a.Number - b.Number) })
+	return out
+}
