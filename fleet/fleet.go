@@ -68,6 +68,7 @@ type Fleets struct {
 	gateways map[key]*member        // by the fleet's name
 	marks    map[cluster.Ref]string // of what was applied or found right
 	said     map[key]report.Report  // newest of each
+	orphans  map[key]struct{}       // fleets with objects whose Gateway is not ours now
 }
 
 // key names a fleet: the namespace and render.Name.
@@ -88,7 +89,7 @@ func New(c Config) *Fleets {
 	}
 	return &Fleets{
 		cfg:      c,
-		gateways: map[key]*member{}, marks: map[cluster.Ref]string{}, said: map[key]report.Report{},
+		gateways: map[key]*member{}, marks: map[cluster.Ref]string{}, said: map[key]report.Report{}, orphans: map[key]struct{}{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second, time.Minute)),
 	}
 }
@@ -121,6 +122,9 @@ func (f *Fleets) Set(gateways []Gateway) {
 		if next[k] == nil {
 			f.queue.Add(k)
 		}
+	}
+	for k := range f.orphans { // there may be more reason to end them now
+		f.queue.Add(k)
 	}
 	f.gateways, f.set = next, true
 }

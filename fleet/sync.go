@@ -24,6 +24,11 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 		return nil
 	}
 	there := f.cfg.Cluster.Objects(k.namespace, k.fleet)
+	f.mu.Lock()
+	if delete(f.orphans, k); m == nil && len(there) > 0 {
+		f.orphans[k] = struct{}{}
+	}
+	f.mu.Unlock()
 	if m == nil {
 		f.unsay(k)
 		return f.deleteAll(ctx, f.abandoned(k, there))
