@@ -1,0 +1,196 @@
+package authority
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// ErrChanged is what a Secrets answers when the Secret is not in the version that was to be replaced.
+var ErrChanged = errors.New("the Secret has changed meanwhile")
+
+// Secrets keeps the authority. *cluster.Secret is one.
+type Secrets interface {
+	// Read returns the data and its version; no data and an empty version if there is no Secret.
+	Read(ctx context.Context) (data map[string][]byte, version string, err error)
+	// Write replaces the data of a version, or makes the Secret where that is empty. It fails with ErrChanged if the Secret
+	// is not in that version.
+	Write(ctx context.Context, data map[string][]byte, version string) error
+}
+
+// Config is what an Authority needs.
+type Config struct {
+	Secrets Secrets // required
+	// Names are the DNS names of the control plane. At least one.
+	Names []string
+	// Changed is called when Bundle or Key changed, from Run's goroutine. Optional.
+	Changed func()
+	// Life of an authority (default one year) and of a certificate (default one day); Overlap is how long an authority is in
+	// the bundle before it signs (default one day).
+	Life, CertificateLife, Overlap time.Duration
+	// Interval of looking at the Secret. Default: 1 min.
+	Interval time.Duration
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// Authority is the authority of one installation. Safe for use by many.
+type Authority struct {
+	cfg Config
+
+	mu    sync.RWMutex
+	state state
+	cert  *tls.Certificate
+	keys  map[string][]string // by purpose
+	ready chan struct{}       // closed when there is a certificate
+}
+
+// New makes an Authority that has nothing yet.
+func New(c Config) *Authority {
+	c.Life = cmp.Or(c.Life, 365*24*time.Hour)
+	c.CertificateLife = cmp.Or(c.CertificateLife, 24*time.Hour)
+	c.Overlap = cmp.Or(c.Overlap, 24*time.Hour)
+	c.Interval = cmp.Or(c.Interval, time.Minute)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Changed == nil {
+		c.Changed = func() {}
+	}
+	return &Authority{cfg: c, keys: map[string][]string{}, ready: make(chan struct{})}
+}
+
+// Run keeps the authority and this process's certificate until ctx ends. What the API server does not answer is tried again.
+func (a *Authority) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+		wait := a.cfg.Interval
+		if err := a.renew(ctx); err != nil && ctx.Err() == nil {
+			if !errors.Is(err, ErrChanged) {
+				a.cfg.Log.Warn("the certificate authority cannot be kept; trying again", "error", err)
+			}
+			wait = min(wait, time.Second)
+		}
+		timer.Reset(wait)
+	}
+}
+
+// renew brings the Secret and the certificate to where they should be now.
+func (a *Authority) renew(ctx context.Context) error {
+	data, version, err := a.cfg.Secrets.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("read the authority: %w", err)
+	}
+	now := a.cfg.Now()
+	var s state
+	changed := false
+	if len(data) == 0 {
+		s.current, err = newSigner(now, a.cfg.Life)
+		changed = true
+	} else if s, err = read(data); err == nil {
+		s, changed, err = s.advance(now, a.cfg.Life, a.cfg.Overlap)
+	}
+	if err != nil {
+		return fmt.Errorf("the authority: %w", err)
+	}
+	if changed {
+		if err := a.cfg.Secrets.Write(ctx, s.write(), version); err != nil {
+			return fmt.Errorf("write the authority: %w", err)
+		}
+	}
+	return a.take(s, now)
+}
+
+// take makes a state the one that counts, and renews the certificate if it must be.
+func (a *Authority) take(s state, now time.Time) error {
+	a.mu.Lock()
+	cert, old := a.cert, a.state
+	a.mu.Unlock()
+	if cert == nil || !bytes.Equal(old.current.certPEM, s.current.certPEM) || now.After(cert.Leaf.NotAfter.Add(-a.cfg.CertificateLife/3)) {
+		var err error
+		if cert, err = s.current.issue(now, a.cfg.CertificateLife, a.cfg.Names); err != nil {
+			return fmt.Errorf("sign a certificate: %w", err)
+		}
+	}
+	first := old.current == nil
+	news := first || !bytes.Equal(old.bundle(), s.bundle())
+	a.mu.Lock()
+	a.state, a.cert = s, cert
+	clear(a.keys)
+	a.mu.Unlock()
+	if first {
+		close(a.ready)
+	}
+	if news {
+		a.cfg.Changed()
+	}
+	return nil
+}
+
+// Ready returns when there is a certificate, or with ctx's error.
+func (a *Authority) Ready(ctx context.Context) error {
+	select {
+	case <-a.ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Bundle is what proxies shall trust, certificates in PEM; empty before Ready.
+func (a *Authority) Bundle() []byte {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.state.current == nil {
+		return nil
+	}
+	return a.state.bundle()
+}
+
+// Keys are secrets that all replicas derive from the authority for a purpose: the first is the one to give out, and all are
+// to be accepted. Empty before Ready. A next authority's key is given out when all replicas have long known it, and so that
+// all proxies have it when the authority takes over.
+func (a *Authority) Keys(purpose string) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state.current == nil {
+		return nil
+	}
+	if a.keys[purpose] == nil { // asked for with each pick, changed once a minute at most
+		first, second := a.state.current, a.state.next
+		if second != nil && a.cfg.Now().Sub(second.cert.NotBefore.Add(skew)) > a.cfg.Overlap/2 {
+			first, second = second, first
+		}
+		a.keys[purpose] = []string{first.derive(purpose)}
+		if second != nil {
+			a.keys[purpose] = append(a.keys[purpose], second.derive(purpose))
+		}
+	}
+	return a.keys[purpose]
+}
+
+// GetCertificate is for tls.Config.
+func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.cert == nil {
+		return nil, errors.New("no certificate yet")
+	}
+	return a.cert, nil
+}

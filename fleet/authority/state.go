@@ -1,0 +1,191 @@
+package authority
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+)
+
+// Keys of the Secret's data.
+const (
+	currentCert, currentKey = "tls.crt", "tls.key" // what signs
+	nextCert, nextKey       = "next.crt", "next.key"
+	previousCert            = "previous.crt"
+)
+
+// skew is how wrong the clocks of nodes may be.
+const skew = time.Hour
+
+// signer is one authority: its certificate with its key. A previous one has no key.
+type signer struct {
+	cert    *x509.Certificate
+	certPEM []byte
+	keyPEM  []byte
+	key     *ecdsa.PrivateKey
+}
+
+// state is what the Secret says.
+type state struct{ current, next, previous *signer }
+
+// read decodes the Secret's data. What cannot be read is an error: making a new authority in its place would lock all proxies
+// out.
+func read(data map[string][]byte) (s state, err error) {
+	if s.current, err = readSigner(data[currentCert], data[currentKey], true); err != nil {
+		return s, fmt.Errorf("%s: %w", currentCert, err)
+	}
+	if len(data[nextCert]) > 0 {
+		if s.next, err = readSigner(data[nextCert], data[nextKey], true); err != nil {
+			return s, fmt.Errorf("%s: %w", nextCert, err)
+		}
+	}
+	if len(data[previousCert]) > 0 {
+		if s.previous, err = readSigner(data[previousCert], nil, false); err != nil {
+			return s, fmt.Errorf("%s: %w", previousCert, err)
+		}
+	}
+	return s, nil
+}
+
+func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
+	block, _ := pem.Decode(certPEM)
+	if block == nil {
+		return nil, errors.New("no certificate in PEM")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	s := &signer{cert: cert, certPEM: certPEM, keyPEM: keyPEM}
+	if !withKey {
+		return s, nil
+	}
+	block, _ = pem.Decode(keyPEM)
+	if block == nil {
+		return nil, errors.New("no key in PEM beside it")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	var ok bool
+	if s.key, ok = key.(*ecdsa.PrivateKey); !ok || !s.key.PublicKey.Equal(cert.PublicKey) {
+		return nil, errors.New("the key beside it is another one's")
+	}
+	return s, nil
+}
+
+// write encodes the Secret's data.
+func (s state) write() map[string][]byte {
+	out := map[string][]byte{currentCert: s.current.certPEM, currentKey: s.current.keyPEM}
+	if s.next != nil {
+		out[nextCert], out[nextKey] = s.next.certPEM, s.next.keyPEM
+	}
+	if s.previous != nil {
+		out[previousCert] = s.previous.certPEM
+	}
+	return out
+}
+
+// bundle is all that proxies shall trust.
+func (s state) bundle() []byte {
+	var out bytes.Buffer
+	for _, a := range []*signer{s.current, s.next, s.previous} {
+		if a != nil {
+			out.Write(a.certPEM)
+		}
+	}
+	return out.Bytes()
+}
+
+// advance is the state in which an authority should be at a time; changed says whether that is another one.
+func (s state) advance(now time.Time, life, overlap time.Duration) (next state, changed bool, err error) {
+	if s.previous != nil && now.After(s.previous.cert.NotAfter) {
+		s.previous, changed = nil, true
+	}
+	if s.next != nil && now.Sub(s.next.cert.NotBefore.Add(skew)) >= overlap {
+		s.previous, s.current, s.next, changed = s.current, s.next, nil, true
+		s.previous.key, s.previous.keyPEM = nil, nil
+	}
+	if s.next == nil && s.current.cert.NotAfter.Sub(now) < life/3 {
+		if s.next, err = newSigner(now, life); err != nil {
+			return s, false, err
+		}
+		changed = true
+	}
+	return s, changed, nil
+}
+
+func newSigner(now time.Time, life time.Duration) (*signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		// A name of its own: of two authorities with one name a verifier may try the wrong one only.
+		SerialNumber: serial, Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4])},
+		NotBefore: now.Add(-skew), NotAfter: now.Add(life),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return readSigner(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), true)
+}
+
+// issue signs a certificate for a server of these names. It does not outlive the authority.
+func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	end := now.Add(life)
+	if end.After(s.cert.NotAfter) {
+		end = s.cert.NotAfter
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: now.Add(-skew), NotAfter: end,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, key.Public(), s.key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+}
+
+// derive makes a secret from the authority's key.
+func (s *signer) derive(purpose string) string {
+	mac := hmac.New(sha256.New, s.keyPEM)
+	mac.Write([]byte(purpose))
+	return hex.EncodeToString(mac.Sum(nil))
+}
