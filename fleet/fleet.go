@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/util/workqueue"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -40,8 +41,10 @@ type Board interface {
 type Config struct {
 	// Store has the Gateways. Required.
 	Store *store.Store
-	// Cluster is where their objects are. Only Run needs it.
+	// Cluster is where their objects are, and Follow keeps it up to date until ctx ends, calling synced when all objects
+	// have been listed ((*cluster.Cluster).Run). Only Run needs them.
 	Cluster Cluster
+	Follow  func(ctx context.Context, synced func()) error
 	// Settings are what all fleets share; asked for each time, because the certificate authority changes. Only Run needs them.
 	Settings func() render.Settings
 	// Board is told of addresses and of what went wrong. Only Run needs it.
@@ -60,16 +63,18 @@ type Gateway struct {
 
 // Fleets are the proxies of all Gateways. Safe for use by many.
 type Fleets struct {
-	cfg   Config
-	queue workqueue.TypedRateLimitingInterface[key]
+	cfg Config
 
 	mu       sync.Mutex
+	queue    queue                  // nil while Run does not run
 	set      bool                   // Set was called
 	gateways map[key]*member        // by the fleet's name
 	marks    map[cluster.Ref]string // of what was applied or found right
 	said     map[key]report.Report  // newest of each
 	orphans  map[key]struct{}       // fleets with objects whose Gateway is not ours now
 }
+
+type queue = workqueue.TypedRateLimitingInterface[key]
 
 // key names a fleet: the namespace and render.Name.
 type key struct{ namespace, fleet string }
@@ -90,7 +95,6 @@ func New(c Config) *Fleets {
 	return &Fleets{
 		cfg:      c,
 		gateways: map[key]*member{}, marks: map[cluster.Ref]string{}, said: map[key]report.Report{}, orphans: map[key]struct{}{},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second, time.Minute)),
 	}
 }
 
@@ -115,28 +119,39 @@ func (f *Fleets) Set(gateways []Gateway) {
 		}
 		// Objects of the store and rows of translation are replaced when they change, and only then.
 		if old == nil || old.object != m.object || old.Spec != m.Spec || !slices.Equal(old.Bound, m.Bound) {
-			f.queue.Add(k)
+			f.add(k)
 		}
 	}
 	for k := range f.gateways {
 		if next[k] == nil {
-			f.queue.Add(k)
+			f.add(k)
 		}
 	}
 	for k := range f.orphans { // there may be more reason to end them now
-		f.queue.Add(k)
+		f.add(k)
 	}
 	f.gateways, f.set = next, true
 }
 
 // Changed is to be called with each object of a fleet that changed in the cluster.
-func (f *Fleets) Changed(ref cluster.Ref) { f.queue.Add(key{ref.Namespace, ref.Name}) }
+func (f *Fleets) Changed(ref cluster.Ref) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.add(key{ref.Namespace, ref.Name})
+}
 
 // Refresh looks at all fleets again: Settings have changed.
 func (f *Fleets) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for k := range f.gateways {
+		f.add(k)
+	}
+}
+
+// add has a fleet looked at, if anybody looks. Called with mu held.
+func (f *Fleets) add(k key) {
+	if f.queue != nil {
 		f.queue.Add(k)
 	}
 }
@@ -144,32 +159,54 @@ func (f *Fleets) Refresh() {
 // workers is how many fleets are brought up to date at the same time.
 const workers = 4
 
-// Run keeps the objects of all fleets until ctx ends. All objects of the cluster must have been listed. It may be called once.
+// Run keeps the objects of all fleets until ctx ends. It may be called again when it has returned: another replica led
+// meanwhile.
 func (f *Fleets) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, f.queue.ShutDown)
-	defer stop()
-	f.Refresh()
-	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() { f.work(ctx) })
-	}
-	group.Wait()
-	return ctx.Err()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second, time.Minute))
+	f.mu.Lock()
+	f.queue = q
+	clear(f.marks)
+	clear(f.said)
+	f.mu.Unlock()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		<-ctx.Done()
+		f.mu.Lock()
+		f.queue = nil
+		f.mu.Unlock()
+		q.ShutDown()
+		return nil
+	})
+	synced := make(chan struct{})
+	group.Go(func() error { return f.cfg.Follow(ctx, func() { close(synced) }) })
+	group.Go(func() error {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		f.Refresh()
+		for range workers {
+			group.Go(func() error { return f.work(ctx, q) })
+		}
+		return nil
+	})
+	return group.Wait()
 }
 
-func (f *Fleets) work(ctx context.Context) {
+func (f *Fleets) work(ctx context.Context, q queue) error {
 	for {
-		k, over := f.queue.Get()
+		k, over := q.Get()
 		if over {
-			return
+			return ctx.Err()
 		}
 		if err := f.sync(ctx, k); err != nil && ctx.Err() == nil {
 			f.cfg.Log.Warn("fleet is not as it should be; trying again", "gateway", k.namespace+"/"+k.fleet, "error", err)
-			f.queue.AddRateLimited(k)
+			q.AddRateLimited(k)
 		} else {
-			f.queue.Forget(k)
+			q.Forget(k)
 		}
-		f.queue.Done(k)
+		q.Done(k)
 	}
 }
 

@@ -180,9 +180,16 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) config() fleet.Config {
-	return fleet.Config{Store: r.store, Cluster: r.cluster, Board: r.board, Settings: func() render.Settings {
+	return fleet.Config{Store: r.store, Cluster: r.cluster, Follow: r.follow, Board: r.board, Settings: func() render.Settings {
 		return render.Settings{ADS: []string{"penstock.system.svc:18000"}, CA: []byte("ca"), EnvoyImage: "envoy", PenstockImage: "penstock"}
 	}}
+}
+
+// follow has everything listed at once; changes are told by memory itself.
+func (r *rig) follow(ctx context.Context, synced func()) error {
+	synced()
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func (r *rig) start() {

@@ -22,6 +22,7 @@ type kubernetes struct {
 	namespace  string
 	service    string
 	peers      string
+	fleet      fleetFlags
 }
 
 func (k *kubernetes) flags(cmd *cobra.Command) {
@@ -29,6 +30,7 @@ func (k *kubernetes) flags(cmd *cobra.Command) {
 	f.StringVar(&k.kubeconfig, "kubeconfig", "", "read this cluster instead of files (default: the cluster that penstock runs in, if no -f is given)")
 	f.StringVar(&k.namespace, "namespace", "", "namespace that penstock runs in, for its Lease (default: the pod's own, else the kubeconfig's)")
 	f.StringVar(&k.service, "service", "", "Service in that namespace in front of all penstock processes: Envoys ask pickers behind its port "+plane.PickerPort+", and the processes find each other behind "+plane.PeerPort)
+	k.fleet.flags(cmd)
 	f.StringVar(&k.peers, "peers-listen", "", "address to serve other penstock processes on (default: that of --xds)")
 }
 
@@ -74,6 +76,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*plane.Kubernet
 		if out.Peers, err = listen(cmd.Context(), "--peers-listen", k.peers); err != nil {
 			return nil, err
 		}
+	}
+	if out.Fleet, err = k.fleet.config(cmd, out); err != nil {
+		return nil, err
 	}
 	return out, nil
 }

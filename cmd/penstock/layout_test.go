@@ -35,6 +35,7 @@ var allowed = []struct{ from, to string }{
 	{"translator", "discovery/store"},
 	{"multicluster", "discovery/store"},
 	{"translator", "xds/resource"},
+	{"fleet", "discovery/store"},
 	{"fleet", "xds/bootstrap"}, // pure: what a pod's Envoy starts with
 }
 

@@ -32,6 +32,9 @@ type Kubernetes struct {
 	Service string
 	// Peers is where the other processes read what this one knows; nil: on the port of ADS.
 	Peers net.Listener
+	// Fleet has the proxies of Gateways run here, and ADS served over TLS; nil: somebody else runs them all. It needs Service
+	// and Peers.
+	Fleet *Fleet
 	// Features are what GatewayClasses say that we support.
 	Features []gatewayv1.FeatureName
 }
@@ -59,6 +62,7 @@ type cluster struct {
 	writer     *kube.Writer
 	leader     *kube.Leader
 	deliveries *deliveries
+	fleets     *fleets // nil if somebody else runs the proxies
 }
 
 // newCluster makes the source of a cluster's objects, in place of files.
@@ -71,6 +75,11 @@ func (p *Plane) newCluster() (err error) {
 	}
 	if c.leader, err = kube.NewLeader(kube.LeaderConfig{REST: k.REST, Namespace: k.Namespace, Name: leaseName, Identity: k.Identity, Log: p.log}); err != nil {
 		return err
+	}
+	if k.Fleet != nil {
+		if c.fleets, err = p.newFleets(*k.Fleet); err != nil {
+			return err
+		}
 	}
 	p.cluster = c
 	return nil
@@ -108,8 +117,15 @@ func (p *Plane) runCluster(ctx context.Context, group *errgroup.Group) {
 		if err := c.source.Synced(ctx); err != nil {
 			return quiet(ctx, err)
 		}
-		return quiet(ctx, c.leader.Run(ctx, c.writer.Lead))
+		lead := c.writer.Lead
+		if c.fleets != nil {
+			lead = func(ctx context.Context) error { return together(ctx, c.writer.Lead, c.fleets.lead) }
+		}
+		return quiet(ctx, c.leader.Run(ctx, lead))
 	})
+	if c.fleets != nil {
+		group.Go(func() error { return quiet(ctx, c.fleets.authority.Run(ctx)) })
+	}
 }
 
 // translatorConfig is what is different for a cluster.
@@ -182,6 +198,9 @@ func (p *Plane) told(view *store.View, changes []store.Change, out translator.Ou
 		} else {
 			c.deliveries.forget(key)
 		}
+	}
+	if c.fleets != nil && concerns(changes, out) {
+		p.tellFleets()
 	}
 	if own {
 		p.replicas.channel.SetPeers(peersIn(view, c.cfg.Service)...)

@@ -114,8 +114,12 @@ func New(cfg Config) (*Plane, error) {
 	}
 	p.refusals = newRefusals(p.board, p.replicas.channel)
 	var err error
+	var authorize server.Authorize // nil: what proxies say of themselves is believed
+	if p.cluster != nil && p.cluster.fleets != nil {
+		authorize = p.cluster.fleets.guard.Authorize
+	}
 	p.xds, err = server.New(server.Config{
-		Cache: p.cache, Reports: p.refusals, Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer, Count: p.replicas.count,
+		Cache: p.cache, Authorize: authorize, Reports: p.refusals, Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer, Count: p.replicas.count,
 		Publish: publishing,
 	})
 	if err != nil {
@@ -202,6 +206,11 @@ func (p *Plane) Run(ctx context.Context) error {
 			if err := p.hosts.ResolveOnce(ctx); err != nil {
 				return quiet(ctx, err)
 			}
+			if f := p.cluster.fleets; f != nil {
+				if err := f.authority.Ready(ctx); err != nil {
+					return quiet(ctx, err)
+				}
+			}
 			p.serve(ctx, group)
 			return nil
 		})
@@ -232,8 +241,12 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.refusals.Run(ctx)) })
 	apart := p.cluster != nil && p.cluster.cfg.Peers != nil
+	options := server.Options()
+	if p.cluster != nil && p.cluster.fleets != nil {
+		options = append(options, p.cluster.fleets.secure()...)
+	}
 	group.Go(func() error {
-		return serveGRPC(ctx, p.cfg.XDS, server.Options(), func(r grpc.ServiceRegistrar) {
+		return serveGRPC(ctx, p.cfg.XDS, options, func(r grpc.ServiceRegistrar) {
 			p.xds.Register(r)
 			if !apart {
 				p.replicas.channel.Register(r)

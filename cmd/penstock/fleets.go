@@ -1,0 +1,60 @@
+package main
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+)
+
+// defaultEnvoyImage is the Envoy that this release is tested with.
+const defaultEnvoyImage = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
+
+// fleetFlags are how serve runs the proxies of Gateways.
+type fleetFlags struct {
+	penstockImage, envoyImage string
+	addresses                 []string
+	clientCA                  string
+}
+
+func (o *fleetFlags) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.penstockImage, "penstock-image", "", "run the proxies of each Gateway, as Deployments, with this image of penstock beside Envoy; ADS is then served over TLS, to proxies that prove who they are. It needs --service and --peers-listen (default: others run the proxies)")
+	f.StringVar(&o.envoyImage, "envoy-image", defaultEnvoyImage, "image of Envoy, where no EnvoyFleet names one")
+	f.StringSliceVar(&o.addresses, "xds-address", nil, "HOST:PORT at which proxies reach ADS; may be repeated (default: --service, with the port of --xds)")
+	f.StringVar(&o.clientCA, "xds-client-ca", "", "file with the authorities that sign certificates of proxies that others run")
+}
+
+// config is nil if others run the proxies.
+func (o *fleetFlags) config(cmd *cobra.Command, k *plane.Kubernetes) (*plane.Fleet, error) {
+	if o.penstockImage == "" {
+		return nil, nil
+	}
+	if k.Service == "" || k.Peers == nil {
+		return nil, errors.New("--penstock-image needs --service, whose name is in the certificate of ADS, and --peers-listen")
+	}
+	out := &plane.Fleet{ADS: o.addresses, Names: plane.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage}
+	if len(out.ADS) == 0 {
+		_, port, err := net.SplitHostPort(cmd.Flag("xds").Value.String())
+		if err != nil {
+			return nil, fmt.Errorf("--xds: %w; or say where proxies reach it, with --xds-address", err)
+		}
+		out.ADS = []string{net.JoinHostPort(out.Names[0], port)}
+	}
+	if o.clientCA != "" {
+		raw, err := os.ReadFile(o.clientCA)
+		if err != nil {
+			return nil, fmt.Errorf("--xds-client-ca: %w", err)
+		}
+		out.ClientCA = x509.NewCertPool()
+		if !out.ClientCA.AppendCertsFromPEM(raw) {
+			return nil, fmt.Errorf("--xds-client-ca %s: no certificate in PEM", o.clientCA)
+		}
+	}
+	return out, nil
+}

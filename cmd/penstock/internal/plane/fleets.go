@@ -1,0 +1,136 @@
+package plane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/fleet"
+	"github.com/penstock-project/penstock/fleet/authority"
+	clusterobjects "github.com/penstock-project/penstock/fleet/cluster"
+	"github.com/penstock-project/penstock/fleet/identity"
+	"github.com/penstock-project/penstock/fleet/render"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Fleet has a Plane on Kubernetes run the proxies of its Gateways. ADS is then served over TLS, to proxies that prove who
+// they are.
+type Fleet struct {
+	// ADS are the addresses ("host:port") by which proxies reach this and all other processes. At least one.
+	ADS []string
+	// Names are the DNS names of this process's certificate, the one that proxies verify first.
+	Names []string
+	// EnvoyImage and PenstockImage are what proxies run; see render.Settings.
+	EnvoyImage, PenstockImage string
+	// ClientCA verifies certificates of proxies that somebody else runs; nil: they need a token.
+	ClientCA *x509.CertPool
+}
+
+// authoritySecret is the Secret, beside the Lease, with the authority of the certificates.
+const authoritySecret = "penstock-ca"
+
+// fleets is what only a Plane has that runs proxies.
+type fleets struct {
+	cfg       Fleet
+	objects   *clusterobjects.Cluster
+	authority *authority.Authority
+	guard     *identity.Guard
+	*fleet.Fleets
+}
+
+func (p *Plane) newFleets(cfg Fleet) (*fleets, error) {
+	f := &fleets{cfg: cfg}
+	k := p.cfg.Kubernetes
+	var err error
+	f.objects, err = clusterobjects.New(clusterobjects.Config{REST: k.REST, Changed: func(ref clusterobjects.Ref) { f.Changed(ref) }})
+	if err != nil {
+		return nil, err
+	}
+	f.authority = authority.New(authority.Config{
+		Secrets: clusterobjects.Secret{Cluster: f.objects, Namespace: k.Namespace, Name: authoritySecret},
+		Names:   cfg.Names, Changed: func() { f.Refresh() }, Log: p.log,
+	})
+	f.Fleets = fleet.New(fleet.Config{
+		Store: p.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: p.board, Log: p.log,
+	})
+	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, Audience: render.Audience})
+	return f, nil
+}
+
+func (f *fleets) settings() render.Settings {
+	return render.Settings{
+		ADS: f.cfg.ADS, ServerName: f.cfg.Names[0], CA: f.authority.Bundle(), EnvoyImage: f.cfg.EnvoyImage, PenstockImage: f.cfg.PenstockImage,
+	}
+}
+
+// lead keeps the fleets while this process leads.
+func (f *fleets) lead(ctx context.Context) error {
+	if err := f.authority.Ready(ctx); err != nil {
+		return err
+	}
+	return f.Run(ctx)
+}
+
+// secure are the options of a gRPC server whose certificate the authority keeps.
+func (f *fleets) secure() []grpc.ServerOption {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: f.authority.GetCertificate}
+	if f.cfg.ClientCA != nil {
+		cfg.ClientCAs, cfg.ClientAuth = f.cfg.ClientCA, tls.VerifyClientCertIfGiven
+	}
+	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(cfg))}
+}
+
+// concerns says whether a change may be one of fleets.
+func concerns(changes []store.Change, out translator.Output) bool {
+	tables := []string{store.Gateways.Kind(), store.GatewayClasses.Kind(), store.EnvoyFleets.Kind()}
+	isListener := func(r resource.Ref) bool { return r.Type == resource.Listener }
+	return slices.ContainsFunc(changes, func(c store.Change) bool { return slices.Contains(tables, c.Table) }) ||
+		slices.ContainsFunc(out.Deltas, func(d translator.Delta) bool {
+			return d.Gone || slices.ContainsFunc(d.Removes, isListener) ||
+				slices.ContainsFunc(d.Upserts, func(r *resource.Resource) bool { return isListener(r.Ref) })
+		})
+}
+
+// tellFleets says which Gateways there are.
+func (p *Plane) tellFleets() {
+	var list []fleet.Gateway
+	p.mu.Lock()
+	for _, name := range p.translator.Gateways() {
+		g := fleet.Gateway{Name: name, Spec: p.translator.Fleet(name)}
+		for _, port := range p.translator.Ports(name) {
+			protocol := "http"
+			if port.TLS {
+				protocol = "https"
+			}
+			g.Bound = append(g.Bound, render.Port{Number: int32(port.Number), Name: protocol})
+		}
+		list = append(list, g)
+	}
+	p.mu.Unlock()
+	p.cluster.fleets.Set(list)
+}
+
+// together runs functions until one of them ends.
+func together(ctx context.Context, runs ...func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range runs {
+		group.Go(func() error { return run(ctx) })
+	}
+	return group.Wait()
+}
+
+// ServiceNames are the names by which a Service is known in its cluster, the one that works from every namespace first.
+func ServiceNames(service string) []string {
+	ns, name, _ := strings.Cut(service, "/")
+	full := name + "." + ns + ".svc"
+	return []string{full, name + "." + ns, name, fmt.Sprintf("%s.cluster.local", full)}
+}
