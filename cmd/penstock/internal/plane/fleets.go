@@ -107,11 +107,7 @@ func (p *Plane) tellFleets() {
 	for _, name := range p.translator.Gateways() {
 		g := fleet.Gateway{Name: name, Spec: p.translator.Fleet(name)}
 		for _, port := range p.translator.Ports(name) {
-			protocol := "http"
-			if port.TLS {
-				protocol = "https"
-			}
-			g.Bound = append(g.Bound, render.Port{Number: int32(port.Number), Name: protocol})
+			g.Bound = append(g.Bound, render.Port{Number: int32(port.Number), Name: port.Scheme})
 		}
 		list = append(list, g)
 	}
