@@ -50,7 +50,8 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 		a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{*parent.Refused}})
 		return
 	}
-	kept, told := 0, ""
+	kept := 0
+	var told []string
 	for _, place := range parent.Places {
 		gone := false
 		for _, loss := range losses {
@@ -58,10 +59,10 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:
 			case loss.Host == "":
 				gone = true
-				told = fmt.Sprintf("on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a hostname, and it came first", place.Listener, loss.Winner)
+				told = append(told, fmt.Sprintf("on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a hostname, and it came first", place.Listener, loss.Winner))
 			default:
 				place.Hosts = slices.DeleteFunc(slices.Clone(place.Hosts), func(h string) bool { return h == loss.Host })
-				told = fmt.Sprintf("on listener %s connections%s go to %s, which came first", place.Listener, hostText(loss.Host), loss.Winner)
+				told = append(told, fmt.Sprintf("on listener %s connections%s go to %s, which is older or has a hostname that says more", place.Listener, hostText(loss.Host), loss.Winner))
 			}
 		}
 		if gone {
@@ -73,17 +74,18 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 		}
 	}
 	accepted := trueCondition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted)
-	if told != "" {
-		fix := "choose other hostnames, or another listener"
-		if a.Route.Kind == store.TCPRoutes.Kind() {
-			fix = "choose another listener"
-		}
-		f := finding(a.Route, parent.Field, told, fix)
-		if kept == 0 {
-			accepted = falseCondition(gatewayv1.RouteConditionAccepted, reasonRouteConflict, told)
-		} else {
-			f.Severity = report.Warning
-		}
+	severity := report.Warning
+	if kept == 0 {
+		accepted = falseCondition(gatewayv1.RouteConditionAccepted, reasonRouteConflict, strings.Join(told, "; "))
+		severity = report.Error
+	}
+	fix := "choose other hostnames, or another listener"
+	if a.Route.Kind == store.TCPRoutes.Kind() {
+		fix = "choose another listener"
+	}
+	for _, t := range told {
+		f := finding(a.Route, parent.Field, t, fix)
+		f.Severity = severity
 		a.Findings = append(a.Findings, f)
 	}
 	a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{accepted}})

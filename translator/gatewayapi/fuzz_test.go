@@ -76,7 +76,42 @@ func FuzzNoRouteTakesItsNeighboursDown(f *testing.F) {
 			}
 		}
 		checkRules(t, rules)
+		checkCalls(t, path, name, value, host)
 	})
+}
+
+// checkCalls is checkRules for a GRPCRoute.
+func checkCalls(t *testing.T, service, method, value, header string) {
+	t.Helper()
+	ops := operations(t, `kind: Service
+apiVersion: v1
+metadata: {name: svc}
+spec: {ports: [{port: 80}]}
+---
+kind: Gateway
+apiVersion: gateway.networking.k8s.io/v1
+metadata: {name: web}
+spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}`)
+	for _, kind := range []gatewayv1.GRPCMethodMatchType{gatewayv1.GRPCMethodMatchExact, gatewayv1.GRPCMethodMatchRegularExpression} {
+		headers := gatewayv1.GRPCHeaderMatchType(kind)
+		route := &gatewayv1.GRPCRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fuzzed"}}
+		route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "web"}}
+		route.Spec.Rules = []gatewayv1.GRPCRouteRule{{
+			Matches: []gatewayv1.GRPCRouteMatch{{
+				Method:  &gatewayv1.GRPCMethodMatch{Type: &kind, Service: &service, Method: &method},
+				Headers: []gatewayv1.GRPCHeaderMatch{{Type: &headers, Name: gatewayv1.GRPCHeaderName(header), Value: value}},
+			}},
+			BackendRefs: []gatewayv1.GRPCBackendRef{{BackendRef: gatewayv1.BackendRef{
+				BackendObjectReference: gatewayv1.BackendObjectReference{Name: "svc", Port: new(int32(80))},
+			}}},
+		}}
+		w := decide(view(t, append(ops, store.GRPCRoutes.Put(route))), gatewayapi.Config{AnyClass: true})
+		for _, vh := range w.hosts(w.gateways["default/web"], "http/80") {
+			if _, err := envoy.VirtualHost(vh); err != nil {
+				t.Errorf("%v\n%s", err, w)
+			}
+		}
+	}
 }
 
 func checkRules(t *testing.T, rules []gatewayv1.HTTPRouteRule) {

@@ -48,6 +48,9 @@ func Gateway() *Shape {
 			out := *old // what others may have: fields that we do not know of
 			out.Conditions = in.conditions(old.Conditions, in.pending(in.Report.Conditions))
 			out.Addresses = in.Addresses
+			if n := in.Report.AttachedListenerSets; n > 0 || old.AttachedListenerSets != nil {
+				out.AttachedListenerSets = &n
+			}
 			out.Listeners = nil
 			for _, l := range in.Report.Listeners {
 				var before []metav1.Condition
