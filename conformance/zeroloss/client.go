@@ -113,6 +113,7 @@ func (t *target) url(id uint64, events int) string {
 // failure is one request that was lost.
 type failure struct {
 	At    time.Time
+	Step  int // that was made last
 	ID    uint64
 	Host  string
 	What  string // plain, large or stream

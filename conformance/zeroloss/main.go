@@ -25,7 +25,8 @@ func main() {
 
 func command(ctx context.Context) error {
 	var o options
-	var only string
+	var only, play string
+	var shrinking time.Duration
 	var keep, verbose bool
 	flag.Uint64Var(&o.Seed, "seed", 1, "what the changes are made of")
 	flag.IntVar(&o.Steps, "steps", 1000, "how many changes")
@@ -39,10 +40,18 @@ func command(ctx context.Context) error {
 	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
 	flag.StringVar(&o.Penstock, "penstock", "", "binary (default: built from the source tree)")
 	flag.StringVar(&o.Dir, "dir", "", "folder for files and logs, kept (default: one that goes if nothing failed)")
+	flag.StringVar(&play, "play", "", "steps that are made, such as 1-40,57 (default: all)")
+	flag.DurationVar(&shrinking, "shrink", 0, "if a request fails, look for a shorter sequence that fails, for so long")
 	flag.BoolVar(&verbose, "v", false, "print changes as they are made")
 	flag.Parse()
 	if only != "" {
 		o.Only = strings.Split(only, ",")
+	}
+	if play != "" {
+		var err error
+		if o.Play, err = parseSteps(play); err != nil {
+			return err
+		}
 	}
 	if verbose {
 		o.Verbose = os.Stderr
@@ -67,6 +76,13 @@ func command(ctx context.Context) error {
 	explain(os.Stdout, o, res)
 	fmt.Printf("%d changes and %d restarts in %s; %d requests, %d of them streams: %d failed\n", res.Changes, res.Restarts, res.Took.Round(time.Second), res.Requests, res.Streams, len(res.Failures))
 	figures(os.Stdout, res)
+	if shrinking > 0 && len(res.Failures) > 0 {
+		short, err := shrink(ctx, o, res.Failures[0], shrinking, os.Stderr)
+		fmt.Fprintf(os.Stderr, "as short as it got: %s\n", short.replay())
+		if err != nil {
+			return err
+		}
+	}
 	if err == nil && len(res.Failures) > 0 {
 		err = fmt.Errorf("%d requests failed", len(res.Failures))
 	}

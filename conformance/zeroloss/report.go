@@ -25,7 +25,11 @@ func (o options) replay() string {
 	if len(o.Only) > 0 {
 		form += " -only " + strings.Join(o.Only, ",")
 	}
-	return fmt.Sprintf("go run ./zeroloss -seed %d -steps %d -restarts %d -rate %d -streams %d -pace %s%s", o.Seed, o.Steps, o.Restarts, o.Rate, o.Streams, o.Pace, form)
+	if o.Play != nil {
+		form += " -play " + formatSteps(o.Play)
+	}
+	return fmt.Sprintf("go run ./zeroloss -seed %d -steps %d -restarts %d -rate %d -streams %d -events %d -drain-time %s -pace %s%s",
+		o.Seed, o.Steps, o.Restarts, o.Rate, o.Streams, o.Events, o.Drain, o.Pace, form)
 }
 
 const (
@@ -60,7 +64,12 @@ func explain(out io.Writer, o options, res result) {
 	for _, line := range before[max(0, len(before)-shownSteps):] {
 		fmt.Fprintf(out, "  %s\n", line)
 	}
-	fmt.Fprintf(out, "files and logs: %s\nagain: %s\n", o.Dir, o.replay())
+	o.Play = o.until(res.Failures[0].Step + 1)
+	path := filepath.Join(o.Dir, "replay.sh")
+	if err := os.WriteFile(path, []byte(o.script(before)), 0o700); err != nil {
+		fmt.Fprintln(out, err)
+	}
+	fmt.Fprintf(out, "files and logs: %s\nagain: %s\nthe same as a script, with all steps: %s\nas short as it gets: add -shrink 30m\n", o.Dir, o.replay(), path)
 }
 
 // accessLog finds what Envoy logged of failed requests, by id.

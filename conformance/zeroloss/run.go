@@ -23,6 +23,8 @@ type options struct {
 	Events        int           // of the longest streams; eventEvery each
 	Drain         time.Duration // how long streams may go on whose listener has gone: longer than any of ours
 	Restarts      int           // of each control plane
+	Play          []int         // the steps that are made; nil: all
+	Early         bool          // ends with the first failure
 	Up            bool          // penstock up instead of two penstock serve
 	Only          []string      // kinds of change
 	Penstock      string        // the binary
@@ -51,6 +53,7 @@ type run struct {
 	failures []failure
 	log      []string // what was done, with times
 	admin    int
+	step     int
 }
 
 // result is what a run came to.
@@ -84,6 +87,7 @@ func newRun(o options) (*run, error) {
 func (r *run) fail(f failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	f.Step = r.step
 	r.failures = append(r.failures, f)
 	if r.Verbose != nil && len(r.failures) <= 200 {
 		fmt.Fprintf(r.Verbose, "FAILED %s\n", f)
@@ -231,7 +235,14 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 func (r *run) changes(ctx context.Context, res *result) error {
 	due := r.restarts()
 	told := time.Now()
-	for step := 1; step <= r.Steps; step++ {
+	for _, step := range r.until(r.Steps) {
+		r.mu.Lock()
+		r.step = step
+		over := r.Early && len(r.failures) > 0
+		r.mu.Unlock()
+		if over {
+			return nil
+		}
 		rng := rand.New(rand.NewPCG(r.Seed, uint64(step)<<32))
 		did, err := r.world.next(r.Seed, uint64(step), r.Only)
 		if err != nil {
@@ -253,10 +264,12 @@ func (r *run) changes(ctx context.Context, res *result) error {
 		}
 		res.Changes++
 		for len(due) > 0 && due[0].step <= step {
-			if err := due[0].do(ctx); err != nil {
-				return err
+			if due[0].step == step { // else its step is left out
+				if err := due[0].do(ctx); err != nil {
+					return err
+				}
+				res.Restarts++
 			}
-			res.Restarts++
 			due = due[1:]
 		}
 		if r.Progress != nil && time.Since(told) > 15*time.Second {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,8 +93,8 @@ func TestALostRequestIsCountedAndTold(t *testing.T) {
 	}
 	o := options{Seed: 7, Steps: 3, Dir: t.TempDir()}
 	var told strings.Builder
-	explain(&told, o, result{Failures: []failure{{At: time.Now(), Host: "a.test", Cause: "503"}}, Log: []string{time.Now().Format("15:04:05.000") + " step 1 move"}})
-	for _, want := range []string{"a.test", "503", "step 1 move", "-seed 7 -steps 3"} {
+	explain(&told, o, result{Failures: []failure{{At: time.Now(), Step: 1, Host: "a.test", Cause: "503"}}, Log: []string{time.Now().Format("15:04:05.000") + " step 1 move"}})
+	for _, want := range []string{"a.test", "503", "step 1 move", "-seed 7 -steps 3", "-play 1-2"} {
 		if !strings.Contains(told.String(), want) {
 			t.Errorf("no %q in\n%s", want, told.String())
 		}
@@ -124,6 +125,33 @@ func TestOneSeedGivesOneSequence(t *testing.T) {
 	for i := range a {
 		if a[i] != b[i] {
 			t.Fatalf("step %d: %q and %q", i, a[i], b[i])
+		}
+	}
+}
+
+func TestAFailingSequenceIsMadeShorterAndReplayed(t *testing.T) {
+	steps, err := parseSteps("1-3,5,7-40")
+	if err != nil || formatSteps(steps) != "1-3,5,7-40" {
+		t.Errorf("%v %v", steps, err)
+	}
+	for _, bad := range []string{"", "a", "3-1", "1-"} {
+		if _, err := parseSteps(bad); err == nil {
+			t.Errorf("%q are steps", bad)
+		}
+	}
+	tries := 0
+	got := shorter(steps, func(s []int) bool {
+		tries++
+		return slices.Contains(s, 5) && slices.Contains(s, 33)
+	})
+	if formatSteps(got) != "5,33" || tries > 60 {
+		t.Errorf("%s is left after %d tries", formatSteps(got), tries)
+	}
+	o := options{Seed: 7, Steps: 40, Play: got}
+	script := o.script([]string{"10:00:00.000 step 5 move: r1", "10:00:01.000         wrote [=a.yaml]", "10:00:02.000 step 33 split: r2"})
+	for _, want := range []string{"#   5 move: r1\n#   33 split: r2\n", "-seed 7 -steps 40 ", "-play 5,33\n"} {
+		if !strings.Contains(script, want) {
+			t.Errorf("no %q in\n%s", want, script)
 		}
 	}
 }
