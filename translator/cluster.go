@@ -3,7 +3,6 @@ package translator
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,7 +28,7 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 	case model.Collector:
 		return &model.Cluster{Name: name, Protocol: model.GRPC}, true
 	}
-	base, last := strings.CutPrefix(name, model.LastCluster(""))
+	base, last := model.BaseCluster(name)
 	parts := model.SplitName(base)
 	switch parts[0] {
 	case "pool", "import":
@@ -126,7 +125,7 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 		a.Endpoints = endpoints([]netip.AddrPort{t.cfg.Collector})
 		return a, true
 	}
-	base, last := strings.CutPrefix(name, model.LastCluster(""))
+	base, last := model.BaseCluster(name)
 	parts := model.SplitName(base)
 	switch parts[0] {
 	case "pool", "import":

@@ -227,11 +227,11 @@ func (t *Translator) Fleet(gateway string) *v1alpha1.EnvoyFleetSpec {
 	return g.Fleet
 }
 
-// PoolCluster is the name of the cluster of a pool that our picker knows.
-func (t *Translator) PoolCluster(pool string) (string, bool) {
+// PoolClusters are the names of the clusters of a pool that our picker knows; none if it is gone.
+func (t *Translator) PoolClusters(pool string) []string {
 	p, ok := t.tables.poolNamed(t.engine.Reader(), pool)
 	if !ok {
-		return "", false
+		return nil
 	}
-	return p.Cluster, true
+	return []string{p.Cluster, p.Last}
 }

@@ -2,9 +2,10 @@
 // tells them: small facts, each with a name, under a few topics. Each process serves its own facts on the port of its ADS
 // and follows those of all others, which it is given by address.
 //
-// A topic is made before Run, with a function that hears what others tell. Topics in use, both made by cmd:
+// A topic is made before Run, with a function that hears what others tell. Topics in use, all made by cmd:
 //
 //	learned   endpoints that remote pickers named (multicluster/learned): name "POOL ADDRESS", no body, a time to live
+//	names     what a process's picker names of a pool: name is the pool, body a digest
 //	proxies   how many Envoys of a gateway a process serves: name is the gateway, body a decimal number
 //
 // What proxies acknowledge and refuse goes the same way when one process writes status for all: a topic with a fact for each

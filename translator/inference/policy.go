@@ -105,7 +105,9 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		p.Spill = append(p.Spill, spill)
 		p.Picker.Spill = append(p.Picker.Spill, model.HopAddress(spill.Hop))
 	}
-	p.Picker.Spills = len(p.Spill) > 0
+	if p.Picker.Spills = len(p.Spill) > 0; p.ViaHops() {
+		p.Cluster = model.HopsCluster(p.Cluster)
+	}
 }
 
 func spillTarget(r store.Reader, policy *v1alpha1.PoolPolicy, ref v1alpha1.PoolRef) (spill model.Spill, problem, fix string) {

@@ -88,6 +88,16 @@ func ImportPickerCluster(namespace, name, member string) string {
 // LastCluster is the name of the variant of a pool's cluster that spills no further.
 func LastCluster(cluster string) string { return "last/" + cluster }
 
+// HopsCluster is the name of the variant of a pool's cluster that holds hops alone (Pool.ViaHops). It is another cluster
+// because its requests are not picked for: routes of one kind must not meet a cluster of the other while they change.
+func HopsCluster(cluster string) string { return "hops/" + cluster }
+
+// BaseCluster is the cluster of which a name is a variant, or the name itself; last says that it is LastCluster.
+func BaseCluster(name string) (base string, last bool) {
+	base, last = strings.CutPrefix(name, LastCluster(""))
+	return strings.TrimPrefix(base, HopsCluster("")), last
+}
+
 // HopName is the internal listener in front of a pool or an import: "hop.NAMESPACE.pool.NAME". It has no '/', because
 // a picker names it as envoy://HOP/.
 func HopName(kind, namespace, name string) string {

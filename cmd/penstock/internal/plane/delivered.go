@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -69,12 +68,12 @@ func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
 		return err
 	}
 	p.mu.Lock()
-	cluster, ok := p.translator.PoolCluster(pool)
+	clusters := p.translator.PoolClusters(pool)
 	p.mu.Unlock()
-	if !ok || p.xds.Connected("") == 0 {
+	if clusters == nil || p.xds.Connected("") == 0 {
 		return nil // it is gone, and what still asks for it goes where it went before; or no Envoy is here that could know it
 	}
-	return p.endpointsAcked(ctx, cluster, model.LastCluster(cluster))
+	return p.endpointsAcked(ctx, clusters...)
 }
 
 // Elsewhere implements learned.Delivery.

@@ -71,11 +71,12 @@ func newPoolStage(cfg poolStageConfig) *poolStage {
 	}
 }
 
-// before is called before an update reaches the cache.
-func (s *poolStage) before(out translator.Output) {
+// before is called before an update reaches the cache. It returns what the picker names now of pools that have changed.
+func (s *poolStage) before(out translator.Output) map[string]naming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.updating = true
+	changed := map[string]naming{}
 	for _, name := range out.PoolsGone {
 		s.leave(name)
 	}
@@ -87,9 +88,12 @@ func (s *poolStage) before(out translator.Output) {
 		}
 		s.plain[name] = pp.Pool
 		delete(s.gone, name)
-		s.change(pickerPool(pp))
+		next := pickerPool(pp)
+		changed[name] = names(next, s.current[name])
+		s.change(next)
 	}
 	s.chooseDefault()
+	return changed
 }
 
 // leave is for a pool that nobody should ask us about any more. s.mu is held.

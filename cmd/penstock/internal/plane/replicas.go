@@ -15,22 +15,30 @@ import (
 // serving.
 const askPatience = 500 * time.Millisecond
 
-// replicas is this process among those that serve the same Envoys: it knows which of them serves how many.
+// replicas is this process among those that serve the same Envoys: it knows which of them serves how many, and what their
+// pickers name (named.go).
 type replicas struct {
 	channel *replica.Channel
 	proxies *replica.Topic
+	names   *replica.Topic
 	log     *slog.Logger
 	moved   func(gateway string) // told when a gateway has more or fewer Envoys; set before anything runs; nil: nobody is told
 
 	mu      sync.Mutex
-	own     map[string]int            // gateway -> streams
-	others  map[string]map[string]int // peer -> the same
-	changed chan struct{}             // closed and replaced
+	own     map[string]int               // gateway -> streams
+	others  map[string]map[string]int    // peer -> the same
+	named   map[string]map[string]string // peer -> pool -> naming.digest
+	late    map[string]bool              // peers that forgotten does not wait for
+	changed chan struct{}                // closed and replaced
 }
 
 func newReplicas(c replica.Config) *replicas {
-	r := &replicas{channel: replica.New(c), log: c.Log, own: map[string]int{}, others: map[string]map[string]int{}, changed: make(chan struct{})}
+	r := &replicas{
+		channel: replica.New(c), log: c.Log, own: map[string]int{}, others: map[string]map[string]int{},
+		named: map[string]map[string]string{}, late: map[string]bool{}, changed: make(chan struct{}),
+	}
 	r.proxies = r.channel.Topic("proxies", r.hear)
+	r.names = r.channel.Topic("names", r.hearNames)
 	return r
 }
 

@@ -92,7 +92,8 @@ func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
 		p.board.Replace("ports", p.ports.reports()...)
 	}
 	if p.pools != nil {
-		p.pools.before(out)
+		p.replicas.unnamed(out.PoolsGone)
+		p.replicas.forgotten(ctx, p.pools.before(out))
 	}
 	var batches []cache.Batch
 	for _, d := range out.Deltas {
