@@ -30,7 +30,7 @@ func measureKubeTraffic(ctx context.Context, c config, out report) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = cluster.remove(context.WithoutCancel(ctx)) }()
+	defer cluster.remove(context.WithoutCancel(ctx))
 	address, err := cluster.application(ctx)
 	if err != nil {
 		return err

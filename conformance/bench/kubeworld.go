@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
 // The resources that the cluster's world is made of.
@@ -24,6 +28,7 @@ var (
 	services       = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 	endpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 	classes        = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
+	secrets        = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	gateways       = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
 	httpRoutes     = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
 	envoyFleets    = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
@@ -74,124 +79,108 @@ func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, 
 	return err
 }
 
-// gateway makes a class and a Gateway whose proxies nobody runs, with a cleartext listener.
-func (c *cluster) gateway(ctx context.Context, name string) error {
-	for _, o := range []struct {
-		kind   schema.GroupVersionResource
-		object map[string]any
-	}{
-		{classes, map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": map[string]any{"name": "penstock"},
-			"spec": map[string]any{"controllerName": translation.Controller}}},
-		{envoyFleets, map[string]any{"apiVersion": "penstock.dev/v1alpha1", "kind": "EnvoyFleet", "metadata": map[string]any{"name": "external"},
-			"spec": map[string]any{"mode": "external"}}},
-		{gateways, map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": map[string]any{"name": name},
-			"spec": map[string]any{
-				"gatewayClassName": "penstock",
-				"infrastructure":   map[string]any{"parametersRef": map[string]any{"group": "penstock.dev", "kind": "EnvoyFleet", "name": "external"}},
-				"listeners":        []any{map[string]any{"name": "http", "port": 80, "protocol": "HTTP"}},
-			}}},
-	} {
-		if err := c.create(ctx, o.kind, o.object); err != nil {
-			return fmt.Errorf("%s: %w", o.kind.Resource, err)
+// gateway makes the class and the Gateway of a world, whose proxies nobody runs.
+func (c *cluster) gateway(ctx context.Context, w *world.World) error {
+	class := map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": map[string]any{"name": "penstock"},
+		"spec": map[string]any{"controllerName": translation.Controller}}
+	fleet := map[string]any{"apiVersion": "penstock.dev/v1alpha1", "kind": "EnvoyFleet", "metadata": map[string]any{"name": "external"},
+		"spec": map[string]any{"mode": "external"}}
+	gateway := w.GatewayObject()
+	gateway.Spec.Addresses = nil
+	gateway.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{Group: "penstock.dev", Kind: "EnvoyFleet", Name: "external"}}
+	for l := range w.Listeners {
+		if err := c.create(ctx, secrets, w.SecretObject(l)); err != nil {
+			return err
 		}
 	}
-	return nil
+	return errors.Join(c.create(ctx, classes, class), c.create(ctx, envoyFleets, fleet), c.create(ctx, gateways, gateway))
 }
 
-// routes makes routes first..n-1 with a host each and, if wanted, a Service and an EndpointSlice each.
-func (c *cluster) routes(ctx context.Context, gateway string, first, n int, backends bool) error {
+// routes makes routes first..n-1 of a world and, if wanted, a Service and an EndpointSlice for each.
+func (c *cluster) routes(ctx context.Context, w *world.World, first, n int, backends bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for i := first; i < n; i++ {
 		group.Go(func() error {
 			if backends {
-				s, slice := kubeService(i)
-				if err := c.create(ctx, services, s); err != nil {
-					return err
-				}
-				if err := c.create(ctx, endpointSlices, slice); err != nil {
+				s, slice := clusterService(w, i)
+				if err := errors.Join(c.create(ctx, services, s), c.create(ctx, endpointSlices, slice)); err != nil {
 					return err
 				}
 			}
-			return c.create(ctx, httpRoutes, kubeRoute(gateway, i))
+			return c.create(ctx, httpRoutes, w.Route(i, 0))
 		})
 	}
 	return group.Wait()
 }
 
-func kubeRoute(gateway string, i int) *gatewayv1.HTTPRoute {
-	r := &gatewayv1.HTTPRoute{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "HTTPRoute"}}
-	r.Name = fmt.Sprintf("%s-%d", gateway, i)
-	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: gatewayv1.ObjectName(gateway)}}
-	r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(fmt.Sprintf("h%d.example", i))}
-	port := gatewayv1.PortNumber(80)
-	rule := gatewayv1.HTTPRouteRule{BackendRefs: []gatewayv1.HTTPBackendRef{{}}}
-	rule.BackendRefs[0].Name, rule.BackendRefs[0].Port = gatewayv1.ObjectName(fmt.Sprintf("svc-%d", i)), &port
-	r.Spec.Rules = []gatewayv1.HTTPRouteRule{rule}
-	return r
-}
-
-func kubeService(i int) (*corev1.Service, *discoveryv1.EndpointSlice) {
-	name, http, port, ready := fmt.Sprintf("svc-%d", i), "http", int32(8000), true
-	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}}
-	s.Name = name
-	s.Spec.ClusterIP = corev1.ClusterIPNone // no selector, no address: the slices are ours
-	s.Spec.Ports = []corev1.ServicePort{{Name: http, Port: 80}}
-	slice := &discoveryv1.EndpointSlice{TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}, AddressType: discoveryv1.AddressTypeIPv4}
-	slice.Name, slice.Labels = name, map[string]string{discoveryv1.LabelServiceName: name}
-	slice.Ports = []discoveryv1.EndpointPort{{Name: &http, Port: &port}}
-	for e := range 10 {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.%d.%d.%d", 128+i/250%100, i%250, 1+e)},
-			Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+// clusterService is backend b as a cluster takes it, which refuses loopback addresses.
+func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.EndpointSlice) {
+	s, slice := w.Service(b, 0)
+	s.Spec.ClusterIP = corev1.ClusterIPNone // neither selector nor address: the slice is ours
+	for e := range slice.Endpoints {
+		slice.Endpoints[e].Addresses = []string{fmt.Sprintf("10.%d.%d.%d", 192+b/250, b%250, 1+e)}
 	}
 	return s, slice
 }
 
 // change writes a revision of a route, which a response header tells, and returns its resourceVersion.
-func (c *cluster) change(ctx context.Context, gateway string, i, revision int) (version string, err error) {
-	patch := fmt.Sprintf(`[{"op":"add","path":"/spec/rules/0/filters","value":[{"type":"ResponseHeaderModifier","responseHeaderModifier":{"set":[{"name":"x-revision","value":"%d"}]}}]}]`, revision)
-	u, err := c.client.Resource(httpRoutes).Namespace(c.namespace).Patch(ctx, fmt.Sprintf("%s-%d", gateway, i), types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+func (c *cluster) change(ctx context.Context, i, revision int) (version string, err error) {
+	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/rules/0/filters/0/responseHeaderModifier/set/0/value","value":"%d"}]`, revision)
+	u, err := c.client.Resource(httpRoutes).Namespace(c.namespace).Patch(ctx, fmt.Sprintf("route-%d", i), types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		return "", err
 	}
 	return u.GetResourceVersion(), nil
 }
 
-// remove deletes the namespace with everything in it, and does not wait for its end.
-func (c *cluster) remove(ctx context.Context) error {
-	return c.client.Resource(namespaces).Delete(ctx, c.namespace, metav1.DeleteOptions{})
+// remove deletes the namespace with everything in it, and waits for its end: what the cluster does for it must not slow
+// what is measured next.
+func (c *cluster) remove(ctx context.Context) {
+	err := c.client.Resource(namespaces).Delete(ctx, c.namespace, metav1.DeleteOptions{})
+	if err == nil {
+		err = eventually(ctx, func() error {
+			_, err := c.client.Resource(namespaces).Get(ctx, c.namespace, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return errors.Join(errors.New("it is still there"), err)
+		})
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: namespace %s: %v\n", c.namespace, err)
+	}
 }
 
-// attached is what a Gateway's status says of its listener's routes; an error while it says nothing.
+// attached is what a Gateway's status says of its listener's routes.
 func (c *cluster) attached(ctx context.Context, gateway string) (int64, error) {
 	u, err := c.client.Resource(gateways).Namespace(c.namespace).Get(ctx, gateway, metav1.GetOptions{})
 	if err != nil {
 		return 0, err
 	}
-	listeners, _, err := unstructured.NestedSlice(u.Object, "status", "listeners")
+	return attachedRoutes(u)
+}
+
+// attachedRoutes is how many routes a Gateway's first listener has; an error while its status says nothing.
+func attachedRoutes(gateway *unstructured.Unstructured) (int64, error) {
+	listeners, _, err := unstructured.NestedSlice(gateway.Object, "status", "listeners")
 	if err != nil || len(listeners) == 0 {
-		return 0, fmt.Errorf("no listeners in the status of Gateway %s: %w", gateway, err)
+		return 0, fmt.Errorf("no listeners in the status of Gateway %s: %w", gateway.GetName(), err)
 	}
 	n, _, err := unstructured.NestedInt64(listeners[0].(map[string]any), "attachedRoutes")
 	return n, err
 }
 
-// accepted counts the routes whose first parent has accepted them.
-func (c *cluster) accepted(ctx context.Context) (n int, err error) {
-	list, err := c.client.Resource(httpRoutes).Namespace(c.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return 0, err
-	}
-	for _, route := range list.Items {
-		parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
-		for _, parent := range parents {
-			conditions, _, _ := unstructured.NestedSlice(parent.(map[string]any), "conditions")
-			for _, condition := range conditions {
-				if m := condition.(map[string]any); m["type"] == "Accepted" && m["status"] == "True" {
-					n++
-				}
+// accepted says whether a route's only parent has accepted it.
+func accepted(route *unstructured.Unstructured) bool {
+	parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
+	for _, parent := range parents {
+		conditions, _, _ := unstructured.NestedSlice(parent.(map[string]any), "conditions")
+		for _, condition := range conditions {
+			if m := condition.(map[string]any); m["type"] == "Accepted" && m["status"] == "True" {
+				return true
 			}
 		}
 	}
-	return n, nil
+	return false
 }

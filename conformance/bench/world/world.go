@@ -109,7 +109,8 @@ func (w *World) Chain(i int) string {
 	return model.ChainName(true, uint16(w.Port), "*"+domain(i%w.Listeners))
 }
 
-func (w *World) gateway() *gatewayv1.Gateway {
+// GatewayObject is the Gateway.
+func (w *World) GatewayObject() *gatewayv1.Gateway {
 	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway"}, ObjectMeta: meta("gw")}
 	g.Spec.GatewayClassName = "penstock"
 	g.Spec.Addresses = []gatewayv1.GatewaySpecAddress{{Type: ptr(gatewayv1.IPAddressType), Value: "127.0.0.1"}}
@@ -126,7 +127,8 @@ func (w *World) gateway() *gatewayv1.Gateway {
 	return g
 }
 
-func (w *World) secret(l int) *corev1.Secret {
+// SecretObject is the certificate of listener l.
+func (w *World) SecretObject(l int) *corev1.Secret {
 	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta("cert%d", l), Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: w.cert, corev1.TLSPrivateKeyKey: w.key}}
 }
@@ -194,9 +196,9 @@ func (w *World) pool(b int) (*inferencev1.InferencePool, *v1alpha1.ModelServers)
 
 // Ops puts the whole World into a store.
 func (w *World) Ops() []store.Op {
-	ops := []store.Op{store.Gateways.Put(w.gateway())}
+	ops := []store.Op{store.Gateways.Put(w.GatewayObject())}
 	for l := range w.Listeners {
-		ops = append(ops, store.Secrets.Put(w.secret(l)))
+		ops = append(ops, store.Secrets.Put(w.SecretObject(l)))
 	}
 	for b := range w.Backends {
 		if w.pooled(b) {
@@ -222,9 +224,9 @@ func (w *World) RouteFile(i int) string { return fmt.Sprintf("routes-%03d.yaml",
 // WriteFiles writes the whole World to a folder: one file for the Gateway and its Secrets, and one for each 100 backends
 // and each 100 routes.
 func (w *World) WriteFiles(dir string) error {
-	objects := []any{w.gateway()}
+	objects := []any{w.GatewayObject()}
 	for l := range w.Listeners {
-		objects = append(objects, w.secret(l))
+		objects = append(objects, w.SecretObject(l))
 	}
 	if err := w.save(dir, "gateway.yaml", objects...); err != nil {
 		return err
