@@ -13,9 +13,17 @@ import (
 )
 
 var names = []gatewayv1.FeatureName{
+	"BackendTLSPolicy",
+	"BackendTLSPolicySANValidation",
+	"GRPCRoute",
+	"GRPCRouteNamedRouteRule",
 	"Gateway",
 	"GatewayAddressEmpty",
+	"GatewayBackendClientCertificate",
+	"GatewayFrontendClientCertificateValidation",
+	"GatewayFrontendClientCertificateValidationInsecureFallback",
 	"GatewayHTTPListenerIsolation",
+	"GatewayHTTPSListenerDetectMisdirectedRequests",
 	"GatewayInfrastructure",
 	"GatewayPort8080",
 	"GatewayStaticAddresses",
@@ -42,8 +50,16 @@ var names = []gatewayv1.FeatureName{
 	"HTTPRouteRequestPercentageMirror",
 	"HTTPRouteRequestTimeout",
 	"HTTPRouteResponseHeaderModification",
+	"HTTPRouteRetry",
+	"HTTPRouteRetryBackendTimeout",
+	"HTTPRouteRetryConnectionError",
 	"HTTPRouteSchemeRedirect",
+	"ListenerSet",
 	"ReferenceGrant",
+	"TCPRoute",
+	"TLSRoute",
+	"TLSRouteModeMixed",
+	"TLSRouteModeTerminate",
 }
 
 // Names lists the features, sorted.
