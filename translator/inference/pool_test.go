@@ -157,6 +157,10 @@ spec:
 	if !p.ViaHops() || p.OwnHop() != "hop.default.pool.chat" {
 		t.Fatalf("via hops %v, own %s", p.ViaHops(), p.OwnHop())
 	}
+	// A request whose route has no pick must not meet a cluster that demands one, while a pool becomes one of hops or ceases to.
+	if p.Cluster != "hops/pool/default/chat" || p.Last != "last/pool/default/chat" {
+		t.Errorf("clusters %s and %s", p.Cluster, p.Last)
+	}
 	res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
 	if !res.Targets[0].Hops || res.Targets[0].Picker != nil {
 		t.Errorf("no picker is asked on the edge of a pool of hops: %+v", res.Targets[0])

@@ -22,7 +22,7 @@ type Config struct {
 	NodeID string
 	// Zone is where the proxy runs, for zone-aware load balancing. Optional.
 	Zone string
-	// Profile is what this bootstrap can take (see xds/cache). Optional.
+	// Profile is what this bootstrap can take (see xds/cache). Default: DefaultProfile.
 	Profile string
 
 	// ADS are the control plane's addresses: "host:port", or "unix:PATH". Two or more let a proxy move over in
@@ -67,6 +67,10 @@ type TLS struct {
 	ServerName string
 }
 
+// DefaultProfile names the listeners that this version makes: their fixed list of filters. Raise it when that changes, and
+// serve the ones before to proxies of the profile before: else the upgrade of a control plane drains every stream at once.
+const DefaultProfile = "1"
+
 // DefaultDrainTime is Config.DrainTime where none is given.
 const DefaultDrainTime = 10 * time.Minute
 
@@ -88,6 +92,9 @@ func (c Config) Args() []string {
 func (c Config) withDefaults() Config {
 	if c.NodeID == "" {
 		c.NodeID = c.Gateway
+	}
+	if c.Profile == "" {
+		c.Profile = DefaultProfile
 	}
 	if c.Admin == "" {
 		c.Admin = "127.0.0.1:0"

@@ -216,7 +216,13 @@ func (p *Plane) Run(ctx context.Context) error {
 		})
 		return group.Wait()
 	}
-	if err := p.Load(ctx); err != nil {
+	admit := func() {}
+	if len(p.cfg.Peers) > 0 { // whom nobody else serves may as well wait here
+		admit = turnAway(p.cfg.XDS, p.cfg.Picker)
+	}
+	err := p.Load(ctx)
+	admit()
+	if err != nil {
 		return err
 	}
 	group.Go(func() error { return quiet(ctx, p.files.Run(ctx)) })
