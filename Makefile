@@ -33,6 +33,7 @@ test: go envoy sims ## all tests, end-to-end ones on the real Envoy included
 	[ -z "$$racy" ] || go test $$race $$racy || failed=1; \
 	[ -z "$$calm" ] || go test $$calm || failed=1; \
 	(cd conformance && go test ./...) || failed=1; \
+	(cd conformance/chart && go test ./...) || failed=1; \
 	exit $$failed
 
 lint: go $(TOOLS)/staticcheck ## vet, staticcheck, gofmt and the import rules
@@ -51,7 +52,8 @@ bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, what it means, th
 
 golden: go envoy ## rewrite the golden files from what the code does now; read the difference before you commit it
 	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden \
-	  $$(grep -rl --include='*_test.go' PENSTOCK_GOLDEN . | xargs -n1 dirname | sort -u)
+	  $$(grep -rl --include='*_test.go' --exclude-dir=chart PENSTOCK_GOLDEN . | xargs -n1 dirname | sort -u)
+	@cd conformance/chart && PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden .
 	@git --no-pager diff --stat
 
 generate: go $(TOOLS)/controller-gen ## rewrite deep copies and CRDs of our kinds

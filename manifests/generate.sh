@@ -29,3 +29,9 @@ done
 inference=$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api-inference-extension)/config/crd/bases
 cp "$inference/inference.networking.k8s.io_inferencepools.yaml" "$out/"
 chmod 644 "$out"/*.yaml
+
+# The chart brings the kinds that nobody else installs.
+chart=manifests/charts/penstock/crds
+mkdir -p "$chart"
+rm -f "$chart"/*.yaml
+cp "$out"/penstock.dev_*.yaml "$out"/inference.networking.x-k8s.io_inferencepoolimports.yaml "$chart/"

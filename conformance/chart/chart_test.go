@@ -1,0 +1,129 @@
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	chartDir  = "../../manifests/charts/penstock"
+	installed = "../../manifests/install/penstock.yaml"
+	header    = "# Penstock without Helm: what the chart in manifests/charts renders with its default values. `make golden` writes it.\n# Gateway API and its inference extension are installed before: see the README.\n"
+)
+
+func TestGoldenManifestsAreWhatTheChartRenders(t *testing.T) {
+	got := []byte(header + "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: penstock-system\n")
+	files := render(t, nil)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		got = fmt.Appendf(got, "---\n%s\n", strings.TrimSpace(files[name]))
+	}
+	if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
+		if err := os.WriteFile(installed, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(installed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("(-installed +chart)\n%s", diff)
+	}
+}
+
+func TestWhateverOneSetsTheObjectsAreThoseThatKubernetesKnows(t *testing.T) {
+	for name, values := range map[string]map[string]any{
+		"defaults": nil,
+		"all": {
+			"envoyImage": "envoy:1", "imagePullSecrets": []any{map[string]any{"name": "pull"}}, "replicas": 3,
+			"nodeSelector": map[string]any{"a": "b"}, "tolerations": []any{map[string]any{"operator": "Exists"}},
+			"affinity":          map[string]any{"nodeAffinity": map[string]any{}},
+			"priorityClassName": "high", "podAnnotations": map[string]any{"a": "b"}, "logLevel": "debug", "gatewayClass": "edge",
+			"fleet": map[string]any{"replicas": 1}, "clientCA": "clients", "xdsAddress": "192.0.2.1:18000", "args": []any{"--drain-time=1m"},
+		},
+		"no class": {"gatewayClass": ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := map[string]int{}
+			for file, text := range render(t, values) {
+				for _, doc := range strings.Split(text, "\n---\n") {
+					if kind := check(t, file, doc); kind != "" {
+						kinds[kind]++
+					}
+				}
+			}
+			if kinds["Deployment"] != 1 || kinds["Service"] != 1 || kinds["ClusterRole"] != 1 || kinds["Role"] != 1 || (name == "all") != (kinds["EnvoyFleet"] == 1) {
+				t.Errorf("kinds: %v", kinds)
+			}
+		})
+	}
+}
+
+// check decodes an object strictly, where its kind is Kubernetes' own, and says what kind it is.
+func check(t *testing.T, file, doc string) string {
+	t.Helper()
+	if strings.TrimSpace(strings.Join(slices.DeleteFunc(strings.Split(doc, "\n"), func(l string) bool { return strings.HasPrefix(l, "#") }), "\n")) == "" {
+		return ""
+	}
+	var typed struct {
+		Kind string `json:"kind"`
+	}
+	if err := yaml.Unmarshal([]byte(doc), &typed); err != nil {
+		t.Fatalf("%s: %v\n%s", file, err, doc)
+	}
+	into := map[string]runtime.Object{
+		"Deployment": &appsv1.Deployment{}, "Service": &corev1.Service{}, "ServiceAccount": &corev1.ServiceAccount{},
+		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "ClusterRole": &rbacv1.ClusterRole{}, "Role": &rbacv1.Role{},
+		"ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
+	}[typed.Kind]
+	if into == nil {
+		return typed.Kind // a CRD's
+	}
+	if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
+		t.Errorf("%s: %v\n%s", file, err, doc)
+	}
+	return typed.Kind
+}
+
+// render is the templates' output by file, those without any left out.
+func render(t *testing.T, values map[string]any) map[string]string {
+	t.Helper()
+	c, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	all, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: "penstock", Namespace: "penstock-system", IsInstall: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := engine.Render(c, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range out {
+		if strings.HasSuffix(name, ".tpl") || len(bytes.TrimSpace([]byte(text))) == 0 {
+			delete(out, name)
+		}
+	}
+	return out
+}
