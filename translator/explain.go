@@ -39,6 +39,7 @@ type Explanation struct {
 	RuleName string        `json:"ruleName,omitempty"`
 	Match    string        `json:"match,omitempty"`
 	Answer   string        `json:"answer"` // what happens, in a sentence
+	Filters  []string      `json:"filters,omitempty"`
 	Backends []BackendView `json:"backends,omitempty"`
 }
 
@@ -50,6 +51,8 @@ type BackendView struct {
 	Picker    string   `json:"picker,omitempty"`
 	Pool      string   `json:"pool,omitempty"` // what our picker knows it as; to ask it what it would choose
 	Body      string   `json:"body,omitempty"`
+	TLS       string   `json:"tls,omitempty"` // how its servers are known
+	Filters   []string `json:"filters,omitempty"`
 	NoPick    string   `json:"noPick,omitempty"` // what happens without a usable pick
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
@@ -217,6 +220,7 @@ func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Act
 	if e.Route.Kind == store.GRPCRoutes.Kind() {
 		missing = "UNAVAILABLE: the backend could not be resolved"
 	}
+	e.Filters = filterViews(a)
 	switch {
 	case a.Redirect != nil:
 		e.Answer = fmt.Sprintf("%d: redirect", a.Redirect.Code)
@@ -253,7 +257,9 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 		v.Picker, v.Pool, v.Body = b.Picker.Cluster, b.Picker.Pool, string(b.Picker.Body)
 		v.Spill = b.Picker.Spill
 	}
+	v.Filters = ownViews(&b)
 	if c, ok := t.tables.cluster(r, b.Cluster); ok {
+		v.TLS = tlsView(c.TLS)
 		v.NoPick = map[model.Fallback]string{
 			model.FallbackPods:  "any ready endpoint",
 			model.FallbackSpill: "the first spill target",

@@ -147,6 +147,9 @@ func printExplained(w io.Writer, e plane.Explained) error {
 		p.line("route", "%s, rule %d: %s", e.Route, e.Rule, e.Match)
 	}
 	p.line("answer", "%s", e.Answer)
+	for _, f := range e.Filters {
+		p.line("filter", "%s", f)
+	}
 	for _, b := range e.Backends {
 		p.backend("", what, b, e.Picks)
 	}
@@ -171,6 +174,12 @@ func (p *printer) backend(indent, what string, b translator.BackendView, picks m
 	}
 	p.line(indent+"backend", "%s of %s to %s", b.Share, what, to)
 	indent += "  "
+	for _, f := range b.Filters {
+		p.line(indent+"filter", "%s", f)
+	}
+	if b.TLS != "" {
+		p.line(indent+"TLS", "%s", b.TLS)
+	}
 	if b.Picker != "" {
 		body := map[string]string{"None": "headers only", "Buffered": "headers and body", "Duplex": "headers and a stream of the body"}[b.Body]
 		p.line(indent+"picker", "%s, which sees %s", b.Picker, body)

@@ -54,43 +54,49 @@ var streamHosts = []string{"Buffered", "Duplex", "spilled", "behind", "behind-fu
 
 func TestWebSocketsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	t.Parallel()
-	echo := &pod{name: "echo"}
-	echo.serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Header.Get("Upgrade") != "websocket" {
-			http.Error(w, "not an upgrade", http.StatusBadRequest)
-			return
-		}
-		conn, rw, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-		_, _ = io.Copy(conn, rw)
-	}))
+	echo := (&pod{name: "echo"}).serve(t, http.HandlerFunc(echoFrames))
 	r := streamRig(t, model.HTTP1, endpoints(echo.address)...)
 	for _, host := range streamHosts {
-		t.Run(host, func(t *testing.T) {
-			conn, err := net.Dial("tcp", r.address())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
-			fmt.Fprintf(conn, "GET /v1/realtime HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", host)
-			in := bufio.NewReader(conn)
-			resp, err := http.ReadResponse(in, nil)
-			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-				t.Fatalf("no upgrade: %v %v", resp, err)
-			}
-			for _, word := range []string{"one", "two"} {
-				fmt.Fprint(conn, word)
-				got := make([]byte, len(word))
-				if _, err := io.ReadFull(in, got); err != nil || string(got) != word {
-					t.Fatalf("sent %s, got %s: %v", word, got, err)
-				}
-			}
-		})
+		t.Run(host, func(t *testing.T) { r.upgrades(t, host) })
+	}
+}
+
+// echoFrames is a server of WebSockets that sends back what it gets, frame or not.
+func echoFrames(w http.ResponseWriter, req *http.Request) {
+	if req.Header.Get("Upgrade") != "websocket" {
+		http.Error(w, "not an upgrade", http.StatusBadRequest)
+		return
+	}
+	conn, rw, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	_, _ = io.Copy(conn, rw)
+}
+
+// upgrades expects that words come back over a WebSocket one by one.
+func (r *rig) upgrades(t *testing.T, host string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", r.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+	fmt.Fprintf(conn, "GET /v1/realtime HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", host)
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("no upgrade: %v %v", resp, err)
+	}
+	for _, word := range []string{"one", "two"} {
+		fmt.Fprint(conn, word)
+		got := make([]byte, len(word))
+		if _, err := io.ReadFull(in, got); err != nil || string(got) != word {
+			t.Fatalf("sent %s, got %s: %v", word, got, err)
+		}
 	}
 }
 
