@@ -28,7 +28,7 @@ func startPair(t *testing.T, envoy bool) *pair {
 	t.Helper()
 	t.Parallel()
 	o := short(t)
-	o.Rate, o.Streams = 40, 8
+	o.Rate, o.Streams = 80, 8
 	r, err := newRun(o)
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // short is a sequence that a test can afford beside everything else.
 func short(t *testing.T) options {
-	o := options{Seed: 1, Penstock: built.Penstock, Envoy: built.Envoy, Steps: 30, Rate: 30, Streams: 6, Events: 25, Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
+	o := options{Seed: 1, Penstock: built.Penstock, Envoy: built.Envoy, Steps: 20, Rate: 30, Streams: 6, Events: 25, Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
 	// Not t.TempDir: the path of a Unix socket may not be long.
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {

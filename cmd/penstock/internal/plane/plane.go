@@ -252,7 +252,7 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 		options = append(options, p.cluster.fleets.secure()...)
 	}
 	group.Go(func() error {
-		return serveGRPC(ctx, p.cfg.XDS, options, func(r grpc.ServiceRegistrar) {
+		return serveGRPC(ctx, p.cfg.XDS, 0, options, func(r grpc.ServiceRegistrar) {
 			p.xds.Register(r)
 			if !apart {
 				p.replicas.channel.Register(r)
@@ -261,7 +261,7 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	})
 	if apart {
 		group.Go(func() error {
-			return serveGRPC(ctx, p.cluster.cfg.Peers, server.Options(), p.replicas.channel.Register)
+			return serveGRPC(ctx, p.cluster.cfg.Peers, 0, server.Options(), p.replicas.channel.Register)
 		})
 	}
 	if p.picker == nil {
@@ -271,7 +271,7 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return quiet(ctx, p.learner.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.pools.Run(ctx)) })
 	group.Go(func() error {
-		return serveGRPC(ctx, p.cfg.Picker, picker.ServerOptions(uint32(4*runtime.NumCPU())), p.picker.Register)
+		return serveGRPC(ctx, p.cfg.Picker, lastPicks, picker.ServerOptions(uint32(4*runtime.NumCPU())), p.picker.Register)
 	})
 }
 
@@ -294,10 +294,19 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-func serveGRPC(ctx context.Context, l net.Listener, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) error {
+// lastPicks is how long a picker that ends goes on answering those who had asked: a pick that was answered in part, as one is
+// that waits for its request's body, cannot be made again at another picker.
+const lastPicks = time.Second
+
+// serveGRPC serves until ctx ends, and then for a while those calls that are under way.
+func serveGRPC(ctx context.Context, l net.Listener, linger time.Duration, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) error {
 	s := grpc.NewServer(options...)
 	register(s)
-	stop := context.AfterFunc(ctx, s.Stop)
+	stop := context.AfterFunc(ctx, func() {
+		late := time.AfterFunc(linger, s.Stop)
+		defer late.Stop()
+		s.GracefulStop()
+	})
 	defer stop()
 	if err := s.Serve(l); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve gRPC on %s: %w", l.Addr(), err)
