@@ -12,9 +12,10 @@ ENVOY_PATH = $$(conformance/tools/envoy.sh)
 # would only cost time. It needs a C compiler: without one all tests run without it, and the output says so.
 RACY := /(store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
 
-LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd bin/lab
+# What a lab consists of, and what its pods run.
+LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
 
-.PHONY: help demo build test lint bench golden generate envoy sims lab lab-down labs bin/lab go
+.PHONY: help demo build test lint bench golden generate envoy sims lab lab-down labs test-lab bin/lab go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -39,8 +40,8 @@ test: go envoy sims ## all tests, end-to-end ones on the real Envoy included
 lint: go $(TOOLS)/staticcheck ## vet, staticcheck, gofmt and the import rules
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	@go vet ./... && (cd conformance && go vet ./...)
-	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck ./...)
+	@go vet ./... && (cd conformance && go vet -tags lab ./...)
+	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab ./...)
 	@go test -count=1 -run '^TestLayout' ./cmd/penstock
 
 bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, what it means, then one JSON object a line (BENCH=regexp chooses, ARGS=-count=5 for Go's benchmarks)
@@ -66,6 +67,9 @@ sims: $(TOOLS)/llm-d-inference-sim ## build the model-server simulator that end-
 
 lab: labs ## start a Kubernetes cluster made of processes (CLUSTERS=3: side by side); the first time builds Kubernetes, 6 minutes
 	@bin/lab up --clusters $(or $(CLUSTERS),1)
+
+test-lab: labs ## the lab's own tests: pods, Services, several clusters (about a minute once it is built; root, or unshare -rn)
+	@cd conformance && go test -count=1 -tags lab ./lab
 
 lab-down: bin/lab ## end it; nothing stays
 	@bin/lab down
@@ -102,3 +106,11 @@ $(TOOLS)/kubernetes: $(wildcard conformance/lab/kubernetes/*) | go
 $(TOOLS)/etcd: conformance/lab/etcd/go.mod conformance/lab/etcd/go.sum | go
 	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/lab/etcd && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
+
+$(TOOLS)/coredns: $(wildcard conformance/lab/coredns/*) | go
+	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/lab/coredns && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ .
+
+$(TOOLS)/echo-basic $(TOOLS)/lwepp: conformance/lab/programs/go.mod conformance/lab/programs/go.sum | go
+	@echo "building $(@F), an image of the official suites (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/lab/programs && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool | grep '/$(@F)$$')

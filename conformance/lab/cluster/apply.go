@@ -26,37 +26,40 @@ import (
 // fieldManager owns what the lab applies.
 const fieldManager = "lab"
 
-var (
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	policies    = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
-	bindings    = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"}
+// definitions is where CRDs are.
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-	// applicable are the kinds that releases of CRDs consist of.
-	applicable = map[string]schema.GroupVersionResource{
-		"CustomResourceDefinition":         definitions,
-		"ValidatingAdmissionPolicy":        policies,
-		"ValidatingAdmissionPolicyBinding": bindings,
-	}
-)
+// resources says where the kinds are that a lab applies.
+var resources = map[string]schema.GroupVersionResource{
+	"CustomResourceDefinition":         definitions,
+	"ValidatingAdmissionPolicy":        {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
+	"ValidatingAdmissionPolicyBinding": {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"},
+	"ServiceAccount":                   {Version: "v1", Resource: "serviceaccounts"},
+	"ConfigMap":                        {Version: "v1", Resource: "configmaps"},
+	"Service":                          {Version: "v1", Resource: "services"},
+	"Deployment":                       {Group: "apps", Version: "v1", Resource: "deployments"},
+	"ClusterRole":                      {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	"ClusterRoleBinding":               {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+}
 
-// apply applies the objects in the files, and waits until the kinds that they define are served. Of two files that
-// define the same kind, the later one wins.
-func apply(ctx context.Context, config *rest.Config, paths []string) error {
-	objects := map[string]*unstructured.Unstructured{}
-	for _, path := range paths {
-		if err := read(path, objects); err != nil {
-			return err
-		}
-	}
+// objects are what is applied, by kind and name.
+type objects map[string]*unstructured.Unstructured
+
+// apply applies the objects, and waits until the kinds that they define are served.
+func (all objects) apply(ctx context.Context, config *rest.Config) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, o := range objects {
+	for _, o := range all {
 		g.Go(func() error {
-			resource := applicable[o.GetKind()]
-			if _, err := client.Resource(resource).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+			resource := resources[o.GetKind()]
+			var where dynamic.ResourceInterface = client.Resource(resource)
+			if o.GetNamespace() != "" {
+				where = client.Resource(resource).Namespace(o.GetNamespace())
+			}
+			if _, err := where.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
 				return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
 			}
 			if resource != definitions {
@@ -68,36 +71,42 @@ func apply(ctx context.Context, config *rest.Config, paths []string) error {
 	return g.Wait()
 }
 
-// read adds the objects in a file, or in all YAML files of a folder, to the set.
-func read(path string, into map[string]*unstructured.Unstructured) error {
+// read adds the objects in a file, or in all YAML files of a folder. Of two objects with the same name, the later one
+// stays.
+func (all objects) read(path string) error {
 	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return fmt.Errorf("CRDs: %w", err)
+			return err
 		}
 		if entry.IsDir() || !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) || strings.HasPrefix(entry.Name(), "kustomiz") {
 			return nil
 		}
 		raw, err := os.ReadFile(name)
 		if err != nil {
-			return fmt.Errorf("CRDs: %w", err)
+			return err
 		}
-		documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
-		for {
-			o := &unstructured.Unstructured{}
-			if err := documents.Decode(&o.Object); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("CRDs: %s: %w", name, err)
-			}
-			if len(o.Object) == 0 {
-				continue
-			}
-			if _, ok := applicable[o.GetKind()]; !ok {
-				return fmt.Errorf("CRDs: %s: a %s is not part of a release of CRDs", name, o.GetKind())
-			}
-			into[o.GetKind()+"/"+o.GetName()] = o
-		}
+		return all.parse(name, raw)
 	})
+}
+
+// parse adds the objects in a YAML stream; name is for errors.
+func (all objects) parse(name string, raw []byte) error {
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		if err := documents.Decode(&o.Object); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if len(o.Object) == 0 {
+			continue
+		}
+		if _, ok := resources[o.GetKind()]; !ok {
+			return fmt.Errorf("%s: a %s is not part of a release of CRDs", name, o.GetKind())
+		}
+		all[o.GetKind()+"/"+o.GetName()] = o
+	}
 }
 
 // established tells whether the API server serves a kind.

@@ -24,6 +24,10 @@ import (
 // nodeName is the cluster's only node.
 const nodeName = "node"
 
+// patience is how long a cluster may take to be ready, on a machine that is busy with other things. Then it fails, with
+// what it waited for.
+const patience = 3 * time.Minute
+
 // Config is what a cluster is made of.
 type Config struct {
 	Name    string             // of the cluster and its context in the kubeconfig
@@ -51,7 +55,7 @@ func New(config Config) *Cluster { return &Cluster{Config: config, ready: make(c
 // Kubeconfig is the administrator's configuration. It works from where the lab was started once the cluster is ready.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Ready is closed when the API server holds what Config.CRDs names and the node takes pods.
+// Ready is closed when the API server holds what Config.CRDs names and the node runs pods, of which DNS is the first.
 func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
 func (c *Cluster) server() string { return fmt.Sprintf("https://%s:6443", c.Plan.Node()) }
@@ -79,7 +83,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 // boot starts one program after the other, as each needs those before it.
 func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
 	start := func(p program) { g.Go(func() error { return p.run(ctx, c.Node, c.Dir) }) }
-	if err := until(ctx, c.etcdAnswers); err != nil {
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := until(waiting, c.etcdAnswers); err != nil {
 		return err
 	}
 	start(c.apiserver())
@@ -87,7 +93,7 @@ func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
 	if err != nil {
 		return err
 	}
-	if err := until(ctx, func(ctx context.Context) error { return answers(ctx, config) }); err != nil {
+	if err := until(waiting, func(ctx context.Context) error { return answers(ctx, config) }); err != nil {
 		return err
 	}
 	kubelet, err := c.kubelet()
@@ -98,11 +104,22 @@ func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
 		start(p)
 	}
 	g.Go(func() error { return c.balance(ctx, config) })
-	if err := apply(ctx, config, c.CRDs); err != nil {
+	crds := objects{}
+	for _, path := range c.CRDs {
+		if err := crds.read(path); err != nil {
+			return fmt.Errorf("CRDs: %w", err)
+		}
+	}
+	if err := until(waiting, func(ctx context.Context) error { return c.dns(ctx, config) }); err != nil {
 		return err
 	}
-	if err := until(ctx, func(ctx context.Context) error { return schedulable(ctx, config) }); err != nil {
+	if err := crds.apply(waiting, config); err != nil {
 		return err
+	}
+	for _, condition := range []func(context.Context, *rest.Config) error{schedulable, resolves} {
+		if err := until(waiting, func(ctx context.Context) error { return condition(ctx, config) }); err != nil {
+			return err
+		}
 	}
 	close(c.ready)
 	return nil
@@ -135,7 +152,7 @@ func until(ctx context.Context, f func(context.Context) error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w; last: %w", ctx.Err(), err)
+			return fmt.Errorf("not ready in time: %w", err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -34,6 +34,10 @@ func (s *Server) start(c *container) error {
 	if err := c.log.open(); err != nil {
 		return err
 	}
+	description, err := s.spec(c)
+	if err != nil {
+		return err
+	}
 	out, err := newPipe()
 	if err != nil {
 		return err
@@ -78,7 +82,7 @@ func (s *Server) start(c *container) error {
 			return nil
 		})
 	}
-	err = handOver(s.spec(c), spec.in, report.out)
+	err = handOver(description, spec.in, report.out)
 	s.run.Go(func() error {
 		waited := cmd.Wait()
 		<-copied
@@ -121,10 +125,14 @@ func (s *Server) ended(c *container, state *os.ProcessState, err error) {
 }
 
 // spec is what the container's process is to become.
-func (s *Server) spec(c *container) sandbox.Spec {
+func (s *Server) spec(c *container) (sandbox.Spec, error) {
+	program, err := filepath.EvalSymlinks(c.image.Program)
+	if err != nil {
+		return sandbox.Spec{}, fmt.Errorf("program of image %s: %w", c.image.Name, err)
+	}
 	security := c.config.GetLinux().GetSecurityContext()
 	spec := sandbox.Spec{
-		Root: s.root(c), Layer: s.layer(c), Program: c.image.Program, At: c.image.At(),
+		Root: s.root(c), Layer: s.layer(c), Program: program, At: c.image.At(),
 		Hostname: c.pod.config.GetHostname(), Files: c.pod.files(),
 		ReadOnly: security.GetReadonlyRootfs(), NoNewPrivileges: security.GetNoNewPrivs(),
 		Args: c.arguments(), Env: c.environment(), Dir: c.config.GetWorkingDir(),
@@ -140,9 +148,14 @@ func (s *Server) spec(c *container) sandbox.Spec {
 		spec.Groups = append(spec.Groups, int(g))
 	}
 	for _, m := range c.config.GetMounts() {
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: m.GetHostPath(), Target: m.GetContainerPath(), ReadOnly: m.GetReadonly()})
+		// Links lead elsewhere once the root has changed.
+		source, err := filepath.EvalSymlinks(m.GetHostPath())
+		if err != nil {
+			return sandbox.Spec{}, fmt.Errorf("mount %s: %w", m.GetContainerPath(), err)
+		}
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: source, Target: m.GetContainerPath(), ReadOnly: m.GetReadonly()})
 	}
-	return spec
+	return spec, nil
 }
 
 // pipe is two connected files.

@@ -64,6 +64,22 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	return to, nil
 }
 
+// Unlink removes a slot's interface from the namespace, and so the whole link. The kernel would do it only when the last
+// connection inside has given up its unreachable peer, a minute after the last process.
+func (n *Namespace) Unlink(name string) error {
+	l, err := n.link.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err == nil {
+		err = n.link.LinkDel(l)
+	}
+	if err != nil {
+		return fmt.Errorf("remove interface %s: %w", name, err)
+	}
+	return nil
+}
+
 func overlaps(list []netip.Prefix, p netip.Prefix) bool {
 	for _, q := range list {
 		if q.Overlaps(p) {

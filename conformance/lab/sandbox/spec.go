@@ -12,7 +12,7 @@ const (
 type Spec struct {
 	Root     string            // an empty folder of the lab, for the container's root
 	Layer    string            // an empty folder of the lab, for what is written over the machine's own folders
-	Program  string            // a program of the machine
+	Program  string            // a program of the machine, a path without symbolic links
 	At       string            // where that is in the container
 	Hostname string            // of the pod
 	Files    map[string]string // small files below /etc, by absolute path
@@ -29,7 +29,7 @@ type Spec struct {
 	NoNewPrivileges bool
 }
 
-// Mount shows a file or folder of the lab in the container.
+// Mount shows a file or folder of the lab in the container. Source has no symbolic links in it.
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
 // state is what the processes of a lab know of each other. It is a file in the lab's folder.
@@ -82,16 +82,24 @@ func (s state) note(link string) error {
 	return errors.Join(err, file.Close())
 }
 
-// linked tells whether a network interface of the lab is left. The kernel removes them a moment after the last process.
-func (s state) linked() bool {
+// unlink removes the lab's network interfaces from this machine.
+func (s state) unlink() error {
 	raw, err := os.ReadFile(s.links())
-	if err != nil || s.Rootless {
-		return false
+	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // none yet, or in the lab's own namespace
+		return nil
 	}
-	return slices.ContainsFunc(strings.Fields(string(raw)), func(link string) bool {
-		_, err := net.InterfaceByName(link)
-		return err == nil
-	})
+	if err != nil {
+		return fmt.Errorf("state of the lab: %w", err)
+	}
+	here, err := network.Current()
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	for link := range strings.FieldsSeq(string(raw)) {
+		err = errors.Join(err, here.Unlink(link))
+	}
+	return err
 }
 
 // links is the file with the names of the lab's network interfaces on this machine.

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/conformance/lab"
+	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
 // Descriptors that `lab init` hands on to `lab supervise`.
@@ -41,7 +42,7 @@ func newUp() *cobra.Command {
 	}
 	addDir(cmd, &s.Dir)
 	cmd.Flags().IntVar(&s.Clusters, "clusters", 1, "how many clusters, side by side, named lab1, lab2 and so on")
-	cmd.Flags().StringVar(&s.Tools, "tools", ".tools/bin", "the folder with the programs kubernetes and etcd (make lab builds them)")
+	cmd.Flags().StringVar(&s.Tools, "tools", ".tools/bin", "the folder with the programs of a cluster and its pods (make labs builds them)")
 	cmd.Flags().StringArrayVar(&s.CRDs, "crds", nil, "a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: those of\nGateway API's experimental channel, the inference extension and Penstock, as the go.mod here says)")
 	cmd.Flags().BoolVar(&s.Lifeline, "until-eof", false, "stay, and end the lab when standard input ends")
 	return cmd
@@ -101,9 +102,9 @@ func (s *state) prepare(ctx context.Context) error {
 	if strings.HasPrefix(s.Dir+"/", private+"/") {
 		return fmt.Errorf("--dir %s: choose a folder outside %s, which a lab has to itself", s.Dir, private)
 	}
-	for _, name := range []string{"kubernetes", "etcd"} {
+	for _, name := range []string{"kubernetes", "etcd", "coredns"} {
 		if _, err := exec.LookPath(filepath.Join(s.Tools, name)); err != nil {
-			return fmt.Errorf("the program %s is missing in %s: make lab builds it (once, some minutes)", name, s.Tools)
+			return fmt.Errorf("the program %s is missing in %s: make labs builds it (once, some minutes)", name, s.Tools)
 		}
 	}
 	if _, err := exec.LookPath("nft"); err != nil {
@@ -125,6 +126,13 @@ func (s *state) prepare(ctx context.Context) error {
 			return err
 		}
 		s.CRDs = crds
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := image.Open(s.images()).Load(image.Known(os.Getenv("ENVOY"), s.Tools, filepath.Dir(self))...); err != nil {
+		return err
 	}
 	return s.save()
 }
@@ -198,21 +206,20 @@ func (s *state) await(ctx context.Context, ready io.Reader) error {
 	}
 }
 
-// end kills the lab and waits until the kernel has let go of its processes and network interfaces. Its folder stays.
+// end kills the lab, waits until the kernel has let go of its processes, and removes its network interfaces. Its folder
+// stays.
 func (s *state) end() error {
 	if !s.alive() { // and its interfaces' names may be another's by now
 		return nil
 	}
 	const limit = 30 * time.Second
-	for deadline := time.Now().Add(limit); s.alive() || s.linked(); time.Sleep(20 * time.Millisecond) {
-		if s.alive() {
-			if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("end the lab in %s (process %d): %w", s.Dir, s.PID, err)
-			}
+	for deadline := time.Now().Add(limit); s.alive(); time.Sleep(20 * time.Millisecond) {
+		if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("end the lab in %s (process %d): %w", s.Dir, s.PID, err)
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the lab in %s (process %d) does not end", s.Dir, s.PID)
 		}
 	}
-	return nil
+	return s.unlink()
 }

@@ -1,0 +1,70 @@
+package balancer
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// balanced is a Service of type LoadBalancer; age orders them.
+func balanced(name string, age int, asked, has string) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(time.Unix(int64(age), 0))},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: asked},
+	}
+	if has != "" {
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: has}}
+	}
+	return s
+}
+
+func TestEveryServiceGetsAnAddressOfItsOwnAndKeepsIt(t *testing.T) {
+	within := netip.MustParsePrefix("10.0.0.0/29") // .1 to .7
+	foreign := balanced("foreign", 1, "", "")
+	class := "example.com/other"
+	foreign.Spec.LoadBalancerClass = &class
+	plain := balanced("plain", 1, "", "10.0.0.7") // was a LoadBalancer once
+	plain.Spec.Type = corev1.ServiceTypeClusterIP
+	leaving := balanced("leaving", 1, "", "")
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(9, 0)}
+
+	for _, test := range []struct {
+		name     string
+		services []*corev1.Service
+		writes   map[string]string
+	}{
+		{"new ones get free ones, the oldest first", []*corev1.Service{balanced("b", 2, "", ""), balanced("a", 1, "", ""), balanced("c", 3, "", "10.0.0.1")},
+			map[string]string{"a": "10.0.0.2", "b": "10.0.0.3"}},
+		{"all keep what they have", []*corev1.Service{balanced("a", 2, "", "10.0.0.4"), balanced("b", 1, "10.0.0.2", "10.0.0.2")}, nil},
+		{"what is asked for goes before what is not", []*corev1.Service{balanced("a", 1, "", ""), balanced("b", 2, "10.0.0.1", "")},
+			map[string]string{"a": "10.0.0.2", "b": "10.0.0.1"}},
+		{"another's address is not given, nor one of another range", []*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "10.0.0.1", ""), balanced("c", 3, "10.9.9.9", "")}, nil},
+		{"who asks for another moves", []*corev1.Service{balanced("a", 1, "10.0.0.5", "10.0.0.1")}, map[string]string{"a": "10.0.0.5"}},
+		{"two with one address are told apart", []*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "", "10.0.0.1")}, map[string]string{"b": "10.0.0.2"}},
+		{"others' Services are left alone", []*corev1.Service{foreign, leaving}, nil},
+		{"who is no LoadBalancer any more has none", []*corev1.Service{plain}, map[string]string{"plain": "invalid IP"}},
+	} {
+		got := map[string]string{}
+		for name, addr := range assign(test.services, within) {
+			got[name.Name] = addr.String()
+		}
+		if test.writes == nil {
+			test.writes = map[string]string{}
+		}
+		if d := cmp.Diff(test.writes, got); d != "" {
+			t.Errorf("%s: %s", test.name, d)
+		}
+	}
+}
+
+func TestAFullRangeLeavesTheYoungestWithout(t *testing.T) {
+	within := netip.MustParsePrefix("10.0.0.0/31")
+	got := assign([]*corev1.Service{balanced("a", 1, "", ""), balanced("b", 2, "", "")}, within)
+	if len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,47 @@
+package image
+
+import (
+	"os/exec"
+	"path/filepath"
+)
+
+// known are the images that a lab knows without being told: what the official conformance suites deploy, and what
+// Penstock's own users do. The name of the program comes first.
+var known = []struct {
+	program string
+	image   Image
+}{
+	{"echo-basic", Image{Name: "echo-basic"}},
+	{"lwepp", Image{Name: "lwepp"}},
+	{"coredns", Image{Name: "coredns/coredns", Path: "/coredns"}},
+	{"llm-d-inference-sim", Image{Name: "llm-d/llm-d-inference-sim", Path: "/app/llm-d-inference-sim"}},
+	{"envoy", Image{Name: "envoyproxy/envoy", Args: []string{"-c", "/etc/envoy/envoy.yaml"}}},
+	{"envoy", Image{Name: "envoyproxy/envoy-distroless", Args: []string{"-c", "/etc/envoy/envoy.yaml"}}},
+	{"penstock", Image{Name: "penstock"}},
+}
+
+// Known are the images among those that a lab knows whose programs are there: envoy, if that is given, or in one of the
+// folders, the first that has it.
+func Known(envoy string, folders ...string) []Image {
+	var found []Image
+	for _, k := range known {
+		paths := make([]string, 0, len(folders)+1)
+		if k.program == "envoy" && envoy != "" {
+			paths = append(paths, envoy)
+		}
+		for _, f := range folders {
+			paths = append(paths, filepath.Join(f, k.program))
+		}
+		for _, path := range paths {
+			if _, err := exec.LookPath(path); err == nil {
+				k.image.Program = path
+				if k.image.Path == "" {
+					k.image.Path = "/usr/local/bin/" + k.program
+				}
+				found = append(found, k.image)
+				break
+			}
+		}
+	}
+	return found
+}

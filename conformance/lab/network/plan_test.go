@@ -1,0 +1,32 @@
+package network
+
+import (
+	"net/netip"
+	"testing"
+)
+
+func TestNoTwoClustersOrPurposesShareAnAddress(t *testing.T) {
+	for slot := range Slots {
+		p := Plan{Slot: slot}
+		parts := []netip.Prefix{p.Pods(), p.Services(), p.LoadBalancers(), netip.PrefixFrom(p.Node(), 32), netip.PrefixFrom(p.Outside(), 32)}
+		for i, a := range parts {
+			if !p.All().Overlaps(a) || p.All().Bits() > a.Bits() {
+				t.Errorf("slot %d: %s is not in %s", slot, a, p.All())
+			}
+			for _, b := range parts[i+1:] {
+				if a.Overlaps(b) {
+					t.Errorf("slot %d: %s and %s overlap", slot, a, b)
+				}
+			}
+		}
+		if !p.Services().Contains(p.APIService()) || !p.Services().Contains(p.DNSService()) {
+			t.Errorf("slot %d: a cluster IP is not in %s", slot, p.Services())
+		}
+		if slot > 0 && p.All().Overlaps(Plan{Slot: slot - 1}.All()) {
+			t.Errorf("slot %d overlaps the one before", slot)
+		}
+		if len(p.Link()) > 15 {
+			t.Errorf("the kernel takes no interface name as long as %s", p.Link())
+		}
+	}
+}

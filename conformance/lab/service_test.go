@@ -1,0 +1,188 @@
+//go:build lab && linux
+
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+)
+
+// echo is a Deployment of the echo server, which leaves in good order.
+const echo = `
+metadata: {name: echo}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: echo}}
+  strategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 1}}
+  template:
+    metadata: {labels: {app: echo}}
+    spec:
+      terminationGracePeriodSeconds: 10
+      containers:
+      - name: echo
+        image: registry.k8s.io/gateway-api/echo-basic:v1.5.1
+        env:
+        - {name: HTTP_PORT, value: "80"}
+        - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        readinessProbe: {httpGet: {path: /health, port: 80}, periodSeconds: 1}
+        lifecycle: {preStop: {sleep: {seconds: 4}}}
+`
+
+// serve starts the echo Deployment behind a LoadBalancer and returns its address.
+func (p place) serve() string {
+	p.Helper()
+	d := &appsv1.Deployment{}
+	if err := yaml.UnmarshalStrict([]byte(echo), d); err != nil {
+		p.Fatal(err)
+	}
+	if _, err := p.AppsV1().Deployments(p.namespace).Create(p.Context(), d, metav1.CreateOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	_, err := p.CoreV1().Services(p.namespace).Create(p.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "echo"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "echo"},
+			Ports: []corev1.ServicePort{{Port: 8080, TargetPort: intstr.FromInt32(80)}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.rolledOut()
+	var addr string
+	p.until("a LoadBalancer's address", func(ctx context.Context) error {
+		s, err := p.CoreV1().Services(p.namespace).Get(ctx, "echo", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(s.Status.LoadBalancer.Ingress) == 0 {
+			return fmt.Errorf("the Service has none")
+		}
+		addr = s.Status.LoadBalancer.Ingress[0].IP + ":8080"
+		return nil
+	})
+	p.until("an answer", func(ctx context.Context) error { return get(ctx, addr) })
+	return addr
+}
+
+// rolledOut waits until the echo Deployment is as it was written last.
+func (p place) rolledOut() {
+	p.Helper()
+	p.until("the rollout", func(ctx context.Context) error {
+		d, err := p.AppsV1().Deployments(p.namespace).Get(ctx, "echo", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if s := d.Status; s.ObservedGeneration < d.Generation || s.UpdatedReplicas < 2 || s.AvailableReplicas < 2 || s.Replicas > 2 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}
+
+// get asks once, on a connection of its own.
+func get(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
+	if err != nil {
+		return err
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("answered %s", resp.Status)
+	}
+	return nil
+}
+
+// Clients outside reach a Service while its pods are replaced one by one: none of their requests is lost.
+func TestRolloutLosesNoRequest(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "lab1")
+	addr := p.serve()
+	_, err := p.AppsV1().Deployments(p.namespace).Patch(t.Context(), "echo", "application/merge-patch+json",
+		[]byte(`{"spec":{"template":{"metadata":{"annotations":{"roll":"1"}}}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lost := make(chan error, 1)
+	go func() {
+		for ctx.Err() == nil {
+			if err := get(context.WithoutCancel(ctx), addr); err != nil {
+				lost <- err
+				return
+			}
+		}
+		lost <- nil
+	}()
+	p.rolledOut()
+	cancel()
+	if err := <-lost; err != nil {
+		t.Errorf("a request was lost: %v", err)
+	}
+}
+
+// A pod that is killed is replaced, and its Service goes on.
+func TestDeploymentReplacesADeletedPod(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "lab2")
+	addr := p.serve()
+	zero := int64(0)
+	if err := p.CoreV1().Pods(p.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{LabelSelector: "app=echo"}); err != nil {
+		t.Fatal(err)
+	}
+	p.rolledOut()
+	p.until("an answer", func(ctx context.Context) error { return get(ctx, addr) })
+}
+
+// Programs find Services by name and reach them, their own included; pods of one cluster reach pods and LoadBalancers of
+// another.
+func TestPodsReachServicesByNameAndOtherClusters(t *testing.T) {
+	t.Parallel()
+	far := newPlace(t, "lab2")
+	addr := far.serve()
+	pods, err := far.CoreV1().Pods(far.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=echo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := newPlace(t, "lab1")
+	near.serve()
+	near.pod(fmt.Sprintf(`
+metadata: {name: asks}
+spec:
+  restartPolicy: OnFailure
+  containers:
+  - name: main
+    image: shell
+    command: [bash, -c]
+    args:
+    - |
+      ask() { exec 3<>/dev/tcp/$1/$2 || exit 1; printf 'GET / HTTP/1.0\r\n\r\n' >&3; head -1 <&3; }
+      echo "name $(ask echo 8080)"
+      echo "full name $(ask echo.%[1]s.svc.cluster.local 8080)"
+      echo "far pod $(ask %[2]s 80)"
+      echo "far balancer $(ask %[3]s 8080)"
+`, near.namespace, pods.Items[0].Status.PodIP, strings.TrimSuffix(addr, ":8080")))
+	near.says("asks", "main", "\nfull name HTTP/1.0 200", "name HTTP/1.0 200", "far pod HTTP/1.0 200", "far balancer HTTP/1.0 200")
+}
