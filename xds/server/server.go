@@ -101,6 +101,9 @@ func New(c Config) (*Server, error) {
 	}, nil
 }
 
+// window is HTTP/2's flow control window, in bytes. Setting it also keeps gRPC from enlarging it by itself.
+const window = 64 << 10
+
 // Options are what a gRPC server must be made with that a Server is registered on. Other services may share it.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
@@ -108,6 +111,8 @@ func Options() []grpc.ServerOption {
 		// The bootstrap lets Envoy ping every 10 s; gRPC's default takes that for an attack.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		// As small as they can be, and no larger when much arrives: what a thousand proxies say at once waits on the wire.
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		// A proxy that comes back names everything that it has.
 		grpc.MaxRecvMsgSize(64 << 20),
 	}
