@@ -51,6 +51,9 @@ func (s *Source) Want(ctx context.Context, wanted, unwanted []Demand) error {
 			wait = append(wait, in)
 		}
 	}
+	for _, g := range s.gates {
+		g.shut()
+	}
 	s.poke()
 	for _, in := range wait {
 		select {
@@ -136,6 +139,7 @@ type gate struct {
 	store *store.Store
 
 	mu     sync.Mutex
+	open   bool                           // everything is let in: nobody has said yet what is read
 	wanted map[string]struct{}            // keys of kind.gate
 	packed map[string][]byte              // of what is outside, by id
 	group  map[string]string              // of each id that there is
@@ -143,7 +147,7 @@ type gate struct {
 }
 
 func newGate(k *kind, f *feed, s *store.Store) *gate {
-	return &gate{kind: k, feed: f, store: s, wanted: map[string]struct{}{}, packed: map[string][]byte{}, group: map[string]string{}, groups: map[string]map[string]struct{}{}}
+	return &gate{kind: k, feed: f, store: s, open: k.reach == parked, wanted: map[string]struct{}{}, packed: map[string][]byte{}, group: map[string]string{}, groups: map[string]map[string]struct{}{}}
 }
 
 // keys are those by which an object can be wanted.
@@ -157,6 +161,9 @@ func (g *gate) keys(obj store.Object) (keys []string) {
 }
 
 func (g *gate) isWanted(keys []string) bool {
+	if g.open {
+		return len(keys) > 0
+	}
 	for _, k := range keys {
 		if _, ok := g.wanted[k]; ok {
 			return true
@@ -224,6 +231,35 @@ func (g *gate) forget(id string) (inside bool) {
 	return !outside
 }
 
+// shut ends the time in which everything was let in: the first translation of a large cluster finds what it reads, and is
+// not done twice. What it did not read goes.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.open {
+		return
+	}
+	g.open = false
+	if g.feed.flush() != nil {
+		return // as in unwant
+	}
+	view := g.store.View()
+	for id := range g.group {
+		if obj, inside := g.kind.table.Object(view, id); inside {
+			g.evict(id, obj)
+		}
+	}
+}
+
+// evict takes an object out that is inside, unless it is wanted. g.mu is held.
+func (g *gate) evict(id string, obj store.Object) {
+	if keys := g.keys(obj); !g.isWanted(keys) {
+		g.forget(id)
+		g.feed.add(g.kind.table.Delete(id))
+		g.park(id, keys, obj)
+	}
+}
+
 // want lets in what has a key.
 func (g *gate) want(key string) {
 	g.mu.Lock()
@@ -254,14 +290,8 @@ func (g *gate) unwant(key string) {
 	}
 	view := g.store.View()
 	for id := range g.groups[g.kind.group(key)] {
-		obj, inside := g.kind.table.Object(view, id)
-		if !inside {
-			continue
-		}
-		if keys := g.keys(obj); !g.isWanted(keys) {
-			g.forget(id)
-			g.feed.add(g.kind.table.Delete(id))
-			g.park(id, keys, obj)
+		if obj, inside := g.kind.table.Object(view, id); inside {
+			g.evict(id, obj)
 		}
 	}
 }

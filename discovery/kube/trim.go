@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"unique"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -13,7 +15,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // trim leaves of an object what somebody reads: memory is what a large cluster costs. What changes with each write of a
 // status must go, or each would be a change of the world.
 func trim(k *kind, obj store.Object) {
-	obj.SetManagedFields(nil)
+	shed(k, obj)
 	obj.SetResourceVersion("")
 	obj.SetOwnerReferences(nil)
 	obj.SetFinalizers(nil)
@@ -22,9 +24,11 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the part of trim that may come before the object's status and version are noted.
+// shed is the part of trim that may come before the object's status and version are noted: while a list comes in. It may be
+// done twice.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
+	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // one string for all objects of it
 	if a := obj.GetAnnotations(); a != nil {
 		delete(a, lastApplied)
 		if len(a) == 0 || k.plain {
@@ -50,11 +54,25 @@ func trimSlice(obj store.Object) {
 	service := s.Labels[discoveryv1.LabelServiceName]
 	s.Labels, s.Generation, s.UID = nil, 0, ""
 	if service != "" {
-		s.Labels = map[string]string{discoveryv1.LabelServiceName: service}
+		s.Labels = map[string]string{discoveryv1.LabelServiceName: service} // the key is one string for all
 	}
+	yes, no := true, false // two for all endpoints of the slice
+	shared := func(b *bool) *bool {
+		switch {
+		case b == nil:
+			return nil
+		case *b:
+			return &yes
+		}
+		return &no
+	}
+	endpoints := make([]discoveryv1.Endpoint, len(s.Endpoints)) // those that came have room for more
 	for i, e := range s.Endpoints {
-		s.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Zone: e.Zone}
+		endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses, Zone: e.Zone, Conditions: discoveryv1.EndpointConditions{
+			Ready: shared(e.Conditions.Ready), Serving: shared(e.Conditions.Serving), Terminating: shared(e.Conditions.Terminating),
+		}}
 	}
+	s.Endpoints = endpoints
 }
 
 func trimPod(obj store.Object) {

@@ -150,7 +150,7 @@ func (w *Writer) Touch(refs ...report.Ref) {
 		return
 	}
 	for _, ref := range refs {
-		q.of(ref).AddAfter(ref, w.pace.wait(ref, w.cfg.Now()))
+		q.of(ref).AddAfter(ref, w.pace.touch(ref, w.cfg.Now()))
 	}
 }
 

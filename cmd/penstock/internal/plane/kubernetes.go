@@ -139,8 +139,8 @@ func (k *Kubernetes) translatorConfig(cfg *translator.Config) {
 func (p *Plane) fetch(ctx context.Context, sub *store.Subscription, out translator.Output, view *store.View, changes []store.Change) (translator.Output, *store.View, []store.Change) {
 	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
-	for range fetchRounds {
-		if len(out.Wanted)+len(out.Unwanted) == 0 {
+	for round := range fetchRounds {
+		if len(out.Wanted)+len(out.Unwanted) == 0 && (round > 0 || p.progress.has()) {
 			break
 		}
 		wanted, unwanted := demands(out.Wanted), demands(out.Unwanted)

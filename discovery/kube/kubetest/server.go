@@ -1,0 +1,396 @@
+package kubetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+)
+
+// Object is an object as JSON has it.
+type Object = map[string]any
+
+// Server is the API server. Safe for use by many.
+type Server struct {
+	http *httptest.Server
+
+	mu      sync.Mutex
+	version int
+	objects map[string]map[string]Object // resource path without namespace -> id -> object
+	watches map[*watch]struct{}
+	fail    func(method, path string) int
+	asked   []string // "METHOD path?query", in order
+}
+
+// watch is one open watch.
+type watch struct {
+	resource, namespace, name string
+	events                    chan []byte
+	cut                       chan struct{}
+}
+
+// New starts a server that ends with the test.
+func New(t testing.TB) *Server {
+	s := &Server{objects: map[string]map[string]Object{}, watches: map[*watch]struct{}{}}
+	s.http = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.Cut()
+		s.http.Close()
+	})
+	return s
+}
+
+// Config is how a client reaches it.
+func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
+
+// Fail has requests answered with an HTTP status that f returns; 0 lets one pass, and a nil f all.
+func (s *Server) Fail(f func(method, path string) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = f
+}
+
+// Cut ends all watches, as a connection that breaks.
+func (s *Server) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.watches {
+		close(w.cut)
+		delete(s.watches, w)
+	}
+}
+
+// Asked lists the requests so far whose "METHOD path?query" contains a text.
+func (s *Server) Asked(text string) (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.asked {
+		if strings.Contains(r, text) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Put creates or replaces an object as a user would: a changed spec is a new generation. resource is its plural.
+func (s *Server) Put(resource string, obj Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := resourcePath(obj, resource)
+	old := s.objects[path][id(obj)]
+	obj = clone(obj)
+	meta := obj["metadata"].(Object)
+	meta["uid"], meta["generation"] = string(uuid.NewUUID()), int64(1)
+	kind := "ADDED"
+	if old != nil {
+		before := old["metadata"].(Object)
+		kind, meta["uid"], meta["generation"] = "MODIFIED", before["uid"], before["generation"]
+		if !same(old["spec"], obj["spec"]) {
+			meta["generation"] = number(before["generation"]) + 1
+		}
+		if obj["status"] == nil && old["status"] != nil {
+			obj["status"] = old["status"]
+		}
+	}
+	s.store(path, kind, obj)
+}
+
+// Get returns an object, or nil.
+func (s *Server) Get(group, resource, id string) Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, objects := range s.objects {
+		if parts := strings.Split(path, "/"); parts[0] == group && parts[2] == resource && objects[id] != nil {
+			return clone(objects[id])
+		}
+	}
+	return nil
+}
+
+// Delete removes an object.
+func (s *Server) Delete(resource string, obj Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := resourcePath(obj, resource)
+	if old := s.objects[path][id(obj)]; old != nil {
+		delete(s.objects[path], id(obj))
+		s.version++
+		old["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
+		s.tell(path, "DELETED", old)
+	}
+}
+
+// store keeps an object under a new version and tells the watches. mu is held.
+func (s *Server) store(path, event string, obj Object) {
+	s.version++
+	obj["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
+	if s.objects[path] == nil {
+		s.objects[path] = map[string]Object{}
+	}
+	s.objects[path][id(obj)] = obj
+	s.tell(path, event, obj)
+}
+
+func (s *Server) tell(path, event string, obj Object) {
+	for w := range s.watches {
+		if w.resource == path && w.matches(obj) {
+			w.events <- line(event, obj)
+		}
+	}
+}
+
+func (w *watch) matches(obj Object) bool {
+	meta := obj["metadata"].(Object)
+	return (w.namespace == "" || meta["namespace"] == w.namespace) && (w.name == "" || meta["name"] == w.name)
+}
+
+func line(event string, obj Object) []byte {
+	raw, _ := json.Marshal(Object{"type": event, "object": obj}) // of JSON
+	return append(raw, '\n')
+}
+
+// request is a path taken apart.
+type request struct{ resource, namespace, name, sub string }
+
+func parse(path string) (r request) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	group, rest := "", parts[1:]
+	if parts[0] == "apis" {
+		group, rest = parts[1], parts[2:]
+	}
+	version := rest[0]
+	rest = rest[1:]
+	if rest[0] == "namespaces" && len(rest) > 2 {
+		r.namespace, rest = rest[1], rest[2:]
+	}
+	r.resource = group + "/" + version + "/" + rest[0]
+	if len(rest) > 1 {
+		r.name = rest[1]
+	}
+	if len(rest) > 2 {
+		r.sub = rest[2]
+	}
+	return r
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
+	r := parse(hr.URL.Path)
+	s.mu.Lock()
+	s.asked = append(s.asked, hr.Method+" "+hr.URL.Path+"?"+hr.URL.RawQuery)
+	code := 0
+	if s.fail != nil {
+		code = s.fail(hr.Method, hr.URL.Path)
+	}
+	s.mu.Unlock()
+	query := hr.URL.Query()
+	name := strings.TrimPrefix(query.Get("fieldSelector"), "metadata.name=")
+	switch {
+	case code != 0:
+		refuse(w, code, "broken by the test")
+	case hr.Method == http.MethodGet && query.Get("watch") != "":
+		s.watch(w, hr, &watch{resource: r.resource, namespace: r.namespace, name: name, events: make(chan []byte, 1<<16), cut: make(chan struct{})}, query.Get("sendInitialEvents") == "true")
+	case hr.Method == http.MethodGet && r.name == "":
+		s.list(w, &watch{resource: r.resource, namespace: r.namespace, name: name})
+	default:
+		s.one(w, hr, r)
+	}
+}
+
+func refuse(w http.ResponseWriter, code int, message string) {
+	reasons := map[int]string{http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict", http.StatusForbidden: "Forbidden"}
+	answer(w, code, Object{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reasons[code], "message": message})
+}
+
+func answer(w http.ResponseWriter, code int, obj Object) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(obj) // the other side is gone
+}
+
+// matching lists what a watch would see, sorted. mu is held.
+func (s *Server) matching(w *watch) (out []any) {
+	for _, id := range slices.Sorted(maps.Keys(s.objects[w.resource])) {
+		if obj := s.objects[w.resource][id]; w.matches(obj) {
+			out = append(out, obj)
+		}
+	}
+	return out
+}
+
+func (s *Server) list(w http.ResponseWriter, of *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	items := s.matching(of)
+	kind := "List"
+	if len(items) > 0 {
+		kind = items[0].(Object)["kind"].(string) + "List"
+	}
+	parts := strings.Split(of.resource, "/")
+	answer(w, http.StatusOK, Object{"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kind, "items": items, "metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
+}
+
+// watch serves events from now on. A client that names a version is told that it has expired, so that it lists again: what
+// happened meanwhile is not kept.
+func (s *Server) watch(w http.ResponseWriter, hr *http.Request, of *watch, initial bool) {
+	w.Header().Set("Content-Type", "application/json")
+	flush := w.(http.Flusher)
+	s.mu.Lock()
+	if from := hr.URL.Query().Get("resourceVersion"); !initial && from != "" && from != strconv.Itoa(s.version) {
+		s.mu.Unlock()
+		refuse(w, http.StatusGone, "too old a version")
+		return
+	}
+	if initial {
+		for _, obj := range s.matching(of) {
+			of.events <- line("ADDED", obj.(Object))
+		}
+		parts := strings.Split(of.resource, "/")
+		of.events <- line("BOOKMARK", Object{
+			"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kinds[parts[2]],
+			"metadata": Object{"resourceVersion": strconv.Itoa(s.version), "annotations": Object{"k8s.io/initial-events-end": "true"}},
+		})
+	}
+	s.watches[of] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.watches, of)
+		s.mu.Unlock()
+	}()
+	w.WriteHeader(http.StatusOK)
+	flush.Flush()
+	for {
+		select {
+		case e := <-of.events:
+			if _, err := w.Write(e); err != nil {
+				return
+			}
+			flush.Flush()
+		case <-of.cut:
+			return
+		case <-hr.Context().Done():
+			return
+		}
+	}
+}
+
+// kinds are the names that bookmarks must have, by plural.
+var kinds = map[string]string{
+	"customresourcedefinitions": "CustomResourceDefinition", "gatewayclasses": "GatewayClass", "gateways": "Gateway", "httproutes": "HTTPRoute",
+	"grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute", "tcproutes": "TCPRoute", "listenersets": "ListenerSet", "referencegrants": "ReferenceGrant",
+	"backendtlspolicies": "BackendTLSPolicy", "namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod",
+	"secrets": "Secret", "configmaps": "ConfigMap", "inferencepools": "InferencePool", "inferencemodels": "InferenceModel",
+	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers", "poolpolicies": "PoolPolicy", "envoyfleets": "EnvoyFleet",
+}
+
+// one serves requests for one object.
+func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
+	var body Object
+	if hr.Method != http.MethodGet {
+		if err := json.NewDecoder(hr.Body).Decode(&body); err != nil {
+			refuse(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := strings.TrimPrefix(r.namespace+"/"+r.name, "/")
+	old := s.objects[r.resource][key]
+	switch {
+	case hr.Method == http.MethodPost:
+		key = id(body)
+		if s.objects[r.resource][key] != nil {
+			refuse(w, http.StatusConflict, "it exists")
+			return
+		}
+		s.store(r.resource, "ADDED", body)
+	case old == nil:
+		refuse(w, http.StatusNotFound, "there is no "+key)
+		return
+	case hr.Method == http.MethodGet:
+	case !unchanged(old, body):
+		refuse(w, http.StatusConflict, "another version")
+		return
+	case hr.Method == http.MethodPut:
+		s.store(r.resource, "MODIFIED", body)
+	case hr.Method == http.MethodPatch && r.sub == "status":
+		now := clone(old)
+		now["status"] = merge(now["status"], body["status"])
+		s.store(r.resource, "MODIFIED", now)
+	default:
+		refuse(w, http.StatusMethodNotAllowed, hr.Method)
+		return
+	}
+	answer(w, http.StatusOK, s.objects[r.resource][key])
+}
+
+// unchanged says whether a write is for the version that there is.
+func unchanged(old, body Object) bool {
+	meta, _ := body["metadata"].(Object)
+	v, ok := meta["resourceVersion"].(string)
+	return !ok || v == "" || v == old["metadata"].(Object)["resourceVersion"]
+}
+
+// merge is a JSON merge patch (RFC 7386).
+func merge(old, patch any) any {
+	p, ok := patch.(Object)
+	if !ok {
+		return patch
+	}
+	out := Object{}
+	if o, ok := old.(Object); ok {
+		out = maps.Clone(o)
+	}
+	for k, v := range p {
+		if v == nil {
+			delete(out, k)
+		} else {
+			out[k] = merge(out[k], v)
+		}
+	}
+	return out
+}
+
+func resourcePath(obj Object, resource string) string {
+	group, version, ok := strings.Cut(obj["apiVersion"].(string), "/")
+	if !ok {
+		group, version = "", group
+	}
+	return group + "/" + version + "/" + resource
+}
+
+func id(obj Object) string {
+	meta := obj["metadata"].(Object)
+	if ns, _ := meta["namespace"].(string); ns != "" {
+		return fmt.Sprintf("%s/%s", ns, meta["name"])
+	}
+	return fmt.Sprint(meta["name"])
+}
+
+func clone(obj Object) (out Object) {
+	raw, _ := json.Marshal(obj)   // of JSON
+	_ = json.Unmarshal(raw, &out) // as above
+	return out
+}
+
+func same(a, b any) bool {
+	x, _ := json.Marshal(a) // of JSON
+	y, _ := json.Marshal(b) // as above
+	return string(x) == string(y)
+}
+
+func number(v any) int64 {
+	f, _ := v.(float64)
+	n, _ := v.(int64)
+	return int64(f) + n
+}

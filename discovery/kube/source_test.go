@@ -1,0 +1,280 @@
+package kube_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+func TestNothingIsInForceBeforeEverythingWasRead(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) {
+		api.Apply(t, "httproutes", route("a"))
+		api.Apply(t, "httproutes", route("b"))
+		api.Fail(func(_, path string) int {
+			if strings.HasSuffix(path, "/services") {
+				return http.StatusForbidden
+			}
+			return 0
+		})
+	})
+	r.eventually(func() string {
+		if text := r.reports(); !strings.Contains(text, "Service cannot be read") {
+			return "not said: Services cannot be read; said is " + text
+		}
+		return ""
+	})
+	if n := r.store.View().Revision(); n != 0 {
+		t.Errorf("revision %d although Services were never read", n)
+	}
+	if !r.source.Lagging() {
+		t.Error("it does not say that something is missing")
+	}
+	r.api.Fail(nil)
+	r.synced()
+	view := r.store.View()
+	if n := view.Revision(); n != 1 {
+		t.Errorf("the first sync made %d revisions", n)
+	}
+	if n := len(store.HTTPRoutes.All(view)); n != 2 {
+		t.Errorf("%d routes", n)
+	}
+	if r.source.Lagging() {
+		t.Error("it says that something is missing")
+	}
+}
+
+func TestObjectsComeWithoutWhatNobodyReads(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) }).synced()
+	r.api.Apply(t, "httproutes", route("b")) // by a watch, not in a list
+	r.has(store.HTTPRoutes, "default/b", true)
+	for _, name := range []string{"a", "b"} {
+		lean(t, r.store.View(), name)
+	}
+}
+
+func lean(t *testing.T, view *store.View, name string) {
+	t.Helper()
+	a, _ := store.HTTPRoutes.Get(view, "default/"+name)
+	if len(a.ManagedFields) > 0 || a.ResourceVersion != "" || len(a.Annotations) != 1 || a.Annotations["mine"] != "1" {
+		t.Errorf("metadata: %+v", a.ObjectMeta)
+	}
+	if a.APIVersion != "gateway.networking.k8s.io/v1" || a.Kind != "HTTPRoute" || a.Generation != 1 {
+		t.Errorf("%s %s generation %d", a.APIVersion, a.Kind, a.Generation)
+	}
+}
+
+func TestAKindThatIsInstalledLaterIsServedFromThenOn(t *testing.T) {
+	r := begin(t, nil).synced()
+	r.eventually(func() string {
+		if text := r.reports(); !strings.Contains(text, "kind GRPCRoute (gateway.networking.k8s.io) is not installed") {
+			return "not said: GRPCRoutes are not installed; said is " + text
+		}
+		return ""
+	})
+	object := func(version string) kubetest.Object {
+		return kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/"+version+", kind: GRPCRoute, metadata: {namespace: default, name: g}, spec: {parentRefs: [{name: gw}]}}")
+	}
+	// An old release serves an old version, which is read as the new one.
+	r.api.Put("grpcroutes", object("v1alpha2"))
+	r.api.Install(gatewayGroup, "grpcroutes", "v1alpha2")
+	r.has(store.GRPCRoutes, "default/g", true)
+	// After an upgrade nothing is missing in between.
+	r.api.Put("grpcroutes", object("v1"))
+	sub := r.store.Subscribe()
+	defer sub.Close()
+	sub.Pending() // what there is
+	r.api.Install(gatewayGroup, "grpcroutes", "v1", "v1alpha2")
+	r.eventually(func() string {
+		if len(r.api.Asked("/apis/gateway.networking.k8s.io/v1/grpcroutes?")) == 0 {
+			return "v1 is not read"
+		}
+		return ""
+	})
+	r.api.Put("grpcroutes", kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: GRPCRoute, metadata: {namespace: default, name: h}, spec: {}}"))
+	r.has(store.GRPCRoutes, "default/h", true)
+	revisions, _ := sub.Pending()
+	for _, rev := range revisions {
+		for _, c := range rev.Changes {
+			if c.Deleted {
+				t.Errorf("%s %s was gone during the upgrade", c.Table, c.ID)
+			}
+		}
+	}
+	r.api.Uninstall(gatewayGroup, "grpcroutes")
+	r.has(store.GRPCRoutes, "default/g", false)
+}
+
+func TestAWatchThatBreaksTakesNothingAwayThatIsStillThere(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) {
+		api.Apply(t, "httproutes", route("stays"))
+		api.Apply(t, "httproutes", route("goes"))
+	}).synced()
+	before := r.store.View().Revision()
+	r.api.Fail(func(string, string) int { return http.StatusInternalServerError })
+	r.api.Cut()
+	r.eventually(func() string {
+		if !r.source.Lagging() {
+			return "it does not notice that it hears nothing"
+		}
+		return ""
+	})
+	if now := r.store.View().Revision(); now != before {
+		t.Errorf("revision %d became %d while nothing could be read", before, now)
+	}
+	r.api.Delete("httproutes", kubetest.Parse(t, route("goes")))
+	r.api.Fail(nil)
+	r.has(store.HTTPRoutes, "default/goes", false)
+	r.has(store.HTTPRoutes, "default/stays", true)
+	if now := r.store.View().Revision(); now != before+1 {
+		t.Errorf("%d revisions for one object that is gone", now-before)
+	}
+}
+
+func TestAWrittenStatusIsNoChangeOfTheWorld(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) }).synced()
+	sub := r.store.Subscribe()
+	defer sub.Close()
+	sub.Pending() // what there is
+	withStatus := kubetest.Parse(t, route("a"))
+	withStatus["status"] = kubetest.Object{"parents": []any{}}
+	r.api.Put("httproutes", withStatus)
+	r.api.Apply(t, "httproutes", route("b")) // comes after it
+	r.has(store.HTTPRoutes, "default/b", true)
+	revisions, _ := sub.Pending()
+	for _, rev := range revisions {
+		for _, c := range rev.Changes {
+			if c.ID != "default/b" {
+				got, _ := store.HTTPRoutes.Get(r.store.View(), c.ID)
+				t.Errorf("revision %d changed %s %s: it is %+v", rev.N, c.Table, c.ID, got)
+			}
+		}
+	}
+}
+
+const slice = `
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: NAME, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, port: 80}]
+endpoints: [{addresses: [ADDRESS], nodeName: node-1}]
+`
+
+func TestEndpointsAreThereAsSoonAsSomebodyReadsThemAndOnlyThen(t *testing.T) {
+	text := func(name, address string) string {
+		return strings.NewReplacer("NAME", name, "ADDRESS", address).Replace(slice)
+	}
+	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "endpointslices", text("web-1", "10.0.0.1")) }).synced()
+	// Until somebody says what is read, everything is there: the first translation finds it.
+	r.has(store.EndpointSlices, "default/web-1", true)
+	if err := r.source.Want(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(store.EndpointSlices.All(r.store.View())); n != 0 {
+		t.Fatalf("%d slices in the store that nobody reads", n)
+	}
+	web := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/web"}}
+	if err := r.source.Want(t.Context(), web, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, ok := store.EndpointSlices.Get(r.store.View(), "default/web-1")
+	if !ok || got.Endpoints[0].Addresses[0] != "10.0.0.1" || got.Endpoints[0].NodeName != nil || *got.Ports[0].Name != "http" {
+		t.Fatalf("at once there is %+v", got)
+	}
+	r.api.Apply(t, "endpointslices", text("web-1", "10.0.0.2"))
+	r.api.Apply(t, "endpointslices", text("web-2", "10.0.0.3"))
+	r.has(store.EndpointSlices, "default/web-2", true)
+	if err := r.source.Want(t.Context(), nil, web); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(store.EndpointSlices.All(r.store.View())); n != 0 {
+		t.Errorf("%d slices in the store that nobody reads any more", n)
+	}
+	if err := r.source.Want(t.Context(), web, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := store.EndpointSlices.Get(r.store.View(), "default/web-1"); got == nil || got.Endpoints[0].Addresses[0] != "10.0.0.2" {
+		t.Errorf("what comes back is %+v", got)
+	}
+}
+
+func TestNoSecretLeavesTheAPIServerThatNobodyNames(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) {
+		for _, name := range []string{"cert", "other"} {
+			api.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: "+name+"}, data: {k: dg==}}")
+		}
+	}).synced()
+	if asked := r.api.Asked("/secrets"); len(asked) > 0 {
+		t.Errorf("asked without need: %q", asked)
+	}
+	want := []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}, {Table: "Secret", Index: store.ByID, Key: "default/none"}}
+	if err := r.source.Want(t.Context(), want, nil); err != nil {
+		t.Fatal(err)
+	}
+	all := store.Secrets.All(r.store.View())
+	if len(all) != 1 || all[0].Name != "cert" || string(all[0].Data["k"]) != "v" {
+		t.Errorf("in the store: %+v", all)
+	}
+	for _, asked := range r.api.Asked("/secrets") {
+		if !strings.Contains(asked, "/namespaces/default/secrets") || !strings.Contains(asked, "fieldSelector=metadata.name%3D") {
+			t.Errorf("asked for more than it needs: %s", asked)
+		}
+	}
+	r.api.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: none}, data: {k: dg==}}")
+	r.has(store.Secrets, "default/none", true)
+}
+
+func TestPodsOfAPoolAreReadInItsNamespaceAlone(t *testing.T) {
+	pod := func(ns, name, app string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {namespace: " + ns + ", name: " + name + ", labels: {app: " + app + "}}, spec: {nodeName: node-1}, status: {podIP: 10.0.0.1, phase: Running}}"
+	}
+	r := begin(t, func(api *kubetest.Server) {
+		api.Apply(t, "pods", pod("default", "mine", "chat"))
+		api.Apply(t, "pods", pod("default", "other", "web"))
+		api.Apply(t, "pods", pod("elsewhere", "far", "chat"))
+	}).synced()
+	if err := r.source.Want(t.Context(), []kube.Demand{{Table: "Pod", Index: store.ByLabel, Key: store.LabelKey("default", "app", "chat")}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	all := store.Pods.All(r.store.View())
+	if len(all) != 1 || all[0].Name != "mine" || all[0].Spec.NodeName != "" || all[0].Status.PodIP != "10.0.0.1" {
+		t.Errorf("in the store: %+v", all)
+	}
+	for _, asked := range r.api.Asked("/pods") {
+		if !strings.Contains(asked, "/namespaces/default/pods") {
+			t.Errorf("asked for more than it needs: %s", asked)
+		}
+	}
+	r.api.Apply(t, "pods", pod("default", "other", "chat")) // relabelled
+	r.has(store.Pods, "default/other", true)
+	r.api.Apply(t, "pods", pod("default", "mine", "web"))
+	r.has(store.Pods, "default/mine", false)
+}
+
+func TestAChangeDoesNotWaitForeverForWhatCannotBeRead(t *testing.T) {
+	r := begin(t, nil).synced()
+	r.api.Fail(func(_, path string) int {
+		if strings.Contains(path, "/secrets") {
+			return http.StatusForbidden
+		}
+		return 0
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		r.eventually(func() string {
+			if !strings.Contains(r.reports(), "Secret cannot be read") {
+				return "not said: Secrets cannot be read"
+			}
+			return ""
+		})
+		cancel()
+	}()
+	if err := r.source.Want(ctx, []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}}, nil); err == nil {
+		t.Error("no error although the Secret could not be read")
+	}
+}

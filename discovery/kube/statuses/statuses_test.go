@@ -1,0 +1,123 @@
+package statuses
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/manifests/inference"
+)
+
+const us = "penstock.dev/gateway-controller"
+
+func input(old any, rep report.Report) Input {
+	return Input{Report: rep, Old: old, Generation: 3, Controller: us, Now: metav1.NewTime(time.Unix(1000, 0))}
+}
+
+var programmedReport = report.Report{
+	Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}, {Type: "Programmed", Status: report.True, Reason: "Programmed"}},
+}
+
+func TestAConditionOfSomebodyElseStays(t *testing.T) {
+	old := &gatewayv1.GatewayStatus{Conditions: []metav1.Condition{
+		{Type: "special.io/Field", Status: "True"}, {Type: "Accepted", Status: "True", LastTransitionTime: metav1.NewTime(time.Unix(1, 0))}, {Type: "Scheduled", Status: "True"},
+	}}
+	out := Gateway().Make(input(old, programmedReport)).(*gatewayv1.GatewayStatus)
+	var types []string
+	for _, c := range out.Conditions {
+		types = append(types, c.Type)
+	}
+	if want := "special.io/Field Accepted Programmed"; strings.Join(types, " ") != want {
+		t.Errorf("conditions %v, want %s", types, want)
+	}
+	if out.Conditions[1].LastTransitionTime.Unix() != 1 || out.Conditions[2].LastTransitionTime.Unix() != 1000 || out.Conditions[1].ObservedGeneration != 3 {
+		t.Errorf("conditions %+v", out.Conditions)
+	}
+	if len(old.Conditions) != 3 || old.Conditions[1].ObservedGeneration != 0 {
+		t.Error("the old status was changed")
+	}
+}
+
+func TestWhatIsNotOursOrNewerThanWeKnowIsLeftAlone(t *testing.T) {
+	old := &gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "False", ObservedGeneration: 4}}}
+	if out := Gateway().Make(input(old, programmedReport)); out != any(old) {
+		t.Errorf("a status about a later generation became %+v", out)
+	}
+	old.Conditions[0].ObservedGeneration = 3
+	if out := Gateway().Make(input(old, report.Report{Findings: []report.Finding{{Problem: "of another class"}}})); out != any(old) {
+		t.Errorf("the status of another controller's Gateway became %+v", out)
+	}
+}
+
+func TestPendingStandsInForProgrammedAndNeverForAFailure(t *testing.T) {
+	in := input(&gatewayv1.GatewayStatus{}, report.Report{
+		Conditions: programmedReport.Conditions,
+		Listeners: []report.Listener{
+			{Name: "good", Conditions: programmedReport.Conditions},
+			{Name: "bad", Conditions: []report.Condition{{Type: "Programmed", Status: report.False, Reason: "Invalid"}}},
+		},
+	})
+	in.Pending = &report.Condition{Type: "Programmed", Status: report.False, Reason: "Pending"}
+	out := Gateway().Make(in).(*gatewayv1.GatewayStatus)
+	got := []string{find(out.Conditions, "Programmed").Reason, find(out.Listeners[0].Conditions, "Programmed").Reason, find(out.Listeners[1].Conditions, "Programmed").Reason}
+	if diff := cmp.Diff([]string{"Pending", "Pending", "Invalid"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if out.Listeners[0].SupportedKinds == nil {
+		t.Error("supportedKinds is required, be it empty")
+	}
+}
+
+func TestAClassListsItsFeaturesInOrder(t *testing.T) {
+	in := input(&gatewayv1.GatewayClassStatus{}, report.Report{Conditions: programmedReport.Conditions[:1]})
+	in.Features = []gatewayv1.FeatureName{"HTTPRoute", "Gateway"}
+	in.Supported = &report.Condition{Type: "SupportedVersion", Status: report.True, Reason: "SupportedVersion"}
+	out := GatewayClass().Make(in).(*gatewayv1.GatewayClassStatus)
+	if len(out.SupportedFeatures) != 2 || out.SupportedFeatures[0].Name != "Gateway" || len(out.Conditions) != 2 {
+		t.Errorf("status %+v", out)
+	}
+}
+
+func TestAPoolHasAnEntryForEachGatewayAndKeepsThoseOfOthers(t *testing.T) {
+	old := &inferencev1.InferencePoolStatus{Parents: []inferencev1.ParentStatus{
+		{ParentRef: inferencev1.ParentReference{Kind: "Status", Name: "default"}},
+		{ParentRef: inferencev1.ParentReference{Name: "theirs"}, ControllerName: "other.example/c"},
+		{ParentRef: inferencev1.ParentReference{Name: "gone"}, ControllerName: us},
+	}}
+	in := input(old, report.Report{Parents: []report.Parent{{
+		Ref:        report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"},
+		Conditions: programmedReport.Conditions[:1],
+	}}})
+	in.Object = &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
+	out := InferencePool().Make(in).(*inferencev1.InferencePoolStatus)
+	var names []string
+	for _, p := range out.Parents {
+		names = append(names, string(p.ParentRef.Name)+" "+string(p.ControllerName))
+	}
+	if diff := cmp.Diff([]string{"theirs other.example/c", "gw " + us}, names); diff != "" {
+		t.Error(diff)
+	}
+	in.Old = out
+	if again := InferencePool().Make(in); !cmp.Equal(again, any(out)) {
+		t.Error("the same input gives another status: it would be written again and again")
+	}
+}
+
+func TestAnImportKeepsItsWiring(t *testing.T) {
+	imp := &inference.InferencePoolImport{Status: inference.InferencePoolImportStatus{Clusters: []inference.ImportedCluster{{Name: "east"}}}}
+	shape := InferencePoolImport()
+	old := shape.Take(imp)
+	if len(imp.Status.Clusters) != 1 {
+		t.Fatal("the wiring is what translation reads")
+	}
+	out := shape.Make(input(old, report.Report{Conditions: programmedReport.Conditions[:1]})).(*inference.InferencePoolImportStatus)
+	if len(out.Clusters) != 1 || len(out.Controllers) != 1 || string(out.Controllers[0].ExportingClusters[0].Name) != "east" || out.Conditions[0].Type != "Accepted" {
+		t.Errorf("status %+v", out)
+	}
+}
