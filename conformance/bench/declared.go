@@ -36,11 +36,12 @@ var figures = map[string]figure{
 	"change_to_effective":     {"ms", 40, "A file of 100 routes is saved, among 5,000, to the first request through a real Envoy that sees the new route; median."},
 	"change_to_effective.p90": {"ms", none, ""},
 
-	"failed_requests":          {"requests", 0, "Requests that failed, streams that were cut, answers from where a host does not lead: in 1,000 random changes and 3 restarts (ended, killed, frozen) of each of two penstock serve in turn, under 200 requests a second and 50 streams through a real Envoy."},
-	"failed_requests.of":       {"requests", none, ""},
-	"failed_requests.streams":  {"requests", none, ""},
-	"failed_requests.changes":  {"changes", none, ""},
-	"failed_requests.restarts": {"restarts", none, ""},
+	"failed_requests":             {"requests", 0, "Requests that failed, streams that were cut, answers from where a host does not lead: in 1,000 random changes and 3 restarts (ended, killed, frozen) of each of two penstock serve in turn, under 200 requests a second and 50 streams through a real Envoy."},
+	"failed_requests.of":          {"requests", none, ""},
+	"failed_requests.streams":     {"requests", none, ""},
+	"failed_requests.changes":     {"changes", none, ""},
+	"failed_requests.restarts":    {"restarts", none, ""},
+	"failed_requests.standstills": {"times", none, "How often the machine let the harness itself wait for more than a second, half of what a pick may take: what failed then is nobody's."},
 
 	"change_vs_envoy_gateway":              {"ratio", 1, "A file of 100 routes is saved, all that there are, to its bytes at a proxy: penstock serve over Envoy Gateway v1.9.1 with its file provider; medians, in turns. The limit is ours: not slower than the peer."},
 	"change_vs_envoy_gateway.ours_50":      {"ms", none, ""},

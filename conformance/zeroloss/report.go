@@ -109,5 +109,6 @@ func figures(out io.Writer, res result) {
 	_ = e.Encode(line{"failed_requests.of", float64(res.Requests), "requests", nil})
 	_ = e.Encode(line{"failed_requests.streams", float64(res.Streams), "requests", nil})
 	_ = e.Encode(line{"failed_requests.changes", float64(res.Changes), "changes", nil})
+	_ = e.Encode(line{"failed_requests.standstills", float64(res.Stalls), "times", nil})
 	_ = e.Encode(line{"failed_requests.restarts", float64(res.Restarts), "restarts", nil})
 }

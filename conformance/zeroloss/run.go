@@ -54,6 +54,7 @@ type run struct {
 	log      []string // what was done, with times
 	admin    int
 	step     int
+	stalls   int
 }
 
 // result is what a run came to.
@@ -61,6 +62,7 @@ type result struct {
 	Requests, Streams int64
 	Changes           int
 	Restarts          int
+	Stalls            int // how often the machine stood still
 	Failures          []failure
 	Log               []string
 	Took              time.Duration
@@ -195,6 +197,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		res.Requests, res.Streams = r.clients.sent.Load(), r.clients.streamed.Load()
+		res.Stalls = r.stalls
 		res.Failures, res.Log, res.Took = r.failures, r.log, time.Since(began)
 	}()
 	if err := r.processes(ctx); err != nil {
@@ -211,6 +214,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 		defer close(sent)
 		r.clients.run(sending)
 	}()
+	go r.watch(sending)
 	if err := r.changes(ctx, &res); err != nil {
 		stop()
 		<-sent
@@ -283,6 +287,29 @@ func (r *run) changes(ctx context.Context, res *result) error {
 		}
 	}
 	return nil
+}
+
+// standstill is how long this program may not be run by a machine before that is told: a pick may take twice as long.
+const standstill = time.Second
+
+// watch notes when the machine stood still: what fails then says nothing about anybody else.
+func (r *run) watch(ctx context.Context) {
+	const every = 100 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for last := time.Now(); ; last = time.Now() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if gap := time.Since(last) - every; gap > standstill {
+			r.note("the machine stood still for %s", gap.Round(time.Millisecond))
+			r.mu.Lock()
+			r.stalls++
+			r.mu.Unlock()
+		}
+	}
 }
 
 // sofar is how far the run has come, in a line.
