@@ -97,6 +97,29 @@ func (t *tables) policyGateways(r *graph.Reader, key string) []report.Ref {
 	return out
 }
 
+// policyStreams are the routes that send connections to what a policy is about.
+func (t *tables) policyStreams(r *graph.Reader, key string) (out []report.Ref) {
+	p, ok := store.BackendTLSPolicies.Get(r, key)
+	if !ok {
+		return nil
+	}
+	for _, target := range p.Spec.TargetRefs {
+		svc, ok := store.Services.Get(r, p.Namespace+"/"+string(target.Name))
+		if !ok || string(target.Kind) != store.Services.Kind() {
+			continue
+		}
+		for _, port := range svc.Spec.Ports {
+			for _, row := range t.attachments.By(r, byCluster, model.TCPCluster(svc.Namespace, svc.Name, port.Port)) {
+				if !slices.Contains(out, row.Value.Route) {
+					out = append(out, row.Value.Route)
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, report.Ref.Compare)
+	return out
+}
+
 // policyClusters names every cluster that can be made of a policy's target.
 func (t *tables) policyClusters(r *graph.Reader, kind, namespace, name string) (out []string) {
 	switch key := namespace + "/" + name; kind {

@@ -379,7 +379,7 @@ func (t *tables) declareReports() {
 		Name:    "tlsreport",
 		Sources: []graph.Source{{Table: store.BackendTLSPolicies.Kind(), Index: store.ByID}},
 		Compute: func(r *graph.Reader, key string) (report.Report, bool) {
-			return gatewayapi.PolicyReport(r, key, t.policyGateways(r, key), func(target report.Ref) []string { return t.policySections(r, target) })
+			return gatewayapi.PolicyReport(r, key, t.policyGateways(r, key), t.policyStreams(r, key), func(target report.Ref) []string { return t.policySections(r, target) })
 		},
 	}
 	t.modelReports = &graph.Table[report.Report]{

@@ -27,7 +27,7 @@ type Status struct {
 	Addresses  []Address          `json:"addresses,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	Listeners  []Listener         `json:"listeners,omitempty"`
-	Parents    []Parent           `json:"parents,omitempty"`
+	Parents    []Parent           `json:"parents,omitempty"` // of a policy its ancestors
 
 	AttachedListenerSets int32 `json:"attachedListenerSets,omitempty"`
 }

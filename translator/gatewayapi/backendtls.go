@@ -140,8 +140,8 @@ func decidePolicy(r store.Reader, p *gatewayv1.BackendTLSPolicy) policyDecision 
 }
 
 // PolicyReport is what is said of the BackendTLSPolicy with a key. gateways are those that send requests to its targets,
-// sections what a target is divided into (nil: there is no such target).
-func PolicyReport(r store.Reader, key string, gateways []report.Ref, sections func(target report.Ref) []string) (report.Report, bool) {
+// streams the routes that send connections there, sections what a target is divided into (nil: there is no such target).
+func PolicyReport(r store.Reader, key string, gateways, streams []report.Ref, sections func(target report.Ref) []string) (report.Report, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {
 		return report.Report{}, false
@@ -175,6 +175,11 @@ func PolicyReport(r store.Reader, key string, gateways []report.Ref, sections fu
 		resolved = d.resolved
 	}
 	out := report.Report{Owner: ref, Findings: d.findings}
+	for _, s := range streams {
+		f := finding(ref, "spec.targetRefs", fmt.Sprintf("connections of %s go to the backend as they are: the policy is for requests alone", s), "")
+		f.Severity = report.Warning
+		out.Findings = append(out.Findings, f)
+	}
 	for _, gw := range gateways {
 		out.Parents = append(out.Parents, report.Parent{
 			Ref:        report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},

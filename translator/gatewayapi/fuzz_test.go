@@ -1,6 +1,7 @@
 package gatewayapi_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -75,9 +76,47 @@ func FuzzNoRouteTakesItsNeighboursDown(f *testing.F) {
 					})
 			}
 		}
-		checkRules(t, rules)
+		checkRules(t, append(rules, fuzzedFilters(path, name, value, host, newPath, duration, number)...))
 		checkCalls(t, path, name, value, host)
 	})
+}
+
+// fuzzedFilters are rules with the filters and the session that have places of their own in Envoy.
+func fuzzedFilters(path, name, value, host, newPath, duration string, number int32) []gatewayv1.HTTPRouteRule {
+	svc := gatewayv1.BackendObjectReference{Name: "svc", Port: new(int32(80))}
+	times, prefix := gatewayv1.Duration(duration), gatewayv1.PathMatchPathPrefix
+	cors := &gatewayv1.HTTPCORSFilter{
+		AllowOrigins: []gatewayv1.CORSOrigin{gatewayv1.CORSOrigin(host), gatewayv1.CORSOrigin("https://" + host)}, AllowMethods: []gatewayv1.HTTPMethodWithWildcard{gatewayv1.HTTPMethodWithWildcard(value)},
+		AllowHeaders: []gatewayv1.HTTPHeaderName{gatewayv1.HTTPHeaderName(name)}, ExposeHeaders: []gatewayv1.HTTPHeaderName{gatewayv1.HTTPHeaderName(value)}, MaxAge: number,
+	}
+	auth := &gatewayv1.HTTPExternalAuthFilter{
+		ExternalAuthProtocol: gatewayv1.HTTPRouteExternalAuthHTTPProtocol, BackendRef: svc,
+		HTTPAuthConfig: &gatewayv1.HTTPAuthConfig{Path: newPath, AllowedRequestHeaders: []string{name}, AllowedResponseHeaders: []string{value}},
+		ForwardBody:    &gatewayv1.ForwardBodyConfig{MaxSize: uint16(number)},
+	}
+	mirror := &gatewayv1.HTTPRequestMirrorFilter{BackendRef: svc, Fraction: &gatewayv1.Fraction{Numerator: number, Denominator: new(number / 2)}}
+	filters := []gatewayv1.HTTPRouteFilter{
+		{Type: gatewayv1.HTTPRouteFilterCORS, CORS: cors}, {Type: gatewayv1.HTTPRouteFilterExternalAuth, ExternalAuth: auth}, {Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: mirror},
+	}
+	backend := gatewayv1.HTTPBackendRef{BackendRef: gatewayv1.BackendRef{BackendObjectReference: svc}}
+	var rules []gatewayv1.HTTPRouteRule
+	for i := range filters {
+		own := backend
+		own.Filters = filters[i : i+1]
+		rules = append(rules, gatewayv1.HTTPRouteRule{Filters: filters[i : i+1], BackendRefs: []gatewayv1.HTTPBackendRef{backend}}, gatewayv1.HTTPRouteRule{BackendRefs: []gatewayv1.HTTPBackendRef{own, backend}})
+	}
+	for _, typ := range []gatewayv1.SessionPersistenceType{gatewayv1.CookieBasedSessionPersistence, gatewayv1.HeaderBasedSessionPersistence} {
+		rules = append(rules, gatewayv1.HTTPRouteRule{
+			SessionPersistence: &gatewayv1.SessionPersistence{SessionName: &name, Type: &typ, AbsoluteTimeout: &times}, BackendRefs: []gatewayv1.HTTPBackendRef{backend, backend},
+		})
+	}
+	for i := range rules {
+		rules[i].Matches = []gatewayv1.HTTPRouteMatch{{
+			Path:    &gatewayv1.HTTPPathMatch{Type: &prefix, Value: &path},
+			Headers: []gatewayv1.HTTPHeaderMatch{{Name: "x-rule", Value: fmt.Sprint(i)}}, // or the first would hide the others
+		}}
+	}
+	return rules
 }
 
 // checkCalls is checkRules for a GRPCRoute.

@@ -69,11 +69,11 @@ func (b *ruleBuilder) sessionName(s *gatewayv1.SessionPersistence, header bool, 
 	return fmt.Sprintf("%s%016x", prefix, xxhash.Sum64String(id))
 }
 
-// commonPrefix is the path that all matches of a rule share, for its cookies; "/" if they do not.
+// commonPrefix is the path that all matches of a rule share, for its cookies; "/" if they do not, or if no cookie can have it.
 func commonPrefix(matches []model.Match) string {
 	path := ""
 	for _, m := range matches {
-		if m.PathKind != model.PathPrefix || path != "" && m.Path != path {
+		if m.PathKind != model.PathPrefix || path != "" && m.Path != path || strings.ContainsAny(m.Path, ";,") {
 			return "/"
 		}
 		path = m.Path
