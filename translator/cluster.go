@@ -24,7 +24,11 @@ const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 	switch name {
 	case model.OurPicker:
-		return &model.Cluster{Name: name, Protocol: model.GRPC, Own: true}, true
+		c := &model.Cluster{Name: name, Protocol: model.GRPC, Own: true}
+		if host := t.cfg.PickerName; host != "" {
+			c.Key, c.TLS = model.OwnKey, &model.UpstreamTLS{SNI: host, SANs: []string{host}, Trust: model.OwnTrust}
+		}
+		return c, true
 	case model.Collector:
 		return &model.Cluster{Name: name, Protocol: model.GRPC}, true
 	}

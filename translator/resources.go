@@ -112,7 +112,7 @@ func (t *tables) declareClusters() {
 				return encoded{}, false
 			}
 			own := c.encoded
-			if c.model.TLS != nil {
+			if c.model.TLS != nil && !c.model.Own {
 				if certificate, _ := t.shown.Get(r, gateway); certificate != "" {
 					own = one(envoy.Cluster(showing(c.model, certificate)))
 				}
@@ -137,6 +137,16 @@ func (t *tables) declareClusters() {
 // secretNamed finds what the SDS name of a certificate or of CA certificates stands for (model/names.go).
 func secretNamed(r *graph.Reader, name string) (*model.Secret, bool) {
 	parts := model.SplitName(name)
+	if name == model.OwnTrust || name == model.OwnKey {
+		a, ok := store.Authorities.Get(r, store.OwnAuthority)
+		if !ok {
+			return nil, false
+		}
+		if name == model.OwnKey {
+			return &model.Secret{Name: name, Token: []byte(a.Key), Owner: store.Authorities.Ref(a)}, true
+		}
+		return &model.Secret{Name: name, CA: a.CA, Owner: store.Authorities.Ref(a)}, true
+	}
 	if parts[0] == "trust" && parts[1] == "policy" {
 		return gatewayapi.PolicyTrust(r, parts[2]+"/"+parts[3])
 	}

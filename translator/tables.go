@@ -390,6 +390,9 @@ type Config struct {
 	// PickerService is the Service behind which our own picker serves, as "namespace/name", and PickerPort the name of its
 	// port: Envoys then follow its endpoints, and Pickers does not count.
 	PickerService, PickerPort string
+	// PickerName is the name in the certificate of our own picker, which then speaks TLS and is shown a key; both are in the
+	// store's Authority. Empty: cleartext.
+	PickerName string
 	// OnDemand are tables of the store that hold only what is read: Output.Wanted asks for it.
 	OnDemand []string
 	// Slices says that every Service has EndpointSlices, as a cluster makes them. Else one without selects its endpoints itself.

@@ -20,6 +20,7 @@ type fleetFlags struct {
 	penstockImage, envoyImage string
 	addresses                 []string
 	clientCA                  string
+	openPicker                bool
 }
 
 func (o *fleetFlags) flags(cmd *cobra.Command) {
@@ -27,6 +28,7 @@ func (o *fleetFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&o.penstockImage, "penstock-image", "", "run the proxies of each Gateway, as Deployments, with this image of penstock beside Envoy; ADS is then served over TLS, to proxies that prove who they are. It needs --service and --peers-listen (default: others run the proxies)")
 	f.StringVar(&o.envoyImage, "envoy-image", defaultEnvoyImage, "image of Envoy, where no EnvoyFleet names one")
 	f.StringSliceVar(&o.addresses, "xds-address", nil, "HOST:PORT at which proxies reach ADS; may be repeated (default: --service, with the port of --xds)")
+	f.BoolVar(&o.openPicker, "picker-open", false, "with --penstock-image, answer picks of anyone, gateways of other clusters for instance, and not of the Gateways' own proxies alone")
 	f.StringVar(&o.clientCA, "xds-client-ca", "", "file with the authorities that sign certificates of proxies that others run")
 }
 
@@ -38,7 +40,7 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *plane.Kubernetes) (*plane.Fle
 	if k.Service == "" || k.Peers == nil {
 		return nil, errors.New("--penstock-image needs --service, whose name is in the certificate of ADS, and --peers-listen")
 	}
-	out := &plane.Fleet{ADS: o.addresses, Names: plane.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage}
+	out := &plane.Fleet{ADS: o.addresses, Names: plane.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage, OpenPicker: o.openPicker}
 	if len(out.ADS) == 0 {
 		_, port, err := net.SplitHostPort(cmd.Flag("xds").Value.String())
 		if err != nil {

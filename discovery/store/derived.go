@@ -44,3 +44,24 @@ func (l *Learned) DeepCopyObject() runtime.Object {
 	c.Endpoints = slices.Clone(l.Endpoints)
 	return &c
 }
+
+// Authority is what proxies need to know to call Penstock's own services: whose certificates to trust, and the key that shows
+// that they may. No user writes it. There is one, named OwnAuthority, where those services speak TLS.
+type Authority struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	CA  []byte // certificates in PEM
+	Key string
+}
+
+// OwnAuthority is the name of the one Authority.
+const OwnAuthority = "own"
+
+// DeepCopyObject implements runtime.Object.
+func (a *Authority) DeepCopyObject() runtime.Object {
+	c := *a
+	a.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.CA = slices.Clone(a.CA)
+	return &c
+}

@@ -125,6 +125,7 @@ var (
 
 	Hosts            = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true}
 	LearnedEndpoints = &Table[*Learned]{group: v1alpha1.Group, kind: "Learned"}
+	Authorities      = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
 )
 
 // Tables lists every table, in the order in which a reader would meet the kinds.
@@ -133,7 +134,7 @@ func Tables() []Kind {
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies, EnvoyFleets,
-		Hosts, LearnedEndpoints,
+		Hosts, LearnedEndpoints, Authorities,
 	}
 }
 

@@ -29,7 +29,8 @@ type Config struct {
 	Secrets Secrets // required
 	// Names are the DNS names of the control plane. At least one.
 	Names []string
-	// Changed is called when Bundle or Key changed, from Run's goroutine. Optional.
+	// Changed is called when Bundle, or the first of Keys, has changed, from Run's goroutine; the first time before Ready.
+	// Optional.
 	Changed func()
 	// Life of an authority (default one year) and of a certificate (default one day); Overlap is how long an authority is in
 	// the bundle before it signs (default one day).
@@ -48,6 +49,7 @@ type Authority struct {
 	mu    sync.RWMutex
 	state state
 	cert  *tls.Certificate
+	given *signer             // whose keys are given out
 	keys  map[string][]string // by purpose
 	ready chan struct{}       // closed when there is a certificate
 }
@@ -128,17 +130,18 @@ func (a *Authority) take(s state, now time.Time) error {
 			return fmt.Errorf("sign a certificate: %w", err)
 		}
 	}
-	first := old.current == nil
-	news := first || !bytes.Equal(old.bundle(), s.bundle())
+	given := s.given(now, a.cfg.Overlap)
 	a.mu.Lock()
-	a.state, a.cert = s, cert
+	news := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
+	first := a.given == nil
+	a.state, a.cert, a.given = s, cert, given
 	clear(a.keys)
 	a.mu.Unlock()
-	if first {
-		close(a.ready)
-	}
 	if news {
 		a.cfg.Changed()
+	}
+	if first {
+		close(a.ready)
 	}
 	return nil
 }
@@ -169,17 +172,15 @@ func (a *Authority) Bundle() []byte {
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state.current == nil {
+	if a.given == nil {
 		return nil
 	}
 	if a.keys[purpose] == nil { // asked for with each pick, changed once a minute at most
-		first, second := a.state.current, a.state.next
-		if second != nil && a.cfg.Now().Sub(second.cert.NotBefore.Add(skew)) > a.cfg.Overlap/2 {
-			first, second = second, first
-		}
-		a.keys[purpose] = []string{first.derive(purpose)}
-		if second != nil {
-			a.keys[purpose] = append(a.keys[purpose], second.derive(purpose))
+		a.keys[purpose] = []string{a.given.derive(purpose)}
+		for _, s := range []*signer{a.state.current, a.state.next} {
+			if s != nil && s != a.given {
+				a.keys[purpose] = append(a.keys[purpose], s.derive(purpose))
+			}
 		}
 	}
 	return a.keys[purpose]

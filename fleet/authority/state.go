@@ -183,6 +183,14 @@ func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
+// given is whose keys are given out: a next authority's as soon as all replicas have long known it.
+func (s state) given(now time.Time, overlap time.Duration) *signer {
+	if s.next != nil && now.Sub(s.next.cert.NotBefore.Add(skew)) > overlap/2 {
+		return s.next
+	}
+	return s.current
+}
+
 // derive makes a secret from the authority's key.
 func (s *signer) derive(purpose string) string {
 	mac := hmac.New(sha256.New, s.keyPEM)

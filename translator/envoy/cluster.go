@@ -41,10 +41,10 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	}
 	if c.Protocol != model.TCP {
 		cl.TypedExtensionProtocolOptions = map[string]*anypb.Any{
-			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(protocolOptions(c)),
+			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(b.protocolOptions(c)),
 		}
 	}
-	if picker {
+	if picker && !(c.Own && c.TLS != nil) { // a handshake takes a busy machine longer
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
 	if c.HealthService != "" {
@@ -102,7 +102,7 @@ func healthCheck(service string, own bool) *corev3.HealthCheck {
 	}
 }
 
-func protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions {
+func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions {
 	explicit := &httpv3.HttpProtocolOptions_ExplicitHttpConfig{}
 	o := &httpv3.HttpProtocolOptions{
 		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: explicit},
@@ -128,6 +128,9 @@ func protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions {
 			HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: c.Trailers},
 		}
 		o.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: seconds(upstreamIdle)}
+	}
+	if c.Key != "" {
+		o.HttpFilters = b.carry(c.Key)
 	}
 	return o
 }

@@ -9,12 +9,15 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Secret is a certificate with its key, or the CAs of a cluster's endpoints, for SDS.
+// Secret is a certificate with its key, the CAs of a cluster's endpoints, or a token for them, for SDS.
 func Secret(s model.Secret) (*resource.Resource, error) {
 	out := &tlsv3.Secret{Name: s.Name}
-	if len(s.CA) > 0 {
+	switch {
+	case len(s.Token) > 0:
+		out.Type = &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{Secret: data(s.Token)}}
+	case len(s.CA) > 0:
 		out.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: data(s.CA)}}
-	} else {
+	default:
 		out.Type = &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 			CertificateChain: data(s.Chain),
 			PrivateKey:       data(s.Key),

@@ -47,7 +47,9 @@ type Cluster struct {
 	HealthService string
 	// Own is Penstock's own picker, of which there may be several: one that falls silent is noticed while a request can
 	// still be asked about at another.
-	Own    bool
+	Own bool
+	// Key is the SDS name of a secret that each request carries as a bearer token; "" for none.
+	Key    string
 	Owners []report.Ref
 }
 
@@ -185,11 +187,12 @@ type Member struct {
 	Draining bool // takes no new request; not in Envoy's assignment
 }
 
-// Secret is a certificate with its key, or trusted CAs.
+// Secret is a certificate with its key, trusted CAs, or a token.
 type Secret struct {
 	Name  string // SecretName
 	Chain []byte // PEM
 	Key   []byte // PEM
 	CA    []byte // PEM; set alone
+	Token []byte // set alone
 	Owner report.Ref
 }

@@ -122,6 +122,13 @@ func PoolName(namespace, name, member string) string {
 // SecretName is the SDS name of a Kubernetes Secret's certificate.
 func SecretName(namespace, name string) string { return "secret/" + namespace + "/" + name }
 
+// OwnTrust and OwnKey are the SDS names of the certificates by which proxies know Penstock's own services, and of the key that
+// they show them.
+const (
+	OwnTrust = "trust/own"
+	OwnKey   = "key/own"
+)
+
 // PolicyTrust is the SDS name of the CA certificates of a BackendTLSPolicy.
 func PolicyTrust(namespace, name string) string { return "trust/policy/" + namespace + "/" + name }
 

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/fleet"
@@ -31,6 +33,8 @@ type Fleet struct {
 	Names []string
 	// EnvoyImage and PenstockImage are what proxies run; see render.Settings.
 	EnvoyImage, PenstockImage string
+	// OpenPicker lets anyone ask for picks, gateways of other clusters for instance. Else only the proxies of Gateways may.
+	OpenPicker bool
 	// ClientCA verifies certificates of proxies that somebody else runs; nil: they need a token.
 	ClientCA *x509.CertPool
 }
@@ -57,13 +61,34 @@ func (p *Plane) newFleets(cfg Fleet) (*fleets, error) {
 	}
 	f.authority = authority.New(authority.Config{
 		Secrets: clusterobjects.Secret{Cluster: f.objects, Namespace: k.Namespace, Name: authoritySecret},
-		Names:   cfg.Names, Changed: func() { f.Refresh() }, Log: p.log,
+		Names:   cfg.Names, Changed: func() { p.authorityChanged(f) }, Log: p.log,
 	})
 	f.Fleets = fleet.New(fleet.Config{
 		Store: p.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: p.board, Log: p.log,
 	})
 	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, Audience: render.Audience})
 	return f, nil
+}
+
+// pickKeys is what keys for calls to the picker are derived for.
+const pickKeys = "picker"
+
+// authorityChanged tells fleets, which have it in a file, and translation, for the picker's cluster.
+func (p *Plane) authorityChanged(f *fleets) {
+	f.Refresh()
+	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(), Key: f.authority.Keys(pickKeys)[0]}
+	if _, err := p.store.Apply(store.Authorities.Put(own)); err != nil {
+		p.log.Error("the certificate authority could not be stored; what proxies have stays", "error", err)
+	}
+}
+
+// guardPicks are the options of the picker's server: TLS, and unless anyone may ask, a key that proxies have from their
+// configuration. Health checks carry none.
+func (f *fleets) guardPicks() []grpc.ServerOption {
+	if f.cfg.OpenPicker {
+		return f.secure()
+	}
+	return append(f.secure(), identity.WithKey(func() []string { return f.authority.Keys(pickKeys) }, grpc_health_v1.Health_ServiceDesc.ServiceName)...)
 }
 
 func (f *fleets) settings() render.Settings {

@@ -132,6 +132,9 @@ func (p *Plane) runCluster(ctx context.Context, group *errgroup.Group) {
 func (k *Kubernetes) translatorConfig(cfg *translator.Config) {
 	cfg.AnyClass, cfg.BehindService, cfg.Slices, cfg.OnDemand = false, true, true, kube.OnDemand()
 	cfg.PickerService, cfg.PickerPort = k.Service, PickerPort
+	if k.Fleet != nil {
+		cfg.PickerName = k.Fleet.Names[0]
+	}
 }
 
 // fetch has the source read what an update has begun to read, and goes on with it, until nothing is missing. changes

@@ -273,9 +273,11 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return quiet(ctx, p.picker.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.learner.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.pools.Run(ctx)) })
-	group.Go(func() error {
-		return serveGRPC(ctx, p.cfg.Picker, lastPicks, picker.ServerOptions(uint32(4*runtime.NumCPU())), p.picker.Register)
-	})
+	picks := picker.ServerOptions(uint32(4 * runtime.NumCPU()))
+	if p.cluster != nil && p.cluster.fleets != nil {
+		picks = append(picks, p.cluster.fleets.guardPicks()...)
+	}
+	group.Go(func() error { return serveGRPC(ctx, p.cfg.Picker, lastPicks, picks, p.picker.Register) })
 }
 
 // Load reads all files and looks all host names up, once.
