@@ -65,8 +65,8 @@ envoy: ## install the pinned Envoy into .tools/, unless $ENVOY or PATH has a rec
 
 sims: $(TOOLS)/llm-d-inference-sim ## build the model-server simulator that end-to-end tests use besides our own (3 minutes, once)
 
-lab: labs ## start a Kubernetes cluster made of processes (CLUSTERS=3: side by side); the first time builds Kubernetes, 6 minutes
-	@bin/lab up --clusters $(or $(CLUSTERS),1)
+lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=3: side by side); the first time builds Kubernetes, 6 minutes
+	@ENVOY="$(ENVOY_PATH)" bin/lab up --clusters $(or $(CLUSTERS),1)
 
 test-lab: labs ## the lab's own tests: pods, Services, several clusters (about a minute once it is built; root, or unshare -rn)
 	@cd conformance && go test -count=1 -tags lab ./lab

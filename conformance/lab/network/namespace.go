@@ -53,7 +53,6 @@ func settings() error {
 		"ipv4/ip_forward": "1",
 		// A process without root's rights is root of its own namespaces only: ports below 1024 are open to all there.
 		"ipv4/ip_unprivileged_port_start": "0",
-		"ipv4/ping_group_range":           "0 2147483647",
 		// Replies of a Service come from where its packets went, which need not be the way that routes say.
 		"ipv4/conf/all/rp_filter":     "0",
 		"ipv4/conf/default/rp_filter": "0",

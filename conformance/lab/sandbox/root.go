@@ -34,6 +34,9 @@ func enter(spec Spec) error {
 	if err := unix.Mount("root", spec.Root, "tmpfs", 0, "mode=755"); err != nil {
 		return fmt.Errorf("mount the root: %w", err)
 	}
+	if err := ownFolders(spec); err != nil {
+		return err
+	}
 	for _, name := range shared {
 		if err := share(spec, name); err != nil {
 			return err
@@ -62,6 +65,30 @@ func enter(spec Spec) error {
 	}
 	if spec.ReadOnly {
 		return readOnly("/")
+	}
+	return nil
+}
+
+// ownFolders makes, in the container's layer, the folders of the machine's that something is mounted in: without root
+// the machine's own cannot take a new file, not even below a layer.
+func ownFolders(spec Spec) error {
+	targets := []string{spec.At}
+	for _, m := range spec.Mounts {
+		targets = append(targets, m.Target)
+	}
+	for _, target := range targets {
+		target = filepath.Clean("/" + target)
+		first, rest, _ := strings.Cut(target[1:], "/")
+		if link, err := os.Readlink("/" + first); err == nil { // /bin is a link to usr/bin on most machines
+			target = filepath.Join("/", link, rest)
+			first, _, _ = strings.Cut(target[1:], "/")
+		}
+		if !slices.Contains(shared, first) {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(spec.Layer, filepath.Dir(target)), 0o755); err != nil {
+			return err
+		}
 	}
 	return nil
 }
