@@ -210,6 +210,9 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, q Query, chain
 		}
 		owner := route.Owner
 		e.Route, e.Rule, e.Match = &owner, route.Rule, matchText(route.Match)
+		if parts := model.SplitName(route.Name); len(parts) == 5 { // the name of a rule that has one stands in its route's
+			e.RuleName = parts[3]
+		}
 		t.explainAction(r, e, route.Action)
 		return
 	}

@@ -144,7 +144,11 @@ func printExplained(w io.Writer, e plane.Explained) error {
 		p.line("host", "%s", e.Host)
 	}
 	if e.Route != nil {
-		p.line("route", "%s, rule %d: %s", e.Route, e.Rule, e.Match)
+		name := ""
+		if e.RuleName != "" {
+			name = " (" + e.RuleName + ")"
+		}
+		p.line("route", "%s, rule %d%s: %s", e.Route, e.Rule, name, e.Match)
 	}
 	p.line("answer", "%s", e.Answer)
 	for _, f := range e.Filters {
