@@ -97,7 +97,7 @@ func (t *tables) policyGateways(r *graph.Reader, key string) []report.Ref {
 	return out
 }
 
-// policyStreams are the routes that send connections to what a policy is about.
+// policyStreams are the routes whose connections reach what a policy is about as TLS already, which no policy changes.
 func (t *tables) policyStreams(r *graph.Reader, key string) (out []report.Ref) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {
@@ -109,7 +109,7 @@ func (t *tables) policyStreams(r *graph.Reader, key string) (out []report.Ref) {
 			continue
 		}
 		for _, port := range svc.Spec.Ports {
-			for _, row := range t.attachments.By(r, byCluster, model.TCPCluster(svc.Namespace, svc.Name, port.Port)) {
+			for _, row := range t.attachments.By(r, byCluster, model.PassthroughCluster(model.TCPCluster(svc.Namespace, svc.Name, port.Port))) {
 				if !slices.Contains(out, row.Value.Route) {
 					out = append(out, row.Value.Route)
 				}
@@ -126,7 +126,8 @@ func (t *tables) policyClusters(r *graph.Reader, kind, namespace, name string) (
 	case store.Services.Kind():
 		if svc, ok := store.Services.Get(r, key); ok {
 			for _, p := range svc.Spec.Ports {
-				out = append(out, model.ServiceCluster(namespace, name, p.Port), model.GRPCCluster(namespace, name, p.Port), model.PickerCluster(namespace, name, p.Port))
+				out = append(out, model.ServiceCluster(namespace, name, p.Port), model.GRPCCluster(namespace, name, p.Port),
+					model.TCPCluster(namespace, name, p.Port), model.PickerCluster(namespace, name, p.Port))
 			}
 		}
 	case store.InferencePools.Kind():

@@ -140,7 +140,7 @@ func decidePolicy(r store.Reader, p *gatewayv1.BackendTLSPolicy) policyDecision 
 }
 
 // PolicyReport is what is said of the BackendTLSPolicy with a key. gateways are those that send requests to its targets,
-// streams the routes that send connections there, sections what a target is divided into (nil: there is no such target).
+// streams the routes that pass TLS through to them, sections what a target is divided into (nil: there is no such target).
 func PolicyReport(r store.Reader, key string, gateways, streams []report.Ref, sections func(target report.Ref) []string) (report.Report, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {
@@ -176,9 +176,8 @@ func PolicyReport(r store.Reader, key string, gateways, streams []report.Ref, se
 	}
 	out := report.Report{Owner: ref, Findings: d.findings}
 	for _, s := range streams {
-		f := finding(ref, "spec.targetRefs", fmt.Sprintf("connections of %s go to the backend as they are: the policy is for requests alone", s), "")
-		f.Severity = report.Warning
-		out.Findings = append(out.Findings, f)
+		out.Findings = append(out.Findings, report.Finding{Severity: report.Info, Owner: ref, Field: "spec.targetRefs",
+			Problem: fmt.Sprintf("connections of %s are TLS between client and backend already: the policy does not touch them", s)})
 	}
 	for _, gw := range gateways {
 		out.Parents = append(out.Parents, report.Parent{

@@ -5,8 +5,8 @@
 // Candidate (where it wants to be), Contest (which of the candidates of a listener is in whose way) and Attach (what comes
 // of it); VirtualHost for one host of a chain of requests (of each hostname of its listeners, with or without routes, and
 // of each route), Stream for one host of a listener that hands connections on; and the functions in report.go for what is
-// said about them. Certificate and ServiceProtocol read what listeners and routes refer to. Pools and imports are not known
-// here: they come in by Backends.
+// said about them. Certificate, ClientTrust, PolicyFor, PolicyTrust and ServiceProtocol read what listeners, routes and
+// clusters refer to. Pools and imports are not known here: they come in by Backends.
 //
 // Invariants: every function is pure. It reads objects only through the store.Reader that it is given, by the keys of
 // indexes and never a whole table, so that what it has read is what it depends on. Results are immutable, sorted, and
