@@ -1,0 +1,66 @@
+package translator_test
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// A new key or authority must reach proxies as a secret alone: a changed cluster would end the calls that wait for a pick.
+func TestANewKeyForThePickerChangesNoCluster(t *testing.T) {
+	s, err := store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := func(key string) store.Op {
+		return store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: []byte("certificates"), Key: key})
+	}
+	gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+	}}
+	if _, err := s.Apply(authority("first"), store.Gateways.Put(gw)); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config()
+	cfg.PickerName = "penstock.system.svc"
+	tr := translator.New(cfg)
+	if out := tr.Update(s.View(), store.Everything(s.View())); out.Err != nil {
+		t.Fatal(out.Err)
+	}
+	cluster := resource.Ref{Type: resource.Cluster, Name: model.OurPicker}
+	var refs []resource.Ref
+	for _, r := range tr.Resources("default/gw") {
+		if r.Ref == cluster {
+			refs = r.Refs
+		}
+	}
+	for _, name := range []string{model.OwnKey, model.OwnTrust} {
+		secret := resource.Ref{Type: resource.Secret, Name: name}
+		if !slices.Contains(refs, secret) || !slices.ContainsFunc(tr.Resources("default/gw"), func(r *resource.Resource) bool { return r.Ref == secret }) {
+			t.Errorf("the picker's cluster does not come with %s", name)
+		}
+	}
+	rev, err := s.Apply(authority("second"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := tr.Update(s.View(), rev.Changes)
+	if out.Err != nil || len(out.Deltas) != 1 {
+		t.Fatalf("%v, %d deltas", out.Err, len(out.Deltas))
+	}
+	for _, r := range out.Deltas[0].Upserts {
+		if r.Name != model.OwnKey {
+			t.Errorf("%v changed", r.Ref)
+		}
+	}
+	if len(out.Deltas[0].Upserts) != 1 || len(out.Deltas[0].Removes) != 0 {
+		t.Errorf("upserts %v, removes %v", out.Deltas[0].Upserts, out.Deltas[0].Removes)
+	}
+}
