@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
 // A pod's programs find what their pod says: environment, downward API, files of every kind of volume, each container its
@@ -185,4 +187,31 @@ spec:
 		return len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].State.Waiting != nil &&
 			strings.Contains(s.ContainerStatuses[0].State.Waiting.Message, "lab load example.com/strange PROGRAM")
 	})
+}
+
+// A pod that must not run as root runs as its image's user, or as the one that it names; its kernel parameters are its own.
+func TestPodRunsAsTheUserThatItAsksFor(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "lab1")
+	if err := running.Load(image.Image{Name: "modest", Program: "/bin/sh", User: 4321}); err != nil {
+		t.Fatal(err)
+	}
+	p.pod(`
+metadata: {name: modest}
+spec:
+  restartPolicy: Never
+  securityContext: {runAsNonRoot: true, fsGroup: 777, sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: "80"}]}
+  containers:
+  - name: image
+    image: modest
+    command: [sh, -c, 'echo "user $(id -u) groups $(id -G) port $(cat /proc/sys/net/ipv4/ip_unprivileged_port_start)"; touch /data/x && ls -n /data']
+    volumeMounts: [{name: data, mountPath: /data}]
+  - name: pod
+    image: modest
+    command: [sh, -c, 'echo "user $(id -u) group $(id -g)"']
+    securityContext: {runAsUser: 1234, runAsGroup: 99}
+  volumes: [{name: data, emptyDir: {}}]
+`)
+	p.says("modest", "image", "user 4321 groups 0 777 port 80", " 4321 777 ")
+	p.says("modest", "pod", "user 1234 group 99")
 }

@@ -225,6 +225,16 @@ func (s *Server) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenCon
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
+// user is the user and group that the pod names, or the image's user.
+func (c *container) user() (uid, gid int64) {
+	security := c.config.GetLinux().GetSecurityContext()
+	uid = c.image.User
+	if security.GetRunAsUser() != nil {
+		uid = security.GetRunAsUser().GetValue()
+	}
+	return uid, security.GetRunAsGroup().GetValue()
+}
+
 // environment is the image's variables below the container's own.
 func (c *container) environment() []string {
 	set := map[string]bool{}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -28,8 +27,7 @@ func (c *container) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd.Env, cmd.Dir = c.environment(), c.config.GetWorkingDir()
 	cmd.WaitDelay = time.Second // for what the command leaves running
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	security := c.config.GetLinux().GetSecurityContext()
-	if uid, gid := security.GetRunAsUser().GetValue(), security.GetRunAsGroup().GetValue(); (uid != 0 || gid != 0) && os.Geteuid() == 0 {
+	if uid, gid := c.user(); (uid != 0 || gid != 0) && sandbox.Users() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
 	return cmd

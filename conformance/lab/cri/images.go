@@ -15,19 +15,24 @@ import (
 )
 
 // about describes an image. Its id is the name by which it was asked for: that is how it is found again.
-func about(ref string) *runtimeapi.Image {
-	return &runtimeapi.Image{Id: ref, RepoTags: []string{ref}, Size: 1, Spec: &runtimeapi.ImageSpec{Image: ref}}
+func about(ref string, img image.Image) *runtimeapi.Image {
+	return &runtimeapi.Image{
+		Id: ref, RepoTags: []string{ref}, Size: 1, Spec: &runtimeapi.ImageSpec{Image: ref},
+		Uid: &runtimeapi.Int64Value{Value: img.User}, // the kubelet keeps root out where a pod asks for that
+	}
 }
 
 // ImageStatus tells whether a program stands for an image.
 func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
 	ref := req.GetImage().GetImage()
-	if _, err := s.Images.Find(ref); errors.Is(err, image.ErrUnknown) {
+	img, err := s.Images.Find(ref)
+	if errors.Is(err, image.ErrUnknown) {
 		return &runtimeapi.ImageStatusResponse{}, nil
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, err
 	}
-	return &runtimeapi.ImageStatusResponse{Image: about(ref)}, nil
+	return &runtimeapi.ImageStatusResponse{Image: about(ref, img)}, nil
 }
 
 // PullImage pulls nothing: an image is loaded, or it is an error that says how to load it.
@@ -47,7 +52,7 @@ func (s *Server) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*ru
 	}
 	resp := &runtimeapi.ListImagesResponse{}
 	for _, i := range list {
-		resp.Images = append(resp.Images, about(i.Name))
+		resp.Images = append(resp.Images, about(i.Name, i))
 	}
 	return resp, nil
 }

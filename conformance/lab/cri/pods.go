@@ -57,17 +57,34 @@ func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxR
 		return nil, err
 	}
 	if p.addr.IsValid() {
-		if p.ns, err = network.NewPod(s.Node, s.Plan, p.addr); err != nil {
+		if p.ns, err = s.network(p); err != nil {
 			s.mu.Lock()
 			delete(s.addresses, p.addr)
 			s.mu.Unlock()
 			return nil, err
 		}
+	} else if len(config.GetLinux().GetSysctls()) > 0 {
+		return nil, status.Error(codes.InvalidArgument, "sysctls: in the host's network they would be the node's")
 	}
 	s.mu.Lock()
 	s.pods[p.id] = p
 	s.mu.Unlock()
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: p.id}, nil
+}
+
+// network makes a pod's own network, with its kernel parameters.
+func (s *Server) network(p *pod) (*network.Namespace, error) {
+	ns, err := network.NewPod(s.Node, s.Plan, p.addr)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range p.config.GetLinux().GetSysctls() {
+		if err := ns.Set(name, value); err != nil {
+			ns.Close()
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+	}
+	return ns, nil
 }
 
 // StopPodSandbox ends what is left of a pod's containers and takes its network away.

@@ -131,12 +131,13 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 		return sandbox.Spec{}, fmt.Errorf("program of image %s: %w", c.image.Name, err)
 	}
 	security := c.config.GetLinux().GetSecurityContext()
+	uid, gid := c.user()
 	spec := sandbox.Spec{
 		Root: s.root(c), Layer: s.layer(c), Program: program, At: c.image.At(),
 		Hostname: c.pod.config.GetHostname(), Files: c.pod.files(),
 		ReadOnly: security.GetReadonlyRootfs(), NoNewPrivileges: security.GetNoNewPrivs(),
 		Args: c.arguments(), Env: c.environment(), Dir: c.config.GetWorkingDir(),
-		UID: int(security.GetRunAsUser().GetValue()), GID: int(security.GetRunAsGroup().GetValue()),
+		UID: int(uid), GID: int(gid),
 	}
 	if spec.Hostname == "" { // in the host's network
 		spec.Hostname, _ = os.Hostname()

@@ -16,7 +16,7 @@ var known = []struct {
 	{"coredns", Image{Name: "coredns/coredns", Path: "/coredns"}},
 	{"llm-d-inference-sim", Image{Name: "llm-d/llm-d-inference-sim", Path: "/app/llm-d-inference-sim"}},
 	{"envoy", Image{Name: "envoyproxy/envoy", Args: []string{"-c", "/etc/envoy/envoy.yaml"}}},
-	{"envoy", Image{Name: "envoyproxy/envoy-distroless", Args: []string{"-c", "/etc/envoy/envoy.yaml"}}},
+	{"envoy", Image{Name: "envoyproxy/envoy-distroless", User: 65532, Args: []string{"-c", "/etc/envoy/envoy.yaml"}}},
 	{"penstock", Image{Name: "penstock"}},
 }
 

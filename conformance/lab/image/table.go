@@ -26,6 +26,8 @@ type Image struct {
 	Args []string `json:"args,omitempty"`
 	// First is given to the program before the container's args, as the rest of an image's entry point.
 	First []string `json:"first,omitempty"`
+	// User is the id of the user that it runs as unless the pod names one; 0 is root.
+	User int64 `json:"user,omitempty"`
 	// Env is set unless the container sets it: "NAME=value".
 	Env []string `json:"env,omitempty"`
 }

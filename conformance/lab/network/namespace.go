@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -91,6 +92,20 @@ func open(file *os.File) (*Namespace, error) {
 		return nil, fmt.Errorf("loopback: %w", err)
 	}
 	return n, nil
+}
+
+// Set sets a kernel parameter of the namespace, such as net.core.somaxconn. Other parameters are the whole machine's: they
+// are refused.
+func (n *Namespace) Set(name, value string) error {
+	if !strings.HasPrefix(name, "net.") || strings.ContainsRune(name, '/') {
+		return fmt.Errorf("sysctl %s: only those of the network are a pod's own", name)
+	}
+	return n.Do(func() error {
+		if err := os.WriteFile("/proc/sys/"+strings.ReplaceAll(name, ".", "/"), []byte(value), 0); err != nil {
+			return fmt.Errorf("sysctl %s: %w", name, err)
+		}
+		return nil
+	})
 }
 
 // Close lets go of the namespace.

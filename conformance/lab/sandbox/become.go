@@ -89,7 +89,7 @@ func identity(spec Spec) error {
 	if spec.UID == 0 && spec.GID == 0 && len(spec.Groups) == 0 {
 		return nil
 	}
-	if !mapped() {
+	if !Users() {
 		// One user is all that a lab without root has.
 		fmt.Fprintf(os.Stderr, "lab: without root, users cannot be told apart: this container does not run as user %d\n", spec.UID)
 		return nil
@@ -106,8 +106,8 @@ func identity(spec Spec) error {
 	return nil
 }
 
-// mapped tells whether the user namespace has more users than one.
-func mapped() bool {
+// Users tells whether the user namespace has more users than one, which a lab without root does not.
+func Users() bool {
 	raw, err := os.ReadFile("/proc/self/uid_map")
 	fields := strings.Fields(string(raw))
 	return err == nil && len(fields) == 3 && fields[2] != "1"

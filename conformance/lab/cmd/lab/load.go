@@ -36,6 +36,7 @@ clusters of the lab.`,
 	cmd.Flags().StringVar(&img.Path, "path", "", "where the program is in the image (default: /usr/local/bin/ and the file's name)")
 	cmd.Flags().StringArrayVar(&img.First, "first", nil, "an argument that goes before the container's args, as an entry point has them (repeatable)")
 	cmd.Flags().StringArrayVar(&img.Args, "arg", nil, "an argument for containers without args of their own (repeatable)")
+	cmd.Flags().Int64Var(&img.User, "user", 0, "the user's id that it runs as, unless the pod names one")
 	cmd.Flags().StringArrayVar(&img.Env, "env", nil, "NAME=value, for containers that do not set it (repeatable)")
 	return cmd
 }
