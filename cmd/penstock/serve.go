@@ -19,8 +19,12 @@ func newServe() *cobra.Command {
 		Long: `Run the control plane and the endpoint picker, for Envoys that somebody else runs: print a bootstrap for one with
 penstock bootstrap, and start it anywhere that reaches these addresses. Two of them on the same files serve the same Envoys:
 either may end, freeze or be upgraded without a lost request. Give each of them the addresses of all (--peers, and
---picker-address for each picker).`,
+--picker-address for each picker).
+
+With --kubeconfig, or without -f in a pod, the objects of that cluster are read instead, and what comes of each is written to
+its status, by one of several processes: they find each other behind --service.`,
 		Example: `  penstock serve -f ./config --xds 127.0.0.1:18000 --picker 127.0.0.1:9002
+  penstock serve --kubeconfig ~/.kube/config
   penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)`,
 		Args: cobra.NoArgs,
