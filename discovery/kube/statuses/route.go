@@ -19,7 +19,7 @@ func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.Ro
 		Make: func(in Input) any {
 			old := in.Old.(*gatewayv1.RouteStatus)
 			spec, _ := of(in.Object.(T))
-			out := &gatewayv1.RouteStatus{}
+			out := &gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}} // the CRD requires the list
 			said := make([]bool, len(in.Report.Parents))
 			for _, entry := range old.Parents {
 				if string(entry.ControllerName) != in.Controller {

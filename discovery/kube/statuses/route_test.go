@@ -1,0 +1,23 @@
+package statuses
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/report"
+)
+
+// The API server refuses a route's status without the list, and what was said of a Gateway that is gone would stay for good.
+func TestARouteWhoseLastGatewayIsGoneHasAnEmptyListOfParents(t *testing.T) {
+	old := &gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "gone"}, ControllerName: us}}}
+	in := input(old, report.Report{})
+	in.Object = &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r"}}
+	shape := Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+	})
+	if out := shape.Make(in).(*gatewayv1.RouteStatus); out.Parents == nil || len(out.Parents) != 0 {
+		t.Errorf("parents: %v", out.Parents)
+	}
+}
