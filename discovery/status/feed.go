@@ -55,10 +55,10 @@ func (f *Feed) add(refs []report.Ref) {
 // Next waits until something else is said of some objects and returns them, each once. It fails only with its context.
 func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	for {
+		var refs map[report.Ref]struct{}
 		f.mu.Lock()
-		refs := f.refs
-		if len(refs) > 0 {
-			f.refs = map[report.Ref]struct{}{}
+		if len(f.refs) > 0 {
+			refs, f.refs = f.refs, map[report.Ref]struct{}{}
 		}
 		f.mu.Unlock()
 		if len(refs) > 0 {
