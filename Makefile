@@ -10,7 +10,7 @@ ENVOY_PATH = $$(conformance/tools/envoy.sh)
 
 # The module's own packages, in two heaps: where goroutines share state, tests run under the race detector; elsewhere it
 # would only cost time. It needs a C compiler: without one all tests run without it, and the output says so.
-RACY := /(store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
+RACY := /(fleet|store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
 
 # What a lab consists of, and what its pods run.
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
