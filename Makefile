@@ -14,8 +14,9 @@ RACY := /(fleet|store|file|kube|status|graph|cache|publish|server|xdstest|picker
 
 # What a lab consists of, and what its pods run.
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
+SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 
-.PHONY: help demo build test lint bench golden generate envoy sims lab lab-down labs test-lab bin/lab go
+.PHONY: help demo build test lint bench bench-kube conformance golden generate envoy sims lab lab-down labs test-lab bin/lab go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -50,6 +51,14 @@ bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, what it means, th
 	  go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) \
 	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
 	} | (cd conformance && go run ./benchtable)
+
+bench-kube: build labs ## the same on Kubernetes, in labs
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
+	  (cd conformance && go run ./bench -labs -run '^kube_.*$(BENCH)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
+	} | (cd conformance && go run ./benchtable)
+
+conformance: build envoy labs $(SUITES) ## run the official suites, whole and unmodified, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName)
+	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go run ./certify -suite '$(or $(SUITE),.)' $(if $(CORE),-core) $(if $(RUN),-run $(RUN))
 
 golden: go envoy ## rewrite the golden files from what the code does now; read the difference before you commit it
 	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden \

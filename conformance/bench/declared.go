@@ -68,7 +68,7 @@ var figures = map[string]figure{
 	"kube_failed_requests.sent": {"requests", none, ""},
 }
 
-func haveKube(c config) bool     { return c.penstock != "" && c.kubeconfig != "" }
+func haveKube(c config) bool     { return c.penstock != "" && c.labs }
 func havePenstock(c config) bool { return c.penstock != "" }
 func haveEnvoy(c config) bool    { return c.penstock != "" && c.envoy != "" }
 func havePeer(c config) bool     { return c.penstock != "" && c.envoyGateway != "" }

@@ -28,12 +28,12 @@ type kubePlane struct {
 }
 
 // startKube runs the control plane against a cluster's API, beside the cluster, and connects a proxy to it.
-func startKube(ctx context.Context, c config, cluster *cluster, state, gateway string) (*kubePlane, error) {
-	p, err := start(c.penstock, "serve", "--kubeconfig", c.kubeconfig, "--state", state, "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--log-level", "warn")
+func startKube(ctx context.Context, c config, cluster *cluster, state string) (*kubePlane, error) {
+	p, err := start(c.penstock, "serve", "--kubeconfig", cluster.kubeconfig, "--state", state, "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--log-level", "warn")
 	if err != nil {
 		return nil, err
 	}
-	k := &kubePlane{plane: planeOf(p, state), gateway: cluster.namespace + "/" + gateway, arrived: make(chan time.Time, 4096)}
+	k := &kubePlane{plane: planeOf(p, state), gateway: cluster.namespace + "/gw", arrived: make(chan time.Time, 4096)}
 	address, err := k.adsAddress(ctx)
 	if err == nil {
 		k.proxy, err = proxy.Connect(ctx, proxy.Config{Address: address, Node: "bench", Cluster: k.gateway, Follow: true, Handle: k.note})
@@ -149,11 +149,11 @@ var kubeSize = world.Size{Listeners: 50, Hosts: 5000, Backends: 5000, Endpoints:
 
 // measureKube: what a change costs on Kubernetes, at two sizes, and what so large a cluster costs.
 func measureKube(ctx context.Context, c config, out report) error {
-	cluster, err := newCluster(ctx, c.kubeconfig, "penstock-bench")
+	cluster, err := bareCluster(ctx)
 	if err != nil {
 		return err
 	}
-	defer cluster.remove(context.WithoutCancel(ctx))
+	defer cluster.end()
 	w, err := world.New(kubeSize)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func measureKube(ctx context.Context, c config, out report) error {
 
 // kubeChanges writes routes one after the other.
 func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, size int, out report) error {
-	k, err := startKube(ctx, c, cluster, state, "gw")
+	k, err := startKube(ctx, c, cluster, state)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (k *kubePlane) rest(ctx context.Context) error {
 // kubeColdStart: from the process's start until a proxy has everything.
 func kubeColdStart(ctx context.Context, c config, cluster *cluster, state string, size int, out report) error {
 	start := time.Now()
-	k, err := startKube(ctx, c, cluster, state, "gw")
+	k, err := startKube(ctx, c, cluster, state)
 	if err != nil {
 		return err
 	}
@@ -279,11 +279,11 @@ func kubeColdStart(ctx context.Context, c config, cluster *cluster, state string
 
 // measureAttached: many routes at once, and how soon and with how few writes everybody is told.
 func measureAttached(ctx context.Context, c config, out report) error {
-	cluster, err := newCluster(ctx, c.kubeconfig, "penstock-attached")
+	cluster, err := bareCluster(ctx)
 	if err != nil {
 		return err
 	}
-	defer cluster.remove(context.WithoutCancel(ctx))
+	defer cluster.end()
 	w, err := world.New(world.Size{Listeners: 1, Hosts: 1000, Backends: 1000, Endpoints: 1, Port: 443, NoPools: true})
 	if err != nil {
 		return err
@@ -296,12 +296,12 @@ func measureAttached(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(state) }()
-	k, err := startKube(ctx, c, cluster, state, "gw")
+	k, err := startKube(ctx, c, cluster, state)
 	if err != nil {
 		return err
 	}
 	defer k.close()
-	if err := eventually(ctx, func() error { _, err := cluster.attached(ctx, "gw"); return err }); err != nil {
+	if err := eventually(ctx, func() error { _, err := cluster.attached(ctx); return err }); err != nil {
 		return fmt.Errorf("%w; it said:\n%s", err, k.output())
 	}
 	watched, err := cluster.inform(ctx, gateways)

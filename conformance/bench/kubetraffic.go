@@ -23,14 +23,13 @@ var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Reso
 // echoImage answers with what it was asked; the image of Gateway API's own conformance tests.
 const echoImage = "gcr.io/k8s-staging-gateway-api/echo-basic:v20251106-v1.3.0-263-g47c3435c"
 
-// measureKubeTraffic: nothing that happens to a cluster on a usual day loses a request. It wants a cluster on which
-// Penstock is installed, as `make lab` and its manifests give it.
-func measureKubeTraffic(ctx context.Context, c config, out report) error {
-	cluster, err := newCluster(ctx, c.kubeconfig, "penstock-traffic")
+// measureKubeTraffic: nothing that happens to a cluster on a usual day loses a request.
+func measureKubeTraffic(ctx context.Context, _ config, out report) error {
+	cluster, err := installedCluster(ctx)
 	if err != nil {
 		return err
 	}
-	defer cluster.remove(context.WithoutCancel(ctx))
+	defer cluster.end()
 	address, err := cluster.application(ctx)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/conformance/installed"
+	"github.com/penstock-project/penstock/conformance/lab"
 )
 
 // The resources that the cluster's world is made of.
@@ -34,26 +37,58 @@ var (
 	envoyFleets    = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
 )
 
-// cluster is a Kubernetes API with a namespace of ours in it.
+// cluster is the API of a lab, and a namespace of ours in it.
 type cluster struct {
-	client    dynamic.Interface
-	namespace string
+	lab        *lab.Lab
+	kubeconfig string
+	client     dynamic.Interface
+	namespace  string
 }
 
-// newCluster connects, without a limit of its own on how fast it asks.
-func newCluster(ctx context.Context, kubeconfig, namespace string) (*cluster, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+// bareCluster is a lab of its own: penstock runs beside it, so that its CPU is its own.
+func bareCluster(ctx context.Context) (*cluster, error) {
+	dir, err := filepath.Abs("../.lab-bench")
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1
-	client, err := dynamic.NewForConfig(config)
+	l, err := lab.Start(ctx, lab.Config{Dir: dir})
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{client: client, namespace: namespace}
-	ns := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}
-	return c, c.create(ctx, namespaces, ns)
+	return inLab(ctx, l)
+}
+
+// installedCluster is a lab of its own with Penstock in it.
+func installedCluster(ctx context.Context) (*cluster, error) {
+	l, err := installed.Start(ctx, "../.lab-bench")
+	if err != nil {
+		return nil, err
+	}
+	return inLab(ctx, l)
+}
+
+// inLab connects to a lab, without a limit of its own on how fast it asks.
+func inLab(ctx context.Context, l *lab.Lab) (*cluster, error) {
+	c := &cluster{lab: l, kubeconfig: l.Kubeconfig(), namespace: "bench"}
+	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+	if err == nil {
+		config.QPS = -1
+		c.client, err = dynamic.NewForConfig(config)
+	}
+	if err == nil {
+		err = c.create(ctx, namespaces, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.namespace}})
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Down())
+	}
+	return c, nil
+}
+
+// end ends the lab with everything in it.
+func (c *cluster) end() {
+	if err := c.lab.Down(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
 }
 
 // create makes an object from its fields, or from a typed one; one that exists is left alone.
@@ -134,27 +169,9 @@ func (c *cluster) change(ctx context.Context, i, revision int) (version string, 
 	return u.GetResourceVersion(), nil
 }
 
-// remove deletes the namespace with everything in it, and waits for its end: what the cluster does for it must not slow
-// what is measured next.
-func (c *cluster) remove(ctx context.Context) {
-	err := c.client.Resource(namespaces).Delete(ctx, c.namespace, metav1.DeleteOptions{})
-	if err == nil {
-		err = eventually(ctx, func() error {
-			_, err := c.client.Resource(namespaces).Get(ctx, c.namespace, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return errors.Join(errors.New("it is still there"), err)
-		})
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "bench: namespace %s: %v\n", c.namespace, err)
-	}
-}
-
-// attached is what a Gateway's status says of its listener's routes.
-func (c *cluster) attached(ctx context.Context, gateway string) (int64, error) {
-	u, err := c.client.Resource(gateways).Namespace(c.namespace).Get(ctx, gateway, metav1.GetOptions{})
+// attached is what the Gateway's status says of its first listener's routes.
+func (c *cluster) attached(ctx context.Context) (int64, error) {
+	u, err := c.client.Resource(gateways).Namespace(c.namespace).Get(ctx, "gw", metav1.GetOptions{})
 	if err != nil {
 		return 0, err
 	}

@@ -19,17 +19,20 @@ func main() {
 	penstock := flag.String("penstock", "", "the penstock binary, for figures of whole processes; empty leaves them out")
 	envoy := flag.String("envoy", os.Getenv("ENVOY"), "the Envoy binary, for figures with a real Envoy; empty leaves them out")
 	gateway := flag.String("envoy-gateway", os.Getenv("ENVOY_GATEWAY"), "the envoy-gateway binary, a peer; empty leaves it out")
-	kubeconfig := flag.String("kubeconfig", "", "a cluster's kubeconfig, for figures on Kubernetes; empty leaves them out")
+	labs := flag.Bool("labs", false, "start labs for figures on Kubernetes; without it they are left out")
 	profile := flag.String("profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
 	flag.Parse()
-	if err := measure(ctx, *run, config{penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, kubeconfig: *kubeconfig, profiles: *profile}); err != nil {
+	if err := measure(ctx, *run, config{penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, profiles: *profile}); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 // config is what figures may need.
-type config struct{ penstock, envoy, envoyGateway, kubeconfig, profiles string }
+type config struct {
+	penstock, envoy, envoyGateway, profiles string
+	labs                                    bool
+}
 
 // measure runs the chosen figures, one after the other. One that fails does not keep the others from running.
 func measure(ctx context.Context, run string, c config) error {

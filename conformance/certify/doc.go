@@ -1,7 +1,7 @@
-// Command certify runs the official conformance suites, unmodified (conformance/suites pins and builds them), against a
-// cluster on which Penstock runs, and writes their report files.
+// Command certify runs the official conformance suites, unmodified (conformance/suites pins and builds them), and writes
+// their report files. Each runs in a lab of its own in which Penstock is installed from its manifests, or in a given cluster.
 //
-//	certify -kubeconfig FILE -suites FOLDER -reports FOLDER [-suite REGEXP] [-core] [-run TEST] [-usable IP -unusable IP]
+//	certify [-kubeconfig FILE] [-suite REGEXP] [-core] [-run TEST]
 //
 // What is supported is read by the suites from the GatewayClass's status, so that what is claimed is what is tested. With
 // -core only the core of each profile runs, which takes minutes instead of half an hour, and no report is written.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
 // suite is one official suite.
@@ -147,4 +152,25 @@ func (o outcome) problem(where string) error {
 		return fmt.Errorf("%s: %s; failed: %v; skipped: %v", where, o.Result, o.Failed, o.Skipped)
 	}
 	return nil
+}
+
+// spare is an address of a lab's range for LoadBalancers that it gives to nobody unasked: it hands out the first ones. Which
+// range a lab has shows in the address of its API server.
+func spare(kubeconfig string) (string, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return "", err
+	}
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return "", err
+	}
+	node, err := netip.ParseAddr(server.Hostname())
+	if err != nil {
+		return "", fmt.Errorf("the lab's API server has no address: %w", err)
+	}
+	slot := int(node.As4()[1]) - int(network.Plan{}.All().Addr().As4()[1])
+	address := network.Plan{Slot: slot}.LoadBalancers().Addr().As4()
+	address[2], address[3] = address[2]+1, 10
+	return netip.AddrFrom4(address).String(), nil
 }
