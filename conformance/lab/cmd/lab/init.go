@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -35,6 +37,7 @@ func initialize(dir string) error {
 		fmt.Fprintf(report, "%v\x00", err)
 		return err
 	}
+	watches()
 	cmd := exec.Command("/proc/self/exe", "supervise", dir)
 	cmd.Args[0] = "lab"
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -55,6 +58,20 @@ func initialize(dir string) error {
 		if pid == cmd.Process.Pid {
 			os.Exit(status.ExitStatus())
 		}
+	}
+}
+
+// watches lets enough programs of pods watch files: Envoy crashes where it may not. The kernel's default, 128 watchers of one
+// user, is less than what fifty pods have, and it is the whole machine's: that it is raised is all that a lab leaves behind.
+// Without the right to raise it, small labs work still.
+func watches() {
+	const file, enough = "/proc/sys/fs/inotify/max_user_instances", 8192
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && n < enough {
+		_ = os.WriteFile(file, []byte(strconv.Itoa(enough)), 0) // needs root
 	}
 }
 
