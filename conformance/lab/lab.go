@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
@@ -65,6 +66,7 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 		return nil, fmt.Errorf("start a lab: %w", err)
 	}
 	l.life, l.cmd.Stderr = life, l.errs
+	l.cmd.WaitDelay = 10 * time.Second // what a lab that failed leaves running for a moment may hold its output open
 	out, err := l.cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start a lab: %w", err)
