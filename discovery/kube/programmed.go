@@ -101,7 +101,9 @@ func serviceAddresses(services []*corev1.Service) (out []gatewayv1.GatewayStatus
 // ownAddresses are those that a Gateway asks for: of proxies that somebody else runs nothing more is known.
 func ownAddresses(gw *gatewayv1.Gateway) (out []gatewayv1.GatewayStatusAddress) {
 	for _, a := range gw.Spec.Addresses {
-		out = addAddress(out, a.Value)
+		if a.Type == nil || *a.Type == gatewayv1.IPAddressType || *a.Type == gatewayv1.HostnameAddressType { // of another type: a status cannot say it
+			out = addAddress(out, a.Value)
+		}
 	}
 	return out
 }

@@ -81,25 +81,40 @@ func breakers(own bool) *clusterv3.CircuitBreakers {
 	}}}
 }
 
-// healthCheck asks a picker whether it serves; a follower of a leader-elected one does not. It is quick, because the
-// first answer decides when a new cluster is usable, and a lost picker is noticed by nothing else. Two failures are
-// needed: one alone is a busy picker's pause, and would take every request past it. Our own has more time still: what it is
-// slow to answer is asked again elsewhere, which needs an elsewhere that is not left out for having been slow a moment ago.
+// healthCheck asks a picker whether it serves. It is quick, because the first answer decides when a new cluster is usable, and
+// a lost picker is noticed by nothing else. Two failures are needed: one alone is a busy picker's pause, and would take every
+// request past it. Our own has more time still: what it is slow to answer is asked again elsewhere, which needs an
+// elsewhere that is not left out for having been slow a moment ago.
+//
+// Foreign pickers are asked the same over HTTP, where any answer that is not a server's failure says that somebody is
+// there: some serve no health on this port (the inference extension's reference picker), and Envoy's gRPC check takes
+// UNIMPLEMENTED for down. Which of several leads is said by readiness, and so by the endpoints.
 func healthCheck(service string, own bool) *corev3.HealthCheck {
-	timeout := 500 * time.Millisecond
-	if own {
-		timeout = time.Second
-	}
-	return &corev3.HealthCheck{
-		Timeout:            seconds(timeout),
+	check := &corev3.HealthCheck{
+		Timeout:            seconds(500 * time.Millisecond),
 		Interval:           seconds(time.Second),
 		NoTrafficInterval:  seconds(time.Second),
 		UnhealthyThreshold: u32(2),
 		HealthyThreshold:   u32(1),
-		HealthChecker: &corev3.HealthCheck_GrpcHealthCheck_{
-			GrpcHealthCheck: &corev3.HealthCheck_GrpcHealthCheck{ServiceName: service},
-		},
 	}
+	if own {
+		check.Timeout = seconds(time.Second)
+		check.HealthChecker = &corev3.HealthCheck_GrpcHealthCheck_{GrpcHealthCheck: &corev3.HealthCheck_GrpcHealthCheck{ServiceName: service}}
+		return check
+	}
+	check.HealthChecker = &corev3.HealthCheck_HttpHealthCheck_{HttpHealthCheck: &corev3.HealthCheck_HttpHealthCheck{
+		Path:            "/grpc.health.v1.Health/Check",
+		Method:          corev3.RequestMethod_POST,
+		CodecClientType: typev3.CodecClientType_HTTP2,
+		RequestHeadersToAdd: []*corev3.HeaderValueOption{
+			{Header: &corev3.HeaderValue{Key: "content-type", Value: "application/grpc"}},
+			{Header: &corev3.HeaderValue{Key: "te", Value: "trailers"}},
+		},
+		// A gRPC message without content: the health of the whole server.
+		Send:             &corev3.HealthCheck_Payload{Payload: &corev3.HealthCheck_Payload_Text{Text: "0000000000"}},
+		ExpectedStatuses: []*typev3.Int64Range{{Start: 200, End: 500}},
+	}}
+	return check
 }
 
 func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions {
