@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/penstock-project/penstock/conformance/bench/proxy"
 	"github.com/penstock-project/penstock/conformance/bench/world"
@@ -92,7 +94,12 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.client.Resource(kind).Namespace(c.namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	// The API server ends watches when it likes, and of those first that have much to hear.
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return c.client.Resource(kind).Namespace(c.namespace).Watch(ctx, o)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
