@@ -18,8 +18,6 @@
 // What it has found and still can find, each once in some 100,000 requests at most:
 //   - a picker that is killed takes those picks with it that it had answered in part: ext_proc asks for a body only after an
 //     answer to the headers, and Envoy repeats no call that was answered. With body: Buffered and FailClose that is a 503.
-//   - an exporting cluster whose pods nobody knows that leaves its import within milliseconds of having come: the first pick
-//     is under way, and its endpoint has no cluster any more (seed 53, step 844).
 //   - whatever a machine does that stands still for longer than a pick may take (2 s).
 //
 // Tests: go test ./zeroloss runs a short sequence of each form.

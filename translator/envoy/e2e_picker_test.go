@@ -12,9 +12,11 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -23,6 +25,7 @@ type script struct {
 	endpoints string // the list it answers, "" for no pick at all
 	status    int    // an immediate response
 	silent    bool   // never answers
+	quits     bool   // ends the call when it gets the body
 	retries   string // x-envoy-max-retries
 	duplex    bool   // sends the body back, as FULL_DUPLEX_STREAMED wants
 }
@@ -109,6 +112,9 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 		}
 		if sc.silent {
 			continue
+		}
+		if sc.quits && req.GetRequestBody() != nil {
+			return status.Error(codes.Unavailable, "killed")
 		}
 		if md := req.MetadataContext.GetFilterMetadata()["envoy.lb"]; md != nil {
 			a.served = md.Fields[servedKey].GetStringValue()

@@ -1,10 +1,17 @@
 package envoy
 
 import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -27,6 +34,29 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 		}
 	}
 	return resource.New(resource.Endpoints, a.Cluster, load, refs, a.Owners)
+}
+
+// AddEndpoints adds pods to the endpoints of a pool's cluster, where they are not among them: to a cluster of which only what
+// was sent to Envoy is left. One that a BackendTLSPolicy has closed, because there is nobody to trust, stays as it is.
+func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
+	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
+	if err := errors.Join(proto.Unmarshal(cluster.Body, c), proto.Unmarshal(endpoints.Body, load)); err != nil {
+		return nil, err
+	}
+	if c.TransportSocket == nil && slices.ContainsFunc(cluster.Owners, func(o report.Ref) bool { return o.Kind == "BackendTLSPolicy" }) {
+		return endpoints, nil
+	}
+	if len(load.Endpoints) == 0 {
+		load.Endpoints = []*endpointv3.LocalityLbEndpoints{{}}
+	}
+	first := load.Endpoints[0]
+	for _, pod := range pods {
+		e := lbEndpoint(model.Endpoint{Address: pod})
+		if !slices.ContainsFunc(first.LbEndpoints, func(has *endpointv3.LbEndpoint) bool { return proto.Equal(has, e) }) {
+			first.LbEndpoints = append(first.LbEndpoints, e)
+		}
+	}
+	return resource.New(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners))
 }
 
 func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {

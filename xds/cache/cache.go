@@ -81,18 +81,26 @@ func (c *Cache) Commit(batches ...Batch) {
 
 // Current is the newest committed version of a resource of a gateway's default profile; false if there is none.
 func (c *Cache) Current(gateway string, ref resource.Ref) (version string, ok bool) {
+	if r := c.Resource(gateway, ref); r != nil {
+		return r.Version, true
+	}
+	return "", false
+}
+
+// Resource is the resource itself of which Current is the version; nil if there is none.
+func (c *Cache) Resource(gateway string, ref resource.Ref) *resource.Resource {
 	c.mu.Lock()
 	l := c.logs[scope{gateway: gateway}]
 	c.mu.Unlock()
 	if l == nil {
-		return "", false
+		return nil
 	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if s := l.slots[ref.Type][ref.Name]; s != nil && s.Current() != nil {
-		return s.Current().Version, true
+		return s.Current().Resource
 	}
-	return "", false
+	return nil
 }
 
 // Gateway is what is known of one log, for people.

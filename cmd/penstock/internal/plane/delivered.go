@@ -70,8 +70,9 @@ func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
 	p.mu.Lock()
 	clusters := p.translator.PoolClusters(pool)
 	p.mu.Unlock()
-	if clusters == nil || p.xds.Connected("") == 0 {
-		return nil // it is gone, and what still asks for it goes where it went before; or no Envoy is here that could know it
+	clusters = append(clusters, p.departed.learn(pool, learnedAddresses(p.store.View(), pool))...)
+	if len(clusters) == 0 || p.xds.Connected("") == 0 {
+		return nil // nobody can ask for it any more; or no Envoy is here that could know it
 	}
 	return p.endpointsAcked(ctx, clusters...)
 }

@@ -85,6 +85,7 @@ type Plane struct {
 	hosts    *hostname.Resolver
 	board    *status.Board
 	cache    *cache.Cache
+	departed *departed
 	xds      *server.Server
 	picker   *picker.Picker
 	learner  *learned.Keeper
@@ -107,6 +108,7 @@ func New(cfg Config) (*Plane, error) {
 		return nil, err
 	}
 	p.cache = cache.New(cache.Config{})
+	p.departed = newDeparted(p.cache, lingering, p.log)
 	p.replicas = newReplicas(replica.Config{Peers: cfg.Peers, Log: p.log})
 	publishing := publish.Config{Drain: cfg.DrainTime, Linger: lingering}
 	if p.cluster != nil {
@@ -245,6 +247,7 @@ func (p *Plane) Run(ctx context.Context) error {
 func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return quiet(ctx, p.hosts.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.translate(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.departed.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, reclaim(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })

@@ -99,7 +99,7 @@ func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
 	for _, d := range out.Deltas {
 		batches = append(batches, cache.Batch{Gateway: d.Gateway, Revision: rev, Upserts: d.Upserts, Removes: d.Removes, Trace: trace.SpanContextFromContext(ctx)})
 	}
-	p.cache.Commit(batches...)
+	p.departed.commit(batches...)
 	if p.pools != nil {
 		p.pools.after()
 	}

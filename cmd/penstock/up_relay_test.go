@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// heldPicker is a remote picker that answers when it is told to.
+type heldPicker struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	names string
+	asked chan struct{} // gets a value for each request
+	may   chan struct{} // closed when it may answer
+}
+
+func (p *heldPicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		if !m.GetRequestHeaders().GetEndOfStream() && !m.GetRequestBody().GetEndOfStream() {
+			continue
+		}
+		p.asked <- struct{}{}
+		<-p.may
+		if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+				{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.names)}},
+			}}},
+		}}}); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *heldPicker) serve(t *testing.T) (port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	extprocv3.RegisterExternalProcessorServer(server, p)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Found by the zero-loss harness: the endpoint that is named for the first request has no cluster any more in the objects,
+// and that cluster is still Envoy's.
+func TestARequestUnderWayIsServedWhenItsImportLeavesWhileTheRemotePickerIsAsked(t *testing.T) {
+	for what, leave := range map[string]func(*site, map[string]string){
+		"the cluster leaves the import": func(s *site, files map[string]string) {
+			s.write("import.yaml", strings.Replace(files["import.yaml"], "name: west", "name: north", 1))
+		},
+		"the import leaves": func(s *site, _ map[string]string) { s.remove("import.yaml") },
+		"the route leaves":  func(s *site, _ map[string]string) { s.write("far.yaml", routeYAML("far", "/far", toPool("chat"))) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := modelServer(t, sim.Config{Name: "west-1"})
+			remote := &heldPicker{names: server, asked: make(chan struct{}, 1), may: make(chan struct{})}
+			port := freePort(t)
+			files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+			_, serverPort, _ := net.SplitHostPort(server)
+			files["import.yaml"] = fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferencePoolImport
+metadata: {name: far}
+status:
+  clusters:
+  - name: west
+    routingMode: EndpointMode
+    targetPortNumber: %s
+    podCIDRs: [127.0.0.0/8]
+    endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}}
+`, serverPort, remote.serve(t))
+			files["far.yaml"] = routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+			s := up(t, files)
+
+			type result struct {
+				reply
+				err error
+			}
+			first := make(chan result, 1)
+			go func() {
+				got, err := chat(t.Context(), local(port)+"/far")
+				first <- result{got, err}
+			}()
+			<-remote.asked
+			leave(s, files)
+			s.write("here.yaml", routeYAML("here", "/here", toPool("chat")))
+			answers(t, local(port)+"/here", http.StatusOK) // Envoy has all of it
+			close(remote.may)
+			got := <-first
+			if got.err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "west-1" {
+				t.Errorf("the request that was under way: %d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, got.err)
+			}
+		})
+	}
+}
