@@ -77,8 +77,8 @@ sims: $(TOOLS)/llm-d-inference-sim ## build the model-server simulator that end-
 lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=3: side by side); the first time builds Kubernetes, 6 minutes
 	@ENVOY="$(ENVOY_PATH)" bin/lab up --clusters $(or $(CLUSTERS),1)
 
-test-lab: labs ## tests on the real Kubernetes: the API server with our statuses; the lab's pods, Services, several clusters (about a minute once it is built; root, or unshare -rn)
-	@cd conformance && go test -count=1 -tags lab ./lab ./apiserver
+test-lab: build envoy labs ## tests on the real Kubernetes: what Penstock promises there, and the lab itself (some minutes once it is built; root, or unshare -rn)
+	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./apiserver ./promises
 
 lab-down: bin/lab ## end it; nothing stays
 	@bin/lab down

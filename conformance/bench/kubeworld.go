@@ -60,7 +60,7 @@ func bareCluster(ctx context.Context) (*cluster, error) {
 
 // installedCluster is a lab of its own with Penstock in it.
 func installedCluster(ctx context.Context) (*cluster, error) {
-	l, err := installed.Start(ctx, "../.lab-bench")
+	l, err := installed.Start(ctx, lab.Config{Dir: "../.lab-bench"})
 	if err != nil {
 		return nil, err
 	}

@@ -3,14 +3,17 @@ package installed
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,27 +29,28 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// Start starts a lab in dir with Penstock in it. The working directory is conformance, as CRDs are looked up by its go.mod;
-// `make build labs` has made what it runs. Penstock is ready when Start returns: its GatewayClass says that it is accepted, and what
+// Start starts a lab with Penstock in it, whose image is loaded besides those of config. The working directory is in conformance,
+// as CRDs are looked up by its go.mod; `make build labs` has made what it runs. Penstock is ready when Start returns: its GatewayClass says that it is accepted, and what
 // it supports. The caller ends the lab with Down.
-func Start(ctx context.Context, dir string) (*lab.Lab, error) {
-	dir, err := filepath.Abs(dir)
+func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
+	var err error
+	if config.Dir, err = filepath.Abs(config.Dir); err != nil {
+		return nil, err
+	}
+	if config.Root == "" {
+		if config.Root, err = lab.Repository(); err != nil {
+			return nil, err
+		}
+	}
+	program := filepath.Join(config.Root, "bin", "penstock")
+	config.Images = append(slices.Clone(config.Images), image.Image{Name: "penstock-project/penstock", Program: program, Path: "/usr/local/bin/penstock"})
+	l, err := lab.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	program, err := filepath.Abs("../bin/penstock")
-	if err != nil {
-		return nil, err
-	}
-	l, err := lab.Start(ctx, lab.Config{Dir: dir, Images: []image.Image{
-		{Name: "penstock-project/penstock", Program: program, Path: "/usr/local/bin/penstock"},
-	}})
-	if err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
+	client, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
 	if err == nil {
-		err = install(ctx, config)
+		err = install(ctx, client, filepath.Join(config.Root, "manifests", "install", "penstock.yaml"))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("install Penstock: %w", err), l.Down())
@@ -55,12 +59,16 @@ func Start(ctx context.Context, dir string) (*lab.Lab, error) {
 }
 
 // install applies the manifests and waits until Penstock has said something of its class.
-func install(ctx context.Context, config *rest.Config) error {
-	client, err := dynamic.NewForConfig(config)
+func install(ctx context.Context, config *rest.Config, manifests string) error {
+	text, err := os.ReadFile(manifests)
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, config, client, "../manifests/install/penstock.yaml"); err != nil {
+	if err := Apply(ctx, config, "", text); err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
 		return err
 	}
 	classes := client.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"})
@@ -74,8 +82,12 @@ func install(ctx context.Context, config *rest.Config) error {
 	})
 }
 
-// apply does with a file of manifests what `kubectl apply --server-side` does.
-func apply(ctx context.Context, config *rest.Config, client dynamic.Interface, file string) error {
+// Apply does with manifests what `kubectl apply --server-side` does. Objects that name no namespace go to the one given.
+func Apply(ctx context.Context, config *rest.Config, namespace string, manifests []byte) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
 	found, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
@@ -85,11 +97,7 @@ func apply(ctx context.Context, config *rest.Config, client dynamic.Interface, f
 		return err
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+	for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifests))); ; {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -110,8 +118,8 @@ func apply(ctx context.Context, config *rest.Config, client dynamic.Interface, f
 			return err
 		}
 		to := dynamic.ResourceInterface(client.Resource(mapping.Resource))
-		if u.GetNamespace() != "" {
-			to = client.Resource(mapping.Resource).Namespace(u.GetNamespace())
+		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			to = client.Resource(mapping.Resource).Namespace(cmp.Or(u.GetNamespace(), namespace))
 		}
 		if _, err := to.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "conformance", Force: true}); err != nil {
 			return fmt.Errorf("%s %s: %w", kind.Kind, u.GetName(), err)

@@ -26,6 +26,8 @@ type Config struct {
 	Clusters int
 	// CRDs are files and folders to apply; nil is what CRDs returns.
 	CRDs []string
+	// Audit has each API server note all requests, in the file AuditLog.
+	Audit bool
 	// Images are loaded besides those that every lab knows.
 	Images []image.Image
 	// Root is the repository, with what `make labs` builds in bin and .tools/bin; empty is the one that the working
@@ -50,7 +52,7 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 		return nil, errors.New("a lab that this process can reach needs root: run it as root, or with unshare --map-root-user --net")
 	}
 	if config.Root == "" {
-		root, err := repository()
+		root, err := Repository()
 		if err != nil {
 			return nil, err
 		}
@@ -59,6 +61,9 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 	args := []string{"up", "--until-eof", "--dir", config.Dir, "--tools", filepath.Join(config.Root, ".tools", "bin"), "--clusters", strconv.Itoa(max(1, config.Clusters))}
 	for _, path := range config.CRDs {
 		args = append(args, "--crds", path)
+	}
+	if config.Audit {
+		args = append(args, "--audit")
 	}
 	l := &Lab{config: config, cmd: exec.Command(filepath.Join(config.Root, "bin", "lab"), args...), errs: &bytes.Buffer{}}
 	life, err := l.cmd.StdinPipe()
@@ -97,6 +102,12 @@ func (l *Lab) Contexts() []string {
 	return names
 }
 
+// AuditLog is the file in which the API server of a cluster notes requests, as JSON lines of audit.k8s.io/v1 Events. See
+// Config.Audit.
+func (l *Lab) AuditLog(context string) string {
+	return filepath.Join(l.config.Dir, context, "audit.log")
+}
+
 // Load lets images of pods stand for programs of this machine, from the next container on.
 func (l *Lab) Load(images ...image.Image) error {
 	return image.Open(filepath.Join(l.config.Dir, "images.yaml")).Load(images...)
@@ -114,8 +125,8 @@ func (l *Lab) Down() error {
 	return nil
 }
 
-// repository is the folder of this repository that the working directory is in.
-func repository() (string, error) {
+// Repository is the folder of this repository that the working directory is in.
+func Repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err

@@ -25,7 +25,7 @@ func (w *Writer) gateway(in *statuses.Input, view *store.View, gw *gatewayv1.Gat
 	if len(services) > 0 {
 		in.Addresses = serviceAddresses(services)
 	} else {
-		in.Addresses = ownAddresses(gw)
+		in.Addresses = toldAddresses(gw, in.Report.Addresses)
 	}
 	proxies, acked := w.cfg.Delivery.Delivered(key, in.Generation)
 	bare := w.noProxies(in.Report.Owner, proxies)
@@ -98,8 +98,17 @@ func serviceAddresses(services []*corev1.Service) (out []gatewayv1.GatewayStatus
 	return out
 }
 
-// ownAddresses are those that a Gateway asks for: of proxies that somebody else runs nothing more is known.
-func ownAddresses(gw *gatewayv1.Gateway) (out []gatewayv1.GatewayStatusAddress) {
+// toldAddresses are where proxies are reached that somebody else runs: where their EnvoyFleet says, or else where the Gateway
+// asks for.
+func toldAddresses(gw *gatewayv1.Gateway, told []string) (out []gatewayv1.GatewayStatusAddress) {
+	for _, a := range told {
+		if ip, err := netip.ParseAddr(a); err != nil || !ip.IsUnspecified() { // that is where they listen, not where they are
+			out = addAddress(out, a)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
 	for _, a := range gw.Spec.Addresses {
 		if a.Type == nil || *a.Type == gatewayv1.IPAddressType || *a.Type == gatewayv1.HostnameAddressType { // of another type: a status cannot say it
 			out = addAddress(out, a.Value)

@@ -187,6 +187,8 @@ func TestAGatewayIsProgrammedWhenItsProxiesSaySoAndItHasAnAddress(t *testing.T) 
 	d.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: programmed, Addresses: []string{"0.0.0.0"},
 		Listeners: []report.Listener{{Name: "http", AttachedRoutes: 3, Conditions: programmed}}})
 	d.status("gateways", "default/gw", `"Pending"`, "no proxy is connected", `"attachedRoutes":3`, `!"0.0.0.0"`, `!"reason":"Programmed"`)
+	d.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"edge.example"}}) // of proxies that somebody else runs
+	d.status("gateways", "default/gw", `"edge.example"`, `"Hostname"`, `!"0.0.0.0"`)
 	d.api.Apply(t, "services", gatewayService)
 	d.has(store.Services, "default/gw-penstock", true)
 	d.observe()

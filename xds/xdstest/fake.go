@@ -23,6 +23,8 @@ type FakeConfig struct {
 	Gateway, Node string
 	// StateOfTheWorld makes it use that variant.
 	StateOfTheWorld bool
+	// Dial is how the control plane is reached, and by whom: credentials. Default: in cleartext, by nobody.
+	Dial []grpc.DialOption
 	// Silent are types whose responses it applies but never answers.
 	Silent []resource.Type
 	// Patience is how long it waits for an answer that the control plane owes it, before it counts as a violation.
@@ -80,8 +82,11 @@ func StartFake(t testing.TB, c FakeConfig) *Fake {
 
 func (f *Fake) connect(address string) {
 	f.t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	dial := f.config.Dial
+	if dial == nil {
+		dial = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	}
+	conn, err := grpc.NewClient(address, append(slices.Clone(dial), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))...)
 	if err != nil {
 		f.t.Fatalf("xdstest: %v", err)
 	}

@@ -40,6 +40,7 @@ type Config struct {
 	Become  []string
 	Plan    network.Plan // its addresses
 	CRDs    []string     // YAML files, or folders of them, that are applied before the cluster is ready
+	Audit   bool         // the API server notes all requests in Dir/audit.log
 	Log     *slog.Logger
 }
 

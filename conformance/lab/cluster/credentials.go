@@ -52,6 +52,7 @@ func (c *Cluster) credentials() error {
 		"service-accounts.crt": signer.Certificate, "service-accounts.key": signer.Key,
 		"apiserver.crt": server.Certificate, "apiserver.key": server.Key,
 		"node.crt": node.Certificate, "node.key": node.Key,
+		"audit.yaml": []byte(auditPolicy),
 	}
 	for file, subject := range users {
 		pair, err := ca.Issue(subject)

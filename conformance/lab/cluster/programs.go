@@ -9,6 +9,13 @@ import (
 // etcdAddress is on the node's loopback: every node has one.
 const etcdAddress = "127.0.0.1:2379"
 
+// auditPolicy has every answered request noted: who asked for what and was told what, without what is in the objects.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+`
+
 func (c *Cluster) private(file string) string { return filepath.Join(c.Private, file) }
 
 // kubernetes is one of the programs that share one file and are told apart by their name.
@@ -28,7 +35,7 @@ func (c *Cluster) etcd() program {
 }
 
 func (c *Cluster) apiserver() program {
-	return c.kubernetes("kube-apiserver",
+	p := c.kubernetes("kube-apiserver",
 		"--etcd-servers=http://"+etcdAddress,
 		"--bind-address="+c.Plan.Node().String(), "--secure-port=6443", "--advertise-address="+c.Plan.Node().String(),
 		"--service-cluster-ip-range="+c.Plan.Services().String(),
@@ -43,6 +50,10 @@ func (c *Cluster) apiserver() program {
 		"--allow-privileged=true",
 		"--profiling=false",
 	)
+	if c.Audit {
+		p.args = append(p.args, "--audit-policy-file="+c.private("audit.yaml"), "--audit-log-path="+filepath.Join(c.Dir, "audit.log"))
+	}
+	return p
 }
 
 func (c *Cluster) controllers() program {

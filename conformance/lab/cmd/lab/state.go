@@ -22,6 +22,7 @@ type state struct {
 	Clusters int      `json:"clusters"`
 	Tools    string   `json:"tools"`         // folder of the programs that a cluster consists of
 	CRDs     []string `json:"crds"`          // files and folders that are applied to each cluster
+	Audit    bool     `json:"audit"`         // whether API servers note all requests
 	Rootless bool     `json:"rootless"`      // whether the lab has a user namespace of its own
 	Lifeline bool     `json:"lifeline"`      // whether the lab ends when descriptor lifelineFD does
 	PID      int      `json:"pid,omitempty"` // of the lab's PID 1, as its starter sees it

@@ -97,7 +97,7 @@ func (s state) clusters(log *slog.Logger) ([]*cluster.Cluster, error) {
 		}
 		all = append(all, cluster.New(cluster.Config{
 			Name: name, Dir: filepath.Join(s.Dir, name), Private: filepath.Join(private, name),
-			Tools: s.Tools, Node: node, Plan: plan, CRDs: s.CRDs, Log: log.With("cluster", name),
+			Tools: s.Tools, Node: node, Plan: plan, CRDs: s.CRDs, Audit: s.Audit, Log: log.With("cluster", name),
 			Images: image.Open(s.images()), Self: "/proc/self/exe", Become: []string{"container"},
 		}))
 	}

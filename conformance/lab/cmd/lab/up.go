@@ -44,6 +44,7 @@ func newUp() *cobra.Command {
 	cmd.Flags().IntVar(&s.Clusters, "clusters", 1, "how many clusters, side by side, named lab1, lab2 and so on")
 	cmd.Flags().StringVar(&s.Tools, "tools", ".tools/bin", "the folder with the programs of a cluster and its pods (make labs builds them)")
 	cmd.Flags().StringArrayVar(&s.CRDs, "crds", nil, "a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: those of\nGateway API's experimental channel, the inference extension and Penstock, as the go.mod here says)")
+	cmd.Flags().BoolVar(&s.Audit, "audit", false, "have each API server note in audit.log, beside its own log, who asked for what and was told what")
 	cmd.Flags().BoolVar(&s.Lifeline, "until-eof", false, "stay, and end the lab when standard input ends")
 	return cmd
 }

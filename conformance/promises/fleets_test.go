@@ -1,0 +1,326 @@
+//go:build lab && linux
+
+package promises
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// fleet is the name of all objects of the Gateway gw.
+const fleet = "gw-penstock"
+
+// owned are the kinds of objects that a Gateway becomes.
+var owned = []struct{ group, version, resource string }{
+	{"apps", "v1", "deployments"}, {"", "v1", "services"}, {"", "v1", "serviceaccounts"}, {"", "v1", "configmaps"}, {"policy", "v1", "poddisruptionbudgets"},
+}
+
+// gatewayBecomesFleet: all objects are there, carry what spec.infrastructure says, belong to the Gateway, and serve.
+func gatewayBecomesFleet(p place) {
+	p.apply(chat + `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec:
+  gatewayClassName: penstock
+  infrastructure: {labels: {team: blue}, annotations: {example.com/owner: jane}}
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+`)
+	address := p.programmed("gw")[0]
+	gw, err := p.gateway(p.Context(), "gw")
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, o := range owned {
+		there, err := p.dynamic.Resource(resource(o.group, o.version, o.resource)).Namespace(p.namespace).Get(p.Context(), fleet, metav1.GetOptions{})
+		if err != nil {
+			p.Errorf("%s: %v", o.resource, err)
+			continue
+		}
+		if l := there.GetLabels(); l["team"] != "blue" || l["gateway.networking.k8s.io/gateway-name"] != "gw" || l["gateway.networking.k8s.io/gateway-class-name"] != "penstock" {
+			p.Errorf("%s has labels %v", o.resource, l)
+		}
+		if there.GetAnnotations()["example.com/owner"] != "jane" {
+			p.Errorf("%s has annotations %v", o.resource, there.GetAnnotations())
+		}
+		if !metav1.IsControlledBy(there, gw) {
+			p.Errorf("%s belongs to %v", o.resource, there.GetOwnerReferences())
+		}
+	}
+	p.rolledOut(p.namespace, fleet)
+	pods, err := p.pods(p.Context(), p.namespace, envoys("gw")+",team=blue")
+	if err != nil || len(pods) != 2 || pods[0].Annotations["example.com/owner"] != "jane" || pods[0].Spec.ServiceAccountName != fleet {
+		p.Errorf("proxies: %s %v", podNames(pods), err)
+	}
+	p.until("the budget counts the proxies", func(ctx context.Context) error {
+		b, err := p.PolicyV1().PodDisruptionBudgets(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+		if err == nil && (b.Status.ExpectedPods != 2 || b.Status.DisruptionsAllowed != 1) {
+			err = fmt.Errorf("%+v", b.Status)
+		}
+		return err
+	})
+	p.answers("http://" + address + "/health")
+	p.answers("http://" + address + "/v1/models")
+	// Nodes are emptied one proxy at a time.
+	for i, want := range []bool{true, false} {
+		err := p.PolicyV1().Evictions(p.namespace).Evict(p.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: pods[i].Name}})
+		if (err == nil) != want {
+			p.Errorf("eviction of proxy %d: %v", i+1, err)
+		}
+	}
+}
+
+// deletionDrains: a stream that is under way comes to its end, and then nothing of the fleet is left.
+func deletionDrains(p place) {
+	p.apply(chat + plainGateway)
+	address := p.programmed("gw")[0]
+	p.answers("http://" + address + "/v1/models")
+	// A stream of 30 words, a second each.
+	req, err := http.NewRequestWithContext(p.Context(), http.MethodPost, "http://"+address+"/v1/chat/completions", strings.NewReader(fmt.Sprintf(prompt, 30, true)))
+	if err != nil {
+		p.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
+		p.Fatal(err)
+	}
+	if err := p.dynamic.Resource(gatewayv1.SchemeGroupVersion.WithResource("gateways")).Namespace(p.namespace).Delete(p.Context(), "gw", metav1.DeleteOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	if rest, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(rest), "[DONE]") {
+		p.Errorf("the stream ended after %d bytes: %v", len(rest), err)
+	}
+	p.until("nothing is left", func(ctx context.Context) error {
+		for _, o := range append(slices.Clone(owned), struct{ group, version, resource string }{"", "v1", "pods"}) {
+			list, err := p.dynamic.Resource(resource(o.group, o.version, o.resource)).Namespace(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
+			if err != nil || len(list.Items) > 0 {
+				return fmt.Errorf("%d %s: %w", len(list.Items), o.resource, err)
+			}
+		}
+		return nil
+	})
+}
+
+// staticAddresses: one that the network can give is given and answers; one that it cannot give is said in a condition.
+func staticAddresses(p place) {
+	p.apply(plainGateway)
+	given := p.programmed("gw")[0]
+	p.apply(plainGateway + "  addresses: [{value: 203.0.113.7}]\n")
+	p.until("the Gateway says that it cannot have the address", func(ctx context.Context) error {
+		gw, err := p.gateway(ctx, "gw")
+		if err != nil {
+			return err
+		}
+		for _, c := range gw.Status.Conditions {
+			if c.Type == "Programmed" && c.Status == metav1.ConditionFalse && c.Reason == string(gatewayv1.GatewayReasonAddressNotUsable) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", gw.Status.Conditions)
+	})
+	// One more than what the load balancer gave: nobody else has it so soon.
+	wanted := given[:strings.LastIndex(given, ".")+1] + "200"
+	p.apply(chat + plainGateway + "  addresses: [{value: " + wanted + "}]\n")
+	if got := p.programmed("gw"); !slices.Equal(got, []string{wanted}) {
+		p.Errorf("addresses %v, want %s", got, wanted)
+	}
+	p.answers("http://" + wanted + "/health")
+}
+
+// plainGateway is one of a single small proxy; more of its spec may follow.
+const plainGateway = `
+---
+apiVersion: penstock.dev/v1alpha1
+kind: EnvoyFleet
+metadata: {name: gw}
+spec: {replicas: 1, drainSeconds: 60, resources: {requests: {cpu: 10m, memory: 32Mi}}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec:
+  gatewayClassName: penstock
+  infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: gw}}
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+`
+
+// metrics is what one writes who wants Prometheus to read Envoy's figures, which penstock shows to nobody.
+const metrics = `
+  bootstrap:
+    static_resources:
+      listeners:
+      - name: metrics
+        address: {socket_address: {address: 0.0.0.0, port_value: 9990}}
+        filter_chains:
+        - filters:
+          - name: envoy.filters.network.http_connection_manager
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+              stat_prefix: admin
+              route_config:
+                virtual_hosts:
+                - {name: metrics, domains: ["*"], routes: [{match: {path: /stats/prometheus}, route: {cluster: metrics}}]}
+              http_filters:
+              - {name: envoy.filters.http.router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
+      clusters:
+      - name: metrics
+        load_assignment:
+          cluster_name: metrics
+          endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: /run/penstock/admin.sock}}}}]}]
+`
+
+// parametersTakeEffect: an edited EnvoyFleet is what runs, and while its pods are replaced no request is lost.
+func parametersTakeEffect(p place) {
+	p.apply(chat + plainGateway)
+	address := p.programmed("gw")[0]
+	before, err := p.pods(p.Context(), p.namespace, envoys("gw"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	t := p.load(address)
+	p.apply(`
+apiVersion: penstock.dev/v1alpha1
+kind: EnvoyFleet
+metadata: {name: gw}
+spec:
+  replicas: 2
+  concurrency: 3
+  drainSeconds: 60
+  resources: {requests: {cpu: 20m, memory: 40Mi}, limits: {memory: 500Mi}}
+  pod: {labels: {tier: edge}}
+` + metrics)
+	p.until("the Deployment is as the EnvoyFleet says", func(ctx context.Context) error {
+		d, err := p.AppsV1().Deployments(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+		if err == nil && d.Spec.Template.Labels["tier"] != "edge" {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	d := p.rolledOut(p.namespace, fleet)
+	p.end(t)
+	envoy := d.Spec.Template.Spec.Containers[0]
+	if *d.Spec.Replicas != 2 || envoy.Resources.Requests.Cpu().String() != "20m" || envoy.Resources.Limits.Memory().String() != "500Mi" {
+		p.Errorf("%d replicas with resources %v", *d.Spec.Replicas, envoy.Resources)
+	}
+	pods, err := p.pods(p.Context(), p.namespace, envoys("gw")+",tier=edge")
+	if err != nil || len(pods) != 2 {
+		p.Fatalf("proxies: %s %v", podNames(pods), err)
+	}
+	for _, pod := range pods {
+		if pod.Name == before[0].Name {
+			p.Errorf("proxy %s was not replaced", pod.Name)
+		}
+		figures := p.figures(pod.Status.PodIP)
+		if !strings.Contains(figures, "envoy_server_concurrency{} 3\n") {
+			p.Errorf("proxy %s does not run three threads", pod.Name)
+		}
+		if !strings.Contains(figures, "envoy_overload_") {
+			p.Errorf("proxy %s does not watch its memory", pod.Name)
+		}
+	}
+	p.answers("http://" + address + "/health")
+}
+
+// figures are what an Envoy with metrics in its bootstrap says.
+func (p place) figures(ip string) (text string) {
+	p.Helper()
+	p.until("figures of the proxy "+ip, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ip+":9990/stats/prometheus", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = errors.New(resp.Status)
+		}
+		text = string(body)
+		return err
+	})
+	return text
+}
+
+// scalingAndServices: what an EnvoyFleet says of autoscaling, the Service and who runs the proxies is so, and undone when it
+// does not say it any more.
+func scalingAndServices(p place) {
+	p.apply(chat + plainGateway)
+	balanced := p.programmed("gw")[0]
+	spec := func(text string) {
+		p.Helper()
+		p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: gw}\nspec: {resources: {requests: {cpu: 10m, memory: 32Mi}}, " + text + "}\n")
+	}
+	spec("autoscaling: {minReplicas: 1, maxReplicas: 3, cpuPercent: 70}, service: {type: ClusterIP, annotations: {example.com/pool: internal}}")
+	p.until("there is an autoscaler, and a Service inside the cluster", func(ctx context.Context) error {
+		hpa, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if hpa.Spec.ScaleTargetRef.Name != fleet || *hpa.Spec.MinReplicas != 1 || hpa.Spec.MaxReplicas != 3 || *hpa.Spec.Metrics[0].Resource.Target.AverageUtilization != 70 {
+			return fmt.Errorf("autoscaler %+v", hpa.Spec)
+		}
+		s, err := p.CoreV1().Services(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if s.Spec.Type != corev1.ServiceTypeClusterIP || s.Annotations["example.com/pool"] != "internal" {
+			return fmt.Errorf("Service %+v", s.Spec)
+		}
+		gw, err := p.gateway(ctx, "gw")
+		if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != s.Spec.ClusterIP {
+			return fmt.Errorf("addresses %v: %w", gw.Status.Addresses, err)
+		}
+		return nil
+	})
+	spec("service: {type: NodePort}")
+	p.until("the autoscaler is gone, and nodes have ports", func(ctx context.Context) error {
+		if _, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
+			return errors.New("the autoscaler is there")
+		}
+		s, err := p.CoreV1().Services(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+		if err == nil && (s.Spec.Type != corev1.ServiceTypeNodePort || s.Spec.Ports[0].NodePort == 0) {
+			err = fmt.Errorf("Service %+v", s.Spec)
+		}
+		return err
+	})
+	spec("replicas: 1")
+	p.until("the load balancer is back", func(ctx context.Context) error {
+		gw, err := p.gateway(ctx, "gw")
+		if err == nil && (len(gw.Status.Addresses) != 1 || !strings.HasPrefix(gw.Status.Addresses[0].Value, balanced[:strings.LastIndex(balanced, ".")])) {
+			err = fmt.Errorf("addresses %v", gw.Status.Addresses)
+		}
+		return err
+	})
+	p.answers("http://" + p.programmed("gw")[0] + "/health")
+	spec("mode: external, external: {addresses: [edge.example.com], serviceAccounts: [mine]}")
+	p.until("others run the proxies", func(ctx context.Context) error {
+		gw, err := p.gateway(ctx, "gw")
+		if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != "edge.example.com" {
+			return fmt.Errorf("addresses %v: %w", gw.Status.Addresses, err)
+		}
+		for _, o := range owned {
+			if _, err := p.dynamic.Resource(resource(o.group, o.version, o.resource)).Namespace(p.namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
+				return fmt.Errorf("%s are there", o.resource)
+			}
+		}
+		return nil
+	})
+}
