@@ -73,11 +73,13 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 // poolCluster is the table of DESIGN, "What Envoy gets": what becomes of a request without a usable pick.
 func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {
 	c := &model.Cluster{Name: name, Protocol: p.Protocol, Owners: p.Owners}
-	spills := len(p.Spill) > 0 && !last
-	c.Trailers = spills
+	spills, again := len(p.Spill) > 0 && !last, p.PicksAgain() && !last
+	c.Trailers = spills || again
 	switch {
 	case spills && p.ViaHops():
 		c.Protocol, c.Fallback = model.HTTP1, model.FallbackHops
+	case again:
+		c.Fallback = model.FallbackAgain
 	case spills && !p.FailOpen:
 		c.Fallback = model.FallbackSpill
 	case p.FailOpen:
@@ -154,6 +156,9 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 			if !m.Draining && trusted {
 				a.Endpoints = append(a.Endpoints, model.Endpoint{Address: m.Address})
 			}
+		}
+		if !last && p.PicksAgain() {
+			a.Endpoints = append(a.Endpoints, model.Endpoint{Hop: p.OwnHop()})
 		}
 		if !last {
 			for i, s := range p.Spill {

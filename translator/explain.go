@@ -261,11 +261,14 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 		v.Spill = b.Picker.Spill
 	}
 	v.Filters = ownViews(&b)
+	again := false
 	if c, ok := t.tables.cluster(r, b.Cluster); ok {
+		again = c.Fallback == model.FallbackAgain
 		v.TLS = tlsView(c.TLS)
 		v.NoPick = map[model.Fallback]string{
 			model.FallbackPods:  "any ready endpoint",
 			model.FallbackSpill: "the first spill target",
+			model.FallbackAgain: "another pick, then 503",
 			model.FallbackNone:  "503",
 			model.FallbackHops:  "the next hop, when one answers 429 or 503",
 		}[c.Fallback]
@@ -275,6 +278,9 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 			if ep.Hop == "" {
 				v.Endpoints = append(v.Endpoints, ep.Address.String())
 				continue
+			}
+			if again {
+				continue // the pool itself: NoPick says it
 			}
 			v.Endpoints = append(v.Endpoints, model.HopAddress(ep.Hop))
 			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops

@@ -15,10 +15,8 @@
 // Invariants: what is changed depends on the seed alone, never on time. A model server ends only after it has left the files
 // and its requests have ended; a host is asked no more before it leaves the files. So every failure is Penstock's, or Envoy's.
 //
-// What it has found and still can find, each once in some 100,000 requests at most:
-//   - a picker that is killed takes those picks with it that it had answered in part: ext_proc asks for a body only after an
-//     answer to the headers, and Envoy repeats no call that was answered. With body: Buffered and FailClose that is a 503.
-//   - whatever a machine does that stands still for longer than a pick may take (2 s).
+// What it still can find: whatever a machine does that stands still for longer than a pick may take (2 s). What it does not
+// try: pools that speak h2c, the end of a foreign picker, and Kubernetes in the folder's place.
 //
 // Tests: go test ./zeroloss runs a short sequence of each form.
 package main

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -252,6 +253,63 @@ func TestAFrozenControlPlaneKeepsNoChangeFromEnvoy(t *testing.T) {
 	frozen.signal(syscall.SIGCONT)
 	p.change("listener-remove", 2)
 	p.flows(20)
+}
+
+// slow is a request whose body has come in part.
+type slow struct {
+	conn net.Conn
+	rest string
+}
+
+func (p *pair) slow(x *route) slow {
+	p.t.Helper()
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", x.port))
+	p.must(err)
+	body := strings.Repeat("x", smallBody)
+	_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", x.host, len(body), body[:smallBody/2])
+	p.must(err)
+	return slow{conn, body[smallBody/2:]}
+}
+
+// end sends the rest and says how it was answered.
+func (s slow) end() (status string, err error) {
+	defer func() { _ = s.conn.Close() }()
+	if err := s.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(s.conn, s.rest); err != nil {
+		return "", err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(s.conn), nil)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.Status, errors.Join(err, resp.Body.Close())
+}
+
+// Envoy repeats no call that was answered in part, as a pick is that waits for its request's body.
+func TestPicksThatAKilledControlPlaneHasBegunAreMadeByTheOtherOne(t *testing.T) {
+	p := startPair(t, true)
+	ours := p.world.pools["ours"] // where r0 leads
+	ours.policy, ours.body, ours.failClose = true, "Buffered", true
+	p.change("listener-add", 1) // it waits until the new host is served, and so this is in force
+	var begun []slow
+	for range 16 { // some at either
+		begun = append(begun, p.slow(p.world.routes["r0"]))
+	}
+	p.flows(40)
+	killed := p.planes[0]
+	p.note("SIGKILL to %s", killed.name)
+	killed.signal(syscall.SIGKILL)
+	<-killed.ended
+	for i, s := range begun {
+		if status, err := s.end(); err != nil || status != "200 OK" {
+			t.Errorf("request %d: %s %v", i, status, err)
+		}
+	}
+	p.must(killed.start(p.Dir))
+	p.must(killed.ready(t.Context()))
 }
 
 func TestAnEnvoyThatStartsWhileAllControlPlanesAreAwayWaitsAndServes(t *testing.T) {

@@ -33,10 +33,10 @@ func (b *builder) loadBalancing(f model.Fallback) *clusterv3.LoadBalancingPolicy
 	}
 	subset := &subsetv3.Subset{SubsetLbPolicy: least}
 	switch f {
-	case model.FallbackPods, model.FallbackSpill:
-		role := rolePod
-		if f == model.FallbackSpill {
-			role = roleSpill
+	case model.FallbackPods, model.FallbackSpill, model.FallbackAgain:
+		role := roleSpill
+		if f == model.FallbackPods {
+			role = rolePod
 		}
 		subset.FallbackPolicy = subsetv3.Subset_DEFAULT_SUBSET
 		subset.DefaultSubset = &structpb.Struct{Fields: map[string]*structpb.Value{roleKey: structpb.NewStringValue(role)}}

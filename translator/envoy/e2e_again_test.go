@@ -30,7 +30,7 @@ func TestAPickThatIsLostHalfWayIsMadeAgainWhereThePoolFailsClosed(t *testing.T) 
 			return &model.PickerCall{Cluster: model.OurPicker, Pool: pool, Body: model.BodyBuffered}
 		}
 		r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{{Cluster: "last/pool-a", Weight: 1, Picker: call(c.again)}}})
-		r.cluster(model.Cluster{Name: name, Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true}, append(eps[:2:2], model.Endpoint{Hop: hop})...)
+		r.cluster(model.Cluster{Name: name, Protocol: model.HTTP1, Fallback: model.FallbackAgain, Trailers: true}, append(eps[:2:2], model.Endpoint{Hop: hop})...)
 		r.forward(name, model.Forward{Backends: []model.WeightedBackend{{Cluster: name, Weight: 1, Picker: call(c.first)}}})
 	}
 	r.start()

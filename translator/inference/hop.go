@@ -25,7 +25,7 @@ func Hop(r store.Reader, name string) (*model.Hop, bool) {
 		hop.Owners = p.Owners
 		hop.Backends = []model.WeightedBackend{lastBackend(p, 1)}
 	case "import":
-		imp, ok := findImport(r, parts[1], parts[3])
+		imp, ok := importBehind(r, parts[1], parts[3])
 		if !ok {
 			return nil, false
 		}
@@ -42,6 +42,19 @@ func Hop(r store.Reader, name string) (*model.Hop, bool) {
 		}
 	}
 	return hop, len(hop.Backends) > 0
+}
+
+// importBehind finds the import that a hop's name means: what a user may have written (findImport), or NAME@CLUSTER.
+func importBehind(r store.Reader, namespace, name string) (*model.Import, bool) {
+	name, member, one := strings.Cut(name, "@")
+	if !one {
+		return findImport(r, namespace, name)
+	}
+	imp, _, ok := baseImport(r, namespace+"/"+name)
+	if !ok {
+		return nil, false
+	}
+	return pinnedTo(imp, member)
 }
 
 // lastBackend sends to a pool as a hop does: asked at its own picker, spilling no further.

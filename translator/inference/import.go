@@ -241,14 +241,21 @@ func pinned(namespace, name string, get func(key string) (*model.Import, bool)) 
 		if !ok {
 			continue
 		}
-		for _, m := range imp.Members {
-			if m.Name == name[i+1:] {
-				one := *imp
-				one.Members = []model.ImportMember{m}
-				one.Members[0].Share = cmp.Or(m.Share, 1)
-				return &one, true
-			}
+		if one, ok := pinnedTo(imp, name[i+1:]); ok {
+			return one, true
 		}
 	}
 	return nil, false
+}
+
+// pinnedTo is an import with one of its exporting clusters alone; false if it has no such cluster.
+func pinnedTo(imp *model.Import, member string) (*model.Import, bool) {
+	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == member })
+	if i < 0 {
+		return nil, false
+	}
+	one := *imp
+	one.Members = []model.ImportMember{imp.Members[i]}
+	one.Members[0].Share = cmp.Or(imp.Members[i].Share, 1)
+	return &one, true
 }

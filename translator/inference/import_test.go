@@ -158,7 +158,7 @@ kind: PoolPolicy
 metadata: {name: q}
 spec: {targetRef: {name: big}, spill: [{kind: InferencePoolImport, name: llm-east}]}
 `)
-	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last != "last/import/default/llm/east" || p.OwnHop() != "hop.default.import.llm-east" {
+	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last != "last/import/default/llm/east" || p.OwnHop() != "hop.default.import.llm@east" {
 		t.Errorf("spill %+v, last %s, own hop %s", p.Spill, p.Last, p.OwnHop())
 	}
 	if text := said(imp.Findings); !strings.Contains(text, "west-2 is reached through its gateway") {
@@ -167,6 +167,12 @@ spec: {targetRef: {name: big}, spill: [{kind: InferencePoolImport, name: llm-eas
 	hop, ok := inference.Hop(v, "hop.default.import.llm-east")
 	if !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != "last/import/default/llm/east" {
 		t.Errorf("hop %+v", hop)
+	}
+	if hop, ok := inference.Hop(v, "hop.default.import.llm@east"); !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != "last/import/default/llm/east" {
+		t.Errorf("a cluster's own hop %+v", hop)
+	}
+	if _, ok := inference.Hop(v, "hop.default.import.llm@nowhere"); ok {
+		t.Error("a hop to a cluster that the import does not have")
 	}
 	if hop, ok := inference.Hop(v, "hop.default.import.llm"); !ok || len(hop.Backends) != 2 {
 		t.Errorf("a hop to a whole import has all of its clusters: %+v", hop)

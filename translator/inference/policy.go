@@ -78,11 +78,10 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// nameLast names the variant of a pool's cluster that has no spill endpoints: the cluster itself, if nobody asked for
-// spilling.
+// nameLast names the variant of a pool's cluster that has no hops among its endpoints: the cluster itself, if it has none.
 func nameLast(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.Last = p.Cluster
-	if policy != nil && len(policy.Spec.Spill) > 0 {
+	if policy != nil && len(policy.Spec.Spill) > 0 || p.PicksAgain() {
 		p.Last = model.LastCluster(p.Cluster)
 	}
 }

@@ -170,6 +170,32 @@ spec:
 	}
 }
 
+func TestAPickThatIsLostIsMadeAgainBehindThePoolsOwnHopWhereNothingElseWouldServe(t *testing.T) {
+	policy := func(spec string) string {
+		return "\n---\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, " + spec + "}\n"
+	}
+	closed := "picker: {failureMode: FailClose, body: Buffered}"
+	for spec, again := range map[string]bool{
+		closed: true,
+		"picker: {failureMode: FailOpen, body: Buffered}": false, // any pod serves
+		"picker: {failureMode: FailClose}":                false, // the call is repeated by itself
+		closed + ", spill: [{name: big}]":                 false, // the other pool serves
+		closed + ", spill: [{name: nowhere}]":             true,
+	} {
+		v := world(t, chatPool+"\n---\n"+bigPool+policy(spec))
+		p := pool(t, v, "default/chat")
+		res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
+		has := slices.Contains(res.Hops, p.OwnHop()) && slices.Contains(res.Clusters, "last/pool/default/chat")
+		if p.PicksAgain() != again || has != again {
+			t.Errorf("%s: picks again %t, with hops %v and clusters %v", spec, p.PicksAgain(), res.Hops, res.Clusters)
+		}
+		hop, ok := inference.Hop(v, p.OwnHop())
+		if again && (!ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != "last/pool/default/chat" || !hop.Backends[0].Picker.Last) {
+			t.Errorf("%s: behind the hop %+v", spec, hop)
+		}
+	}
+}
+
 func TestSpillTargetsThatCannotBeAreSaidAndTheOthersStay(t *testing.T) {
 	far := `
 ---

@@ -93,6 +93,10 @@ func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 		call := p.Picker
 		t.Picker = &call
 	}
+	if p.PicksAgain() {
+		res.Hops = append(res.Hops, p.OwnHop())
+		res.Clusters = append(res.Clusters, p.Last)
+	}
 	res.Targets = append(res.Targets, t)
 	for _, s := range p.Spill {
 		res.Hops = append(res.Hops, s.Hop)

@@ -16,6 +16,7 @@ const (
 	PlainLB       Fallback = ""            // least request among all endpoints; no override
 	FallbackPods  Fallback = "role: pod"   // fail open: least request among the pool's own pods
 	FallbackSpill Fallback = "role: spill" // least request among the spill endpoints
+	FallbackAgain Fallback = "again"       // the hop to the pool itself (Pool.PicksAgain)
 	FallbackNone  Fallback = "none"        // fail close: 503
 	// FallbackHops is for a cluster of hops only, which an edge tries in the order of their Priority: the pool's own hop
 	// first, then where it spills. For first pools that cannot share a cluster with hops: those with a foreign picker
@@ -111,11 +112,18 @@ func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.Foreign || p.Protocol != HTTP1)
 }
 
+// PicksAgain says that a request whose pick was lost is picked for once more, behind a hop to the pool itself: the pool fails
+// closed and has nowhere to spill to, and our picker reads bodies. It has answered in part then when it has a body, and Envoy
+// repeats no such call; so the picks of a picker that is killed are lost with it.
+func (p *Pool) PicksAgain() bool {
+	return !p.FailOpen && !p.Foreign && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered && p.Protocol == HTTP1
+}
+
 // OwnHop is the hop in front of the pool itself.
 func (p *Pool) OwnHop() string {
 	_, member, isImport := strings.Cut(p.Name, "@")
 	if isImport {
-		return HopName(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name+"-"+member)
+		return HopName(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name+"@"+member)
 	}
 	return HopName(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
 }

@@ -98,8 +98,8 @@ func BaseCluster(name string) (base string, last bool) {
 	return strings.TrimPrefix(base, HopsCluster("")), last
 }
 
-// HopName is the internal listener in front of a pool or an import: "hop.NAMESPACE.pool.NAME". It has no '/', because
-// a picker names it as envoy://HOP/.
+// HopName is the internal listener in front of a pool or an import: "hop.NAMESPACE.pool.NAME"; that of one exporting cluster
+// ends in "NAME@CLUSTER". It has no '/', because a picker names it as envoy://HOP/.
 func HopName(kind, namespace, name string) string {
 	k := "pool"
 	if kind == "InferencePoolImport" {

@@ -39,10 +39,10 @@ func TestNamesOfDifferentThingsDiffer(t *testing.T) {
 func TestAnImportsPoolAndItsOwnHopNameTheCluster(t *testing.T) {
 	ref := report.Ref{Kind: "InferencePoolImport", Namespace: "ns", Name: "llm"}
 	p := &model.Pool{Name: model.PoolName("ns", "llm", "cluster-a"), Ref: ref}
-	if p.Name != "ns/llm@cluster-a" || p.OwnHop() != "hop.ns.import.llm-cluster-a" {
+	if p.Name != "ns/llm@cluster-a" || p.OwnHop() != "hop.ns.import.llm@cluster-a" {
 		t.Errorf("pool %s, hop %s", p.Name, p.OwnHop())
 	}
-	if got := model.HopAddress(p.OwnHop()); got != "envoy://hop.ns.import.llm-cluster-a/" {
+	if got := model.HopAddress(p.OwnHop()); got != "envoy://hop.ns.import.llm@cluster-a/" {
 		t.Errorf("a picker names it %s", got)
 	}
 }
