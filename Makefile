@@ -103,9 +103,11 @@ $(TOOLS)/envoy-gateway: conformance/envoygateway/go.mod conformance/envoygateway
 	@echo "building $(@F), a peer to measure beside (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/envoygateway && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
 
-$(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance: conformance/suites/go.mod conformance/suites/go.sum | go
+$(TOOLS)/gateway-api-conformance: conformance/suites/go.mod conformance/suites/go.sum
+$(TOOLS)/inference-conformance: conformance/suites/inference/go.mod conformance/suites/inference/go.sum
+$(SUITES): | go
 	@echo "building $(@F), an official suite (about a minute, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
-	@cd conformance/suites && go test -c -o $@ $(if $(findstring inference,$@),sigs.k8s.io/gateway-api-inference-extension/conformance,sigs.k8s.io/gateway-api/conformance)
+	@cd $(<D) && go test -c -o $@ $$(go list -f '{{join .Imports "\n"}}' .)
 
 $(TOOLS)/kubernetes: $(wildcard conformance/lab/kubernetes/*) | go
 	@echo "building Kubernetes (about 6 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)

@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -37,10 +38,11 @@ type proxyWorld struct {
 	Resources map[string]map[resource.Ref]string // gateway -> resource -> version and owners
 	Reports   map[report.Ref]report.Report
 	Pools     map[string]translator.PickerPool
+	Pickers   map[string]model.ForeignPicker
 }
 
 func newProxyWorld() *proxyWorld {
-	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{}, map[string]translator.PickerPool{}}
+	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{}, map[string]translator.PickerPool{}, map[string]model.ForeignPicker{}}
 }
 
 func (w *proxyWorld) add(t *testing.T, out translator.Output) {
@@ -74,6 +76,12 @@ func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 	}
 	for _, p := range out.Pools {
 		w.Pools[p.Pool.Name] = p
+	}
+	for _, name := range out.PickersGone {
+		delete(w.Pickers, name)
+	}
+	for _, p := range out.Pickers {
+		w.Pickers[p.Cluster] = p
 	}
 }
 

@@ -39,7 +39,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.learned, c.class, c.model, c.fleet,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.learned, c.dialect, c.class, c.model, c.fleet,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {
@@ -367,6 +367,10 @@ func (c *chaos) learned() (store.Op, func(string) store.Op, string) {
 		l.Endpoints = append(l.Endpoints, fmt.Sprintf("10.6.0.%d:8000", c.IntN(3)))
 	}
 	return made(store.LearnedEndpoints, l)
+}
+
+func (c *chaos) dialect() (store.Op, func(string) store.Op, string) {
+	return made(store.Dialects, &store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: pick(c, "picker/default/svc0/9002", "import-picker/default/imp0/c-0")}})
 }
 
 func (c *chaos) class() (store.Op, func(string) store.Op, string) {

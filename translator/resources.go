@@ -47,6 +47,25 @@ func (t *tables) declareResources() {
 			return PickerPool{p, inference.Members(r, p)}, true
 		},
 	}
+	t.pickers = &graph.Table[model.ForeignPicker]{
+		Name:    "picker",
+		Sources: []graph.Source{{Table: "attachment", Index: byPicker}},
+		Compute: func(r *graph.Reader, name string) (model.ForeignPicker, bool) {
+			c, ok := t.cluster(r, name)
+			if !ok {
+				return model.ForeignPicker{}, false
+			}
+			p := model.ForeignPicker{Cluster: name, TLS: c.TLS != nil}
+			if p.TLS {
+				p.SNI = c.TLS.SNI
+			}
+			a, _ := t.assignment(r, name)
+			for _, e := range a.Endpoints {
+				p.Addresses = append(p.Addresses, e.Address)
+			}
+			return p, true
+		},
+	}
 	t.declareClusters()
 	t.secrets = &graph.Table[encoded]{
 		Name:    "secret",

@@ -32,6 +32,7 @@ const (
 	byHop       = "hop"       // hop
 	byBackend   = "backend"   // store.TargetKey
 	byPool      = "pool"      // model.PoolName
+	byPicker    = "picker"    // cluster of a foreign picker
 )
 
 func join(parts ...string) string { return strings.Join(parts, "|") }
@@ -89,6 +90,7 @@ type tables struct {
 	ports    *graph.Table[encoded] // listeners
 	hops     *graph.Table[encoded]
 	members  *graph.Table[PickerPool]
+	pickers  *graph.Table[model.ForeignPicker]
 	clusters *graph.Table[cluster]
 	shown    *graph.Table[string]  // SDS name of the certificate that a gateway shows to backends
 	loads    *graph.Table[encoded] // cluster load assignments
@@ -109,7 +111,7 @@ func declare(cfg Config) *tables {
 func (t *tables) all() []graph.Declared {
 	return []graph.Declared{
 		t.classes, t.gateways, t.pools, t.imports, t.candidates, t.contests, t.attachments,
-		t.streams, t.hosts, t.chains, t.routes, t.ports, t.hops, t.members, t.clusters, t.shown, t.loads, t.served, t.secrets,
+		t.streams, t.hosts, t.chains, t.routes, t.ports, t.hops, t.members, t.pickers, t.clusters, t.shown, t.loads, t.served, t.secrets,
 		t.gatewayReports, t.setReports, t.poolReports, t.importReports, t.policyReports, t.tlsReports, t.modelReports, t.serverReports,
 	}
 }
@@ -358,6 +360,14 @@ func attachmentIndexes() []graph.Index[*model.Attachment] {
 		}},
 		{Name: byBackend, Keys: func(_ string, a *model.Attachment) []string { return a.Backends }},
 		{Name: byCluster, Keys: attached(clusters)},
+		{Name: byPicker, Keys: attached(func(a *model.Attachment) (pickers []string) {
+			for _, name := range a.Clusters {
+				if model.IsForeignPicker(name) {
+					pickers = append(pickers, name)
+				}
+			}
+			return pickers
+		})},
 		{Name: byHop, Keys: attached(func(a *model.Attachment) []string { return a.Hops })},
 		{Name: byGwCluster, Keys: perGateway(clusters)},
 		{Name: byGwHop, Keys: perGateway(func(a *model.Attachment) []string { return a.Hops })},

@@ -44,6 +44,9 @@ type Output struct {
 	Unsaid    []report.Ref    // objects about which nothing is said any more
 	Pools     []PickerPool    // pools that our picker should know otherwise than before
 	PoolsGone []string        // model.PoolName
+	// Pickers are those foreign ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
+	Pickers     []model.ForeignPicker
+	PickersGone []string // model.ForeignPicker.Cluster
 	// Wanted and Unwanted are the keys of Config.OnDemand's tables that begin and cease to be read.
 	Wanted, Unwanted []graph.Key
 	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in question keep out of
@@ -64,6 +67,13 @@ func (t *Translator) Update(view *store.View, changes []store.Change) Output {
 			out.Pools = append(out.Pools, c.New)
 		} else {
 			out.PoolsGone = append(out.PoolsGone, c.Key)
+		}
+	}
+	for _, c := range t.tables.pickers.Changes(d) {
+		if c.Has {
+			out.Pickers = append(out.Pickers, c.New)
+		} else {
+			out.PickersGone = append(out.PickersGone, c.Key)
 		}
 	}
 	return out

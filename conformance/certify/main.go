@@ -53,7 +53,7 @@ func certify(ctx context.Context, c config, chosen *regexp.Regexp) (err error) {
 // on runs a suite on the given cluster, or on a lab of its own: what one suite leaves behind must not disturb another.
 func (s suite) on(ctx context.Context, c config) (err error) {
 	if c.kubeconfig == "" {
-		l, err := installed.Start(ctx, lab.Config{Dir: "../.lab-" + s.name})
+		l, err := installed.Start(ctx, lab.Config{Dir: "../.lab-" + s.name, ReleasesOf: s.pinned})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}

@@ -24,14 +24,15 @@ import (
 type suite struct {
 	name     string
 	program  string // made by `go test -c`
+	pinned   string // folder of the go.mod that names it, and so the releases whose CRDs it wants
 	profiles string // of Gateway API's suite
 	core     string // what -core claims to support
 }
 
 var suites = []suite{
-	{name: "gateway-api", program: "gateway-api-conformance", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP",
+	{name: "gateway-api", program: "gateway-api-conformance", pinned: "suites", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP",
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,ReferenceGrant"},
-	{name: "inference", program: "inference-conformance"},
+	{name: "inference", program: "inference-conformance", pinned: "suites/inference"},
 }
 
 func names() string {

@@ -21,11 +21,12 @@ var releases = []struct{ module, folder string }{
 
 // CRDs lists the folders with all CustomResourceDefinitions that Penstock works with: Gateway API's experimental channel, the
 // inference extension, and our own kinds, which it writes below dir. The modules' versions are those of the go.mod
-// that counts in the working directory.
-func CRDs(ctx context.Context, dir string) ([]string, error) {
+// that counts in the folder releasesOf; empty is the working directory.
+func CRDs(ctx context.Context, dir, releasesOf string) ([]string, error) {
 	var folders []string
 	for _, r := range releases {
 		cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", r.module)
+		cmd.Dir = releasesOf
 		out, err := cmd.Output()
 		if exit := (&exec.ExitError{}); errors.As(err, &exit) {
 			return nil, fmt.Errorf("CRDs of %s: %s", r.module, strings.TrimSpace(string(exit.Stderr)))

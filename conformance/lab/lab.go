@@ -26,6 +26,9 @@ type Config struct {
 	Clusters int
 	// CRDs are files and folders to apply; nil is what CRDs returns.
 	CRDs []string
+	// ReleasesOf is a folder whose go.mod names the releases of Gateway API and the inference extension that CRDs are of; empty is the working
+	// directory.
+	ReleasesOf string
 	// Audit has each API server note all requests, in the file AuditLog.
 	Audit bool
 	// Images are loaded besides those that every lab knows.
@@ -64,6 +67,9 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 	}
 	if config.Audit {
 		args = append(args, "--audit")
+	}
+	if config.ReleasesOf != "" {
+		args = append(args, "--releases-of", config.ReleasesOf)
 	}
 	l := &Lab{config: config, cmd: exec.Command(filepath.Join(config.Root, "bin", "lab"), args...), errs: &bytes.Buffer{}}
 	life, err := l.cmd.StdinPipe()

@@ -45,6 +45,21 @@ func (l *Learned) DeepCopyObject() runtime.Object {
 	return &c
 }
 
+// Dialect says that a foreign picker only acknowledges bodies, where the endpoint picker protocol wants them sent back (see
+// picker/dialect). There is none for a picker that does as the protocol says, or of which nothing is known. No user writes it. Its name is that of
+// the picker's Envoy cluster.
+type Dialect struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (d *Dialect) DeepCopyObject() runtime.Object {
+	c := *d
+	d.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
 // Authority is what proxies need to know to call Penstock's own services: whose certificates to trust, and the key that shows
 // that they may. No user writes it. There is one, named OwnAuthority, where those services speak TLS.
 type Authority struct {

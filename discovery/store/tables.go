@@ -125,6 +125,7 @@ var (
 
 	Hosts            = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true}
 	LearnedEndpoints = &Table[*Learned]{group: v1alpha1.Group, kind: "Learned"}
+	Dialects         = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
 	Authorities      = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
 )
 
@@ -134,7 +135,7 @@ func Tables() []Kind {
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies, EnvoyFleets,
-		Hosts, LearnedEndpoints, Authorities,
+		Hosts, LearnedEndpoints, Dialects, Authorities,
 	}
 }
 

@@ -28,6 +28,7 @@ type script struct {
 	quits     bool   // ends the call when it gets the body
 	retries   string // x-envoy-max-retries
 	duplex    bool   // sends the body back, as FULL_DUPLEX_STREAMED wants
+	plain     bool   // reads to the end, answering each piece without sending it back, then picks (lwepp v1.6.0)
 }
 
 // asked is one request as a picker saw it.
@@ -133,14 +134,18 @@ func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3
 		for _, h := range m.RequestHeaders.Headers.Headers {
 			a.headers[h.Key] = string(h.RawValue)
 		}
-		if sc.duplex && !m.RequestHeaders.EndOfStream {
+		if (sc.duplex || sc.plain) && !m.RequestHeaders.EndOfStream {
 			return nil // a foreign picker reads the body first
 		}
 		return []*extprocv3.ProcessingResponse{sc.pick()}
 	case *extprocv3.ProcessingRequest_RequestBody:
 		a.body += len(m.RequestBody.Body)
 		if !sc.duplex {
-			return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}}}
+			done := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}}
+			if sc.plain && m.RequestBody.EndOfStream {
+				return []*extprocv3.ProcessingResponse{sc.pick(), done}
+			}
+			return []*extprocv3.ProcessingResponse{done}
 		}
 		return sc.sendBack(m.RequestBody, a)
 	case *extprocv3.ProcessingRequest_RequestTrailers:

@@ -96,5 +96,7 @@ func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
 		// In FULL_DUPLEX_STREAMED a picker that breaks off cannot be passed by; the default would be 500.
 		StatusOnError:            &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		AllowContentLengthHeader: true,
+		// In STREAMED mode, which is for pickers that answer headers and body together (model.BodyWhole).
+		SendBodyWithoutWaitingForHeaderResponse: true,
 	}
 }

@@ -92,6 +92,10 @@ func processingMode(body model.BodyMode) *extprocv3.ProcessingMode {
 		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
 		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // Envoy demands it with FULL_DUPLEX_STREAMED
 		m.ResponseHeaderMode = extprocv3.ProcessingMode_SEND
+	case model.BodyWhole:
+		// With BUFFERED, Envoy would hold the body back until the headers are answered, which these pickers do last.
+		m.RequestBodyMode = extprocv3.ProcessingMode_STREAMED
+		m.ResponseHeaderMode = extprocv3.ProcessingMode_SEND
 	}
 	return m
 }
@@ -108,7 +112,9 @@ func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route
 	f := r.Action.Forward
 	// Also where no picker reads the body: what a retry cannot repeat is answered 507.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
-	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Hops }) {
+	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
+		return w.Hops || w.Picker != nil && w.Picker.Body == model.BodyWhole
+	}) {
 		put(&main.TypedPerFilterConfig, filterScripts, b.script(waitCode))
 	}
 	if r.Match.GRPC != nil { // streams, all of them

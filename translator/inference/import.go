@@ -93,7 +93,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	}
 	m.Pool = remotePool(imp, policy, c, m.Cluster)
 	if len(c.Endpoints) > 0 {
-		declaredEndpoints(m.Pool, imp, c, field)
+		declaredEndpoints(r, m.Pool, imp, c, field)
 	} else {
 		relayed(m.Pool, imp, policy, c, pickers, clear, field)
 	}
@@ -128,12 +128,9 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inference.Impo
 }
 
 // declaredEndpoints: the exporter said which pods there are, so Envoy asks the remote picker itself.
-func declaredEndpoints(p *model.Pool, imp *model.Import, c inference.ImportedCluster, field string) {
+func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inference.ImportedCluster, field string) {
 	p.Foreign = true
-	p.Picker = model.PickerCall{Cluster: model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), Body: model.BodyDuplex}
-	if p.FailOpen {
-		p.Findings = append(p.Findings, bestEffort(imp.Ref, field+".failureMode"))
-	}
+	askForeign(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
 	for i, e := range c.Endpoints {
 		addr, err := netip.ParseAddr(e.Address)
 		if err != nil {

@@ -94,14 +94,29 @@ func foreignPicker(r store.Reader, p *model.Pool, namespace string, ref *inferen
 		return
 	}
 	p.Owners = append(p.Owners, store.Services.Ref(svc))
-	p.Picker = model.PickerCall{Cluster: model.PickerCluster(namespace, svc.Name, port), Body: model.BodyDuplex}
-	if p.FailOpen {
-		p.Findings = append(p.Findings, bestEffort(p.Ref, "spec.endpointPickerRef.failureMode"))
-	}
+	askForeign(r, p, model.PickerCluster(namespace, svc.Name, port), "", "spec.endpointPickerRef", "spec.endpointPickerRef.failureMode")
 	if policy := gatewayapi.PolicyFor(r, store.Services.Ref(svc), svc.Spec.Ports[i].Name); policy != nil {
 		p.Owners = append(p.Owners, policy.Policy)
 	} else if !Cleartext(svc.Spec.Ports[i].AppProtocol) {
 		p.Findings = append(p.Findings, unverified(p.Ref, "spec.endpointPickerRef", "", fmt.Sprintf("set appProtocol: kubernetes.io/h2c on port %d of Service %s/%s; to have it verified, write a BackendTLSPolicy for the Service", port, namespace, svc.Name)))
+	}
+}
+
+// askForeign has a picker that is not ours asked as the endpoint picker protocol says, or as it understands (picker/dialect).
+// field names the picker, and mode says what happens without one.
+func askForeign(r store.Reader, p *model.Pool, cluster, what, field, mode string) {
+	p.Picker = model.PickerCall{Cluster: cluster, Body: model.BodyDuplex}
+	if _, ok := store.Dialects.Get(r, cluster); ok {
+		p.Picker.Body = model.BodyWhole
+		p.Findings = append(p.Findings, report.Finding{
+			Severity: report.Info, Owner: p.Ref, Field: field,
+			Problem: what + "the picker reads bodies and does not send them back, as the endpoint picker protocol wants it: it gets each in one piece, and what it says of it is followed but for changes to the body",
+			Fix:     "nothing; a newer release of the picker may speak the protocol (lwepp does after v1.6.0)",
+		})
+		return
+	}
+	if p.FailOpen {
+		p.Findings = append(p.Findings, bestEffort(p.Ref, mode))
 	}
 }
 

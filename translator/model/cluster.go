@@ -128,6 +128,14 @@ func (p *Pool) OwnHop() string {
 	return HopName(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
 }
 
+// ForeignPicker is where a picker that is not ours is asked.
+type ForeignPicker struct {
+	Cluster   string // PickerCluster or ImportPickerCluster
+	Addresses []netip.AddrPort
+	TLS       bool
+	SNI       string
+}
+
 // Import is what is decided about an InferencePoolImport.
 type Import struct {
 	Ref      report.Ref

@@ -85,6 +85,11 @@ func ImportPickerCluster(namespace, name, member string) string {
 	return "import-picker/" + namespace + "/" + name + "/" + member
 }
 
+// IsForeignPicker says whether a cluster is that of a picker that is not ours.
+func IsForeignPicker(cluster string) bool {
+	return strings.HasPrefix(cluster, "picker/") || strings.HasPrefix(cluster, "import-picker/")
+}
+
 // LastCluster is the name of the variant of a pool's cluster that spills no further.
 func LastCluster(cluster string) string { return "last/" + cluster }
 

@@ -111,11 +111,14 @@ type WeightedBackend struct {
 // BodyMode says what of a request's body its picker sees.
 type BodyMode string
 
-// The body modes. None and Buffered are for our own picker, Duplex (FULL_DUPLEX_STREAMED) for foreign ones.
+// The body modes. None and Buffered are for our own picker; Duplex (FULL_DUPLEX_STREAMED) is for foreign ones. Whole is for
+// those of them that do not send bodies back, as FULL_DUPLEX_STREAMED demands: they get the body in one piece, with the
+// headers, and answer both.
 const (
 	BodyNone     BodyMode = "None"
 	BodyBuffered BodyMode = "Buffered"
 	BodyDuplex   BodyMode = "Duplex"
+	BodyWhole    BodyMode = "Whole"
 )
 
 // PickerCall says how Envoy asks for an endpoint.

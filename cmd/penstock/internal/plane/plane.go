@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/learned"
 	"github.com/penstock-project/penstock/multicluster/replica"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/dialect"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/xds/cache"
@@ -89,6 +90,7 @@ type Plane struct {
 	xds      *server.Server
 	picker   *picker.Picker
 	learner  *learned.Keeper
+	dialects *dialect.Prober
 	replicas *replicas
 	refusals *refusals
 	pools    *poolStage
@@ -139,6 +141,9 @@ func New(cfg Config) (*Plane, error) {
 		if len(addresses) == 0 {
 			addresses = []netip.AddrPort{netip.MustParseAddrPort(cfg.Picker.Addr().String())}
 		}
+	}
+	if p.dialects, err = dialect.New(dialect.Config{Tell: p.keepDialect, Log: p.log}); err != nil {
+		return nil, err
 	}
 	if cfg.OnePort {
 		p.ports = newPortClaims()
@@ -252,6 +257,7 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return quiet(ctx, reclaim(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.refusals.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.dialects.Run(ctx)) })
 	apart := p.cluster != nil && p.cluster.cfg.Peers != nil
 	options := server.Options()
 	if p.cluster != nil && p.cluster.fleets != nil {

@@ -95,6 +95,7 @@ func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
 		p.replicas.unnamed(out.PoolsGone)
 		p.replicas.forgotten(ctx, p.pools.before(out))
 	}
+	p.followPickers(out)
 	var batches []cache.Batch
 	for _, d := range out.Deltas {
 		batches = append(batches, cache.Batch{Gateway: d.Gateway, Revision: rev, Upserts: d.Upserts, Removes: d.Removes, Trace: trace.SpanContextFromContext(ctx)})

@@ -20,12 +20,14 @@ import (
 type state struct {
 	Dir      string   `json:"dir"` // the folder itself, absolute
 	Clusters int      `json:"clusters"`
-	Tools    string   `json:"tools"`         // folder of the programs that a cluster consists of
-	CRDs     []string `json:"crds"`          // files and folders that are applied to each cluster
-	Audit    bool     `json:"audit"`         // whether API servers note all requests
-	Rootless bool     `json:"rootless"`      // whether the lab has a user namespace of its own
-	Lifeline bool     `json:"lifeline"`      // whether the lab ends when descriptor lifelineFD does
-	PID      int      `json:"pid,omitempty"` // of the lab's PID 1, as its starter sees it
+	Tools    string   `json:"tools"` // folder of the programs that a cluster consists of
+	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
+	// ReleasesOf is a folder whose go.mod says which releases CRDs are of, if those are not given; "" is the working directory.
+	ReleasesOf string `json:"releasesOf,omitempty"`
+	Audit      bool   `json:"audit"`         // whether API servers note all requests
+	Rootless   bool   `json:"rootless"`      // whether the lab has a user namespace of its own
+	Lifeline   bool   `json:"lifeline"`      // whether the lab ends when descriptor lifelineFD does
+	PID        int    `json:"pid,omitempty"` // of the lab's PID 1, as its starter sees it
 }
 
 // defaultDir is where a lab lives unless --dir says otherwise.

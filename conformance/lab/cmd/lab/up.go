@@ -44,6 +44,7 @@ func newUp() *cobra.Command {
 	cmd.Flags().IntVar(&s.Clusters, "clusters", 1, "how many clusters, side by side, named lab1, lab2 and so on")
 	cmd.Flags().StringVar(&s.Tools, "tools", ".tools/bin", "the folder with the programs of a cluster and its pods (make labs builds them)")
 	cmd.Flags().StringArrayVar(&s.CRDs, "crds", nil, "a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: those of\nGateway API's experimental channel, the inference extension and Penstock, as the go.mod here says)")
+	cmd.Flags().StringVar(&s.ReleasesOf, "releases-of", "", "a folder whose go.mod names the releases of Gateway API and the inference extension, instead of the one here")
 	cmd.Flags().BoolVar(&s.Audit, "audit", false, "have each API server note in audit.log, beside its own log, who asked for what and was told what")
 	cmd.Flags().BoolVar(&s.Lifeline, "until-eof", false, "stay, and end the lab when standard input ends")
 	return cmd
@@ -122,7 +123,7 @@ func (s *state) prepare(ctx context.Context) error {
 		return fmt.Errorf("--dir: %w", err)
 	}
 	if len(s.CRDs) == 0 {
-		crds, err := lab.CRDs(ctx, s.Dir)
+		crds, err := lab.CRDs(ctx, s.Dir, s.ReleasesOf)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// referencePicker reads a request to its end, picks, and serves no health. With acknowledges it answers in the order of the
+// inference extension's lwepp v1.6.0: each piece of the body as it comes, before the headers, and without sending it back.
+// Otherwise it does as the protocol says.
+type referencePicker struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	pick         string
+	acknowledges bool
+}
+
+// serve serves at an address until the test ends, or stop is called.
+func (p *referencePicker) serve(t *testing.T, address string) (stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	extprocv3.RegisterExternalProcessorServer(s, p)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return s.Stop
+}
+
+func (p *referencePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
+	var read []byte
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return nil
+		}
+		var replies []*extprocv3.ProcessingResponse
+		switch r := m.Request.(type) {
+		case *extprocv3.ProcessingRequest_RequestHeaders:
+			if r.RequestHeaders.EndOfStream {
+				replies = append(replies, p.headers())
+			}
+		case *extprocv3.ProcessingRequest_RequestBody:
+			read = append(read, r.RequestBody.Body...)
+			if r.RequestBody.EndOfStream {
+				replies = append(replies, p.headers())
+			}
+			if p.acknowledges || r.RequestBody.EndOfStream {
+				replies = append(replies, p.body(read))
+			}
+		case *extprocv3.ProcessingRequest_ResponseHeaders:
+			replies = append(replies, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
+				ResponseHeaders: &extprocv3.HeadersResponse{},
+			}})
+		}
+		for _, reply := range replies {
+			if s.Send(reply) != nil {
+				return nil
+			}
+		}
+	}
+}
+
+func (p *referencePicker) body(read []byte) *extprocv3.ProcessingResponse {
+	common := &extprocv3.CommonResponse{}
+	if !p.acknowledges {
+		common.BodyMutation = &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+			StreamedResponse: &extprocv3.StreamedBodyResponse{Body: read, EndOfStream: true},
+		}}
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{Response: common}}}
+}
+
+func (p *referencePicker) headers() *extprocv3.ProcessingResponse {
+	const key = "x-gateway-destination-endpoint"
+	endpoint := &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue(p.pick)}}
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
+			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+				{Header: &corev3.HeaderValue{Key: key, RawValue: []byte(p.pick)}},
+			}},
+		}}},
+		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{"envoy.lb": structpb.NewStructValue(endpoint)}},
+	}
+}
+
+// Neither kind serves health, and nothing that the user writes tells them apart.
+func TestAForeignPickerIsAskedInTheWayThatItUnderstands(t *testing.T) {
+	t.Parallel()
+	first, second := modelServer(t, sim.Config{Name: "pod-1"}), modelServer(t, sim.Config{Name: "pod-2"})
+	port, foreign := freePort(t), freePort(t)
+	address := fmt.Sprintf("127.0.0.1:%d", foreign)
+	stop := (&referencePicker{pick: second, acknowledges: true}).serve(t, address)
+	files := chatFiles(port, first, second)
+	files["pool.yaml"] = strings.TrimSuffix(poolYAML("chat"), "\n") + fmt.Sprintf("\n  endpointPickerRef: {name: epp, port: {number: %d}}\n", foreign)
+	files["picker.yaml"] = fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: epp}
+spec:
+  selector: {app: epp}
+  ports: [{port: %d, appProtocol: kubernetes.io/h2c}]
+---
+`, foreign) + serversYAML("epp", address)
+	s := up(t, files)
+	picked := func(by string) {
+		t.Helper()
+		answers(t, local(port), http.StatusOK)
+		for range 10 {
+			got, err := chat(t.Context(), local(port))
+			if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != by || !strings.Contains(got.body, "say this again") {
+				t.Fatalf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
+			}
+		}
+	}
+	picked("pod-2")
+	if out := s.penstock("status"); !strings.Contains(out, "does not send them back") {
+		t.Errorf("the status says nothing of it:\n%s", out)
+	}
+
+	// A newer release takes its place.
+	stop()
+	(&referencePicker{pick: first}).serve(t, address)
+	eventually(t, "the status says nothing of it any more", func() error {
+		if out := s.penstock("status"); strings.Contains(out, "does not send them back") {
+			return fmt.Errorf("it says:\n%s", out)
+		}
+		return nil
+	})
+	picked("pod-1")
+}

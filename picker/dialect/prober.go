@@ -1,0 +1,212 @@
+package dialect
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Dialect is how a picker answers.
+type Dialect int
+
+// The dialects. Unknown is that of a picker that has not answered yet.
+const (
+	Unknown Dialect = iota
+	// SendsBack is the protocol's: bodies come back, perhaps changed.
+	SendsBack
+	// Acknowledges says that bodies are read and not sent back.
+	Acknowledges
+)
+
+// Picker is where one is.
+type Picker struct {
+	Addresses []netip.AddrPort
+	TLS       bool   // without verification: what is sent is no secret
+	SNI       string // in TLS; may be empty
+}
+
+// Config is what a Prober needs.
+type Config struct {
+	// Tell is called with the name of a picker each time that something else is known of it than before; it may block. An error
+	// ends Run.
+	Tell func(name string, d Dialect) error
+	// Retry is how long after a question that was not answered the next one is asked; it grows up to twenty times as long. 1 s
+	// by default.
+	Retry time.Duration
+	// Timeout is of one question; 2 s by default, which is also what Envoy waits.
+	Timeout time.Duration
+	Log     *slog.Logger // slog.Default if nil
+}
+
+// Prober asks pickers. Safe for use by many.
+type Prober struct {
+	cfg Config
+
+	mu      sync.Mutex
+	wanted  map[string]Picker
+	changed chan struct{} // wanted is another; holds one
+}
+
+// New makes a Prober that asks nobody.
+func New(cfg Config) (*Prober, error) {
+	if cfg.Tell == nil {
+		return nil, errors.New("dialects of pickers: nobody to tell them to")
+	}
+	if cfg.Retry <= 0 {
+		cfg.Retry = time.Second
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 2 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Prober{cfg: cfg, wanted: map[string]Picker{}, changed: make(chan struct{}, 1)}, nil
+}
+
+// Follow has a picker asked, now and after each loss of a connection to it. It replaces what was said of the name before.
+func (p *Prober) Follow(name string, at Picker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted[name] = at
+	p.poke()
+}
+
+// Forget ends that; what was found is told to be Unknown.
+func (p *Prober) Forget(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.wanted, name)
+	p.poke()
+}
+
+func (p *Prober) poke() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// place is one address of one picker.
+type place struct {
+	name string
+	addr netip.AddrPort
+}
+
+type found struct {
+	place
+	dialect Dialect
+}
+
+// followed is one picker in Run.
+type followed struct {
+	at    Picker
+	ends  map[netip.AddrPort]context.CancelFunc // of each address's conversation
+	found map[netip.AddrPort]Dialect
+	told  Dialect
+}
+
+// Run asks until its context ends.
+func (p *Prober) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	news := make(chan found)
+	group.Go(func() error {
+		pickers := map[string]*followed{}
+		for {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-p.changed:
+				if err := p.arrange(ctx, group, pickers, news); err != nil {
+					return err
+				}
+			case n := <-news:
+				f := pickers[n.name]
+				if f == nil || f.ends[n.addr] == nil {
+					continue // it was forgotten meanwhile
+				}
+				f.found[n.addr] = n.dialect
+				if err := p.tell(n.name, f); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// arrange begins and ends conversations, so that they are with those who are wanted.
+func (p *Prober) arrange(ctx context.Context, group *errgroup.Group, pickers map[string]*followed, news chan<- found) error {
+	p.mu.Lock()
+	wanted := maps.Clone(p.wanted)
+	p.mu.Unlock()
+	for name, f := range pickers {
+		now, still := wanted[name]
+		if still && reflect.DeepEqual(now, f.at) {
+			continue
+		}
+		moved := now.TLS != f.at.TLS || now.SNI != f.at.SNI
+		f.at = now
+		for addr, end := range f.ends {
+			if moved || !slices.Contains(now.Addresses, addr) {
+				end()
+				delete(f.ends, addr)
+				delete(f.found, addr)
+			}
+		}
+		if !still {
+			delete(pickers, name)
+			if f.told != Unknown {
+				if err := p.cfg.Tell(name, Unknown); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for name, at := range wanted {
+		f := pickers[name]
+		if f == nil {
+			f = &followed{at: at, ends: map[netip.AddrPort]context.CancelFunc{}, found: map[netip.AddrPort]Dialect{}}
+			pickers[name] = f
+		}
+		for _, addr := range at.Addresses {
+			if f.ends[addr] != nil {
+				continue
+			}
+			talk, end := context.WithCancel(ctx)
+			f.ends[addr] = end
+			group.Go(func() error {
+				p.converse(talk, place{name, addr}, at, news)
+				return nil
+			})
+		}
+		if err := p.tell(name, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell tells what the answers of a picker's addresses say together, if it is news. While they differ, as in a rollout, it is
+// Acknowledges: asked in that way, a picker that sends bodies back is still followed, only its changes to them are not. Where none of them has
+// answered, what was told stays.
+func (p *Prober) tell(name string, f *followed) error {
+	is := Unknown
+	for _, d := range f.found {
+		is = max(is, d)
+	}
+	if is == Unknown || is == f.told {
+		return nil
+	}
+	f.told = is
+	p.cfg.Log.Debug("a picker has shown how it answers", "picker", name, "acknowledges", is == Acknowledges)
+	return p.cfg.Tell(name, is)
+}

@@ -1,0 +1,44 @@
+package envoy
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// The inference extension's reference picker, at v1.6.0, answers each piece of a body before it has answered the headers, and
+// never sends a body back. In FULL_DUPLEX_STREAMED each request with a body would be a 503.
+func TestAPickerThatDoesNotSendBodiesBackPicksAllTheSame(t *testing.T) {
+	pods := []*pod{startPod(t, "a", 200), startPod(t, "b", 200)}
+	p := startPicker(t, map[string]script{"": {plain: true, endpoints: pods[1].address.String()}})
+	r := newRig(t, nobody(t))
+	r.cluster(model.Cluster{Name: "picker/ns/epp/9002", Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
+	r.cluster(model.Cluster{Name: "pool/ns/llm", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pods[0].address, pods[1].address)...)
+	r.forward("llm", model.Forward{Backends: []model.WeightedBackend{{
+		Cluster: "pool/ns/llm", Weight: 1, Picker: &model.PickerCall{Cluster: "picker/ns/epp/9002", Body: model.BodyWhole},
+	}}})
+	r.start()
+	r.healthy("picker/ns/epp/9002")
+	for name, body := range map[string][]byte{"none": nil, "short": []byte(`{"prompt": "hello"}`), "long": bytes.Repeat([]byte("x"), 3<<20)} {
+		for _, chunked := range []bool{false, true} {
+			req := r.request("POST", "llm", "/v1/chat/completions", body)
+			if chunked {
+				req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), -1
+			}
+			a, err := r.do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.status != 200 || a.pod != "b" || a.body != digest(body) {
+				t.Errorf("%s, chunked %v: %s, want 200 from b with %s", name, chunked, a, digest(body))
+			}
+		}
+	}
+	for _, call := range p.seen("") {
+		if call.served != pods[1].address.String() {
+			t.Errorf("the picker was told that %q served, want %s", call.served, pods[1].address)
+		}
+	}
+}
