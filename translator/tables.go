@@ -47,9 +47,6 @@ func one(r *resource.Resource, err error) encoded {
 	if err != nil {
 		return encoded{err: err}
 	}
-	if err := envoy.Check(r); err != nil {
-		return encoded{err: err}
-	}
 	return encoded{resources: []*resource.Resource{r}}
 }
 

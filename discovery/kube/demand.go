@@ -40,7 +40,8 @@ func OnDemand() (tables []string) {
 }
 
 // Want says which keys of on-demand tables are read from now on, and which no more. It returns when what there is of the
-// wanted ones is in the store, or with the error of ctx: then it comes as soon as it can be had.
+// wanted ones is in the store, or with the error of ctx: then it comes as soon as it can be had. Until it is called with
+// nothing that is wanted, every object of parked kinds is in the store.
 func (s *Source) Want(ctx context.Context, wanted, unwanted []Demand) error {
 	var wait []*intake
 	for _, d := range unwanted {
@@ -51,8 +52,10 @@ func (s *Source) Want(ctx context.Context, wanted, unwanted []Demand) error {
 			wait = append(wait, in)
 		}
 	}
-	for _, g := range s.gates {
-		g.shut()
+	if len(wanted) == 0 {
+		for _, g := range s.gates {
+			g.shut()
+		}
 	}
 	s.poke()
 	for _, in := range wait {
@@ -231,8 +234,8 @@ func (g *gate) forget(id string) (inside bool) {
 	return !outside
 }
 
-// shut ends the time in which everything was let in: the first translation of a large cluster finds what it reads, and is
-// not done twice. What it did not read goes.
+// shut ends the time in which everything was let in: the first translation of a large cluster finds what it reads, also
+// where it began to read it after something else had been fetched, and is not done twice. What it did not read goes.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

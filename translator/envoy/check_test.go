@@ -51,18 +51,22 @@ func TestWhatEnvoyWouldRefuseIsFoundBeforeItIsSent(t *testing.T) {
 		"two chains of one name": {resource.Listener, &listenerv3.Listener{
 			Name: "l", FilterChains: []*listenerv3.FilterChain{{Name: "one"}, {Name: "one"}},
 		}, "named one"},
-		"one host twice": {resource.RouteConfiguration, &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{
-			{Name: "a", Domains: []string{"a.example"}}, {Name: "b", Domains: []string{"b.example", "A.example"}},
-		}}, "a.example"},
 	} {
-		body, err := resource.Marshal(c.msg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = Check(resource.FromBytes(c.typ, name, body, nil, nil))
+		_, err := checked(c.typ, "x", c.msg, nil, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want something about %q", name, err, c.want)
 		}
+	}
+	hosts := make([]Encoded, 2)
+	for i, domains := range [][]string{{"a.example"}, {"b.example", "A.example"}} {
+		body, err := resource.Marshal(&routev3.VirtualHost{Name: domains[0], Domains: domains})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts[i] = Encoded{Host: domains[0], Body: body}
+	}
+	if _, err := RouteConfiguration("x", model.Chain{}, hosts); err == nil || !strings.Contains(err.Error(), "a.example") {
+		t.Errorf("one host twice: got %v", err)
 	}
 }
 

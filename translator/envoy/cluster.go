@@ -59,7 +59,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	return resource.New(resource.Cluster, cl.Name, cl, b.refs, c.Owners)
+	return checked(resource.Cluster, cl.Name, cl, b.refs, c.Owners)
 }
 
 // breakers never refuse a request; retries get a budget, because the default of three at a time would make 503s of most

@@ -2,7 +2,7 @@
 //
 // translator calls it, one function for each kind of resource: Listener and HopListener, VirtualHost and
 // RouteConfiguration, HopRoutes, Cluster, Endpoints, Secret. It knows Envoy and the model, and nothing of Gateway API
-// objects. Check is what translator asks before it hands a new resource on.
+// objects. Each of them checks what it has made, before it encodes it.
 //
 // Invariants:
 //   - Pure: no I/O, clock, log or randomness. Equal input gives equal bytes, nested Any included.

@@ -128,11 +128,6 @@ func (r *rig) start() {
 	c := r.chain()
 	r.add(Listener(r.cfg, model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{c}}))
 	r.add(RouteConfiguration(c.Name, c, r.hosts))
-	for _, res := range r.resources {
-		if err := Check(res); err != nil {
-			r.t.Errorf("%s: %v", res.Ref, err)
-		}
-	}
 	var ads string
 	r.feeder, ads = startFeeder(r.t, r.resources)
 	r.envoy = envoytest.StartGateway(r.t, bootstrap.Config{Gateway: "ns/gw", ADS: []string{ads}})

@@ -33,7 +33,7 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 			refs = append(refs, resource.Ref{Type: resource.Listener, Name: e.Hop})
 		}
 	}
-	return resource.New(resource.Endpoints, a.Cluster, load, refs, a.Owners)
+	return checked(resource.Endpoints, a.Cluster, load, refs, a.Owners)
 }
 
 // AddEndpoints adds pods to the endpoints of a pool's cluster, where they are not among them: to a cluster of which only what
@@ -56,27 +56,30 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 			first.LbEndpoints = append(first.LbEndpoints, e)
 		}
 	}
-	return resource.New(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners))
+	return checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners))
 }
 
+// podMetadata is what all endpoints that are no hops have. One for all of them: of 50,000, it was most of the garbage.
+var podMetadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.lb": field(roleKey, structpb.NewStringValue(rolePod))}}
+
 func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
-	role := rolePod
-	addr := address(e.Address.Addr().String(), uint32(e.Address.Port()))
-	metadata := map[string]*structpb.Struct{}
+	addr, metadata := address(e.Address.Addr().String(), uint32(e.Address.Port())), podMetadata
 	if e.Hop != "" {
-		role = roleSpill
+		role := roleSpill
 		if e.Later {
 			role = roleLater
 		}
+		metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+			"envoy.lb":                     field(roleKey, structpb.NewStringValue(role)),
+			"envoy.transport_socket_match": field(hopKey, structpb.NewBoolValue(true)),
+		}}
 		addr = &corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
 			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: e.Hop},
 		}}}
-		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))
 	}
-	metadata["envoy.lb"] = field(roleKey, structpb.NewStringValue(role))
 	return &endpointv3.LbEndpoint{
 		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: addr}},
-		Metadata:            &corev3.Metadata{FilterMetadata: metadata},
+		Metadata:            metadata,
 		LoadBalancingWeight: number(e.Weight),
 	}
 }

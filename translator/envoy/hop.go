@@ -33,7 +33,7 @@ func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	return resource.New(resource.Listener, l.Name, l, b.refs, h.Owners)
+	return checked(resource.Listener, l.Name, l, b.refs, h.Owners)
 }
 
 // HopRoutes is the route configuration of a hop: everything goes to the hop's backends, with their own pickers.

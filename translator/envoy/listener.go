@@ -50,7 +50,7 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	return resource.New(resource.Listener, l.Name, l, b.refs, p.Owners)
+	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
 }
 
 // chain is one named filter chain: Envoy drains a chain by itself when only that one changes.

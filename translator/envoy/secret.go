@@ -23,7 +23,7 @@ func Secret(s model.Secret) (*resource.Resource, error) {
 			PrivateKey:       data(s.Key),
 		}}
 	}
-	return resource.New(resource.Secret, s.Name, out, nil, []report.Ref{s.Owner})
+	return checked(resource.Secret, s.Name, out, nil, []report.Ref{s.Owner})
 }
 
 func data(b []byte) *corev3.DataSource {

@@ -21,7 +21,7 @@ type Encoded struct {
 	Owners []report.Ref
 }
 
-// VirtualHost encodes one host of a chain. It checks what it has made, as Check does for whole resources.
+// VirtualHost encodes one host of a chain. It checks what it has made, like all that make whole resources.
 func VirtualHost(vh *model.VirtualHost) (Encoded, error) {
 	b := &builder{}
 	host := &routev3.VirtualHost{
@@ -86,6 +86,9 @@ func RouteConfiguration(name string, chain model.Chain, hosts []Encoded) (*resou
 	for _, h := range hosts {
 		body = protowire.AppendTag(body, virtualHostsField, protowire.BytesType)
 		body = protowire.AppendBytes(body, h.Body)
+	}
+	if err := checkHosts(body); err != nil { // each of them was checked when it was encoded
+		return nil, fmt.Errorf("route configuration %s: %w", name, err)
 	}
 	refs, owners := named(hosts)
 	return resource.FromBytes(resource.RouteConfiguration, name, body, refs, owners), nil

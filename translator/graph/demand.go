@@ -18,23 +18,25 @@ func (k Key) Compare(o Key) int {
 // has to be there. Call it before the first Update.
 func (e *Engine) Demand(tables ...string) {
 	for _, t := range tables {
-		e.demand.tables[t] = true
+		e.demanded[t] = struct{}{}
+	}
+	for _, c := range e.columns { // of sources
+		_, c.demanded = e.demanded[c.table]
 	}
 }
 
 // demand keeps what is read of the tables that somebody asks about.
 type demand struct {
-	tables  map[string]bool
 	read    map[dependency]struct{} // as the last Diff said
 	touched map[dependency]struct{} // readers came or went since
 }
 
 func newDemand() *demand {
-	return &demand{tables: map[string]bool{}, read: map[dependency]struct{}{}, touched: map[dependency]struct{}{}}
+	return &demand{read: map[dependency]struct{}{}, touched: map[dependency]struct{}{}}
 }
 
 func (d *demand) touch(dep dependency) {
-	if d.tables[dep.table] {
+	if dep.demanded {
 		d.touched[dep] = struct{}{}
 	}
 }

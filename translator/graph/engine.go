@@ -10,9 +10,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// dependency is one thing that can be read: a key of an index of a table, of the store or of results.
-type dependency struct{ table, index, key string }
-
 // node is one row, with what it has read.
 type node struct {
 	layer int
@@ -20,45 +17,52 @@ type node struct {
 	value any
 	exist bool // Compute gave a value
 	keys  []indexKey
-	reads []dependency
+	reads []*subject
 }
 
 // rows holds one table's rows.
 type rows struct {
-	decl    Declared
-	layer   int
-	indexes []string // of decl
-	nodes   map[string]*node
-	index   map[indexKey][]*node // sorted by key; no empty lists
+	decl     Declared
+	layer    int
+	byID     *column
+	byAll    *column
+	declared []*column // the further indexes
+	nodes    map[string]*node
+	existing []*node              // sorted by key
+	index    []map[string][]*node // of declared; sorted by key; no empty lists
 }
 
 // Engine holds the rows of all tables. It is not safe for concurrent use.
 type Engine struct {
-	layers  []*rows
-	byName  map[string]*rows
-	readers map[dependency]map[*node]struct{}
-	sources map[Source][]int // layers that have it as a source
-	world   *store.View
-	demand  *demand
+	layers   []*rows
+	byName   map[string]*rows
+	columns  map[[2]string]*column // by table and index
+	subjects map[dependency]*subject
+	demanded map[string]struct{} // tables of the store
+	demand   *demand
+	world    *store.View
+
+	computation uint64     // counts up
+	seen        []*subject // what the one under way has read, each once
 }
 
 // New makes an empty engine. The tables' order is the order of computation.
 func New(tables ...Declared) *Engine {
-	e := &Engine{
-		byName:  map[string]*rows{},
-		readers: map[dependency]map[*node]struct{}{},
-		sources: map[Source][]int{},
-		demand:  newDemand(),
-	}
+	e := &Engine{byName: map[string]*rows{}, columns: map[[2]string]*column{}, subjects: map[dependency]*subject{}, demanded: map[string]struct{}{}, demand: newDemand()}
 	for i, t := range tables {
-		r := &rows{decl: t, layer: i, indexes: t.indexes(), nodes: map[string]*node{}, index: map[indexKey][]*node{}}
+		r := &rows{decl: t, layer: i, byID: e.column(t.name(), ByID), byAll: e.column(t.name(), ByAll), nodes: map[string]*node{}}
+		for _, name := range t.indexes() {
+			r.declared = append(r.declared, e.column(t.name(), name))
+			r.index = append(r.index, map[string][]*node{})
+		}
 		if e.byName[t.name()] != nil {
 			panic("graph: table declared twice: " + t.name())
 		}
 		e.layers = append(e.layers, r)
 		e.byName[t.name()] = r
 		for _, s := range t.sources() {
-			e.sources[s] = append(e.sources[s], i)
+			c := e.column(s.Table, s.Index)
+			c.layers = append(c.layers, i)
 		}
 	}
 	return e
@@ -88,7 +92,7 @@ func (e *Engine) Update(view *store.View, changes []store.Change) *Diff {
 	dirty := make([]map[string]struct{}, len(e.layers))
 	for _, c := range changes {
 		for _, k := range c.Keys {
-			e.touch(dirty, dependency{c.Table, k.Index, k.Key}, true)
+			e.touch(dirty, dependency{e.column(c.Table, k.Index), k.Key}, true)
 		}
 	}
 	for i, layer := range e.layers {
@@ -101,11 +105,11 @@ func (e *Engine) Update(view *store.View, changes []store.Change) *Diff {
 			d.Changed[layer.decl.name()]++
 			d.tables[layer.decl.name()] = append(d.tables[layer.decl.name()], *c)
 			for _, k := range touched {
-				e.touch(dirty, dependency{layer.decl.name(), k.index, k.key}, k.moved)
+				e.touch(dirty, k.dependency, k.moved)
 			}
 		}
 	}
-	d.Wanted, d.Unwanted = e.demand.settle(func(dep dependency) bool { return len(e.readers[dep]) > 0 })
+	d.Wanted, d.Unwanted = e.demand.settle(e.isRead)
 	return d
 }
 
@@ -117,34 +121,36 @@ func (e *Engine) touch(dirty []map[string]struct{}, dep dependency, moved bool) 
 		}
 		dirty[layer][key] = struct{}{}
 	}
-	for n := range e.readers[dep] {
-		mark(n.layer, n.key)
+	if s := e.subjects[dep]; s != nil {
+		s.readers.each(func(n *node) { mark(n.layer, n.key) })
 	}
 	if !moved {
 		return
 	}
-	for _, layer := range e.sources[Source{dep.table, dep.index}] {
+	for _, layer := range dep.layers {
 		mark(layer, dep.key)
 	}
 }
 
-// touchedKey is an index key of a row that changed.
-type touchedKey struct {
-	indexKey
+// touched is an index key of a row that changed.
+type touched struct {
+	dependency
 	moved bool // only the old or only the new value has it
 }
 
-// touch lists the index keys of an old and a new value. A key that both have cannot have come or gone: rows that exist
-// because of it stay, and are computed again only if they have read it. (Else each change of a route computed its
+// touched lists the index keys of a change's old and new value. A key that both have cannot have come or gone: rows that
+// exist because of it stay, and are computed again only if they have read it. (Else each change of a route computed its
 // clusters and their endpoints again.)
-func touch(old, now []indexKey) []touchedKey {
-	out := make([]touchedKey, 0, len(old)+len(now))
+func (t *rows) touched(c *change, old, now []indexKey) []touched {
+	out := make([]touched, 0, 2+len(old)+len(now))
+	moved := c.had != c.has
+	out = append(out, touched{dependency{t.byID, c.key}, moved}, touched{dependency{t.byAll, ""}, moved})
 	for _, k := range old {
-		out = append(out, touchedKey{k, !slices.Contains(now, k)})
+		out = append(out, touched{dependency{t.declared[k.index], k.key}, !slices.Contains(now, k)})
 	}
 	for _, k := range now {
 		if !slices.Contains(old, k) {
-			out = append(out, touchedKey{k, true})
+			out = append(out, touched{dependency{t.declared[k.index], k.key}, true})
 		}
 	}
 	return out
@@ -152,31 +158,33 @@ func touch(old, now []indexKey) []touchedKey {
 
 // recompute brings one row up to date. It returns nil if nothing changed, else the change and the index keys that the
 // old and the new value have.
-func (e *Engine) recompute(layer *rows, key string) (*change, []touchedKey) {
+func (e *Engine) recompute(layer *rows, key string) (*change, []touched) {
 	n := layer.nodes[key]
 	c := &change{key: key}
 	if n != nil {
 		c.old, c.had = n.value, n.exist
 	}
+	e.computation++
+	e.seen = e.seen[:0]
 	if !e.wanted(layer, key) {
 		if n == nil {
 			return nil, nil
 		}
 		e.forgetReads(n)
 		delete(layer.nodes, key)
-		layer.reindex(n, nil)
+		old := n.keys
+		layer.set(n, nil, false, nil)
 		if !c.had {
 			return nil, nil
 		}
-		return c, touch(n.keys, nil)
+		return c, layer.touched(c, old, nil)
 	}
-	r := &Reader{engine: e, layer: layer.layer, seen: map[dependency]struct{}{}}
-	value, ok := layer.decl.compute(r, key)
+	value, ok := layer.decl.compute(&Reader{engine: e, layer: layer.layer, remembers: true}, key)
 	if n == nil {
 		n = &node{layer: layer.layer, key: key}
 		layer.nodes[key] = n
 	}
-	e.replaceReads(n, r.seen)
+	e.replaceReads(n)
 	c.new, c.has = value, ok
 	if c.had == ok && (!ok || layer.decl.equal(c.old, value)) {
 		return nil, nil
@@ -186,16 +194,15 @@ func (e *Engine) recompute(layer *rows, key string) (*change, []touchedKey) {
 	if ok {
 		keys = layer.decl.keys(key, value)
 	}
-	layer.reindex(n, keys)
-	n.value, n.exist, n.keys = value, ok, keys
-	return c, touch(old, keys)
+	layer.set(n, value, ok, keys)
+	return c, layer.touched(c, old, keys)
 }
 
 // wanted says whether some source still has the key.
 func (e *Engine) wanted(layer *rows, key string) bool {
 	for _, s := range layer.decl.sources() {
 		if t := e.byName[s.Table]; t != nil {
-			if len(t.index[indexKey{s.Index, key}]) > 0 {
+			if len(t.list(e.column(s.Table, s.Index), key)) > 0 {
 				return true
 			}
 		} else if e.world.Rows(s.Table, s.Index, key).Len() > 0 {
@@ -205,64 +212,64 @@ func (e *Engine) wanted(layer *rows, key string) bool {
 	return false
 }
 
-func (e *Engine) forgetReads(n *node) {
-	for _, dep := range n.reads {
-		e.demand.touch(dep)
-		delete(e.readers[dep], n)
-		if len(e.readers[dep]) == 0 {
-			delete(e.readers, dep)
+// list is the rows that have a key in an index, sorted by their own; they exist.
+func (t *rows) list(c *column, key string) []*node {
+	switch c {
+	case t.byID:
+		if n := t.nodes[key]; n != nil && n.exist {
+			return []*node{n}
+		}
+		return nil
+	case t.byAll:
+		return t.existing
+	}
+	for i, d := range t.declared {
+		if d == c {
+			return t.index[i][key]
 		}
 	}
-	n.reads = nil
+	panic(fmt.Sprintf("graph: table %q has no index %q", c.table, c.index))
 }
 
-func (e *Engine) replaceReads(n *node, seen map[dependency]struct{}) {
-	same := len(n.reads) == len(seen)
-	for _, dep := range n.reads {
-		if _, ok := seen[dep]; !ok {
-			same = false
-			break
-		}
+// set gives a node another value and moves it to other index keys.
+func (t *rows) set(n *node, value any, exist bool, keys []indexKey) {
+	if n.exist && !exist {
+		t.existing = without(t.existing, n)
 	}
-	if same {
-		return
+	if !n.exist && exist {
+		t.existing = with(t.existing, n)
 	}
-	e.forgetReads(n)
-	n.reads = make([]dependency, 0, len(seen))
-	for dep := range seen {
-		n.reads = append(n.reads, dep)
-		e.demand.touch(dep)
-		set := e.readers[dep]
-		if set == nil {
-			set = map[*node]struct{}{}
-			e.readers[dep] = set
-		}
-		set[n] = struct{}{}
-	}
-}
-
-// reindex moves a node from its present index keys to others.
-func (t *rows) reindex(n *node, keys []indexKey) {
 	for _, k := range n.keys {
 		if slices.Contains(keys, k) {
 			continue
 		}
-		list := t.index[k]
-		if i, ok := find(list, n.key); ok {
-			list = slices.Delete(list, i, i+1)
-		}
-		if len(list) == 0 {
-			delete(t.index, k)
+		if list := without(t.index[k.index][k.key], n); len(list) > 0 {
+			t.index[k.index][k.key] = list
 		} else {
-			t.index[k] = list
+			delete(t.index[k.index], k.key)
 		}
 	}
 	for _, k := range keys {
-		list := t.index[k]
-		if i, ok := find(list, n.key); !ok {
-			t.index[k] = slices.Insert(list, i, n)
-		}
+		t.index[k.index][k.key] = with(t.index[k.index][k.key], n)
 	}
+	n.value, n.exist, n.keys = value, exist, keys
+}
+
+// with is a sorted list with a node, which may be in it.
+func with(list []*node, n *node) []*node {
+	i, ok := find(list, n.key)
+	if ok {
+		return list
+	}
+	return slices.Insert(list, i, n)
+}
+
+// without is a sorted list without a node, which need not be in it.
+func without(list []*node, n *node) []*node {
+	if i, ok := find(list, n.key); ok {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
 }
 
 func find(list []*node, key string) (int, bool) {
@@ -271,9 +278,9 @@ func find(list []*node, key string) (int, bool) {
 
 // Reader is what a Compute function reads through. It implements store.Reader, and remembers.
 type Reader struct {
-	engine *Engine
-	layer  int
-	seen   map[dependency]struct{} // nil: nobody wants to know
+	engine    *Engine
+	layer     int
+	remembers bool
 }
 
 // Reader reads the engine's rows as they stand, without leaving a trace: for output and explanations.
@@ -286,21 +293,24 @@ func (r *Reader) Rows(table, index, key string) store.Rows {
 }
 
 func (r *Reader) results(table, index, key string) []*node {
+	return r.behind(table).list(r.remember(table, index, key), key)
+}
+
+// behind is a table that may be read.
+func (r *Reader) behind(table string) *rows {
 	t := r.engine.byName[table]
 	if t == nil || t.layer >= r.layer {
 		panic(fmt.Sprintf("graph: table %q is read by one that is not behind it", table))
 	}
-	if !slices.Contains(t.indexes, index) {
-		panic(fmt.Sprintf("graph: table %q has no index %q", table, index))
-	}
-	r.remember(table, index, key)
-	return t.index[indexKey{index, key}]
+	return t
 }
 
-func (r *Reader) remember(table, index, key string) {
-	if r.seen != nil {
-		r.seen[dependency{table, index, key}] = struct{}{}
+func (r *Reader) remember(table, index, key string) *column {
+	c := r.engine.column(table, index)
+	if r.remembers {
+		r.engine.read(dependency{c, key})
 	}
+	return c
 }
 
 // Work lists how many rows each table computed and changed, the most first: for logs and debug pages.

@@ -3,6 +3,7 @@ package graph
 import (
 	"iter"
 	"reflect"
+	"slices"
 )
 
 // Index names of every table.
@@ -41,21 +42,25 @@ type Table[T any] struct {
 type Declared interface {
 	name() string
 	sources() []Source
-	indexes() []string
+	indexes() []string // beside ByID and ByAll
 	compute(r *Reader, key string) (any, bool)
 	keys(key string, value any) []indexKey
 	equal(a, b any) bool
 }
 
-type indexKey struct{ index, key string }
+// indexKey is a key of one of the table's own indexes, by its place among them.
+type indexKey struct {
+	index int
+	key   string
+}
 
 func (t *Table[T]) name() string      { return t.Name }
 func (t *Table[T]) sources() []Source { return t.Sources }
 
 func (t *Table[T]) indexes() []string {
-	names := []string{ByID, ByAll}
-	for _, ix := range t.Indexes {
-		names = append(names, ix.Name)
+	names := make([]string, len(t.Indexes))
+	for i, ix := range t.Indexes {
+		names[i] = ix.Name
 	}
 	return names
 }
@@ -66,13 +71,13 @@ func (t *Table[T]) compute(r *Reader, key string) (any, bool) {
 }
 
 func (t *Table[T]) keys(key string, value any) []indexKey {
-	keys := []indexKey{{ByID, key}, {ByAll, ""}}
-	for _, ix := range t.Indexes {
+	var keys []indexKey
+	for i, ix := range t.Indexes {
 		for _, k := range ix.Keys(key, value.(T)) {
-			keys = append(keys, indexKey{ix.Name, k})
+			keys = append(keys, indexKey{i, k})
 		}
 	}
-	return keys
+	return slices.Clone(keys) // as long as they are many: what append took is up to twice that
 }
 
 func (t *Table[T]) equal(a, b any) bool {
@@ -84,11 +89,12 @@ func (t *Table[T]) equal(a, b any) bool {
 
 // Get reads the row of a key.
 func (t *Table[T]) Get(r *Reader, key string) (value T, ok bool) {
-	nodes := r.results(t.Name, ByID, key)
-	if len(nodes) == 0 {
+	n := r.behind(t.Name).nodes[key]
+	r.remember(t.Name, ByID, key)
+	if n == nil || !n.exist {
 		return value, false
 	}
-	return nodes[0].value.(T), true
+	return n.value.(T), true
 }
 
 // Row is a row with its key.

@@ -142,8 +142,9 @@ func (k *Kubernetes) translatorConfig(cfg *translator.Config) {
 func (p *Plane) fetch(ctx context.Context, sub *store.Subscription, out translator.Output, view *store.View, changes []store.Change) (translator.Output, *store.View, []store.Change) {
 	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
-	for round := range fetchRounds {
-		if len(out.Wanted)+len(out.Unwanted) == 0 && (round > 0 || p.progress.has()) {
+	for range fetchRounds {
+		settled := len(out.Wanted)+len(out.Unwanted) == 0
+		if settled && p.progress.has() { // the first time the source waits to hear so
 			break
 		}
 		wanted, unwanted := demands(out.Wanted), demands(out.Unwanted)
@@ -152,6 +153,9 @@ func (p *Plane) fetch(ctx context.Context, sub *store.Subscription, out translat
 			p.log.Warn("translating without objects that cannot be read now", "error", err)
 		}
 		revisions, now := sub.Pending()
+		if len(revisions) == 0 && settled {
+			break
+		}
 		if len(revisions) == 0 {
 			continue
 		}
