@@ -147,12 +147,22 @@ func (p place) until(what string, f func(context.Context) error) {
 
 // gateway reads a Gateway.
 func (p place) gateway(ctx context.Context, name string) (*gatewayv1.Gateway, error) {
-	u, err := p.dynamic.Resource(gatewayv1.SchemeGroupVersion.WithResource("gateways")).Namespace(p.namespace).Get(ctx, name, metav1.GetOptions{})
+	u, err := p.dynamic.Resource(gateways).Namespace(p.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
 	gw := &gatewayv1.Gateway{}
 	return gw, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, gw)
+}
+
+// route reads an HTTPRoute.
+func (p place) route(ctx context.Context, name string) (*gatewayv1.HTTPRoute, error) {
+	u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "httproutes")).Namespace(p.namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	route := &gatewayv1.HTTPRoute{}
+	return route, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, route)
 }
 
 // programmed waits until a Gateway's newest form is programmed, and returns its addresses.
@@ -238,9 +248,12 @@ func (p place) answers(url string) {
 	p.until(url+" answers", func(ctx context.Context) error { return fetch(ctx, http.MethodGet, url, "", true) })
 }
 
-func resource(group, version, plural string) schema.GroupVersionResource {
+func kindOf(group, version, plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
 }
+
+// gateways is where Gateways are.
+var gateways = kindOf(gatewayv1.GroupName, "v1", "gateways")
 
 // envoys selects a Gateway's pods.
 func envoys(gateway string) string { return "gateway.networking.k8s.io/gateway-name=" + gateway }

@@ -43,7 +43,7 @@ spec:
 		p.Fatal(err)
 	}
 	for _, o := range owned {
-		there, err := p.dynamic.Resource(resource(o.group, o.version, o.resource)).Namespace(p.namespace).Get(p.Context(), fleet, metav1.GetOptions{})
+		there, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.namespace).Get(p.Context(), fleet, metav1.GetOptions{})
 		if err != nil {
 			p.Errorf("%s: %v", o.resource, err)
 			continue
@@ -99,7 +99,7 @@ func deletionDrains(p place) {
 	if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
 		p.Fatal(err)
 	}
-	if err := p.dynamic.Resource(gatewayv1.SchemeGroupVersion.WithResource("gateways")).Namespace(p.namespace).Delete(p.Context(), "gw", metav1.DeleteOptions{}); err != nil {
+	if err := p.dynamic.Resource(gateways).Namespace(p.namespace).Delete(p.Context(), "gw", metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
 	if rest, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(rest), "[DONE]") {
@@ -107,7 +107,7 @@ func deletionDrains(p place) {
 	}
 	p.until("nothing is left", func(ctx context.Context) error {
 		for _, o := range append(slices.Clone(owned), struct{ group, version, resource string }{"", "v1", "pods"}) {
-			list, err := p.dynamic.Resource(resource(o.group, o.version, o.resource)).Namespace(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
+			list, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
 			if err != nil || len(list.Items) > 0 {
 				return fmt.Errorf("%d %s: %w", len(list.Items), o.resource, err)
 			}
@@ -317,7 +317,7 @@ func scalingAndServices(p place) {
 			return fmt.Errorf("addresses %v: %w", gw.Status.Addresses, err)
 		}
 		for _, o := range owned {
-			if _, err := p.dynamic.Resource(resource(o.group, o.version, o.resource)).Namespace(p.namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
+			if _, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
 				return fmt.Errorf("%s are there", o.resource)
 			}
 		}

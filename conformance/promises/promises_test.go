@@ -2,7 +2,10 @@
 
 package promises
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // promise is one sentence, and the test that keeps it.
 type promise struct {
@@ -17,10 +20,36 @@ var ofFleets = []promise{
 	{"a Gateway gets the addresses that it asks for or says that it cannot", staticAddresses},
 	{"how proxies run can be changed under load", parametersTakeEffect},
 	{"an autoscaler, a kind of Service and proxies of one's own can be had", scalingAndServices},
+	{"a proxy sees its own Gateway's configuration and a stranger nothing", tokensDecide},
+}
+
+// ofStatuses are about what the statuses of objects say.
+var ofStatuses = []promise{
+	{"nothing is programmed before its proxies have acknowledged it", programmedAfterAcks},
+	{"what an Envoy refuses stands in its object's status in Envoy's words", refusalInEnvoysWords},
+}
+
+// ofProcesses are about Penstock itself, which they kill.
+var ofProcesses = []promise{
+	{"either process may be killed without a lost request or status", leaderKilled},
+}
+
+// ofAll are about what happened in all of the others.
+var ofAll = []promise{
+	{"the permissions suffice and no Secret is read that nobody names", permissionsSuffice},
 }
 
 func TestPromises(t *testing.T) {
-	t.Run("fleets", func(t *testing.T) { together(t, ofFleets) })
+	t.Run("together", func(t *testing.T) { together(t, slices.Concat(ofFleets, ofStatuses)) })
+	t.Run("alone", func(t *testing.T) { alone(t, ofProcesses) })
+	t.Run("last", func(t *testing.T) { alone(t, ofAll) })
+}
+
+// alone keeps promises one by one.
+func alone(t *testing.T, promises []promise) {
+	for _, p := range promises {
+		t.Run(p.that, func(t *testing.T) { p.kept(newPlace(t)) })
+	}
 }
 
 // together keeps promises side by side.

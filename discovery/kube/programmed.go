@@ -27,22 +27,43 @@ func (w *Writer) gateway(in *statuses.Input, view *store.View, gw *gatewayv1.Gat
 	} else {
 		in.Addresses = toldAddresses(gw, in.Report.Addresses)
 	}
-	proxies, acked := w.cfg.Delivery.Delivered(key, in.Generation)
-	bare := w.noProxies(in.Report.Owner, proxies)
-	pending := func(reason gatewayv1.GatewayConditionReason, message string) {
-		in.Pending = &report.Condition{Type: string(gatewayv1.GatewayConditionProgrammed), Status: report.False, Reason: string(reason), Message: message}
+	if len(services) > 0 && len(in.Addresses) == 0 {
+		in.Pending = pending(gatewayv1.GatewayReasonAddressNotAssigned, "the Service has no address yet: "+store.ID(services[0]))
+		return
 	}
-	before := programmedFor(in.Old.(*gatewayv1.GatewayStatus))
+	w.delivered(in, key, in.Generation, in.Old.(*gatewayv1.GatewayStatus).Conditions)
+}
+
+// listenerSet says what is missing for a ListenerSet to be programmed: it is part of its Gateway, whose proxies must have it.
+func (w *Writer) listenerSet(in *statuses.Input, set *gatewayv1.ListenerSet) {
+	for _, k := range store.ListenerSets.Keys(set) {
+		if k.Index == store.ByParent {
+			w.mu.Lock()
+			generation := w.observed[gatewayRef(k.Key)]
+			w.mu.Unlock()
+			w.delivered(in, k.Key, generation, in.Old.(*gatewayv1.ListenerSetStatus).Conditions)
+		}
+	}
+}
+
+func pending(reason gatewayv1.GatewayConditionReason, message string) *report.Condition {
+	return &report.Condition{Type: string(gatewayv1.GatewayConditionProgrammed), Status: report.False, Reason: string(reason), Message: message}
+}
+
+// delivered says whether the proxies of a gateway have what one of its generations asks for, with all of its listeners. What
+// they had before, as old conditions tell, stays programmed until they say that they have what is new.
+func (w *Writer) delivered(in *statuses.Input, gateway string, generation int64, old []metav1.Condition) {
+	proxies, acked := w.cfg.Delivery.Delivered(gateway, generation)
+	bare := w.noProxies(in.Report.Owner, proxies)
+	before := programmedFor(old)
 	switch {
-	case len(services) > 0 && len(in.Addresses) == 0:
-		pending(gatewayv1.GatewayReasonAddressNotAssigned, "the Service has no address yet: "+store.ID(services[0]))
 	case proxies > 0 && acked:
 	case proxies == 0 && (before == 0 || bare > bareTime):
-		pending(gatewayv1.GatewayReasonPending, "no proxy is connected")
+		in.Pending = pending(gatewayv1.GatewayReasonPending, "no proxy is connected")
 	case before != 0:
-		in.Programmed = before // until the proxies say that they have what is new
+		in.Programmed = before
 	default:
-		pending(gatewayv1.GatewayReasonPending, "the proxies have not acknowledged the listeners yet")
+		in.Pending = pending(gatewayv1.GatewayReasonPending, "the proxies have not acknowledged the listeners yet")
 	}
 }
 
@@ -65,9 +86,9 @@ func (w *Writer) noProxies(ref report.Ref, proxies int) time.Duration {
 	return w.cfg.Now().Sub(since)
 }
 
-// programmedFor is the generation for which a Gateway is said to be programmed; 0 for none.
-func programmedFor(s *gatewayv1.GatewayStatus) int64 {
-	for _, c := range s.Conditions {
+// programmedFor is the generation for which conditions say that something is programmed; 0 for none.
+func programmedFor(conditions []metav1.Condition) int64 {
+	for _, c := range conditions {
 		if c.Type == string(gatewayv1.GatewayConditionProgrammed) && c.Status == metav1.ConditionTrue {
 			return c.ObservedGeneration
 		}

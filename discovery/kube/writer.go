@@ -36,7 +36,7 @@ type Changes interface {
 // Delivery knows what the proxies have.
 type Delivery interface {
 	// Delivered says how many proxies of a gateway ("namespace/name") are connected, to any process of ours, and whether all
-	// of them have what a generation of it asks for.
+	// of them have what a generation of it asks for, with all listeners that it has now.
 	Delivered(gateway string, generation int64) (proxies int, acked bool)
 }
 
@@ -129,10 +129,14 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	w.Touch(touched...)
 }
 
-// TouchGateways has some Gateways looked at again: what their proxies have has changed.
+// TouchGateways has some Gateways looked at again, with their ListenerSets: what their proxies have has changed.
 func (w *Writer) TouchGateways(keys ...string) {
+	view := w.cfg.Source.store.View()
 	for _, key := range keys {
 		w.Touch(gatewayRef(key))
+		for _, set := range store.ListenerSets.By(view, store.ByParent, key) {
+			w.Touch(store.ListenerSets.Ref(set))
+		}
 	}
 }
 
@@ -250,6 +254,8 @@ func (w *Writer) write(ctx context.Context, ref report.Ref) error {
 	switch o := obj.(type) {
 	case *gatewayv1.Gateway:
 		w.gateway(&in, view, o)
+	case *gatewayv1.ListenerSet:
+		w.listenerSet(&in, o)
 	case *gatewayv1.GatewayClass:
 		in.Features, in.Supported = w.cfg.Features, s.supportedVersion()
 	}

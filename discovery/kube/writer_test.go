@@ -231,6 +231,27 @@ func TestAGatewayIsProgrammedWhenItsProxiesSaySoAndItHasAnAddress(t *testing.T) 
 	d.status("gateways", "default/gw", `!"observedGeneration":1`)
 }
 
+func TestAListenerSetIsProgrammedWhenItsGatewaysProxiesHaveIt(t *testing.T) {
+	d := newDesk(t, func(api *kubetest.Server) {
+		api.Install(gatewayGroup, "listenersets", "v1")
+		api.Apply(t, "gateways", gatewayYAML)
+		api.Apply(t, "listenersets", `
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {namespace: default, name: more}
+spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}
+`)
+	})
+	programmed := append(accepted("True"), report.Condition{Type: "Programmed", Status: report.True, Reason: "Programmed"})
+	d.board.Set("translation", report.Report{Owner: ref("ListenerSet", "more"), Conditions: programmed, Listeners: []report.Listener{{Name: "more", Conditions: programmed}}})
+	d.proxies.set(1, 0)
+	d.writer.TouchGateways("default/gw")
+	d.status("listenersets", "default/more", `"Pending"`, "not acknowledged", `!"reason":"Programmed"`)
+	d.proxies.set(1, 1)
+	d.writer.TouchGateways("default/gw")
+	d.status("listenersets", "default/more", `"reason":"Programmed"`, `!"Pending"`)
+}
+
 func TestAThousandRoutesAreFewWritesToTheirGateway(t *testing.T) {
 	d := newDesk(t, func(api *kubetest.Server) { api.Apply(t, "gateways", gatewayYAML) })
 	d.proxies.set(1, 1)

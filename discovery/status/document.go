@@ -27,7 +27,8 @@ type Status struct {
 	Addresses  []Address          `json:"addresses,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	Listeners  []Listener         `json:"listeners,omitempty"`
-	Parents    []Parent           `json:"parents,omitempty"` // of a policy its ancestors
+	Parents    []Parent           `json:"parents,omitempty"`
+	Ancestors  []Ancestor         `json:"ancestors,omitempty"` // what a policy has in place of parents
 
 	AttachedListenerSets int32 `json:"attachedListenerSets,omitempty"`
 }
@@ -57,6 +58,25 @@ type Parent struct {
 	ParentRef      report.ParentRef   `json:"parentRef"`
 	ControllerName string             `json:"controllerName"`
 	Conditions     []metav1.Condition `json:"conditions"`
+}
+
+// Ancestor is what is said of a policy towards one of the Gateways that it counts for (Gateway API, PolicyAncestorStatus).
+type Ancestor struct {
+	AncestorRef    report.ParentRef   `json:"ancestorRef"`
+	ControllerName string             `json:"controllerName"`
+	Conditions     []metav1.Condition `json:"conditions"`
+}
+
+// policies are the kinds whose parents are called ancestors.
+var policies = []string{"BackendTLSPolicy"}
+
+// towards lists what is said of an object towards others, by whichever name.
+func (s Status) towards() []Parent {
+	out := slices.Clone(s.Parents)
+	for _, a := range s.Ancestors {
+		out = append(out, Parent{ParentRef: a.AncestorRef, ControllerName: a.ControllerName, Conditions: a.Conditions})
+	}
+	return out
 }
 
 // maker makes a Document.
@@ -102,7 +122,7 @@ func (m *maker) learn(before *Document) {
 				m.before[conditionKey{owner: o.Ref, listener: l.Name, typ: c.Type}] = c
 			}
 		}
-		for _, p := range o.Status.Parents {
+		for _, p := range o.Status.towards() {
 			for _, c := range p.Conditions {
 				m.before[conditionKey{owner: o.Ref, parent: p.ParentRef, typ: c.Type}] = c
 			}
@@ -130,7 +150,12 @@ func (m *maker) object(r report.Report) Object {
 		o.Status.Listeners = append(o.Status.Listeners, out)
 	}
 	for _, p := range r.Parents {
-		o.Status.Parents = append(o.Status.Parents, Parent{p.Ref, m.controller, m.conditions(conditionKey{owner: r.Owner, parent: p.Ref}, p.Conditions)})
+		conditions := m.conditions(conditionKey{owner: r.Owner, parent: p.Ref}, p.Conditions)
+		if slices.Contains(policies, r.Owner.Kind) {
+			o.Status.Ancestors = append(o.Status.Ancestors, Ancestor{p.Ref, m.controller, conditions})
+		} else {
+			o.Status.Parents = append(o.Status.Parents, Parent{p.Ref, m.controller, conditions})
+		}
 	}
 	return o
 }

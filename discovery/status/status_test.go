@@ -22,6 +22,7 @@ var (
 	gw    = report.Ref{Group: gatewayGroup, Kind: "Gateway", Namespace: "default", Name: "gw"}
 	chat  = report.Ref{Group: gatewayGroup, Kind: "HTTPRoute", Namespace: "default", Name: "chat"}
 	admin = report.Ref{Group: gatewayGroup, Kind: "HTTPRoute", Namespace: "ops", Name: "admin"}
+	tls   = report.Ref{Group: gatewayGroup, Kind: "BackendTLSPolicy", Namespace: "default", Name: "llm"}
 	pool  = report.Ref{Group: "inference.networking.k8s.io", Kind: "InferencePool", Namespace: "default", Name: "llm"}
 )
 
@@ -51,6 +52,7 @@ func fleet() *status.Board {
 		report.Report{Owner: chat, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""), cond("ResolvedRefs", "False", "BackendNotFound", "InferencePool default/llama does not exist"))},
 			Findings: []report.Finding{{Severity: report.Error, Owner: chat, Field: "spec.rules[0].backendRefs[0]", Problem: "names a pool that does not exist", Fix: "write llm"}}},
 		report.Report{Owner: pool, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""))}},
+		report.Report{Owner: tls, Parents: []report.Parent{parent("gw", "", cond("Accepted", "False", "NoValidCACertificate", "ConfigMap default/ca does not exist"))}},
 	)
 	b.Set(status.Supervisor, report.Report{Owner: gw, Addresses: []string{"127.0.0.1"}})
 	b.Replace(status.Files, report.Report{Findings: []report.Finding{

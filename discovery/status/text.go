@@ -97,7 +97,7 @@ func (p *printer) table(objects []Object) {
 // tableRows makes the rows of one kind's objects: one a parent, for objects that have parents. second are the heads of
 // the columns after the name.
 func tableRows(objects []Object) (rows []row, second []string) {
-	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Parents) > 0 })
+	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.towards()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })
 	switch {
 	case withParents:
@@ -108,8 +108,8 @@ func tableRows(objects []Object) (rows []row, second []string) {
 	for _, o := range objects {
 		r := row{cells: []string{o.Key()}, list: o.Status.Conditions}
 		switch {
-		case withParents && len(o.Status.Parents) > 0:
-			for _, p := range o.Status.Parents {
+		case withParents && len(o.Status.towards()) > 0:
+			for _, p := range o.Status.towards() {
 				rows = append(rows, row{cells: []string{o.Key(), parentName(o, p.ParentRef)}, list: p.Conditions, problem: bad(p.Conditions)})
 			}
 			continue

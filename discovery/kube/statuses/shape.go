@@ -32,10 +32,10 @@ type Input struct {
 	Controller string
 	Now        metav1.Time
 
-	// Addresses and Pending are for Gateways: where it can be reached, and why it is not programmed although its
-	// configuration is right; nil: it is.
+	// Addresses are where a Gateway can be reached.
 	Addresses []gatewayv1.GatewayStatusAddress
-	Pending   *report.Condition
+	// Pending is why a Gateway or ListenerSet is not programmed although its configuration is right; nil: it is.
+	Pending *report.Condition
 	// Programmed is the generation that the proxies have, if it is an older one: the condition says so; 0: they have Generation.
 	Programmed int64
 	// Features and Supported are for GatewayClasses: what we support, and the condition on the installed CRDs' version.

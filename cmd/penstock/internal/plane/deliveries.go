@@ -2,8 +2,11 @@ package plane
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -22,11 +25,20 @@ type deliveriesConfig struct {
 	Proxies   ackWaiter
 	Replicas  *replicas
 	Resources func(gateway string) []resource.Ref // what the proxies of a gateway must have
-	Log       *slog.Logger
+	// Version is the one of a resource that is current.
+	Version func(gateway string, ref resource.Ref) (version string, ok bool)
+	Log     *slog.Logger
 }
 
-// deliveries knows which generation of each Gateway its proxies have, those of other processes included: each process
-// tells what its own have acknowledged.
+// delivery is what proxies are to have, or have: a Gateway's generation, and its listeners as they are then. These also come from
+// ListenerSets, which leave the generation alone; their digest is the same in every process.
+type delivery struct {
+	generation int64
+	listeners  string
+}
+
+// deliveries knows which generation and listeners of each Gateway its proxies have, those of other processes included: each
+// process tells what its own have acknowledged.
 type deliveries struct {
 	cfg   deliveriesConfig
 	topic *replica.Topic
@@ -34,15 +46,17 @@ type deliveries struct {
 	wake  chan struct{}
 
 	mu     sync.Mutex
-	wanted map[string]int64              // gateways to wait for, with their generations
-	waits  map[string]context.CancelFunc // under way
-	acked  map[string]int64              // by all proxies that are connected here
-	others map[string]map[string]int64   // peer -> the same
+	newest map[string]delivery            // of each gateway
+	wanted map[string]struct{}            // gateways to wait for
+	waits  map[string]context.CancelFunc  // under way
+	acked  map[string]delivery            // by all proxies that are connected here
+	others map[string]map[string]delivery // peer -> the same
 }
 
 func newDeliveries(cfg deliveriesConfig) *deliveries {
 	d := &deliveries{cfg: cfg, touch: func(string) {}, wake: make(chan struct{}, 1),
-		wanted: map[string]int64{}, waits: map[string]context.CancelFunc{}, acked: map[string]int64{}, others: map[string]map[string]int64{}}
+		newest: map[string]delivery{}, wanted: map[string]struct{}{}, waits: map[string]context.CancelFunc{},
+		acked: map[string]delivery{}, others: map[string]map[string]delivery{}}
 	d.topic = cfg.Replicas.channel.Topic("acked", d.hear)
 	cfg.Replicas.moved = func(gateway string) { d.touch(gateway) }
 	return d
@@ -50,16 +64,31 @@ func newDeliveries(cfg deliveriesConfig) *deliveries {
 
 // expect says that a gateway has a generation now, or other listeners.
 func (d *deliveries) expect(gateway string, generation int64) {
+	listeners := d.listeners(gateway)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.wanted[gateway] = generation
+	d.newest[gateway] = delivery{generation, listeners}
+	d.wanted[gateway] = struct{}{}
 	poke(d.wake)
+}
+
+// listeners is the digest of a gateway's listeners.
+func (d *deliveries) listeners(gateway string) string {
+	h := fnv.New64a()
+	for _, ref := range d.cfg.Resources(gateway) {
+		if ref.Type == resource.Listener {
+			version, _ := d.cfg.Version(gateway, ref)
+			_, _ = fmt.Fprintf(h, "%s %s\n", ref.Name, version) // never fails
+		}
+	}
+	return strconv.FormatUint(h.Sum64(), 16)
 }
 
 // forget says that a gateway is gone.
 func (d *deliveries) forget(gateway string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.newest, gateway)
 	delete(d.wanted, gateway)
 	delete(d.acked, gateway)
 	if stop := d.waits[gateway]; stop != nil {
@@ -80,14 +109,15 @@ func (d *deliveries) Run(ctx context.Context) error {
 			case <-d.wake:
 			}
 			d.mu.Lock()
-			for gateway, generation := range d.wanted {
+			for gateway := range d.wanted {
 				delete(d.wanted, gateway)
 				if stop := d.waits[gateway]; stop != nil {
 					stop()
 				}
 				var waiting context.Context
 				waiting, d.waits[gateway] = context.WithCancel(ctx)
-				group.Go(func() error { d.wait(waiting, gateway, generation); return nil })
+				newest := d.newest[gateway]
+				group.Go(func() error { d.wait(waiting, gateway, newest); return nil })
 			}
 			d.mu.Unlock()
 		}
@@ -96,7 +126,7 @@ func (d *deliveries) Run(ctx context.Context) error {
 }
 
 // wait waits for one gateway's proxies. What they refuse is told elsewhere: they have all else.
-func (d *deliveries) wait(ctx context.Context, gateway string, generation int64) {
+func (d *deliveries) wait(ctx context.Context, gateway string, newest delivery) {
 	for _, ref := range d.cfg.Resources(gateway) {
 		if err := d.cfg.Proxies.WaitAcked(ctx, gateway, ref, ""); err != nil && ctx.Err() != nil {
 			return
@@ -109,11 +139,11 @@ func (d *deliveries) wait(ctx context.Context, gateway string, generation int64)
 	}
 	d.waits[gateway]()
 	delete(d.waits, gateway)
-	if d.acked[gateway] == generation {
+	if d.acked[gateway] == newest {
 		return
 	}
-	d.acked[gateway] = generation
-	d.topic.Tell(replica.Fact{Name: gateway, Body: []byte(strconv.FormatInt(generation, 10))})
+	d.acked[gateway] = newest
+	d.topic.Tell(replica.Fact{Name: gateway, Body: fmt.Appendf(nil, "%d %s", newest.generation, newest.listeners)})
 	d.touch(gateway)
 }
 
@@ -122,17 +152,18 @@ func (d *deliveries) hear(_ context.Context, n replica.News) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n.All || d.others[n.Peer] == nil {
-		d.others[n.Peer] = map[string]int64{}
+		d.others[n.Peer] = map[string]delivery{}
 	}
 	for _, gateway := range n.Gone {
 		delete(d.others[n.Peer], gateway)
 	}
 	for _, f := range n.Facts {
-		generation, err := strconv.ParseInt(string(f.Body), 10, 64)
+		generation, listeners, _ := strings.Cut(string(f.Body), " ")
+		number, err := strconv.ParseInt(generation, 10, 64)
 		if err != nil {
-			return err
+			return fmt.Errorf("gateway %s: %w", f.Name, err)
 		}
-		d.others[n.Peer][f.Name] = generation
+		d.others[n.Peer][f.Name] = delivery{number, listeners}
 		d.touch(f.Name)
 	}
 	return nil
@@ -143,15 +174,13 @@ func (d *deliveries) Delivered(gateway string, generation int64) (proxies int, a
 	own, others := d.cfg.Replicas.of(gateway)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	proxies, acked = own, true
-	if own > 0 && d.acked[gateway] < generation {
-		acked = false
+	has := func(got delivery) bool {
+		return got.generation >= generation && got.listeners == d.newest[gateway].listeners
 	}
+	proxies, acked = own, own == 0 || has(d.acked[gateway])
 	for peer, n := range others {
 		proxies += n
-		if n > 0 && d.others[peer][gateway] < generation {
-			acked = false
-		}
+		acked = acked && (n == 0 || has(d.others[peer][gateway]))
 	}
 	return proxies, acked && proxies > 0
 }

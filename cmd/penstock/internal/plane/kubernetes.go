@@ -88,7 +88,7 @@ func (p *Plane) newCluster() (err error) {
 // joinCluster makes what writes back, when all that it asks is there.
 func (p *Plane) joinCluster() (err error) {
 	c := p.cluster
-	c.deliveries = newDeliveries(deliveriesConfig{Proxies: p.xds, Replicas: p.replicas, Resources: p.listeners, Log: p.log})
+	c.deliveries = newDeliveries(deliveriesConfig{Proxies: p.xds, Replicas: p.replicas, Resources: p.listeners, Version: p.cache.Current, Log: p.log})
 	c.writer, err = kube.NewWriter(kube.WriterConfig{
 		Source: c.source, Reports: p.board, Follow: func() kube.Changes { return p.board.Follow() }, Delivery: c.deliveries,
 		Controller: Controller, Features: c.cfg.Features, Log: p.log,

@@ -49,7 +49,11 @@ func (ackEverything) WaitAcked(context.Context, string, resource.Ref, string) er
 
 func TestAGatewayIsDeliveredWhenTheProxiesOfAllProcessesHaveIt(t *testing.T) {
 	replicas := newReplicas(replica.Config{Log: slog.New(slog.DiscardHandler)})
-	d := newDeliveries(deliveriesConfig{Proxies: ackEverything{}, Replicas: replicas, Resources: func(string) []resource.Ref { return []resource.Ref{{Name: "l"}} }})
+	listener := "as it was"
+	d := newDeliveries(deliveriesConfig{
+		Proxies: ackEverything{}, Replicas: replicas, Resources: func(string) []resource.Ref { return []resource.Ref{{Type: resource.Listener, Name: "l"}} },
+		Version: func(string, resource.Ref) (string, bool) { return listener, true },
+	})
 	check := func(when string, proxies int, acked bool) {
 		t.Helper()
 		if n, ok := d.Delivered("default/gw", 2); n != proxies || ok != acked {
@@ -59,12 +63,13 @@ func TestAGatewayIsDeliveredWhenTheProxiesOfAllProcessesHaveIt(t *testing.T) {
 	check("nobody is connected", 0, false)
 	replicas.count("default/gw", 1)
 	check("one is, and has nothing yet", 1, false)
-	d.expect("default/gw", 2)
-	for gateway, generation := range d.wanted {
+	deliver := func() {
 		ctx, stop := context.WithCancel(t.Context())
-		d.waits[gateway] = stop
-		d.wait(ctx, gateway, generation)
+		d.waits["default/gw"] = stop
+		d.wait(ctx, "default/gw", d.newest["default/gw"])
 	}
+	d.expect("default/gw", 2)
+	deliver()
 	check("it has everything", 1, true)
 	peer := replica.News{Peer: "10.0.0.2:18001", All: true}
 	peer.Facts = []replica.Fact{{Name: "default/gw", Body: []byte("3")}}
@@ -72,9 +77,19 @@ func TestAGatewayIsDeliveredWhenTheProxiesOfAllProcessesHaveIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("another process has three", 4, false)
-	peer.Facts[0].Body = []byte("2")
-	if err := d.hear(t.Context(), peer); err != nil {
-		t.Fatal(err)
+	acked := func() {
+		peer.Facts[0].Body = []byte("2 " + d.listeners("default/gw")) // another process has the same
+		if err := d.hear(t.Context(), peer); err != nil {
+			t.Fatal(err)
+		}
 	}
+	acked()
 	check("they have it too", 4, true)
+	listener = "with one more, of a ListenerSet"
+	d.expect("default/gw", 2)
+	check("nobody has the new listener", 4, false)
+	deliver()
+	check("the others do not have it", 4, false)
+	acked()
+	check("all have it", 4, true)
 }

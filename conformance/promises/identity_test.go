@@ -1,0 +1,213 @@
+//go:build lab && linux
+
+package promises
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/xdstest"
+)
+
+// processes are Penstock's own pods that are ready, the one that leads first.
+func (p place) processes() (pods []corev1.Pod) {
+	p.Helper()
+	p.until("two processes of Penstock, of which one leads", func(ctx context.Context) (err error) {
+		if pods, err = p.pods(ctx, system, "app.kubernetes.io/name=penstock"); err != nil {
+			return err
+		}
+		if len(pods) != 2 || !ready(&pods[0]) || !ready(&pods[1]) {
+			return fmt.Errorf("pods: %s", podNames(pods))
+		}
+		lease, err := p.lease(ctx)
+		if err != nil {
+			return err
+		}
+		leads := func(pod corev1.Pod) bool { return strings.HasPrefix(*lease.Spec.HolderIdentity, pod.Name) }
+		if slices.SortStableFunc(pods, func(a, b corev1.Pod) int {
+			if leads(a) {
+				return -1
+			}
+			return 0
+		}); !leads(pods[0]) {
+			return fmt.Errorf("%s leads", *lease.Spec.HolderIdentity)
+		}
+		return nil
+	})
+	return pods
+}
+
+// lease is that by which one process leads.
+func (p place) lease(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease, err := p.CoordinationV1().Leases(system).Get(ctx, "penstock", metav1.GetOptions{})
+	if err == nil && lease.Spec.HolderIdentity == nil {
+		err = errors.New("nobody leads")
+	}
+	return lease, err
+}
+
+// token is one of a service account, as the kubelet gets them for pods.
+func (p place) token(account, audience string) string {
+	p.Helper()
+	t, err := p.CoreV1().ServiceAccounts(p.namespace).CreateToken(p.Context(), account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}, metav1.CreateOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return t.Status.Token
+}
+
+// authorities are what a proxy trusts: Penstock's Secret has them.
+func (p place) authorities(ctx context.Context) (current []byte, all *x509.CertPool, err error) {
+	s, err := p.CoreV1().Secrets(system).Get(ctx, "penstock-ca", metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	all = x509.NewCertPool()
+	for _, key := range []string{"tls.crt", "next.crt", "previous.crt"} {
+		all.AppendCertsFromPEM(s.Data[key])
+	}
+	return s.Data["tls.crt"], all, nil
+}
+
+// as are the credentials of somebody who knows Penstock's certificate and has a token, or none.
+func (p place) as(token string) []grpc.DialOption {
+	p.Helper()
+	_, pool, err := p.authorities(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	out := []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "penstock." + system + ".svc"}))}
+	if token != "" {
+		out = append(out, grpc.WithPerRPCCredentials(bearer(token)))
+	}
+	return out
+}
+
+// bearer is a token that goes with each call. It implements credentials.PerRPCCredentials.
+type bearer string
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+func (bearer) RequireTransportSecurity() bool { return true }
+
+// others is a second Gateway beside gw, whose one route leads to what gw's proxies must not see.
+const others = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: hidden}
+spec: {selector: {app: chat}, ports: [{port: 80, targetPort: 8000}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: hidden}
+spec: {parentRefs: [{name: other}], rules: [{backendRefs: [{name: hidden, port: 80}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: other}
+spec:
+  gatewayClassName: penstock
+  infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: gw}}
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+`
+
+// tokensDecide: who has a Gateway's token gets that Gateway's configuration, whatever it asks for; who has none gets nothing.
+func tokensDecide(p place) {
+	p.apply(chat + plainGateway + others)
+	p.programmed("gw")
+	p.programmed("other")
+	for _, process := range p.processes() {
+		ads := process.Status.PodIP + ":18000"
+		for gateway, own := range map[string]string{"gw": "/chat", "other": "/hidden"} {
+			curious := xdstest.StartFake(p, xdstest.FakeConfig{
+				Address: ads, Node: "curious", Gateway: p.namespace + "/" + map[string]string{"gw": "other", "other": "gw"}[gateway],
+				Dial: p.as(p.token(gateway+"-penstock", "penstock.dev")),
+			})
+			curious.Wait("its Gateway's cluster", func() bool {
+				return slices.ContainsFunc(curious.Names(resource.Cluster), func(name string) bool { return strings.Contains(name, own) })
+			})
+			curious.Wait("a listener", func() bool { return len(curious.Names(resource.Listener)) > 0 })
+			for _, name := range curious.Names(resource.Cluster) {
+				if strings.Contains(name, map[string]string{"gw": "/hidden", "other": "/chat"}[gateway]) {
+					p.Errorf("a proxy of Gateway %s was told of %s", gateway, name)
+				}
+			}
+			curious.Disconnect()
+		}
+		for who, token := range map[string]string{
+			"nobody":                        "",
+			"a token that nobody gave":      "e30.e30.e30",
+			"a token for somebody else":     p.token("gw-penstock", "vault"),
+			"a service account of no fleet": p.token("default", "penstock.dev"),
+		} {
+			if err := p.ask(ads, token); status.Code(err) != codes.PermissionDenied {
+				p.Errorf("%s is answered: %v", who, err)
+			}
+		}
+		if err := p.pick(process.Status.PodIP+":9002", p.token("gw-penstock", "penstock.dev")); status.Code(err) != codes.Unauthenticated {
+			p.Errorf("the picker answers whoever asks: %v", err)
+		}
+	}
+}
+
+// ask asks for configuration, and returns why there was none; nil: there was.
+func (p place) ask(address, token string) error {
+	conn, err := grpc.NewClient(address, p.as(token)...)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(p.Context(), 20*time.Second)
+	defer cancel()
+	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger", Cluster: p.namespace + "/gw"}, TypeUrl: resource.Cluster.URL()}); err != nil {
+		return err
+	}
+	_, err = s.Recv()
+	return err
+}
+
+// pick asks for an endpoint, and returns why there was none.
+func (p place) pick(address, token string) error {
+	conn, err := grpc.NewClient(address, p.as(token)...)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(p.Context(), 20*time.Second)
+	defer cancel()
+	s, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}}); err != nil {
+		return err
+	}
+	_, err = s.Recv()
+	return err
+}

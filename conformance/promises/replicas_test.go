@@ -1,0 +1,89 @@
+//go:build lab && linux
+
+package promises
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kill ends the process of a pod of Penstock's as a lack of memory would: it learns of nothing. The lab's processes are this
+// machine's.
+func (p place) kill(pod corev1.Pod) {
+	p.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, file := range files {
+		env, _ := os.ReadFile(file) // most are nobody's that we look for, or gone
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if !bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_NAME="+pod.Name+"\x00")) || !bytes.Contains(line, []byte("\x00serve\x00")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil {
+			p.Fatalf("kill %s: %v", pod.Name, err)
+		}
+		return
+	}
+	p.Fatalf("no process of pod %s", pod.Name)
+}
+
+// leaderKilled: either process of Penstock may be killed. No request is lost, what changes meanwhile takes effect, and
+// statuses go on.
+func leaderKilled(p place) {
+	p.apply(strings.Replace(chat+plainGateway, "replicas: 1", "replicas: 2", 1))
+	address := p.programmed("gw")[0]
+	t := p.load(address)
+	pods := p.processes()
+	for i, pod := range pods {
+		p.kill(pod)
+		if i == 0 { // its node is lost with it: the other one must come to lead
+			zero := int64(0)
+			if err := p.CoreV1().Pods(system).Delete(p.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+				p.Fatal(err)
+			}
+		}
+		p.apply(fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: new-%d}
+spec:
+  parentRefs: [{name: gw}]
+  rules: [{matches: [{path: {value: /new-%[1]d}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /health}}}], backendRefs: [{name: chat, port: 80}]}]
+`, i))
+		p.answers(fmt.Sprintf("http://%s/new-%d", address, i))
+		p.until("the new route's status", func(ctx context.Context) error { return p.accepted(ctx, fmt.Sprintf("new-%d", i)) })
+		now := p.processes()
+		if i == 0 && now[0].Name != pods[1].Name {
+			p.Errorf("%s leads, not %s", now[0].Name, pods[1].Name)
+		}
+	}
+	p.end(t)
+}
+
+// accepted says what keeps an HTTPRoute from being accepted in its newest form.
+func (p place) accepted(ctx context.Context, name string) error {
+	route, err := p.route(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(route.Status.Parents) == 0 {
+		return errors.New("it has no parent")
+	}
+	return holds(route.Status.Parents[0].Conditions, "Accepted", metav1.ConditionTrue, route.Generation)
+}

@@ -1,0 +1,164 @@
+//go:build lab && linux
+
+package promises
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/xdstest"
+)
+
+// attached is a Gateway whose proxies somebody else runs, with the service account mine.
+const attached = `
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: mine}
+---
+apiVersion: penstock.dev/v1alpha1
+kind: EnvoyFleet
+metadata: {name: gw}
+spec: {mode: external, external: {serviceAccounts: [mine], addresses: [192.0.2.1]}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec:
+  gatewayClassName: penstock
+  infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: gw}}
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+  allowedListeners: {namespaces: {from: Same}}
+`
+
+// programmedAfterAcks: neither a Gateway nor a ListenerSet says that it is programmed before its proxies have acknowledged it,
+// although they are connected to the process that does not write statuses.
+func programmedAfterAcks(p place) {
+	p.apply(chat + attached)
+	follower := p.processes()[1].Status.PodIP + ":18000"
+	proxy := func(name string, silent ...resource.Type) *xdstest.Fake {
+		return xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: name, Gateway: p.namespace + "/gw", Silent: silent, Dial: p.as(p.token("mine", "penstock.dev"))})
+	}
+	slow := proxy("slow", resource.Listener)
+	p.until("the Gateway waits for its proxy", func(ctx context.Context) error {
+		gw, err := p.gateway(ctx, "gw")
+		if err != nil {
+			return err
+		}
+		return unacknowledged(gw.Status.Conditions)
+	})
+	slow.Disconnect()
+	proxy("prompt")
+	p.programmed("gw")
+
+	late := proxy("late", resource.Listener)
+	late.Wait("it has a listener", func() bool { return len(late.Names(resource.Listener)) > 0 })
+	p.apply(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: more}
+spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}
+`)
+	set := func(ctx context.Context) (*gatewayv1.ListenerSet, error) {
+		u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "listenersets")).Namespace(p.namespace).Get(ctx, "more", metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		s := &gatewayv1.ListenerSet{}
+		return s, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s)
+	}
+	p.until("the ListenerSet waits for a proxy", func(ctx context.Context) error {
+		s, err := set(ctx)
+		if err != nil {
+			return err
+		}
+		return unacknowledged(s.Status.Conditions)
+	})
+	late.Disconnect()
+	p.until("the ListenerSet is programmed", func(ctx context.Context) error {
+		s, err := set(ctx)
+		if err != nil {
+			return err
+		}
+		return holds(s.Status.Conditions, "Programmed", metav1.ConditionTrue, s.Generation)
+	})
+}
+
+// unacknowledged says what keeps conditions from telling that the proxies have not acknowledged something.
+func unacknowledged(conditions []metav1.Condition) error {
+	for _, c := range conditions {
+		if c.Type != "Programmed" {
+			continue
+		}
+		if c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "acknowledged") {
+			return nil
+		}
+		return fmt.Errorf("%+v", c)
+	}
+	return errors.New("no condition Programmed")
+}
+
+// refusalInEnvoysWords: what an Envoy refuses stands in the condition of the object at fault, and all else serves.
+func refusalInEnvoysWords(p place) {
+	p.apply(chat + plainGateway + `
+---
+apiVersion: penstock.dev/v1alpha1
+kind: EnvoyFleet
+metadata: {name: gw}
+spec:
+  replicas: 1
+  resources: {requests: {cpu: 10m, memory: 32Mi}}
+  bootstrap: # it takes no large expressions, which nobody but this Envoy knows
+    layered_runtime: {layers: [{name: small, static_layer: {re2.max_program_size.error_level: 50}}]}
+`)
+	address := p.programmed("gw")[0]
+	p.answers("http://" + address + "/health")
+	large := func(pattern string) {
+		p.Helper()
+		p.apply(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: large}
+spec:
+  parentRefs: [{name: gw}]
+  hostnames: [large.example.com]
+  rules:
+  - matches: [{path: {type: RegularExpression, value: "` + pattern + `"}}]
+    backendRefs: [{name: chat, port: 80}]
+`)
+	}
+	programmed := func(status metav1.ConditionStatus, words string) {
+		p.Helper()
+		p.until("the route says whether it is programmed: "+string(status), func(ctx context.Context) error {
+			route, err := p.route(ctx, "large")
+			if err != nil {
+				return err
+			}
+			if len(route.Status.Parents) != 1 {
+				return errors.New("it has no parent")
+			}
+			refused := false
+			for _, c := range route.Status.Parents[0].Conditions {
+				if c.Type == "Programmed" && c.Status == metav1.ConditionFalse {
+					refused = strings.Contains(c.Message, words)
+				}
+			}
+			if refused != (status == metav1.ConditionFalse) {
+				return fmt.Errorf("%+v", route.Status.Parents[0].Conditions)
+			}
+			return holds(route.Status.Parents[0].Conditions, "Accepted", metav1.ConditionTrue, route.Generation)
+		})
+	}
+	large("/[a-z]{100,200}/[0-9]{100,200}")
+	programmed(metav1.ConditionFalse, "Envoy refuses")
+	p.answers("http://" + address + "/health")
+	large("/a+")
+	programmed(metav1.ConditionTrue, "")
+}
