@@ -39,6 +39,7 @@ var objects = []object{
 	{"gateway.networking.k8s.io", "v1", "TCPRoute", "tcproutes", "c", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
 	{"gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies", "b", "spec: {targetRefs: [{group: '', kind: Service, name: web}], validation: {hostname: a.example.com, wellKnownCACertificates: System}}"},
 	{"inference.networking.k8s.io", "v1", "InferencePool", "inferencepools", "p", "spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}"},
+	{"inference.networking.x-k8s.io", "v1alpha2", "InferenceModel", "inferencemodels", "m", "spec: {modelName: chat, poolRef: {name: p}}"},
 	{"penstock.dev", "v1alpha1", "PoolPolicy", "poolpolicies", "pp", "spec: {targetRef: {name: p}, picker: {strategy: load}}"},
 }
 
@@ -190,7 +191,7 @@ func TestTheAPIServerTakesEveryStatus(t *testing.T) {
 	for _, o := range objects {
 		rep := report.Report{Owner: o.ref(), Conditions: accepted}
 		switch o.kind {
-		case "GatewayClass", "PoolPolicy":
+		case "GatewayClass", "PoolPolicy", "InferenceModel":
 		case "Gateway":
 			rep.Listeners = []report.Listener{{Name: "http", AttachedRoutes: 2, Conditions: accepted, SupportedKinds: []report.Ref{{Group: gatewayv1.GroupName, Kind: "HTTPRoute"}}}}
 		default:

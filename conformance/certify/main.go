@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"syscall"
 
@@ -73,12 +72,4 @@ func (s suite) on(ctx context.Context, c config) (err error) {
 type config struct {
 	kubeconfig, programs, reports, version, usable, unusable, test string
 	core                                                           bool
-}
-
-// report is where a suite writes its report; empty for a run that is not whole.
-func (c config) report(name string) string {
-	if c.core || c.test != "" {
-		return ""
-	}
-	return filepath.Join(c.reports, name+".yaml")
 }

@@ -27,12 +27,17 @@ type suite struct {
 	pinned   string // folder of the go.mod that names it, and so the releases whose CRDs it wants
 	profiles string // of Gateway API's suite
 	core     string // what -core claims to support
+	// prepare changes a cluster before the suite runs on it, and skip are the tests, comma-separated, that then say nothing;
+	// such a run writes no report.
+	prepare func(ctx context.Context, kubeconfig string) error
+	skip    string
 }
 
 var suites = []suite{
 	{name: "gateway-api", program: "gateway-api-conformance", pinned: "suites", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP",
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,ReferenceGrant"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inference"},
+	{name: "inference-own-picker", program: "inference-conformance", pinned: "suites/inference", prepare: ownPicker, skip: needPicker},
 }
 
 func names() string {
@@ -49,7 +54,12 @@ func (s suite) run(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	report := c.report(s.name)
+	if s.prepare != nil {
+		if err := s.prepare(ctx, c.kubeconfig); err != nil {
+			return err
+		}
+	}
+	report := s.report(c)
 	if report != "" {
 		if report, err = filepath.Abs(report); err != nil {
 			return err
@@ -77,6 +87,14 @@ func (s suite) run(ctx context.Context, c config) error {
 	return read(text)
 }
 
+// report is where a suite writes its report; empty for a run that is not whole.
+func (s suite) report(c config) string {
+	if c.core || c.test != "" || s.skip != "" {
+		return ""
+	}
+	return filepath.Join(c.reports, s.name+".yaml")
+}
+
 // args are the suite's own flags.
 func (s suite) args(c config, report string) []string {
 	args := []string{"-test.run=^TestConformance$", "-test.v", "-test.timeout=80m", "--gateway-class=penstock"}
@@ -88,6 +106,9 @@ func (s suite) args(c config, report string) []string {
 	}
 	if c.core && s.core != "" {
 		args = append(args, "--supported-features="+s.core)
+	}
+	if s.skip != "" {
+		args = append(args, "--skip-tests="+s.skip)
 	}
 	if c.test != "" {
 		args = append(args, "--run-test="+c.test)

@@ -34,11 +34,11 @@ func TestAReportWithAGapIsAnErrorThatNamesIt(t *testing.T) {
 
 func TestAPartOfASuiteWritesNoReport(t *testing.T) {
 	whole := config{reports: "r", version: "v1"}
-	if got := strings.Join(suites[0].args(whole, whole.report("gateway-api")), " "); !strings.Contains(got, "--report-output=r/gateway-api.yaml") || strings.Contains(got, "--supported-features") {
+	if got := strings.Join(suites[0].args(whole, suites[0].report(whole)), " "); !strings.Contains(got, "--report-output=r/gateway-api.yaml") || strings.Contains(got, "--supported-features") {
 		t.Errorf("whole: %s", got)
 	}
 	part := config{core: true}
-	if got := strings.Join(suites[0].args(part, part.report("gateway-api")), " "); strings.Contains(got, "--report-output") || !strings.Contains(got, "--supported-features=Gateway,") {
+	if got := strings.Join(suites[0].args(part, suites[0].report(part)), " "); strings.Contains(got, "--report-output") || !strings.Contains(got, "--supported-features=Gateway,") {
 		t.Errorf("core: %s", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube/statuses"
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inference"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -63,7 +64,9 @@ func kinds() []*kind {
 		{table: store.Secrets, resource: "secrets", versions: []string{"v1"}, list: of[corev1.SecretList], builtIn: true, plain: true, reach: named},
 		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList], builtIn: true, plain: true, reach: named},
 		custom(store.InferencePools, "inferencepools", statuses.InferencePool(), "v1"),
-		custom(store.InferenceModels, "inferencemodels", nil, "v1alpha2"),
+		custom(store.InferenceModels, "inferencemodels", statuses.Conditions(
+			func(m *inference.InferenceModel) *inference.InferenceModelStatus { return &m.Status },
+			func(s *inference.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha2"),
 		custom(store.InferencePoolImports, "inferencepoolimports", statuses.InferencePoolImport(), "v1alpha1"),
 		custom(store.ModelServers, "modelservers", nil, "v1alpha1"),
 		custom(store.PoolPolicies, "poolpolicies", statuses.Conditions(

@@ -6,11 +6,25 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
+// +kubebuilder:subresource:status
 type InferenceModel struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec InferenceModelSpec `json:"spec"`
+	// +optional
+	Status InferenceModelStatus `json:"status,omitzero"`
+}
+
+// InferenceModelStatus is what the last release that had the kind gives it.
+type InferenceModelStatus struct {
+	// Conditions: Accepted.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // InferenceModelSpec is what an InferenceModel says.

@@ -91,14 +91,15 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	if !ok {
 		return report.Report{}, false
 	}
+	const unused = "criticality and targetModels are not used yet: requests reach the pool with the model name that the client sent"
 	owner := store.InferenceModels.Ref(m)
-	accepted := report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
+	accepted := report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted", Message: unused}
 	if _, ok := tables.Pool(r, m.Namespace+"/"+m.Spec.PoolRef.Name); !ok {
 		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "PoolNotFound", Message: fmt.Sprintf("there is no InferencePool %s/%s", m.Namespace, m.Spec.PoolRef.Name)}
 	}
 	return report.Report{Owner: owner, Conditions: []report.Condition{accepted}, Findings: []report.Finding{{
 		Severity: report.Warning, Owner: owner, Field: "spec",
-		Problem: "criticality and targetModels are not used yet: requests reach the pool with the model name that the client sent",
+		Problem: unused,
 	}}}, true
 }
 
