@@ -90,7 +90,7 @@ func TestACrowdIsResentNothingAndHearsOfEachChange(t *testing.T) {
 	if _, err := c.wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.acked(t.Context(), resource.Ref{Type: resource.Endpoints, Name: name}); err != nil {
+	if err := tp.answered(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
 	c.expect(name)

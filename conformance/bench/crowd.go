@@ -128,10 +128,16 @@ func (c *crowd) wait(ctx context.Context) (time.Time, error) {
 	}
 }
 
+// errors are the first few of the proxies'.
 func (c *crowd) errors() error {
 	var all []error
 	for _, p := range c.proxies {
-		all = append(all, p.Err())
+		if err := p.Err(); err != nil {
+			all = append(all, err)
+		}
+	}
+	if n := len(all); n > 3 {
+		all = append(all[:3], fmt.Errorf("and %d more", n-3))
 	}
 	return errors.Join(all...)
 }

@@ -13,6 +13,7 @@ import (
 	gcpcache "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/conformance/bench/proxy"
@@ -79,7 +80,7 @@ func fanout(ctx context.Context, out report) (time.Duration, map[string][]byte, 
 			return 0, nil, err
 		}
 		sent, received = append(sent, took), append(received, at.Sub(start))
-		if err := r.acked(ctx, resource.Ref{Type: resource.Endpoints, Name: name}); err != nil {
+		if err := t.answered(ctx, streams); err != nil {
 			return 0, nil, err
 		}
 		c.expect(name)
@@ -92,6 +93,9 @@ func fanout(ctx context.Context, out report) (time.Duration, map[string][]byte, 
 			return 0, nil, err
 		}
 		floor, floorReceived = append(floor, took), append(floorReceived, at.Sub(start))
+		if err := t.answered(ctx, streams); err != nil {
+			return 0, nil, err
+		}
 	}
 	if n := c.resent.Load(); n > 0 {
 		return 0, nil, fmt.Errorf("%d resources were sent that did not change", n)
@@ -123,7 +127,8 @@ func fanoutLinear(ctx context.Context, assignments map[string][]byte) (time.Dura
 		have[resource.Endpoints][name] = gcpcache.HashResource(body)
 	}
 	linear := gcpcache.NewLinearCache(resource.Endpoints.URL(), gcpcache.WithInitialResources(loads))
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second})) // the proxies ask as often as Envoys do
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, gcpserver.NewServer(ctx, linear, nil))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,9 @@ type tap struct {
 	last    any // the message that was sent last, by any stream
 
 	sent atomic.Int64
-	at   atomic.Int64 // when the last send returned, in nanoseconds since start
+	// answers are the messages that proxies have sent, in the same count.
+	answers atomic.Int64
+	at      atomic.Int64 // when the last send returned, in nanoseconds since start
 }
 
 // tapped is one stream.
@@ -63,8 +66,30 @@ func (s *tapped) SendMsg(m any) error {
 	return err
 }
 
-// begin starts to count sends: the next one is the message that constant repeats.
-func (t *tap) begin() { t.sent.Store(0) }
+// RecvMsg implements grpc.ServerStream.
+func (s *tapped) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil {
+		s.tap.answers.Add(1)
+	}
+	return err
+}
+
+// begin starts to count: the next message that is sent is the one that constant repeats.
+func (t *tap) begin() {
+	t.sent.Store(0)
+	t.answers.Store(0)
+}
+
+// answered waits for the n-th answer since begin. What is measured next must not pay for reading them.
+func (t *tap) answered(ctx context.Context, n int) error {
+	return eventually(ctx, func() error {
+		if got := int(t.answers.Load()); got < n {
+			return fmt.Errorf("%d of %d proxies have answered", got, n)
+		}
+		return nil
+	})
+}
 
 // wait returns how long after start the n-th send since begin returned.
 func (t *tap) wait(ctx context.Context, n int, start time.Time) (time.Duration, error) {
