@@ -156,7 +156,11 @@ func checkChains(l *listenerv3.Listener) error {
 // checkHosts finds a domain that two virtual hosts claim, reading no more of each host than its domains. They are sorted
 // already but for capitals, so that sorting is one look at each; a set of 5,000 cost ten times as much.
 func checkHosts(routeConfiguration []byte) error {
-	var domains [][]byte
+	hosts := 0
+	if err := fields(routeConfiguration, func(protowire.Number, []byte) error { hosts++; return nil }); err != nil {
+		return err
+	}
+	domains := make([][]byte, 0, hosts) // most have one
 	err := fields(routeConfiguration, func(number protowire.Number, host []byte) error {
 		if number != virtualHostsField {
 			return nil
