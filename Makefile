@@ -57,8 +57,10 @@ bench-kube: build labs ## the same on Kubernetes, in labs
 	  (cd conformance && go run ./bench -labs -run '^kube_.*$(BENCH)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./benchtable)
 
-conformance: build envoy labs $(SUITES) ## run the official suites, whole and unmodified, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName)
-	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go run ./certify -suite '$(or $(SUITE),.)' $(if $(CORE),-core) $(if $(RUN),-run $(RUN))
+conformance: build envoy labs suites ## run the official suites, whole and unmodified, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName)
+	@export ENVOY="$(ENVOY_PATH)"; cd conformance && ../bin/certify -suite '$(or $(SUITE),.)' $(if $(CORE),-core) $(if $(RUN),-run $(RUN))
+
+suites: $(SUITES) bin/certify ## build the official suites, and what runs them
 
 golden: go envoy ## rewrite the golden files from what the code does now; read the difference before you commit it
 	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden \
@@ -87,6 +89,9 @@ labs: $(LABS) ## build what a lab consists of: Kubernetes (6 minutes, once), etc
 
 bin/lab: go
 	@cd conformance && CGO_ENABLED=0 go build -trimpath -o ../$@ ./lab/cmd/lab
+
+bin/certify: go
+	@cd conformance && CGO_ENABLED=0 go build -trimpath -o ../$@ ./certify
 
 go:
 	@command -v go >/dev/null || { echo 'Go is needed: https://go.dev/doc/install (any version from 1.21 fetches the one that go.mod names)'; exit 1; }

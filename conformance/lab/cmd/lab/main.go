@@ -34,6 +34,7 @@ by way of "lab exec".`,
 		SilenceErrors: true, // main prints them, once
 	}
 	root.AddCommand(
+		newCheck(),
 		newUp(),
 		newDown(),
 		newExec(),

@@ -24,10 +24,11 @@ type state struct {
 	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
 	// ReleasesOf is a folder whose go.mod says which releases CRDs are of, if those are not given; "" is the working directory.
 	ReleasesOf string `json:"releasesOf,omitempty"`
-	Audit      bool   `json:"audit"`         // whether API servers note all requests
-	Rootless   bool   `json:"rootless"`      // whether the lab has a user namespace of its own
-	Lifeline   bool   `json:"lifeline"`      // whether the lab ends when descriptor lifelineFD does
-	PID        int    `json:"pid,omitempty"` // of the lab's PID 1, as its starter sees it
+	Audit      bool   `json:"audit"`           // whether API servers note all requests
+	Rootless   bool   `json:"rootless"`        // whether the lab has a user namespace of its own
+	Lifeline   bool   `json:"lifeline"`        // whether the lab ends when descriptor lifelineFD does
+	Check      bool   `json:"check,omitempty"` // whether the lab only tries whether there could be one
+	PID        int    `json:"pid,omitempty"`   // of the lab's PID 1, as its starter sees it
 }
 
 // defaultDir is where a lab lives unless --dir says otherwise.

@@ -37,10 +37,17 @@ func newSupervise() *cobra.Command {
 	}
 }
 
-// supervise runs a lab until ctx is done, the lifeline ends, or a cluster fails.
+// supervise runs a lab until ctx is done, the lifeline ends, or a cluster fails. What is only a check it makes and ends.
 func supervise(ctx context.Context, dir string, report io.Writer) error {
 	s, err := load(dir)
 	if err != nil {
+		return err
+	}
+	if s.Check {
+		if err := s.try(); err != nil {
+			return err
+		}
+		_, err := io.WriteString(report, "ready\x00")
 		return err
 	}
 	clusters, err := s.clusters(slog.New(slog.NewTextHandler(os.Stderr, nil)))

@@ -109,8 +109,8 @@ func (s *state) prepare(ctx context.Context) error {
 			return fmt.Errorf("the program %s is missing in %s: make labs builds it (once, some minutes)", name, s.Tools)
 		}
 	}
-	if _, err := exec.LookPath("nft"); err != nil {
-		return errors.New("the program nft is missing, which kube-proxy needs: install nftables (Debian: apt install nftables)")
+	if err := needsNft(); err != nil {
+		return err
 	}
 	if old, err := load(s.Dir); err == nil && old.alive() {
 		return fmt.Errorf("a lab runs in %s already: lab down --dir %s ends it", s.Dir, s.Dir)
@@ -137,6 +137,13 @@ func (s *state) prepare(ctx context.Context) error {
 		return err
 	}
 	return s.save()
+}
+
+func needsNft() error {
+	if _, err := exec.LookPath("nft"); err != nil {
+		return errors.New("the program nft is missing, which kube-proxy needs: install nftables (Debian: apt install nftables)")
+	}
+	return nil
 }
 
 // start starts the lab's PID 1. ready reports once; closing lifeline ends a lab that asked for one; wait tells its end.
