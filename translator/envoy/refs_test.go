@@ -24,6 +24,6 @@ func TestAnEditedClusterIsFollowedByItsEndpointsAndAListenerByItsRoutes(t *testi
 	names(c, err, resource.Ref{Type: resource.Endpoints, Name: "pool/default/chat"})
 	h, err := HopListener(Config{}, model.Hop{Name: "hop.default.pool.chat"})
 	names(h, err, resource.Ref{Type: resource.RouteConfiguration, Name: "hop.default.pool.chat"})
-	l, err := Listener(Config{}, model.Port{Number: 80, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{{Name: "http/80"}}})
+	l, err := Listener(Config{}, model.Port{Gateway: "default/gw", Number: 80, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{{Name: "http/80"}}})
 	names(l, err, resource.Ref{Type: resource.RouteConfiguration, Name: "http/80"})
 }
