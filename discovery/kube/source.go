@@ -107,6 +107,19 @@ func (s *Source) Lagging() bool {
 	return len(s.failing) > 0
 }
 
+// Refused says that something could not be read when it was last tried, and all of that because the API server forbids it:
+// it will not come by waiting.
+func (s *Source) Refused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, err := range s.failing {
+		if !apierrors.IsForbidden(err) {
+			return false
+		}
+	}
+	return len(s.failing) > 0
+}
+
 // Run follows the cluster until ctx ends. What cannot be read is reported and tried again; it fails only if the store does.
 func (s *Source) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)

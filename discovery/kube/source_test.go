@@ -274,7 +274,25 @@ func TestAChangeDoesNotWaitForeverForWhatCannotBeRead(t *testing.T) {
 		})
 		cancel()
 	}()
+	if r.source.Refused() {
+		t.Error("it says that something is forbidden, which nobody has asked for")
+	}
 	if err := r.source.Want(ctx, []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}}, nil); err == nil {
 		t.Error("no error although the Secret could not be read")
 	}
+	if !r.source.Refused() {
+		t.Error("it does not say that waiting is of no use")
+	}
+	r.api.Fail(func(_, path string) int {
+		if strings.Contains(path, "/secrets") {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	r.eventually(func() string {
+		if r.source.Refused() {
+			return "it takes an API server that is overloaded for one that forbids"
+		}
+		return ""
+	})
 }

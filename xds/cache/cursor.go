@@ -77,6 +77,13 @@ func (c *Cursor) Poke() {
 	}
 }
 
+// Skip makes it as if the cursor had been opened only now: what was committed until then is not pulled.
+func (c *Cursor) Skip() {
+	c.log.mu.RLock()
+	defer c.log.mu.RUnlock()
+	c.seq.Store(c.log.seq())
+}
+
 // Seq is the sequence number up to which everything was pulled.
 func (c *Cursor) Seq() uint64 { return c.seq.Load() }
 

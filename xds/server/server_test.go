@@ -83,6 +83,30 @@ func TestNothingIsAnsweredBeforeAllSourcesAreRead(t *testing.T) {
 	}
 }
 
+func TestAProxyThatComesBackBeforeTheFirstSyncIsSentNothingThatItHas(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{})
+	list := world(t, 20)
+	c.Commit(list)
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
+	for _, r := range list {
+		f.WaitHas(r)
+	}
+	store := cache.New(cache.Config{})
+	next := xdstest.Serve(t, server.Config{Cache: store})
+	before := len(f.Received())
+	f.Reconnect(next.Address)
+	xdstest.Eventually(t, "the proxy connected", func() bool { return len(next.Server.Proxies()) == 1 })
+	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: list})
+	store.SetReady()
+	xdstest.Eventually(t, "the proxy in sync", func() bool { return inSync(next, 1) })
+	changed := xdstest.Endpoints(t, "cluster-0", 2)
+	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{changed}})
+	f.WaitHas(changed)
+	if got := f.Received()[before:]; len(got) != 1 || !slices.Equal(got[0].Upserts, []string{"cluster-0"}) {
+		t.Errorf("after the first sync and one change it received %+v", got)
+	}
+}
+
 func TestAProxyOfAnUnknownGatewayIsNotMadeEmpty(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Gateway: "default/later"})

@@ -65,6 +65,8 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	case <-ctx.Done():
 		return ended(context.Cause(ctx))
 	}
+	// A proxy that waited here for the first sync is no different from one that comes now: what it has is not sent again.
+	st.cursor.Skip()
 	return st.run(ctx, first)
 }
 

@@ -49,7 +49,7 @@ const (
 	// leaseName is the Lease's.
 	leaseName = "penstock"
 	// fetchPatience is how long a change waits for objects that it refers to and nobody did before. They come in the same
-	// change then: a listener whose certificate is still to be read must not close.
+	// change then: a listener whose certificate is still to be read must not close. The first one waits on.
 	fetchPatience = 3 * time.Second
 	// fetchRounds bounds how often what was fetched refers to something else that must be fetched.
 	fetchRounds = 5
@@ -138,10 +138,14 @@ func (k *Kubernetes) translatorConfig(cfg *translator.Config) {
 }
 
 // fetch has the source read what an update has begun to read, and goes on with it, until nothing is missing. changes
-// becomes all that was translated.
+// becomes all that was translated. A change waits for a while only; the first translation, after which proxies are answered,
+// as long as it takes: what is missing would be taken from those that have it.
 func (p *Plane) fetch(ctx context.Context, sub *store.Subscription, out translator.Output, view *store.View, changes []store.Change) (translator.Output, *store.View, []store.Change) {
-	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
-	defer cancel()
+	if p.progress.has() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, fetchPatience)
+		defer cancel()
+	}
 	for range fetchRounds {
 		settled := len(out.Wanted)+len(out.Unwanted) == 0
 		if settled && p.progress.has() { // the first time the source waits to hear so
@@ -149,9 +153,7 @@ func (p *Plane) fetch(ctx context.Context, sub *store.Subscription, out translat
 		}
 		wanted, unwanted := demands(out.Wanted), demands(out.Unwanted)
 		out.Wanted, out.Unwanted = nil, nil
-		if err := p.cluster.source.Want(ctx, wanted, unwanted); err != nil && ctx.Err() == context.DeadlineExceeded {
-			p.log.Warn("translating without objects that cannot be read now", "error", err)
-		}
+		p.want(ctx, wanted, unwanted)
 		revisions, now := sub.Pending()
 		if len(revisions) == 0 && settled {
 			break
@@ -170,6 +172,23 @@ func (p *Plane) fetch(ctx context.Context, sub *store.Subscription, out translat
 		view, changes = now, append(changes, more...)
 	}
 	return out, view, changes
+}
+
+// want has the source read what translation begins to read. What the API server refuses to show does not come by waiting.
+func (p *Plane) want(ctx context.Context, wanted, unwanted []kube.Demand) {
+	for {
+		try, cancel := context.WithTimeout(ctx, fetchPatience)
+		err := p.cluster.source.Want(try, wanted, unwanted)
+		cancel()
+		switch {
+		case err == nil || ctx.Err() == context.Canceled:
+			return
+		case ctx.Err() != nil || p.cluster.source.Refused():
+			p.log.Warn("translating without objects that cannot be read now", "error", err)
+			return
+		}
+		p.log.Warn("serving nobody before everything was read once", "error", err)
+	}
 }
 
 func demands[K ~struct{ Table, Index, Key string }](keys []K) []kube.Demand {

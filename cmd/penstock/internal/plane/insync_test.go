@@ -1,0 +1,129 @@
+package plane
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tracing "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/xdstest"
+)
+
+// clusterObjects are a Gateway with a route to a pool of one pod, by plural.
+var clusterObjects = []struct{ plural, text string }{
+	{"gatewayclasses", "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: penstock}, spec: {controllerName: " + Controller + "}}"},
+	{"gateways", "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: default, name: gw}, spec: {gatewayClassName: penstock, listeners: [{name: http, port: 8080, protocol: HTTP}]}}"},
+	{"httproutes", "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: default, name: chat}, spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]}}"},
+	{"inferencepools", "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: default, name: chat}, spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8001}]}}"},
+	{"pods", "{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: chat-1, labels: {app: chat}}, status: {podIP: 127.0.0.1, phase: Running}}"},
+}
+
+// said keeps what a process logs.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) has(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.text.String(), text)
+}
+
+// inCluster runs a control plane for a small API server until stop, or the end of the test.
+func inCluster(t *testing.T, api *kubetest.Server, identity string) (address string, log *said, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log = &said{}
+	p, err := New(Config{
+		Kubernetes: &Kubernetes{REST: api.Config(), Namespace: "default", Identity: identity}, StateDir: t.TempDir(), XDS: l,
+		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Tracer: tracing.NewTracerProvider(),
+		Log: slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return l.Addr().String(), log, stop
+}
+
+func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
+	t.Parallel()
+	api := kubetest.New(t)
+	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes"} {
+		api.Install("gateway.networking.k8s.io", plural, "v1")
+	}
+	api.Install("inference.networking.k8s.io", "inferencepools", "v1")
+	for _, o := range clusterObjects {
+		api.Apply(t, o.plural, o.text)
+	}
+	address, _, stop := inCluster(t, api, "first")
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: address, Gateway: "default/gw", Patience: time.Minute})
+	endpoints := resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("default", "chat")}
+	proxy.Wait("the pod is served", func() bool { b := proxy.Backends(8080); return len(b) == 1 && b[0] == 8001 })
+	before, _ := proxy.Has(endpoints)
+	stop()
+
+	// The next process hears nothing at first, then of everything but the pods.
+	silent := func(texts ...string) {
+		api.Fail(func(_, path string) int {
+			for _, text := range texts {
+				if strings.Contains(path, text) {
+					return http.StatusServiceUnavailable
+				}
+			}
+			return 0
+		})
+	}
+	silent("/")
+	address, log, _ := inCluster(t, api, "second")
+	heard := len(proxy.Received())
+	proxy.Wait("it cannot read", func() bool { return log.has("cannot read from the API server") })
+	silent("/pods")
+	proxy.Reconnect(address) // it takes connections once it knows what there is of the kinds that it reads whole
+	proxy.Wait("it waits for the pods", func() bool { return log.has("serving nobody before everything was read once") })
+	if got := proxy.Received()[heard:]; len(got) > 0 {
+		t.Errorf("a proxy was answered before all was read: %+v", got)
+	}
+	api.Fail(nil)
+	// What comes now reaches the proxy: the process serves.
+	api.Apply(t, "pods", strings.Replace(clusterObjects[4].text, "127.0.0.1", "127.0.0.2", 1))
+	proxy.Wait("a change", func() bool { now, _ := proxy.Has(endpoints); return now != before })
+	for _, r := range proxy.Received()[heard:] {
+		if len(r.Removed) > 0 || r.Type != resource.Endpoints && len(r.Upserts) > 0 {
+			t.Errorf("what the proxy had was taken away or changed: %+v", r)
+		}
+	}
+	if b := proxy.Backends(8080); len(b) != 1 {
+		t.Errorf("backends: %v", b)
+	}
+}
