@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -19,6 +21,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -64,11 +67,16 @@ that is written there does not take effect.`,
 	f.StringArrayVarP(&o.paths, "file", "f", nil, "folder (read with all below it) or file with YAML or JSON; may be repeated (required)")
 	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, NAMESPACE/NAME")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or json")
-	f.StringVar(&o.picker, "picker-address", "127.0.0.1:9002", "IP:PORT at which Envoys would reach Penstock's picker")
+	addOffline(f, &o.picker, &o.any)
 	f.BoolVar(&o.validate, "validate", false, "have the real Envoy accept or refuse each resource")
-	f.BoolVar(&o.any, "any-controller", false, "translate Gateways of other controllers' classes, too")
 	f.BoolVar(&o.status, "status", false, "print the objects' status instead of Envoy's configuration")
 	return cmd
+}
+
+// addOffline adds the flags of those commands that translate without running anything.
+func addOffline(f *pflag.FlagSet, picker *string, anyController *bool) {
+	f.StringVar(picker, "picker-address", "127.0.0.1:9002", "IP:PORT at which Envoys would reach Penstock's picker")
+	f.BoolVar(anyController, "any-controller", false, "translate Gateways of other controllers' classes, too")
 }
 
 func (o *translateOptions) run(cmd *cobra.Command) error {
@@ -78,21 +86,10 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 	if len(o.paths) == 0 {
 		return errNoFiles
 	}
-	addr, err := netip.ParseAddrPort(o.picker)
-	if err != nil {
-		return fmt.Errorf("--picker-address %q: write IP:PORT", o.picker)
-	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	p, err := plane.New(plane.Config{Paths: o.paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: o.any, Tracer: noop.NewTracerProvider(), Log: log})
+	p, t, err := offline(cmd.Context(), o.paths, o.picker, o.any, log)
 	if err != nil {
 		return err
-	}
-	if err := p.Load(cmd.Context()); err != nil {
-		return err
-	}
-	t, out := p.Translate()
-	if out.Err != nil {
-		return fmt.Errorf("this is a mistake in penstock, not in your files: %w", out.Err)
 	}
 	var gateways []gatewayConfig
 	for _, gw := range t.Gateways() {
@@ -122,6 +119,26 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 		complaints = io.Discard // the status has them
 	}
 	return told(complaints, doc.Findings)
+}
+
+// offline translates what stands in files, without running anything. The plane has what is to be said about it.
+func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*plane.Plane, *translator.Translator, error) {
+	addr, err := netip.ParseAddrPort(picker)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--picker-address %q: write IP:PORT", picker)
+	}
+	p, err := plane.New(plane.Config{Paths: paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: anyController, Tracer: noop.NewTracerProvider(), Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := p.Load(ctx); err != nil {
+		return nil, nil, err
+	}
+	t, out := p.Translate()
+	if out.Err != nil {
+		return nil, nil, fmt.Errorf("this is a mistake in penstock, not in your files: %w", out.Err)
+	}
+	return p, t, nil
 }
 
 func (o *translateOptions) print(w io.Writer, gateways []gatewayConfig, doc *status.Document) error {

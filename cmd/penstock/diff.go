@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Exit codes of diff, as diff(1) has them.
+const (
+	exitDiffers exitCode = 1
+	exitTrouble exitCode = 2
+)
+
+type diffOptions struct {
+	gateway string
+	output  string
+	picker  string
+	any     bool
+}
+
+func newDiff() *cobra.Command {
+	var o diffOptions
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Print what a change of files changes in Envoy's configuration, without running anything",
+		Long: `Print what becomes different in Envoy's configuration when the folder (or file) OLD becomes NEW: for each resource that is added, removed
+or changed a unified diff of its YAML. Private keys are left out. Neither what only the picker reads nor a comment is a difference.
+
+What is wrong in NEW and was not in OLD is printed on standard error. The exit status is that of diff: 0 if Envoys would see
+nothing of the change, 1 if they would, 2 if it cannot be told.`,
+		Example: `  # What does this branch change?
+  git worktree add ../main main && penstock diff ../main/config ./config
+
+  # In CI: names only, or JSON with the resources before and after.
+  penstock diff old new -o names
+  penstock diff old new -o json | jq -r '.[] | select(.type == "listener") | .name'`,
+		Args: func(cmd *cobra.Command, args []string) error { return trouble(cmd, cobra.ExactArgs(2)(cmd, args)) },
+		RunE: func(cmd *cobra.Command, args []string) error { return trouble(cmd, o.run(cmd, args[0], args[1])) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, NAMESPACE/NAME")
+	f.StringVarP(&o.output, "output", "o", "diff", "diff, names or json")
+	addOffline(f, &o.picker, &o.any)
+	return cmd
+}
+
+// trouble tells an error and makes it an exit status; that there are differences is none.
+func trouble(cmd *cobra.Command, err error) error {
+	if err == nil || errors.Is(err, exitDiffers) {
+		return err
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "penstock:", err)
+	return exitTrouble
+}
+
+func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
+	printers := map[string]func(io.Writer, []difference) error{"diff": printDiff, "names": printNames, "json": printDifferences}
+	show := printers[o.output]
+	if show == nil {
+		return fmt.Errorf("--output %q is not known: diff, names or json", o.output)
+	}
+	was, complaints, err := o.side(cmd, before)
+	if err != nil {
+		return err
+	}
+	is, found, err := o.side(cmd, after)
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		known := func(c report.Finding) bool { return c.Owner == f.Owner && c.Field == f.Field && c.Problem == f.Problem }
+		if !slices.ContainsFunc(complaints, known) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", f.Severity, f)
+		}
+	}
+	differences, err := compare(was, is)
+	if err != nil {
+		return err
+	}
+	if err := show(cmd.OutOrStdout(), differences); err != nil {
+		return err
+	}
+	if len(differences) > 0 {
+		return exitDiffers
+	}
+	return nil
+}
+
+// place is where a resource is: one of a Gateway's.
+type place struct {
+	gateway string
+	ref     resource.Ref
+}
+
+// side translates one of the two, and says what there is to complain about.
+func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource.Resource, []report.Finding, error) {
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	p, t, err := offline(cmd.Context(), []string{path}, o.picker, o.any, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := map[place]*resource.Resource{}
+	for _, gw := range t.Gateways() {
+		if o.gateway == "" || o.gateway == gw {
+			for _, r := range t.Resources(gw) {
+				all[place{gw, r.Ref}] = r
+			}
+		}
+	}
+	return all, status.NewDocument(p.Board().List(), plane.Controller, nil, time.Time{}).Findings, nil
+}
+
+// difference is one resource that is not the same on both sides.
+type difference struct {
+	Gateway string          `json:"gateway"`
+	Type    string          `json:"type"` // listener, route, cluster, endpoints or secret
+	Name    string          `json:"name"`
+	Change  string          `json:"change"` // added, removed or changed
+	Old     json.RawMessage `json:"old,omitempty"`
+	New     json.RawMessage `json:"new,omitempty"`
+}
+
+// compare lists what differs, in the order of Gateways, types and names.
+func compare(was, is map[place]*resource.Resource) ([]difference, error) {
+	var places []place
+	for p, r := range was {
+		if now := is[p]; now == nil || now.Version != r.Version {
+			places = append(places, p)
+		}
+	}
+	for p := range is {
+		if was[p] == nil {
+			places = append(places, p)
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.gateway, b.gateway), a.ref.Compare(b.ref))
+	})
+	out := []difference{} // in JSON, none is a list too
+	for _, p := range places {
+		d := difference{Gateway: p.gateway, Type: p.ref.Type.String(), Name: p.ref.Name, Change: "changed"}
+		var err error
+		if r := was[p]; r == nil {
+			d.Change = "added"
+		} else if d.Old, err = toJSON(r); err != nil {
+			return nil, err
+		}
+		if r := is[p]; r == nil {
+			d.Change = "removed"
+		} else if d.New, err = toJSON(r); err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func (d difference) String() string { return d.Gateway + " " + d.Type + " " + d.Name }
+
+func printDifferences(w io.Writer, list []difference) error { return printJSON(w, list) }
+
+func printNames(w io.Writer, list []difference) error {
+	for _, d := range list {
+		if _, err := fmt.Fprintln(w, d.Change, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printDiff(w io.Writer, list []difference) error {
+	for _, d := range list {
+		before, err := text(d.Old)
+		if err != nil {
+			return err
+		}
+		after, err := text(d.New)
+		if err != nil {
+			return err
+		}
+		shown := udiff.Unified("old "+d.String(), "new "+d.String(), before, after)
+		if shown == "" {
+			shown = fmt.Sprintf("--- old %s\n+++ new %s\nThe private key is another one.\n", d, d)
+		}
+		if _, err := io.WriteString(w, shown); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text is a resource as YAML; empty if there is none.
+func text(raw json.RawMessage) (string, error) {
+	if raw == nil {
+		return "", nil
+	}
+	out, err := yaml.JSONToYAML(raw)
+	return string(out), err
+}
