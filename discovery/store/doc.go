@@ -1,4 +1,5 @@
-// Package store holds every object that Penstock knows, whoever read it: one go-memdb with a typed table a kind.
+// Package store holds every object that Penstock knows, whoever read it: a typed table a kind,
+// each index of it a copy-on-write B-tree.
 //
 // Warning: objects are immutable. Whoever reads one must not change it, nor anything that it points to; whoever writes
 // one hands it over for good.

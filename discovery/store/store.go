@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/hashicorp/go-memdb"
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
@@ -48,82 +47,79 @@ type Revision struct {
 
 // Store is the one source of objects. Safe for use by many.
 type Store struct {
-	db *memdb.MemDB
-
 	mu   sync.Mutex
 	n    uint64
-	last *memdb.MemDB // snapshot at revision n
+	now  trees
+	last trees // what of them Views of revision n read
 	subs map[*Subscription]struct{}
 }
 
 // New makes an empty store with every table of Tables.
 func New() (*Store, error) {
-	schema := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{}}
-	for _, t := range Tables() {
-		schema.Tables[t.Kind()] = t.schema()
-	}
-	db, err := memdb.NewMemDB(schema)
-	if err != nil {
-		return nil, fmt.Errorf("store schema: %w", err)
-	}
-	return &Store{db: db, last: db.Snapshot(), subs: map[*Subscription]struct{}{}}, nil
+	s := &Store{now: newTrees(), subs: map[*Subscription]struct{}{}}
+	s.last = s.now.after(trees{}, nil)
+	return s, nil
 }
 
 // Apply carries out a batch in one transaction and returns its revision. A batch that changes nothing makes no
-// revision: it returns the current number with no changes. Of several operations on one object the last one counts.
+// revision: it returns the current number with no changes. Of several operations on one object the last one counts. It
+// fails as a whole if an object has no name.
 func (s *Store) Apply(ops ...Op) (Revision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	txn := s.db.Txn(true)
-	defer txn.Abort()
 	rev := Revision{N: s.n}
-	for _, op := range lastOfEach(ops) {
-		change, err := applyOne(txn, op)
-		if err != nil {
-			return rev, fmt.Errorf("store %s %s: %w", op.table.Kind(), op.id, err)
+	for _, op := range ops {
+		if op.id == "" {
+			return rev, fmt.Errorf("store: a %s has no name", op.table.Kind())
 		}
-		if change != nil {
+	}
+	tables := map[string]struct{}{}
+	for _, op := range lastOfEach(ops) {
+		if change := s.apply(op); change != nil {
 			rev.Changes = append(rev.Changes, *change)
+			tables[change.Table] = struct{}{}
 		}
 	}
 	if len(rev.Changes) == 0 {
 		return rev, nil
 	}
-	txn.Commit()
 	s.n++
 	rev.N = s.n
-	s.last = s.db.Snapshot()
+	s.last = s.now.after(s.last, tables)
 	for sub := range s.subs {
 		sub.push(rev)
 	}
 	return rev, nil
 }
 
-func applyOne(txn *memdb.Txn, op Op) (*Change, error) {
+// apply carries out one operation; nil if it changes nothing.
+func (s *Store) apply(op Op) *Change {
 	table := op.table.Kind()
-	old, err := txn.First(table, ByID, op.id)
-	if err != nil {
-		return nil, err
-	}
+	old := s.now.get(table, op.id)
 	change := &Change{Table: table, ID: op.id, Deleted: op.obj == nil}
 	switch {
 	case op.obj == nil && old == nil:
-		return nil, nil
+		return nil
 	case op.obj == nil:
 		change.Keys = op.table.keys(old)
-		return change, txn.Delete(table, old)
+		s.now.remove(table, op.id, change.Keys)
+		return change
 	case old != nil && equality.Semantic.DeepEqual(old, op.obj):
-		return nil, nil
+		return nil
 	}
 	change.Keys = op.table.keys(op.obj)
+	var before []IndexKey
 	if old != nil {
-		for _, k := range op.table.keys(old) {
-			if !slices.Contains(change.Keys, k) {
-				change.Keys = append(change.Keys, k)
-			}
+		before = op.table.keys(old)
+	}
+	s.now.remove(table, op.id, before)
+	s.now.put(table, op.id, op.obj, change.Keys)
+	for _, k := range before {
+		if !slices.Contains(change.Keys, k) {
+			change.Keys = append(change.Keys, k)
 		}
 	}
-	return change, txn.Insert(table, op.obj)
+	return change
 }
 
 func lastOfEach(ops []Op) []Op {
@@ -146,13 +142,13 @@ func lastOfEach(ops []Op) []Op {
 func (s *Store) View() *View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &View{n: s.n, txn: s.last.Txn(false)}
+	return &View{n: s.n, trees: s.last}
 }
 
 // View is one consistent world. It is safe for use by many and needs no closing.
 type View struct {
-	n   uint64
-	txn *memdb.Txn
+	n     uint64
+	trees trees
 }
 
 // Revision is the number of the revision that the view shows; 0 before the first.
@@ -160,26 +156,11 @@ func (v *View) Revision() uint64 { return v.n }
 
 // Rows implements Reader.
 func (v *View) Rows(table, index, key string) Rows {
-	var (
-		it  memdb.ResultIterator
-		err error
-	)
-	if index == ByAll {
-		it, err = v.txn.Get(table, ByID)
-	} else {
-		it, err = v.txn.Get(table, index, key)
+	list, ok := v.trees.list(table, index, key)
+	if !ok {
+		panic(fmt.Sprintf("store: there is no table %s with index %s", table, index))
 	}
-	if err != nil { // a table or index that does not exist
-		panic(fmt.Sprintf("store: read %s by %s: %v", table, index, err))
-	}
-	var rows Rows
-	for o := it.Next(); o != nil; o = it.Next() {
-		// An object with a repeated key comes twice in a row: memdb orders rows of one key by primary key.
-		if n := len(rows.list); n == 0 || rows.list[n-1] != o {
-			rows.list = append(rows.list, o)
-		}
-	}
-	return rows
+	return Rows{list}
 }
 
 // Subscription collects revisions for one reader, who never misses one and never holds the writer up.
@@ -197,7 +178,7 @@ func (s *Store) Subscribe() *Subscription {
 	defer s.mu.Unlock()
 	sub := &Subscription{store: s, wake: make(chan struct{}, 1)}
 	s.subs[sub] = struct{}{}
-	view := &View{n: s.n, txn: s.last.Txn(false)}
+	view := &View{n: s.n, trees: s.last}
 	if rev := (Revision{N: s.n, Changes: Everything(view)}); len(rev.Changes) > 0 {
 		sub.push(rev)
 	}

@@ -1,10 +1,8 @@
 package store
 
 import (
-	"fmt"
 	"reflect"
 
-	"github.com/hashicorp/go-memdb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -116,7 +114,7 @@ type Kind interface {
 	// Keys lists the keys under which an object of the kind is found, ByID first.
 	Keys(Object) []IndexKey
 
-	schema() *memdb.TableSchema
+	indexNames() []string // but for ByAll
 	keys(obj any) []IndexKey
 }
 
@@ -137,45 +135,10 @@ func (t *Table[T]) keys(obj any) []IndexKey {
 	return keys
 }
 
-func (t *Table[T]) schema() *memdb.TableSchema {
-	s := &memdb.TableSchema{Name: t.kind, Indexes: map[string]*memdb.IndexSchema{
-		ByID: {Name: ByID, Unique: true, Indexer: idIndexer{}},
-	}}
+func (t *Table[T]) indexNames() []string {
+	names := []string{ByID}
 	for _, ix := range t.indexes {
-		s.Indexes[ix.Name] = &memdb.IndexSchema{Name: ix.Name, AllowMissing: true, Indexer: keysIndexer[T]{ix.Keys}}
+		names = append(names, ix.Name)
 	}
-	return s
-}
-
-// idIndexer and keysIndexer end each key with a zero byte, so that one key is never the prefix of another.
-type idIndexer struct{}
-
-func (idIndexer) FromObject(raw any) (bool, []byte, error) {
-	return true, append([]byte(ID(raw.(metav1.Object))), 0), nil
-}
-
-func (idIndexer) FromArgs(args ...any) ([]byte, error) { return keyArg(args) }
-
-type keysIndexer[T Object] struct{ keys func(T) []string }
-
-func (ix keysIndexer[T]) FromObject(raw any) (bool, [][]byte, error) {
-	keys := ix.keys(raw.(T))
-	out := make([][]byte, len(keys))
-	for i, k := range keys {
-		out[i] = append([]byte(k), 0)
-	}
-	return len(out) > 0, out, nil
-}
-
-func (keysIndexer[T]) FromArgs(args ...any) ([]byte, error) { return keyArg(args) }
-
-func keyArg(args []any) ([]byte, error) {
-	if len(args) != 1 {
-		return nil, fmt.Errorf("want one key, got %d", len(args))
-	}
-	s, ok := args[0].(string)
-	if !ok {
-		return nil, fmt.Errorf("want a string key, got %T", args[0])
-	}
-	return append([]byte(s), 0), nil
+	return names
 }

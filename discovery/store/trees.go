@@ -1,0 +1,112 @@
+package store
+
+import (
+	"maps"
+
+	"github.com/google/btree"
+)
+
+// entry is one object under one key of one index.
+type entry struct {
+	key, id string
+	obj     any
+}
+
+func less(a, b entry) bool {
+	if a.key != b.key {
+		return a.key < b.key
+	}
+	return a.id < b.id
+}
+
+// tree is one index of one table. Its clones share what neither has changed, so that a View costs next to nothing and
+// stays as it is, whatever is written afterwards.
+type tree = btree.BTreeG[entry]
+
+// degree of the trees: each write copies one node of up to 2*degree-1 entries for each level.
+const degree = 8
+
+// trees are all indexes of all tables. ByAll is ByID, read whole.
+type trees map[[2]string]*tree // by table and index
+
+func newTrees() trees {
+	all := trees{}
+	for _, t := range Tables() {
+		for _, index := range t.indexNames() {
+			all[[2]string{t.Kind(), index}] = btree.NewWithFreeListG(degree, less, btree.NewFreeListG[entry](0))
+		}
+	}
+	return all
+}
+
+// put stores an object under its keys.
+func (t trees) put(table, id string, obj any, keys []IndexKey) {
+	for _, k := range keys {
+		if k.Index != ByAll {
+			t[[2]string{table, k.Index}].ReplaceOrInsert(entry{k.Key, id, obj})
+		}
+	}
+}
+
+// remove takes an object out, which has these keys.
+func (t trees) remove(table, id string, keys []IndexKey) {
+	for _, k := range keys {
+		if k.Index != ByAll {
+			t[[2]string{table, k.Index}].Delete(entry{key: k.Key, id: id})
+		}
+	}
+}
+
+// get is the object of a primary key, or nil.
+func (t trees) get(table, id string) any {
+	e, _ := t[[2]string{table, ByID}].Get(entry{key: id, id: id})
+	return e.obj
+}
+
+// list is all objects that have a key in an index, sorted by primary key; false if there is no such index.
+func (t trees) list(table, index, key string) (out []any, ok bool) {
+	switch index {
+	case ByID:
+		tree, ok := t[[2]string{table, ByID}]
+		if !ok {
+			return nil, false
+		}
+		if e, found := tree.Get(entry{key: key, id: key}); found {
+			out = []any{e.obj}
+		}
+		return out, true
+	case ByAll:
+		tree, ok := t[[2]string{table, ByID}]
+		if !ok {
+			return nil, false
+		}
+		out = make([]any, 0, tree.Len())
+		tree.Ascend(func(e entry) bool {
+			out = append(out, e.obj)
+			return true
+		})
+		return out, true
+	}
+	tree, ok := t[[2]string{table, index}]
+	if !ok {
+		return nil, false
+	}
+	tree.AscendGreaterOrEqual(entry{key: key}, func(e entry) bool {
+		if e.key == key {
+			out = append(out, e.obj)
+		}
+		return e.key == key
+	})
+	return out, true
+}
+
+// after is what a View reads once some tables have changed since before was made.
+func (t trees) after(before trees, changed map[string]struct{}) trees {
+	now := maps.Clone(before)
+	for name, tree := range t {
+		if _, ok := changed[name[0]]; ok || now[name] == nil {
+			now[name] = tree.Clone()
+		}
+	}
+	return now
+}

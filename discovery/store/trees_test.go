@@ -1,0 +1,69 @@
+package store_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// Somebody reads one revision while others are written: what it reads is that one, whole.
+func TestEveryViewStaysAsItWasWhateverIsWrittenLater(t *testing.T) {
+	type snapshot struct {
+		view *store.View
+		want map[string]string // label "app" by id
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	s, err := store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []snapshot
+	now := map[string]string{}
+	for range 300 {
+		var ops []store.Op
+		for range 1 + random.IntN(5) {
+			name, app := fmt.Sprint("p", random.IntN(60)), fmt.Sprint("a", random.IntN(4))
+			if random.IntN(3) == 0 {
+				ops = append(ops, store.Pods.Delete("default/"+name))
+				delete(now, "default/"+name)
+			} else {
+				ops = append(ops, store.Pods.Put(pod(name, map[string]string{"app": app})))
+				now["default/"+name] = app
+			}
+		}
+		if _, err := s.Apply(ops...); err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, snapshot{s.View(), maps.Clone(now)})
+	}
+	for _, k := range kept {
+		if got, want := len(store.Pods.All(k.view)), len(k.want); got != want {
+			t.Fatalf("revision %d has %d pods, want %d", k.view.Revision(), got, want)
+		}
+		for app := range 4 {
+			var want []string
+			for _, id := range slices.Sorted(maps.Keys(k.want)) {
+				if k.want[id] == fmt.Sprint("a", app) {
+					want = append(want, id[len("default/"):])
+				}
+			}
+			if got := names(store.Pods.By(k.view, store.ByLabel, store.LabelKey("default", "app", fmt.Sprint("a", app)))); !slices.Equal(got, want) {
+				t.Fatalf("revision %d: pods of a%d are %v, want %v", k.view.Revision(), app, got, want)
+			}
+		}
+	}
+}
+
+func TestABatchWithAnObjectThatHasNoNameChangesNothing(t *testing.T) {
+	s, _ := store.New()
+	if _, err := s.Apply(store.Pods.Put(pod("a", nil)), store.Secrets.Delete("")); err == nil {
+		t.Error("no error")
+	}
+	if n := len(store.Pods.All(s.View())); n != 0 {
+		t.Errorf("%d pods are there", n)
+	}
+}
