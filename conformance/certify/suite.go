@@ -24,7 +24,7 @@ import (
 type suite struct {
 	name     string
 	program  string // made by `go test -c`
-	pinned   string // folder of the go.mod that names it, and so the releases whose CRDs it wants
+	pinned   string // folder of the go.mod with the releases whose CRDs it wants, if those are not of conformance's own
 	profiles string // of Gateway API's suite
 	core     string // what -core claims to support
 	// prepare changes a cluster before the suite runs on it, and skip are the tests, comma-separated, that then say nothing;
@@ -34,7 +34,7 @@ type suite struct {
 }
 
 var suites = []suite{
-	{name: "gateway-api", program: "gateway-api-conformance", pinned: "suites", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP",
+	{name: "gateway-api", program: "gateway-api-conformance", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP",
 		// The core has tests that these two modes are refused, for those who do not claim them.
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inference"},
