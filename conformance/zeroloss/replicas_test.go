@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -121,15 +123,18 @@ func (p *plane) get(path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// serves says whether an Envoy gets all of its configuration from a control plane.
-func (p *plane) serves() error {
+func (p *plane) proxies() (list []proxy, err error) {
 	body, err := p.get("/proxies")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = body.Close() }()
-	var list []proxy
-	if err := json.NewDecoder(body).Decode(&list); err != nil {
+	return list, errors.Join(json.NewDecoder(body).Decode(&list), body.Close())
+}
+
+// serves says whether an Envoy gets all of its configuration from a control plane.
+func (p *plane) serves() error {
+	list, err := p.proxies()
+	if err != nil {
 		return err
 	}
 	if len(list) != 1 || !list[0].InSync {
@@ -235,6 +240,45 @@ func TestWhatIsRemovedWhileAllControlPlanesAreAwayIsGoneWhenTheyAreBack(t *testi
 	for _, plane := range p.planes {
 		p.must(plane.start(p.Dir))
 	}
+	p.must(p.nothingStale(t.Context()))
+}
+
+// A volume that is mounted late: there is no folder at first, then an empty one.
+func TestAControlPlaneThatHasNoConfigurationYetTakesNothingFromEnvoy(t *testing.T) {
+	p := startPair(t, true)
+	p.flows(100)
+	p.stop() // a pool that fails closed answers 503 without any picker
+	a := p.planes[0]
+	for _, plane := range p.planes {
+		p.must(plane.stop(10 * time.Second))
+	}
+	before, err := dump(t.Context(), p.admin)
+	p.must(err)
+	away := p.folder.path + ".away"
+	p.must(os.Rename(p.folder.path, away))
+	p.must(a.start(p.Dir))
+	<-a.ended // and says why
+	p.must(os.Mkdir(p.folder.path, 0o755))
+	p.must(a.start(p.Dir))
+	p.must(a.ready(t.Context()))
+	p.must(eventually(t.Context(), "Envoy is connected", func() error {
+		list, err := a.proxies()
+		if err == nil && len(list) != 1 {
+			err = fmt.Errorf("%+v", list)
+		}
+		return err
+	}))
+	after, err := dump(t.Context(), p.admin)
+	p.must(err)
+	if err := after.differs(before); err != nil {
+		t.Errorf("before it has any configuration: %v", err)
+	}
+	files, err := os.ReadDir(away)
+	p.must(err)
+	for _, f := range files {
+		p.must(os.Rename(filepath.Join(away, f.Name()), filepath.Join(p.folder.path, f.Name())))
+	}
+	p.must(p.planes[1].start(p.Dir))
 	p.must(p.nothingStale(t.Context()))
 }
 

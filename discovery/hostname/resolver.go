@@ -36,12 +36,15 @@ type Config struct {
 	Interval time.Duration // between two look-ups of a name; 30 s by default
 	Retry    time.Duration // the same after one that failed; 2 s by default
 	Timeout  time.Duration // of one look-up; 5 s by default
-	Log      *slog.Logger  // nil: slog.Default
+	// StateDir keeps the last good addresses over restarts; empty: nothing is kept.
+	StateDir string
+	Log      *slog.Logger // nil: slog.Default
 }
 
 // Resolver keeps store.Hosts. See the package's comment.
 type Resolver struct {
-	cfg Config
+	cfg    Config
+	memory memory
 }
 
 // parallel bounds how many look-ups are under way.
@@ -67,7 +70,11 @@ func New(cfg Config) (*Resolver, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Resolver{cfg: cfg}, nil
+	m, err := recall(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	return &Resolver{cfg: cfg, memory: m}, nil
 }
 
 // answer is what one look-up found.
@@ -278,8 +285,11 @@ func (r *Resolver) keep(answers []answer) error {
 		}
 		host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: a.name}, Addresses: a.addresses, Error: a.problem}
 		before, known := store.Hosts.Get(view, a.name)
-		if a.problem != "" && known {
+		switch {
+		case a.problem != "" && known:
 			host.Addresses = before.Addresses
+		case a.problem != "":
+			host.Addresses = r.memory.known[a.name]
 		}
 		if a.problem != "" && (!known || before.Error == "") {
 			r.cfg.Log.Warn("host name does not resolve", "host", a.name, "error", a.problem, "kept", len(host.Addresses))
@@ -291,6 +301,10 @@ func (r *Resolver) keep(answers []answer) error {
 	}
 	if _, err := r.cfg.Store.Apply(ops...); err != nil {
 		return fmt.Errorf("host names: %w", err)
+	}
+	if err := r.memory.remember(r.cfg.Store.View()); err != nil {
+		// What serves does not depend on it; the next answers are written again.
+		r.cfg.Log.Error("addresses of host names are not kept: they would be lost in a restart", "error", err)
 	}
 	return nil
 }

@@ -2,8 +2,11 @@ package hostname_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -134,6 +137,46 @@ func TestTheLastGoodAddressesServeWhileALookUpFails(t *testing.T) {
 	}
 	if h := host(s, "nowhere"); h == nil || len(h.Addresses) != 0 || h.Error != "no such host" {
 		t.Errorf("nowhere: %+v", h)
+	}
+}
+
+func TestTheLastGoodAddressesServeAfterARestartWhileALookUpFails(t *testing.T) {
+	dir := t.TempDir()
+	dns := &names{}
+	dns.set("gpu", "192.0.2.1")
+	dns.set("other", "192.0.2.2")
+	begin := func() *store.Store {
+		s, err := store.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: dns, StateDir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(t, s, store.ModelServers.Put(servers("m", "gpu", "other")))
+		if err := r.ResolveOnce(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	begin()
+	dns.set("gpu")
+	dns.set("other", "192.0.2.3")
+	for range 2 { // what was remembered only is remembered on
+		s := begin()
+		if h := host(s, "gpu"); !slices.Equal(h.Addresses, []string{"192.0.2.1"}) || h.Error != "no such host" {
+			t.Errorf("gpu: %v %q", h.Addresses, h.Error)
+		}
+		if h := host(s, "other"); !slices.Equal(h.Addresses, []string{"192.0.2.3"}) {
+			t.Errorf("a name that resolves is what it is now: %v", h.Addresses)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hosts.json"), []byte("{nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if h := host(begin(), "gpu"); len(h.Addresses) != 0 {
+		t.Errorf("from nonsense: %v", h.Addresses)
 	}
 }
 

@@ -174,7 +174,7 @@ func (p *Plane) discovery() (err error) {
 	if p.store, err = store.New(); err != nil {
 		return err
 	}
-	if p.hosts, err = hostname.New(hostname.Config{Store: p.store, Log: p.log}); err != nil {
+	if p.hosts, err = hostname.New(hostname.Config{Store: p.store, StateDir: p.cfg.StateDir, Log: p.log}); err != nil {
 		return err
 	}
 	if p.cfg.Kubernetes != nil {
