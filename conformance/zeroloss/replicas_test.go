@@ -144,7 +144,10 @@ func (p *plane) serves() error {
 }
 
 // resent is how many resources a control plane has sent since it started.
-func (p *plane) resent() (lines []string, err error) {
+func (p *plane) resent() ([]string, error) { return p.metric("penstock_xds_resources_total") }
+
+// metric lists the lines of a metric that are not 0.
+func (p *plane) metric(name string) (lines []string, err error) {
 	body, err := p.get("/metrics")
 	if err != nil {
 		return nil, err
@@ -152,7 +155,7 @@ func (p *plane) resent() (lines []string, err error) {
 	defer func() { _ = body.Close() }()
 	text := bufio.NewScanner(body)
 	for text.Scan() {
-		if strings.HasPrefix(text.Text(), "penstock_xds_resources_total") && !strings.HasSuffix(text.Text(), " 0") {
+		if strings.HasPrefix(text.Text(), name) && !strings.HasSuffix(text.Text(), " 0") {
 			lines = append(lines, text.Text())
 		}
 	}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// edge is one of several Envoys of a Gateway on this machine: they share its ports, and the kernel deals connections out.
+type edge struct {
+	*process
+	admin int
+}
+
+func (p *pair) edge(name string, planes ...*plane) edge {
+	p.t.Helper()
+	admin, err := p.ports.free()
+	p.must(err)
+	e, err := startEnvoy(p.Penstock, p.Envoy, p.Dir, name, admin, p.Drain, planes...)
+	p.must(err)
+	p.t.Cleanup(func() {
+		p.stop() // requests first
+		if err := e.stop(5 * time.Second); err != nil {
+			p.t.Error(err)
+		}
+	})
+	p.must(eventually(p.t.Context(), name+" is live", func() error { return e.ask(fmt.Sprintf("http://127.0.0.1:%d/ready", admin)) }))
+	return edge{e, admin}
+}
+
+// alike waits until two Envoys have the same, and returns it.
+func (p *pair) alike(a, b edge) (both resources) {
+	p.t.Helper()
+	p.must(eventually(p.t.Context(), "both Envoys have the same", func() error {
+		first, err := dump(p.t.Context(), a.admin)
+		if err != nil {
+			return err
+		}
+		second, err := dump(p.t.Context(), b.admin)
+		if err != nil {
+			return err
+		}
+		both = first
+		return first.differs(second)
+	}))
+	return both
+}
+
+// picked is how many picks a control plane has made.
+func (p *plane) picked() (float64, error) {
+	lines, err := p.metric("penstock_picker_picks_total")
+	sum := 0.0
+	for _, line := range lines {
+		var n float64
+		_, _ = fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &n)
+		sum += n
+	}
+	return sum, err
+}
+
+// One Envoy's configuration comes from one process, another one's from the other; both ask both for picks. So an endpoint
+// that one process learns has to be in both Envoys before either uses it.
+func TestEnvoysAtDifferentControlPlanesServeAlikeAlsoWhenOneOfThemIsKilled(t *testing.T) {
+	p := startPair(t, false)
+	a, b := p.planes[0], p.planes[1]
+	p.must(b.stop(10 * time.Second))
+	first := p.edge("first", a, b) // so it is at a
+	p.must(b.start(p.Dir))
+	p.must(b.ready(t.Context()))
+	second := p.edge("second", b)
+	p.serve()
+	p.flows(40)
+	for _, plane := range p.planes {
+		p.must(eventually(t.Context(), "an Envoy at each control plane", plane.serves))
+	}
+
+	// Pods that nobody knows before they are picked.
+	p.world.imports["far"] = &imported{members: []*member{{name: "east", kind: "relayed", fleet: foreignFleet, weight: 1}}}
+	p.world.routes["r2"].backends = []backend{{"import", "far", 1}}
+	p.change("listener-add", 1)
+	learned := func() error {
+		is := p.alike(first, second)["endpoint import/default/far/east"]
+		for _, s := range p.world.fleets[foreignFleet].serving() {
+			if !strings.Contains(is, fmt.Sprintf(`"port_value":%d`, s.port)) {
+				return fmt.Errorf("%s is not among %s", s.name, is)
+			}
+		}
+		return nil
+	}
+	p.must(eventually(t.Context(), "both Envoys know all pods that were picked", learned))
+	for _, plane := range p.planes {
+		if n, err := plane.picked(); err != nil || n == 0 {
+			t.Errorf("%s made %g picks: %v", plane.name, n, err)
+		}
+	}
+
+	// The first Envoy goes over to the other process, the second one is left alone in its turn.
+	for step, gone := range []*plane{a, b} {
+		p.note("SIGKILL to %s", gone.name)
+		gone.signal(syscall.SIGKILL)
+		<-gone.ended
+		p.flows(60)
+		if gone == a {
+			p.change("move", uint64(step))
+			p.change("server-add", uint64(step))
+			p.flows(60)
+			p.alike(first, second)
+		}
+		p.must(gone.start(p.Dir))
+		p.must(gone.ready(t.Context()))
+		p.flows(20)
+	}
+	p.change("rename-pool", 7)
+	p.change("listener-remove", 8)
+	p.flows(60)
+	p.alike(first, second)
+	p.must(learned())
+}
