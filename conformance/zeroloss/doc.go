@@ -4,6 +4,7 @@
 //
 //	go run ./zeroloss                        the figure: two control planes, 1,000 changes, 3 restarts of each
 //	go run ./zeroloss -up -steps 200         the same for `penstock up`
+//	go run ./zeroloss -envoys 2              the same with two Envoys, each at either control plane
 //	go run ./zeroloss -seed 7 -play 1-40     a sequence again: what a failed run prints, as a script too
 //	go run ./zeroloss -seed 7 -shrink 30m    the same, then shorter ones, as long as they fail
 //

@@ -127,37 +127,41 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// nothingStale waits until the Envoy that saw all changes has what a fresh translation names and a fresh Envoy gets: some of
+// nothingStale waits until each Envoy that saw all changes has what a fresh translation names and a fresh Envoy gets: some of
 // what was stays for as long as streams may drain.
 func (r *run) nothingStale(ctx context.Context) error {
 	r.note("what Envoy has is compared with a fresh translation and a fresh Envoy")
-	admin, err := r.ports.free()
-	if err != nil {
-		return err
-	}
-	fresh, err := startEnvoy(r.Penstock, r.Envoy, r.Dir, "fresh", admin, r.Drain, r.planes...)
+	fresh, err := r.edge("fresh", r.planes...)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = fresh.stop(r.Drain) }()
-	if err := eventually(ctx, "a fresh Envoy is live", func() error { return fresh.ask(fmt.Sprintf("http://127.0.0.1:%d/ready", admin)) }); err != nil {
+	if err := fresh.live(ctx); err != nil {
 		return err
 	}
-	return eventually(ctx, "Envoy has what it should have", func() error {
-		names, err := r.translated(ctx)
-		if err != nil {
+	for _, e := range r.edges {
+		if err := eventually(ctx, e.name+" has what it should have", func() error { return r.stale(ctx, e, fresh) }); err != nil {
 			return err
 		}
-		is, err := dump(ctx, r.admin)
-		if err != nil {
-			return err
-		}
-		want, err := dump(ctx, admin)
-		if err != nil {
-			return err
-		}
-		return errors.Join(differs(slices.Sorted(maps.Keys(is)), names), is.differs(want))
-	})
+	}
+	return nil
+}
+
+// stale says how an Envoy differs from a fresh one, and from a fresh translation.
+func (r *run) stale(ctx context.Context, e, fresh edge) error {
+	names, err := r.translated(ctx)
+	if err != nil {
+		return err
+	}
+	is, err := dump(ctx, e.admin)
+	if err != nil {
+		return err
+	}
+	want, err := dump(ctx, fresh.admin)
+	if err != nil {
+		return err
+	}
+	return errors.Join(differs(slices.Sorted(maps.Keys(is)), names), is.differs(want))
 }
 
 // differs says which names one list has and the other has not.

@@ -36,6 +36,7 @@ func command(ctx context.Context) error {
 	flag.DurationVar(&o.Drain, "drain-time", 15*time.Second, "how long streams may go on whose listener has gone: longer than any stream")
 	flag.DurationVar(&o.Pace, "pace", 150*time.Millisecond, "time between two changes, on average")
 	flag.IntVar(&o.Restarts, "restarts", 3, "of each control plane: ended, killed and frozen in turn")
+	flag.IntVar(&o.Envoys, "envoys", 1, "of two control planes, all for one Gateway")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
 	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
 	flag.StringVar(&o.Penstock, "penstock", "", "binary (default: built from the source tree)")

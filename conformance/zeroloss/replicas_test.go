@@ -165,7 +165,7 @@ func (p *plane) metric(name string) (lines []string, err error) {
 // listeners are Envoy's counters of what may cut streams.
 func (p *pair) listeners() map[string]int64 {
 	p.t.Helper()
-	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/stats?filter=listener_manager.listener_(added|modified|removed|in_place_updated)", p.admin))
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/stats?filter=listener_manager.listener_(added|modified|removed|in_place_updated)", p.edges[0].admin))
 	p.must(err)
 	defer func() { _ = resp.Body.Close() }()
 	out := map[string]int64{}
@@ -255,7 +255,7 @@ func TestAControlPlaneThatHasNoConfigurationYetTakesNothingFromEnvoy(t *testing.
 	for _, plane := range p.planes {
 		p.must(plane.stop(10 * time.Second))
 	}
-	before, err := dump(t.Context(), p.admin)
+	before, err := dump(t.Context(), p.edges[0].admin)
 	p.must(err)
 	away := p.folder.path + ".away"
 	p.must(os.Rename(p.folder.path, away))
@@ -271,7 +271,7 @@ func TestAControlPlaneThatHasNoConfigurationYetTakesNothingFromEnvoy(t *testing.
 		}
 		return err
 	}))
-	after, err := dump(t.Context(), p.admin)
+	after, err := dump(t.Context(), p.edges[0].admin)
 	p.must(err)
 	if err := after.differs(before); err != nil {
 		t.Errorf("before it has any configuration: %v", err)

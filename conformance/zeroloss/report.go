@@ -22,6 +22,9 @@ func (o options) replay() string {
 	if o.Up {
 		form = " -up"
 	}
+	if o.Envoys > 1 {
+		form += fmt.Sprintf(" -envoys %d", o.Envoys)
+	}
 	if len(o.Only) > 0 {
 		form += " -only " + strings.Join(o.Only, ",")
 	}

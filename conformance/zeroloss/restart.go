@@ -18,10 +18,36 @@ func (r *run) processes(ctx context.Context) error {
 	return r.attach()
 }
 
-// attach starts the Envoy of two control planes.
-func (r *run) attach() (err error) {
-	r.envoy, err = startEnvoy(r.Penstock, r.Envoy, r.Dir, "envoy", r.admin, r.Drain, r.planes...)
-	return err
+// edge is one of the Envoys of the Gateway. Several share its ports on this machine, and the kernel deals connections out.
+type edge struct {
+	*process
+	admin int
+}
+
+// attach starts the Envoys of two control planes.
+func (r *run) attach() error {
+	for i := range max(1, r.Envoys) {
+		e, err := r.edge(fmt.Sprintf("envoy-%d", i+1), r.planes...)
+		if err != nil {
+			return err
+		}
+		r.edges = append(r.edges, e)
+	}
+	return nil
+}
+
+// edge starts an Envoy that knows some control planes.
+func (r *run) edge(name string, planes ...*plane) (e edge, err error) {
+	if e.admin, err = r.ports.free(); err != nil {
+		return e, err
+	}
+	e.process, err = startEnvoy(r.Penstock, r.Envoy, r.Dir, name, e.admin, r.Drain, planes...)
+	return e, err
+}
+
+// live waits until the Envoy serves.
+func (e edge) live(ctx context.Context) error {
+	return eventually(ctx, e.name+" is live", func() error { return e.ask(fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin)) })
 }
 
 // returns starts an Envoy while the control planes are away, and those after a while. took is the time from then until a
@@ -179,7 +205,9 @@ func (r *run) end() error {
 		problems = append(problems, p.stop(patience))
 	}
 	stop(r.up, 30*time.Second)
-	stop(r.envoy, 5*time.Second)
+	for _, e := range r.edges {
+		stop(e.process, 5*time.Second)
+	}
 	for _, p := range append(r.planes, r.picker) {
 		if p != nil {
 			stop(p.process, 10*time.Second)

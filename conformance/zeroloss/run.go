@@ -23,6 +23,7 @@ type options struct {
 	Events        int           // of the longest streams; eventEvery each
 	Drain         time.Duration // how long streams may go on whose listener has gone: longer than any of ours
 	Restarts      int           // of each control plane
+	Envoys        int           // of two control planes; 0: one
 	Play          []int         // the steps that are made; nil: all
 	Early         bool          // ends with the first failure
 	Up            bool          // penstock up instead of two penstock serve
@@ -45,14 +46,13 @@ type run struct {
 	clients *clients
 	planes  []*plane
 	up      *process
-	envoy   *process
+	edges   []edge
 	picker  *plane // the foreign one
 	retired sync.WaitGroup
 
 	mu       sync.Mutex
 	failures []failure
 	log      []string // what was done, with times
-	admin    int
 	step     int
 	stalls   int
 }
@@ -117,7 +117,7 @@ func (r *run) begin() (err error) {
 		routes: map[string]*route{}, secrets: map[string]*secret{}}
 	w.gateway.secure = map[string]*listener{}
 	r.world = w
-	for _, port := range []*int{&w.gateway.port, &w.gateway.tlsPort, &w.gateway.extraPort, &w.foreignPort, &r.admin} {
+	for _, port := range []*int{&w.gateway.port, &w.gateway.tlsPort, &w.gateway.extraPort, &w.foreignPort} {
 		if *port, err = r.ports.free(); err != nil {
 			return err
 		}

@@ -8,26 +8,14 @@ import (
 	"time"
 )
 
-// edge is one of several Envoys of a Gateway on this machine: they share its ports, and the kernel deals connections out.
-type edge struct {
-	*process
-	admin int
-}
-
-func (p *pair) edge(name string, planes ...*plane) edge {
+// add starts one more Envoy, which knows some control planes.
+func (p *pair) add(name string, planes ...*plane) edge {
 	p.t.Helper()
-	admin, err := p.ports.free()
+	e, err := p.edge(name, planes...)
 	p.must(err)
-	e, err := startEnvoy(p.Penstock, p.Envoy, p.Dir, name, admin, p.Drain, planes...)
-	p.must(err)
-	p.t.Cleanup(func() {
-		p.stop() // requests first
-		if err := e.stop(5 * time.Second); err != nil {
-			p.t.Error(err)
-		}
-	})
-	p.must(eventually(p.t.Context(), name+" is live", func() error { return e.ask(fmt.Sprintf("http://127.0.0.1:%d/ready", admin)) }))
-	return edge{e, admin}
+	p.edges = append(p.edges, e)
+	p.must(e.live(p.t.Context()))
+	return e
 }
 
 // alike waits until two Envoys have the same, and returns it.
@@ -66,10 +54,10 @@ func TestEnvoysAtDifferentControlPlanesServeAlikeAlsoWhenOneOfThemIsKilled(t *te
 	p := startPair(t, false)
 	a, b := p.planes[0], p.planes[1]
 	p.must(b.stop(10 * time.Second))
-	first := p.edge("first", a, b) // so it is at a
+	first := p.add("first", a, b) // so it is at a
 	p.must(b.start(p.Dir))
 	p.must(b.ready(t.Context()))
-	second := p.edge("second", b)
+	second := p.add("second", b)
 	p.serve()
 	p.flows(40)
 	for _, plane := range p.planes {
