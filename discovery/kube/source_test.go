@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inference"
 )
 
 func TestNothingIsInForceBeforeEverythingWasRead(t *testing.T) {
@@ -295,4 +296,32 @@ func TestAChangeDoesNotWaitForeverForWhatCannotBeRead(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// The multi-cluster proposal's examples have an object where its types have a list; a controller that follows the examples has
+// CRDs to match.
+func TestAnImportWithAServiceThatIsAnObjectIsReadAndSoAreItsNeighbours(t *testing.T) {
+	const object = `{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: default, name: NAME}, status: {clusters: [
+  {name: east, routingMode: EndpointMode, targetPortNumber: 8000, endpointPicker: {service: SERVICE}},
+  {name: west, routingMode: ParentMode, parents: [{service: SERVICE}]}]}}`
+	const service = "{addresses: [192.0.2.1], ports: [{number: 9002}]}"
+	of := func(name, service string) string {
+		return strings.NewReplacer("NAME", name, "SERVICE", service).Replace(object)
+	}
+	r := begin(t, func(api *kubetest.Server) {
+		api.Install("inference.networking.x-k8s.io", "inferencepoolimports", "v1alpha1")
+		api.Apply(t, "inferencepoolimports", of("object", service))
+		api.Apply(t, "inferencepoolimports", of("list", "["+service+"]"))
+	}).synced()
+	for _, name := range []string{"object", "list"} {
+		imp, ok := store.InferencePoolImports.Get(r.store.View(), "default/"+name)
+		if !ok {
+			t.Fatalf("%s was not read", name)
+		}
+		for _, s := range []inference.ServiceImports{imp.Status.Clusters[0].EndpointPicker.Service, imp.Status.Clusters[1].Parents[0].Service} {
+			if len(s) != 1 || s[0].Addresses[0] != "192.0.2.1" || s[0].Ports[0].Number != 9002 {
+				t.Errorf("%s: %+v", name, s)
+			}
+		}
+	}
 }

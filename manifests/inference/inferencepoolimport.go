@@ -160,10 +160,7 @@ type EndpointPickerImport struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 	// Service lists the addresses at which it serves ext_proc. Files may write a single object.
-	//
-	// +kubebuilder:validation:MinItems=1
-	// +listType=atomic
-	Service []ServiceImport `json:"service"`
+	Service ServiceImports `json:"service"`
 	// Health endpoint.
 	//
 	// +optional
@@ -195,15 +192,18 @@ type ParentImport struct {
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	// Service lists its addresses. Files may write a single object.
-	//
-	// +kubebuilder:validation:MinItems=1
-	// +listType=atomic
-	Service []ServiceImport `json:"service"`
+	Service ServiceImports `json:"service"`
 	// Conditions of the parent.
 	//
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// ServiceImports are Services of another cluster.
+//
+// +kubebuilder:validation:MinItems=1
+// +listType=atomic
+type ServiceImports []ServiceImport
 
 // ServiceImport is a Service of another cluster.
 type ServiceImport struct {
