@@ -53,13 +53,15 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 		if !ok {
 			return nil, false
 		}
-		return serviceCluster(svc, name, parts[0], model.PortOf(parts), backendPolicy(r, parts)), true
+		c := serviceCluster(svc, name, parts[0], model.PortOf(parts), backendPolicy(r, parts))
+		c.TellsHealth = parts[0] == "picker" && tellsHealth(r, name)
+		return c, true
 	case "import-picker":
 		obj, c, ok := importedCluster(r, parts)
 		if !ok || c.EndpointPicker == nil {
 			return nil, false
 		}
-		out := &model.Cluster{Name: name, Protocol: model.GRPC, HealthService: pickerHealth, Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
+		out := &model.Cluster{Name: name, Protocol: model.GRPC, HealthService: pickerHealth, TellsHealth: tellsHealth(r, name), Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
 		for _, s := range c.EndpointPicker.Service {
 			if len(s.Ports) > 0 && !pools.Cleartext(&s.Ports[0].AppProtocol) {
 				out.TLS = &model.UpstreamTLS{Insecure: true}
@@ -68,6 +70,12 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 		return out, true
 	}
 	return nil, false
+}
+
+// tellsHealth says whether a foreign picker says itself whether it is the one to ask.
+func tellsHealth(r store.Reader, cluster string) bool {
+	d, ok := store.Dialects.Get(r, cluster)
+	return ok && d.Health
 }
 
 // poolCluster is the table of DESIGN, "What Envoy gets": what becomes of a request without a usable pick.

@@ -45,12 +45,14 @@ func (l *Learned) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Dialect says that a foreign picker only acknowledges bodies, where the endpoint picker protocol wants them sent back (see
-// picker/dialect). There is none for a picker that does as the protocol says, or of which nothing is known. No user writes it. Its name is that of
-// the picker's Envoy cluster.
+// Dialect is what a foreign picker has shown of how it answers (picker/dialect). There is none for a picker of which there is nothing
+// to say. No user writes it. Its name is that of the picker's Envoy cluster.
 type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
+
+	Acknowledges bool // it only acknowledges bodies, where the endpoint picker protocol wants them sent back
+	Health       bool // its health service says whether it is the one to ask
 }
 
 // DeepCopyObject implements runtime.Object.

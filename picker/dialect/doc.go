@@ -6,6 +6,8 @@
 // shows it a request whose body is a question mark, as Envoy would, and looks at the form of the answer alone. A picker that
 // reads bodies refuses it as no JSON; to one that does not, it is one more pick, which nobody follows.
 //
+// The same way it finds out whether a picker serves health on its port: not all do, and Envoy's gRPC check takes those that do not for down.
+//
 // cmd says where pickers are (Follow, Forget), runs Run, and hands what is found to the store (Config.Tell), from where
 // translation reads it. A picker of which nothing is known is taken to speak the protocol.
 //

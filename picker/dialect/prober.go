@@ -26,6 +26,14 @@ const (
 	Acknowledges
 )
 
+// Answer is what a picker has shown.
+type Answer struct {
+	Dialect Dialect
+	// Health: the gRPC health service of its port knows ServiceName, which is SERVING or not. Of several pickers that elect a leader, the
+	// others are not.
+	Health bool
+}
+
 // Picker is where one is.
 type Picker struct {
 	Addresses []netip.AddrPort
@@ -37,7 +45,7 @@ type Picker struct {
 type Config struct {
 	// Tell is called with the name of a picker each time that something else is known of it than before; it may block. An error
 	// ends Run.
-	Tell func(name string, d Dialect) error
+	Tell func(name string, a Answer) error
 	// Retry is how long after a question that was not answered the next one is asked; it grows up to twenty times as long. 1 s
 	// by default.
 	Retry time.Duration
@@ -80,7 +88,7 @@ func (p *Prober) Follow(name string, at Picker) {
 	p.poke()
 }
 
-// Forget ends that; what was found is told to be Unknown.
+// Forget ends that; what was found is told to be nothing.
 func (p *Prober) Forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,15 +111,15 @@ type place struct {
 
 type found struct {
 	place
-	dialect Dialect
+	Answer
 }
 
 // followed is one picker in Run.
 type followed struct {
 	at    Picker
 	ends  map[netip.AddrPort]context.CancelFunc // of each address's conversation
-	found map[netip.AddrPort]Dialect
-	told  Dialect
+	found map[netip.AddrPort]Answer
+	told  Answer
 }
 
 // Run asks until its context ends.
@@ -133,7 +141,7 @@ func (p *Prober) Run(ctx context.Context) error {
 				if f == nil || f.ends[n.addr] == nil {
 					continue // it was forgotten meanwhile
 				}
-				f.found[n.addr] = n.dialect
+				f.found[n.addr] = n.Answer
 				if err := p.tell(n.name, f); err != nil {
 					return err
 				}
@@ -164,8 +172,8 @@ func (p *Prober) arrange(ctx context.Context, group *errgroup.Group, pickers map
 		}
 		if !still {
 			delete(pickers, name)
-			if f.told != Unknown {
-				if err := p.cfg.Tell(name, Unknown); err != nil {
+			if f.told != (Answer{}) {
+				if err := p.cfg.Tell(name, Answer{}); err != nil {
 					return err
 				}
 			}
@@ -174,7 +182,7 @@ func (p *Prober) arrange(ctx context.Context, group *errgroup.Group, pickers map
 	for name, at := range wanted {
 		f := pickers[name]
 		if f == nil {
-			f = &followed{at: at, ends: map[netip.AddrPort]context.CancelFunc{}, found: map[netip.AddrPort]Dialect{}}
+			f = &followed{at: at, ends: map[netip.AddrPort]context.CancelFunc{}, found: map[netip.AddrPort]Answer{}}
 			pickers[name] = f
 		}
 		for _, addr := range at.Addresses {
@@ -196,17 +204,24 @@ func (p *Prober) arrange(ctx context.Context, group *errgroup.Group, pickers map
 }
 
 // tell tells what the answers of a picker's addresses say together, if it is news. While they differ, as in a rollout, it is
-// Acknowledges: asked in that way, a picker that sends bodies back is still followed, only its changes to them are not. Where none of them has
-// answered, what was told stays.
+// Acknowledges: asked in that way, a picker that sends bodies back is still followed, only its changes to them are not; and health is served
+// where all serve it. Where none of them has answered, what was told stays.
 func (p *Prober) tell(name string, f *followed) error {
-	is := Unknown
-	for _, d := range f.found {
-		is = max(is, d)
+	if len(f.found) == 0 {
+		return nil
 	}
-	if is == Unknown || is == f.told {
+	is := Answer{Health: true}
+	for _, a := range f.found {
+		is.Dialect = max(is.Dialect, a.Dialect)
+		is.Health = is.Health && a.Health
+	}
+	if is.Dialect == Unknown {
+		is.Dialect = f.told.Dialect
+	}
+	if is == f.told {
 		return nil
 	}
 	f.told = is
-	p.cfg.Log.Debug("a picker has shown how it answers", "picker", name, "acknowledges", is == Acknowledges)
+	p.cfg.Log.Debug("a picker has shown how it answers", "picker", name, "acknowledges", is.Dialect == Acknowledges, "health", is.Health)
 	return p.cfg.Tell(name, is)
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 )
 
@@ -29,13 +31,25 @@ type picker struct {
 	asked  int
 }
 
-func start(t *testing.T, address string, behave func(extprocv3.ExternalProcessor_ProcessServer) error, options ...grpc.ServerOption) *picker {
+// start serves until the test ends, with what is given besides: options of the server, or a health service.
+func start(t *testing.T, address string, behave func(extprocv3.ExternalProcessor_ProcessServer) error, with ...any) *picker {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var options []grpc.ServerOption
+	for _, o := range with {
+		if o, ok := o.(grpc.ServerOption); ok {
+			options = append(options, o)
+		}
+	}
 	p := &picker{addr: netip.MustParseAddrPort(l.Addr().String()), server: grpc.NewServer(options...), behave: behave}
+	for _, s := range with {
+		if h, ok := s.(*health.Server); ok {
+			healthv1.RegisterHealthServer(p.server, h)
+		}
+	}
 	extprocv3.RegisterExternalProcessorServer(p.server, p)
 	done := make(chan struct{})
 	go func() {
@@ -128,28 +142,30 @@ func bodyResponse(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
 // notes is what a Prober told.
 type notes struct {
 	mu   sync.Mutex
-	told map[string][]Dialect
+	told map[string][]Answer
 }
 
-func (n *notes) tell(name string, d Dialect) error {
+func (n *notes) tell(name string, a Answer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told[name] = append(n.told[name], d)
+	n.told[name] = append(n.told[name], a)
 	return nil
 }
 
-func (n *notes) last(name string) Dialect {
+func (n *notes) answer(name string) (last Answer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if l := n.told[name]; len(l) > 0 {
-		return l[len(l)-1]
+		last = l[len(l)-1]
 	}
-	return Unknown
+	return last
 }
+
+func (n *notes) last(name string) Dialect { return n.answer(name).Dialect }
 
 func run(t *testing.T) (*Prober, *notes) {
 	t.Helper()
-	n := &notes{told: map[string][]Dialect{}}
+	n := &notes{told: map[string][]Answer{}}
 	p, err := New(Config{Tell: n.tell, Retry: 20 * time.Millisecond, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -253,4 +269,18 @@ func TestPickersOfTwoKindsAreAskedInTheWayThatBothUnderstand(t *testing.T) {
 	eventually(t, "the young one alone", func() bool { return n.last("epp") == SendsBack })
 	p.Forget("epp")
 	eventually(t, "nothing", func() bool { return n.last("epp") == Unknown })
+}
+
+// A follower that says so must not be asked for picks, and one that serves no health at all must.
+func TestAPickerThatSaysWhetherItIsTheOneToAskIsToldFromOneThatDoesNot(t *testing.T) {
+	p, n := run(t)
+	follower := health.NewServer()
+	follower.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
+	two := start(t, "127.0.0.1:0", breaksOff, follower)
+	p.Follow("epp", at(two.addr))
+	eventually(t, "a follower's health", func() bool { return n.answer("epp") == Answer{Unknown, true} })
+	p.Follow("strangers", at(start(t, "127.0.0.1:0", sendsBack, health.NewServer()).addr)) // which knows of no picker
+	eventually(t, "the strangers", func() bool { return n.answer("strangers") == Answer{SendsBack, false} })
+	p.Follow("epp", at(two.addr, start(t, "127.0.0.1:0", sendsBack).addr))
+	eventually(t, "one of two without health", func() bool { return n.answer("epp") == Answer{SendsBack, false} })
 }

@@ -14,7 +14,11 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
+
+// ServiceName is what health services know a picker as.
+const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // again is how long one waits before a connection is tried again: a picker that comes back soon has requests.
 var again = backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
@@ -32,16 +36,28 @@ func (p *Prober) converse(ctx context.Context, at place, picker Picker, news cha
 		return
 	}
 	defer func() { _ = conn.Close() }()
+	say := func(a Answer) {
+		select {
+		case news <- found{at, a}:
+		case <-ctx.Done():
+		}
+	}
 	for ready(ctx, conn) {
+		health := p.serves(ctx, conn)
+		say(Answer{Health: health}) // the next question may not be answered for long
 		if d, ok := p.insist(ctx, at, conn); ok {
-			select {
-			case news <- found{at, d}:
-			case <-ctx.Done():
-				return
-			}
+			say(Answer{d, health})
 			conn.WaitForStateChange(ctx, connectivity.Ready)
 		}
 	}
+}
+
+// serves says whether a picker can be asked whether it is the one to ask.
+func (p *Prober) serves(ctx context.Context, conn *grpc.ClientConn) bool {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	r, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: ServiceName})
+	return err == nil && (r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
 // ready returns when conn is connected; false when ctx has ended.

@@ -48,7 +48,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
 	if c.HealthService != "" {
-		cl.HealthChecks = []*corev3.HealthCheck{healthCheck(c.HealthService, c.Own)}
+		cl.HealthChecks = []*corev3.HealthCheck{healthCheck(c)}
 		if !c.Own {
 			// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a request pass without it. Of
 			// our own, by default, all are asked where most seem to be down: that may be a busy machine's pause.
@@ -86,10 +86,10 @@ func breakers(own bool) *clusterv3.CircuitBreakers {
 // request past it. Our own has more time still: what it is slow to answer is asked again elsewhere, which needs an
 // elsewhere that is not left out for having been slow a moment ago.
 //
-// Foreign pickers are asked the same over HTTP, where any answer that is not a server's failure says that somebody is
-// there: some serve no health on this port (the inference extension's reference picker), and Envoy's gRPC check takes
-// UNIMPLEMENTED for down. Which of several leads is said by readiness, and so by the endpoints.
-func healthCheck(service string, own bool) *corev3.HealthCheck {
+// Foreign pickers that are not known to serve health are asked the same over HTTP, where any answer that is not a server's
+// failure says that somebody is there: some serve none on this port (the inference extension's reference picker), and Envoy's gRPC
+// check takes UNIMPLEMENTED for down.
+func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	check := &corev3.HealthCheck{
 		Timeout:            seconds(500 * time.Millisecond),
 		Interval:           seconds(time.Second),
@@ -97,9 +97,11 @@ func healthCheck(service string, own bool) *corev3.HealthCheck {
 		UnhealthyThreshold: u32(2),
 		HealthyThreshold:   u32(1),
 	}
-	if own {
+	if c.Own {
 		check.Timeout = seconds(time.Second)
-		check.HealthChecker = &corev3.HealthCheck_GrpcHealthCheck_{GrpcHealthCheck: &corev3.HealthCheck_GrpcHealthCheck{ServiceName: service}}
+	}
+	if c.Own || c.TellsHealth {
+		check.HealthChecker = &corev3.HealthCheck_GrpcHealthCheck_{GrpcHealthCheck: &corev3.HealthCheck_GrpcHealthCheck{ServiceName: c.HealthService}}
 		return check
 	}
 	check.HealthChecker = &corev3.HealthCheck_HttpHealthCheck_{HttpHealthCheck: &corev3.HealthCheck_HttpHealthCheck{

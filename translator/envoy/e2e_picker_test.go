@@ -52,7 +52,8 @@ type picker struct {
 
 const extProcService = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// startPicker serves until the end of the test, with services beside picking, if any.
+// startPicker serves until the end of the test, with services beside picking, if any. It says that it is the one to ask, unless its
+// health is given.
 func startPicker(t testing.TB, scripts map[string]script, options ...any) *picker {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,8 +75,13 @@ func startPicker(t testing.TB, scripts map[string]script, options ...any) *picke
 	}
 	extprocv3.RegisterExternalProcessorServer(s, p)
 	h := health.NewServer()
-	healthv1.RegisterHealthServer(s, h)
 	h.SetServingStatus(extProcService, healthv1.HealthCheckResponse_SERVING)
+	for _, o := range options {
+		if o, ok := o.(*health.Server); ok {
+			h = o
+		}
+	}
+	healthv1.RegisterHealthServer(s, h)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return p

@@ -5,6 +5,9 @@ import (
 	"io"
 	"testing"
 
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -36,9 +39,38 @@ func TestAPickerThatDoesNotSendBodiesBackPicksAllTheSame(t *testing.T) {
 			}
 		}
 	}
+	if len(p.seen("")) == 0 {
+		t.Error("the picker was not asked")
+	}
 	for _, call := range p.seen("") {
 		if call.served != pods[1].address.String() {
 			t.Errorf("the picker was told that %q served, want %s", call.served, pods[1].address)
 		}
+	}
+}
+
+// Of several pickers that elect a leader, the others say that they do not serve, and would not answer.
+func TestAPickerThatIsNotTheLeaderIsNotAsked(t *testing.T) {
+	pod := startPod(t, "a", 200)
+	leader := startPicker(t, map[string]script{"": {duplex: true, endpoints: pod.address.String()}})
+	notLeading := health.NewServer()
+	notLeading.SetServingStatus(extProcService, healthv1.HealthCheckResponse_NOT_SERVING)
+	follower := startPicker(t, map[string]script{"": {silent: true}}, notLeading)
+	r := newRig(t, nobody(t))
+	picker := model.Cluster{Name: "picker/ns/epp/9002", Protocol: model.GRPC, HealthService: extProcService, TellsHealth: true}
+	r.cluster(picker, endpoints(leader.address, follower.address)...)
+	r.cluster(model.Cluster{Name: "pool/ns/llm", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
+	r.forward("llm", model.Forward{Backends: []model.WeightedBackend{{
+		Cluster: "pool/ns/llm", Weight: 1, Picker: &model.PickerCall{Cluster: picker.Name, Body: model.BodyDuplex},
+	}}})
+	r.start()
+	r.healthy(picker.Name)
+	for range 20 {
+		if a := r.post(t, "llm", []byte(`{"prompt": "hello"}`)); a.status != 200 {
+			t.Fatal(a)
+		}
+	}
+	if n := len(follower.seen("")); n > 0 {
+		t.Errorf("the follower was asked %d times", n)
 	}
 }

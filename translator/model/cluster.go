@@ -44,9 +44,10 @@ type Cluster struct {
 	Fallback Fallback
 	// Trailers: the cluster has hops among its endpoints, so HTTP/1.1 trailers must pass (grpc-status).
 	Trailers bool
-	// HealthService is the gRPC health service to check, for pickers; "" for no active health check. Foreign ones are only
-	// asked whether they answer (see envoy's healthCheck).
+	// HealthService is the gRPC health service to check, for pickers; "" for no active health check. Of foreign ones, those that are not
+	// known to have it (TellsHealth) are only asked whether they answer (see envoy's healthCheck).
 	HealthService string
+	TellsHealth   bool
 	// Own is Penstock's own picker, of which there may be several: one that falls silent is noticed while a request can
 	// still be asked about at another.
 	Own bool

@@ -3,8 +3,6 @@ package plane
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/picker/dialect"
 	"github.com/penstock-project/penstock/translator"
@@ -21,10 +19,11 @@ func (p *Plane) followPickers(out translator.Output) {
 }
 
 // keepDialect stores what a picker has shown, from where translation reads it.
-func (p *Plane) keepDialect(name string, d dialect.Dialect) error {
+func (p *Plane) keepDialect(name string, a dialect.Answer) error {
 	op := store.Dialects.Delete(name)
-	if d == dialect.Acknowledges {
-		op = store.Dialects.Put(&store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if d := (&store.Dialect{Acknowledges: a.Dialect == dialect.Acknowledges, Health: a.Health}); d.Acknowledges || d.Health {
+		d.Name = name
+		op = store.Dialects.Put(d)
 	}
 	if _, err := p.store.Apply(op); err != nil {
 		return fmt.Errorf("how %s answers: %w", name, err)
