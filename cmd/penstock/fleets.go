@@ -37,7 +37,7 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *plane.Kubernetes) (*plane.Fle
 	if o.penstockImage == "" {
 		return nil, nil
 	}
-	if k.Service == "" || k.Peers == nil {
+	if k.Service == "" || cmd.Flag("peers-listen").Value.String() == "" {
 		return nil, errors.New("--penstock-image needs --service, whose name is in the certificate of ADS, and --peers-listen")
 	}
 	out := &plane.Fleet{ADS: o.addresses, Names: plane.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage, OpenPicker: o.openPicker}

@@ -21,7 +21,6 @@ type kubernetes struct {
 	kubeconfig string
 	namespace  string
 	service    string
-	peers      string
 	fleet      fleetFlags
 }
 
@@ -31,7 +30,6 @@ func (k *kubernetes) flags(cmd *cobra.Command) {
 	f.StringVar(&k.namespace, "namespace", "", "namespace that penstock runs in, for its Lease (default: the pod's own, else the kubeconfig's)")
 	f.StringVar(&k.service, "service", "", "Service in that namespace in front of all penstock processes: Envoys ask pickers behind its port "+plane.PickerPort+", and the processes find each other behind "+plane.PeerPort)
 	k.fleet.flags(cmd)
-	f.StringVar(&k.peers, "peers-listen", "", "address to serve other penstock processes on (default: that of --xds)")
 }
 
 // wanted says whether a cluster is to be read.
@@ -71,11 +69,6 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*plane.Kubernet
 	out.Identity = fmt.Sprintf("%s-%d", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid())
 	if k.service != "" {
 		out.Service = out.Namespace + "/" + strings.TrimPrefix(k.service, out.Namespace+"/")
-	}
-	if k.peers != "" {
-		if out.Peers, err = listen(cmd.Context(), "--peers-listen", k.peers); err != nil {
-			return nil, err
-		}
 	}
 	if out.Fleet, err = k.fleet.config(cmd, out); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 func newServe() *cobra.Command {
 	var s service
 	var k kubernetes
-	var peers []string
+	var others peerFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane and the picker alone, for Envoys that run elsewhere",
@@ -37,6 +37,10 @@ its status, by one of several processes: they find each other behind --service.`
 				}
 				s.cluster = true
 			}
+			peers, err := others.config(cmd.Context())
+			if err != nil {
+				return err
+			}
 			p, cfg, shutdown, err := s.plane(cmd, func(cfg *plane.Config) { cfg.Peers, cfg.Kubernetes = peers, cluster })
 			if err != nil {
 				return err
@@ -53,6 +57,6 @@ its status, by one of several processes: they find each other behind --service.`
 	}
 	k.flags(cmd)
 	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002")
-	cmd.Flags().StringSliceVar(&peers, "peers", nil, "HOST:PORT of --xds of the other penstock processes for the same Envoys (its own is left out); each lists all")
+	others.flags(cmd)
 	return cmd
 }

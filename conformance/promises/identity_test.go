@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -76,26 +77,24 @@ func (p place) token(account, audience string) string {
 	return t.Status.Token
 }
 
-// authorities are what a proxy trusts: Penstock's Secret has them.
-func (p place) authorities(ctx context.Context) (current []byte, all *x509.CertPool, err error) {
-	s, err := p.CoreV1().Secrets(system).Get(ctx, "penstock-ca", metav1.GetOptions{})
+// authorities are what a proxy trusts, in PEM: Penstock's Secret has them.
+func (p place) authorities() (all []byte) {
+	p.Helper()
+	s, err := p.CoreV1().Secrets(system).Get(p.Context(), "penstock-ca", metav1.GetOptions{})
 	if err != nil {
-		return nil, nil, err
+		p.Fatal(err)
 	}
-	all = x509.NewCertPool()
 	for _, key := range []string{"tls.crt", "next.crt", "previous.crt"} {
-		all.AppendCertsFromPEM(s.Data[key])
+		all = append(all, s.Data[key]...)
 	}
-	return s.Data["tls.crt"], all, nil
+	return all
 }
 
 // as are the credentials of somebody who knows Penstock's certificate and has a token, or none.
 func (p place) as(token string) []grpc.DialOption {
 	p.Helper()
-	_, pool, err := p.authorities(p.Context())
-	if err != nil {
-		p.Fatal(err)
-	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(p.authorities())
 	out := []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "penstock." + system + ".svc"}))}
 	if token != "" {
 		out = append(out, grpc.WithPerRPCCredentials(bearer(token)))
@@ -162,18 +161,32 @@ func tokensDecide(p place) {
 			"a token for somebody else":     p.token("gw-penstock", "vault"),
 			"a service account of no fleet": p.token("default", "penstock.dev"),
 		} {
-			if err := p.ask(ads, token); status.Code(err) != codes.PermissionDenied {
+			if _, err := p.ask(ads, token, resource.Cluster); status.Code(err) != codes.PermissionDenied {
 				p.Errorf("%s is answered: %v", who, err)
 			}
 		}
-		if err := p.pick(process.Status.PodIP+":9002", p.token("gw-penstock", "penstock.dev")); status.Code(err) != codes.Unauthenticated {
+		if _, err := p.pick(process.Status.PodIP+":9002", p.token("gw-penstock", "penstock.dev")); status.Code(err) != codes.Unauthenticated {
 			p.Errorf("the picker answers whoever asks: %v", err)
+		}
+		if err := p.follow(process.Status.PodIP + ":18001"); err == nil || !strings.Contains(err.Error(), "certificate required") {
+			p.Errorf("the port for other processes is open to whoever comes: %v", err)
 		}
 	}
 }
 
-// ask asks for configuration, and returns why there was none; nil: there was.
-func (p place) ask(address, token string) error {
+// follow asks for what processes tell each other, as somebody who has no certificate.
+func (p place) follow(address string) error {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.Read(make([]byte, 1)) // a server of gRPC begins
+	return err
+}
+
+// ask asks for resources of a type, and returns the first answer.
+func (p place) ask(address, token string, of resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	conn, err := grpc.NewClient(address, p.as(token)...)
 	if err != nil {
 		p.Fatal(err)
@@ -183,17 +196,16 @@ func (p place) ask(address, token string) error {
 	defer cancel()
 	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger", Cluster: p.namespace + "/gw"}, TypeUrl: resource.Cluster.URL()}); err != nil {
-		return err
+	if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger", Cluster: p.namespace + "/gw"}, TypeUrl: of.URL(), ResourceNamesSubscribe: names}); err != nil {
+		return nil, err
 	}
-	_, err = s.Recv()
-	return err
+	return s.Recv()
 }
 
-// pick asks for an endpoint, and returns why there was none.
-func (p place) pick(address, token string) error {
+// pick asks for an endpoint.
+func (p place) pick(address, token string) (*extprocv3.ProcessingResponse, error) {
 	conn, err := grpc.NewClient(address, p.as(token)...)
 	if err != nil {
 		p.Fatal(err)
@@ -203,11 +215,10 @@ func (p place) pick(address, token string) error {
 	defer cancel()
 	s, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}}); err != nil {
-		return err
+		return nil, err
 	}
-	_, err = s.Recv()
-	return err
+	return s.Recv()
 }

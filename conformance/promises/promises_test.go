@@ -20,7 +20,13 @@ var ofFleets = []promise{
 	{"a Gateway gets the addresses that it asks for or says that it cannot", staticAddresses},
 	{"how proxies run can be changed under load", parametersTakeEffect},
 	{"an autoscaler, a kind of Service and proxies of one's own can be had", scalingAndServices},
+}
+
+// ofTrust are about who knows whom, and how that lasts.
+var ofTrust = []promise{
 	{"a proxy sees its own Gateway's configuration and a stranger nothing", tokensDecide},
+	{"a token that is replaced counts without a break", tokensAreReadAgain},
+	{"certificates and authorities are renewed without a restart or a lost request", certificatesRenewed},
 }
 
 // ofStatuses are about what the statuses of objects say.
@@ -40,7 +46,7 @@ var ofAll = []promise{
 }
 
 func TestPromises(t *testing.T) {
-	t.Run("together", func(t *testing.T) { together(t, slices.Concat(ofFleets, ofStatuses)) })
+	t.Run("together", func(t *testing.T) { together(t, slices.Concat(ofTrust, ofFleets, ofStatuses)) })
 	t.Run("alone", func(t *testing.T) { alone(t, ofProcesses) })
 	t.Run("last", func(t *testing.T) { alone(t, ofAll) })
 }

@@ -17,9 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kill ends the process of a pod of Penstock's as a lack of memory would: it learns of nothing. The lab's processes are this
-// machine's.
-func (p place) kill(pod corev1.Pod) {
+// process is the PID of a pod's process that was given an argument: the lab's processes are this machine's.
+func (p place) process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -28,19 +27,24 @@ func (p place) kill(pod corev1.Pod) {
 	for _, file := range files {
 		env, _ := os.ReadFile(file) // most are nobody's that we look for, or gone
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if !bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_NAME="+pod.Name+"\x00")) || !bytes.Contains(line, []byte("\x00serve\x00")) {
-			continue
+		if bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_NAME="+pod.Name+"\x00")) && bytes.Contains(line, []byte("\x00"+arg+"\x00")) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if err != nil {
+				p.Fatal(err)
+			}
+			return pid
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err == nil {
-			err = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		if err != nil {
-			p.Fatalf("kill %s: %v", pod.Name, err)
-		}
-		return
 	}
 	p.Fatalf("no process of pod %s", pod.Name)
+	return 0
+}
+
+// kill ends the process of a pod of Penstock's as a lack of memory would: it learns of nothing.
+func (p place) kill(pod corev1.Pod) {
+	p.Helper()
+	if err := syscall.Kill(p.process(pod, "serve"), syscall.SIGKILL); err != nil {
+		p.Fatalf("kill %s: %v", pod.Name, err)
+	}
 }
 
 // leaderKilled: either process of Penstock may be killed. No request is lost, what changes meanwhile takes effect, and

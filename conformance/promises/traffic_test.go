@@ -48,6 +48,11 @@ spec:
   selector: {matchLabels: {app: chat}}
   targetPorts: [{number: 8000}]
 ---
+apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: chat}
+spec: {targetRef: {name: chat}, picker: {failureMode: FailClose}} # a lost pick is a lost request
+---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: chat}

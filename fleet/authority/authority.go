@@ -35,7 +35,7 @@ type Config struct {
 	// Life of an authority (default one year) and of a certificate (default one day); Overlap is how long an authority is in
 	// the bundle before it signs (default one day).
 	Life, CertificateLife, Overlap time.Duration
-	// Interval of looking at the Secret. Default: 1 min.
+	// Interval of looking at the Secret. Default: 10 s, which is nothing beside the renewal of the Lease.
 	Interval time.Duration
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
@@ -59,7 +59,7 @@ func New(c Config) *Authority {
 	c.Life = cmp.Or(c.Life, 365*24*time.Hour)
 	c.CertificateLife = cmp.Or(c.CertificateLife, 24*time.Hour)
 	c.Overlap = cmp.Or(c.Overlap, 24*time.Hour)
-	c.Interval = cmp.Or(c.Interval, time.Minute)
+	c.Interval = cmp.Or(c.Interval, 10*time.Second)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

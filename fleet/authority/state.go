@@ -154,7 +154,7 @@ func newSigner(now time.Time, life time.Duration) (*signer, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), true)
 }
 
-// issue signs a certificate for a server of these names. It does not outlive the authority.
+// issue signs a certificate for a process of these names. It does not outlive the authority.
 func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -170,7 +170,8 @@ func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: now.Add(-skew), NotAfter: end,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		// Among processes of ours it is a client's too: see Mutual.
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, key.Public(), s.key)
 	if err != nil {

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // Fact is one thing that a process tells the others.
@@ -35,6 +38,8 @@ type News struct {
 type Config struct {
 	// Peers are the addresses ("host:port") at which the other processes serve. SetPeers changes them.
 	Peers []string
+	// Credentials are how the other processes are dialled; nil: in cleartext. How they are served is its caller's business.
+	Credentials credentials.TransportCredentials
 	// Patience is how long one that has not acknowledged is waited for. Default: 250 ms, an eighth of what a pick may take.
 	Patience time.Duration
 	// Grace is how long a peer that is away is taken to be coming back. Default: 5 s.
@@ -57,6 +62,9 @@ type Channel struct {
 // New makes a channel. Make its topics next, then register and run it.
 func New(c Config) *Channel {
 	c.Patience, c.Grace = cmp.Or(c.Patience, 250*time.Millisecond), cmp.Or(c.Grace, 5*time.Second)
+	if c.Credentials == nil {
+		c.Credentials = insecure.NewCredentials()
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

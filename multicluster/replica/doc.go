@@ -14,7 +14,7 @@
 // On the wire it is one stream with the messages of delta xDS: a request names a topic (type_url), a response has facts
 // (resources, with ttl) and names that are gone, and a response is acknowledged once what it says is in effect. So Heard can
 // wait for all others. The first response of a topic has everything, so nothing is asked for by version. A reader never
-// writes here: whom a process believes are those that it dials. Federation between clusters can speak the same.
+// writes here: whom a process believes are those that it dials, and that prove who they are if Config.Credentials ask for it. Federation between clusters can speak the same.
 //
 // Invariants: each topic has one response under way for each follower, what is told meanwhile is collapsed; a follower that
 // is late is not waited for; an address that turns out to be the process itself is left alone, so that all may be given

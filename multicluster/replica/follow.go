@@ -12,7 +12,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -67,7 +66,7 @@ var errSelf = errors.New("this process itself")
 func (c *Channel) follow(ctx context.Context, p *peer) {
 	defer p.stop()
 	conn, err := grpc.NewClient(p.address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(c.cfg.Credentials),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: again, MaxDelay: time.Second, Multiplier: 1.6, Jitter: 0.2},
 			MinConnectTimeout: connectTime,

@@ -26,7 +26,7 @@ const (
 
 var stream = grpc.StreamDesc{StreamName: "Follow", ServerStreams: true, ClientStreams: true}
 
-// Register adds the service to a gRPC server. Whoever reaches that port may follow: facts are no secrets.
+// Register adds the service to a gRPC server. Whoever that server lets in may follow.
 func (c *Channel) Register(g grpc.ServiceRegistrar) {
 	d := stream
 	d.Handler = func(_ any, s grpc.ServerStream) error { return c.serve(&serverStream{ServerStream: s}) }

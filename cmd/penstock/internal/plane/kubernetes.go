@@ -30,10 +30,8 @@ type Kubernetes struct {
 	// PickerPort, and the processes find each other at PeerPort. Empty: this process is the only one, and its picker is at
 	// Config.PickerAddresses.
 	Service string
-	// Peers is where the other processes read what this one knows; nil: on the port of ADS.
-	Peers net.Listener
 	// Fleet has the proxies of Gateways run here, and ADS served over TLS; nil: somebody else runs them all. It needs Service
-	// and Peers.
+	// and Config.Peers.Listener.
 	Fleet *Fleet
 	// Features are what GatewayClasses say that we support.
 	Features []gatewayv1.FeatureName

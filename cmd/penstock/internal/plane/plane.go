@@ -50,8 +50,8 @@ type Config struct {
 	StateDir string
 	// XDS and Picker are listeners for Envoys; the Plane closes them. Picker may be nil: no picker is hosted.
 	XDS, Picker net.Listener
-	// Peers are the ADS addresses of other processes that serve the same Envoys; this one's may be among them.
-	Peers []string
+	// Peers are the other processes that serve the same Envoys.
+	Peers Peers
 	// PickerAddresses are where Envoys find our picker; the Picker listener's own address if empty.
 	PickerAddresses []netip.AddrPort
 	// HTTP serves metrics, health and debug pages; nil for none beside the socket in StateDir.
@@ -111,7 +111,7 @@ func New(cfg Config) (*Plane, error) {
 	}
 	p.cache = cache.New(cache.Config{})
 	p.departed = newDeparted(p.cache, lingering, p.log)
-	p.replicas = newReplicas(replica.Config{Peers: cfg.Peers, Log: p.log})
+	p.replicas = newReplicas(replica.Config{Peers: cfg.Peers.Addresses, Credentials: p.dialPeers(), Log: p.log})
 	publishing := publish.Config{Drain: cfg.DrainTime, Linger: lingering}
 	if p.cluster != nil {
 		publishing.Lagging = p.cluster.lagging
@@ -227,7 +227,7 @@ func (p *Plane) Run(ctx context.Context) error {
 		return group.Wait()
 	}
 	admit := func() {}
-	if len(p.cfg.Peers) > 0 { // whom nobody else serves may as well wait here
+	if len(p.cfg.Peers.Addresses) > 0 { // whom nobody else serves may as well wait here
 		admit = turnAway(p.cfg.XDS, p.cfg.Picker)
 	}
 	err := p.Load(ctx)
@@ -258,7 +258,7 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.refusals.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.dialects.Run(ctx)) })
-	apart := p.cluster != nil && p.cluster.cfg.Peers != nil
+	apart := p.cfg.Peers.Listener != nil
 	options := server.Options()
 	if p.cluster != nil && p.cluster.fleets != nil {
 		options = append(options, p.cluster.fleets.secure()...)
@@ -273,7 +273,7 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	})
 	if apart {
 		group.Go(func() error {
-			return serveGRPC(ctx, p.cluster.cfg.Peers, 0, server.Options(), p.replicas.channel.Register)
+			return serveGRPC(ctx, p.cfg.Peers.Listener, 0, append(server.Options(), p.guardPeers()...), p.replicas.channel.Register)
 		})
 	}
 	if p.picker == nil {

@@ -2,14 +2,58 @@ package plane
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
 	"github.com/penstock-project/penstock/multicluster/replica"
 )
+
+// Peers are the other processes that serve the same Envoys, and how they find this one.
+type Peers struct {
+	// Addresses are where they serve; this process's own may be among them. On Kubernetes they are found behind the Service.
+	Addresses []string
+	// Listener is where they read what this process knows; nil: on the port of ADS.
+	Listener net.Listener
+	// TLS is by which they know each other, on Listener; nil: where fleets run here, by certificates of their authority; else
+	// whoever reaches the port is told.
+	TLS *MutualTLS
+}
+
+// MutualTLS is a connection on which both sides show a certificate.
+type MutualTLS struct{ Server, Client *tls.Config }
+
+// peerTLS is how processes know each other; nil: they do not.
+func (p *Plane) peerTLS() *MutualTLS {
+	if p.cfg.Peers.TLS != nil || p.cluster == nil || p.cluster.fleets == nil {
+		return p.cfg.Peers.TLS
+	}
+	server, client := p.cluster.fleets.authority.Mutual(p.cluster.fleets.cfg.Names[0])
+	return &MutualTLS{Server: server, Client: client}
+}
+
+// dialPeers is how the others are dialled; nil: in cleartext.
+func (p *Plane) dialPeers() credentials.TransportCredentials {
+	if t := p.peerTLS(); t != nil {
+		return credentials.NewTLS(t.Client)
+	}
+	return nil
+}
+
+// guardPeers are the options of the server on Peers.Listener.
+func (p *Plane) guardPeers() []grpc.ServerOption {
+	if t := p.peerTLS(); t != nil {
+		return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(t.Server))}
+	}
+	return nil
+}
 
 // askPatience is how long a process that starts waits for what the others know: one that is frozen must not keep it from
 // serving.

@@ -1,0 +1,191 @@
+//go:build lab && linux
+
+package promises
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/penstock-project/penstock/conformance/lab"
+)
+
+// tokensAreReadAgain: an Envoy that somebody runs attaches with what `penstock bootstrap` prints; the token that it shows is the
+// one that is in its file, as the kubelet replaces it, and the stream that it has is not cut for that.
+func tokensAreReadAgain(p place) {
+	port := freePort(p)
+	mine := strings.Replace(attached, "port: 80", fmt.Sprintf("port: %d", port), 1)
+	p.apply(mine + strings.NewReplacer("name: gw", "name: second", "name: mine", "name: second", "[mine]", "[second]").Replace(mine))
+	root, err := lab.Repository()
+	if err != nil {
+		p.Fatal(err)
+	}
+	dir := p.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), p.authorities(), 0o644); err != nil {
+		p.Fatal(err)
+	}
+	p.swap(dir, p.token("mine", "penstock.dev"))
+	to := p.forward(p.processes()[0].Status.PodIP + ":18000")
+	node := p.namespace + "-mine"
+	config, err := exec.CommandContext(p.Context(), filepath.Join(root, "bin", "penstock"), "bootstrap", "--gateway", p.namespace+"/gw", "--xds", to.address, "--node", node,
+		"--tls-ca", filepath.Join(dir, "ca.crt"), "--tls-server-name", "penstock."+system+".svc", "--token", filepath.Join(dir, "token"),
+		"--secrets", filepath.Join(dir, "secrets"), "--admin", "unix:"+filepath.Join(dir, "admin.sock")).Output()
+	if err != nil {
+		p.Fatalf("penstock bootstrap: %v", err)
+	}
+	first, _, _ := strings.Cut(string(config), "\n")
+	if err := os.WriteFile(filepath.Join(dir, "envoy.yaml"), config, 0o644); err != nil {
+		p.Fatal(err)
+	}
+	args := append([]string{"-c", filepath.Join(dir, "envoy.yaml"), "--log-level", "error", "--use-dynamic-base-id"}, strings.Fields(strings.TrimPrefix(first, "# envoy arguments: "))...)
+	envoy := exec.CommandContext(p.Context(), cmp.Or(os.Getenv("ENVOY"), filepath.Join(root, ".tools", "bin", "envoy")), args...)
+	envoy.Stderr = p.Output()
+	if err := envoy.Start(); err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { _ = envoy.Process.Kill(); _ = envoy.Wait() })
+
+	before := p.attached(node, p.namespace+"/gw", func() {})
+	p.programmed("gw")
+	p.swap(dir, p.token("second", "penstock.dev"))
+	// It is another account's, so that one can see which one Envoy shows when it has to connect again.
+	if now := p.attached(node, p.namespace+"/gw", func() {}); now.Connected != before.Connected {
+		p.Errorf("its stream was cut: %s, before %s", now.Connected, before.Connected)
+	}
+	p.attached(node, p.namespace+"/second", to.cut)
+	p.programmed("second")
+}
+
+// proxy is one that is connected to a process of Penstock's.
+type proxy struct{ Node, Gateway, Connected string }
+
+// attached waits until a proxy is connected as one of a gateway's. elsewhere is called when it is connected as another's.
+func (p place) attached(node, gateway string, elsewhere func()) (is proxy) {
+	p.Helper()
+	processes := p.processes()
+	p.until(node+" is a proxy of "+gateway, func(ctx context.Context) error {
+		for _, process := range processes {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+process.Status.PodIP+":9090/proxies", nil)
+			if err != nil {
+				return err
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			var list []proxy
+			err = errors.Join(json.NewDecoder(resp.Body).Decode(&list), resp.Body.Close())
+			if err != nil {
+				return err
+			}
+			for _, is = range list {
+				if is.Node == node && is.Gateway == gateway {
+					return nil
+				}
+				if is.Node == node {
+					elsewhere()
+				}
+			}
+		}
+		return errors.New("not yet")
+	})
+	return is
+}
+
+// swap replaces the token in a folder as the kubelet does: files are links into a folder that is a link itself.
+func (p place) swap(dir, token string) {
+	p.Helper()
+	data, err := os.MkdirTemp(dir, "..")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(data, "token"), []byte(token), 0o644)
+	}
+	link := filepath.Join(dir, "..data")
+	if err == nil {
+		err = os.Symlink(filepath.Base(data), link+"_tmp")
+	}
+	if err == nil {
+		err = os.Rename(link+"_tmp", link)
+	}
+	if _, missing := os.Lstat(filepath.Join(dir, "token")); err == nil && missing != nil {
+		err = os.Symlink(filepath.Join("..data", "token"), filepath.Join(dir, "token"))
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// forwarder is a way to a process that can be cut.
+type forwarder struct {
+	address string
+	mu      sync.Mutex
+	open    []net.Conn
+}
+
+func (p place) forward(to string) *forwarder {
+	p.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		p.Fatal(err)
+	}
+	f := &forwarder{address: l.Addr().String()}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			f.mu.Lock()
+			f.open = append(f.open, near, far)
+			f.mu.Unlock()
+			for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+				running.Go(func() {
+					_, _ = io.Copy(way[0], way[1]) // until either is closed
+					_ = way[0].Close()
+				})
+			}
+		}
+	})
+	p.Cleanup(func() {
+		_ = l.Close()
+		f.cut()
+		running.Wait()
+	})
+	return f
+}
+
+// cut closes all connections.
+func (f *forwarder) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.open {
+		_ = c.Close()
+	}
+	f.open = nil
+}
+
+// freePort is one of this machine's that nobody uses now.
+func freePort(p place) int {
+	p.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,159 @@
+//go:build lab && linux
+
+package promises
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// successor is an authority that takes over from Penstock's, as Penstock makes them; how old it is, the test says.
+type successor struct {
+	key    *ecdsa.PrivateKey
+	keyPEM []byte
+}
+
+func newSuccessor(p place) *successor {
+	p.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		p.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return &successor{key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}
+}
+
+// aged is its certificate, made so long ago. Whoever trusts one of them trusts all: name and key are the same.
+func (s *successor) aged(p place, age time.Duration) []byte {
+	p.Helper()
+	made := time.Now().Add(-age)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(made.UnixNano()), Subject: pkix.Name{CommonName: "penstock successor"},
+		NotBefore: made.Add(-time.Hour), NotAfter: made.AddDate(1, 0, 0), // an hour is what clocks may be wrong by
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, s.key.Public(), s.key)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// pickKey is what proxies show to the picker once the authority's keys are given out.
+func (s *successor) pickKey() string {
+	mac := hmac.New(sha256.New, s.keyPEM)
+	mac.Write([]byte("picker"))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// certificatesRenewed lives through the days in which one authority takes over from another, in minutes: no process is
+// restarted, no request lost, and no proxy shut out.
+func certificatesRenewed(p place) {
+	p.apply(chat + plainGateway)
+	address := p.programmed("gw")[0]
+	t := p.load(address)
+	processes := p.processes()
+	next := newSuccessor(p)
+	become := func(age time.Duration) (cert []byte) {
+		cert = next.aged(p, age)
+		p.until("the authority's Secret is written", func(ctx context.Context) error {
+			s, err := p.CoreV1().Secrets(system).Get(ctx, "penstock-ca", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			s.Data["next.crt"], s.Data["next.key"] = cert, next.keyPEM
+			_, err = p.CoreV1().Secrets(system).Update(ctx, s, metav1.UpdateOptions{})
+			return err
+		})
+		return cert
+	}
+	each := func(what string, f func(ip string) error) {
+		p.Helper()
+		for _, process := range processes {
+			p.until(what+" at "+process.Name, func(context.Context) error { return f(process.Status.PodIP) })
+		}
+	}
+
+	// The first day: all learn to trust it.
+	young := become(0)
+	each("its keys are accepted", func(ip string) error {
+		if _, err := p.pick(ip+":9002", next.pickKey()); status.Code(err) == codes.Unauthenticated {
+			return err
+		}
+		return nil
+	})
+	proxy, err := p.pods(p.Context(), p.namespace, envoys("gw"))
+	if err != nil || len(proxy) != 1 {
+		p.Fatalf("proxies: %s %v", podNames(proxy), err)
+	}
+	bundle := fmt.Sprintf("/proc/%d/root/etc/penstock/ca.crt", p.process(proxy[0], "/etc/penstock/bootstrap.yaml"))
+	p.until("the proxy trusts it", func(context.Context) error {
+		text, err := os.ReadFile(bundle)
+		if err == nil && !bytes.Contains(text, young) {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+
+	// That afternoon: proxies are given its keys.
+	become(13 * time.Hour)
+	token := p.token(fleet, "penstock.dev")
+	each("proxies are given its keys", func(ip string) error {
+		answer, err := p.ask(ip+":18000", token, resource.Secret, model.OwnKey)
+		if raw, _ := proto.Marshal(answer); err == nil && !bytes.Contains(raw, []byte(next.pickKey())) {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+
+	// The second day: it signs.
+	old := become(25 * time.Hour)
+	each("its certificate is shown", func(ip string) error {
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(old)
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", ip+":18000", &tls.Config{RootCAs: pool, ServerName: "penstock." + system + ".svc"})
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	p.end(t)
+
+	now := p.processes()
+	for _, pod := range now {
+		if n := pod.Status.ContainerStatuses[0].RestartCount; n > 0 || pod.Name != processes[0].Name && pod.Name != processes[1].Name {
+			p.Errorf("process %s was started %d times", pod.Name, n+1)
+		}
+	}
+	// Whoever comes now comes in by the new one, between processes too: they agree on what proxies have.
+	p.apply(strings.ReplaceAll(plainGateway, "name: gw", "name: later"))
+	p.programmed("later")
+}

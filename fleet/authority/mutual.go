@@ -1,0 +1,36 @@
+package authority
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+)
+
+// Mutual is how processes of one installation know each other: who serves shows this process's certificate and asks for one that the
+// authority, or a next or previous one, has signed; so does who dials. Nobody but these processes has one: proxies get none.
+// Both follow Run. name is one of Config.Names.
+func (a *Authority) Mutual(name string) (server, client *tls.Config) {
+	server = &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.GetCertificate,
+		VerifyConnection: func(s tls.ConnectionState) error { return a.verify(s, "", x509.ExtKeyUsageClientAuth) },
+	}
+	client = &tls.Config{
+		MinVersion: tls.VersionTLS13, ServerName: name,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return a.GetCertificate(nil) },
+		// The authorities change while the configuration does not: verify does what this leaves out.
+		InsecureSkipVerify: true,
+		VerifyConnection:   func(s tls.ConnectionState) error { return a.verify(s, name, x509.ExtKeyUsageServerAuth) },
+	}
+	return server, client
+}
+
+// verify says whether the other side's certificate is one of ours.
+func (a *Authority) verify(s tls.ConnectionState, name string, usage x509.ExtKeyUsage) error {
+	if len(s.PeerCertificates) == 0 {
+		return errors.New("no certificate")
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(a.Bundle())
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: a.cfg.Now(), KeyUsages: []x509.ExtKeyUsage{usage}})
+	return err
+}
