@@ -42,6 +42,9 @@ func joinDeltas(first, later []Delta) []Delta {
 
 // joinSets joins two changes of a set: what each put, by a key, and which keys it took out. Both come out sorted.
 func joinSets[T any, K comparable](put, laterPut []T, key func(T) K, out, laterOut []K, compare func(a, b K) int) (puts []T, outs []K) {
+	if len(put)+len(out) == 0 { // as on a start, where everything comes later
+		return laterPut, laterOut
+	}
 	have, gone := map[K]T{}, map[K]struct{}{}
 	apply := func(put []T, out []K) {
 		for _, k := range out {

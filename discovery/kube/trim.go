@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,12 +68,35 @@ func trimSlice(obj store.Object) {
 		return &no
 	}
 	endpoints := make([]discoveryv1.Endpoint, len(s.Endpoints)) // those that came have room for more
+	addresses := addressesOf(s)
 	for i, e := range s.Endpoints {
-		endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses, Zone: e.Zone, Conditions: discoveryv1.EndpointConditions{
+		n := len(e.Addresses)
+		endpoints[i] = discoveryv1.Endpoint{Addresses: addresses[:n:n], Zone: e.Zone, Conditions: discoveryv1.EndpointConditions{
 			Ready: shared(e.Conditions.Ready), Serving: shared(e.Conditions.Serving), Terminating: shared(e.Conditions.Terminating),
 		}}
+		addresses = addresses[n:]
 	}
 	s.Endpoints = endpoints
+}
+
+// addressesOf is all addresses of a slice, in one piece: there are more of them than of anything else.
+func addressesOf(s *discoveryv1.EndpointSlice) []string {
+	n := 0
+	var text strings.Builder
+	for _, e := range s.Endpoints {
+		n += len(e.Addresses)
+		for _, a := range e.Addresses {
+			text.WriteString(a)
+		}
+	}
+	out := make([]string, 0, n)
+	rest := text.String()
+	for _, e := range s.Endpoints {
+		for _, a := range e.Addresses {
+			out, rest = append(out, rest[:len(a)]), rest[len(a):]
+		}
+	}
+	return out
 }
 
 func trimPod(obj store.Object) {

@@ -2,12 +2,14 @@ package envoy
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -20,21 +22,80 @@ import (
 func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster}
 	var refs []resource.Ref
-	groups := map[uint32]*endpointv3.LocalityLbEndpoints{} // by priority, which is how Envoy groups them
+	var groups [][]byte // encoded, as those of load.Endpoints: by priority, which is how Envoy groups them
 	for _, e := range a.Endpoints {
-		g := groups[e.Priority]
-		if g == nil {
-			g = &endpointv3.LocalityLbEndpoints{Priority: e.Priority}
-			groups[e.Priority] = g
-			load.Endpoints = append(load.Endpoints, g)
+		i := slices.IndexFunc(load.Endpoints, func(g *endpointv3.LocalityLbEndpoints) bool { return g.Priority == e.Priority })
+		if i < 0 {
+			i = len(groups)
+			load.Endpoints, groups = append(load.Endpoints, &endpointv3.LocalityLbEndpoints{Priority: e.Priority}), append(groups, nil)
 		}
-		g.LbEndpoints = append(g.LbEndpoints, lbEndpoint(e))
+		var err error
+		if groups[i], err = appendEndpoint(groups[i], e); err != nil {
+			return nil, fmt.Errorf("endpoints %s: %w", a.Cluster, err)
+		}
 		if e.Hop != "" {
 			refs = append(refs, resource.Ref{Type: resource.Listener, Name: e.Hop})
 		}
 	}
+	for i, g := range load.Endpoints {
+		g.ProtoReflect().SetUnknown(groups[i]) // goes out as it is
+	}
 	return checked(resource.Endpoints, a.Cluster, load, refs, a.Owners)
 }
+
+// appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. There may be tens of thousands of pods, each of which
+// would be a dozen messages for the garbage collector: they are written without.
+func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
+	const lbEndpoints = 2
+	var room [128]byte
+	body := room[:0]
+	switch {
+	case e.Hop != "":
+		msg := lbEndpoint(e)
+		if err := checkMessage(msg); err != nil {
+			return nil, err
+		}
+		var err error
+		if body, err = resource.Marshal(msg); err != nil {
+			return nil, err
+		}
+	case !e.Address.IsValid():
+		return nil, errors.New("an endpoint without an address")
+	default:
+		body = appendPod(body, e)
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, lbEndpoints, protowire.BytesType), body), nil
+}
+
+// appendPod appends the encoding of lbEndpoint of a pod.
+func appendPod(b []byte, e model.Endpoint) []byte {
+	const (
+		endpoint, metadata, weight = 1, 3, 4 // of LbEndpoint
+		address                    = 1       // of Endpoint
+		socket                     = 1       // of Address
+		ip, port                   = 2, 3    // of SocketAddress
+		value                      = 1       // of UInt32Value
+	)
+	message := func(b []byte, number protowire.Number, body []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), body)
+	}
+	var rooms [5][64]byte
+	s := message(rooms[0][:0], ip, e.Address.Addr().AppendTo(rooms[1][:0]))
+	s = protowire.AppendVarint(protowire.AppendTag(s, port, protowire.VarintType), uint64(e.Address.Port()))
+	b = message(b, endpoint, message(rooms[2][:0], address, message(rooms[3][:0], socket, s)))
+	b = message(b, metadata, podMetadata)
+	if e.Weight != 0 {
+		w := protowire.AppendVarint(protowire.AppendTag(rooms[4][:0], value, protowire.VarintType), uint64(e.Weight))
+		b = message(b, weight, w)
+	}
+	return b
+}
+
+// podMetadata is the metadata of every pod, encoded.
+var podMetadata = func() []byte {
+	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata) // of constants: it does not fail
+	return body
+}()
 
 // AddEndpoints adds pods to the endpoints of a pool's cluster, where they are not among them: to a cluster of which only what
 // was sent to Envoy is left. One that a BackendTLSPolicy has closed, because there is nobody to trust, stays as it is.
@@ -59,27 +120,24 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 	return checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners))
 }
 
-// podMetadata is what all endpoints that are no hops have. One for all of them: of 50,000, it was most of the garbage.
-var podMetadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.lb": field(roleKey, structpb.NewStringValue(rolePod))}}
-
 func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
-	addr, metadata := address(e.Address.Addr().String(), uint32(e.Address.Port())), podMetadata
+	role := rolePod
+	addr := address(e.Address.Addr().String(), uint32(e.Address.Port()))
+	metadata := map[string]*structpb.Struct{}
 	if e.Hop != "" {
-		role := roleSpill
+		role = roleSpill
 		if e.Later {
 			role = roleLater
 		}
-		metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
-			"envoy.lb":                     field(roleKey, structpb.NewStringValue(role)),
-			"envoy.transport_socket_match": field(hopKey, structpb.NewBoolValue(true)),
-		}}
 		addr = &corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
 			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: e.Hop},
 		}}}
+		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))
 	}
+	metadata["envoy.lb"] = field(roleKey, structpb.NewStringValue(role))
 	return &endpointv3.LbEndpoint{
 		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: addr}},
-		Metadata:            metadata,
+		Metadata:            &corev3.Metadata{FilterMetadata: metadata},
 		LoadBalancingWeight: number(e.Weight),
 	}
 }
