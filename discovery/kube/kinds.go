@@ -23,6 +23,7 @@ type kind struct {
 	resource string   // plural, in lower case
 	versions []string // that the table's type can hold, the best first
 	list     func() runtime.Object
+	former   string          // the group of a release that is not read any more; "" for none
 	builtIn  bool            // there is always one; else a CRD says whether and how
 	vital    bool            // without it nothing works
 	plain    bool            // nobody reads its annotations
@@ -63,7 +64,7 @@ func kinds() []*kind {
 			trim: trimPod, reach: namespaces, gate: store.ByLabel, group: func(key string) string { ns, _, _ := strings.Cut(key, " "); return ns }},
 		{table: store.Secrets, resource: "secrets", versions: []string{"v1"}, list: of[corev1.SecretList], builtIn: true, plain: true, reach: named},
 		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList], builtIn: true, plain: true, reach: named},
-		custom(store.InferencePools, "inferencepools", statuses.InferencePool(), "v1"),
+		formerly("inference.networking.x-k8s.io", custom(store.InferencePools, "inferencepools", statuses.InferencePool(), "v1")),
 		custom(store.InferenceModels, "inferencemodels", statuses.Conditions(
 			func(m *inference.InferenceModel) *inference.InferenceModelStatus { return &m.Status },
 			func(s *inference.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha2"),
@@ -82,6 +83,11 @@ func custom[T any, P interface {
 	store.Object
 }](table *store.Table[P], resource string, status *statuses.Shape, versions ...string) *kind {
 	return &kind{table: table, resource: resource, versions: versions, list: of[list[T]], status: status}
+}
+
+func formerly(group string, k *kind) *kind {
+	k.former = group
+	return k
 }
 
 func vital(k *kind) *kind {

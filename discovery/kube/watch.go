@@ -143,8 +143,8 @@ func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	return nil
 }
 
-// followCRD runs the reflector of a kind's definition.
-func (s *Source) followCRD(ctx context.Context, k *kind) error {
+// followCRD runs the reflector of a kind's definition in a group.
+func (s *Source) followCRD(ctx context.Context, k *kind, group string, defined func(*crd)) error {
 	r, err := s.client.of(crdVersion, false)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 			s.heard(part{kind: k, scope: scope{name: "definition"}}, err)
 		}
 	}
-	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, heard), &crd{}, &definition{source: s, kind: k})
+	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + group}, heard), &crd{}, &definition{defined})
 	return nil
 }
 
@@ -168,11 +168,8 @@ func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache
 	r.RunWithContext(klog.NewContext(ctx, quiet))
 }
 
-// definition takes what is read of one kind's CRD. It implements cache.ReflectorStore.
-type definition struct {
-	source *Source
-	kind   *kind
-}
+// definition takes what is read of one CRD; nil: there is none. It implements cache.ReflectorStore.
+type definition struct{ defined func(*crd) }
 
 // Add implements cache.ReflectorStore.
 func (d *definition) Add(obj any) error { return d.Update(obj) }
@@ -181,14 +178,14 @@ func (d *definition) Add(obj any) error { return d.Update(obj) }
 func (d *definition) Update(obj any) error {
 	if c, ok := obj.(*crd); ok {
 		c.ManagedFields = nil
-		d.source.defined(d.kind, c)
+		d.defined(c)
 	}
 	return nil
 }
 
 // Delete implements cache.ReflectorStore.
 func (d *definition) Delete(any) error {
-	d.source.defined(d.kind, nil)
+	d.defined(nil)
 	return nil
 }
 

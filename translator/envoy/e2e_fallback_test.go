@@ -129,15 +129,23 @@ var foreign = []struct {
 	{false, true, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "spill", "slow": "504"}},
 }
 
+// It is the same for those that only acknowledge bodies.
 func TestForeignPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 	t.Parallel()
+	t.Run("duplex", func(t *testing.T) { foreignFailures(t, model.BodyDuplex) })
+	t.Run("whole", func(t *testing.T) { foreignFailures(t, model.BodyWhole) })
+}
+
+func foreignFailures(t *testing.T, body model.BodyMode) {
+	t.Parallel()
+	duplex, plain := body == model.BodyDuplex, body == model.BodyWhole
 	a1, a2, b1 := startPod(t, "a1", 200), startPod(t, "a2", 200), startPod(t, "b1", 200)
 	b := startPicker(t, map[string]script{"b": {endpoints: b1.address.String()}})
 	r := newRig(t, b.address)
 	for does, s := range map[string]script{
-		"answers": {endpoints: a2.address.String(), duplex: true},
-		"full":    {status: 429, duplex: true},
-		"empty":   {status: 503, duplex: true},
+		"answers": {endpoints: a2.address.String(), duplex: duplex, plain: plain},
+		"full":    {status: 429, duplex: duplex, plain: plain},
+		"empty":   {status: 503, duplex: duplex, plain: plain},
 		"slow":    {silent: true},
 	} {
 		p := startPicker(t, map[string]script{"": s})
@@ -154,7 +162,7 @@ func TestForeignPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 			host := fmt.Sprintf("%d-%s", i, does)
 			backend := model.WeightedBackend{
 				Cluster: cluster, Weight: 1,
-				Picker: &model.PickerCall{Cluster: "picker-" + does, Body: model.BodyDuplex},
+				Picker: &model.PickerCall{Cluster: "picker-" + does, Body: body},
 			}
 			if row.spills {
 				backend = r.behindHop("a-"+host, backend, hopB)

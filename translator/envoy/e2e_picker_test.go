@@ -148,8 +148,10 @@ func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3
 		a.body += len(m.RequestBody.Body)
 		if !sc.duplex {
 			done := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}}
-			if sc.plain && m.RequestBody.EndOfStream {
-				return []*extprocv3.ProcessingResponse{sc.pick(), done}
+			if pick := sc.pick(); sc.plain && m.RequestBody.EndOfStream && sc.status != 0 {
+				return []*extprocv3.ProcessingResponse{pick}
+			} else if sc.plain && m.RequestBody.EndOfStream {
+				return []*extprocv3.ProcessingResponse{pick, done}
 			}
 			return []*extprocv3.ProcessingResponse{done}
 		}

@@ -112,8 +112,8 @@ type WeightedBackend struct {
 type BodyMode string
 
 // The body modes. None and Buffered are for our own picker; Duplex (FULL_DUPLEX_STREAMED) is for foreign ones. Whole is for
-// those of them that do not send bodies back, as FULL_DUPLEX_STREAMED demands: they get the body in one piece, with the
-// headers, and answer both.
+// those of them that do not send bodies back, as FULL_DUPLEX_STREAMED demands: they get the body in one piece (which must not be
+// larger than the messages that they take, 4 MiB by default), with the headers, and answer both.
 const (
 	BodyNone     BodyMode = "None"
 	BodyBuffered BodyMode = "Buffered"
