@@ -34,6 +34,7 @@ func changes() []change {
 			return p.failureMode()
 		})},
 		{"no-policy", 1, noPolicy},
+		{"protocol", 1, protocol},
 		{"full", 2, full},
 		{"spill", 4, spill},
 		{"picker", 3, swapPicker},
@@ -130,8 +131,11 @@ func (w *world) create(rng *rand.Rand) backend {
 
 func (w *world) member(rng *rand.Rand) *member {
 	m := &member{name: w.fresh("c"), kind: pick(rng, "declared", "relayed", "parent"), fleet: foreignFleet, weight: 1}
-	if m.kind == "parent" {
+	switch m.kind {
+	case "parent":
 		m.fleet = w.someFleet(rng).name
+	case "relayed":
+		m.failClose = rng.IntN(2) == 0
 	}
 	return m
 }
@@ -199,6 +203,16 @@ func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, er
 		}
 		return name + " " + f(p, rng), nil
 	}
+}
+
+// protocol has a pool's servers spoken to in HTTP/2, or no longer: they speak either.
+func protocol(w *world, rng *rand.Rand) (string, error) {
+	name, p := w.somePool(rng)
+	if p == nil || p.failClose {
+		return "", nil
+	}
+	p.h2c = !p.h2c
+	return fmt.Sprintf("%s h2c: %t", name, p.h2c), nil
 }
 
 func noPolicy(w *world, rng *rand.Rand) (string, error) {

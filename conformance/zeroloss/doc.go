@@ -17,7 +17,8 @@
 // and its requests have ended; a host is asked no more before it leaves the files. So every failure is Penstock's, or Envoy's.
 //
 // What it still can find: whatever a machine does that stands still for longer than a pick may take (2 s). What it does not
-// try: pools that speak h2c, the end of a foreign picker, and Kubernetes in the folder's place.
+// try: pools that speak h2c, read bodies and fail closed (a request that waits at a picker which is killed is answered 503
+// there), the end of a foreign picker, and Kubernetes in the folder's place.
 //
 // Tests: go test ./zeroloss runs a short sequence of each form.
 package main

@@ -71,6 +71,9 @@ func (f *fleet) yaml() string {
 
 func (p *pool) yaml(name string) string {
 	text := object("inference.networking.k8s.io/v1", "InferencePool", name) + fmt.Sprintf("spec:\n  selector: {matchLabels: {app: %s}}\n  targetPorts: [{number: 8000}]\n", p.fleet)
+	if p.h2c && !p.failClose {
+		text += "  appProtocol: kubernetes.io/h2c\n"
+	}
 	if p.foreign {
 		text += fmt.Sprintf("  endpointPickerRef: {name: foreign, port: {number: 9002}, failureMode: %s}\n", p.failureMode())
 	}
@@ -123,7 +126,11 @@ func (i *imported) yaml(w *world, name string) string {
 			text += parents
 			continue
 		}
-		text += "    routingMode: EndpointMode\n    failureMode: FailOpen\n    targetPorts: [" + list + "]\n    podCIDRs: [127.0.0.1/32]\n"
+		mode := "FailOpen"
+		if m.failClose {
+			mode = "FailClose"
+		}
+		text += "    routingMode: EndpointMode\n    failureMode: " + mode + "\n    targetPorts: [" + list + "]\n    podCIDRs: [127.0.0.1/32]\n"
 		text += fmt.Sprintf("    endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}}\n", w.foreignPort)
 		if m.kind == "declared" {
 			text += "    endpoints: [{address: 127.0.0.1}]\n"

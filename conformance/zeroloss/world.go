@@ -57,7 +57,8 @@ type pool struct {
 	body      string
 	fallbacks int
 	failClose bool
-	full      int // inFlight; 0: never full
+	h2c       bool // unless it fails closed: then a killed picker costs picks (doc.go)
+	full      int  // inFlight; 0: never full
 	spill     []backend
 	foreign   bool
 }
@@ -68,6 +69,7 @@ type imported struct{ members []*member }
 type member struct {
 	name, kind, fleet string // kind: declared, relayed or parent
 	weight            int
+	failClose         bool // of relayed ones
 }
 
 type route struct {
