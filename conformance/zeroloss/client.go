@@ -27,6 +27,8 @@ const (
 	smallBody = 200
 	largeBody = 1 << 20
 	largeOne  = 25 // of so many plain requests one has a large body
+	// freshTransport is the one of clients.transports that connects anew for each request.
+	freshTransport = 1
 )
 
 // target is a host that ought to be served.
@@ -147,7 +149,7 @@ func newClients(rate, streams, events int, roots *x509.CertPool, failed func(fai
 	c := &clients{rate: rate, streams: streams, events: events, failed: failed, body: []byte(strings.Repeat("all work and no play ", largeBody/21))}
 	for i := range 3 {
 		// Connections that are not used are closed by us, before the proxy may.
-		t := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 3 * time.Second, DisableKeepAlives: i == 1, TLSClientConfig: &tls.Config{RootCAs: roots}}
+		t := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 3 * time.Second, DisableKeepAlives: i == freshTransport, TLSClientConfig: &tls.Config{RootCAs: roots}}
 		t.Protocols = new(http.Protocols)
 		t.Protocols.SetHTTP1(i < 2)
 		t.Protocols.SetHTTP2(i == 2)
