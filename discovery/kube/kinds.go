@@ -23,19 +23,22 @@ type kind struct {
 	resource string   // plural, in lower case
 	versions []string // that the table's type can hold, the best first
 	list     func() runtime.Object
-	former   string          // the group of a release that is not read any more; "" for none
 	builtIn  bool            // there is always one; else a CRD says whether and how
 	vital    bool            // without it nothing works
 	plain    bool            // nobody reads its annotations
 	status   *statuses.Shape // nil: nothing is written to it
 	trim     func(store.Object)
 	reach    reach
-	gate     string                  // for parked and namespaces: the index of whose keys one must be wanted
-	group    func(key string) string // what all objects share that can have a key of gate
+	// instead is the kind as which objects of a former group are taken, and rivals decides between those and its own; nil for others.
+	instead *kind
+	rivals  *rivals
+	gate    string                  // for parked and namespaces: the index of whose keys one must be wanted
+	group   func(key string) string // what all objects share that can have a key of gate
 }
 
 // kinds lists every kind that is read, in the order of store.Tables. One that a CRD defines is one line.
 func kinds() []*kind {
+	pools, formerPools := pools()
 	return []*kind{
 		vital(custom(store.GatewayClasses, "gatewayclasses", statuses.GatewayClass(), "v1", "v1beta1")),
 		vital(custom(store.Gateways, "gateways", statuses.Gateway(), "v1", "v1beta1")),
@@ -64,7 +67,7 @@ func kinds() []*kind {
 			trim: trimPod, reach: namespaces, gate: store.ByLabel, group: func(key string) string { ns, _, _ := strings.Cut(key, " "); return ns }},
 		{table: store.Secrets, resource: "secrets", versions: []string{"v1"}, list: of[corev1.SecretList], builtIn: true, plain: true, reach: named},
 		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList], builtIn: true, plain: true, reach: named},
-		formerly("inference.networking.x-k8s.io", custom(store.InferencePools, "inferencepools", statuses.InferencePool(), "v1")),
+		pools, formerPools,
 		custom(store.InferenceModels, "inferencemodels", statuses.Conditions(
 			func(m *inference.InferenceModel) *inference.InferenceModelStatus { return &m.Status },
 			func(s *inference.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha2"),
@@ -83,11 +86,6 @@ func custom[T any, P interface {
 	store.Object
 }](table *store.Table[P], resource string, status *statuses.Shape, versions ...string) *kind {
 	return &kind{table: table, resource: resource, versions: versions, list: of[list[T]], status: status}
-}
-
-func formerly(group string, k *kind) *kind {
-	k.former = group
-	return k
 }
 
 func vital(k *kind) *kind {

@@ -14,7 +14,8 @@ import (
 type live struct {
 	uid             types.UID
 	resourceVersion string
-	status          any // as the kind's statuses.Shape takes it
+	kind            *kind // as which it was read, and is written
+	status          any   // as the kind's statuses.Shape takes it
 }
 
 // lives are the live statuses of all objects that have one of ours.
@@ -25,10 +26,10 @@ type lives struct {
 }
 
 // put notes what arrived. An echo of our own write, or something older, changes nothing.
-func (l *lives) put(ref report.Ref, obj store.Object, status any) {
+func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	l.mu.Lock()
 	old, ok := l.all[ref]
-	now := live{obj.GetUID(), obj.GetResourceVersion(), status}
+	now := live{obj.GetUID(), obj.GetResourceVersion(), k, status}
 	if ok && old.uid == now.uid && !newer(now.resourceVersion, old.resourceVersion) {
 		l.mu.Unlock()
 		return
@@ -46,7 +47,7 @@ func (l *lives) wrote(ref report.Ref, obj store.Object, status any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old, ok := l.all[ref]; ok && old.uid == obj.GetUID() && newer(obj.GetResourceVersion(), old.resourceVersion) {
-		l.all[ref] = live{obj.GetUID(), obj.GetResourceVersion(), status}
+		l.all[ref] = live{obj.GetUID(), obj.GetResourceVersion(), old.kind, status}
 	}
 }
 

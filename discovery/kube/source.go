@@ -46,7 +46,6 @@ type Source struct {
 
 	mu      sync.Mutex
 	crds    map[*kind]*crd // nil entry: there is none
-	formers map[*kind]*crd // the same in the groups of releases that are not read any more
 	parts   map[part]*following
 	failing map[part]error
 }
@@ -75,14 +74,16 @@ func New(cfg Config) (*Source, error) {
 	s := &Source{
 		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), lives: &lives{all: map[report.Ref]live{}}, kinds: kinds(),
 		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, wake: make(chan struct{}, 1), ready: make(chan struct{}),
-		crds: map[*kind]*crd{}, formers: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{},
+		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{},
 	}
 	var err error
 	if s.client, err = newClient(cfg.REST, s.kinds); err != nil {
 		return nil, err
 	}
 	for _, k := range s.kinds {
-		s.byTable[k.table.Kind()] = k
+		if k.instead == nil {
+			s.byTable[k.table.Kind()] = k
+		}
 		if k.gate != "" {
 			s.gates[k] = newGate(k, s.feed, s.store)
 		}
@@ -127,14 +128,7 @@ func (s *Source) Run(ctx context.Context) error {
 	group.Go(func() error { return s.feed.run(ctx) })
 	for _, k := range s.kinds {
 		if !k.builtIn {
-			group.Go(func() error {
-				return s.followCRD(ctx, k, k.table.Group(), func(c *crd) { s.defined(s.crds, k, c) })
-			})
-		}
-		if k.former != "" {
-			group.Go(func() error {
-				return s.followCRD(ctx, k, k.former, func(c *crd) { s.defined(s.formers, k, c) })
-			})
+			group.Go(func() error { return s.followCRD(ctx, k) })
 		}
 	}
 	s.poke()
@@ -164,9 +158,9 @@ func (s *Source) poke() {
 }
 
 // defined notes what a kind's CRD is; nil: there is none.
-func (s *Source) defined(crds map[*kind]*crd, k *kind, c *crd) {
+func (s *Source) defined(k *kind, c *crd) {
 	s.mu.Lock()
-	crds[k] = c
+	s.crds[k] = c
 	s.mu.Unlock()
 	s.poke()
 }
@@ -296,15 +290,9 @@ func (s *Source) findings() []report.Report {
 		if k.table.Group() != "" {
 			name += " (" + k.table.Group() + ")"
 		}
-		if old := s.formers[k]; old != nil && len(old.served()) > 0 {
-			out = append(out, report.Finding{
-				Severity: report.Warning, Problem: fmt.Sprintf("this cluster may have objects of kind %s of the group %s (%s), which are not read", k.table.Kind(), k.former, strings.Join(old.served(), ", ")),
-				Fix: fmt.Sprintf("write them as %s of %s/%s (kubectl get %s.%s -A lists them), and remove the old CustomResourceDefinition", k.table.Kind(), k.table.Group(), k.versions[0], k.resource, k.former),
-			})
-		}
 		c, known := s.crds[k]
 		switch {
-		case k.builtIn || !known:
+		case k.builtIn || !known || k.instead != nil && c == nil:
 		case c == nil:
 			out = append(out, report.Finding{
 				Severity: k.severity(), Problem: fmt.Sprintf("kind %s is not installed in this cluster: there can be none", name),

@@ -298,21 +298,6 @@ func TestAChangeDoesNotWaitForeverForWhatCannotBeRead(t *testing.T) {
 	})
 }
 
-func TestObjectsOfAGroupThatIsNotReadAnyMoreAreNotPassedOverInSilence(t *testing.T) {
-	r := begin(t, nil).synced()
-	const said = "objects of kind InferencePool of the group inference.networking.x-k8s.io (v1alpha2), which are not read"
-	if text := r.reports(); strings.Contains(text, said) {
-		t.Errorf("said without any: %s", text)
-	}
-	r.api.Install("inference.networking.x-k8s.io", "inferencepools", "v1alpha2")
-	r.eventually(func() string {
-		if text := r.reports(); !strings.Contains(text, said) {
-			return "not said: InferencePools of the old group are not read; said is " + text
-		}
-		return ""
-	})
-}
-
 // The multi-cluster proposal's examples have an object where its types have a list; a controller that follows the examples has
 // CRDs to match.
 func TestAnImportWithAServiceThatIsAnObjectIsReadAndSoAreItsNeighbours(t *testing.T) {

@@ -143,8 +143,8 @@ func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	return nil
 }
 
-// followCRD runs the reflector of a kind's definition in a group.
-func (s *Source) followCRD(ctx context.Context, k *kind, group string, defined func(*crd)) error {
+// followCRD runs the reflector of a kind's definition.
+func (s *Source) followCRD(ctx context.Context, k *kind) error {
 	r, err := s.client.of(crdVersion, false)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *Source) followCRD(ctx context.Context, k *kind, group string, defined f
 			s.heard(part{kind: k, scope: scope{name: "definition"}}, err)
 		}
 	}
-	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + group}, heard), &crd{}, &definition{defined})
+	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, heard), &crd{}, &definition{source: s, kind: k})
 	return nil
 }
 
@@ -168,8 +168,11 @@ func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache
 	r.RunWithContext(klog.NewContext(ctx, quiet))
 }
 
-// definition takes what is read of one CRD; nil: there is none. It implements cache.ReflectorStore.
-type definition struct{ defined func(*crd) }
+// definition takes what is read of one kind's CRD. It implements cache.ReflectorStore.
+type definition struct {
+	source *Source
+	kind   *kind
+}
 
 // Add implements cache.ReflectorStore.
 func (d *definition) Add(obj any) error { return d.Update(obj) }
@@ -178,14 +181,14 @@ func (d *definition) Add(obj any) error { return d.Update(obj) }
 func (d *definition) Update(obj any) error {
 	if c, ok := obj.(*crd); ok {
 		c.ManagedFields = nil
-		d.defined(c)
+		d.source.defined(d.kind, c)
 	}
 	return nil
 }
 
 // Delete implements cache.ReflectorStore.
 func (d *definition) Delete(any) error {
-	d.defined(nil)
+	d.source.defined(d.kind, nil)
 	return nil
 }
 
@@ -202,9 +205,17 @@ func (d *definition) Resync() error { return nil }
 
 // arrive puts an object where it belongs. It is handed over.
 func (s *Source) arrive(k *kind, obj store.Object) {
-	ref := k.ref(store.ID(obj))
+	if k.rivals != nil {
+		k.rivals.arrive(k, obj, s.admit)
+		return
+	}
+	s.admit(k, obj)
+}
+
+// admit is arrive for an object that counts.
+func (s *Source) admit(k *kind, obj store.Object) {
 	if k.status != nil {
-		s.lives.put(ref, obj, k.status.Take(obj))
+		s.lives.put(k.ref(store.ID(obj)), k, obj, k.status.Take(obj))
 	}
 	trim(k, obj)
 	if g := s.gates[k]; g != nil {
@@ -216,6 +227,15 @@ func (s *Source) arrive(k *kind, obj store.Object) {
 
 // leave takes an object out.
 func (s *Source) leave(k *kind, id string) {
+	if k.rivals != nil {
+		k.rivals.leave(k, id, s.admit, func() { s.dismiss(k, id) })
+		return
+	}
+	s.dismiss(k, id)
+}
+
+// dismiss is leave for an object that counted.
+func (s *Source) dismiss(k *kind, id string) {
 	if k.status != nil {
 		s.lives.drop(k.ref(id))
 	}
@@ -227,6 +247,9 @@ func (s *Source) leave(k *kind, id string) {
 }
 
 func (k *kind) ref(id string) report.Ref {
+	if k.instead != nil {
+		return k.instead.ref(id)
+	}
 	namespace, name := split(id)
 	return report.Ref{Group: k.table.Group(), Kind: k.table.Kind(), Namespace: namespace, Name: name}
 }

@@ -241,6 +241,7 @@ func (w *Writer) write(ctx context.Context, ref report.Ref) error {
 		w.pace.forget(ref)
 		return nil
 	}
+	k = now.kind
 	w.mu.Lock()
 	generation, translated := w.observed[ref]
 	w.mu.Unlock()

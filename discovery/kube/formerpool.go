@@ -1,0 +1,139 @@
+package kube
+
+import (
+	"encoding/json"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"github.com/penstock-project/penstock/discovery/kube/statuses"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inference"
+)
+
+// InferencePools had another group before v1, and releases up to v1.4 of the inference extension still install that. What a cluster
+// has of it is read into the same table, as files of that form are.
+
+// pools are the InferencePools of both groups.
+func pools() (today, former *kind) {
+	today = custom(store.InferencePools, "inferencepools", statuses.InferencePool(), "v1")
+	today.rivals = &rivals{today: map[string]bool{}, former: map[string]rival{}}
+	former = &kind{
+		table: formerPools{store.InferencePools}, resource: "inferencepools", versions: []string{"v1alpha2"}, list: of[list[formerPool]],
+		status:  statuses.FormerPool(func(obj store.Object) *statuses.FormerPoolStatus { return &obj.(*formerPool).former }),
+		instead: today, rivals: today.rivals,
+	}
+	return today, former
+}
+
+// formerPools is the table of InferencePools, for objects of the former group.
+type formerPools struct{ table }
+
+type table = store.Kind // which has a method Kind
+
+// Group implements store.Kind.
+func (formerPools) Group() string { return inference.Group }
+
+// New implements store.Kind.
+func (formerPools) New() store.Object { return &formerPool{} }
+
+// PutObject implements store.Kind.
+func (t formerPools) PutObject(obj store.Object) store.Op {
+	return t.table.PutObject(&obj.(*formerPool).InferencePool)
+}
+
+// formerPool is an InferencePool that was read in the form of v1alpha2.
+type formerPool struct {
+	inferencev1.InferencePool
+	former statuses.FormerPoolStatus
+}
+
+// DeepCopyObject implements runtime.Object.
+func (p *formerPool) DeepCopyObject() runtime.Object {
+	return &formerPool{InferencePool: *p.InferencePool.DeepCopy(), former: p.former.DeepCopy()}
+}
+
+// UnmarshalJSON reads the form of v1alpha2: one target port, a bare selector, extensionRef with an optional port.
+func (p *formerPool) UnmarshalJSON(text []byte) error {
+	var old struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              struct {
+			Selector         map[inferencev1.LabelKey]inferencev1.LabelValue `json:"selector"`
+			TargetPortNumber inferencev1.PortNumber                          `json:"targetPortNumber"`
+			ExtensionRef     *struct {
+				Group       *inferencev1.Group                    `json:"group"`
+				Kind        inferencev1.Kind                      `json:"kind"`
+				Name        inferencev1.ObjectName                `json:"name"`
+				PortNumber  *inferencev1.PortNumber               `json:"portNumber"`
+				FailureMode inferencev1.EndpointPickerFailureMode `json:"failureMode"`
+			} `json:"extensionRef"`
+		} `json:"spec"`
+		Status statuses.FormerPoolStatus `json:"status"`
+	}
+	if err := json.Unmarshal(text, &old); err != nil {
+		return err
+	}
+	p.TypeMeta, p.ObjectMeta, p.former = old.TypeMeta, old.ObjectMeta, old.Status
+	p.Spec = inferencev1.InferencePoolSpec{
+		Selector:    inferencev1.LabelSelector{MatchLabels: old.Spec.Selector},
+		TargetPorts: []inferencev1.Port{{Number: old.Spec.TargetPortNumber}},
+	}
+	if ref := old.Spec.ExtensionRef; ref != nil && ref.Name != "" {
+		port := inferencev1.Port{Number: 9002}
+		if ref.PortNumber != nil {
+			port.Number = *ref.PortNumber
+		}
+		p.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Group: ref.Group, Kind: ref.Kind, Name: ref.Name, Port: &port, FailureMode: ref.FailureMode}
+	}
+	return nil
+}
+
+// rivals knows the pools of both groups. Of two with one name, which are there while a cluster is moved to v1, today's counts.
+type rivals struct {
+	mu     sync.Mutex
+	today  map[string]bool
+	former map[string]rival // as they arrived
+}
+
+type rival struct {
+	kind *kind
+	obj  store.Object
+}
+
+// arrive hands an object to admit, unless it stands behind another.
+func (r *rivals) arrive(k *kind, obj store.Object, admit func(*kind, store.Object)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := store.ID(obj)
+	if k.instead == nil {
+		r.today[id] = true
+	} else {
+		r.former[id] = rival{k, obj.DeepCopyObject().(store.Object)}
+		if r.today[id] {
+			return
+		}
+	}
+	admit(k, obj)
+}
+
+// leave hands an object to dismiss, or the one that stood behind it to admit.
+func (r *rivals) leave(k *kind, id string, admit func(*kind, store.Object), dismiss func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k.instead == nil {
+		delete(r.today, id)
+		if behind, ok := r.former[id]; ok {
+			admit(behind.kind, behind.obj.DeepCopyObject().(store.Object))
+			return
+		}
+	} else {
+		delete(r.former, id)
+		if r.today[id] {
+			return
+		}
+	}
+	dismiss()
+}

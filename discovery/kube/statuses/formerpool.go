@@ -1,0 +1,55 @@
+package statuses
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// FormerPoolStatus is the status of an InferencePool of v1alpha2.
+type FormerPoolStatus struct {
+	Parents []FormerParent `json:"parent,omitempty"`
+}
+
+// FormerParent is an entry of it. Nobody says there whose it is.
+type FormerParent struct {
+	ParentRef  inferencev1.ParentReference `json:"parentRef"`
+	Conditions []metav1.Condition          `json:"conditions,omitempty"`
+}
+
+// DeepCopy returns one that shares nothing with s.
+func (s FormerPoolStatus) DeepCopy() (out FormerPoolStatus) {
+	for _, p := range s.Parents {
+		out.Parents = append(out.Parents, FormerParent{*p.ParentRef.DeepCopy(), slices.Clone(p.Conditions)})
+	}
+	return out
+}
+
+// FormerPool is the shape of an InferencePool's status in v1alpha2: today's, without a controller's name. So an entry is ours if it
+// is about a Gateway that we report; one about a Gateway that we report no more stays, as it may be another controller's.
+func FormerPool(of func(store.Object) *FormerPoolStatus) *Shape {
+	today := InferencePool()
+	return &Shape{
+		Take: func(obj store.Object) any { return take(of(obj)) },
+		Make: func(in Input) any {
+			old := in.Old.(*FormerPoolStatus)
+			before := &inferencev1.InferencePoolStatus{}
+			for _, p := range old.Parents {
+				before.Parents = append(before.Parents, inferencev1.ParentStatus{ParentRef: p.ParentRef, Conditions: p.Conditions})
+			}
+			in.Old = before
+			after := today.Make(in).(*inferencev1.InferencePoolStatus)
+			if after == before {
+				return old
+			}
+			out := &FormerPoolStatus{}
+			for _, p := range after.Parents {
+				out.Parents = append(out.Parents, FormerParent{p.ParentRef, p.Conditions})
+			}
+			return out
+		},
+	}
+}
