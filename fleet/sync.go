@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
@@ -43,8 +45,11 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	}
 	f.report(k, m, f.cfg.Cluster.Objects(k.namespace, k.fleet), err)
 	var mistake *render.Mistake
-	if errors.As(err, &mistake) || errors.Is(err, cluster.ErrForeign) {
+	switch {
+	case errors.As(err, &mistake), errors.Is(err, cluster.ErrForeign):
 		return nil // the user's to mend: their change brings us back
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // the Gateway goes with its namespace
 	}
 	return err
 }

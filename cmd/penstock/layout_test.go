@@ -22,7 +22,7 @@ const (
 var topLevel = map[string]bool{
 	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true, "fleet": true,
 	"manifests": true, "conformance": true,
-	"Makefile": true, "go.mod": true, "go.sum": true,
+	"Containerfile": true, "Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": false, "LICENSE": true, "CONTRIBUTING.md": true,
 }
 

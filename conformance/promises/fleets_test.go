@@ -4,12 +4,20 @@ package promises
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -27,6 +35,12 @@ var owned = []struct{ group, version, resource string }{
 
 // gatewayBecomesFleet: all objects are there, carry what spec.infrastructure says, belong to the Gateway, and serve.
 func gatewayBecomesFleet(p place) {
+	cert, key := certificate(p)
+	if _, err := p.CoreV1().Secrets(p.namespace).Create(p.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": cert, "tls.key": key},
+	}, metav1.CreateOptions{}); err != nil {
+		p.Fatal(err)
+	}
 	p.apply(chat + `
 ---
 apiVersion: gateway.networking.k8s.io/v1
@@ -35,7 +49,9 @@ metadata: {name: gw}
 spec:
   gatewayClassName: penstock
   infrastructure: {labels: {team: blue}, annotations: {example.com/owner: jane}}
-  listeners: [{name: http, port: 80, protocol: HTTP}]
+  listeners:
+  - {name: http, port: 80, protocol: HTTP}
+  - {name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: edge}]}}
 `)
 	address := p.programmed("gw")[0]
 	gw, err := p.gateway(p.Context(), "gw")
@@ -72,6 +88,15 @@ spec:
 	})
 	p.answers("http://" + address + "/health")
 	p.answers("http://" + address + "/v1/models")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	p.until("the certificate is shown", func(context.Context) error {
+		conn, err := tls.Dial("tcp", address+":443", &tls.Config{RootCAs: roots, ServerName: "edge.example.com"})
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
 	// Nodes are emptied one proxy at a time.
 	for i, want := range []bool{true, false} {
 		err := p.PolicyV1().Evictions(p.namespace).Evict(p.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: pods[i].Name}})
@@ -79,6 +104,25 @@ spec:
 			p.Errorf("eviction of proxy %d: %v", i+1, err)
 		}
 	}
+}
+
+// certificate signs itself.
+func certificate(p place) (cert, key []byte) {
+	p.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		p.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"edge.example.com"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		p.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
 // deletionDrains: a stream that is under way comes to its end, and then nothing of the fleet is left.
@@ -266,9 +310,10 @@ func scalingAndServices(p place) {
 	balanced := p.programmed("gw")[0]
 	spec := func(text string) {
 		p.Helper()
-		p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: gw}\nspec: {resources: {requests: {cpu: 10m, memory: 32Mi}}, " + text + "}\n")
+		p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: gw}\nspec: {" + text + "}\n")
 	}
-	spec("autoscaling: {minReplicas: 1, maxReplicas: 3, cpuPercent: 70}, service: {type: ClusterIP, annotations: {example.com/pool: internal}}")
+	const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
+	spec(small + "autoscaling: {minReplicas: 1, maxReplicas: 3, cpuPercent: 70}, service: {type: ClusterIP, annotations: {example.com/pool: internal}}")
 	p.until("there is an autoscaler, and a Service inside the cluster", func(ctx context.Context) error {
 		hpa, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
 		if err != nil {
@@ -290,7 +335,7 @@ func scalingAndServices(p place) {
 		}
 		return nil
 	})
-	spec("service: {type: NodePort}")
+	spec(small + "service: {type: NodePort}")
 	p.until("the autoscaler is gone, and nodes have ports", func(ctx context.Context) error {
 		if _, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
 			return errors.New("the autoscaler is there")
@@ -301,7 +346,7 @@ func scalingAndServices(p place) {
 		}
 		return err
 	})
-	spec("replicas: 1")
+	spec(small + "replicas: 1")
 	p.until("the load balancer is back", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err == nil && (len(gw.Status.Addresses) != 1 || !strings.HasPrefix(gw.Status.Addresses[0].Value, balanced[:strings.LastIndex(balanced, ".")])) {

@@ -140,6 +140,10 @@ func tokensDecide(p place) {
 	for _, process := range p.processes() {
 		ads := process.Status.PodIP + ":18000"
 		for gateway, own := range map[string]string{"gw": "/chat", "other": "/hidden"} {
+			p.until("the process knows the Gateway", func(context.Context) error {
+				_, err := p.ask(ads, p.token(gateway+"-penstock", "penstock.dev"), resource.Cluster)
+				return err
+			})
 			curious := xdstest.StartFake(p, xdstest.FakeConfig{
 				Address: ads, Node: "curious", Gateway: p.namespace + "/" + map[string]string{"gw": "other", "other": "gw"}[gateway],
 				Dial: p.as(p.token(gateway+"-penstock", "penstock.dev")),

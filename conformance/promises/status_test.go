@@ -46,6 +46,10 @@ func programmedAfterAcks(p place) {
 	proxy := func(name string, silent ...resource.Type) *xdstest.Fake {
 		return xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: name, Gateway: p.namespace + "/gw", Silent: silent, Dial: p.as(p.token("mine", "penstock.dev"))})
 	}
+	p.until("the process knows the Gateway", func(context.Context) error {
+		_, err := p.ask(follower, p.token("mine", "penstock.dev"), resource.Cluster)
+		return err
+	})
 	slow := proxy("slow", resource.Listener)
 	p.until("the Gateway waits for its proxy", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")

@@ -37,6 +37,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.replicas) && has(self.autoscaling))",message="replicas and autoscaling exclude each other: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || (has(self.mode) && self.mode == 'external')",message="external is for mode: external; set the mode, or remove external"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap)))",message="mode: external runs no proxies: remove what shapes them, and leave mode and external"
 type EnvoyFleetSpec struct {
 	// Mode says who runs the proxies: managed (default), Penstock; external, you.
 	//
@@ -120,6 +121,9 @@ type FleetAutoscaling struct {
 }
 
 // FleetService shapes the Service in front of the proxies.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || !has(self.type) || self.type == 'LoadBalancer'",message="loadBalancerClass is for type: LoadBalancer; remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || !has(self.type) || self.type != 'ClusterIP'",message="externalTrafficPolicy is not for type: ClusterIP, which nobody outside reaches; remove one of them"
 type FleetService struct {
 	// Type is LoadBalancer (default), NodePort or ClusterIP.
 	//
