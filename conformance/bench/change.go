@@ -18,6 +18,7 @@ type routeChanges struct {
 	arrived   chan time.Time // of each response with route configurations
 	revision  int
 	time, cpu []time.Duration
+	stages    []stages
 }
 
 func newRouteChanges(ctx context.Context, size world.Size) (*routeChanges, error) {
@@ -79,7 +80,7 @@ func (c *routeChanges) measure(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		c.time, c.cpu = append(c.time, took), append(c.cpu, cpu)
+		c.time, c.cpu, c.stages = append(c.time, took), append(c.cpu, cpu), append(c.stages, c.last)
 	}
 	return nil
 }
@@ -118,6 +119,15 @@ func measureChange(ctx context.Context, _ config, out report) error {
 	out("change_growth", "", float64(at5000)/float64(at100))
 	out("change_growth", "at_100", milliseconds(at100))
 	out("change_growth", "at_5000", milliseconds(at5000))
+	var stored, translated, committed, delivered []time.Duration
+	for i, s := range large.stages {
+		stored, translated, committed = append(stored, s.store), append(translated, s.translate), append(committed, s.commit)
+		delivered = append(delivered, large.time[i]-s.store-s.translate-s.commit)
+	}
+	out("change_growth", "store", milliseconds(median(stored)))
+	out("change_growth", "translate", milliseconds(median(translated)))
+	out("change_growth", "commit", milliseconds(median(committed)))
+	out("change_growth", "deliver", milliseconds(median(delivered)))
 	out("change_cpu", "", milliseconds(mean(large.cpu)))
 	out("change_cpu", "median", milliseconds(median(large.cpu)))
 	out("change_vs_rebuild", "", float64(at5000)/float64(rebuild))

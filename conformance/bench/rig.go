@@ -36,7 +36,11 @@ type rig struct {
 	server     *server.Server
 	grpc       *grpc.Server
 	address    string
+	last       stages // of the last change
 }
+
+// stages is how long the parts of a change took that are done before its bytes go out.
+type stages struct{ store, translate, commit time.Duration }
 
 // newRig loads a world and serves it.
 func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
@@ -75,11 +79,17 @@ func (r *rig) close() { r.grpc.Stop() }
 
 // change is one revision, from the store's commit to the cache's.
 func (r *rig) change(ops ...store.Op) error {
+	start := time.Now()
 	rev, err := r.store.Apply(ops...)
 	if err != nil {
 		return err
 	}
-	return r.commit(rev.N, r.translator.Update(r.store.View(), rev.Changes))
+	stored := time.Now()
+	out := r.translator.Update(r.store.View(), rev.Changes)
+	translated := time.Now()
+	err = r.commit(rev.N, out)
+	r.last = stages{store: stored.Sub(start), translate: translated.Sub(stored), commit: time.Since(translated)}
+	return err
 }
 
 func (r *rig) commit(revision uint64, out translator.Output) error {
