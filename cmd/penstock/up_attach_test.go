@@ -14,18 +14,14 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// What the help of serve and bootstrap says can be typed: the owner of an Envoy attaches it.
-func TestAnEnvoyOfYourOwnAttachesByItsBootstrap(t *testing.T) {
-	t.Parallel()
+// attach starts an Envoy of one's own for the site's Gateway, which ends with the test.
+func (s *site) attach(xds string) {
+	t := s.t
+	t.Helper()
 	envoy, err := proxy.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, xds := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
-	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
-	s.out.expect(t, "ADS at "+xds)
-
 	boot, err := penstock(t, "bootstrap", "--gateway", "default/gw", "--xds", xds, "--concurrency", "1", "--admin", "unix:"+filepath.Join(s.state, "admin.sock"))
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +45,16 @@ func TestAnEnvoyOfYourOwnAttachesByItsBootstrap(t *testing.T) {
 			t.Logf("Envoy said:\n%s", said)
 		}
 	})
+}
+
+// What the help of serve and bootstrap says can be typed: the owner of an Envoy attaches it.
+func TestAnEnvoyOfYourOwnAttachesByItsBootstrap(t *testing.T) {
+	t.Parallel()
+	port, xds := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
+	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
+	s.out.expect(t, "ADS at "+xds)
+	s.attach(xds)
 	if got := answers(t, local(port), http.StatusOK); got.header.Get("x-served-by") != "pod-1" {
 		t.Errorf("served by %q", got.header.Get("x-served-by"))
 	}

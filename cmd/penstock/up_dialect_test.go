@@ -102,17 +102,7 @@ func TestAForeignPickerIsAskedInTheWayThatItUnderstands(t *testing.T) {
 	port, foreign := freePort(t), freePort(t)
 	address := fmt.Sprintf("127.0.0.1:%d", foreign)
 	stop := (&referencePicker{pick: second, acknowledges: true}).serve(t, address)
-	files := chatFiles(port, first, second)
-	files["pool.yaml"] = strings.TrimSuffix(poolYAML("chat"), "\n") + fmt.Sprintf("\n  endpointPickerRef: {name: epp, port: {number: %d}}\n", foreign)
-	files["picker.yaml"] = fmt.Sprintf(`apiVersion: v1
-kind: Service
-metadata: {name: epp}
-spec:
-  selector: {app: epp}
-  ports: [{port: %d, appProtocol: kubernetes.io/h2c}]
----
-`, foreign) + serversYAML("epp", address)
-	s := up(t, files)
+	s := up(t, withPicker(chatFiles(port, first, second), foreign))
 	picked := func(by string) {
 		t.Helper()
 		answers(t, local(port), http.StatusOK)
@@ -138,4 +128,40 @@ spec:
 		return nil
 	})
 	picked("pod-1")
+}
+
+// withPicker has the pool "chat" picked from by a picker at a port of this machine.
+func withPicker(files map[string]string, port int) map[string]string {
+	files["pool.yaml"] = strings.TrimSuffix(poolYAML("chat"), "\n") + fmt.Sprintf("\n  endpointPickerRef: {name: epp, port: {number: %d}}\n", port)
+	files["picker.yaml"] = fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: epp}
+spec:
+  selector: {app: epp}
+  ports: [{port: %d, appProtocol: kubernetes.io/h2c}]
+---
+`, port) + serversYAML("epp", fmt.Sprintf("127.0.0.1:%d", port))
+	return files
+}
+
+// What a process knows of pickers ends with it. The next one must know before it tells an Envoy how to ask them.
+func TestARestartLosesNoRequestToAPickerThatOnlyAcknowledgesBodies(t *testing.T) {
+	t.Parallel()
+	pod := modelServer(t, sim.Config{Name: "pod-1"})
+	port, foreign, xds := freePort(t), freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	(&referencePicker{pick: pod, acknowledges: true}).serve(t, fmt.Sprintf("127.0.0.1:%d", foreign))
+	s := prepare(t, withPicker(chatFiles(port, pod), foreign))
+	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
+	s.attach(xds)
+	answers(t, local(port), http.StatusOK)
+	requests := sendTraffic(t, local(port))
+	for range 3 {
+		if code := s.stop(); code != 0 {
+			t.Errorf("serve ended with exit status %d", code)
+		}
+		s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
+		s.errs.expect(t, "msg=\"proxy connected\"")
+		requests.flows(t, 20)
+	}
+	requests.end(t)
 }

@@ -58,9 +58,12 @@ type Config struct {
 type Prober struct {
 	cfg Config
 
-	mu      sync.Mutex
-	wanted  map[string]Picker
 	changed chan struct{} // wanted is another; holds one
+
+	mu     sync.Mutex
+	wanted map[string]Picker
+	silent map[string]bool // those of them that have addresses of which one has not answered
+	moved  chan struct{}   // closed and replaced when silent changes
 }
 
 // New makes a Prober that asks nobody.
@@ -77,15 +80,57 @@ func New(cfg Config) (*Prober, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Prober{cfg: cfg, wanted: map[string]Picker{}, changed: make(chan struct{}, 1)}, nil
+	return &Prober{cfg: cfg, wanted: map[string]Picker{}, silent: map[string]bool{}, changed: make(chan struct{}, 1), moved: make(chan struct{})}, nil
 }
 
 // Follow has a picker asked, now and after each loss of a connection to it. It replaces what was said of the name before.
 func (p *Prober) Follow(name string, at Picker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	old, known := p.wanted[name]
 	p.wanted[name] = at
+	if len(at.Addresses) > 0 && !(known && reflect.DeepEqual(old, at)) {
+		p.silent[name] = true
+	}
 	p.poke()
+}
+
+// Settled returns when all that is followed has answered and was told, or with its context's error.
+func (p *Prober) Settled(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		done, moved := len(p.silent) == 0, p.moved
+		p.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// settle notes that a picker has answered at all of its addresses.
+func (p *Prober) settle(name string, f *followed) {
+	for addr := range f.ends {
+		if f.found[addr].Dialect == Unknown {
+			return
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if reflect.DeepEqual(p.wanted[name], f.at) {
+		p.answered(name)
+	}
+}
+
+// answered takes a picker off those that are waited for. mu is held.
+func (p *Prober) answered(name string) {
+	delete(p.silent, name)
+	close(p.moved)
+	p.moved = make(chan struct{})
 }
 
 // Forget ends that; what was found is told to be nothing.
@@ -93,6 +138,7 @@ func (p *Prober) Forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.wanted, name)
+	p.answered(name)
 	p.poke()
 }
 
@@ -145,6 +191,7 @@ func (p *Prober) Run(ctx context.Context) error {
 				if err := p.tell(n.name, f); err != nil {
 					return err
 				}
+				p.settle(n.name, f)
 			}
 		}
 	})
@@ -199,6 +246,7 @@ func (p *Prober) arrange(ctx context.Context, group *errgroup.Group, pickers map
 		if err := p.tell(name, f); err != nil {
 			return err
 		}
+		p.settle(name, f)
 	}
 	return nil
 }

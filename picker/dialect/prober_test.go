@@ -284,3 +284,32 @@ func TestAPickerThatSaysWhetherItIsTheOneToAskIsToldFromOneThatDoesNot(t *testin
 	p.Follow("epp", at(two.addr, start(t, "127.0.0.1:0", sendsBack).addr))
 	eventually(t, "one of two without health", func() bool { return n.answer("epp") == Answer{SendsBack, false} })
 }
+
+// Before that, an Envoy that comes back would be told to ask pickers otherwise than it does.
+func TestOneCanWaitUntilAllPickersHaveAnsweredAndNoLonger(t *testing.T) {
+	p, n := run(t)
+	if err := p.Settled(t.Context()); err != nil {
+		t.Errorf("with no picker: %v", err)
+	}
+	slow := start(t, "127.0.0.1:0", breaksOff)
+	p.Follow("nowhere yet", at())
+	p.Follow("quick", at(start(t, "127.0.0.1:0", acknowledges).addr))
+	p.Follow("slow", at(slow.addr))
+	eventually(t, "the slow one was asked twice", func() bool { return slow.questions() > 1 })
+	over, end := context.WithCancel(t.Context())
+	end()
+	if err := p.Settled(over); err == nil {
+		t.Error("it did not wait for the slow one")
+	}
+	slow.mu.Lock()
+	slow.behave = sendsBack
+	slow.mu.Unlock()
+	if err := p.Settled(t.Context()); err != nil || n.last("quick") != Acknowledges || n.last("slow") != SendsBack {
+		t.Errorf("%v: quick %v, slow %v", err, n.last("quick"), n.last("slow"))
+	}
+	p.Follow("gone", at(start(t, "127.0.0.1:0", breaksOff).addr))
+	p.Forget("gone")
+	if err := p.Settled(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

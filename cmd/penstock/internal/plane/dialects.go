@@ -1,7 +1,9 @@
 package plane
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/picker/dialect"
@@ -15,6 +17,19 @@ func (p *Plane) followPickers(out translator.Output) {
 	}
 	for _, f := range out.Pickers {
 		p.dialects.Follow(f.Cluster, dialect.Picker{Addresses: f.Addresses, TLS: f.TLS, SNI: f.SNI})
+	}
+}
+
+// pickerPatience is how long the first Envoy waits for foreign pickers to show how they answer.
+const pickerPatience = time.Second
+
+// hearPickers returns when all have, or that time is over. An Envoy that was served by a process before this one asks them as they
+// understand; told otherwise for a moment, it would lose the requests of that moment.
+func (p *Plane) hearPickers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pickerPatience)
+	defer cancel()
+	if err := p.dialects.Settled(ctx); err != nil {
+		p.log.Debug("serving before all pickers have shown how they answer", "error", err)
 	}
 }
 

@@ -31,8 +31,11 @@ func (p *Plane) translate(ctx context.Context) error {
 			return err
 		}
 		p.follow(ctx, sub, revisions, view)
-		if first && p.cluster != nil {
-			p.replicas.ask(ctx)
+		if first {
+			p.hearPickers(ctx)
+			if p.cluster != nil {
+				p.replicas.ask(ctx)
+			}
 			if revisions, view := sub.Pending(); len(revisions) > 0 {
 				p.follow(ctx, sub, revisions, view)
 			}
