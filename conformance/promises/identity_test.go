@@ -191,7 +191,12 @@ func (p place) follow(address string) error {
 
 // ask asks for resources of a type, and returns the first answer.
 func (p place) ask(address, token string, of resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
-	conn, err := grpc.NewClient(address, p.as(token)...)
+	return p.askWith(address, p.as(token), of, names...)
+}
+
+// askWith is ask with any credentials.
+func (p place) askWith(address string, who []grpc.DialOption, of resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
+	conn, err := grpc.NewClient(address, who...)
 	if err != nil {
 		p.Fatal(err)
 	}

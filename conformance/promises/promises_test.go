@@ -38,11 +38,13 @@ var ofStatuses = []promise{
 // ofProcesses are about Penstock itself, which they kill.
 var ofProcesses = []promise{
 	{"either process may be killed without a lost request or status", leaderKilled},
+	{"a rollout of Penstock loses no request and proxies may attach by certificate", rolloutAndCertificates},
 }
 
-// ofAll are about what happened in all of the others.
+// ofAll are about what happened in all of the others, and what must not happen in them.
 var ofAll = []promise{
 	{"the permissions suffice and no Secret is read that nobody names", permissionsSuffice},
+	{"what is served stays served while Penstock may read nothing", shutOut},
 }
 
 func TestPromises(t *testing.T) {

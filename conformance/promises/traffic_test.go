@@ -99,12 +99,17 @@ type traffic struct {
 	first        atomic.Pointer[string] // what was wrong with the first that failed
 }
 
-// load sends requests of all kinds until end: to the Service and to the pool, on connections that last and on new ones,
-// and one stream of words after the other.
-func (p place) load(address string) *traffic {
+// load sends requests of all kinds until end: to the Service (/health) and to the pool (/v1/models), on connections that last and on
+// new ones, and one stream of words after the other; or only those to some paths.
+func (p place) load(address string, paths ...string) *traffic {
 	p.Helper()
-	p.answers("http://" + address + "/health")
-	p.answers("http://" + address + "/v1/models")
+	words := len(paths) == 0
+	if words {
+		paths = []string{"/health", "/v1/models"}
+	}
+	for _, path := range paths {
+		p.answers("http://" + address + path)
+	}
 	ctx, stop := context.WithCancel(p.Context())
 	t := &traffic{stop: stop}
 	p.Cleanup(func() { stop(); t.running.Wait() })
@@ -125,8 +130,11 @@ func (p place) load(address string) *traffic {
 		})
 	}
 	for _, fresh := range []bool{true, false} {
-		for _, path := range []string{"/health", "/v1/models"} {
+		for _, path := range paths {
 			each(20*time.Millisecond, func(ctx context.Context) error { return fetch(ctx, http.MethodGet, "http://"+address+path, "", fresh) })
+		}
+		if !words {
+			continue
 		}
 		each(0, func(ctx context.Context) error {
 			return fetch(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions", fmt.Sprintf(prompt, 6, true), fresh)

@@ -1,0 +1,163 @@
+//go:build lab && linux
+
+package promises
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// withClientCA is what the chart's value clientCA adds to Penstock's Deployment.
+const withClientCA = `[
+ {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--xds-client-ca=/etc/penstock/client-ca/ca.crt"},
+ {"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts/-", "value": {"name": "client-ca", "mountPath": "/etc/penstock/client-ca", "readOnly": true}},
+ {"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "client-ca", "configMap": {"name": "clients"}}}
+]`
+
+// rolloutAndCertificates: Penstock is given another setting, which replaces all of its processes under load; with this one, who
+// has a certificate of a named authority attaches as the Gateway that names it, and nobody else does.
+func rolloutAndCertificates(p place) {
+	p.apply(chat + plainGateway)
+	t := p.load(p.programmed("gw")[0])
+	authority := newClient(p, nil, "clients")
+	p.apply(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: clients}\ndata: {ca.crt: %q}\n", system, authority.pem()))
+	if _, err := p.AppsV1().Deployments(system).Patch(p.Context(), "penstock", types.JSONPatchType, []byte(withClientCA), metav1.PatchOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	p.rolledOut(system, "penstock")
+	processes := p.processes()
+	p.end(t)
+
+	p.apply(strings.NewReplacer("name: gw", "name: far", "serviceAccounts: [mine]", "subjects: [edge.example.com]").Replace(attached))
+	address := processes[0].Status.PodIP + ":18000"
+	p.until("who has the certificate is a proxy", func(context.Context) error {
+		_, err := p.askWith(address, p.with(newClient(p, authority, "edge.example.com")), resource.Listener)
+		return err
+	})
+	for who, client := range map[string]*client{
+		"somebody of another name":      newClient(p, authority, "other.example.com"),
+		"somebody of another authority": newClient(p, nil, "edge.example.com"),
+	} {
+		if answer, err := p.askWith(address, p.with(client), resource.Listener); err == nil {
+			p.Errorf("%s is answered: %v", who, answer)
+		} else if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable { // the latter is TLS's
+			p.Errorf("%s: %v", who, err)
+		}
+	}
+}
+
+// client is somebody with a certificate.
+type client struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// newClient signs a certificate for a name, by an authority or, without one, by itself.
+func newClient(p place, by *client, name string) *client {
+	p.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		p.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: by == nil, BasicConstraintsValid: true,
+	}
+	template.Subject.CommonName = name
+	out := &client{key: key}
+	if by == nil {
+		by = &client{cert: template, key: key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
+	if err == nil {
+		out.cert, err = x509.ParseCertificate(der)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	return out
+}
+
+func (c *client) pem() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw}))
+}
+
+// with are the credentials of a client who knows Penstock's certificate.
+func (p place) with(c *client) []grpc.DialOption {
+	p.Helper()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(p.authorities())
+	return []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		RootCAs: pool, ServerName: "penstock." + system + ".svc", Certificates: []tls.Certificate{{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key}},
+	}))}
+}
+
+// shutOut: Penstock loses its permissions, and then all of its processes; those that come in their place can read nothing. What is
+// served stays served, and when the permissions are back, so is all else.
+func shutOut(p place) {
+	p.apply(chat + plainGateway)
+	address := p.programmed("gw")[0]
+	t := p.load(address, "/health")
+	bindings := p.RbacV1().ClusterRoleBindings()
+	binding, err := bindings.Get(p.Context(), "penstock", metav1.GetOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	processes := p.processes()
+	if err := bindings.Delete(p.Context(), binding.Name, metav1.DeleteOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	restore := sync.OnceFunc(func() {
+		binding.ResourceVersion, binding.UID = "", ""
+		if _, err := bindings.Create(context.Background(), binding, metav1.CreateOptions{}); err != nil {
+			p.Error(err)
+		}
+	})
+	p.Cleanup(restore)
+	for _, process := range processes {
+		p.kill(process)
+	}
+	for _, process := range processes {
+		p.until(process.Name+" has begun anew and reads nothing", func(ctx context.Context) error {
+			pod, err := p.CoreV1().Pods(system).Get(ctx, process.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if c := pod.Status.ContainerStatuses[0]; c.RestartCount == process.Status.ContainerStatuses[0].RestartCount || c.State.Running == nil || ready(pod) {
+				return errors.New("not yet")
+			}
+			log, err := p.CoreV1().Pods(system).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+			if err == nil && !strings.Contains(string(log), "forbidden") {
+				err = errors.New("it has not tried yet")
+			}
+			return err
+		})
+	}
+	p.answers("http://" + address + "/health")
+	restore()
+	p.processes()
+	p.apply(strings.ReplaceAll(plainGateway, "name: gw", "name: later"))
+	p.programmed("later")
+	p.end(t)
+}
