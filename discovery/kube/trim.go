@@ -52,6 +52,9 @@ func trimService(obj store.Object) {
 
 func trimSlice(obj store.Object) {
 	s := obj.(*discoveryv1.EndpointSlice)
+	if s.Labels != nil && s.UID == "" {
+		return // it was here before
+	}
 	service := s.Labels[discoveryv1.LabelServiceName]
 	s.Labels, s.Generation, s.UID = nil, 0, ""
 	if service != "" {
@@ -81,10 +84,16 @@ func trimSlice(obj store.Object) {
 
 // addressesOf is all addresses of a slice, in one piece: there are more of them than of anything else.
 func addressesOf(s *discoveryv1.EndpointSlice) []string {
-	n := 0
-	var text strings.Builder
+	n, size := 0, 0
 	for _, e := range s.Endpoints {
 		n += len(e.Addresses)
+		for _, a := range e.Addresses {
+			size += len(a)
+		}
+	}
+	var text strings.Builder
+	text.Grow(size)
+	for _, e := range s.Endpoints {
 		for _, a := range e.Addresses {
 			text.WriteString(a)
 		}

@@ -27,7 +27,7 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 		i := slices.IndexFunc(load.Endpoints, func(g *endpointv3.LocalityLbEndpoints) bool { return g.Priority == e.Priority })
 		if i < 0 {
 			i = len(groups)
-			load.Endpoints, groups = append(load.Endpoints, &endpointv3.LocalityLbEndpoints{Priority: e.Priority}), append(groups, nil)
+			load.Endpoints, groups = append(load.Endpoints, &endpointv3.LocalityLbEndpoints{Priority: e.Priority}), append(groups, make([]byte, 0, len(a.Endpoints)*podSize))
 		}
 		var err error
 		if groups[i], err = appendEndpoint(groups[i], e); err != nil {
@@ -42,6 +42,9 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	}
 	return checked(resource.Endpoints, a.Cluster, load, refs, a.Owners)
 }
+
+// podSize is about what a pod is encoded in.
+const podSize = 64
 
 // appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. There may be tens of thousands of pods, each of which
 // would be a dozen messages for the garbage collector: they are written without.

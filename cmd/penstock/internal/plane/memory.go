@@ -2,8 +2,11 @@ package plane
 
 import (
 	"context"
+	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 )
 
@@ -15,16 +18,33 @@ const (
 	restBytes = 256 << 10
 	// burstBytes is what it must have allocated since memory was given back last: to collect it marks everything that is
 	// live, and at rest it shall not be done more often than Go does by itself.
-	burstBytes = 32 << 20
+	burstBytes = 8 << 20
+	// startPercent is by how much the heap may grow between two collections until the process has come to rest for the first
+	// time; then it is GOGC's, 100 by default.
+	startPercent = 50
 )
+
+// startTight has what a start leaves behind collected twice as often as usual, and returns what ends that. Everything that
+// stays is allocated then, among garbage, and never moves: of a heap that has grown to twice what is live, most of the
+// other half would be lost in the gaps for good (measured with 5,000 routes: 15 MiB, for 0.4 s of CPU). GOGC, if it is set,
+// is obeyed.
+func startTight() (end func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	before := debug.SetGCPercent(startPercent)
+	// What reading has left behind goes first: translation would spread out over the gaps.
+	runtime.GC()
+	return sync.OnceFunc(func() { debug.SetGCPercent(before) })
+}
 
 // reclaim gives memory back to the system whenever the process has come to rest after a burst: a start, a large change,
 // all proxies that connect at once. Go by itself would keep what the burst took, which is several times what is live, as
 // long as nothing is allocated: its collector runs when the heap has doubled.
 //
 // A busy process is left alone, so that its memory stays between what is live and twice that; GOGC and GOMEMLIMIT set
-// other bounds, as everywhere.
-func reclaim(ctx context.Context) error {
+// other bounds, as everywhere. rested is called each time.
+func reclaim(ctx context.Context, rested func()) error {
 	tick := time.NewTicker(reclaimEvery)
 	defer tick.Stop()
 	var last, reclaimed uint64
@@ -37,6 +57,7 @@ func reclaim(ctx context.Context) error {
 		now := allocated()
 		if overBurst(now, last, reclaimed) {
 			debug.FreeOSMemory()
+			rested()
 			now = allocated()
 			reclaimed = now
 		}

@@ -218,9 +218,6 @@ func (p *Plane) Run(ctx context.Context) error {
 					return quiet(ctx, err)
 				}
 			}
-			// What reading has left behind goes first: translation would spread out over the gaps otherwise, and a heap that
-			// is spread out never shrinks.
-			runtime.GC()
 			p.serve(ctx, group)
 			return nil
 		})
@@ -250,11 +247,12 @@ func (p *Plane) Run(ctx context.Context) error {
 
 // serve starts everything behind the store, which has been filled once.
 func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
+	rested := startTight()
 	group.Go(func() error { return quiet(ctx, p.hosts.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.translate(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.departed.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
-	group.Go(func() error { return quiet(ctx, reclaim(ctx)) })
+	group.Go(func() error { return quiet(ctx, reclaim(ctx, rested)) })
 	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.refusals.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.dialects.Run(ctx)) })
