@@ -76,6 +76,32 @@ func TestWhateverOneSetsTheObjectsAreThoseThatKubernetesKnows(t *testing.T) {
 	}
 }
 
+func TestAPodWithAMemoryLimitIsNotKilledForGarbage(t *testing.T) {
+	for limit, want := range map[string]string{"": "", "512Mi": "limits.memory"} {
+		resources := map[string]any{}
+		if limit != "" {
+			resources["limits"] = map[string]any{"memory": limit}
+		}
+		var d appsv1.Deployment
+		for file, text := range render(t, map[string]any{"resources": resources}) {
+			if strings.HasSuffix(file, "deployment.yaml") {
+				if err := yaml.UnmarshalStrict([]byte(strings.Split(text, "\n---\n")[0]), &d); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got := ""
+		for _, env := range d.Spec.Template.Spec.Containers[0].Env {
+			if env.Name == "GOMEMLIMIT" {
+				got = env.ValueFrom.ResourceFieldRef.Resource
+			}
+		}
+		if got != want {
+			t.Errorf("limit %q: GOMEMLIMIT comes from %q, want %q", limit, got, want)
+		}
+	}
+}
+
 // check decodes an object strictly, where its kind is Kubernetes' own, and says what kind it is.
 func check(t *testing.T, file, doc string) string {
 	t.Helper()
