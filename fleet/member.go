@@ -38,3 +38,19 @@ func (f *Fleets) Member(p identity.Proof, wish string) (gateway string, err erro
 	}
 	return "", fmt.Errorf("no Gateway has proxies that prove to be %s", p)
 }
+
+// Still implements identity.Members. The proxies of a Gateway that is gone are draining: they are not sent away, there is
+// nothing more to read.
+func (f *Fleets) Still(p identity.Proof, gateway string) error {
+	if now, err := f.Member(p, gateway); err == nil && now == gateway {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.gateways {
+		if m.Name == gateway {
+			return fmt.Errorf("no proxy of Gateway %s any more: %s", gateway, p)
+		}
+	}
+	return nil
+}

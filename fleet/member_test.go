@@ -17,8 +17,15 @@ func TestAProxyReadsItsOwnGatewayWhateverItWishes(t *testing.T) {
 			t.Errorf("%v wishing %q: got %q %v, want %q", p, wish, got, err, want)
 		}
 	}
+	still := func(p identity.Proof, gateway string, want bool) {
+		t.Helper()
+		if err := r.fleets.Still(p, gateway); (err == nil) != want {
+			t.Errorf("%v still a proxy of %s: %v, want %v", p, gateway, err, want)
+		}
+	}
 	own := identity.Proof{Namespace: "default", Account: "edge-penstock"}
 	ask(own, "default/other", "default/edge")
+	still(own, "default/edge", true)
 	ask(identity.Proof{Namespace: "elsewhere", Account: "edge-penstock"}, "default/edge", "")
 	ask(identity.Proof{Namespace: "default", Account: "default"}, "default/edge", "")
 	ask(identity.Proof{Names: []string{"edge.example"}}, "default/edge", "")
@@ -27,6 +34,8 @@ func TestAProxyReadsItsOwnGatewayWhateverItWishes(t *testing.T) {
 	}}
 	r.set()
 	ask(own, "default/edge", "")
+	still(own, "default/edge", false)
+	still(own, "default/gone", true) // it drains
 	ask(identity.Proof{Namespace: "default", Account: "proxy"}, "", "default/edge")
 	ask(identity.Proof{Namespace: "elsewhere", Account: "proxy"}, "default/edge", "")
 	ask(identity.Proof{Names: []string{"edge.example"}}, "default/other", "default/edge")

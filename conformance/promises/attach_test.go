@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -64,40 +65,61 @@ func tokensAreReadAgain(p place) {
 	}
 	p.attached(node, p.namespace+"/second", to.cut)
 	p.programmed("second")
+	// Who is not named any more is told nothing more, on the stream that there is too.
+	p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: second}\nspec: {mode: external, external: {serviceAccounts: [nobody]}}\n")
+	p.until("the proxy is sent away", func(ctx context.Context) error {
+		list, err := p.proxies(ctx)
+		if err == nil && slices.ContainsFunc(list, func(is proxy) bool { return is.Node == node }) {
+			err = errors.New("it is there")
+		}
+		return err
+	})
 }
 
 // proxy is one that is connected to a process of Penstock's.
 type proxy struct{ Node, Gateway, Connected string }
 
+// proxies are those that are connected to any process.
+func (p place) proxies(ctx context.Context) (all []proxy, err error) {
+	processes, err := p.pods(ctx, system, "app.kubernetes.io/name=penstock")
+	if err != nil {
+		return nil, err
+	}
+	for _, process := range processes {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+process.Status.PodIP+":9090/proxies", nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		var list []proxy
+		if err := errors.Join(json.NewDecoder(resp.Body).Decode(&list), resp.Body.Close()); err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
 // attached waits until a proxy is connected as one of a gateway's. elsewhere is called when it is connected as another's.
 func (p place) attached(node, gateway string, elsewhere func()) (is proxy) {
 	p.Helper()
-	processes := p.processes()
 	p.until(node+" is a proxy of "+gateway, func(ctx context.Context) error {
-		for _, process := range processes {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+process.Status.PodIP+":9090/proxies", nil)
-			if err != nil {
-				return err
+		list, err := p.proxies(ctx)
+		if err != nil {
+			return err
+		}
+		for _, is = range list {
+			if is.Node == node && is.Gateway == gateway {
+				return nil
 			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return err
-			}
-			var list []proxy
-			err = errors.Join(json.NewDecoder(resp.Body).Decode(&list), resp.Body.Close())
-			if err != nil {
-				return err
-			}
-			for _, is = range list {
-				if is.Node == node && is.Gateway == gateway {
-					return nil
-				}
-				if is.Node == node {
-					elsewhere()
-				}
+			if is.Node == node {
+				elsewhere()
 			}
 		}
-		return errors.New("not yet")
+		return fmt.Errorf("not among %v", list)
 	})
 	return is
 }

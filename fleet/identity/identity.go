@@ -30,6 +30,9 @@ type Proof struct {
 type Members interface {
 	// Member returns the Gateway ("namespace/name") that a proxy may serve that proves this and asks for wish.
 	Member(p Proof, wish string) (gateway string, err error)
+	// Still says whether who proves this may still serve a Gateway. One that is gone has nothing to hide: an error is of
+	// another one's.
+	Still(p Proof, gateway string) error
 }
 
 // Config is what a Guard needs.
@@ -56,13 +59,16 @@ func New(c Config) *Guard {
 	return &Guard{members: c.Members, tokens: &tokens{reviewer: c.Reviewer, audience: c.Audience, now: c.Now, answers: map[[sha256.Size]byte]answer{}}}
 }
 
-// Authorize implements server.Authorize.
-func (g *Guard) Authorize(ctx context.Context, node *corev3.Node) (gateway string, err error) {
+// Authorize implements server.Authorize. What was proved at a stream's begin holds to its end: tokens end while their pods go on.
+func (g *Guard) Authorize(ctx context.Context, node *corev3.Node) (gateway string, still func() error, err error) {
 	p, err := g.prove(ctx)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	return g.members.Member(p, node.GetCluster())
+	if gateway, err = g.members.Member(p, node.GetCluster()); err != nil {
+		return "", nil, err
+	}
+	return gateway, func() error { return g.members.Still(p, gateway) }, nil
 }
 
 // prove looks at the certificate first: a proxy that has one needs no token.

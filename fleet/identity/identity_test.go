@@ -28,7 +28,7 @@ func TestATokenIsReviewedOncePerPeriodAndNotBelievedBeyondItsEnd(t *testing.T) {
 	r.users[short] = "system:serviceaccount:a:b"
 	expect := func(token, want string, asked int) {
 		t.Helper()
-		got, err := g.Authorize(bearing(token), &corev3.Node{Cluster: "wish/me"})
+		got, _, err := g.Authorize(bearing(token), &corev3.Node{Cluster: "wish/me"})
 		if want == "" && err == nil || got != want {
 			t.Errorf("got %q %v, want %q", got, err, want)
 		}
@@ -58,11 +58,11 @@ func TestATokenIsReviewedOncePerPeriodAndNotBelievedBeyondItsEnd(t *testing.T) {
 func TestAnAPIServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	r := &reviewer{users: map[string]string{"t": "system:serviceaccount:a:b"}, broken: errors.New("no answer")}
 	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Audience: "penstock.dev"})
-	if _, err := g.Authorize(bearing("t"), nil); err == nil {
+	if _, _, err := g.Authorize(bearing("t"), nil); err == nil {
 		t.Error("believed without an answer")
 	}
 	r.broken = nil
-	if got, err := g.Authorize(bearing("t"), nil); err != nil || got != "a/b" {
+	if got, _, err := g.Authorize(bearing("t"), nil); err != nil || got != "a/b" {
 		t.Errorf("%q %v", got, err)
 	}
 }
@@ -76,17 +76,17 @@ func TestACertificateCountsOnlyIfItWasVerified(t *testing.T) {
 			PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: chains,
 		}}})
 	}
-	if got, err := g.Authorize(with([][]*x509.Certificate{{cert}}), nil); err != nil || got != "a/b" {
+	if got, _, err := g.Authorize(with([][]*x509.Certificate{{cert}}), nil); err != nil || got != "a/b" {
 		t.Errorf("%q %v", got, err)
 	}
-	if _, err := g.Authorize(with(nil), nil); err == nil {
+	if _, _, err := g.Authorize(with(nil), nil); err == nil {
 		t.Error("an unverified certificate was believed")
 	}
 }
 
 func TestWithoutAnyProofNothingIsServed(t *testing.T) {
 	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, Audience: "penstock.dev"})
-	if _, err := g.Authorize(context.Background(), &corev3.Node{Cluster: "a/b"}); err == nil {
+	if _, _, err := g.Authorize(context.Background(), &corev3.Node{Cluster: "a/b"}); err == nil {
 		t.Error("node.cluster was believed")
 	}
 }
@@ -111,6 +111,8 @@ func (r *reviewer) ReviewToken(_ context.Context, token, audience string) (strin
 
 // echo serves everyone under the name of their service account.
 type echo struct{}
+
+func (echo) Still(identity.Proof, string) error { return nil }
 
 func (echo) Member(p identity.Proof, _ string) (string, error) {
 	return p.Namespace + "/" + p.Account, nil

@@ -66,7 +66,7 @@ func startPlane(t *testing.T, secure bool) *plane {
 }
 
 // note implements server.Authorize.
-func (p *plane) note(ctx context.Context, node *corev3.Node) (string, error) {
+func (p *plane) note(ctx context.Context, node *corev3.Node) (string, func() error, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	proof := ""
 	for _, v := range md.Get("authorization") {

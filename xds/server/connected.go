@@ -1,5 +1,10 @@
 package server
 
+import (
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
 // Connected is how many streams there are of a gateway; of all, if it is "".
 func (s *Server) Connected(gateway string) int {
 	s.mu.Lock()
@@ -17,5 +22,31 @@ func (s *Server) Connected(gateway string) int {
 func (s *Server) count(name string, g *gateway) {
 	if s.config.Count != nil {
 		s.config.Count(name, len(g.streams))
+	}
+}
+
+// Recheck asks each stream whether its proxy may still read its gateway, and ends those that may not: to be called when what
+// Authorize goes by has changed.
+func (s *Server) Recheck() {
+	s.mu.Lock()
+	var streams []*stream
+	for _, g := range s.gateways {
+		for st := range g.streams {
+			streams = append(streams, st)
+		}
+	}
+	s.mu.Unlock()
+	for _, st := range streams {
+		st.recheck()
+	}
+}
+
+func (st *stream) recheck() {
+	if st.still == nil {
+		return
+	}
+	if err := st.still(); err != nil {
+		st.server.config.Log.Warn("proxy refused from now on", "gateway", st.gateway, "node", st.node.GetId(), "error", err)
+		st.end(status.Error(codes.PermissionDenied, err.Error()))
 	}
 }

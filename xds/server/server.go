@@ -29,16 +29,17 @@ type Reports interface {
 	Refused(gateway, node string, reports []report.Report)
 }
 
-// Authorize says which gateway ("namespace/name") a node may read, by what its connection proves. An error refuses it.
-type Authorize func(ctx context.Context, node *corev3.Node) (gateway string, err error)
+// Authorize says which gateway ("namespace/name") a node may read, by what its connection proves. An error refuses it. still says
+// whether it may go on reading, for as long as the stream lasts: see Server.Recheck; nil: it may.
+type Authorize func(ctx context.Context, node *corev3.Node) (gateway string, still func() error, err error)
 
 // TrustNode believes what the node says in node.cluster: for loopback and sockets only.
-func TrustNode(_ context.Context, node *corev3.Node) (string, error) {
+func TrustNode(_ context.Context, node *corev3.Node) (string, func() error, error) {
 	gateway := node.GetCluster()
 	if ns, name, ok := strings.Cut(gateway, "/"); !ok || ns == "" || name == "" {
-		return "", fmt.Errorf("node.cluster is %q: it must name the Gateway, as namespace/name", gateway)
+		return "", nil, fmt.Errorf("node.cluster is %q: it must name the Gateway, as namespace/name", gateway)
 	}
-	return gateway, nil
+	return gateway, nil, nil
 }
 
 // Config is what a Server needs.

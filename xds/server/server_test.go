@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,11 +181,18 @@ func TestWaitAckedSaysWhatAProxyRefused(t *testing.T) {
 }
 
 func TestANodeReadsOnlyWhatItIsAllowed(t *testing.T) {
-	c := xdstest.Serve(t, server.Config{Authorize: func(_ context.Context, n *corev3.Node) (string, error) {
-		if n.GetId() != "good" {
-			return "", errors.New("no such credential")
+	var revoked atomic.Bool
+	c := xdstest.Serve(t, server.Config{Authorize: func(_ context.Context, n *corev3.Node) (string, func() error, error) {
+		if n.GetId() != "good" || revoked.Load() {
+			return "", nil, errors.New("no such credential")
 		}
-		return xdstest.Gateway, nil // whatever the node says
+		still := func() error {
+			if revoked.Load() {
+				return errors.New("not any more")
+			}
+			return nil
+		}
+		return xdstest.Gateway, still, nil // whatever the node says
 	}})
 	list := world(t, 1)
 	c.Commit(list)
@@ -199,6 +207,14 @@ func TestANodeReadsOnlyWhatItIsAllowed(t *testing.T) {
 	if _, err := s.Recv(); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("%v", err)
 	}
+
+	c.Server.Recheck()
+	if n := c.Server.Connected(""); n != 1 {
+		t.Errorf("%d streams after a look at who may read", n)
+	}
+	revoked.Store(true)
+	c.Server.Recheck()
+	xdstest.Eventually(t, "who may not read any more is sent away", func() bool { return c.Server.Connected("") == 0 })
 }
 
 func TestStreamsEndWithTheServer(t *testing.T) {

@@ -22,6 +22,7 @@ type stream struct {
 	server  *Server
 	wire    wire
 	gateway string
+	still   func() error // whether it may go on; nil: it may
 	profile string
 	node    *corev3.Node
 	since   time.Time
@@ -43,7 +44,7 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	if err != nil {
 		return ended(err)
 	}
-	gateway, err := s.config.Authorize(ctx, first.node)
+	gateway, still, err := s.config.Authorize(ctx, first.node)
 	if err != nil {
 		s.config.Log.Warn("proxy refused", "node", first.node.GetId(), "error", err)
 		return status.Error(codes.PermissionDenied, err.Error())
@@ -52,7 +53,7 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	defer end(nil)
 	profile := first.node.GetMetadata().GetFields()[bootstrap.ProfileKey].GetStringValue()
 	st := &stream{
-		server: s, wire: w, gateway: gateway, profile: profile, node: first.node, since: s.config.Now(),
+		server: s, wire: w, gateway: gateway, still: still, profile: profile, node: first.node, since: s.config.Now(),
 		cursor: s.config.Cache.Open(gateway, profile), end: end, sent: map[string]sending{},
 	}
 	c := s.config.Publish
@@ -60,6 +61,7 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	st.machine = publish.New(st.cursor, c)
 	s.add(st)
 	defer s.remove(st)
+	st.recheck() // what changed before it was one of those that Recheck asks
 	select {
 	case <-st.cursor.Ready():
 	case <-ctx.Done():

@@ -125,7 +125,7 @@ func concerns(changes []store.Change, out translator.Output) bool {
 		})
 }
 
-// tellFleets says which Gateways there are.
+// tellFleets says which Gateways there are; whose proxy somebody is may have changed with them.
 func (p *Plane) tellFleets() {
 	var list []fleet.Gateway
 	p.mu.Lock()
@@ -138,6 +138,7 @@ func (p *Plane) tellFleets() {
 	}
 	p.mu.Unlock()
 	p.cluster.fleets.Set(list)
+	p.xds.Recheck()
 }
 
 // together runs functions until one of them ends.
