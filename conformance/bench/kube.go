@@ -245,7 +245,7 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 		return err
 	}
 	out("kube_change_cpu", "", milliseconds((after-used)/changes))
-	rss, err := k.rss()
+	rss, err := memoryAtRest(ctx, k.plane)
 	out("kube_memory", "", rss)
 	return err
 }

@@ -127,15 +127,20 @@ func firstPush(ctx context.Context, p *plane, start time.Time, want int) (time.D
 // rest is how long a process has to come to rest after it has loaded everything.
 const rest = 5 * time.Second
 
-// memory looks at a process that has come to rest: first at what the kernel counts, because asking it for its metrics makes
-// garbage, then at its heap for a while. The least of that is what is live.
-func memory(ctx context.Context, p *plane, out report) error {
+// memoryAtRest is the resident memory of a process in MiB once it has come to rest.
+func memoryAtRest(ctx context.Context, p *plane) (float64, error) {
 	select {
 	case <-time.After(rest):
+		return p.rss()
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
-	rss, err := p.rss()
+}
+
+// memory looks at a process: first at what the kernel counts, because asking it for its metrics makes garbage, then at its
+// heap for a while. The least of that is what is live.
+func memory(ctx context.Context, p *plane, out report) error {
+	rss, err := memoryAtRest(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -160,12 +165,7 @@ func memory(ctx context.Context, p *plane, out report) error {
 
 // idle measures a process of which nobody wants anything.
 func idle(ctx context.Context, p *plane, out report) error {
-	select {
-	case <-time.After(rest): // what the storm left behind ends
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	rss, err := p.rss()
+	rss, err := memoryAtRest(ctx, p) // what the storm left behind ends
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -142,15 +143,15 @@ type gate struct {
 	store *store.Store
 
 	mu     sync.Mutex
-	open   bool                           // everything is let in: nobody has said yet what is read
-	wanted map[string]struct{}            // keys of kind.gate
-	packed map[string][]byte              // of what is outside, by id
-	group  map[string]string              // of each id that there is
-	groups map[string]map[string]struct{} // ids by group
+	open   bool                // everything is let in: nobody has said yet what is read
+	wanted map[string]struct{} // keys of kind.gate
+	packed map[string][]byte   // of what is outside, by id
+	group  map[string]string   // of each id that there is
+	groups map[string][]string // ids by group
 }
 
 func newGate(k *kind, f *feed, s *store.Store) *gate {
-	return &gate{kind: k, feed: f, store: s, open: k.reach == parked, wanted: map[string]struct{}{}, packed: map[string][]byte{}, group: map[string]string{}, groups: map[string]map[string]struct{}{}}
+	return &gate{kind: k, feed: f, store: s, open: k.reach == parked, wanted: map[string]struct{}{}, packed: map[string][]byte{}, group: map[string]string{}, groups: map[string][]string{}}
 }
 
 // keys are those by which an object can be wanted.
@@ -212,10 +213,7 @@ func (g *gate) park(id string, keys []string, obj store.Object) {
 func (g *gate) remember(id string, keys []string) {
 	group := g.kind.group(keys[0])
 	g.group[id] = group
-	if g.groups[group] == nil {
-		g.groups[group] = map[string]struct{}{}
-	}
-	g.groups[group][id] = struct{}{}
+	g.groups[group] = append(g.groups[group], id)
 }
 
 // forget says whether an object was inside.
@@ -227,8 +225,11 @@ func (g *gate) forget(id string) (inside bool) {
 	_, outside := g.packed[id]
 	delete(g.packed, id)
 	delete(g.group, id)
-	delete(g.groups[group], id)
-	if len(g.groups[group]) == 0 {
+	ids := g.groups[group]
+	i := slices.Index(ids, id)
+	if ids = slices.Delete(ids, i, i+1); len(ids) > 0 {
+		g.groups[group] = ids
+	} else {
 		delete(g.groups, group)
 	}
 	return !outside
@@ -268,7 +269,7 @@ func (g *gate) want(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.wanted[key] = struct{}{}
-	for id := range g.groups[g.kind.group(key)] {
+	for _, id := range g.groups[g.kind.group(key)] {
 		raw, outside := g.packed[id]
 		if !outside {
 			continue
@@ -292,7 +293,7 @@ func (g *gate) unwant(key string) {
 		return // whoever runs the feed is told; what stays inside only takes room
 	}
 	view := g.store.View()
-	for id := range g.groups[g.kind.group(key)] {
+	for _, id := range slices.Clone(g.groups[g.kind.group(key)]) { // evict changes it
 		if obj, inside := g.kind.table.Object(view, id); inside {
 			g.evict(id, obj)
 		}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"strings"
 	"unique"
 
@@ -70,40 +71,30 @@ func trimSlice(obj store.Object) {
 		}
 		return &no
 	}
-	endpoints := make([]discoveryv1.Endpoint, len(s.Endpoints)) // those that came have room for more
-	addresses := addressesOf(s)
-	for i, e := range s.Endpoints {
-		n := len(e.Addresses)
-		endpoints[i] = discoveryv1.Endpoint{Addresses: addresses[:n:n], Zone: e.Zone, Conditions: discoveryv1.EndpointConditions{
+	var endpoints []discoveryv1.Endpoint
+	for _, e := range s.Endpoints {
+		now := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{
 			Ready: shared(e.Conditions.Ready), Serving: shared(e.Conditions.Serving), Terminating: shared(e.Conditions.Terminating),
 		}}
-		addresses = addresses[n:]
+		// Endpoints that differ in nothing else are one with several addresses: there are more of them than of anything.
+		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool { return o.Conditions == now.Conditions })
+		if i < 0 {
+			i = len(endpoints)
+			endpoints = append(endpoints, now)
+		}
+		endpoints[i].Addresses = append(endpoints[i].Addresses, e.Addresses...)
+	}
+	for i, e := range endpoints {
+		endpoints[i].Addresses = compact(e.Addresses)
 	}
 	s.Endpoints = endpoints
 }
 
-// addressesOf is all addresses of a slice, in one piece: there are more of them than of anything else.
-func addressesOf(s *discoveryv1.EndpointSlice) []string {
-	n, size := 0, 0
-	for _, e := range s.Endpoints {
-		n += len(e.Addresses)
-		for _, a := range e.Addresses {
-			size += len(a)
-		}
-	}
-	var text strings.Builder
-	text.Grow(size)
-	for _, e := range s.Endpoints {
-		for _, a := range e.Addresses {
-			text.WriteString(a)
-		}
-	}
-	out := make([]string, 0, n)
-	rest := text.String()
-	for _, e := range s.Endpoints {
-		for _, a := range e.Addresses {
-			out, rest = append(out, rest[:len(a)]), rest[len(a):]
-		}
+// compact is a list of strings in two pieces of memory, whatever they were pieces of.
+func compact(list []string) []string {
+	rest, out := strings.Join(list, ""), make([]string, len(list))
+	for i, s := range list {
+		out[i], rest = rest[:len(s)], rest[len(s):]
 	}
 	return out
 }

@@ -1,7 +1,9 @@
 package statuses
 
 import (
+	"reflect"
 	"slices"
+	"unique"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -13,7 +15,8 @@ import (
 func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
-			_, status := of(obj.(T))
+			spec, status := of(obj.(T))
+			shareParents(status.Parents, spec.ParentRefs)
 			return take(status)
 		},
 		Make: func(in Input) any {
@@ -48,6 +51,24 @@ func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.Ro
 		},
 	}
 }
+
+// shareParents has entries of a status that was just read share what thousands of them have in common.
+func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.ParentReference) {
+	for i := range entries {
+		e := &entries[i]
+		e.ControllerName = one(e.ControllerName)
+		for j := range e.Conditions {
+			c := &e.Conditions[j]
+			c.Type, c.Status, c.Reason, c.Message = one(c.Type), one(c.Status), one(c.Reason), one(c.Message)
+		}
+		if k := slices.IndexFunc(refs, func(ref gatewayv1.ParentReference) bool { return reflect.DeepEqual(ref, e.ParentRef) }); k >= 0 {
+			e.ParentRef = refs[k]
+		}
+	}
+}
+
+// one is the same string for all that are equal.
+func one[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }
 
 func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent, old *gatewayv1.RouteParentStatus) gatewayv1.RouteParentStatus {
 	out := gatewayv1.RouteParentStatus{
