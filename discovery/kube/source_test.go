@@ -3,6 +3,7 @@ package kube_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -201,6 +202,43 @@ func TestEndpointsAreThereAsSoonAsSomebodyReadsThemAndOnlyThen(t *testing.T) {
 	}
 	if got, _ := store.EndpointSlices.Get(r.store.View(), "default/web-1"); got == nil || got.Endpoints[0].Addresses[0] != "10.0.0.2" {
 		t.Errorf("what comes back is %+v", got)
+	}
+}
+
+// A certificate that is fetched first may be what lets the routes be attached that name the endpoints.
+func TestEndpointsStayUntilTheFirstTranslationFindsNothingMoreToRead(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) {
+		api.Apply(t, "endpointslices", strings.NewReplacer("NAME", "web-1", "ADDRESS", "10.0.0.1").Replace(slice))
+	}).synced()
+	if err := r.source.Want(t.Context(), []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.has(store.EndpointSlices, "default/web-1", true)
+	if err := r.source.Want(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.has(store.EndpointSlices, "default/web-1", false)
+}
+
+func TestOnlyEndpointsInTheSameStateBecomeOne(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) {
+		api.Apply(t, "endpointslices", `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4,
+  metadata: {namespace: default, name: web-1, labels: {kubernetes.io/service-name: web}}, ports: [{name: http, port: 80}], endpoints: [
+  {addresses: [10.0.0.1], nodeName: a}, {addresses: [10.0.0.2], conditions: {ready: false, serving: true, terminating: true}},
+  {addresses: [10.0.0.3], nodeName: b}, {addresses: [10.0.0.4], conditions: {ready: false, serving: true, terminating: true}},
+  {addresses: [10.0.0.5], conditions: {ready: false}}]}`)
+	}).synced()
+	r.has(store.EndpointSlices, "default/web-1", true)
+	got, _ := store.EndpointSlices.Get(r.store.View(), "default/web-1")
+	var groups []string
+	for _, e := range got.Endpoints {
+		groups = append(groups, strings.Join(e.Addresses, " "))
+	}
+	if want := []string{"10.0.0.1 10.0.0.3", "10.0.0.2 10.0.0.4", "10.0.0.5"}; !slices.Equal(groups, want) {
+		t.Errorf("endpoints are %q, want %q", groups, want)
+	}
+	if c := got.Endpoints[1].Conditions; *c.Ready || !*c.Serving || !*c.Terminating || got.Endpoints[0].Conditions.Ready != nil {
+		t.Errorf("their states are %+v", got.Endpoints)
 	}
 }
 
