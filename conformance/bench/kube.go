@@ -90,7 +90,7 @@ type informer struct {
 }
 
 func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) (*informer, error) {
-	list, err := c.client.Resource(kind).Namespace(c.namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := c.client.Resource(kind).Namespace(c.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +104,9 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 		return nil, err
 	}
 	n := &informer{watch: w, seen: map[string]time.Time{}, count: map[string]int{}, last: map[string]*unstructured.Unstructured{}}
+	for i := range list.Items {
+		n.last[list.Items[i].GetName()] = &list.Items[i]
+	}
 	go func() {
 		for event := range w.ResultChan() {
 			if o, ok := event.Object.(*unstructured.Unstructured); ok {
@@ -201,7 +204,18 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 		return err
 	}
 	defer informer.watch.Stop()
-	if err := k.rest(ctx); err != nil { // statuses of all routes are written first
+	// The statuses of all routes are written first.
+	err = eventually(ctx, func() error {
+		if n := informer.having(accepted); n < size {
+			time.Sleep(100 * time.Millisecond) // to count them costs what the others need
+			return fmt.Errorf("%d routes of %d are accepted", n, size)
+		}
+		return nil
+	})
+	if err == nil {
+		err = k.rest(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	used, err := k.cpu()
