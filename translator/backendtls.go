@@ -127,7 +127,7 @@ func (t *tables) policyClusters(r *graph.Reader, kind, namespace, name string) (
 		if svc, ok := store.Services.Get(r, key); ok {
 			for _, p := range svc.Spec.Ports {
 				out = append(out, model.ServiceCluster(namespace, name, p.Port), model.GRPCCluster(namespace, name, p.Port),
-					model.TCPCluster(namespace, name, p.Port), model.PickerCluster(namespace, name, p.Port))
+					model.TCPCluster(namespace, name, p.Port), model.PickerCluster(namespace, name, p.Port), model.HealthCluster(model.PickerCluster(namespace, name, p.Port)))
 			}
 		}
 	case store.InferencePools.Kind():

@@ -3,6 +3,7 @@ package translator
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -54,14 +55,14 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 			return nil, false
 		}
 		c := serviceCluster(svc, name, parts[0], model.PortOf(parts), backendPolicy(r, parts))
-		c.TellsHealth = parts[0] == "picker" && tellsHealth(r, name)
+		c.TellsHealth = tellsHealth(name)
 		return c, true
 	case "import-picker":
 		obj, c, ok := importedCluster(r, parts)
 		if !ok || c.EndpointPicker == nil {
 			return nil, false
 		}
-		out := &model.Cluster{Name: name, Protocol: model.GRPC, HealthService: pickerHealth, TellsHealth: tellsHealth(r, name), Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
+		out := &model.Cluster{Name: name, Protocol: model.GRPC, HealthService: pickerHealth, TellsHealth: tellsHealth(name), Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
 		for _, s := range c.EndpointPicker.Service {
 			if len(s.Ports) > 0 && !pools.Cleartext(&s.Ports[0].AppProtocol) {
 				out.TLS = &model.UpstreamTLS{Insecure: true}
@@ -72,11 +73,8 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 	return nil, false
 }
 
-// tellsHealth says whether a foreign picker says itself whether it is the one to ask.
-func tellsHealth(r store.Reader, cluster string) bool {
-	d, ok := store.Dialects.Get(r, cluster)
-	return ok && d.Health
-}
+// tellsHealth says whether the picker behind a cluster says itself whether it is the one to ask.
+func tellsHealth(cluster string) bool { return strings.HasPrefix(cluster, model.HealthCluster("")) }
 
 // poolCluster is the table of DESIGN, "What Envoy gets": what becomes of a request without a usable pick.
 func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {

@@ -359,8 +359,8 @@ func attachmentIndexes() []graph.Index[*model.Attachment] {
 		{Name: byCluster, Keys: attached(clusters)},
 		{Name: byPicker, Keys: attached(func(a *model.Attachment) (pickers []string) {
 			for _, name := range a.Clusters {
-				if model.IsForeignPicker(name) {
-					pickers = append(pickers, name)
+				if base, _ := model.BaseCluster(name); model.IsForeignPicker(base) {
+					pickers = append(pickers, base)
 				}
 			}
 			return pickers

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -106,5 +108,50 @@ status:
 				t.Errorf("the request that was under way: %d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, got.err)
 			}
 		})
+	}
+}
+
+// A foreign picker's call lasts as long as its request: it is told who served. Envoy cuts it with the picker's cluster.
+func TestARequestIsServedThoughItsForeignPickerLeavesMeanwhile(t *testing.T) {
+	t.Parallel()
+	server := modelServer(t, sim.Config{Name: "pod-1", TimeToFirstToken: 7 * time.Second}) // longer than a cluster outlives its routes
+	_, foreign := exporter(t, server)
+	port := freePort(t)
+	files := chatFiles(port, server)
+	files["pool.yaml"] = strings.TrimSuffix(poolYAML("chat"), "\n") + fmt.Sprintf(`
+  endpointPickerRef: {name: epp, port: {number: %d}, failureMode: FailClose}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: epp}
+spec:
+  selector: {app: epp}
+  ports: [{port: %d, targetPort: %d, appProtocol: kubernetes.io/h2c}]
+---
+%s`, foreign, foreign, foreign, serversYAML("epp", fmt.Sprintf("127.0.0.1:%d", foreign)))
+	s := up(t, files)
+	var got reply
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		got, err = chat(t.Context(), local(port))
+	}()
+	eventually(t, "the server has the request", func() error {
+		resp, err := http.Get("http://" + server + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		page, err := io.ReadAll(resp.Body)
+		if err == nil && !strings.Contains(string(page), "num_requests_running{model_name=\"llama\"} 1") {
+			err = fmt.Errorf("%s", page)
+		}
+		return err
+	})
+	s.write("pool.yaml", poolYAML("chat"))
+	<-done
+	if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "pod-1" {
+		t.Errorf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
 	}
 }

@@ -106,7 +106,11 @@ func foreignPicker(r store.Reader, p *model.Pool, namespace string, ref *inferen
 // field names the picker, and mode says what happens without one.
 func askForeign(r store.Reader, p *model.Pool, cluster, what, field, mode string) {
 	p.Picker = model.PickerCall{Cluster: cluster, Body: model.BodyDuplex}
-	if d, ok := store.Dialects.Get(r, cluster); ok && d.Acknowledges {
+	d, known := store.Dialects.Get(r, cluster)
+	if known && d.Health {
+		p.Picker.Cluster = model.HealthCluster(cluster)
+	}
+	if known && d.Acknowledges {
 		p.Picker.Body = model.BodyWhole
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Info, Owner: p.Ref, Field: field,

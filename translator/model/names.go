@@ -85,7 +85,12 @@ func ImportPickerCluster(namespace, name, member string) string {
 	return "import-picker/" + namespace + "/" + name + "/" + member
 }
 
-// IsForeignPicker says whether a cluster is that of a picker that is not ours.
+// HealthCluster is the name of the variant of a foreign picker's cluster in which the picker itself says whether it is the one to
+// ask. It is another cluster because Envoy cuts every call that is under way through a cluster that changes, and which of the two is
+// right is only known once the picker was heard.
+func HealthCluster(picker string) string { return "health/" + picker }
+
+// IsForeignPicker says whether a cluster is that of a picker that is not ours; not of its HealthCluster.
 func IsForeignPicker(cluster string) bool {
 	return strings.HasPrefix(cluster, "picker/") || strings.HasPrefix(cluster, "import-picker/")
 }
@@ -100,7 +105,7 @@ func HopsCluster(cluster string) string { return "hops/" + cluster }
 // BaseCluster is the cluster of which a name is a variant, or the name itself; last says that it is LastCluster.
 func BaseCluster(name string) (base string, last bool) {
 	base, last = strings.CutPrefix(name, LastCluster(""))
-	return strings.TrimPrefix(base, HopsCluster("")), last
+	return strings.TrimPrefix(strings.TrimPrefix(base, HopsCluster("")), HealthCluster("")), last
 }
 
 // HopName is the internal listener in front of a pool or an import: "hop.NAMESPACE.pool.NAME"; that of one exporting cluster

@@ -112,7 +112,7 @@ func (s *Stream) inherit(r Request, subscribed []*cache.Slot, now time.Time) (sa
 		it.stale = true
 		s.aim(it, current, now)
 		if slot.Type == resource.Cluster && current == nil && s.config.Linger > 0 {
-			s.drain[slot] = now.Add(s.config.Linger) // its routes may have left it a moment ago
+			s.drain[slot] = now.Add(s.linger(slot)) // its routes may have left it a moment ago
 		}
 	}
 	return said
@@ -236,12 +236,22 @@ func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
 	if s.config.Linger == 0 || old == nil || old.Type != resource.RouteConfiguration {
 		return
 	}
-	until := now.Add(s.config.Linger)
 	for _, n := range old.Names {
-		if n.Type == resource.Cluster && !new.NamesSlot(n) && s.drain[n].Before(until) {
+		if n.Type != resource.Cluster || new.NamesSlot(n) {
+			continue
+		}
+		if until := now.Add(s.linger(n)); s.drain[n].Before(until) {
 			s.drain[n] = until
 		}
 	}
+}
+
+// linger is how long a cluster stays that routes have left.
+func (s *Stream) linger(cluster *cache.Slot) time.Duration {
+	if s.config.Called != nil && s.config.Called(cluster.Name) {
+		return max(s.config.Linger, s.config.Drain)
+	}
+	return s.config.Linger
 }
 
 // chainGone notes which clusters the chains used that a listener has no longer: their streams still drain.

@@ -20,6 +20,9 @@ type Config struct {
 	// Linger is how long clusters stay that routes have left: a request that has chosen one may still wait for its pick, and
 	// would be answered that there is no such cluster.
 	Linger time.Duration
+	// Called says of a cluster that the proxy itself calls it, for as long as a request lasts: such a one stays for Drain in
+	// Linger's place, because its calls are cut with it. nil: none is.
+	Called func(cluster string) bool
 	// Settle is how long removals wait for what a proxy may have that came back with versions which we do not know:
 	// until it has asked for its routes, and for listeners that its endpoints may name. Default: 3 s.
 	Settle time.Duration

@@ -170,6 +170,20 @@ func TestAClusterOutlivesTheRoutesToItForRequestsThatWaitForTheirPick(t *testing
 	s.expect("cluster -a")
 }
 
+func TestAClusterThatTheProxyCallsOutlivesTheRequestsThatItIsCalledFor(t *testing.T) {
+	s := begin(t, publish.Config{Linger: time.Second, Drain: time.Minute, Called: func(cluster string) bool { return cluster == "a" }})
+	s.commit([]*resource.Resource{
+		xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 1), xdstest.Routes(t, "routes", "b"),
+	}, resource.Ref{Type: resource.Cluster, Name: "a"}, resource.Ref{Type: resource.Endpoints, Name: "a"})
+	s.expect("cluster +b")
+	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"b"})})
+	s.ackAll()
+	s.now = s.now.Add(time.Minute - 1)
+	s.expect()
+	s.now = s.now.Add(1)
+	s.expect("cluster -a")
+}
+
 func TestAClusterOutlivesTheRoutesToItAlsoAtAnotherControlPlane(t *testing.T) {
 	s := begin(t, publish.Config{})
 	next := publish.New(s.cache.Open(xdstest.Gateway, ""), publish.Config{Linger: time.Minute, Settle: time.Second})

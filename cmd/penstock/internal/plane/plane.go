@@ -29,6 +29,7 @@ import (
 	"github.com/penstock-project/penstock/picker/dialect"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/publish"
 	"github.com/penstock-project/penstock/xds/server"
@@ -112,7 +113,10 @@ func New(cfg Config) (*Plane, error) {
 	p.cache = cache.New(cache.Config{})
 	p.departed = newDeparted(p.cache, lingering, p.log)
 	p.replicas = newReplicas(replica.Config{Peers: cfg.Peers.Addresses, Credentials: p.dialPeers(), Log: p.log})
-	publishing := publish.Config{Drain: cfg.DrainTime, Linger: lingering}
+	publishing := publish.Config{Drain: cfg.DrainTime, Linger: lingering, Called: func(cluster string) bool {
+		base, _ := model.BaseCluster(cluster)
+		return model.IsForeignPicker(base)
+	}}
 	if p.cluster != nil {
 		publishing.Lagging = p.cluster.lagging
 	}
