@@ -3,6 +3,7 @@
 package promises
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -125,13 +126,16 @@ func certificate(p place) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// deletionDrains: a stream that is under way comes to its end, and then nothing of the fleet is left.
+// deletionDrains: a stream goes on after its proxy was told to end, as long as it takes; then nothing of the fleet is left.
 func deletionDrains(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
 	p.answers("http://" + address + "/v1/models")
-	// A stream of 30 words, a second each.
-	req, err := http.NewRequestWithContext(p.Context(), http.MethodPost, "http://"+address+"/v1/chat/completions", strings.NewReader(fmt.Sprintf(prompt, 30, true)))
+	ctx, hangUp := context.WithCancel(p.Context())
+	defer hangUp()
+	const long = 600 // words, a second each: more than Kubernetes takes to notice that the Gateway is gone
+	body := fmt.Sprintf(`{"max_tokens": %d, "stream": true, "messages": [{"role": "user", "content": "%s"}]}`, long, strings.Repeat("word ", long))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -140,15 +144,29 @@ func deletionDrains(p place) {
 		p.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
-		p.Fatal(err)
+	words := bufio.NewScanner(resp.Body)
+	read := func(n int) {
+		p.Helper()
+		for range n {
+			if !words.Scan() {
+				p.Fatalf("the stream ended: %v", words.Err())
+			}
+		}
 	}
+	read(1)
 	if err := p.dynamic.Resource(gateways).Namespace(p.namespace).Delete(p.Context(), "gw", metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
-	if rest, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(rest), "[DONE]") {
-		p.Errorf("the stream ended after %d bytes: %v", len(rest), err)
-	}
+	p.until("the proxy is told to end", func(ctx context.Context) error {
+		read(2) // a word and an empty line
+		left, err := p.pods(ctx, p.namespace, envoys("gw"))
+		if err == nil && len(left) > 0 {
+			err = errors.New(podNames(left) + " is not")
+		}
+		return err
+	})
+	read(2 * 12)
+	hangUp()
 	p.until("nothing is left", func(ctx context.Context) error {
 		for _, o := range append(slices.Clone(owned), struct{ group, version, resource string }{"", "v1", "pods"}) {
 			list, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
