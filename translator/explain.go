@@ -268,7 +268,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 		v.NoPick = map[model.Fallback]string{
 			model.FallbackPods:  "any ready endpoint",
 			model.FallbackSpill: "the first spill target",
-			model.FallbackAgain: "another pick, then 503",
+			model.FallbackAgain: "another pick",
 			model.FallbackNone:  "503",
 			model.FallbackHops:  "the next hop, when one answers 429 or 503",
 		}[c.Fallback]

@@ -147,6 +147,19 @@ func TestARemotePickerWithoutADeclaredRangeIsWarnedAbout(t *testing.T) {
 	}
 }
 
+func TestAPickThatIsLostIsMadeAgainWhereNoPodIsKnown(t *testing.T) {
+	for _, mode := range []string{"FailClose", "FailOpen"} {
+		v, imp := imported(t, strings.Replace(llmImport, "targetPortNumber", "failureMode: "+mode+"\n    targetPortNumber", 1)+westHost)
+		p := imp.Members[0].Pool
+		if !p.PicksAgain() || p.Last != "last/import/default/llm/east" || p.FailOpen != (mode == "FailOpen") {
+			t.Errorf("%s: picks again %t, last %s, fails open %t", mode, p.PicksAgain(), p.Last, p.FailOpen)
+		}
+		if hop, ok := inference.Hop(v, p.OwnHop()); !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != p.Last {
+			t.Errorf("%s: behind the hop %+v", mode, hop)
+		}
+	}
+}
+
 func TestAnImportSpillsAndIsSpilledTo(t *testing.T) {
 	v, imp := imported(t, llmImport+westHost+"\n---\n"+bigPool+`
 ---

@@ -113,11 +113,12 @@ func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.Foreign || p.Protocol != HTTP1)
 }
 
-// PicksAgain says that a request whose pick was lost is picked for once more, behind a hop to the pool itself: the pool fails
-// closed and has nowhere to spill to, and our picker reads bodies. It has answered in part then when it has a body, and Envoy
-// repeats no such call; so the picks of a picker that is killed are lost with it.
+// PicksAgain says that a request whose pick was lost is picked for once more, behind a hop to the pool itself: nobody else would
+// serve it (the pool has nowhere to spill to, and fails closed or may have no pod that is known), and our picker reads bodies. It
+// has answered in part then when it has a body, and Envoy repeats no such call; so the picks of a picker that is killed are lost
+// with it.
 func (p *Pool) PicksAgain() bool {
-	return !p.FailOpen && !p.Foreign && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered && p.Protocol == HTTP1
+	return (!p.FailOpen || p.Relay != nil) && !p.Foreign && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered && p.Protocol == HTTP1
 }
 
 // OwnHop is the hop in front of the pool itself.
