@@ -82,12 +82,17 @@ func TestProxiesEndOnlyWhenTheirGatewayIsSurelyNotOurs(t *testing.T) {
 	r.names = nil // so the Gateway is not ours at the moment
 	r.set()
 	r.settled()
+	said := r.board.get("edge").Conditions
+	if len(said) != 2 || said[0].Type != "Accepted" || said[0].Status != report.False || !strings.Contains(said[1].Message, "GatewayClass penstock does not exist") {
+		t.Errorf("of a Gateway whose class is gone is said: %+v", said)
+	}
 	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 	r.apply(store.GatewayClasses.Put(&gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/other"}}))
 	r.gateway("edge", "other")
 	r.names = nil
 	r.set()
 	r.expect()
+	r.until("nothing is said of it", func() bool { return len(r.board.get("edge").Conditions) == 0 })
 }
 
 func TestNothingIsDeletedBeforeTheGatewaysAreKnown(t *testing.T) {

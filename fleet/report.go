@@ -19,14 +19,45 @@ import (
 
 // report tells the board where a Gateway's proxies are reached, and what keeps them from being as they should be.
 func (f *Fleets) report(k key, m *member, there []cluster.Object, err error) {
-	r := describe(m, ofGateway(m.object, there), err)
+	f.say(k, describe(m, ofGateway(m.object, there), err))
+}
+
+// say tells the board, unless it is what was said last; then it is no news.
+func (f *Fleets) say(k key, r report.Report) (news bool) {
 	f.mu.Lock()
 	old, known := f.said[k]
 	f.said[k] = r
 	f.mu.Unlock()
-	if !known || !reflect.DeepEqual(old, r) {
-		f.cfg.Board.Set(Source, r)
+	if known && reflect.DeepEqual(old, r) {
+		return false
 	}
+	f.cfg.Board.Set(Source, r)
+	return true
+}
+
+// stranded reports on proxies whose Gateway is nobody's, because its class is gone: they run on, without a listener. That
+// their Gateway was ours, they show themselves. It says whether that is so.
+func (f *Fleets) stranded(k key, there []cluster.Object) bool {
+	view := f.cfg.Store.View()
+	for _, o := range there {
+		gw, ok := store.Gateways.Get(view, k.namespace+"/"+o.OwnerName)
+		if !ok || string(gw.UID) != o.Owner || render.Name(gw.Name, string(gw.Spec.GatewayClassName)) != k.fleet {
+			continue
+		}
+		if _, ok := store.GatewayClasses.Get(view, string(gw.Spec.GatewayClassName)); ok {
+			continue
+		}
+		r := report.Report{Owner: store.Gateways.Ref(gw)}
+		message := fmt.Sprintf("GatewayClass %s does not exist any more: no listener takes traffic until it does", gw.Spec.GatewayClassName)
+		for _, typ := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
+			r.Conditions = append(r.Conditions, report.Condition{Type: string(typ), Status: report.False, Reason: string(gatewayv1.GatewayReasonPending), Message: message})
+		}
+		if f.say(k, r) {
+			f.cfg.Log.Warn("a Gateway takes no traffic: its class is gone", "gateway", store.ID(gw), "class", string(gw.Spec.GatewayClassName))
+		}
+		return true
+	}
+	return false
 }
 
 // unsay takes back what was said of a Gateway that is not ours any more.

@@ -32,7 +32,9 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	}
 	f.mu.Unlock()
 	if m == nil {
-		f.unsay(k)
+		if !f.stranded(k, there) {
+			f.unsay(k)
+		}
 		return f.deleteAll(ctx, f.abandoned(k, there))
 	}
 	var err error

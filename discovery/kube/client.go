@@ -104,18 +104,21 @@ func listWatch(r *rest.RESTClient, resource string, s scope, heard func(error)) 
 	}
 }
 
-// patchStatus merges body into an object's status subresource and returns the object as it is then.
-func (c *client) patchStatus(ctx context.Context, k *kind, version, id string, body []byte) (store.Object, error) {
+// patch merges body into an object, or into a subresource of it unless that is "", and returns the object as it is then.
+func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, body []byte) (store.Object, error) {
 	r, err := c.of(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
 	if err != nil {
 		return nil, err
 	}
 	namespace, name := split(id)
 	obj := k.table.New()
-	err = r.Patch(types.MergePatchType).Namespace(namespace).Resource(k.resource).Name(name).SubResource("status").
-		VersionedParams(&metav1.PatchOptions{FieldManager: fieldManager}, metav1.ParameterCodec).Body(body).Do(ctx).Into(obj)
+	request := r.Patch(types.MergePatchType).Namespace(namespace).Resource(k.resource).Name(name)
+	if sub != "" {
+		request = request.SubResource(sub)
+	}
+	err = request.VersionedParams(&metav1.PatchOptions{FieldManager: fieldManager}, metav1.ParameterCodec).Body(body).Do(ctx).Into(obj)
 	return obj, err
 }
 
-// fieldManager is who statuses say wrote them.
+// fieldManager is who objects say wrote their status.
 const fieldManager = "penstock-status"

@@ -8,7 +8,8 @@
 // a status is no change of the world.
 //
 // A Writer (writer.go) keeps statuses as the board has them, on the replica that Lead was called on; discovery/kube/statuses
-// says what each kind's status looks like, and discovery/kube/replica who leads.
+// says what each kind's status looks like, and leader.go who leads. It also holds GatewayClasses by a finalizer while Gateways
+// name them (class.go).
 //
 // Invariants: nothing reaches the store before every installed kind was listed once. Objects go only when the API server
 // says so: a watch that broke, a list that failed or a forbidden kind removes nothing. A kind that is not installed is

@@ -16,6 +16,7 @@ type live struct {
 	resourceVersion string
 	kind            *kind // as which it was read, and is written
 	status          any   // as the kind's statuses.Shape takes it
+	ending          *ending
 }
 
 // lives are the live statuses of all objects that have one of ours.
@@ -29,7 +30,7 @@ type lives struct {
 func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	l.mu.Lock()
 	old, ok := l.all[ref]
-	now := live{obj.GetUID(), obj.GetResourceVersion(), k, status}
+	now := live{obj.GetUID(), obj.GetResourceVersion(), k, status, endingOf(obj)}
 	if ok && old.uid == now.uid && !newer(now.resourceVersion, old.resourceVersion) {
 		l.mu.Unlock()
 		return
@@ -47,7 +48,7 @@ func (l *lives) wrote(ref report.Ref, obj store.Object, status any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old, ok := l.all[ref]; ok && old.uid == obj.GetUID() && newer(obj.GetResourceVersion(), old.resourceVersion) {
-		l.all[ref] = live{obj.GetUID(), obj.GetResourceVersion(), old.kind, status}
+		l.all[ref] = live{obj.GetUID(), obj.GetResourceVersion(), old.kind, status, endingOf(obj)}
 	}
 }
 

@@ -117,6 +117,13 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 				delete(w.bare, ref)
 			}
 			touched = append(touched, ref)
+			if c.Table == store.Gateways.Kind() {
+				for _, key := range c.Keys {
+					if key.Index == store.ByClass {
+						touched = append(touched, report.Ref{Group: store.GatewayClasses.Group(), Kind: store.GatewayClasses.Kind(), Name: key.Key})
+					}
+				}
+			}
 		case c.Table == store.Services.Kind():
 			for _, key := range c.Keys {
 				if key.Index == store.ByGateway {
@@ -229,8 +236,16 @@ func (w *Writer) done(ctx context.Context, q workqueue.TypedRateLimitingInterfac
 	}
 }
 
-// write brings one object's status up to date, if it is not.
+// write brings one object up to date, as far as it is ours to write.
 func (w *Writer) write(ctx context.Context, ref report.Ref) error {
+	if err := w.writeStatus(ctx, ref); err != nil {
+		return err
+	}
+	return w.hold(ctx, ref)
+}
+
+// writeStatus brings one object's status up to date, if it is not.
+func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	s := w.cfg.Source
 	k := s.byTable[ref.Kind]
 	if k == nil || k.status == nil || k.table.Group() != ref.Group {
@@ -269,7 +284,7 @@ func (w *Writer) write(ctx context.Context, ref report.Ref) error {
 		return err
 	}
 	w.pace.note(ref, w.cfg.Now())
-	after, err := s.client.patchStatus(ctx, k, s.version(k), ref.Key(), body)
+	after, err := s.client.patch(ctx, k, s.version(k), ref.Key(), "status", body)
 	if err != nil {
 		return err
 	}

@@ -270,3 +270,44 @@ func TestAThousandRoutesAreFewWritesToTheirGateway(t *testing.T) {
 		t.Errorf("%d writes to the Gateway", n)
 	}
 }
+
+func TestAClassThatGatewaysNameDoesNotGoBeforeTheLastOfThem(t *testing.T) {
+	const class = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: %s, finalizers: [example.com/theirs]}
+spec: {controllerName: %s}
+`
+	mine, theirs := fmt.Sprintf(class, "penstock", controller), fmt.Sprintf(class, "other", "example.com/other")
+	other := strings.Replace(strings.Replace(gatewayYAML, "name: gw", "name: other", 1), "gatewayClassName: penstock", "gatewayClassName: other", 1)
+	d := newDesk(t, func(api *kubetest.Server) {
+		api.Apply(t, "gatewayclasses", mine)
+		api.Apply(t, "gatewayclasses", theirs)
+		api.Apply(t, "gateways", other)
+	})
+	finalizers := func(want string) {
+		t.Helper()
+		d.eventually(func() string {
+			got := d.api.Get(gatewayGroup, "gatewayclasses", "penstock")
+			if got == nil {
+				return "the class is gone"
+			}
+			if list := fmt.Sprint(got["metadata"].(kubetest.Object)["finalizers"]); list != want {
+				return fmt.Sprintf("finalizers %s, want %s", list, want)
+			}
+			return ""
+		})
+	}
+	d.api.Apply(t, "gateways", gatewayYAML)
+	d.has(store.Gateways, "default/gw", true)
+	d.observe()
+	finalizers("[example.com/theirs gateway-exists-finalizer.gateway.networking.k8s.io]")
+	d.api.Delete("gatewayclasses", kubetest.Parse(t, mine))
+	d.api.Delete("gateways", kubetest.Parse(t, gatewayYAML))
+	d.has(store.Gateways, "default/gw", false)
+	d.writer.Observe(d.store.View(), []store.Change{{Table: "Gateway", ID: "default/gw", Keys: []store.IndexKey{{Index: store.ByClass, Key: "penstock"}}}})
+	finalizers("[example.com/theirs]") // on its way out, and held by somebody else still
+	if list := d.api.Get(gatewayGroup, "gatewayclasses", "other")["metadata"].(kubetest.Object)["finalizers"]; fmt.Sprint(list) != "[example.com/theirs]" {
+		t.Errorf("the class of another controller: %v", list)
+	}
+}

@@ -1,5 +1,5 @@
 // Package kubetest is a small API server for tests: lists, watches (with their initial events, bookmarks and expired
-// versions), field selectors by name, merge patches of status with their precondition, and Leases. It validates nothing and
+// versions), field selectors by name, merge patches with their precondition, finalizers, and Leases. It validates nothing and
 // has no CRDs of its own: a test creates them like any object.
 //
 // Invariants: resource versions are numbers that grow, of all kinds together; a write reaches every watch before it is

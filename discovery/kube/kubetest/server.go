@@ -116,17 +116,33 @@ func (s *Server) Get(group, resource, id string) Object {
 	return nil
 }
 
-// Delete removes an object.
+// Delete removes an object, or begins to if it has finalizers.
 func (s *Server) Delete(resource string, obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := resourcePath(obj, resource)
 	if old := s.objects[path][id(obj)]; old != nil {
-		delete(s.objects[path], id(obj))
-		s.version++
-		old["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
-		s.tell(path, "DELETED", old)
+		if held(old) {
+			now := clone(old)
+			now["metadata"].(Object)["deletionTimestamp"] = "2020-01-01T00:00:00Z"
+			s.store(path, "MODIFIED", now)
+			return
+		}
+		s.remove(path, old)
 	}
+}
+
+func held(obj Object) bool {
+	list, _ := obj["metadata"].(Object)["finalizers"].([]any)
+	return len(list) > 0
+}
+
+// remove takes an object out. mu is held.
+func (s *Server) remove(path string, old Object) {
+	delete(s.objects[path], id(old))
+	s.version++
+	old["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
+	s.tell(path, "DELETED", old)
 }
 
 // store keeps an object under a new version and tells the watches. mu is held.
@@ -327,6 +343,14 @@ func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 		now := clone(old)
 		now["status"] = merge(now["status"], body["status"])
 		s.store(r.resource, "MODIFIED", now)
+	case hr.Method == http.MethodPatch && r.sub == "":
+		now := merge(clone(old), body).(Object)
+		s.store(r.resource, "MODIFIED", now)
+		if now["metadata"].(Object)["deletionTimestamp"] != nil && !held(now) {
+			s.remove(r.resource, now)
+			answer(w, http.StatusOK, now)
+			return
+		}
 	default:
 		refuse(w, http.StatusMethodNotAllowed, hr.Method)
 		return
