@@ -45,7 +45,7 @@ var figures = map[string]figure{
 	"failed_requests.streams":     {"requests", none, ""},
 	"failed_requests.changes":     {"changes", none, ""},
 	"failed_requests.restarts":    {"restarts", none, ""},
-	"failed_requests.standstills": {"times", none, "How often the machine let the harness itself wait for more than a second, half of what a pick may take: what failed then is nobody's."},
+	"failed_requests.standstills": {"times", none, "How often the machine let the harness itself, or an Envoy, wait for more than a second, half of what a pick may take: what failed then is nobody's."},
 
 	"change_vs_envoy_gateway":              {"ratio", 1, "A file of 100 routes is saved, all that there are, to its bytes at a proxy: penstock serve over Envoy Gateway v1.9.1 with its file provider; medians, in turns. The limit is ours: not slower than the peer."},
 	"change_vs_envoy_gateway.ours_50":      {"ms", none, ""},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -215,6 +216,9 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 		r.clients.run(sending)
 	}()
 	go r.watch(sending)
+	for _, e := range r.edges {
+		go r.watchEdge(sending, e)
+	}
 	if err := r.changes(ctx, &res); err != nil {
 		stop()
 		<-sent
@@ -289,10 +293,18 @@ func (r *run) changes(ctx context.Context, res *result) error {
 	return nil
 }
 
-// standstill is how long this program may not be run by a machine before that is told: a pick may take twice as long.
+// standstill is how long a process may not be run by a machine before that is told: a pick may take twice as long.
 const standstill = time.Second
 
-// watch notes when the machine stood still: what fails then says nothing about anybody else.
+// stood notes that a process was not run by the machine for a time: what fails then says nothing about anybody else.
+func (r *run) stood(who string, still time.Duration) {
+	r.note("%s stood still for %s", who, still.Round(time.Millisecond))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stalls++
+}
+
+// watch notes when the machine did not run this program.
 func (r *run) watch(ctx context.Context) {
 	const every = 100 * time.Millisecond
 	tick := time.NewTicker(every)
@@ -304,10 +316,34 @@ func (r *run) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		if gap := time.Since(last) - every; gap > standstill {
-			r.note("the machine stood still for %s", gap.Round(time.Millisecond))
-			r.mu.Lock()
-			r.stalls++
-			r.mu.Unlock()
+			r.stood("the harness", gap)
+		}
+	}
+}
+
+// watchEdge notes when the machine did not run an Envoy, by how long it takes to say that it is there.
+func (r *run) watchEdge(ctx context.Context, e edge) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	client := &http.Client{Timeout: patience}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin), nil)
+		if err != nil {
+			return // there is no other way to write it
+		}
+		asked := time.Now()
+		resp, err := client.Do(req)
+		if err != nil {
+			continue // it has ended, which is told elsewhere
+		}
+		_ = resp.Body.Close()
+		if took := time.Since(asked); took > standstill {
+			r.stood(e.name, took)
 		}
 	}
 }
