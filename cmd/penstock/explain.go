@@ -21,7 +21,7 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	var s files
+	var s asked
 	var method, gateway, model, output string
 	var headers []string
 	cmd := &cobra.Command{
@@ -29,14 +29,16 @@ func newExplain() *cobra.Command {
 		Short: "Say where a request would go, and why: listener, route, backend, picker, endpoint",
 		Long: `Say where a request would go, and why: the listener, host, route and rule that take it, the backends with their shares,
 who picks, what would be picked now, what happens without a pick, and the conditions of the objects on the way. If
-penstock runs for the same files it is asked; otherwise the files are read, and the picker's view is left out.
+penstock runs for the same files it is asked; otherwise the files are read, and the picker's view is left out. With --http
+the one at an address is asked, in Kubernetes for instance.
 
 URLs of grpc and grpcs ask about a gRPC request, such as grpc://localhost:8080/echo.Echo/Say; those of tls and tcp about a
 connection that is handed on.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
   penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json
-  penstock explain -f ./config tls://db.example.com:5432`,
+  penstock explain -f ./config tls://db.example.com:5432
+  kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock explain --http 127.0.0.1:9091 http://llm.example.com/v1/models`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("say which request: penstock explain http://HOST:PORT/PATH")
@@ -84,14 +86,18 @@ connection that is handed on.`,
 }
 
 // explain asks the process that runs for these files, or else looks into the files.
-func (s *files) explain(cmd *cobra.Command, q translator.Query, headers []string) (plane.Explained, error) {
+func (s *asked) explain(cmd *cobra.Command, q translator.Query, headers []string) (plane.Explained, error) {
 	var e plane.Explained
+	args := url.Values{"url": {q.URL.String()}, "method": {q.Method}, "gateway": {q.Gateway}, "header": headers}
+	page := "/explain?" + args.Encode()
+	if s.http != "" {
+		return e, runningAt(s.http).ask(cmd.Context(), page, &e)
+	}
 	dir, err := s.stateDir()
 	if err != nil {
 		return e, err
 	}
-	args := url.Values{"url": {q.URL.String()}, "method": {q.Method}, "gateway": {q.Gateway}, "header": headers}
-	if ask(cmd.Context(), dir, "/explain?"+args.Encode(), &e) == nil {
+	if runningFor(dir).ask(cmd.Context(), page, &e) == nil {
 		return e, nil
 	}
 	if len(s.paths) == 0 {

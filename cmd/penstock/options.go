@@ -66,13 +66,14 @@ func (s *files) stateDir() (string, error) {
 // service is what up and serve share.
 type service struct {
 	files
-	xds, picker, http string
-	pickerAddresses   []string
-	defaultPool       string
-	accessLog         string
-	drainTime         time.Duration
-	logLevel          string
-	cluster           bool // objects come from a cluster and not from files
+	xds, picker     string
+	http, admin     string
+	pickerAddresses []string
+	defaultPool     string
+	accessLog       string
+	drainTime       time.Duration
+	logLevel        string
+	cluster         bool // objects come from a cluster and not from files
 }
 
 func (s *service) flags(cmd *cobra.Command, xds, picker string) {
@@ -81,7 +82,8 @@ func (s *service) flags(cmd *cobra.Command, xds, picker string) {
 	f.StringVar(&s.xds, "xds", xds, "address to serve ADS on")
 	f.StringVar(&s.picker, "picker", picker, "address to serve endpoint picks (ext_proc) on")
 	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "IP:PORT at which Envoys reach the picker, if it is not that of --picker; may be repeated")
-	f.StringVar(&s.http, "http", "", "address to serve /metrics, /healthz, /readyz, /status and /debug on (default: none)")
+	f.StringVar(&s.http, "http", "", "address to serve /metrics, /healthz and /readyz on; if it is one of loopback, all that --admin serves too (default: none)")
+	f.StringVar(&s.admin, "admin", "", "address to serve /status, /proxies, /explain and /debug/picks on, which tell everything to whoever reaches them: choose one of loopback, such as 127.0.0.1:9091 (default: none)")
 	f.StringVar(&s.defaultPool, "default-pool", "", "NAMESPACE/NAME of the pool that gateways get which name none (default: the only pool)")
 	f.StringVar(&s.accessLog, "access-log", "", "file that Envoys log each request to as JSON; /dev/stdout for their standard output")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "how long streams may go on whose listener has gone")
@@ -136,6 +138,11 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	}
 	if s.http != "" {
 		if cfg.HTTP, err = listen(ctx, "--http", s.http); err != nil {
+			return cfg, err
+		}
+	}
+	if s.admin != "" {
+		if cfg.Admin, err = listen(ctx, "--admin", s.admin); err != nil {
 			return cfg, err
 		}
 	}

@@ -46,7 +46,11 @@ its status, by one of several processes: they find each other behind --service.`
 				return err
 			}
 			defer shutdown()
-			fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", cfg.XDS.Addr(), cfg.Picker.Addr())
+			if s.cluster && k.kubeconfig == "" { // a pod: its output is a log
+				cfg.Log.Info("serving", "ads", cfg.XDS.Addr(), "picker", cfg.Picker.Addr())
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", cfg.XDS.Addr(), cfg.Picker.Addr())
+			}
 			group, ctx := errgroup.WithContext(cmd.Context())
 			group.Go(func() error { return p.Run(ctx) })
 			if cluster == nil { // there, what is wrong with an object stands in its status

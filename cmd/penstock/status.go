@@ -1,14 +1,10 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -18,23 +14,30 @@ import (
 )
 
 func newStatus() *cobra.Command {
-	var s files
+	var s asked
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say of every object whether it takes effect, and what is wrong",
 		Long: `Say of every object that penstock up or serve reads whether it takes effect, and what is wrong: conditions as the
 Gateway API has them, findings with file and line, and the connected Envoys with what they refused. If nothing runs,
-the last status that was written is shown.`,
+the last status that was written is shown.
+
+In Kubernetes the same stands in the objects' own statuses. With --http a process there can be asked, which also knows
+findings that are no condition, and the Envoys that are connected to it.`,
 		Example: `  penstock status -f ./config
+  kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock status --http 127.0.0.1:9091
   penstock status -f ./config -o json | jq '.findings[] | select(.severity == "error")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.http != "" {
+				return printStatus(cmd, runningAt(s.http), "", output)
+			}
 			dir, err := s.stateDir()
 			if err != nil {
 				return err
 			}
-			return printStatus(cmd, dir, output)
+			return printStatus(cmd, runningFor(dir), plane.StatusFile(dir), output)
 		},
 	}
 	s.flags(cmd)
@@ -48,14 +51,16 @@ type statusJSON struct {
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
 }
 
-func printStatus(cmd *cobra.Command, dir, output string) error {
+// printStatus asks a process, or else reads the file that it wrote; "" for none.
+func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	var out statusJSON
-	var err error
-	running := ask(cmd.Context(), dir, "/status", &out.Document) == nil
-	if running {
-		err = ask(cmd.Context(), dir, "/proxies", &out.Proxies)
-	} else {
-		out.Document, err = status.Read(plane.StatusFile(dir))
+	err := at.ask(cmd.Context(), "/status", &out.Document)
+	runs := err == nil
+	switch {
+	case runs:
+		err = at.ask(cmd.Context(), "/proxies", &out.Proxies)
+	case file != "":
+		out.Document, err = status.Read(file)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -67,7 +72,7 @@ func printStatus(cmd *cobra.Command, dir, output string) error {
 	case output != "text":
 		return fmt.Errorf("--output %q is not known: text or json", output)
 	}
-	if !running {
+	if !runs {
 		fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running; this is the last status that it wrote")
 	}
 	if err := status.Text(cmd.OutOrStdout(), out.Document); err != nil {
@@ -87,26 +92,4 @@ func printProxies(w io.Writer, proxies []server.ProxyStatus) error {
 		}
 	}
 	return nil
-}
-
-// ask reads JSON from the penstock that serves a state folder.
-func ask(ctx context.Context, dir, path string, into any) error {
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", plane.Socket(dir))
-	}}}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-		return fmt.Errorf("penstock answered %s: %s", resp.Status, text)
-	}
-	return json.NewDecoder(resp.Body).Decode(into)
 }

@@ -167,6 +167,49 @@ func TestOperatorsCanSeeHealthMetricsStatusAndPicks(t *testing.T) {
 	}
 }
 
+// What objects say is for operators: in Kubernetes any pod of any namespace reaches the address that has metrics.
+func TestWhoeverReachesTheMetricsReadsNoObject(t *testing.T) {
+	t.Parallel()
+	port, open, admin := freePort(t), freePort(t), freePort(t)
+	up(t, chatFiles(port, modelServer(t, sim.Config{})), "--http", fmt.Sprintf("0.0.0.0:%d", open), "--admin", fmt.Sprintf("127.0.0.1:%d", admin))
+	page := func(at int, path string) reply {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(at)+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := do(client(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+		for _, at := range []int{open, admin} {
+			if got := page(at, path); got.status != http.StatusOK {
+				t.Errorf("%s: %d %s", path, got.status, got.body)
+			}
+		}
+	}
+	for _, path := range []string{"/status", "/proxies", "/explain?url=" + local(port), "/debug/picks?pool=default/chat", "/debug/pprof/", "/"} {
+		if got := page(open, path); got.status != http.StatusNotFound || strings.Contains(got.body, "default") {
+			t.Errorf("%s is served to everyone: %d %s", path, got.status, got.body)
+		}
+	}
+
+	// An operator asks the other address, without the files.
+	at := fmt.Sprintf("127.0.0.1:%d", admin)
+	if out, err := penstock(t, "status", "--http", at); err != nil || !strings.Contains(out, "default/chat   gw       True") || !strings.Contains(out, "has everything") {
+		t.Errorf("status: %v\n%s", err, out)
+	}
+	if out, err := penstock(t, "explain", "--http", at, local(port)+"/v1/models"); err != nil || !strings.Contains(out, "strategy load") {
+		t.Errorf("explain: %v\n%s", err, out)
+	}
+	if out, err := penstock(t, "status", "--http", fmt.Sprintf("127.0.0.1:%d", open)); err == nil || !strings.Contains(err.Error(), "--admin") {
+		t.Errorf("asked at the wrong address, status says %v\n%s", err, out)
+	}
+}
+
 func TestAFolderWithoutAGatewayWaitsForOne(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, nil)

@@ -18,6 +18,9 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
@@ -86,21 +89,48 @@ func (p place) proxies(ctx context.Context) (all []proxy, err error) {
 		return nil, err
 	}
 	for _, process := range processes {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+process.Status.PodIP+":9090/proxies", nil)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return nil, err
-		}
 		var list []proxy
-		if err := errors.Join(json.NewDecoder(resp.Body).Decode(&list), resp.Body.Close()); err != nil {
+		if err := p.admin(ctx, process.Name, "/proxies", &list); err != nil {
 			return nil, err
 		}
 		all = append(all, list...)
 	}
 	return all, nil
+}
+
+// admin reads a page of a process's --admin, which is at its pod's loopback, as with `kubectl port-forward`.
+func (p place) admin(ctx context.Context, pod, page string, into any) error {
+	transport, upgrader, err := spdy.RoundTripperFor(p.rest)
+	if err != nil {
+		return err
+	}
+	to := p.CoreV1().RESTClient().Post().Resource("pods").Namespace(system).Name(pod).SubResource("portforward").URL()
+	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	f, err := portforward.New(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, to), []string{"0:9091"}, stop, ready, io.Discard, io.Discard)
+	if err != nil {
+		return err
+	}
+	go func() { ended <- f.ForwardPorts() }()
+	defer close(stop)
+	select {
+	case <-ready:
+	case err := <-ended:
+		return err
+	}
+	ports, err := f.GetPorts()
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, page), nil)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	return errors.Join(json.NewDecoder(resp.Body).Decode(into), resp.Body.Close())
 }
 
 // attached waits until a proxy is connected as one of a gateway's. elsewhere is called when it is connected as another's.

@@ -31,9 +31,11 @@ const longestSocket = 103
 // Socket is where other penstock commands find the process that serves a state folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
-// serveHTTP starts serving metrics, health and debug pages: on Config.HTTP, and on the socket in the state folder.
+// serveHTTP starts serving: on Config.HTTP, on Config.Admin, and on the socket in the state folder.
 func (p *Plane) serveHTTP(ctx context.Context, group *errgroup.Group) error {
-	handler := p.handler()
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	open := p.openPages()
+	handler := p.allPages(open)
 	socket := Socket(p.cfg.StateDir)
 	if len(socket) > longestSocket {
 		return fmt.Errorf("the path of the state folder's socket, %s, is longer than %d bytes: choose a shorter folder with --state", socket, longestSocket)
@@ -54,9 +56,22 @@ func (p *Plane) serveHTTP(ctx context.Context, group *errgroup.Group) error {
 	}
 	group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
 	if p.cfg.HTTP != nil {
-		group.Go(func() error { return serveHandler(ctx, p.cfg.HTTP, handler) })
+		pages := http.Handler(open)
+		if local(p.cfg.HTTP.Addr()) {
+			pages = handler
+		}
+		group.Go(func() error { return serveHandler(ctx, p.cfg.HTTP, pages) })
+	}
+	if p.cfg.Admin != nil {
+		group.Go(func() error { return serveHandler(ctx, p.cfg.Admin, handler) })
 	}
 	return nil
+}
+
+// local says whether an address is reached from this machine (in Kubernetes, this pod) alone.
+func local(a net.Addr) bool {
+	t, isTCP := a.(*net.TCPAddr)
+	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
 }
 
 // withProfiles adds /debug/pprof, for `go tool pprof`: on the socket alone, which only its owner can open.
@@ -69,12 +84,24 @@ func withProfiles(handler http.Handler) http.Handler {
 	return mux
 }
 
-func (p *Plane) handler() http.Handler {
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+// openPages are those that anyone may read who reaches them: no object's content is in them.
+func (p *Plane) openPages() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", p.readyz)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at that of --admin", http.StatusNotFound)
+	})
+	return mux
+}
+
+// allPages adds what tells of the objects of every namespace. Nobody is asked who they are, so only an operator may reach it.
+func (p *Plane) allPages(open http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {
+		mux.Handle(page, open)
+	}
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, status.NewDocument(p.board.List(), Controller, nil, time.Now()))
 	})

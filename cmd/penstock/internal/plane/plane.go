@@ -55,8 +55,9 @@ type Config struct {
 	Peers Peers
 	// PickerAddresses are where Envoys find our picker; the Picker listener's own address if empty.
 	PickerAddresses []netip.AddrPort
-	// HTTP serves metrics, health and debug pages; nil for none beside the socket in StateDir.
-	HTTP net.Listener
+	// HTTP serves metrics and health to everyone, and what Admin does if only this machine reaches it. Admin also serves what objects
+	// say and what comes of them, to whoever reaches it. Nil: none, beside the socket in StateDir, which does as Admin.
+	HTTP, Admin net.Listener
 	// DefaultPool is what a gateway of somebody else, which names no pool, is picked from: "namespace/name". Empty: the
 	// only pool, if there is one.
 	DefaultPool string

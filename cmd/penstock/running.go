@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+)
+
+// asked is whom status and explain ask: the penstock that runs for some files, or one at an address.
+type asked struct {
+	files
+	http string
+}
+
+func (a *asked) flags(cmd *cobra.Command) {
+	a.files.flags(cmd)
+	cmd.Flags().StringVar(&a.http, "http", "", "ask the penstock that serves its --admin (or, on loopback, its --http) at this address, instead of the one that runs for -f")
+	cmd.MarkFlagsMutuallyExclusive("file", "http")
+	cmd.MarkFlagsMutuallyExclusive("state", "http")
+}
+
+// running is where a penstock that runs is asked.
+type running struct{ network, address string }
+
+// runningAt is the penstock at an address.
+func runningAt(address string) running {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return running{"unix", path}
+	}
+	return running{"tcp", strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")}
+}
+
+// runningFor is the penstock that has a state folder.
+func runningFor(stateDir string) running { return running{"unix", plane.Socket(stateDir)} }
+
+// ask reads the JSON of a page from the penstock that has a state folder.
+func ask(ctx context.Context, stateDir, path string, into any) error {
+	return runningFor(stateDir).ask(ctx, path, into)
+}
+
+// ask reads the JSON of a page.
+func (r running) ask(ctx context.Context, path string, into any) error {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, r.network, r.address)
+	}}}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("no penstock answers at %s: %w", r.address, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		return fmt.Errorf("penstock at %s answered %s: %s", r.address, resp.Status, strings.TrimSpace(string(text)))
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
