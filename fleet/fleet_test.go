@@ -3,12 +3,14 @@ package fleet_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -134,6 +136,31 @@ func TestAnAddressThatTheGatewayDoesNotGetIsSaid(t *testing.T) {
 	r.condition("Programmed", "Pending")
 }
 
+func TestAGatewayDoesNotTakeAnAddressThatNobodyAllowedIt(t *testing.T) {
+	for _, typ := range []corev1.ServiceType{"", corev1.ServiceTypeNodePort, corev1.ServiceTypeClusterIP} {
+		t.Run(string(typ), func(t *testing.T) {
+			r := newRig(t)
+			r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{Type: typ}}
+			r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.1"}, {Value: "192.0.2.2"}, {Value: "10.96.0.10"}, {Value: "::ffff:8.8.8.8"}}
+			r.gateway("edge", "penstock")
+			r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+			r.cluster.edit("Service", func(o *cluster.Object) {
+				o.Type, o.Balancer, o.ClusterIPs, o.External = "LoadBalancer", []string{"192.0.2.1"}, []string{"192.0.2.1"}, []string{"192.0.2.1", "192.0.2.2"}
+			})
+			r.until("it is said what to do", func() bool {
+				said := r.board.get("edge").Conditions
+				return len(said) == 1 && said[0].Reason == "AddressNotUsable" &&
+					strings.HasPrefix(said[0].Message, "not allowed: 10.96.0.10, ::ffff:8.8.8.8; remove it") && strings.Contains(said[0].Message, "--external-ips")
+			})
+			gw, _ := store.Gateways.Get(r.store.View(), "default/edge")
+			own, external, refused := render.Assign(gw, r.spec, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("::/0")})
+			if (own == "192.0.2.1") != (typ != corev1.ServiceTypeNodePort) || external[len(external)-1] != "192.0.2.2" || len(refused) != 2 {
+				t.Errorf("own %q, taken by nodes %v, refused %v", own, external, refused)
+			}
+		})
+	}
+}
+
 func TestAnObjectOfSomebodyElseIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	r.cluster.foreign = "Service"
@@ -186,7 +213,10 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) config() fleet.Config {
 	return fleet.Config{Store: r.store, Cluster: r.cluster, Follow: r.follow, Board: r.board, Settings: func() render.Settings {
-		return render.Settings{ADS: []string{"penstock.system.svc:18000"}, CA: []byte("ca"), EnvoyImage: "envoy", PenstockImage: "penstock"}
+		return render.Settings{
+			ADS: []string{"penstock.system.svc:18000"}, CA: []byte("ca"), EnvoyImage: "envoy", PenstockImage: "penstock",
+			ExternalIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		}
 	}}
 }
 

@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 
 // report tells the board where a Gateway's proxies are reached, and what keeps them from being as they should be.
 func (f *Fleets) report(k key, m *member, there []cluster.Object, err error) {
-	f.say(k, describe(m, ofGateway(m.object, there), err))
+	f.say(k, describe(m, ofGateway(m.object, there), f.cfg.Settings().ExternalIPs, err))
 }
 
 // say tells the board, unless it is what was said last; then it is no news.
@@ -72,7 +73,7 @@ func (f *Fleets) unsay(k key) {
 }
 
 // describe is what is to be said of a Gateway: its addresses, and of what is wrong the first that applies.
-func describe(m *member, there []cluster.Object, err error) report.Report {
+func describe(m *member, there []cluster.Object, external []netip.Prefix, err error) report.Report {
 	r := report.Report{Owner: store.Gateways.Ref(m.object)}
 	say := func(typ gatewayv1.GatewayConditionType, reason gatewayv1.GatewayConditionReason, message string) {
 		r.Conditions = []report.Condition{{Type: string(typ), Status: report.False, Reason: string(reason), Message: message}}
@@ -108,14 +109,29 @@ func describe(m *member, there []cluster.Object, err error) report.Report {
 	case err != nil:
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonNoResources, err.Error())
 	case len(missing) > 0:
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable,
-			fmt.Sprintf("not assigned to the Gateway's Service: %s", strings.Join(missing, ", ")))
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, notAssigned(m, missing, external))
 	case len(r.Addresses) == 0:
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotAssigned, "the Gateway's Service has no address yet")
 	case deployment == nil || deployment.Available == 0:
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonPending, "no proxy is ready")
 	}
 	return r
+}
+
+// notAssigned says of the addresses that a Gateway does not have why, and what to do.
+func notAssigned(m *member, missing []string, external []netip.Prefix) string {
+	var refused, why []string
+	if m.Spec != nil {
+		_, _, refused = render.Assign(m.object, m.Spec, external)
+	}
+	if waiting := slices.DeleteFunc(slices.Clone(missing), func(a string) bool { return slices.Contains(refused, a) }); len(waiting) > 0 {
+		why = append(why, "not assigned to the Gateway's Service: "+strings.Join(waiting, ", "))
+	}
+	if len(refused) > 0 {
+		why = append(why, fmt.Sprintf("not allowed: %s; remove it: a Service is given one address, and the nodes take others only within the ranges "+
+			"that Penstock is started with (penstock serve --external-ips)", strings.Join(refused, ", ")))
+	}
+	return strings.Join(why, "; ")
 }
 
 // addresses are where clients reach a Service.

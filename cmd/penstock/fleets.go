@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ type fleetFlags struct {
 	addresses                 []string
 	clientCA                  string
 	openPicker                bool
+	externalIPs               []string
 }
 
 func (o *fleetFlags) flags(cmd *cobra.Command) {
@@ -29,6 +31,7 @@ func (o *fleetFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&o.envoyImage, "envoy-image", defaultEnvoyImage, "image of Envoy, where no EnvoyFleet names one")
 	f.StringSliceVar(&o.addresses, "xds-address", nil, "HOST:PORT at which proxies reach ADS; may be repeated (default: --service, with the port of --xds)")
 	f.BoolVar(&o.openPicker, "picker-open", false, "with --penstock-image, answer picks of anyone, gateways of other clusters for instance, and not of the Gateways' own proxies alone")
+	f.StringSliceVar(&o.externalIPs, "external-ips", nil, "CIDR in which Gateways may have addresses that the nodes take (a Service's externalIPs), besides the one that a Service is given; may be repeated (default: none, because who may write a Gateway could take any address)")
 	f.StringVar(&o.clientCA, "xds-client-ca", "", "file with the authorities that sign certificates of proxies that others run")
 }
 
@@ -47,6 +50,13 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *plane.Kubernetes) (*plane.Fle
 			return nil, fmt.Errorf("--xds: %w; or say where proxies reach it, with --xds-address", err)
 		}
 		out.ADS = []string{net.JoinHostPort(out.Names[0], port)}
+	}
+	for _, text := range o.externalIPs {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--external-ips %q: write a CIDR such as 192.0.2.0/24", text)
+		}
+		out.ExternalIPs = append(out.ExternalIPs, p)
 	}
 	if o.clientCA != "" {
 		raw, err := os.ReadFile(o.clientCA)

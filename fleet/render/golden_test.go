@@ -3,6 +3,7 @@ package render_test
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +22,7 @@ import (
 
 var settings = render.Settings{
 	ADS: []string{"penstock.penstock-system.svc:18000"}, CA: []byte("the authority\n"), EnvoyImage: "envoy:1", PenstockImage: "penstock:1",
+	ExternalIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.8/31")},
 }
 
 // Each file in testdata says at its top what a user would lose; then come their Gateway and EnvoyFleet, and the objects

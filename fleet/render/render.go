@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"net/netip"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,8 @@ type Settings struct {
 	EnvoyImage string
 	// PenstockImage holds the program that drains proxies; its entry point is penstock.
 	PenstockImage string
+	// ExternalIPs are the ranges in which Gateways may ask for addresses that the nodes take; none: nobody may.
+	ExternalIPs []netip.Prefix
 }
 
 // Fleet is the proxies of one Gateway.

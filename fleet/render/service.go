@@ -3,6 +3,8 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +19,7 @@ func (b *builder) service() *corev1.Service {
 	meta := b.meta()
 	meta.Annotations = b.annotations(given.Annotations)
 	spec := corev1.ServiceSpec{
-		Type: cmp.Or(given.Type, corev1.ServiceTypeLoadBalancer), Selector: b.selector(),
+		Type: serviceType(b.Spec), Selector: b.selector(),
 		ExternalTrafficPolicy: given.ExternalTrafficPolicy,
 	}
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
@@ -35,19 +37,39 @@ func (b *builder) service() *corev1.Service {
 	return &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta, Spec: spec}
 }
 
-// address asks for the Gateway's static addresses: the first from whoever gives a Service of this type its address, the
-// others as addresses that the network brings to the nodes.
+// address asks for the Gateway's static addresses.
 func (b *builder) address(spec *corev1.ServiceSpec) {
-	static := StaticAddresses(b.Gateway)
-	if len(static) > 0 {
-		switch spec.Type {
-		case corev1.ServiceTypeLoadBalancer:
-			spec.LoadBalancerIP, static = static[0], static[1:]
-		case corev1.ServiceTypeClusterIP:
-			spec.ClusterIP, static = static[0], static[1:]
+	own, external, _ := Assign(b.Gateway, b.Spec, b.ExternalIPs)
+	switch spec.Type {
+	case corev1.ServiceTypeLoadBalancer:
+		spec.LoadBalancerIP = own
+	case corev1.ServiceTypeClusterIP:
+		spec.ClusterIP = own
+	}
+	spec.ExternalIPs = external
+}
+
+// Assign divides the static addresses of a Gateway: own is asked for from whoever gives a Service of its type an address,
+// who decides whether it is to be had ("" for none); external are taken by the nodes, for nobody else to use. That is for the
+// operator to allow: who may write a Gateway could else have what is sent to any address (CVE-2020-8554). refused are the rest.
+func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external, refused []string) {
+	static := StaticAddresses(gw)
+	if serviceType(spec) != corev1.ServiceTypeNodePort && len(static) > 0 {
+		own, static = static[0], static[1:]
+	}
+	for _, a := range static {
+		ip, err := netip.ParseAddr(a)
+		if err == nil && slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) }) {
+			external = append(external, a)
+		} else {
+			refused = append(refused, a)
 		}
 	}
-	spec.ExternalIPs = static
+	return own, external, refused
+}
+
+func serviceType(spec *v1alpha1.EnvoyFleetSpec) corev1.ServiceType {
+	return cmp.Or(or(spec.Service, v1alpha1.FleetService{}).Type, corev1.ServiceTypeLoadBalancer)
 }
 
 // StaticAddresses are the IP addresses that a Gateway asks for, in its order, without doubles. One without a value asks for

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -33,6 +34,8 @@ type Fleet struct {
 	Names []string
 	// EnvoyImage and PenstockImage are what proxies run; see render.Settings.
 	EnvoyImage, PenstockImage string
+	// ExternalIPs are ranges; see render.Settings.
+	ExternalIPs []netip.Prefix
 	// OpenPicker lets anyone ask for picks, gateways of other clusters for instance. Else only the proxies of Gateways may.
 	OpenPicker bool
 	// ClientCA verifies certificates of proxies that somebody else runs; nil: they need a token.
@@ -94,6 +97,7 @@ func (f *fleets) guardPicks() []grpc.ServerOption {
 func (f *fleets) settings() render.Settings {
 	return render.Settings{
 		ADS: f.cfg.ADS, ServerName: f.cfg.Names[0], CA: f.authority.Bundle(), EnvoyImage: f.cfg.EnvoyImage, PenstockImage: f.cfg.PenstockImage,
+		ExternalIPs: f.cfg.ExternalIPs,
 	}
 }
 
