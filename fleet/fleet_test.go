@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -123,6 +124,35 @@ func TestAnExternalFleetHasNoObjectsAndItsOwnAddresses(t *testing.T) {
 	r.set()
 	r.expect()
 	r.until("its addresses", func() bool { return slices.Equal(r.board.get("edge").Addresses, []string{"edge.example"}) })
+}
+
+func TestAnExternalAddressThatIsNoneIsSaidAndLeftOut(t *testing.T) {
+	r := newRig(t)
+	r.spec = &v1alpha1.EnvoyFleetSpec{Mode: v1alpha1.FleetExternal, External: &v1alpha1.FleetExternalSpec{Addresses: []string{"not an address!", "edge.example", "fe80::1%eth0", "2001:db8::1"}}}
+	r.gateway("edge", "penstock")
+	r.condition("Accepted", "InvalidParameters")
+	if got := r.board.get("edge").Addresses; !slices.Equal(got, []string{"edge.example", "2001:db8::1"}) {
+		t.Errorf("addresses %v", got)
+	}
+}
+
+func TestAFleetThatWouldRefuseEverythingDoesNotReplaceTheOneThatServes(t *testing.T) {
+	r := newRig(t)
+	r.gateway("edge", "penstock")
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	r.settled()
+	before := r.cluster.written()
+	limit := func(text string) {
+		r.spec = &v1alpha1.EnvoyFleetSpec{Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(text)}}}
+		r.set()
+	}
+	limit("1Mi")
+	r.condition("Accepted", "InvalidParameters")
+	if n := r.cluster.written(); n != before {
+		t.Errorf("%d writes", n-before)
+	}
+	limit("64Mi")
+	r.until("the Deployment is written", func() bool { return r.cluster.written() > before })
 }
 
 func TestAnAddressThatTheGatewayDoesNotGetIsSaid(t *testing.T) {

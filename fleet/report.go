@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/report"
@@ -78,9 +79,21 @@ func describe(m *member, there []cluster.Object, external []netip.Prefix, err er
 	say := func(typ gatewayv1.GatewayConditionType, reason gatewayv1.GatewayConditionReason, message string) {
 		r.Conditions = []report.Condition{{Type: string(typ), Status: report.False, Reason: string(reason), Message: message}}
 	}
+	mistaken := func(mistake *render.Mistake) {
+		problem := "the EnvoyFleet's " + mistake.Field + ": " + mistake.Problem
+		say(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem)
+		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem, Fix: mistake.Fix}}
+	}
 	if m.Spec != nil && m.Spec.Mode == v1alpha1.FleetExternal {
-		if m.Spec.External != nil {
-			r.Addresses = m.Spec.External.Addresses
+		if m.Spec.External == nil {
+			return r
+		}
+		for _, a := range m.Spec.External.Addresses {
+			if reachable(a) {
+				r.Addresses = append(r.Addresses, a)
+				continue
+			}
+			mistaken(&render.Mistake{Field: "spec.external.addresses", Problem: fmt.Sprintf("%q is neither an IP address nor a host name", a), Fix: "write one such as 192.0.2.1 or edge.example.com"})
 		}
 		return r
 	}
@@ -98,9 +111,7 @@ func describe(m *member, there []cluster.Object, external []netip.Prefix, err er
 	missing := slices.DeleteFunc(render.StaticAddresses(m.object), func(a string) bool { return slices.Contains(r.Addresses, a) })
 	switch {
 	case errors.As(err, &mistake):
-		problem := "the EnvoyFleet's " + mistake.Field + ": " + mistake.Problem
-		say(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem)
-		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem, Fix: mistake.Fix}}
+		mistaken(mistake)
 	case errors.Is(err, cluster.ErrForeign):
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, err.Error()+": rename it, or the Gateway")
 		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: err.Error(), Fix: "rename it, or the Gateway"}}
@@ -132,6 +143,14 @@ func notAssigned(m *member, missing []string, external []netip.Prefix) string {
 			"that Penstock is started with (penstock serve --external-ips)", strings.Join(refused, ", ")))
 	}
 	return strings.Join(why, "; ")
+}
+
+// reachable says whether a Gateway's status can say it: an IP address without a zone, or a host name.
+func reachable(address string) bool {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return ip.Zone() == ""
+	}
+	return len(validation.IsDNS1123Subdomain(address)) == 0
 }
 
 // addresses are where clients reach a Service.

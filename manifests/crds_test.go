@@ -8,7 +8,11 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apimachinery/pkg/util/json"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests"
@@ -86,6 +90,41 @@ func TestOurCRDsCanBeInstalled(t *testing.T) {
 			if errs, err := defaulting.ValidateDefaults(context.Background(), nil, shape, true, true); err != nil || len(errs) > 0 {
 				t.Errorf("%s %s: defaults: %v %v", crd.Name, v.Name, err, errs)
 			}
+		}
+	}
+}
+
+// A fleet that such an object shapes would serve nobody, or could not be told of in a status.
+func TestAnEnvoyFleetThatCannotServeIsRefused(t *testing.T) {
+	crd, err := manifests.CRD("penstock.dev", "envoyfleets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	props := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
+		t.Fatal(err)
+	}
+	shape, err := schema.NewStructural(props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := cel.NewValidator(shape, true, celconfig.PerCallLimit)
+	for text, good := range map[string]bool{
+		"{resources: {limits: {memory: 1Mi}}}": false, "{resources: {limits: {memory: 1048576}}}": false,
+		"{resources: {limits: {memory: 64Mi}}}": true, "{resources: {limits: {memory: 2000000000}}}": true, "{resources: {limits: {cpu: 1}}}": true, "{resources: {requests: {memory: 1Mi}}}": true,
+		"{mode: external, external: {addresses: ['not an address!']}}": false, "{mode: external, external: {addresses: ['300.1.1.1']}}": false,
+		"{mode: external, external: {addresses: ['fe80::1%eth0']}}":                                         false,
+		"{mode: external, external: {addresses: ['192.0.2.1', '2001:db8::1', 'edge.example.com', 'edge']}}": true,
+	} {
+		var spec any
+		if raw, err := yaml.YAMLToJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		} else if err := json.Unmarshal(raw, &spec); err != nil {
+			t.Fatal(err)
+		}
+		errs, _ := rules.Validate(t.Context(), nil, shape, map[string]any{"spec": spec}, nil, celconfig.RuntimeCELCostBudget)
+		if (len(errs) == 0) != good {
+			t.Errorf("%s: %v", text, errs)
 		}
 	}
 }

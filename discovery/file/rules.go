@@ -27,6 +27,7 @@ func newRuleEnv() (*ruleEnv, error) {
 		library.Regex(),
 		library.Lists(),
 		library.IP(),
+		library.Quantity(),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("environment of CEL rules: %w", err)

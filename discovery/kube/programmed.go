@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/kube/statuses"
@@ -131,20 +132,23 @@ func toldAddresses(gw *gatewayv1.Gateway, told []string) (out []gatewayv1.Gatewa
 		return out
 	}
 	for _, a := range gw.Spec.Addresses {
-		if a.Type == nil || *a.Type == gatewayv1.IPAddressType || *a.Type == gatewayv1.HostnameAddressType { // of another type: a status cannot say it
+		if a.Type == nil || *a.Type == gatewayv1.IPAddressType { // nobody has those of another type
 			out = addAddress(out, a.Value)
 		}
 	}
 	return out
 }
 
+// addAddress leaves out what the API server would refuse, and the rest of the status with it.
 func addAddress(list []gatewayv1.GatewayStatusAddress, value string) []gatewayv1.GatewayStatusAddress {
-	if value == "" || slices.ContainsFunc(list, func(a gatewayv1.GatewayStatusAddress) bool { return a.Value == value }) {
+	if slices.ContainsFunc(list, func(a gatewayv1.GatewayStatusAddress) bool { return a.Value == value }) {
 		return list
 	}
 	typ := gatewayv1.HostnameAddressType
-	if _, err := netip.ParseAddr(value); err == nil {
+	if ip, err := netip.ParseAddr(value); err == nil && ip.Zone() == "" {
 		typ = gatewayv1.IPAddressType
+	} else if len(validation.IsDNS1123Subdomain(value)) > 0 {
+		return list
 	}
 	return append(list, gatewayv1.GatewayStatusAddress{Type: &typ, Value: value})
 }

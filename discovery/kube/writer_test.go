@@ -189,6 +189,8 @@ func TestAGatewayIsProgrammedWhenItsProxiesSaySoAndItHasAnAddress(t *testing.T) 
 	d.status("gateways", "default/gw", `"Pending"`, "no proxy is connected", `"attachedRoutes":3`, `!"0.0.0.0"`, `!"reason":"Programmed"`)
 	d.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"edge.example"}}) // of proxies that somebody else runs
 	d.status("gateways", "default/gw", `"edge.example"`, `"Hostname"`, `!"0.0.0.0"`)
+	d.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"not an address!", "Edge_2", "fe80::1%eth0", "edge2.example"}})
+	d.status("gateways", "default/gw", `"edge2.example"`, `!"edge.example"`, `!"not an address!"`, `!"Edge_2"`, `!"fe80`) // one of them would fail the whole status
 	d.api.Apply(t, "services", gatewayService)
 	d.has(store.Services, "default/gw-penstock", true)
 	d.observe()

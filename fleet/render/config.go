@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/xds/bootstrap"
@@ -33,6 +34,19 @@ func (b *builder) serviceAccount() *corev1.ServiceAccount {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: b.meta(), AutomountServiceAccountToken: &no,
 	}
+}
+
+// leastMemory is what an Envoy's memory must not be limited below: its heap takes 10 MiB with nothing configured, and near its
+// limit it refuses whatever it is asked.
+var leastMemory = resource.MustParse("64Mi")
+
+// memory checks what admission cannot, when an EnvoyFleet is older than the rule in its CRD.
+func (b *builder) memory() error {
+	limit, ok := or(b.Spec.Resources, corev1.ResourceRequirements{}).Limits[corev1.ResourceMemory]
+	if !ok || limit.Cmp(leastMemory) >= 0 {
+		return nil
+	}
+	return &Mistake{"spec.resources.limits.memory", limit.String() + " is too little: Envoy would refuse every request", "write " + leastMemory.String() + " or more"}
 }
 
 // bootstrap is what Envoy starts with. Its node's id is the pod's name, which only the command line knows.

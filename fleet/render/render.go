@@ -102,6 +102,9 @@ func label(text string, strict bool) string {
 // Objects are all objects of a fleet, in the order in which to apply them. An error is a *Mistake, or a bug of ours.
 func Objects(s Settings, f Fleet) ([]Object, error) {
 	b := builder{Settings: s, Fleet: f, name: Name(f.Gateway.Name, string(f.Gateway.Spec.GatewayClassName))}
+	if err := b.memory(); err != nil {
+		return nil, err
+	}
 	config, hash, err := b.configMap()
 	if err != nil {
 		return nil, err

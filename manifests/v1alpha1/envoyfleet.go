@@ -58,10 +58,11 @@ type EnvoyFleetSpec struct {
 	//
 	// +optional
 	Autoscaling *FleetAutoscaling `json:"autoscaling,omitempty"`
-	// Resources of the Envoy container. By default it requests 250m CPU and 256Mi. Envoy refuses requests before its heap
-	// reaches the memory limit; without a limit, at 2 GiB.
+	// Resources of the Envoy container. By default it requests 100m CPU and 128Mi. Envoy refuses requests before its heap
+	// reaches the memory limit, which must be at least 64Mi; without a limit, at 2 GiB.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="limits.memory must be at least 64Mi: with less, Envoy refuses every request"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// Concurrency is the number of worker threads; one a CPU by default.
 	//
@@ -214,6 +215,7 @@ type FleetExternalSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$') && !self.matches('^[0-9.]+$')",message="write an IP address, or a host name in lower case, such as edge.example.com"
 	// +listType=set
 	Addresses []string `json:"addresses,omitempty"`
 }
