@@ -77,9 +77,11 @@ func TestProxiesEndOnlyWhenTheirGatewayIsSurelyNotOurs(t *testing.T) {
 	r := newRig(t)
 	r.gateway("edge", "penstock")
 	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	r.condition("Programmed", "AddressNotAssigned")
 	r.spec = nil // not accepted: a lost EnvoyFleet, say
 	r.set()
 	r.settled()
+	r.condition("", "") // the real reason is not ours to say, nor to hide
 	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 	r.apply(store.GatewayClasses.Delete("penstock"))
 	r.names = nil // so the Gateway is not ours at the moment

@@ -107,6 +107,9 @@ func describe(m *member, there []cluster.Object, external []netip.Prefix, err er
 		}
 	}
 	r.Addresses = addresses(service)
+	if m.Spec == nil && err == nil {
+		return r // why it is not accepted, and so not programmed, translation says
+	}
 	var mistake *render.Mistake
 	missing := slices.DeleteFunc(render.StaticAddresses(m.object), func(a string) bool { return slices.Contains(r.Addresses, a) })
 	switch {

@@ -176,7 +176,7 @@ func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 		}
 	}
 	for _, l := range gw.Spec.Listeners {
-		if name := served[l.Protocol]; name != "" {
+		if name := served[l.Protocol]; name != "" && l.Port != render.ReadyPort { // that one is not for clients
 			add(render.Port{Number: int32(l.Port), Name: name})
 		}
 	}

@@ -237,7 +237,7 @@ func (t *tables) gateway(r *graph.Reader) func(key string) (*model.Gateway, bool
 }
 
 func (t *tables) gatewayConfig() gatewayapi.Config {
-	return gatewayapi.Config{Controller: t.cfg.Controller, AnyClass: t.cfg.AnyClass, AnyController: t.cfg.AnyController, BehindService: t.cfg.BehindService}
+	return gatewayapi.Config{Controller: t.cfg.Controller, AnyClass: t.cfg.AnyClass, AnyController: t.cfg.AnyController, BehindService: t.cfg.BehindService, ReservedPort: t.cfg.ReservedPort}
 }
 
 // lookup implements inference.Tables on the tables before attachments.
@@ -392,6 +392,8 @@ type Config struct {
 	AnyController bool
 	// BehindService says that proxies run behind a Service, which has the addresses that Gateways ask for.
 	BehindService bool
+	// ReservedPort is one that proxies which we run bind for themselves; 0: none.
+	ReservedPort uint16
 	// Pickers are the addresses at which our own picker serves, as Envoys reach it.
 	Pickers []netip.AddrPort
 	// PickerService is the Service behind which our own picker serves, as "namespace/name", and PickerPort the name of its

@@ -20,10 +20,12 @@ const (
 	adminSocket   = runDir + "/admin.sock"      // reachable from inside the pod's container only
 	bootstrapFile = "bootstrap.yaml"            // keys of the ConfigMap
 	caFile        = "ca.crt"                    //
-	readyPort     = 19003                       // answers the kubelet
 	defaultDrain  = 600                         // seconds
 	lifetime      = int64(3600)                 // of a token, in seconds; the kubelet replaces it at four fifths
 )
+
+// ReadyPort of a pod answers the kubelet. No listener can have it.
+const ReadyPort = 19003
 
 // Audience is that of the tokens by which proxies prove who they are.
 const Audience = "penstock.dev"
@@ -57,7 +59,7 @@ func (b *builder) bootstrap() bootstrap.Config {
 		TLS:         &bootstrap.TLS{CA: configDir + "/" + caFile, ServerName: b.ServerName},
 		Token:       tokenDir + "/token",
 		Secrets:     configDir,
-		Ready:       fmt.Sprintf("0.0.0.0:%d", readyPort),
+		Ready:       fmt.Sprintf("0.0.0.0:%d", ReadyPort),
 		Admin:       "unix:" + adminSocket,
 		DrainTime:   time.Duration(b.drainSeconds()) * time.Second,
 		Concurrency: int(or(b.Spec.Concurrency, 0)),

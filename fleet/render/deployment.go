@@ -106,7 +106,7 @@ func (b *builder) envoy() corev1.Container {
 		Resources:       or(b.Spec.Resources, corev1.ResourceRequirements{Requests: quantities("100m", "128Mi")}),
 		SecurityContext: restricted(),
 		ReadinessProbe: &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: bootstrap.ReadyPath, Port: intstr.FromInt32(readyPort)}},
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: bootstrap.ReadyPath, Port: intstr.FromInt32(ReadyPort)}},
 			PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 2,
 		},
 		Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{

@@ -21,6 +21,9 @@ type Config struct {
 	// BehindService says that a Service stands in front of the proxies: the addresses that a Gateway asks for are the
 	// Service's, and proxies bind any.
 	BehindService bool
+	// ReservedPort is one that the proxies which we run (an EnvoyFleet's mode managed) bind for themselves, and no listener
+	// of theirs can have; 0: none.
+	ReservedPort uint16
 }
 
 func (c Config) controller() string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -44,6 +45,9 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	}
 	notUsed(out, gw)
 	b := listenerBuilder{r: r, gw: gw, owner: out.Ref, out: out}
+	if out.Fleet == nil || out.Fleet.Mode != v1alpha1.FleetExternal {
+		b.reserved = cfg.ReservedPort
+	}
 	for i := range gw.Spec.Listeners {
 		b.add(&gw.Spec.Listeners[i], 0, i)
 	}
@@ -65,9 +69,9 @@ func addresses(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Co
 	for i, a := range gw.Spec.Addresses {
 		field := fmt.Sprintf("spec.addresses[%d]", i)
 		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {
-			problem := fmt.Sprintf("addresses of type %s are not supported", *a.Type)
-			out.Findings = append(out.Findings, finding(out.Ref, field+".type", problem, "use type IPAddress, or leave addresses out"))
-			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress, problem)
+			problem, fix := fmt.Sprintf("addresses of type %s are not supported", *a.Type), "use type IPAddress, or leave addresses out"
+			out.Findings = append(out.Findings, finding(out.Ref, field+".type", problem, fix))
+			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress, field+": "+problem+": "+fix)
 			return &c
 		}
 		if a.Value == "" { // any address of the type will do
@@ -76,9 +80,9 @@ func addresses(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Co
 		}
 		ip, err := netip.ParseAddr(a.Value)
 		if err != nil {
-			problem := fmt.Sprintf("%q is not an IP address", a.Value)
-			out.Findings = append(out.Findings, finding(out.Ref, field+".value", problem, "write an address such as 127.0.0.1, or leave addresses out"))
-			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress, problem)
+			problem, fix := fmt.Sprintf("%q is not an IP address", a.Value), "write an address such as 127.0.0.1, or leave addresses out"
+			out.Findings = append(out.Findings, finding(out.Ref, field+".value", problem, fix))
+			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress, field+": "+problem+": "+fix)
 			return &c
 		}
 		out.Addresses = append(out.Addresses, ip.String())
@@ -140,10 +144,10 @@ func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) 
 	}
 	programmed := trueCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonProgrammed)
 	switch {
-	case serving == 0:
-		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, "no listener takes traffic")
 	case rejected != nil:
 		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, "not accepted: "+rejected.Message)
+	case serving == 0:
+		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, "no listener takes traffic")
 	}
 	resolved := trueCondition(gatewayv1.GatewayConditionResolvedRefs, gatewayv1.GatewayReasonResolvedRefs)
 	switch {

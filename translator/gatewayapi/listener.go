@@ -43,6 +43,8 @@ type listenerBuilder struct {
 	out   *model.Gateway
 	state []listenerState // beside out.Listeners
 	found []report.Finding
+	// reserved is Config.ReservedPort, where it counts.
+	reserved uint16
 }
 
 // listenerState is what is wrong with a listener; a zero Type means nothing is.
@@ -74,6 +76,11 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 		if l.ByName() && !l.Passthrough {
 			b.tls(l, &s, spec, field)
 		}
+	}
+	if b.reserved != 0 && l.Port == b.reserved {
+		problem := fmt.Sprintf("port %d is taken in the proxies' pods: there they say that they are ready", l.Port)
+		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonPortUnavailable, problem+"; choose another port")
+		b.find(field+".port", problem, "choose another port")
 	}
 	b.out.Listeners = append(b.out.Listeners, l)
 	b.state = append(b.state, s)

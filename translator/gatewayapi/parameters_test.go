@@ -1,11 +1,13 @@
 package gatewayapi_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
@@ -32,6 +34,40 @@ func TestBehindAServiceProxiesDoNotBindItsAddresses(t *testing.T) {
 		g := gatewayapi.Gateway(v, gatewayapi.Config{AnyClass: true, BehindService: behind}, "default/g")
 		if len(g.Addresses) != 1 || g.Addresses[0] != want {
 			t.Errorf("behind a Service %v: binds %v, want %s", behind, g.Addresses, want)
+		}
+	}
+}
+
+func TestAListenerOnThePortOfTheProxiesThemselvesIsToldWhoseItIs(t *testing.T) {
+	v := view(t, operations(t, `
+apiVersion: penstock.dev/v1alpha1
+kind: EnvoyFleet
+metadata: {name: theirs}
+spec: {mode: external}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: managed}
+spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}, {name: ready, port: 19003, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: external}
+spec:
+  gatewayClassName: penstock
+  infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: theirs}}
+  listeners: [{name: ready, port: 19003, protocol: HTTP}]
+`))
+	for _, of := range []struct {
+		gateway  string
+		reserved uint16
+		free     bool
+	}{{"managed", 19003, false}, {"managed", 0, true}, {"external", 19003, true}} {
+		gw := gatewayapi.Gateway(v, gatewayapi.Config{AnyClass: true, ReservedPort: of.reserved}, "default/"+of.gateway)
+		l := gw.Listeners[len(gw.Listeners)-1]
+		said := report.Find(l.Conditions, "Accepted")
+		if (l.Chain != "") != of.free || !of.free && (said.Reason != "PortUnavailable" || !strings.Contains(said.Message, "port 19003 is taken in the proxies' pods")) {
+			t.Errorf("%+v: chain %q, %+v", of, l.Chain, said)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/fleet/render"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -131,7 +132,7 @@ func (k *Kubernetes) translatorConfig(cfg *translator.Config) {
 	cfg.AnyClass, cfg.BehindService, cfg.Slices, cfg.OnDemand = false, true, true, kube.OnDemand()
 	cfg.PickerService, cfg.PickerPort = k.Service, PickerPort
 	if k.Fleet != nil {
-		cfg.PickerName = k.Fleet.Names[0]
+		cfg.PickerName, cfg.ReservedPort = k.Fleet.Names[0], render.ReadyPort
 	}
 }
 
