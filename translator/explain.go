@@ -28,17 +28,20 @@ type Query struct {
 
 // Explanation is the way of one request, as far as it gets.
 type Explanation struct {
-	URL      string        `json:"url"`
-	Method   string        `json:"method,omitempty"` // "" for a connection
-	Gateway  string        `json:"gateway,omitempty"`
-	Listener string        `json:"listener,omitempty"` // model.ListenerKey
-	Chain    string        `json:"chain,omitempty"`
-	Host     string        `json:"host,omitempty"`
-	Route    *report.Ref   `json:"route,omitempty"`
-	Rule     int           `json:"rule"` // position in the route; with no route it means nothing
-	RuleName string        `json:"ruleName,omitempty"`
-	Match    string        `json:"match,omitempty"`
-	Answer   string        `json:"answer"` // what happens, in a sentence
+	URL      string      `json:"url"`
+	Method   string      `json:"method,omitempty"` // "" for a connection
+	Gateway  string      `json:"gateway,omitempty"`
+	Listener string      `json:"listener,omitempty"` // model.ListenerKey
+	Chain    string      `json:"chain,omitempty"`
+	Host     string      `json:"host,omitempty"`
+	Route    *report.Ref `json:"route,omitempty"`
+	Rule     int         `json:"rule"` // position in the route; with no route it means nothing
+	RuleName string      `json:"ruleName,omitempty"`
+	Match    string      `json:"match,omitempty"`
+	Answer   string      `json:"answer"` // what happens, in a sentence
+	// Served says that the request, whatever share takes it, gets to a backend which has endpoints (those of another cluster are
+	// that cluster's matter), or the redirect that its route asks for.
+	Served   bool          `json:"served"`
 	Filters  []string      `json:"filters,omitempty"`
 	Backends []BackendView `json:"backends,omitempty"`
 }
@@ -69,6 +72,21 @@ type HopView struct {
 // Explain follows a request through what is translated now: of http and https, or of grpc and grpcs, which are the same
 // with a POST of gRPC. Of tls and tcp it follows a connection, which has no method.
 func (t *Translator) Explain(q Query) Explanation {
+	e := t.follow(q)
+	e.Served = e.Served || len(e.Backends) > 0
+	for _, b := range e.Backends {
+		e.Served = e.Served && (b.Share == "0%" || b.Share == "0.0%" || b.served())
+	}
+	return e
+}
+
+// served says whether a request that comes here is answered by a server.
+func (b *BackendView) served() bool {
+	kind, _, _ := strings.Cut(b.Backend, " ")
+	return b.Cluster != "" && (len(b.Endpoints) > 0 || kind == store.InferencePoolImports.Kind())
+}
+
+func (t *Translator) follow(q Query) Explanation {
 	r := t.engine.Reader()
 	e := Explanation{URL: q.URL.String(), Method: cmp.Or(q.Method, http.MethodGet)}
 	way := wayOf(q.URL.Scheme)
@@ -226,7 +244,7 @@ func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Act
 	e.Filters = filterViews(a)
 	switch {
 	case a.Redirect != nil:
-		e.Answer = fmt.Sprintf("%d: redirect", a.Redirect.Code)
+		e.Answer, e.Served = fmt.Sprintf("%d: redirect", a.Redirect.Code), true
 	case a.Direct != nil:
 		e.Answer = fmt.Sprintf("%d: %s", a.Direct.Status, a.Direct.Body)
 	case a.Forward != nil:

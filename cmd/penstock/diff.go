@@ -41,15 +41,21 @@ func newDiff() *cobra.Command {
 		Long: `Print what becomes different in Envoy's configuration when the folder (or file) OLD becomes NEW: for each resource that is added, removed
 or changed a unified diff of its YAML. Private keys are left out. Neither what only the picker reads nor a comment is a difference.
 
-What is wrong in NEW and was not in OLD is printed on standard error. The exit status is that of diff: 0 if Envoys would see
-nothing of the change, 1 if they would, 2 if it cannot be told.`,
+What is wrong in NEW and was not in OLD is printed first, on standard error. The exit status is that of diff: 0 if Envoys would see
+nothing of the change, 1 if they would, 2 if it cannot be told, or if NEW has errors that OLD had not: something in it does not take
+effect, and a penstock that runs keeps the last good version of an object that is not valid.`,
 		Example: `  # What does this branch change?
   git worktree add ../main main && penstock diff ../main/config ./config
 
   # In CI: names only, or JSON with the resources before and after.
   penstock diff old new -o names
   penstock diff old new -o json | jq -r '.[] | select(.type == "listener") | .name'`,
-		Args: func(cmd *cobra.Command, args []string) error { return trouble(cmd, cobra.ExactArgs(2)(cmd, args)) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return trouble(cmd, errors.New("say which two folders or files: penstock diff OLD NEW"))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error { return trouble(cmd, o.run(cmd, args[0], args[1])) },
 	}
 	f := cmd.Flags()
@@ -82,10 +88,14 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	if err != nil {
 		return err
 	}
+	worse := 0
 	for _, f := range found {
 		known := func(c report.Finding) bool { return c.Owner == f.Owner && c.Field == f.Field && c.Problem == f.Problem }
 		if !slices.ContainsFunc(complaints, known) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", f.Severity, f)
+			if f.Severity == report.Error {
+				worse++
+			}
 		}
 	}
 	differences, err := compare(was, is)
@@ -94,6 +104,9 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	}
 	if err := show(cmd.OutOrStdout(), differences); err != nil {
 		return err
+	}
+	if worse > 0 {
+		return fmt.Errorf("%s has errors that %s had not (%d): the difference is that of a start with it; a penstock that runs keeps the last good version of objects that are not valid", after, before, worse)
 	}
 	if len(differences) > 0 {
 		return exitDiffers

@@ -32,6 +32,8 @@ who picks, what would be picked now, what happens without a pick, and the condit
 penstock runs for the same files it is asked; otherwise the files are read, and the picker's view is left out. With --http
 the one at an address is asked, in Kubernetes for instance.
 
+The exit status is 1 if the request, or a share of it, would not get to a backend that has endpoints; a redirect is as good.
+
 URLs of grpc and grpcs ask about a gRPC request, such as grpc://localhost:8080/echo.Echo/Say; those of tls and tcp about a
 connection that is handed on.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
@@ -68,11 +70,16 @@ connection that is handed on.`,
 			}
 			switch output {
 			case "json":
-				return printJSON(cmd.OutOrStdout(), e)
+				err = printJSON(cmd.OutOrStdout(), e)
 			case "text":
-				return printExplained(cmd.OutOrStdout(), e)
+				err = printExplained(cmd.OutOrStdout(), e)
+			default:
+				return fmt.Errorf("--output %q is not known: text or json", output)
 			}
-			return fmt.Errorf("--output %q is not known: text or json", output)
+			if err == nil && !e.Served {
+				err = exitCode(1)
+			}
+			return err
 		},
 	}
 	s.flags(cmd)

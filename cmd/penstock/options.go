@@ -33,6 +33,19 @@ func (s *files) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.state, "state", "", "folder for last good objects, status and the socket of other commands (default: one for the given files in $XDG_STATE_HOME/penstock)")
 }
 
+// exist fails if a folder or file that was named is not there, unless a state folder was named too, which tells of it.
+func (s *files) exist() error {
+	if s.state != "" {
+		return nil
+	}
+	for _, p := range s.paths {
+		if _, err := os.Stat(p); err != nil {
+			return fmt.Errorf("-f: %w", err)
+		}
+	}
+	return nil
+}
+
 // stateDir is where the state of these files is: the same for everyone who names them.
 func (s *files) stateDir() (string, error) {
 	if len(s.paths) == 0 && s.state == "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,9 @@ Gateway API has them, findings with file and line, and the connected Envoys with
 the last status that was written is shown.
 
 In Kubernetes the same stands in the objects' own statuses. With --http a process there can be asked, which also knows
-findings that are no condition, and the Envoys that are connected to it.`,
+findings that are no condition, and the Envoys that are connected to it.
+
+The exit status is 1 if there is an error among the findings: something that is written does not take effect.`,
 		Example: `  penstock status -f ./config
   kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock status --http 127.0.0.1:9091
   penstock status -f ./config -o json | jq '.findings[] | select(.severity == "error")'`,
@@ -32,6 +35,9 @@ findings that are no condition, and the Envoys that are connected to it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.http != "" {
 				return printStatus(cmd, runningAt(s.http), "", output)
+			}
+			if err := s.exist(); err != nil {
+				return err
 			}
 			dir, err := s.stateDir()
 			if err != nil {
@@ -68,7 +74,10 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	case err != nil:
 		return err
 	case output == "json":
-		return printJSON(cmd.OutOrStdout(), out)
+		if err := printJSON(cmd.OutOrStdout(), out); err != nil {
+			return err
+		}
+		return told(io.Discard, out.Findings)
 	case output != "text":
 		return fmt.Errorf("--output %q is not known: text or json", output)
 	}
@@ -78,14 +87,34 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	if err := status.Text(cmd.OutOrStdout(), out.Document); err != nil {
 		return err
 	}
-	return printProxies(cmd.OutOrStdout(), out.Proxies)
+	if err := printProxies(cmd.OutOrStdout(), out.Proxies); err != nil {
+		return err
+	}
+	return told(io.Discard, out.Findings)
+}
+
+// missing says what a proxy does not have yet, or still has: clusters outlive the routes to them for some seconds.
+func missing(types []server.TypeStatus) string {
+	var parts []string
+	for _, t := range types {
+		if t.Pending > 0 {
+			parts = append(parts, fmt.Sprintf("%d of type %s to come or to go", t.Pending, t.Type))
+		}
+		if t.Rejected > 0 {
+			parts = append(parts, fmt.Sprintf("%d of type %s refused", t.Rejected, t.Type))
+		}
+	}
+	if len(parts) == 0 {
+		return "it has just connected"
+	}
+	return strings.Join(parts, ", ")
 }
 
 func printProxies(w io.Writer, proxies []server.ProxyStatus) error {
 	for _, p := range proxies {
 		state := "has everything"
 		if !p.InSync {
-			state = "is behind"
+			state = "is behind: " + missing(p.Types)
 		}
 		if _, err := fmt.Fprintf(w, "Envoy %s of Gateway %s %s\n", p.Node, p.Gateway, state); err != nil {
 			return err

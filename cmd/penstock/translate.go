@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/translator"
@@ -98,11 +99,18 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 		}
 		resources := t.Resources(gw)
 		if o.validate {
-			refused, err := validate(cmd.Context(), gw, resources, log)
+			binary, err := proxy.Find(cmd.Context())
+			if err != nil {
+				return err
+			}
+			refused, err := validate(cmd.Context(), binary, gw, resources, log)
 			if err != nil {
 				return err
 			}
 			p.Board().Set("envoy", refused...)
+			if len(refused) == 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Envoy %s accepts all %d resources of Gateway %s\n", binary.Version, len(resources), gw)
+			}
 		}
 		g, err := newGatewayConfig(gw, resources)
 		if err != nil {

@@ -28,11 +28,7 @@ import (
 const validateTime = 30 * time.Second
 
 // validate delivers a gateway's configuration to a real Envoy that binds no port, and reports what it refuses.
-func validate(ctx context.Context, gateway string, resources []*resource.Resource, log *slog.Logger) ([]report.Report, error) {
-	binary, err := proxy.Find(ctx)
-	if err != nil {
-		return nil, err
-	}
+func validate(ctx context.Context, binary proxy.Binary, gateway string, resources []*resource.Resource, log *slog.Logger) ([]report.Report, error) {
 	dir, err := os.MkdirTemp("", "penstock-")
 	if err != nil {
 		return nil, err

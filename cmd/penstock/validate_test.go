@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -34,7 +35,11 @@ func TestValidationTellsTheOwnerWhatEnvoyRefuses(t *testing.T) {
 		}
 		return r
 	}
-	reports, err := validate(t.Context(), "default/gw", []*resource.Resource{cluster("odd", "envoy.no-such-policy", owner)}, slog.New(slog.DiscardHandler))
+	envoy, err := proxy.Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports, err := validate(t.Context(), envoy, "default/gw", []*resource.Resource{cluster("odd", "envoy.no-such-policy", owner)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
