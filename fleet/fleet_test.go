@@ -38,6 +38,27 @@ func TestAGatewayGetsItsObjectsAndIsProgrammedOnceItsProxiesAreReached(t *testin
 	}
 }
 
+func TestARolloutThatIsStuckIsSaidOfTheGatewayThatGoesOnBeingServed(t *testing.T) {
+	r := newRig(t)
+	r.gateway("edge", "penstock")
+	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	r.cluster.edit("Service", func(o *cluster.Object) { o.Balancer = []string{"192.0.2.1"} })
+	r.cluster.edit("Deployment", func(o *cluster.Object) {
+		o.Available, o.Replicas, o.Stuck = 1, 2, "ProgressDeadlineExceeded: ReplicaSet has timed out progressing."
+	})
+	r.condition(fleet.ConditionRolledOut, "Stuck")
+	if said := r.board.get("edge").Conditions[0].Message; !strings.Contains(said, "1 of 2 proxies") || !strings.Contains(said, "Deployment edge-penstock: ProgressDeadlineExceeded") {
+		t.Errorf("said: %s", said)
+	}
+	r.cluster.edit("Deployment", func(o *cluster.Object) { o.Available = 0 })
+	r.until("it is said why no proxy is ready", func() bool {
+		said := r.board.get("edge").Conditions
+		return len(said) == 2 && strings.Contains(said[0].Message, "no proxy is ready: ProgressDeadlineExceeded")
+	})
+	r.cluster.edit("Deployment", func(o *cluster.Object) { o.Available, o.Stuck = 2, "" })
+	r.condition("", "")
+}
+
 func TestWhatIsAsItShouldBeIsNotWrittenAgain(t *testing.T) {
 	r := newRig(t)
 	r.gateway("edge", "penstock")

@@ -19,6 +19,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
+// ConditionRolledOut of a Gateway is False while its proxies cannot be replaced by those that are wanted: a bad image, say, or
+// no node for them. Those that run go on serving, so it is Programmed all the same. Else there is no such condition.
+const ConditionRolledOut = "penstock.dev/RolledOut"
+
 // report tells the board where a Gateway's proxies are reached, and what keeps them from being as they should be.
 func (f *Fleets) report(k key, m *member, there []cluster.Object, err error) {
 	f.say(k, describe(m, ofGateway(m.object, there), f.cfg.Settings().ExternalIPs, err))
@@ -127,7 +131,17 @@ func describe(m *member, there []cluster.Object, external []netip.Prefix, err er
 	case len(r.Addresses) == 0:
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotAssigned, "the Gateway's Service has no address yet")
 	case deployment == nil || deployment.Available == 0:
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonPending, "no proxy is ready")
+		message := "no proxy is ready"
+		if deployment != nil && deployment.Stuck != "" {
+			message += ": " + deployment.Stuck
+		}
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonPending, message)
+	}
+	if deployment != nil && deployment.Stuck != "" {
+		r.Conditions = append(r.Conditions, report.Condition{
+			Type: ConditionRolledOut, Status: report.False, Reason: "Stuck",
+			Message: fmt.Sprintf("%d of %d proxies are available, and new ones do not become ready: Deployment %s: %s", deployment.Available, deployment.Replicas, deployment.Name, deployment.Stuck),
+		})
 	}
 	return r
 }

@@ -26,7 +26,7 @@ func (w *Writer) gateway(in *statuses.Input, view *store.View, gw *gatewayv1.Gat
 	if len(services) > 0 {
 		in.Addresses = serviceAddresses(services)
 	} else {
-		in.Addresses = toldAddresses(gw, in.Report.Addresses)
+		in.Addresses = toldAddresses(gw, in.Report)
 	}
 	if len(services) > 0 && len(in.Addresses) == 0 {
 		in.Pending = pending(gatewayv1.GatewayReasonAddressNotAssigned, "the Service has no address yet: "+store.ID(services[0]))
@@ -121,14 +121,15 @@ func serviceAddresses(services []*corev1.Service) (out []gatewayv1.GatewayStatus
 }
 
 // toldAddresses are where proxies are reached that somebody else runs: where their EnvoyFleet says, or else where the Gateway
-// asks for.
-func toldAddresses(gw *gatewayv1.Gateway, told []string) (out []gatewayv1.GatewayStatusAddress) {
-	for _, a := range told {
+// asks for, unless it was refused.
+func toldAddresses(gw *gatewayv1.Gateway, said report.Report) (out []gatewayv1.GatewayStatusAddress) {
+	for _, a := range said.Addresses {
 		if ip, err := netip.ParseAddr(a); err != nil || !ip.IsUnspecified() { // that is where they listen, not where they are
 			out = addAddress(out, a)
 		}
 	}
-	if len(out) > 0 {
+	accepted := report.Find(said.Conditions, string(gatewayv1.GatewayConditionAccepted))
+	if len(out) > 0 || accepted != nil && accepted.Status == report.False {
 		return out
 	}
 	for _, a := range gw.Spec.Addresses {

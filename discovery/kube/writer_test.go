@@ -233,6 +233,20 @@ func TestAGatewayIsProgrammedWhenItsProxiesSaySoAndItHasAnAddress(t *testing.T) 
 	d.status("gateways", "default/gw", `!"observedGeneration":1`)
 }
 
+func TestAnAddressThatWasRefusedDoesNotStandInTheStatus(t *testing.T) {
+	d := newDesk(t, func(api *kubetest.Server) {
+		gw := kubetest.Parse(t, gatewayYAML)
+		gw["spec"].(kubetest.Object)["addresses"] = []any{kubetest.Object{"value": "192.0.2.1"}, kubetest.Object{"type": "Hostname", "value": "mine.example"}}
+		api.Put("gateways", gw)
+	})
+	said := report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("True")}
+	d.board.Set("translation", said)
+	d.status("gateways", "default/gw", `"192.0.2.1"`, `!"mine.example"`)
+	said.Conditions = accepted("False")
+	d.board.Set("translation", said)
+	d.status("gateways", "default/gw", `"False"`, `!"192.0.2.1"`, `!"mine.example"`)
+}
+
 func TestAListenerSetIsProgrammedWhenItsGatewaysProxiesHaveIt(t *testing.T) {
 	d := newDesk(t, func(api *kubetest.Server) {
 		api.Install(gatewayGroup, "listenersets", "v1")

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -33,6 +34,8 @@ type Object struct {
 
 	// Of a Deployment:
 	Replicas, Available int32
+	// Stuck is why its rollout does not get on, in Kubernetes' words; "": it does, or is over.
+	Stuck string
 	// Of a Service: the load balancer's addresses and names, the addresses that the nodes take, and its own.
 	Balancer, External, ClusterIPs []string
 	Type                           string
@@ -66,6 +69,7 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 	switch kind {
 	case "Deployment":
 		o.Replicas, o.Available = number(u, "spec", "replicas"), number(u, "status", "availableReplicas")
+		o.Stuck = stuck(u)
 	case "Service":
 		o.Type, _, _ = unstructured.NestedString(u.Object, "spec", "type")
 		o.External, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "externalIPs")
@@ -81,6 +85,19 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 		}
 	}
 	return o
+}
+
+// stuck is why a Deployment has no pods, or none that become ready (DeploymentConditionType ReplicaFailure, Progressing).
+func stuck(u *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, bad := range []struct{ typ, status string }{{"ReplicaFailure", "True"}, {"Progressing", "False"}} {
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == bad.typ && c["status"] == bad.status {
+				return fmt.Sprintf("%v: %v", c["reason"], c["message"])
+			}
+		}
+	}
+	return ""
 }
 
 func number(u *unstructured.Unstructured, path ...string) int32 {

@@ -18,6 +18,9 @@ import (
 // annotationBootstrap has pods replaced when what they start with changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
+// progressSeconds is how long a rollout may take to get a pod ready: pulling images takes most of it.
+const progressSeconds = int32(180)
+
 // drainMargin is how many seconds longer than its drain a pod may take.
 const drainMargin = 30
 
@@ -26,13 +29,16 @@ const drainMargin = 30
 const user = int64(65532)
 
 func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
+	patience := progressSeconds
 	none, some := intstr.FromInt32(0), intstr.FromString("25%")
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: b.meta(),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: b.replicas(),
-			Selector: &metav1.LabelSelector{MatchLabels: b.selector()},
+			// After that its status says that it is stuck; nothing is undone.
+			ProgressDeadlineSeconds: &patience,
+			Selector:                &metav1.LabelSelector{MatchLabels: b.selector()},
 			Strategy: appsv1.DeploymentStrategy{
 				Type:          appsv1.RollingUpdateDeploymentStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &none, MaxSurge: &some},

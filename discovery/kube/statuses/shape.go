@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // Shape is how the status of one kind is read and made. A status is a pointer to the kind's own type of it.
@@ -73,8 +74,10 @@ func (in Input) conditions(old []metav1.Condition, want []report.Condition) []me
 	return out
 }
 
-// foreign says whether a type of condition is nobody's of the specification: "special.io/SomeField".
-func foreign(typ string) bool { return strings.Contains(typ, "/") }
+// foreign says whether a type of condition is neither of the specification nor ours: "special.io/SomeField".
+func foreign(typ string) bool {
+	return strings.Contains(typ, "/") && !strings.HasPrefix(typ, v1alpha1.Group+"/")
+}
 
 func find(list []metav1.Condition, typ string) *metav1.Condition {
 	for i := range list {

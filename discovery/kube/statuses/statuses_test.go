@@ -121,3 +121,13 @@ func TestAnImportKeepsItsWiring(t *testing.T) {
 		t.Errorf("status %+v", out)
 	}
 }
+
+func TestAConditionOfOursGoesWhenItIsNotSaidAnyMore(t *testing.T) {
+	said := append([]report.Condition{{Type: "penstock.dev/RolledOut", Status: report.False, Reason: "Stuck"}}, programmedReport.Conditions...)
+	old := &gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "example.com/Theirs", Status: metav1.ConditionTrue}}}
+	with := Gateway().Make(input(old, report.Report{Conditions: said})).(*gatewayv1.GatewayStatus)
+	without := Gateway().Make(input(with, report.Report{Conditions: programmedReport.Conditions})).(*gatewayv1.GatewayStatus)
+	if find(with.Conditions, "penstock.dev/RolledOut") == nil || find(without.Conditions, "penstock.dev/RolledOut") != nil || find(without.Conditions, "example.com/Theirs") == nil {
+		t.Errorf("first %+v, then %+v", with.Conditions, without.Conditions)
+	}
+}
