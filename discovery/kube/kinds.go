@@ -72,7 +72,9 @@ func kinds() []*kind {
 			func(m *inference.InferenceModel) *inference.InferenceModelStatus { return &m.Status },
 			func(s *inference.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha2"),
 		custom(store.InferencePoolImports, "inferencepoolimports", statuses.InferencePoolImport(), "v1alpha1"),
-		custom(store.ModelServers, "modelservers", nil, "v1alpha1"),
+		custom(store.ModelServers, "modelservers", statuses.Conditions(
+			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
+			func(s *v1alpha1.ModelServersStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha1"),
 		custom(store.PoolPolicies, "poolpolicies", statuses.Conditions(
 			func(p *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicyStatus { return &p.Status },
 			func(s *v1alpha1.PoolPolicyStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha1"),

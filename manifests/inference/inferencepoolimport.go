@@ -51,7 +51,7 @@ type InferencePoolImportStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
-	// Conditions: Accepted, Ready.
+	// Conditions: Accepted; ResolvedRefs, False with reason InvalidCluster if something of a cluster cannot be used; Ready.
 	//
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

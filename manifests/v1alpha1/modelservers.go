@@ -13,11 +13,28 @@ const (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ms,path=modelservers,singular=modelservers
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Resolved",type=string,JSONPath=`.status.conditions[?(@.type=="ResolvedRefs")].status`
 type ModelServers struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec ModelServersSpec `json:"spec"`
+	// Status says whether all addresses are known.
+	//
+	// +optional
+	Status ModelServersStatus `json:"status,omitzero"`
+}
+
+// ModelServersStatus is what became of ModelServers.
+type ModelServersStatus struct {
+	// Conditions: ResolvedRefs, False with reason AddressNotFound if a host name does not resolve.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ModelServersSpec is what ModelServers says.

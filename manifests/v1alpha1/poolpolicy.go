@@ -9,6 +9,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:scope=Namespaced,shortName=pp
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Resolved",type=string,JSONPath=`.status.conditions[?(@.type=="ResolvedRefs")].status`
 type PoolPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -22,7 +23,8 @@ type PoolPolicy struct {
 
 // PoolPolicyStatus is what became of a PoolPolicy.
 type PoolPolicyStatus struct {
-	// Conditions: Accepted, False with reason TargetNotFound or Conflicted.
+	// Conditions: Accepted, False with reason TargetNotFound or Conflicted; ResolvedRefs, False with reason InvalidSpillTarget
+	// if requests cannot spill to a pool that is named.
 	//
 	// +optional
 	// +listType=map

@@ -38,7 +38,9 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members in
 
 // ImportReport says of an InferencePoolImport whether it can be used.
 func ImportReport(imp *model.Import) report.Report {
-	return report.Report{Owner: imp.Ref, Conditions: []report.Condition{imp.Accepted, imp.Ready}, Findings: of(imp.Ref, imp.Findings)}
+	rep := report.Report{Owner: imp.Ref, Findings: of(imp.Ref, imp.Findings)}
+	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
+	return rep
 }
 
 // PolicyReport says of a PoolPolicy whether it is in force; pools and imports are those it may be about.
@@ -75,7 +77,30 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted", Message: rep.Findings[slices.IndexFunc(rep.Findings, conflict)].Problem}
 	}
 	rep.Conditions = []report.Condition{accepted}
+	if accepted.Status == report.True {
+		rep.Conditions = append(rep.Conditions, resolved("InvalidSpillTarget", rep.Findings))
+	}
 	return rep, true
+}
+
+// mostErrors is how many errors a condition names: its message may have 32,768 characters.
+const mostErrors = 16
+
+// resolved says the errors among findings in a condition: on Kubernetes nobody looks for findings.
+func resolved(reason string, findings []report.Finding) report.Condition {
+	var errs []string
+	for _, f := range findings {
+		if text := f.Field + ": " + f.Problem + "; " + f.Fix; f.Severity == report.Error && !slices.Contains(errs, text) {
+			errs = append(errs, text)
+		}
+	}
+	if len(errs) == 0 {
+		return report.Condition{Type: "ResolvedRefs", Status: report.True, Reason: "ResolvedRefs"}
+	}
+	if more := len(errs) - mostErrors; more > 0 {
+		errs = append(errs[:mostErrors], fmt.Sprintf("and %d more", more))
+	}
+	return report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: reason, Message: strings.Join(errs, "\n")}
 }
 
 func kindOf(ref v1alpha1.PoolRef) string {
@@ -103,7 +128,7 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	}}}, true
 }
 
-// ServersReport says of ModelServers which host names are not known; false if there is nothing to say.
+// ServersReport says of ModelServers which host names are not known.
 func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	ms, ok := store.ModelServers.Get(r, key)
 	if !ok {
@@ -123,7 +148,8 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 			Problem: problem, Fix: "write a name that resolves on this machine, or an IP address",
 		})
 	}
-	return rep, len(rep.Findings) > 0
+	rep.Conditions = []report.Condition{resolved("AddressNotFound", rep.Findings)}
+	return rep, true
 }
 
 // of keeps the findings about one owner.
