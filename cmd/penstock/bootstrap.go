@@ -18,21 +18,33 @@ func newBootstrap() *cobra.Command {
 		Use:   "bootstrap",
 		Short: "Print the bootstrap with which an Envoy of yours attaches to a Gateway",
 		Long: `Print the bootstrap with which an Envoy of yours attaches to a Gateway over ADS. Start it with the arguments that
-stand in the first line of what is printed: some settings of Envoy have no field in the bootstrap.`,
+stand in the first line of what is printed: some settings of Envoy have no field in the bootstrap.
+
+A Gateway in Kubernetes takes such proxies if its EnvoyFleet says mode: external, and names them. They speak TLS, verify the
+control plane by the certificates in the Secret penstock-ca (tls.crt, and next.crt before it takes over), and prove who they
+are by a token for the audience penstock.dev of a service account in external.serviceAccounts, or by a certificate for one
+of external.subjects that --xds-client-ca (the chart's clientCA) verifies. The control plane's own certificate is for
+penstock.penstock-system.svc: whoever reaches it by an address says so with --tls-server-name. A new authority comes each
+year, and tokens end: with --secrets Envoy reads the files again when they are replaced.`,
 		Example: `  penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)
 
   # Two control planes, so that losing one is not noticed.
   penstock bootstrap --gateway default/gw --xds 10.0.0.1:18000 --xds 10.0.0.2:18000
 
-  # A control plane in Kubernetes: TLS, and a projected service account token (audience penstock.dev). Both are read
-  # again when they are replaced; for that, files are written to --secrets.
-  penstock bootstrap --gateway default/gw --xds penstock.penstock-system.svc:18000 --tls-ca /etc/penstock/ca.crt \
-      --token /var/run/secrets/penstock/token --secrets /etc/envoy/secrets`,
+  # A control plane in Kubernetes, at its Service's address.
+  kubectl get secret -n penstock-system penstock-ca \
+      -o go-template='{{index .data "tls.crt" | base64decode}}{{with index .data "next.crt"}}{{base64decode .}}{{end}}' > ca.crt
+  kubectl create token -n default edge --audience penstock.dev > token
+  penstock bootstrap --gateway default/gw --xds 10.96.0.10:18000 --tls-server-name penstock.penstock-system.svc \
+      --tls-ca ca.crt --token token --secrets ./secrets > envoy.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if tls != (bootstrap.TLS{}) {
 				cfg.TLS = &tls
+			}
+			if err := absolute(&cfg.Token, &cfg.Secrets, &tls.CA, &tls.Cert, &tls.Key); err != nil {
+				return err
 			}
 			if err := writeSecrets(cfg); err != nil {
 				return err
@@ -62,6 +74,19 @@ stand in the first line of what is printed: some settings of Envoy have no field
 	f.StringVar(&tls.ServerName, "tls-server-name", "", "name that the control plane's certificate must have")
 	_ = cmd.MarkFlagRequired("gateway")
 	return cmd
+}
+
+// absolute makes paths absolute, those that are given: Envoy takes relative ones for others than we do, or refuses them.
+func absolute(paths ...*string) (err error) {
+	for _, p := range paths {
+		if *p == "" {
+			continue
+		}
+		if *p, err = filepath.Abs(*p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeSecrets writes the files by which Envoy follows its secrets.

@@ -89,7 +89,7 @@ type service struct {
 	cluster         bool // objects come from a cluster and not from files
 }
 
-func (s *service) flags(cmd *cobra.Command, xds, picker string) {
+func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	s.files.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.xds, "xds", xds, "address to serve ADS on")
@@ -100,7 +100,7 @@ func (s *service) flags(cmd *cobra.Command, xds, picker string) {
 	f.StringVar(&s.defaultPool, "default-pool", "", "NAMESPACE/NAME of the pool that gateways get which name none (default: the only pool)")
 	f.StringVar(&s.accessLog, "access-log", "", "file that Envoys log each request to as JSON; /dev/stdout for their standard output")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "how long streams may go on whose listener has gone")
-	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&s.logLevel, "log-level", logLevel, "debug, info, warn or error")
 }
 
 func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
@@ -108,7 +108,7 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", s.logLevel)
 	}
-	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})), nil
+	return slog.New(newRepeats(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))), nil
 }
 
 // plane makes the plane that up and serve run, with what they set of its configuration. shutdown sends the last spans.

@@ -60,7 +60,7 @@ its status, by one of several processes: they find each other behind --service.`
 		},
 	}
 	k.flags(cmd)
-	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002")
+	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002", "info")
 	others.flags(cmd)
 	return cmd
 }

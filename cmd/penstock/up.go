@@ -35,7 +35,7 @@ field; the last good version of that object keeps serving, also after a restart,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.up(cmd, concurrency) },
 	}
-	s.flags(cmd, "127.0.0.1:0", "127.0.0.1:0")
+	s.flags(cmd, "127.0.0.1:0", "127.0.0.1:0", "warn") // what goes well is told in words
 	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "worker threads of each Envoy (default: one a CPU)")
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -64,6 +65,13 @@ func TestAnAPIServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	r.broken = nil
 	if got, _, err := g.Authorize(bearing("t"), nil); err != nil || got != "a/b" {
 		t.Errorf("%q %v", got, err)
+	}
+}
+
+func TestATokenForAnotherAudienceIsRefusedInWordsThatNameTheRightOne(t *testing.T) {
+	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, Audience: "penstock.dev"})
+	if _, _, err := g.Authorize(bearing("t"), nil); err == nil || !strings.Contains(err.Error(), "audience penstock.dev") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -46,8 +45,6 @@ type answer struct {
 	until time.Time
 }
 
-var errToken = errors.New("the token is not valid")
-
 // user is who a token is for.
 func (t *tokens) user(ctx context.Context, token string) (string, error) {
 	hash := sha256.Sum256([]byte(token))
@@ -64,7 +61,7 @@ func (t *tokens) user(ctx context.Context, token string) (string, error) {
 		a = got.(answer)
 	}
 	if a.user == "" {
-		return "", errToken
+		return "", fmt.Errorf("the token is not valid, or not for the audience %s", t.audience)
 	}
 	return a.user, nil
 }

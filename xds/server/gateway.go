@@ -46,7 +46,7 @@ func (s *Server) add(st *stream) {
 	}
 	s.mu.Unlock()
 	s.metrics.connected(1)
-	s.config.Log.Debug("proxy connected", "gateway", st.gateway, "node", st.node.GetId())
+	s.config.Log.Info("proxy connected", "gateway", st.gateway, "node", st.node.GetId())
 }
 
 func (s *Server) remove(st *stream) {
@@ -58,7 +58,7 @@ func (s *Server) remove(st *stream) {
 	s.mu.Unlock()
 	st.close()
 	s.metrics.connected(-1)
-	s.config.Log.Debug("proxy disconnected", "gateway", st.gateway, "node", st.node.GetId())
+	s.config.Log.Info("proxy disconnected", "gateway", st.gateway, "node", st.node.GetId())
 }
 
 // ProxyStatus is one connected proxy, for people.

@@ -143,6 +143,7 @@ func (d *deliveries) wait(ctx context.Context, gateway string, newest delivery) 
 		return
 	}
 	d.acked[gateway] = newest
+	d.cfg.Log.Info("gateway programmed by the proxies connected here", "gateway", gateway, "generation", newest.generation)
 	d.topic.Tell(replica.Fact{Name: gateway, Body: fmt.Appendf(nil, "%d %s", newest.generation, newest.listeners)})
 	d.touch(gateway)
 }

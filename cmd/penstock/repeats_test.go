@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A proxy that is refused comes again at once, for ever: an operator must still find what else is wrong.
+func TestTheSameWarningIsToldOnceAMinute(t *testing.T) {
+	var out bytes.Buffer
+	h := newRepeats(slog.NewTextHandler(&out, nil))
+	now := time.Now()
+	warn := func(log slog.Handler, at time.Duration, level slog.Level, node string) {
+		r := slog.NewRecord(now.Add(at), level, "proxy refused", 0)
+		r.AddAttrs(slog.String("node", node), slog.Any("error", errors.New("no token")))
+		if err := log.Handle(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func(want ...string) {
+		t.Helper()
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		out.Reset()
+		if len(lines) != len(want) {
+			t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), strings.Join(lines, "\n"))
+		}
+		for i, w := range want {
+			if !strings.Contains(lines[i], w) {
+				t.Errorf("line %q does not say %q", lines[i], w)
+			}
+		}
+	}
+	for i := range 180 {
+		warn(h, time.Duration(i)*time.Second/3, slog.LevelWarn, "a")
+	}
+	warn(h, time.Second, slog.LevelWarn, "b")
+	warn(h, time.Second, slog.LevelError, "a")
+	warn(h.WithAttrs([]slog.Attr{slog.String("gateway", "x")}), time.Second, slog.LevelWarn, "a")
+	told("node=a", "node=b", "level=ERROR", "gateway=x")
+	warn(h, time.Minute, slog.LevelWarn, "a")
+	told("node=a error=\"no token\" repeated=179")
+	warn(h, time.Minute, slog.LevelInfo, "a")
+	warn(h, time.Minute, slog.LevelInfo, "a")
+	told("level=INFO", "level=INFO")
+
+	// However many texts there are, they are not all kept.
+	for i := range 2 * repeatsKept {
+		warn(h, 0, slog.LevelWarn, fmt.Sprint(i))
+	}
+	if n := len(h.seen.texts); n > repeatsKept {
+		t.Errorf("%d texts are kept", n)
+	}
+}
