@@ -101,6 +101,13 @@ func (f *Fleets) apply(ctx context.Context, ref cluster.Ref, obj render.Object, 
 	if err := f.cfg.Cluster.Apply(ctx, obj, hash, i >= 0); err != nil {
 		return err
 	}
+	if ref.Kind == "Deployment" { // the one whose change makes proxies come and go
+		done := "fleet made"
+		if i >= 0 {
+			done = "fleet changed"
+		}
+		f.cfg.Log.Info(done, "fleet", ref.Namespace+"/"+ref.Name)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, o := range f.cfg.Cluster.Objects(ref.Namespace, ref.Name) {

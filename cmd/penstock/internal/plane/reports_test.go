@@ -52,7 +52,7 @@ func TestAGatewayIsDeliveredWhenTheProxiesOfAllProcessesHaveIt(t *testing.T) {
 	listener := "as it was"
 	d := newDeliveries(deliveriesConfig{
 		Proxies: ackEverything{}, Replicas: replicas, Resources: func(string) []resource.Ref { return []resource.Ref{{Type: resource.Listener, Name: "l"}} },
-		Version: func(string, resource.Ref) (string, bool) { return listener, true },
+		Version: func(string, resource.Ref) (string, bool) { return listener, true }, Log: slog.New(slog.DiscardHandler),
 	})
 	check := func(when string, proxies int, acked bool) {
 		t.Helper()
