@@ -16,7 +16,7 @@ func backendPolicy(r store.Reader, parts []string) *gatewayapi.BackendTLS {
 	switch parts[0] {
 	case "pool":
 		target.Group, target.Kind = store.InferencePools.Group(), store.InferencePools.Kind()
-	case "import":
+	case "import", "parent":
 		target.Group, target.Kind = store.InferencePoolImports.Group(), store.InferencePoolImports.Kind()
 		section = parts[3]
 	case "passthrough": // TLS already

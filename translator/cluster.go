@@ -36,8 +36,8 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 	base, last := model.BaseCluster(name)
 	parts := model.SplitName(base)
 	switch parts[0] {
-	case "pool", "import":
-		p, m, ok := t.poolOrParents(r, parts)
+	case "pool", "import", "parent":
+		p, m, ok := t.poolOrParents(r, base, parts)
 		if !ok {
 			return nil, false
 		}
@@ -140,8 +140,8 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 	base, last := model.BaseCluster(name)
 	parts := model.SplitName(base)
 	switch parts[0] {
-	case "pool", "import":
-		p, owner, ok := t.poolOrParents(r, parts)
+	case "pool", "import", "parent":
+		p, owner, ok := t.poolOrParents(r, base, parts)
 		if !ok {
 			return nil, false
 		}
@@ -211,8 +211,9 @@ func endpoints(addrs []netip.AddrPort) []model.Endpoint {
 	return out
 }
 
-// poolOrParents finds what a "pool/NS/NAME" or "import/NS/NAME/CLUSTER" is: a pool, or (nil) gateways of the owner.
-func (t *tables) poolOrParents(r *graph.Reader, parts []string) (*model.Pool, report.Ref, bool) {
+// poolOrParents finds what a "pool/NS/NAME", "import/NS/NAME/CLUSTER" or "parent/NS/NAME/CLUSTER" is: a pool, or (nil) gateways of
+// the owner.
+func (t *tables) poolOrParents(r *graph.Reader, name string, parts []string) (*model.Pool, report.Ref, bool) {
 	if parts[0] == "pool" {
 		p, ok := t.pools.Get(r, parts[1]+"/"+parts[2])
 		if !ok {
@@ -224,7 +225,7 @@ func (t *tables) poolOrParents(r *graph.Reader, parts []string) (*model.Pool, re
 	if !ok {
 		return nil, report.Ref{}, false
 	}
-	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == parts[3] })
+	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Cluster == name })
 	if i < 0 {
 		return nil, report.Ref{}, false
 	}

@@ -46,6 +46,7 @@ func changes() []change {
 		{"import-drain", 2, importDrain},
 		{"import-remove", 2, importRemove},
 		{"import-add", 2, importAdd},
+		{"import-mode", 3, importMode},
 		{"certificate", 2, rotate},
 		{"certificate-ref", 1, otherSecret},
 		{"listener-add", 2, addListener},

@@ -122,3 +122,18 @@ func importAdd(w *world, rng *rand.Rand) (string, error) {
 	imp.members = append(imp.members, m)
 	return fmt.Sprintf("%s/%s %s on %s", name, m.name, m.kind, m.fleet), nil
 }
+
+// importMode has a cluster reached in another way.
+func importMode(w *world, rng *rand.Rand) (string, error) {
+	name, imp := w.someImport(rng)
+	if imp == nil {
+		return "", nil
+	}
+	m := pick(rng, imp.members...)
+	m.kind = pick(rng, slices.DeleteFunc([]string{"declared", "relayed", "parent"}, func(kind string) bool { return kind == m.kind })...)
+	if m.kind != "parent" {
+		m.fleet = foreignFleet
+	}
+	m.failClose = m.kind == "relayed" && rng.IntN(2) == 0
+	return fmt.Sprintf("%s/%s %s on %s", name, m.name, m.kind, m.fleet), nil
+}

@@ -71,6 +71,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + sub, Problem: "cluster " + c.Name + ": " + problem, Fix: fix})
 	}
 	if c.RoutingMode == inference.ParentMode {
+		m.Cluster = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
 		for _, parent := range c.Parents {
 			addrs, _ := dialable(r, parent.Service)
 			m.Parents = append(m.Parents, addrs...)

@@ -58,14 +58,14 @@ func TestAnImportsClustersShareItsWeight(t *testing.T) {
 		t.Errorf("ready: %+v", imp.Ready)
 	}
 	clusters, shares, _ := resolve(v, "llm")
-	if !slices.Equal(clusters, []string{"import/default/llm/east", "import/default/llm/west-2"}) || !slices.Equal(shares, []uint32{1, 3}) {
+	if !slices.Equal(clusters, []string{"import/default/llm/east", "parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{1, 3}) {
 		t.Errorf("clusters %v, shares %v", clusters, shares)
 	}
 }
 
 func TestANamePinsOneClusterUnlessAnImportHasThatName(t *testing.T) {
 	v, _ := imported(t, llmImport+westHost)
-	if clusters, _, _ := resolve(v, "llm-west-2"); !slices.Equal(clusters, []string{"import/default/llm/west-2"}) {
+	if clusters, _, _ := resolve(v, "llm-west-2"); !slices.Equal(clusters, []string{"parent/default/llm/west-2"}) {
 		t.Errorf("llm-west-2 goes to %v", clusters)
 	}
 	if _, _, reason := resolve(v, "llm-south"); reason != "BackendNotFound" {
@@ -77,7 +77,7 @@ kind: InferencePoolImport
 metadata: {name: llm-east}
 status: {clusters: [{name: c, routingMode: ParentMode, parents: [{service: [{addresses: [192.0.2.9], ports: [{number: 80}]}]}]}]}
 `)
-	if clusters, _, _ := resolve(v, "llm-east"); !slices.Equal(clusters, []string{"import/default/llm-east/c"}) {
+	if clusters, _, _ := resolve(v, "llm-east"); !slices.Equal(clusters, []string{"parent/default/llm-east/c"}) {
 		t.Errorf("the import of exactly that name must win, got %v", clusters)
 	}
 }

@@ -75,9 +75,15 @@ func PickerCluster(namespace, name string, port int32) string {
 // PoolCluster is the cluster of an InferencePool.
 func PoolCluster(namespace, name string) string { return "pool/" + namespace + "/" + name }
 
-// ImportCluster is the cluster of one exporting cluster of an import: its pods or its parents.
+// ImportCluster is the cluster of one exporting cluster of an import: its pods.
 func ImportCluster(namespace, name, member string) string {
 	return "import/" + namespace + "/" + name + "/" + member
+}
+
+// ParentCluster is the same where its gateways are asked (ParentMode). It is another cluster, so that one whose mode changes is taken
+// by new routes only: those in force would find pods where they do not pick, or gateways where they do.
+func ParentCluster(namespace, name, member string) string {
+	return "parent/" + namespace + "/" + name + "/" + member
 }
 
 // ImportPickerCluster is the cluster of the remote picker of one exporting cluster of an import.
