@@ -15,13 +15,14 @@ import (
 type ending struct {
 	finalizers []string
 	begun      bool // it is being deleted: the API server takes no new finalizer
+	told       bool // that it waits for Gateways; only hold, which never runs twice for an object at a time, asks and sets it
 }
 
 func endingOf(obj store.Object) *ending {
 	if _, ok := obj.(*gatewayv1.GatewayClass); !ok {
 		return nil
 	}
-	return &ending{slices.Clone(obj.GetFinalizers()), obj.GetDeletionTimestamp() != nil}
+	return &ending{finalizers: slices.Clone(obj.GetFinalizers()), begun: obj.GetDeletionTimestamp() != nil}
 }
 
 // hold keeps a class of ours while Gateways name it, and lets it go after the last of them (Gateway API,
@@ -42,6 +43,10 @@ func (w *Writer) hold(ctx context.Context, ref report.Ref) error {
 	finalizers := slices.Clone(now.ending.finalizers)
 	switch {
 	case len(users) > 0 && held && now.ending.begun:
+		if now.ending.told {
+			return nil
+		}
+		now.ending.told = true
 		w.cfg.Log.Warn("a GatewayClass is to be deleted, and stays until no Gateway names it", "object", ref.String(), "gateways", len(users), "gateway", store.ID(users[0]))
 		return nil
 	case len(users) > 0 && !held && !now.ending.begun:

@@ -58,7 +58,7 @@ func classParameters(r store.Reader, class *gatewayv1.GatewayClass) (*v1alpha1.E
 
 func envoyFleet(r store.Reader, group, kind, namespace, name string) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	if group != v1alpha1.Group || kind != store.EnvoyFleets.Kind() {
-		return nil, &badParameters{"", fmt.Sprintf("parameters of kind %s (%s) are not supported, but those of kind %s (%s)", kind, cmp.Or(group, "core"), store.EnvoyFleets.Kind(), v1alpha1.Group),
+		return nil, &badParameters{"", fmt.Sprintf("parameters of kind %s (%s) are not supported, only those of kind %s (%s)", kind, cmp.Or(group, "core"), store.EnvoyFleets.Kind(), v1alpha1.Group),
 			fmt.Sprintf("name an EnvoyFleet (group %s), or remove it", v1alpha1.Group)}
 	}
 	if namespace == "" {
