@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,12 +11,14 @@ import (
 	"syscall"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// attach starts an Envoy of one's own for the site's Gateway, which ends with the test.
-func (s *site) attach(xds string) {
+// attach starts an Envoy of one's own for the site's Gateway, with more arguments of Envoy's, which ends with the test.
+func (s *site) attach(xds string, more ...string) {
 	t := s.t
 	t.Helper()
 	envoy, err := proxy.Find(t.Context())
@@ -33,7 +36,7 @@ func (s *site) attach(xds string) {
 	first, _, _ := strings.Cut(boot, "\n")
 	args := strings.Fields(strings.TrimPrefix(first, "# envoy arguments: "))
 	said := newTranscript()
-	own := exec.Command(envoy.Path, append([]string{"-c", file, "--log-level", "warning"}, args...)...)
+	own := exec.Command(envoy.Path, append(append([]string{"-c", file, "--log-level", "warning"}, args...), more...)...)
 	own.Stdout, own.Stderr = said, said
 	if err := own.Start(); err != nil {
 		t.Fatal(err)
@@ -45,6 +48,52 @@ func (s *site) attach(xds string) {
 			t.Logf("Envoy said:\n%s", said)
 		}
 	})
+}
+
+// The README says how Prometheus gets at the metrics of Envoys: it is a bootstrap that Envoy takes, and it serves them.
+func TestTheREADMEsWayToTheMetricsOfEnvoysWorks(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "metadata: {name: scraped}\n")
+	example, _, _ := strings.Cut(after, "```")
+	var fleet struct {
+		Spec struct{ Bootstrap map[string]any }
+	}
+	if err := yaml.Unmarshal([]byte(example), &fleet); err != nil || fleet.Spec.Bootstrap == nil {
+		t.Fatalf("no bootstrap, %v, in:\n%s", err, example)
+	}
+	extra, err := json.Marshal(fleet.Spec.Bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, xds, metrics := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t)), freePort(t)
+	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
+	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
+	s.out.expect(t, "ADS at "+xds)
+	here := strings.NewReplacer("/run/penstock/admin.sock", filepath.Join(s.state, "admin.sock"), "19001", fmt.Sprint(metrics))
+	s.attach(xds, "--config-yaml", here.Replace(string(extra)))
+	answers(t, local(port), http.StatusOK)
+	page := func(path string) reply {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(metrics)+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := do(client(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := page("/stats/prometheus"); got.status != http.StatusOK || !strings.Contains(got.body, "envoy_cluster_upstream_rq") {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := page("/config_dump"); got.status != http.StatusNotFound {
+		t.Errorf("the rest of the admin interface is open to everyone: %d", got.status)
+	}
 }
 
 // What the help of serve and bootstrap says can be typed: the owner of an Envoy attaches it.
