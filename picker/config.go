@@ -28,6 +28,9 @@ type Config struct {
 	Scrape endpoint.Config
 	// Learner is asked before a relayed pick is answered; nil if there are no relayed pools or Envoy dials anything.
 	Learner Learner
+	// Trouble is told when relayed picks of a pool begin to fail, and with the zero value when they succeed again, or the
+	// pool is gone or another one. Nil: nobody is. It must not call the Picker.
+	Trouble func(pool string, t RelayTrouble)
 }
 
 // Learner makes Envoy know endpoints that a remote picker named.

@@ -18,6 +18,9 @@ type Record struct {
 	Status    int       `json:"status,omitempty"`
 	Endpoints string    `json:"endpoints,omitempty"` // what Envoy was told
 	Lease     string    `json:"lease,omitempty"`
+	// Refused are addresses that a remote picker named and that lie outside of what is declared; Error is why one did not answer.
+	Refused []string `json:"refused,omitempty"`
+	Error   string   `json:"error,omitempty"`
 	// Verdicts on every endpoint, judged right after the pick, which by then counts in the state of the one chosen.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
 }
@@ -62,6 +65,7 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 	return &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: r.Facts.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints, Lease: a.Lease,
+		Refused: d.refused, Error: d.problem,
 		Verdicts: pool.strategy.Describe(pool.snapshot.Endpoints, d.allowed),
 	}
 }

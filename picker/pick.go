@@ -88,6 +88,8 @@ type decision struct {
 	result     string
 	candidates int
 	allowed    func(*endpoint.Endpoint) bool
+	refused    []string // by a relay: addresses outside of what is declared
+	problem    string   // of a relay: why the remote picker did not answer
 }
 
 var scratches = sync.Pool{New: func() any { return new(schedule.Scratch) }}

@@ -27,6 +27,7 @@ import (
 type Picker struct {
 	log      *slog.Logger
 	learner  Learner
+	trouble  func(pool string, t RelayTrouble)
 	tracer   trace.Tracer
 	registry *endpoint.Registry
 	ledger   *endpoint.Ledger
@@ -53,6 +54,7 @@ type pool struct {
 	counters *poolMetrics
 	history  *history
 	remote   *extproc.Remote // of a relayed pool
+	standing *standing       // the same
 }
 
 // New makes a Picker without pools.
@@ -64,6 +66,7 @@ func New(c Config) (*Picker, error) {
 	p := &Picker{
 		log:      c.Log,
 		learner:  c.Learner,
+		trouble:  c.Trouble,
 		registry: endpoint.NewRegistry(c.Scrape),
 		ledger:   endpoint.NewLedger(c.ID, cmp.Or(c.LeaseTimeout, 10*time.Minute)),
 		health:   health.NewServer(),
@@ -199,6 +202,9 @@ func (p *Picker) swap(next map[string]*pool) {
 		p.registry.Release(was.snapshot)
 		if was.remote != nil && (now == nil || now.remote != was.remote) {
 			was.remote.Close()
+		}
+		if was.standing != nil && (now == nil || now.standing != was.standing) {
+			p.settle(was)
 		}
 		if now == nil {
 			p.metrics.forget(name)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-project/penstock/picker/extproc"
 )
@@ -15,6 +17,10 @@ func (pool *pool) connect(old *pool) error {
 	relay := pool.Relay
 	if relay == nil {
 		return nil
+	}
+	pool.standing = &standing{}
+	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay, relay) {
+		pool.standing = old.standing
 	}
 	if old != nil && old.Relay != nil && old.Relay.TLS == relay.TLS && slices.Equal(old.Relay.Pickers, relay.Pickers) {
 		pool.remote = old.remote
@@ -28,6 +34,7 @@ func (pool *pool) connect(old *pool) error {
 // relay asks the remote picker, checks what it names, has Envoy learn it, and answers with it. Whatever goes wrong, a
 // request that may spill does.
 func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (extproc.Answer, decision) {
+	started := time.Now()
 	spill := pool.spill(r.Spill)
 	fail := func(reason, message string) (extproc.Answer, decision) {
 		if len(spill) > 0 {
@@ -41,21 +48,33 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 	}
 	if err != nil {
 		p.log.Debug("remote picker did not answer", "pool", pool.Name, "error", err)
-		return fail(ReasonRelay, "the picker of "+pool.Name+" in the other cluster did not answer")
+		why := extproc.Reason(err)
+		if ctx.Err() == nil || time.Since(started) > givenUp {
+			p.stands(pool, RelayTrouble{Unanswered: why}, started)
+		}
+		a, d := fail(ReasonRelay, "the picker of "+pool.Name+" in the other cluster did not answer")
+		d.problem = why
+		return a, d
 	}
 	if remote.Immediate != nil {
+		p.stands(pool, RelayTrouble{}, started)
 		if len(spill) > 0 {
 			return fail("", "")
 		}
 		return extproc.Answer{Status: remote.Status, Foreign: remote.Immediate}, decision{result: resultPassed}
 	}
-	addrs := pool.Relay.allowed(remote.Endpoints)
-	if refused := len(remote.Endpoints) - len(addrs); refused > 0 {
-		p.metrics.relay.WithLabelValues(pool.Name).Add(float64(refused))
+	addrs, refused := pool.Relay.allowed(remote.Endpoints)
+	stands := RelayTrouble{}
+	if len(refused) > 0 {
+		p.metrics.relay.WithLabelValues(pool.Name).Add(float64(len(refused)))
+		stands.Refused = refused[0]
 	}
+	p.stands(pool, stands, started)
 	if len(addrs) == 0 {
 		remote.Track.End()
-		return fail(ReasonRefused, "the picker of "+pool.Name+" in the other cluster named an address outside of those declared")
+		a, d := fail(ReasonRefused, "the picker of "+pool.Name+" in the other cluster named an address outside of those declared")
+		d.refused = refused
+		return a, d
 	}
 	if p.learner != nil {
 		if err := p.learner.Learn(ctx, pool.Name, addrs); err != nil {
@@ -70,22 +89,20 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 	}
 	a := listed(append(texts, spill...), retries(r))
 	a.Track = remote.Track
-	return a, decision{result: resultRelayed, candidates: len(addrs)}
+	return a, decision{result: resultRelayed, candidates: len(addrs), refused: refused}
 }
 
-// allowed keeps the addresses that lie inside of what is declared.
-func (relay *Relay) allowed(texts []string) []netip.AddrPort {
-	var addrs []netip.AddrPort
+// allowed keeps the addresses that lie inside of what is declared; the others are refused.
+func (relay *Relay) allowed(texts []string) (addrs []netip.AddrPort, refused []string) {
 	for _, text := range texts {
 		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))
-		if err != nil || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) {
+		if err != nil || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) {
+			refused = append(refused, text)
 			continue
 		}
-		if relay.inside(addr.Addr().Unmap()) {
-			addrs = append(addrs, addr)
-		}
+		addrs = append(addrs, addr)
 	}
-	return addrs
+	return addrs, refused
 }
 
 // inside says whether a remote pod may have an address. With nothing declared it may be any but those that mean this

@@ -22,7 +22,8 @@ func TestARemotePickerCannotNameThisMachineOrItsMetadataServer(t *testing.T) {
 		{declared, "127.0.0.1:8000", true},
 		{declared, "10.1.2.3:8000", false},
 	} {
-		if got := len(c.relay.allowed([]string{c.address})) == 1; got != c.allowed {
+		addrs, refused := c.relay.allowed([]string{c.address})
+		if got := len(addrs) == 1 && len(refused) == 0; got != c.allowed {
 			t.Errorf("%s with %v declared: allowed %v, want %v", c.address, c.relay.CIDRs, got, c.allowed)
 		}
 	}

@@ -155,3 +155,78 @@ spec:
 		t.Errorf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
 	}
 }
+
+// Between two Penstocks: the remote picker serves cleartext, and a port without appProtocol means TLS.
+func TestAUserLearnsWhyARemotePickersPicksDoNotServe(t *testing.T) {
+	t.Parallel()
+	server := modelServer(t, sim.Config{Name: "west-1"})
+	_, serverPort, _ := net.SplitHostPort(server)
+	_, remote := exporter(t, server)
+	port, admin := freePort(t), freePort(t)
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+	write := func(protocol, cidrs string) string {
+		return fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferencePoolImport
+metadata: {name: far}
+status:
+  clusters:
+  - name: west
+    routingMode: EndpointMode
+    targetPortNumber: %s
+    podCIDRs: [%s]
+    endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d%s}]}}
+`, serverPort, cidrs, remote, protocol)
+	}
+	const cleartext = ", appProtocol: kubernetes.io/h2c"
+	files["import.yaml"] = write("", "10.0.0.0/8")
+	files["far.yaml"] = routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+	s := up(t, files, "--http", fmt.Sprintf("127.0.0.1:%d", admin))
+	says := func(text string) {
+		t.Helper()
+		eventually(t, "status says "+text, func() error {
+			if got, err := chat(t.Context(), local(port)+"/far"); err == nil && got.status == http.StatusOK {
+				return fmt.Errorf("served by %q", got.header.Get("x-served-by"))
+			}
+			if out := s.penstock("status"); !strings.Contains(out, text) {
+				return fmt.Errorf("%s", out)
+			}
+			return nil
+		})
+	}
+	tls := fmt.Sprintf("status.clusters[0].endpointPicker.service: cluster west: its picker at 127.0.0.1:%d cannot be asked", remote)
+	says(tls)
+	s.errs.expect(t, "cannot be asked: it answers in cleartext")
+	says("set appProtocol: kubernetes.io/h2c on the service's port\n")
+
+	s.write("import.yaml", write(cleartext, "10.0.0.0/8"))
+	says("cluster west: its picker named " + server + ", which is not sent to: declared are addresses in 10.0.0.0/8, at port " + serverPort)
+	s.errs.expect(t, "which is not sent to")
+	if out := s.penstock("status"); strings.Contains(out, "cannot be asked") {
+		t.Errorf("what is mended is still said:\n%s", out)
+	}
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/debug/picks?pool=default/far@west", admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || !strings.Contains(string(page), `"relay_refused"`) || !strings.Contains(string(page), server) {
+		t.Errorf("picks: %v %s", err, page)
+	}
+
+	s.write("import.yaml", write(cleartext, "127.0.0.0/8"))
+	eventually(t, "it serves, and nothing is said", func() error {
+		if got, err := chat(t.Context(), local(port)+"/far"); err != nil || got.status != http.StatusOK {
+			return fmt.Errorf("%v %+v", err, got)
+		}
+		if out := s.penstock("status"); strings.Contains(out, "its picker") {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+	for _, text := range []string{"cannot be asked", "which is not sent to"} {
+		if n := strings.Count(s.errs.String(), text); n != 1 {
+			t.Errorf("%q was told %d times", text, n)
+		}
+	}
+}

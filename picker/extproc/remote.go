@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -137,13 +138,49 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 			return nil
 		case connectivity.Idle:
 			conn.Connect()
-		case connectivity.TransientFailure, connectivity.Shutdown:
+		case connectivity.TransientFailure:
+			return unreachable(ctx, conn)
+		case connectivity.Shutdown:
 			return errors.New("not reachable")
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return errors.New("not reachable in time")
 		}
 	}
+}
+
+// unreachable asks a connection that has failed for the reason, which a call fails with at once.
+func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
+	ctx, cancel := context.WithCancel(ctx) // should it be reachable by now
+	defer cancel()
+	if _, err := conn.NewStream(ctx, &processStream, "/"+ServiceName+"/Process"); err != nil {
+		return err
+	}
+	return errors.New("not reachable")
+}
+
+// What Reason says of the two sides not agreeing about TLS.
+const (
+	ReasonCleartext = "it answers in cleartext, and is asked over TLS"
+	ReasonHandshake = "the TLS handshake fails"
+)
+
+// ephemeral is what is another text for each connection.
+var ephemeral = regexp.MustCompile(`(read|write) tcp \S+->|rpc error: code = \w+ desc = |connection error: desc = |transport: |passthrough:///`)
+
+// Reason is why Ask failed, for people: the same text for the same cause.
+func Reason(err error) string {
+	text := err.Error()
+	for _, known := range []struct{ says, reason string }{
+		{"does not look like a TLS handshake", ReasonCleartext},
+		{"handshake failed: EOF", ReasonHandshake + ": it closes the connection"},
+		{"connection refused", "connection refused"},
+	} {
+		if strings.Contains(text, known.says) {
+			return known.reason
+		}
+	}
+	return strings.Join(strings.Fields(ephemeral.ReplaceAllString(text, "")), " ")
 }
 
 var processStream = grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}

@@ -172,7 +172,7 @@ func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c in
 		})
 	}
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyBuffered}
-	p.Relay = &model.Relay{Pickers: pickers, TLS: !clear, CIDRs: cidrs, Import: imp.Ref.Key(), Member: c.Name}
+	p.Relay = &model.Relay{Pickers: pickers, TLS: !clear, CIDRs: cidrs, Import: imp.Ref.Key(), Member: c.Name, Field: field}
 }
 
 // dialable lists the addresses of a remote Service at its first port, host names looked up; clear says that the port

@@ -172,6 +172,7 @@ type Relay struct {
 	CIDRs   []string // where its pods may be
 	Import  string   // "namespace/name"
 	Member  string   // the exporting cluster
+	Field   string   // where the import has it: "status.clusters[0]"
 }
 
 // PickerSettings is a pool's PoolPolicy, with defaults filled in.

@@ -96,6 +96,7 @@ type Plane struct {
 	replicas *replicas
 	refusals *refusals
 	pools    *poolStage
+	relays   *relays
 	ports    *portClaims
 
 	mu         sync.Mutex // guards translator, which explanations read while changes write
@@ -134,11 +135,12 @@ func New(cfg Config) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.relays = newRelays(p.board)
 	addresses := cfg.PickerAddresses
 	if cfg.Picker != nil {
 		p.learner = learned.New(learned.Config{Store: p.store, Delivery: p})
 		p.learner.Share(p.replicas.channel.Topic(learned.Topic, p.learner.Hear))
-		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner})
+		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner, Trouble: p.relays.Trouble})
 		if err != nil {
 			return nil, err
 		}

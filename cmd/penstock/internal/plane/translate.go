@@ -96,6 +96,7 @@ func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
 	}
 	if p.pools != nil {
 		p.replicas.unnamed(out.PoolsGone)
+		p.relays.follow(out)
 		p.replicas.forgotten(ctx, p.pools.before(out))
 	}
 	p.followPickers(out)
