@@ -24,9 +24,11 @@ demo: build envoy ## two pools, two gateways, one imported pool, on this machine
 	@ENVOY="$(ENVOY_PATH)" bin/penstock demo $(if $(KEEP),--keep)
 
 build: go ## compile bin/penstock
+	@[ -e bin/penstock ] || echo 'compiling Penstock: some minutes the first time' >&2
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/penstock ./cmd/penstock
 
 test: go envoy sims ## all tests, end-to-end ones on the real Envoy included
+	@echo 'compiling Penstock and its tests: some minutes the first time' >&2
 	@export ENVOY="$(ENVOY_PATH)"; all=$$(go list ./...); \
 	racy=$$(grep -E '$(RACY)' <<<"$$all" || true); calm=$$(grep -vE '$(RACY)' <<<"$$all" || true); race=-race; \
 	if ! command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null; then \
