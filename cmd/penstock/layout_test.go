@@ -23,7 +23,7 @@ var topLevel = map[string]bool{
 	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true, "fleet": true,
 	"manifests": true, "conformance": true,
 	"Containerfile": true, "Makefile": true, "go.mod": true, "go.sum": true,
-	"README.md": true, "ARCHITECTURE.md": false, "LICENSE": true, "CONTRIBUTING.md": true,
+	"README.md": true, "ARCHITECTURE.md": false, "ENVOY.md": false, "LICENSE": true, "CONTRIBUTING.md": true,
 }
 
 // allowed says who may import whom across the borders of the top level, as folders: a rule holds for everything below
