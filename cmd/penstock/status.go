@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
 )
 
@@ -93,30 +94,37 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	return told(io.Discard, out.Findings)
 }
 
-// missing says what a proxy does not have yet, or still has: clusters outlive the routes to them for some seconds.
-func missing(types []server.TypeStatus) string {
+// standing says whether a proxy has what it should. Clusters that outlive the routes to them for some seconds are in nobody's way.
+func standing(p server.ProxyStatus) string {
 	var parts []string
-	for _, t := range types {
-		if t.Pending > 0 {
-			parts = append(parts, fmt.Sprintf("%d of type %s to come or to go", t.Pending, t.Type))
+	behind := false
+	for _, t := range p.Types {
+		add := func(n int, what string) {
+			if n > 0 {
+				parts = append(parts, fmt.Sprintf("%d of type %s %s", n, t.Type, what))
+			}
 		}
-		if t.Rejected > 0 {
-			parts = append(parts, fmt.Sprintf("%d of type %s refused", t.Rejected, t.Type))
-		}
+		add(t.Pending-t.Leaving, "to come")
+		add(t.Leaving, "to go")
+		add(t.Rejected, "refused")
+		serves := t.Type != resource.Cluster.String() && t.Type != resource.Endpoints.String()
+		behind = behind || t.Pending > t.Leaving || t.Rejected > 0 || serves && t.Leaving > 0
 	}
-	if len(parts) == 0 {
-		return "it has just connected"
+	text := strings.Join(parts, ", ")
+	switch {
+	case p.InSync:
+		return "has everything"
+	case text == "":
+		return "is behind: it has just connected"
+	case behind:
+		return "is behind: " + text
 	}
-	return strings.Join(parts, ", ")
+	return "has everything (" + text + ")"
 }
 
 func printProxies(w io.Writer, proxies []server.ProxyStatus) error {
 	for _, p := range proxies {
-		state := "has everything"
-		if !p.InSync {
-			state = "is behind: " + missing(p.Types)
-		}
-		if _, err := fmt.Fprintf(w, "Envoy %s of Gateway %s %s\n", p.Node, p.Gateway, state); err != nil {
+		if _, err := fmt.Fprintf(w, "Envoy %s of Gateway %s %s\n", p.Node, p.Gateway, standing(p)); err != nil {
 			return err
 		}
 	}

@@ -377,6 +377,7 @@ func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 type Summary struct {
 	Held     int    `json:"held"`     // names of which the proxy has a version
 	Pending  int    `json:"pending"`  // names on their way to it, or waiting for their turn
+	Leaving  int    `json:"leaving"`  // of those pending, names to be taken from it
 	Rejected int    `json:"rejected"` // names of which it refuses the newest version
 	LastNack string `json:"lastNack,omitempty"`
 }
@@ -398,6 +399,9 @@ func (s *Stream) Summaries() []Summary {
 				out[t].Rejected++
 			case it.dirty || it.flight != nil:
 				out[t].Pending++
+				if it.want == nil {
+					out[t].Leaving++
+				}
 			}
 		}
 	}
