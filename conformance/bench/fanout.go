@@ -124,7 +124,11 @@ func fanoutLinear(ctx context.Context, assignments map[string][]byte) (time.Dura
 			return 0, err
 		}
 		loads[name] = load
-		have[resource.Endpoints][name] = gcpcache.HashResource(body)
+		theirs, err := gcpcache.MarshalResource(load) // ours may have the same in another order
+		if err != nil {
+			return 0, err
+		}
+		have[resource.Endpoints][name] = gcpcache.HashResource(theirs)
 	}
 	linear := gcpcache.NewLinearCache(resource.Endpoints.URL(), gcpcache.WithInitialResources(loads))
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20),

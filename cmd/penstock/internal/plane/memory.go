@@ -16,8 +16,8 @@ const reclaimEvery = time.Second
 const (
 	// restBytes is what a process allocates at most between two looks if it is at rest.
 	restBytes = 256 << 10
-	// burstBytes is what it must have allocated since memory was given back last: to collect it marks everything that is
-	// live, and at rest it shall not be done more often than Go does by itself.
+	// burstBytes is what it must have allocated at work since memory was given back last: to collect it marks everything that
+	// is live. What drips at rest, such as for the pings of a thousand proxies, does not count: Go sees to that by itself.
 	burstBytes = 8 << 20
 	// startPercent is by how much the heap may grow between two collections until the process has come to rest for the first
 	// time; then it is GOGC's, 100 by default.
@@ -47,28 +47,36 @@ func startTight() (end func()) {
 func reclaim(ctx context.Context, rested func()) error {
 	tick := time.NewTicker(reclaimEvery)
 	defer tick.Stop()
-	var last, reclaimed uint64
+	var b burst
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
 		}
-		now := allocated()
-		if overBurst(now, last, reclaimed) {
+		if b.over(allocated()) {
 			debug.FreeOSMemory()
 			rested()
-			now = allocated()
-			reclaimed = now
+			b = burst{last: allocated()}
 		}
-		last = now
 	}
 }
 
-// overBurst says whether a process is at rest after a burst, by how much it has allocated in all: now, at the last look,
-// and when memory was given back last. What is garbage of it is only known to a collection.
-func overBurst(now, last, reclaimed uint64) bool {
-	return now-last < restBytes && now-reclaimed >= burstBytes
+// burst is what a process has allocated at work, and not given back yet. What is garbage of it is only known to a collection.
+type burst struct {
+	last  uint64 // all that was allocated, at the last look
+	bytes uint64
+}
+
+// over looks at how many bytes were allocated in all, and says whether the process is at rest after a burst.
+func (b *burst) over(allocated uint64) bool {
+	since := allocated - b.last
+	b.last = allocated
+	if since >= restBytes {
+		b.bytes += since
+		return false
+	}
+	return b.bytes >= burstBytes
 }
 
 // allocated is how many bytes the process has allocated on Go's heap since its start.

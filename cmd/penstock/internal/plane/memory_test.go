@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"runtime/metrics"
+	"slices"
 	"testing"
 	"time"
 )
@@ -40,15 +41,23 @@ func held() uint64 {
 
 func TestABusyProcessIsNotStoppedToCollectItsMemory(t *testing.T) {
 	for _, c := range []struct {
-		name                 string
-		now, last, reclaimed uint64
-		want                 bool
+		name  string
+		steps []uint64 // allocated from look to look
+		want  bool     // at the last one
 	}{
-		{"at rest after a burst", 200 << 20, 200 << 20, 100 << 20, true},
-		{"at rest with little to be had", 104 << 20, 104 << 20, 100 << 20, false},
-		{"at work", 200 << 20, 190 << 20, 100 << 20, false},
+		{"at rest after a burst", []uint64{60 << 20, 40 << 20, 1 << 10}, true},
+		{"at rest with little to be had", []uint64{4 << 20, 1 << 10}, false},
+		{"at work", []uint64{60 << 20, 40 << 20}, false},
+		{"at rest, with what pings cost", slices.Repeat([]uint64{200 << 10}, 600), false},
 	} {
-		if got := overBurst(c.now, c.last, c.reclaimed); got != c.want {
+		var b burst
+		var all uint64
+		got := false
+		for _, step := range c.steps {
+			all += step
+			got = b.over(all)
+		}
+		if got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
