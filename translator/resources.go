@@ -225,7 +225,7 @@ func (t *tables) declareRouting() {
 				return encoded{}, false
 			}
 			n, rows := t.hosts.Each(r, byChain, key)
-			hosts := make([]envoy.Encoded, 0, n)
+			hosts := make([]*envoy.Encoded, 0, n)
 			for _, h := range rows {
 				if h.err == nil {
 					hosts = append(hosts, h.encoded)

@@ -58,7 +58,7 @@ func sameResources(a, b encoded) bool {
 // host is a virtual host, as a model for explanations and encoded for its route configuration.
 type host struct {
 	model   *model.VirtualHost
-	encoded envoy.Encoded
+	encoded *envoy.Encoded
 	err     error
 }
 

@@ -17,7 +17,7 @@ func BenchmarkVirtualHost(b *testing.B) {
 }
 
 func BenchmarkRouteConfigurationOf5000Hosts(b *testing.B) {
-	var hosts []Encoded
+	var hosts []*Encoded
 	for i := range 5000 {
 		vh, err := VirtualHost(benchHost(fmt.Sprintf("h%d.example", i)))
 		if err != nil {

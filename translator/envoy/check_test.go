@@ -57,13 +57,13 @@ func TestWhatEnvoyWouldRefuseIsFoundBeforeItIsSent(t *testing.T) {
 			t.Errorf("%s: got %v, want something about %q", name, err, c.want)
 		}
 	}
-	hosts := make([]Encoded, 2)
+	hosts := make([]*Encoded, 2)
 	for i, domains := range [][]string{{"a.example"}, {"b.example", "A.example"}} {
 		body, err := resource.Marshal(&routev3.VirtualHost{Name: domains[0], Domains: domains})
 		if err != nil {
 			t.Fatal(err)
 		}
-		hosts[i] = Encoded{Host: domains[0], Body: body}
+		hosts[i] = &Encoded{Host: domains[0], Body: body}
 	}
 	if _, err := RouteConfiguration("x", model.Chain{}, hosts); err == nil || !strings.Contains(err.Error(), "a.example") {
 		t.Errorf("one host twice: got %v", err)

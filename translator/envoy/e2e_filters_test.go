@@ -46,7 +46,7 @@ func TestAuthenticationOnOneHostNeedsNoChangeOfTheListener(t *testing.T) {
 		if err != nil || b.err != nil {
 			t.Fatal(err, b.err)
 		}
-		r.hosts = append(r.hosts, Encoded{Host: filter, Body: body})
+		r.hosts = append(r.hosts, &Encoded{Host: filter, Body: body})
 	}
 	r.start()
 	for host, want := range map[string]string{"open": "200 open", filterAPIKey: "401", filterJWT: "401", filterAuthz: "403"} {

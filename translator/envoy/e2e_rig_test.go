@@ -65,7 +65,7 @@ type rig struct {
 	cfg       Config
 	port      uint16
 	resources []*resource.Resource
-	hosts     []Encoded
+	hosts     []*Encoded
 	envoy     *envoytest.Envoy
 	client    *http.Client
 	feeder    *feeder

@@ -42,7 +42,7 @@ func (w world) translate() (out []*resource.Resource, err error) {
 		w.Chains = append(w.Chains, p.Chains...)
 	}
 	for _, c := range w.Chains {
-		var hosts []Encoded
+		var hosts []*Encoded
 		for _, h := range w.Hosts {
 			if h.Chain == c.Name {
 				vh, e := VirtualHost(h)

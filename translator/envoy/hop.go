@@ -51,5 +51,5 @@ func HopRoutes(h model.Hop) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return RouteConfiguration(h.Name, model.Chain{}, []Encoded{host})
+	return RouteConfiguration(h.Name, model.Chain{}, []*Encoded{host})
 }

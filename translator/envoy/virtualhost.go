@@ -22,7 +22,7 @@ type Encoded struct {
 }
 
 // VirtualHost encodes one host of a chain. It checks what it has made, like all that make whole resources.
-func VirtualHost(vh *model.VirtualHost) (Encoded, error) {
+func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 	b := &builder{}
 	host := &routev3.VirtualHost{
 		Name:    vh.Host,
@@ -33,17 +33,17 @@ func VirtualHost(vh *model.VirtualHost) (Encoded, error) {
 		b.scanModels(host)
 	}
 	if b.err != nil {
-		return Encoded{}, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, b.err)
+		return nil, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, b.err)
 	}
 	if err := checkMessage(host); err != nil {
-		return Encoded{}, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, err)
+		return nil, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, err)
 	}
 	body, err := resource.Marshal(host)
 	if err != nil {
-		return Encoded{}, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, err)
+		return nil, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, err)
 	}
 	slices.SortFunc(b.refs, resource.Ref.Compare)
-	return Encoded{Host: vh.Host, Body: body, Refs: slices.Compact(b.refs), Owners: vh.Owners}, nil
+	return &Encoded{Host: vh.Host, Body: body, Refs: slices.Compact(b.refs), Owners: vh.Owners}, nil
 }
 
 func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
@@ -60,8 +60,8 @@ const virtualHostsField = 2
 // RouteConfiguration puts encoded virtual hosts together, without decoding them: one of thousands changes at a time.
 // The name is that of the chain (or hop). Hosts of other listeners of the port (chain.Misdirected) answer 421; hosts
 // that nobody knows get Envoy's 404.
-func RouteConfiguration(name string, chain model.Chain, hosts []Encoded) (*resource.Resource, error) {
-	byHost := func(a, b Encoded) int { return cmp.Compare(a.Host, b.Host) }
+func RouteConfiguration(name string, chain model.Chain, hosts []*Encoded) (*resource.Resource, error) {
+	byHost := func(a, b *Encoded) int { return cmp.Compare(a.Host, b.Host) }
 	if !slices.IsSortedFunc(hosts, byHost) {
 		hosts = slices.Clone(hosts)
 		slices.SortFunc(hosts, byHost)
@@ -97,16 +97,16 @@ func RouteConfiguration(name string, chain model.Chain, hosts []Encoded) (*resou
 // named lists what hosts refer to and were made from, mostly without repeats. Of 5,000 hosts that change one at a time,
 // sorting the repeats cost more than all the rest of the route configuration: hosts share few clusters, and neighbours
 // their Gateway.
-func named(hosts []Encoded) (refs []resource.Ref, owners []report.Ref) {
+func named(hosts []*Encoded) (refs []resource.Ref, owners []report.Ref) {
 	seen := map[resource.Type]map[string]struct{}{}
 	for _, t := range resource.Types() {
 		seen[t] = map[string]struct{}{}
 	}
 	owners = make([]report.Ref, 0, len(hosts)+1)
-	var before Encoded
+	before := &Encoded{}
 	for _, h := range hosts {
-		for _, r := range h.Refs {
-			if slices.Contains(before.Refs, r) {
+		for i, r := range h.Refs {
+			if i < len(before.Refs) && before.Refs[i] == r {
 				continue
 			}
 			if _, ok := seen[r.Type][r.Name]; !ok {
@@ -114,8 +114,8 @@ func named(hosts []Encoded) (refs []resource.Ref, owners []report.Ref) {
 				refs = append(refs, r)
 			}
 		}
-		for _, o := range h.Owners {
-			if !slices.Contains(before.Owners, o) {
+		for i, o := range h.Owners {
+			if i >= len(before.Owners) || before.Owners[i] != o {
 				owners = append(owners, o)
 			}
 		}
@@ -126,9 +126,9 @@ func named(hosts []Encoded) (refs []resource.Ref, owners []report.Ref) {
 
 // misdirected answers for hosts of other listeners of the same port, which a client asked for on a connection that it
 // opened for this one: 421 makes it open another (Gateway API, listener isolation; RFC 9110, 15.5.20).
-func misdirected(domains []string, hosts []Encoded) *routev3.VirtualHost {
+func misdirected(domains []string, hosts []*Encoded) *routev3.VirtualHost {
 	own := func(d string) bool {
-		return slices.ContainsFunc(hosts, func(h Encoded) bool { return h.Host == d })
+		return slices.ContainsFunc(hosts, func(h *Encoded) bool { return h.Host == d })
 	}
 	domains = slices.DeleteFunc(slices.Clone(domains), own)
 	slices.Sort(domains)

@@ -40,7 +40,7 @@ func TestTheRealEnvoyTakesWhatIsDecided(t *testing.T) {
 // routeConfiguration is a chain's routes as JSON, for clusters that come later.
 func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost) string {
 	t.Helper()
-	var encoded []envoy.Encoded
+	var encoded []*envoy.Encoded
 	for _, vh := range hosts {
 		e, err := envoy.VirtualHost(vh)
 		if err != nil {
