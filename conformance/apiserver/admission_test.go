@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
 // mistakes are what the API server itself refuses of our kinds, by their CRDs: with the words that the user gets. Without any,
@@ -57,7 +60,7 @@ func TestAMistakeIsRefusedBeforeItTakesEffectAndSaysWhatToWrite(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() error {
+		labtest.Until(t, "the API server's answer", func(context.Context) error {
 			_, err := s.of(u, resources[m.kind]).Create(t.Context(), u, metav1.CreateOptions{})
 			switch {
 			case apierrors.IsNotFound(err): // its CRD takes a moment until it is served

@@ -4,11 +4,9 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -70,26 +70,11 @@ func follow(t *testing.T, s *server) (*store.Store, *kube.Source) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, source.Run)
+	kubetest.Run(t, source.Run)
 	if err := source.Synced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return world, source
-}
-
-func run(t *testing.T, f func(context.Context) error) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := f(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() {
-		stop()
-		wg.Wait()
-	})
 }
 
 func tableOf(t *testing.T, kind string) store.Kind {
@@ -135,7 +120,7 @@ func TestAnObjectMeansTheSameFromAClusterAndFromAFile(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s: not read from its file", o.ref())
 		}
-		eventually(t, func() error {
+		labtest.Until(t, "the cluster's objects", func(context.Context) error {
 			if _, ok := k.Object(world.View(), o.ref().Key()); !ok {
 				return fmt.Errorf("%s: not read from the cluster", o.ref())
 			}
@@ -185,7 +170,7 @@ func TestTheAPIServerTakesEveryStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, writer.Lead)
+	kubetest.Run(t, writer.Lead)
 	parent := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: "default", Name: "gw"}
 	accepted := []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted", Message: "all is well"}}
 	for _, o := range objects {
@@ -199,7 +184,7 @@ func TestTheAPIServerTakesEveryStatus(t *testing.T) {
 		}
 		board.Set("translation", rep)
 	}
-	eventually(t, func() error {
+	labtest.Until(t, "the first form's conditions", func(context.Context) error {
 		view := world.View()
 		writer.Observe(view, store.Everything(view))
 		for _, o := range objects {
@@ -216,7 +201,7 @@ func TestTheAPIServerTakesEveryStatus(t *testing.T) {
 		[]byte(`{"spec":{"listeners":[{"name":"http","port":81,"protocol":"HTTP"}]}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	labtest.Until(t, "the second form's conditions", func(context.Context) error {
 		view := world.View()
 		writer.Observe(view, store.Everything(view))
 		got, err := s.conditions(t.Context(), gateways, "gw")

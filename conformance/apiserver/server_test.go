@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,14 +22,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
 	"github.com/penstock-project/penstock/manifests"
 )
 
 // tools is where "make labs" puts what a lab consists of.
 const tools = "../../.tools/bin"
-
-// patience is how long something may take on a busy machine.
-const patience = 2 * time.Minute
 
 // server is a running API server.
 type server struct {
@@ -75,7 +72,7 @@ func start(t *testing.T) *server {
 	if s.client, err = dynamic.NewForConfig(s.rest); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	labtest.Until(t, "the API server", func(context.Context) error {
 		_, err := s.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
@@ -145,7 +142,7 @@ func (s *server) create(t *testing.T, resource, text string) {
 		t.Fatal(err)
 	}
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	eventually(t, func() error { // a CRD takes a moment until it is served
+	labtest.Until(t, resource+" can be created", func(context.Context) error { // a CRD takes a moment until it is served
 		_, err := s.of(u, resource).Create(t.Context(), u, metav1.CreateOptions{})
 		return err
 	})
@@ -189,19 +186,4 @@ func (s *server) conditions(ctx context.Context, gvr schema.GroupVersionResource
 	}
 	walk(u.Object["status"])
 	return out, nil
-}
-
-func eventually(t *testing.T, f func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }

@@ -14,16 +14,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/conformance/lab"
 	"github.com/penstock-project/penstock/conformance/lab/image"
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
-
-// patience is how long a test waits for what must come. It is generous: nothing here measures time.
-const patience = 90 * time.Second
 
 // running is the lab that the tests share: two clusters, so that one can be asked from the other.
 var running *lab.Lab
@@ -86,60 +82,17 @@ func processes(dir string) []string {
 	return found
 }
 
-// client is an administrator's of one cluster.
-func client(t *testing.T, contextName string) *kubernetes.Clientset {
-	t.Helper()
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: running.Kubeconfig()}, &clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // place is a namespace of a test's own in one cluster.
-type place struct {
-	*testing.T
-	*kubernetes.Clientset
-	namespace string
-}
+type place struct{ labtest.Place }
 
 func newPlace(t *testing.T, contextName string) place {
 	t.Helper()
-	c := client(t, contextName)
-	ns, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := place{t, c, ns.Name}
-	p.until("the namespace's service account", func(ctx context.Context) error {
-		_, err := c.CoreV1().ServiceAccounts(ns.Name).Get(ctx, "default", metav1.GetOptions{})
+	p := place{labtest.NewPlace(t, running.Kubeconfig(), contextName)}
+	p.Until("the namespace's service account", func(ctx context.Context) error {
+		_, err := p.CoreV1().ServiceAccounts(p.Namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 	return p
-}
-
-// until polls a condition until it holds.
-func (p place) until(what string, f func(context.Context) error) {
-	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), patience)
-	defer cancel()
-	for {
-		err := f(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			p.Fatalf("%s: %v", what, err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
 // pod creates a pod as written.
@@ -149,7 +102,7 @@ func (p place) pod(manifest string) *corev1.Pod {
 	if err := yaml.UnmarshalStrict([]byte(manifest), pod); err != nil {
 		p.Fatal(err)
 	}
-	pod, err := p.CoreV1().Pods(p.namespace).Create(p.Context(), pod, metav1.CreateOptions{})
+	pod, err := p.CoreV1().Pods(p.Namespace).Create(p.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -158,14 +111,14 @@ func (p place) pod(manifest string) *corev1.Pod {
 
 // logs are what a container said, in its life before this one if so asked.
 func (p place) logs(ctx context.Context, pod, container string, previous bool) (string, error) {
-	raw, err := p.CoreV1().Pods(p.namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container, Previous: previous}).DoRaw(ctx)
+	raw, err := p.CoreV1().Pods(p.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container, Previous: previous}).DoRaw(ctx)
 	return string(raw), err
 }
 
 // says waits until a container's log holds all of the texts.
 func (p place) says(pod, container string, texts ...string) {
 	p.Helper()
-	p.until("the log of "+pod+"/"+container, func(ctx context.Context) error {
+	p.Until("the log of "+pod+"/"+container, func(ctx context.Context) error {
 		log, err := p.logs(ctx, pod, container, false)
 		if err != nil {
 			return err
@@ -182,8 +135,8 @@ func (p place) says(pod, container string, texts ...string) {
 // status waits until a pod's status is as wanted.
 func (p place) status(name, what string, wanted func(corev1.PodStatus) bool) {
 	p.Helper()
-	p.until(what, func(ctx context.Context) error {
-		pod, err := p.CoreV1().Pods(p.namespace).Get(ctx, name, metav1.GetOptions{})
+	p.Until(what, func(ctx context.Context) error {
+		pod, err := p.CoreV1().Pods(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -193,13 +146,4 @@ func (p place) status(name, what string, wanted func(corev1.PodStatus) bool) {
 		}
 		return nil
 	})
-}
-
-func ready(s corev1.PodStatus) bool {
-	for _, c := range s.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/conformance/lab/image"
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
 // A pod's programs find what their pod says: environment, downward API, files of every kind of volume, each container its
@@ -20,11 +21,11 @@ import (
 func TestPodSeesItsEnvironmentAndVolumes(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
-	_, err := p.CoreV1().ConfigMaps(p.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "green"}}, metav1.CreateOptions{})
+	_, err := p.CoreV1().ConfigMaps(p.Namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "green"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = p.CoreV1().Secrets(p.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, StringData: map[string]string{"word": "sesame"}}, metav1.CreateOptions{})
+	_, err = p.CoreV1().Secrets(p.Namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, StringData: map[string]string{"word": "sesame"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,18 +124,18 @@ spec:
   volumes: [{name: out, emptyDir: {}}]
 `)
 	p.says("graceful", "main", "up")
-	if err := p.CoreV1().Pods(p.namespace).Delete(t.Context(), "graceful", metav1.DeleteOptions{}); err != nil {
+	if err := p.CoreV1().Pods(p.Namespace).Delete(t.Context(), "graceful", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p.status("graceful", "its end", func(s corev1.PodStatus) bool {
 		return len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].State.Terminated != nil && s.ContainerStatuses[0].State.Terminated.ExitCode == 0
 	})
 	p.says("graceful", "main", "hook\n", "told\n")
-	if _, err := p.CoreV1().Pods(p.namespace).Patch(t.Context(), "graceful", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := p.CoreV1().Pods(p.Namespace).Patch(t.Context(), "graceful", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p.until("the pod is gone", func(ctx context.Context) error {
-		_, err := p.CoreV1().Pods(p.namespace).Get(ctx, "graceful", metav1.GetOptions{})
+	p.Until("the pod is gone", func(ctx context.Context) error {
+		_, err := p.CoreV1().Pods(p.Namespace).Get(ctx, "graceful", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -168,7 +169,7 @@ spec:
     command: [sh, -c, 'while :; do sleep 1; done']
     livenessProbe: {exec: {command: ["false"]}, periodSeconds: 1, failureThreshold: 1, terminationGracePeriodSeconds: 1}
 `)
-	p.status("probed", "readiness", ready)
+	p.status("probed", "readiness", labtest.Ready)
 	p.status("sick", "a restart", func(s corev1.PodStatus) bool {
 		return len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].RestartCount > 0
 	})

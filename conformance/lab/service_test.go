@@ -46,10 +46,10 @@ func (p place) serve() string {
 	if err := yaml.UnmarshalStrict([]byte(echo), d); err != nil {
 		p.Fatal(err)
 	}
-	if _, err := p.AppsV1().Deployments(p.namespace).Create(p.Context(), d, metav1.CreateOptions{}); err != nil {
+	if _, err := p.AppsV1().Deployments(p.Namespace).Create(p.Context(), d, metav1.CreateOptions{}); err != nil {
 		p.Fatal(err)
 	}
-	_, err := p.CoreV1().Services(p.namespace).Create(p.Context(), &corev1.Service{
+	_, err := p.CoreV1().Services(p.Namespace).Create(p.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "echo"},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "echo"},
@@ -61,8 +61,8 @@ func (p place) serve() string {
 	}
 	p.rolledOut()
 	var addr string
-	p.until("a LoadBalancer's address", func(ctx context.Context) error {
-		s, err := p.CoreV1().Services(p.namespace).Get(ctx, "echo", metav1.GetOptions{})
+	p.Until("a LoadBalancer's address", func(ctx context.Context) error {
+		s, err := p.CoreV1().Services(p.Namespace).Get(ctx, "echo", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -72,15 +72,15 @@ func (p place) serve() string {
 		addr = s.Status.LoadBalancer.Ingress[0].IP + ":8080"
 		return nil
 	})
-	p.until("an answer", func(ctx context.Context) error { return get(ctx, addr) })
+	p.Until("an answer", func(ctx context.Context) error { return get(ctx, addr) })
 	return addr
 }
 
 // rolledOut waits until the echo Deployment is as it was written last.
 func (p place) rolledOut() {
 	p.Helper()
-	p.until("the rollout", func(ctx context.Context) error {
-		d, err := p.AppsV1().Deployments(p.namespace).Get(ctx, "echo", metav1.GetOptions{})
+	p.Until("the rollout", func(ctx context.Context) error {
+		d, err := p.AppsV1().Deployments(p.Namespace).Get(ctx, "echo", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func TestRolloutLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
 	addr := p.serve()
-	_, err := p.AppsV1().Deployments(p.namespace).Patch(t.Context(), "echo", "application/merge-patch+json",
+	_, err := p.AppsV1().Deployments(p.Namespace).Patch(t.Context(), "echo", "application/merge-patch+json",
 		[]byte(`{"spec":{"template":{"metadata":{"annotations":{"roll":"1"}}}}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -149,11 +149,11 @@ func TestDeploymentReplacesADeletedPod(t *testing.T) {
 	p := newPlace(t, "lab2")
 	addr := p.serve()
 	zero := int64(0)
-	if err := p.CoreV1().Pods(p.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{LabelSelector: "app=echo"}); err != nil {
+	if err := p.CoreV1().Pods(p.Namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{LabelSelector: "app=echo"}); err != nil {
 		t.Fatal(err)
 	}
 	p.rolledOut()
-	p.until("an answer", func(ctx context.Context) error { return get(ctx, addr) })
+	p.Until("an answer", func(ctx context.Context) error { return get(ctx, addr) })
 }
 
 // Programs find Services by name and reach them, their own included; pods of one cluster reach pods and LoadBalancers of
@@ -162,7 +162,7 @@ func TestPodsReachServicesByNameAndOtherClusters(t *testing.T) {
 	t.Parallel()
 	far := newPlace(t, "lab2")
 	addr := far.serve()
-	pods, err := far.CoreV1().Pods(far.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=echo"})
+	pods, err := far.CoreV1().Pods(far.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=echo"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +183,6 @@ spec:
       echo "full name $(ask echo.%[1]s.svc.cluster.local 8080)"
       echo "far pod $(ask %[2]s 80)"
       echo "far balancer $(ask %[3]s 8080)"
-`, near.namespace, pods.Items[0].Status.PodIP, strings.TrimSuffix(addr, ":8080")))
+`, near.Namespace, pods.Items[0].Status.PodIP, strings.TrimSuffix(addr, ":8080")))
 	near.says("asks", "main", "\nfull name HTTP/1.0 200", "name HTTP/1.0 200", "far pod HTTP/1.0 200", "far balancer HTTP/1.0 200")
 }

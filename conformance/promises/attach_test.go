@@ -40,8 +40,8 @@ func tokensAreReadAgain(p place) {
 	}
 	p.swap(dir, p.token("mine", "penstock.dev"))
 	to := p.forward(p.processes()[0].Status.PodIP + ":18000")
-	node := p.namespace + "-mine"
-	config, err := exec.CommandContext(p.Context(), filepath.Join(root, "bin", "penstock"), "bootstrap", "--gateway", p.namespace+"/gw", "--xds", to.address, "--node", node,
+	node := p.Namespace + "-mine"
+	config, err := exec.CommandContext(p.Context(), filepath.Join(root, "bin", "penstock"), "bootstrap", "--gateway", p.Namespace+"/gw", "--xds", to.address, "--node", node,
 		"--tls-ca", filepath.Join(dir, "ca.crt"), "--tls-server-name", "penstock."+system+".svc", "--token", filepath.Join(dir, "token"),
 		"--secrets", filepath.Join(dir, "secrets"), "--admin", "unix:"+filepath.Join(dir, "admin.sock")).Output()
 	if err != nil {
@@ -59,18 +59,18 @@ func tokensAreReadAgain(p place) {
 	}
 	p.Cleanup(func() { _ = envoy.Process.Kill(); _ = envoy.Wait() })
 
-	before := p.attached(node, p.namespace+"/gw", func() {})
+	before := p.attached(node, p.Namespace+"/gw", func() {})
 	p.programmed("gw")
 	p.swap(dir, p.token("second", "penstock.dev"))
 	// It is another account's, so that one can see which one Envoy shows when it has to connect again.
-	if now := p.attached(node, p.namespace+"/gw", func() {}); now.Connected != before.Connected {
+	if now := p.attached(node, p.Namespace+"/gw", func() {}); now.Connected != before.Connected {
 		p.Errorf("its stream was cut: %s, before %s", now.Connected, before.Connected)
 	}
-	p.attached(node, p.namespace+"/second", to.cut)
+	p.attached(node, p.Namespace+"/second", to.cut)
 	p.programmed("second")
 	// Who is not named any more is told nothing more, on the stream that there is too.
 	p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: second}\nspec: {mode: external, external: {serviceAccounts: [nobody]}}\n")
-	p.until("the proxy is sent away", func(ctx context.Context) error {
+	p.Until("the proxy is sent away", func(ctx context.Context) error {
 		list, err := p.proxies(ctx)
 		if err == nil && slices.ContainsFunc(list, func(is proxy) bool { return is.Node == node }) {
 			err = errors.New("it is there")
@@ -100,7 +100,7 @@ func (p place) proxies(ctx context.Context) (all []proxy, err error) {
 
 // admin reads a page of a process's --admin, which is at its pod's loopback, as with `kubectl port-forward`.
 func (p place) admin(ctx context.Context, pod, page string, into any) error {
-	transport, upgrader, err := spdy.RoundTripperFor(p.rest)
+	transport, upgrader, err := spdy.RoundTripperFor(p.REST)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (p place) admin(ctx context.Context, pod, page string, into any) error {
 // attached waits until a proxy is connected as one of a gateway's. elsewhere is called when it is connected as another's.
 func (p place) attached(node, gateway string, elsewhere func()) (is proxy) {
 	p.Helper()
-	p.until(node+" is a proxy of "+gateway, func(ctx context.Context) error {
+	p.Until(node+" is a proxy of "+gateway, func(ctx context.Context) error {
 		list, err := p.proxies(ctx)
 		if err != nil {
 			return err

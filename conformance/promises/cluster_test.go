@@ -18,17 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/conformance/installed"
 	"github.com/penstock-project/penstock/conformance/lab"
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
-
-// patience is how long a test waits for what must come. It is generous: nothing here measures time.
-const patience = 2 * time.Minute
 
 // system is where Penstock itself is.
 const system = "penstock-system"
@@ -62,44 +57,22 @@ func failed(err error) int {
 
 // place is a namespace of a test's own.
 type place struct {
-	*testing.T
-	*kubernetes.Clientset
-	dynamic   dynamic.Interface
-	rest      *rest.Config
-	namespace string
-}
-
-// anywhere is a place in no namespace yet.
-func anywhere(t *testing.T) place {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", running.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
-	p := place{T: t, rest: config}
-	if p.Clientset, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	if p.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	labtest.Place
+	dynamic dynamic.Interface
 }
 
 func newPlace(t *testing.T) place {
 	t.Helper()
-	p := anywhere(t)
-	ns, err := p.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
+	p := place{Place: labtest.NewPlace(t, running.Kubeconfig(), "")}
+	var err error
+	if p.dynamic, err = dynamic.NewForConfig(p.REST); err != nil {
 		t.Fatal(err)
 	}
-	p.namespace = ns.Name
 	t.Cleanup(func() { // its proxies would take the CPU that the next tests need
 		if t.Failed() {
 			p.tell()
 		}
-		if err := p.CoreV1().Namespaces().Delete(context.Background(), p.namespace, metav1.DeleteOptions{}); err != nil {
+		if err := p.CoreV1().Namespaces().Delete(context.Background(), p.Namespace, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -108,46 +81,28 @@ func newPlace(t *testing.T) place {
 
 // tell shows what a person would look at first.
 func (p place) tell() {
-	pods, err := p.CoreV1().Pods(p.namespace).List(context.Background(), metav1.ListOptions{})
+	pods, err := p.CoreV1().Pods(p.Namespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		p.Error(err)
 		return
 	}
 	for _, pod := range pods.Items {
-		log, _ := p.CoreV1().Pods(p.namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(20)), Container: pod.Spec.Containers[0].Name}).DoRaw(context.Background())
-		p.Logf("pod %s, %s, ready: %v:\n%s", pod.Name, pod.Status.Phase, ready(&pod), log)
+		log, _ := p.CoreV1().Pods(p.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(20)), Container: pod.Spec.Containers[0].Name}).DoRaw(context.Background())
+		p.Logf("pod %s, %s, ready: %v:\n%s", pod.Name, pod.Status.Phase, labtest.Ready(pod.Status), log)
 	}
 }
 
 // apply does what kubectl apply does; namespace, if nothing else is said, is the place's.
 func (p place) apply(manifests string) {
 	p.Helper()
-	if err := installed.Apply(p.Context(), p.rest, p.namespace, []byte(manifests)); err != nil {
+	if err := installed.Apply(p.Context(), p.REST, p.Namespace, []byte(manifests)); err != nil {
 		p.Fatal(err)
-	}
-}
-
-// until polls a condition until it holds.
-func (p place) until(what string, f func(context.Context) error) {
-	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), patience)
-	defer cancel()
-	for {
-		err := f(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			p.Fatalf("%s: %v", what, err)
-		case <-time.After(100 * time.Millisecond):
-		}
 	}
 }
 
 // gateway reads a Gateway.
 func (p place) gateway(ctx context.Context, name string) (*gatewayv1.Gateway, error) {
-	u, err := p.dynamic.Resource(gateways).Namespace(p.namespace).Get(ctx, name, metav1.GetOptions{})
+	u, err := p.dynamic.Resource(gateways).Namespace(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +112,7 @@ func (p place) gateway(ctx context.Context, name string) (*gatewayv1.Gateway, er
 
 // route reads an HTTPRoute.
 func (p place) route(ctx context.Context, name string) (*gatewayv1.HTTPRoute, error) {
-	u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "httproutes")).Namespace(p.namespace).Get(ctx, name, metav1.GetOptions{})
+	u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "httproutes")).Namespace(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +123,7 @@ func (p place) route(ctx context.Context, name string) (*gatewayv1.HTTPRoute, er
 // programmed waits until a Gateway's newest form is programmed, and returns its addresses.
 func (p place) programmed(name string) (addresses []string) {
 	p.Helper()
-	p.until("Gateway "+name+" is programmed", func(ctx context.Context) error {
+	p.Until("Gateway "+name+" is programmed", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, name)
 		if err != nil {
 			return err
@@ -212,20 +167,11 @@ func (p place) pods(ctx context.Context, namespace, selector string) (out []core
 	return out, nil
 }
 
-func ready(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // rolledOut waits until a Deployment runs what its newest form says, and nothing older: pods that drain included.
 func (p place) rolledOut(namespace, name string) *appsv1.Deployment {
 	p.Helper()
 	var d *appsv1.Deployment
-	p.until("the rollout of "+name, func(ctx context.Context) (err error) {
+	p.Until("the rollout of "+name, func(ctx context.Context) (err error) {
 		if d, err = p.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -245,7 +191,7 @@ func (p place) rolledOut(namespace, name string) *appsv1.Deployment {
 // answers waits until a URL is answered with 200.
 func (p place) answers(url string) {
 	p.Helper()
-	p.until(url+" answers", func(ctx context.Context) error { return fetch(ctx, http.MethodGet, url, "", true) })
+	p.Until(url+" answers", func(ctx context.Context) error { return fetch(ctx, http.MethodGet, url, "", true) })
 }
 
 func kindOf(group, version, plural string) schema.GroupVersionResource {

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -51,7 +52,7 @@ func rolloutAndCertificates(p place) {
 
 	p.apply(strings.NewReplacer("name: gw", "name: far", "serviceAccounts: [mine]", "subjects: [edge.example.com]").Replace(attached))
 	address := processes[0].Status.PodIP + ":18000"
-	p.until("who has the certificate is a proxy", func(context.Context) error {
+	p.Until("who has the certificate is a proxy", func(context.Context) error {
 		_, err := p.askWith(address, p.with(newClient(p, authority, "edge.example.com")), resource.Listener)
 		return err
 	})
@@ -139,12 +140,12 @@ func shutOut(p place) {
 		p.kill(process)
 	}
 	for _, process := range processes {
-		p.until(process.Name+" has begun anew and reads nothing", func(ctx context.Context) error {
+		p.Until(process.Name+" has begun anew and reads nothing", func(ctx context.Context) error {
 			pod, err := p.CoreV1().Pods(system).Get(ctx, process.Name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			if c := pod.Status.ContainerStatuses[0]; c.RestartCount == process.Status.ContainerStatuses[0].RestartCount || c.State.Running == nil || ready(pod) {
+			if c := pod.Status.ContainerStatuses[0]; c.RestartCount == process.Status.ContainerStatuses[0].RestartCount || c.State.Running == nil || labtest.Ready(pod.Status) {
 				return errors.New("not yet")
 			}
 			log, err := p.CoreV1().Pods(system).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)

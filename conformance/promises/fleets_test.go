@@ -37,7 +37,7 @@ var owned = []struct{ group, version, resource string }{
 // gatewayBecomesFleet: all objects are there, carry what spec.infrastructure says, belong to the Gateway, and serve.
 func gatewayBecomesFleet(p place) {
 	cert, key := certificate(p)
-	if _, err := p.CoreV1().Secrets(p.namespace).Create(p.Context(), &corev1.Secret{
+	if _, err := p.CoreV1().Secrets(p.Namespace).Create(p.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": cert, "tls.key": key},
 	}, metav1.CreateOptions{}); err != nil {
 		p.Fatal(err)
@@ -60,7 +60,7 @@ spec:
 		p.Fatal(err)
 	}
 	for _, o := range owned {
-		there, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.namespace).Get(p.Context(), fleet, metav1.GetOptions{})
+		there, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).Get(p.Context(), fleet, metav1.GetOptions{})
 		if err != nil {
 			p.Errorf("%s: %v", o.resource, err)
 			continue
@@ -75,13 +75,13 @@ spec:
 			p.Errorf("%s belongs to %v", o.resource, there.GetOwnerReferences())
 		}
 	}
-	p.rolledOut(p.namespace, fleet)
-	pods, err := p.pods(p.Context(), p.namespace, envoys("gw")+",team=blue")
+	p.rolledOut(p.Namespace, fleet)
+	pods, err := p.pods(p.Context(), p.Namespace, envoys("gw")+",team=blue")
 	if err != nil || len(pods) != 2 || pods[0].Annotations["example.com/owner"] != "jane" || pods[0].Spec.ServiceAccountName != fleet {
 		p.Errorf("proxies: %s %v", podNames(pods), err)
 	}
-	p.until("the budget counts the proxies", func(ctx context.Context) error {
-		b, err := p.PolicyV1().PodDisruptionBudgets(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+	p.Until("the budget counts the proxies", func(ctx context.Context) error {
+		b, err := p.PolicyV1().PodDisruptionBudgets(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
 		if err == nil && (b.Status.ExpectedPods != 2 || b.Status.DisruptionsAllowed != 1) {
 			err = fmt.Errorf("%+v", b.Status)
 		}
@@ -91,7 +91,7 @@ spec:
 	p.answers("http://" + address + "/v1/models")
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cert)
-	p.until("the certificate is shown", func(context.Context) error {
+	p.Until("the certificate is shown", func(context.Context) error {
 		conn, err := tls.Dial("tcp", address+":443", &tls.Config{RootCAs: roots, ServerName: "edge.example.com"})
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ spec:
 	})
 	// Nodes are emptied one proxy at a time.
 	for i, want := range []bool{true, false} {
-		err := p.PolicyV1().Evictions(p.namespace).Evict(p.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: pods[i].Name}})
+		err := p.PolicyV1().Evictions(p.Namespace).Evict(p.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pods[i].Name}})
 		if (err == nil) != want {
 			p.Errorf("eviction of proxy %d: %v", i+1, err)
 		}
@@ -154,12 +154,12 @@ func deletionDrains(p place) {
 		}
 	}
 	read(1)
-	if err := p.dynamic.Resource(gateways).Namespace(p.namespace).Delete(p.Context(), "gw", metav1.DeleteOptions{}); err != nil {
+	if err := p.dynamic.Resource(gateways).Namespace(p.Namespace).Delete(p.Context(), "gw", metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
-	p.until("the proxy is told to end", func(ctx context.Context) error {
+	p.Until("the proxy is told to end", func(ctx context.Context) error {
 		read(2) // a word and an empty line
-		left, err := p.pods(ctx, p.namespace, envoys("gw"))
+		left, err := p.pods(ctx, p.Namespace, envoys("gw"))
 		if err == nil && len(left) > 0 {
 			err = errors.New(podNames(left) + " is not")
 		}
@@ -167,9 +167,9 @@ func deletionDrains(p place) {
 	})
 	read(2 * 12)
 	hangUp()
-	p.until("nothing is left", func(ctx context.Context) error {
+	p.Until("nothing is left", func(ctx context.Context) error {
 		for _, o := range append(slices.Clone(owned), struct{ group, version, resource string }{"", "v1", "pods"}) {
-			list, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
+			list, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
 			if err != nil || len(list.Items) > 0 {
 				return fmt.Errorf("%d %s: %w", len(list.Items), o.resource, err)
 			}
@@ -183,7 +183,7 @@ func staticAddresses(p place) {
 	p.apply(plainGateway)
 	given := p.programmed("gw")[0]
 	p.apply(plainGateway + "  addresses: [{value: 203.0.113.7}]\n")
-	p.until("the Gateway says that it cannot have the address", func(ctx context.Context) error {
+	p.Until("the Gateway says that it cannot have the address", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err != nil {
 			return err
@@ -250,7 +250,7 @@ const metrics = `
 func parametersTakeEffect(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
-	before, err := p.pods(p.Context(), p.namespace, envoys("gw"))
+	before, err := p.pods(p.Context(), p.Namespace, envoys("gw"))
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -266,20 +266,20 @@ spec:
   resources: {requests: {cpu: 20m, memory: 40Mi}, limits: {memory: 500Mi}}
   pod: {labels: {tier: edge}}
 ` + metrics)
-	p.until("the Deployment is as the EnvoyFleet says", func(ctx context.Context) error {
-		d, err := p.AppsV1().Deployments(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+	p.Until("the Deployment is as the EnvoyFleet says", func(ctx context.Context) error {
+		d, err := p.AppsV1().Deployments(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
 		if err == nil && d.Spec.Template.Labels["tier"] != "edge" {
 			err = errors.New("not yet")
 		}
 		return err
 	})
-	d := p.rolledOut(p.namespace, fleet)
+	d := p.rolledOut(p.Namespace, fleet)
 	p.end(t)
 	envoy := d.Spec.Template.Spec.Containers[0]
 	if *d.Spec.Replicas != 2 || envoy.Resources.Requests.Cpu().String() != "20m" || envoy.Resources.Limits.Memory().String() != "500Mi" {
 		p.Errorf("%d replicas with resources %v", *d.Spec.Replicas, envoy.Resources)
 	}
-	pods, err := p.pods(p.Context(), p.namespace, envoys("gw")+",tier=edge")
+	pods, err := p.pods(p.Context(), p.Namespace, envoys("gw")+",tier=edge")
 	if err != nil || len(pods) != 2 {
 		p.Fatalf("proxies: %s %v", podNames(pods), err)
 	}
@@ -301,7 +301,7 @@ spec:
 // figures are what an Envoy with metrics in its bootstrap says.
 func (p place) figures(ip string) (text string) {
 	p.Helper()
-	p.until("figures of the proxy "+ip, func(ctx context.Context) error {
+	p.Until("figures of the proxy "+ip, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ip+":9990/stats/prometheus", nil)
 		if err != nil {
 			return err
@@ -332,15 +332,15 @@ func scalingAndServices(p place) {
 	}
 	const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
 	spec(small + "autoscaling: {minReplicas: 1, maxReplicas: 3, cpuPercent: 70}, service: {type: ClusterIP, annotations: {example.com/pool: internal}}")
-	p.until("there is an autoscaler, and a Service inside the cluster", func(ctx context.Context) error {
-		hpa, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+	p.Until("there is an autoscaler, and a Service inside the cluster", func(ctx context.Context) error {
+		hpa, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if hpa.Spec.ScaleTargetRef.Name != fleet || *hpa.Spec.MinReplicas != 1 || hpa.Spec.MaxReplicas != 3 || *hpa.Spec.Metrics[0].Resource.Target.AverageUtilization != 70 {
 			return fmt.Errorf("autoscaler %+v", hpa.Spec)
 		}
-		s, err := p.CoreV1().Services(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+		s, err := p.CoreV1().Services(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -354,18 +354,18 @@ func scalingAndServices(p place) {
 		return nil
 	})
 	spec(small + "service: {type: NodePort}")
-	p.until("the autoscaler is gone, and nodes have ports", func(ctx context.Context) error {
-		if _, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
+	p.Until("the autoscaler is gone, and nodes have ports", func(ctx context.Context) error {
+		if _, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
 			return errors.New("the autoscaler is there")
 		}
-		s, err := p.CoreV1().Services(p.namespace).Get(ctx, fleet, metav1.GetOptions{})
+		s, err := p.CoreV1().Services(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
 		if err == nil && (s.Spec.Type != corev1.ServiceTypeNodePort || s.Spec.Ports[0].NodePort == 0) {
 			err = fmt.Errorf("Service %+v", s.Spec)
 		}
 		return err
 	})
 	spec(small + "replicas: 1")
-	p.until("the load balancer is back", func(ctx context.Context) error {
+	p.Until("the load balancer is back", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err == nil && (len(gw.Status.Addresses) != 1 || !strings.HasPrefix(gw.Status.Addresses[0].Value, balanced[:strings.LastIndex(balanced, ".")])) {
 			err = fmt.Errorf("addresses %v", gw.Status.Addresses)
@@ -374,13 +374,13 @@ func scalingAndServices(p place) {
 	})
 	p.answers("http://" + p.programmed("gw")[0] + "/health")
 	spec("mode: external, external: {addresses: [edge.example.com], serviceAccounts: [mine]}")
-	p.until("others run the proxies", func(ctx context.Context) error {
+	p.Until("others run the proxies", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != "edge.example.com" {
 			return fmt.Errorf("addresses %v: %w", gw.Status.Addresses, err)
 		}
 		for _, o := range owned {
-			if _, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
+			if _, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
 				return fmt.Errorf("%s are there", o.resource)
 			}
 		}

@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
@@ -32,11 +33,11 @@ import (
 // processes are Penstock's own pods that are ready, the one that leads first.
 func (p place) processes() (pods []corev1.Pod) {
 	p.Helper()
-	p.until("two processes of Penstock, of which one leads", func(ctx context.Context) (err error) {
+	p.Until("two processes of Penstock, of which one leads", func(ctx context.Context) (err error) {
 		if pods, err = p.pods(ctx, system, "app.kubernetes.io/name=penstock"); err != nil {
 			return err
 		}
-		if len(pods) != 2 || !ready(&pods[0]) || !ready(&pods[1]) {
+		if len(pods) != 2 || !labtest.Ready(pods[0].Status) || !labtest.Ready(pods[1].Status) {
 			return fmt.Errorf("pods: %s", podNames(pods))
 		}
 		lease, err := p.lease(ctx)
@@ -69,7 +70,7 @@ func (p place) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 // token is one of a service account, as the kubelet gets them for pods.
 func (p place) token(account, audience string) string {
 	p.Helper()
-	t, err := p.CoreV1().ServiceAccounts(p.namespace).CreateToken(p.Context(), account,
+	t, err := p.CoreV1().ServiceAccounts(p.Namespace).CreateToken(p.Context(), account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}, metav1.CreateOptions{})
 	if err != nil {
 		p.Fatal(err)
@@ -140,12 +141,12 @@ func tokensDecide(p place) {
 	for _, process := range p.processes() {
 		ads := process.Status.PodIP + ":18000"
 		for gateway, own := range map[string]string{"gw": "/chat", "other": "/hidden"} {
-			p.until("the process knows the Gateway", func(context.Context) error {
+			p.Until("the process knows the Gateway", func(context.Context) error {
 				_, err := p.ask(ads, p.token(gateway+"-penstock", "penstock.dev"), resource.Cluster)
 				return err
 			})
 			curious := xdstest.StartFake(p, xdstest.FakeConfig{
-				Address: ads, Node: "curious", Gateway: p.namespace + "/" + map[string]string{"gw": "other", "other": "gw"}[gateway],
+				Address: ads, Node: "curious", Gateway: p.Namespace + "/" + map[string]string{"gw": "other", "other": "gw"}[gateway],
 				Dial: p.as(p.token(gateway+"-penstock", "penstock.dev")),
 			})
 			curious.Wait("its Gateway's cluster", func() bool {
@@ -207,7 +208,7 @@ func (p place) askWith(address string, who []grpc.DialOption, of resource.Type, 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger", Cluster: p.namespace + "/gw"}, TypeUrl: of.URL(), ResourceNamesSubscribe: names}); err != nil {
+	if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: of.URL(), ResourceNamesSubscribe: names}); err != nil {
 		return nil, err
 	}
 	return s.Recv()

@@ -84,7 +84,7 @@ func certificatesRenewed(p place) {
 	next := newSuccessor(p)
 	become := func(age time.Duration) (cert []byte) {
 		cert = next.aged(p, age)
-		p.until("the authority's Secret is written", func(ctx context.Context) error {
+		p.Until("the authority's Secret is written", func(ctx context.Context) error {
 			s, err := p.CoreV1().Secrets(system).Get(ctx, "penstock-ca", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -98,7 +98,7 @@ func certificatesRenewed(p place) {
 	each := func(what string, f func(ip string) error) {
 		p.Helper()
 		for _, process := range processes {
-			p.until(what+" at "+process.Name, func(context.Context) error { return f(process.Status.PodIP) })
+			p.Until(what+" at "+process.Name, func(context.Context) error { return f(process.Status.PodIP) })
 		}
 	}
 
@@ -110,12 +110,12 @@ func certificatesRenewed(p place) {
 		}
 		return nil
 	})
-	proxy, err := p.pods(p.Context(), p.namespace, envoys("gw"))
+	proxy, err := p.pods(p.Context(), p.Namespace, envoys("gw"))
 	if err != nil || len(proxy) != 1 {
 		p.Fatalf("proxies: %s %v", podNames(proxy), err)
 	}
 	bundle := fmt.Sprintf("/proc/%d/root/etc/penstock/ca.crt", p.process(proxy[0], "/etc/penstock/bootstrap.yaml"))
-	p.until("the proxy trusts it", func(context.Context) error {
+	p.Until("the proxy trusts it", func(context.Context) error {
 		text, err := os.ReadFile(bundle)
 		if err == nil && !bytes.Contains(text, young) {
 			err = errors.New("not yet")

@@ -71,7 +71,7 @@ spec:
   rules: [{matches: [{path: {value: /new-%[1]d}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /health}}}], backendRefs: [{name: chat, port: 80}]}]
 `, i))
 		p.answers(fmt.Sprintf("http://%s/new-%d", address, i))
-		p.until("the new route's status", func(ctx context.Context) error { return p.accepted(ctx, fmt.Sprintf("new-%d", i)) })
+		p.Until("the new route's status", func(ctx context.Context) error { return p.accepted(ctx, fmt.Sprintf("new-%d", i)) })
 		p.processes()
 	}
 	p.end(t)

@@ -44,14 +44,14 @@ func programmedAfterAcks(p place) {
 	p.apply(chat + attached)
 	follower := p.processes()[1].Status.PodIP + ":18000"
 	proxy := func(name string, silent ...resource.Type) *xdstest.Fake {
-		return xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: name, Gateway: p.namespace + "/gw", Silent: silent, Dial: p.as(p.token("mine", "penstock.dev"))})
+		return xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: name, Gateway: p.Namespace + "/gw", Silent: silent, Dial: p.as(p.token("mine", "penstock.dev"))})
 	}
-	p.until("the process knows the Gateway", func(context.Context) error {
+	p.Until("the process knows the Gateway", func(context.Context) error {
 		_, err := p.ask(follower, p.token("mine", "penstock.dev"), resource.Cluster)
 		return err
 	})
 	slow := proxy("slow", resource.Listener)
-	p.until("the Gateway waits for its proxy", func(ctx context.Context) error {
+	p.Until("the Gateway waits for its proxy", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err != nil {
 			return err
@@ -71,14 +71,14 @@ metadata: {name: more}
 spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}
 `)
 	set := func(ctx context.Context) (*gatewayv1.ListenerSet, error) {
-		u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "listenersets")).Namespace(p.namespace).Get(ctx, "more", metav1.GetOptions{})
+		u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "listenersets")).Namespace(p.Namespace).Get(ctx, "more", metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
 		s := &gatewayv1.ListenerSet{}
 		return s, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s)
 	}
-	p.until("the ListenerSet waits for a proxy", func(ctx context.Context) error {
+	p.Until("the ListenerSet waits for a proxy", func(ctx context.Context) error {
 		s, err := set(ctx)
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 		return unacknowledged(s.Status.Conditions)
 	})
 	late.Disconnect()
-	p.until("the ListenerSet is programmed", func(ctx context.Context) error {
+	p.Until("the ListenerSet is programmed", func(ctx context.Context) error {
 		s, err := set(ctx)
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ spec:
 	}
 	programmed := func(status metav1.ConditionStatus, words string) {
 		p.Helper()
-		p.until("the route says whether it is programmed: "+string(status), func(ctx context.Context) error {
+		p.Until("the route says whether it is programmed: "+string(status), func(ctx context.Context) error {
 			route, err := p.route(ctx, "large")
 			if err != nil {
 				return err

@@ -2,7 +2,6 @@ package kube_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -50,7 +49,7 @@ func begin(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, r.source.Run)
+	kubetest.Run(t, r.source.Run)
 	return r
 }
 
@@ -69,22 +68,6 @@ func (r *rig) reports() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Sprint(r.said)
-}
-
-// run runs something until the test ends.
-func run(t *testing.T, f func(context.Context) error) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := f(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() {
-		stop()
-		wg.Wait()
-	})
 }
 
 const patience = 30 * time.Second

@@ -61,7 +61,7 @@ func newDesk(t *testing.T, prepare func(*kubetest.Server)) *desk {
 		t.Fatal(err)
 	}
 	d.observe()
-	run(t, d.writer.Lead)
+	kubetest.Run(t, d.writer.Lead)
 	return d
 }
 

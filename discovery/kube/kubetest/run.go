@@ -1,0 +1,24 @@
+package kubetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+)
+
+// Run runs something that runs until its context ends, until the test ends; any other end is an error of the test.
+func Run(t testing.TB, f func(context.Context) error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := f(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		wg.Wait()
+	})
+}
