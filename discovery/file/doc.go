@@ -13,7 +13,9 @@
 //
 // Invariants: a document that is wrong never holds up another. An object whose newest text is wrong keeps its last good
 // form, over restarts too; it goes only when its text goes. Of two documents with one identity the first by file path and
-// line counts. All that changed together is one store.Apply. No time of any file decides anything.
+// line counts. All that changed together is one store.Apply, and what it leaves in the store stood in the files at one
+// moment: who writes a backend before the route to it is never read the other way round. No time of any file decides
+// anything.
 //
 // Tests: go test ./discovery/file; go test -fuzz FuzzDocument -fuzzminimizetime 1x ./discovery/file
 package file

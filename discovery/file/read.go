@@ -21,6 +21,8 @@ const (
 	// emptyGrace is how long a file that had objects may be empty before that is believed: a shell empties a file long
 	// before the command that fills it has written.
 	emptyGrace = 2 * time.Second
+	// maxLooks bounds how often a folder is looked at that is written to without a pause.
+	maxLooks = 50
 	// maxFolders bounds folders below folders, against links that lead in circles.
 	maxFolders = 32
 )
@@ -48,24 +50,61 @@ func (s signature) same(info fs.FileInfo) bool {
 	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
 }
 
-// look finds files that are new or changed, with their documents still to be read, and files that are gone. changed as
-// in sync; files named there are read whatever their times say.
-func (r *Reader) look(changed []string) (fresh []*source, gone []string, problems []mistake) {
-	if changed != nil {
-		fresh, gone = r.open(changed, true)
-		return fresh, gone, r.problems
+// news are files that are not as they were taken: what they are now, by path; nil for one that is gone.
+type news map[string]*source
+
+// latest is a file as it was seen last; nil if there is none.
+func (r *Reader) latest(n news, path string) *source {
+	if src, seen := n[path]; seen {
+		return src
 	}
-	found, lost, problems := r.list()
-	fresh, gone = r.open(found, false)
-	for path := range r.files {
-		if slices.ContainsFunc(lost, func(root string) bool { return within(root, path) }) {
-			continue
-		}
-		if _, ok := slices.BinarySearch(found, path); !ok {
+	return r.files[path]
+}
+
+// gather finds files that are new or changed, with their documents still to be read, and files that are gone, all as of
+// one moment. Files are read one after the other, and whoever writes meanwhile knows what must come first, such as a
+// backend before the route to it. So it looks again until nothing has changed: then all files were as they were read when
+// the last look began. changed as in sync; files named there are read whatever their times say.
+func (r *Reader) gather(changed []string) (fresh []*source, gone []string, problems []mistake) {
+	n := news{}
+	r.open(changed, true, n)
+	steady := false
+	for look := 0; look < maxLooks && !steady; look++ {
+		steady, problems = r.look(n)
+	}
+	if !steady {
+		r.cfg.Log.Warn("the configuration is written to without a pause: half of a change may be in force")
+	}
+	for _, path := range slices.Sorted(maps.Keys(n)) {
+		switch src := n[path]; {
+		case src != nil:
+			fresh = append(fresh, src)
+		case r.files[path] != nil:
 			gone = append(gone, path)
 		}
 	}
 	return fresh, gone, problems
+}
+
+// look adds what has changed since it was seen last. steady says that nothing has.
+func (r *Reader) look(n news) (steady bool, problems []mistake) {
+	found, lost, problems := r.list()
+	steady = !r.open(found, false, n)
+	missing := func(path string) bool {
+		_, here := slices.BinarySearch(found, path)
+		return !here && !slices.ContainsFunc(lost, func(root string) bool { return within(root, path) })
+	}
+	for path := range r.files {
+		if r.latest(n, path) != nil && missing(path) {
+			n[path], steady = nil, false
+		}
+	}
+	for path, src := range n {
+		if src != nil && missing(path) {
+			n[path], steady = nil, false
+		}
+	}
+	return steady, problems
 }
 
 // list finds every file below the roots, sorted, and the roots that are not there any more: what was read from those
@@ -132,10 +171,10 @@ func readable(name string) bool {
 	return false
 }
 
-// open splits the files at paths that are not as they were.
-func (r *Reader) open(paths []string, forced bool) (fresh []*source, gone []string) {
+// open splits the files at paths that are not as they were seen last, and says whether there were any.
+func (r *Reader) open(paths []string, forced bool, n news) (any bool) {
 	for _, path := range paths {
-		old := r.files[path]
+		old := r.latest(n, path)
 		info, err := os.Stat(path)
 		if err == nil && !forced && old != nil && old.mark.same(info) {
 			continue
@@ -145,7 +184,7 @@ func (r *Reader) open(paths []string, forced bool) (fresh []*source, gone []stri
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			if old != nil {
-				gone = append(gone, path)
+				n[path], any = nil, true
 			}
 			continue
 		case err == nil && !info.Mode().IsRegular():
@@ -153,7 +192,7 @@ func (r *Reader) open(paths []string, forced bool) (fresh []*source, gone []stri
 		case err == nil && info.Size() > maxFile:
 			err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 		case err == nil:
-			raw, err = os.ReadFile(path)
+			raw, err = r.readFile(path)
 		}
 		if err != nil {
 			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err), fix: "allow reading it, or move it out of the folder"}
@@ -162,12 +201,15 @@ func (r *Reader) open(paths []string, forced bool) (fresh []*source, gone []stri
 		} else {
 			src.unusable = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
 		}
+		if old != nil && info == nil && old.mark.info == nil && *old.unusable == *src.unusable {
+			continue // nor could it be looked at before
+		}
 		if r.doubt(src, old, len(bytes.TrimSpace(raw)) == 0) {
 			continue
 		}
-		fresh = append(fresh, src)
+		n[path], any = src, true
 	}
-	return fresh, gone
+	return any
 }
 
 // doubt says whether a file that had objects and is empty now should be looked at again before that is believed.

@@ -50,6 +50,8 @@ type Reader struct {
 	roots   []root
 	synced  chan struct{}
 
+	readFile func(path string) ([]byte, error) // os.ReadFile, but for tests of what happens meanwhile
+
 	work     sync.Mutex // held by whoever reads files; guards what follows
 	loaded   bool
 	files    map[string]*source             // by path
@@ -100,7 +102,7 @@ func New(cfg Config) (*Reader, error) {
 		cfg.Poll = 10 * time.Second
 	}
 	r := &Reader{
-		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}),
+		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}), readFile: os.ReadFile,
 		files: map[string]*source{}, claims: map[report.Ref][]claim{},
 		kept: map[report.Ref]keptObject{}, keptBy: map[string]map[report.Ref]bool{}, emptied: map[string]time.Time{},
 	}
@@ -141,7 +143,7 @@ func (r *Reader) sync(ctx context.Context, changed []string) error {
 			affected[ref] = true
 		}
 	}
-	fresh, gone, problems := r.look(changed)
+	fresh, gone, problems := r.gather(changed)
 	if err := r.readAll(ctx, fresh); err != nil {
 		return err
 	}
