@@ -59,7 +59,7 @@ func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 			w.Resources[d.Gateway] = map[resource.Ref]string{}
 		}
 		for _, r := range d.Upserts {
-			w.Resources[d.Gateway][r.Ref] = fmt.Sprint(r.Version, r.Owners, r.Refs)
+			w.Resources[d.Gateway][r.Ref] = fmt.Sprint(r.Version, r.Owners(), r.Refs)
 		}
 		for _, ref := range d.Removes {
 			delete(w.Resources[d.Gateway], ref)

@@ -197,7 +197,9 @@ func (t *tables) declareRouting() {
 		Name:    "host",
 		Sources: []graph.Source{{Table: "attachment", Index: byHost}, {Table: "gateway", Index: byHost}},
 		Compute: t.host,
-		Indexes: []graph.Index[host]{{Name: byChain, Keys: func(_ string, h host) []string { return []string{join(h.model.Gateway, h.model.Chain)} }}},
+		Indexes: []graph.Index[host]{{Name: byBlock, Keys: func(_ string, h host) []string {
+			return []string{join(h.model.Gateway, h.model.Chain, strconv.Itoa(envoy.BlockOf(h.model.Host)))}
+		}}},
 	}
 	t.streams = &graph.Table[model.Stream]{
 		Name:    "stream",
@@ -214,6 +216,26 @@ func (t *tables) declareRouting() {
 		Sources: []graph.Source{{Table: "gateway", Index: byChain}},
 		Compute: t.chain,
 	}
+	// Between hosts and their route configuration, so that one change of 5,000 hosts does not look at each of them.
+	t.blocks = &graph.Table[block]{
+		Name:    "block",
+		Sources: []graph.Source{{Table: "host", Index: byBlock}},
+		Equal:   func(a, b block) bool { return a.encoded.Equal(b.encoded) && sameError(a.err, b.err) },
+		Compute: func(r *graph.Reader, key string) (block, bool) {
+			n, rows := t.hosts.Each(r, byBlock, key)
+			hosts := make([]*envoy.Encoded, 0, n)
+			for _, h := range rows {
+				if h.err == nil {
+					hosts = append(hosts, h.encoded)
+				}
+			}
+			b, err := envoy.NewBlock(hosts)
+			return block{b, err}, true
+		},
+		Indexes: []graph.Index[block]{{Name: byChain, Keys: func(key string, _ block) []string {
+			return []string{key[:strings.LastIndexByte(key, '|')]}
+		}}},
+	}
 	t.routes = &graph.Table[encoded]{
 		Name:    "route",
 		Sources: []graph.Source{{Table: "gateway", Index: byChain}},
@@ -224,14 +246,15 @@ func (t *tables) declareRouting() {
 			if !ok {
 				return encoded{}, false
 			}
-			n, rows := t.hosts.Each(r, byChain, key)
-			hosts := make([]*envoy.Encoded, 0, n)
-			for _, h := range rows {
-				if h.err == nil {
-					hosts = append(hosts, h.encoded)
+			n, rows := t.blocks.Each(r, byChain, key)
+			hosts := make([]*envoy.Block, 0, n)
+			for _, b := range rows {
+				if b.err != nil {
+					return encoded{err: b.err}, true
 				}
+				hosts = append(hosts, b.encoded)
 			}
-			return one(envoy.RouteConfiguration(name, chain, hosts)), true
+			return one(envoy.RouteConfiguration(name, chain, hosts...)), true
 		},
 	}
 	t.ports = &graph.Table[encoded]{

@@ -54,7 +54,7 @@ func TestAFallbackUsesTheFirstSpillTargetOnly(t *testing.T) {
 			continue
 		}
 		var load endpointv3.ClusterLoadAssignment
-		if err := proto.Unmarshal(r.Body, &load); err != nil {
+		if err := proto.Unmarshal(r.Body(), &load); err != nil {
 			t.Fatal(err)
 		}
 		for _, group := range load.GetEndpoints() {

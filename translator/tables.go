@@ -21,6 +21,7 @@ const (
 	byPort      = "port"      // gateway|port
 	byChain     = "chain"     // gateway|chain
 	byHost      = "host"      // gateway|chain|host
+	byBlock     = "block"     // gateway|chain|envoy.BlockOf
 	bySecret    = "secret"    // gateway|secret
 	byCluster   = "cluster"   // cluster
 	byGwCluster = "gwcluster" // gateway|cluster
@@ -51,14 +52,23 @@ func one(r *resource.Resource, err error) encoded {
 }
 
 func sameResources(a, b encoded) bool {
-	return slices.EqualFunc(a.resources, b.resources, (*resource.Resource).Equal) && (a.err == nil) == (b.err == nil) &&
-		(a.err == nil || a.err.Error() == b.err.Error())
+	return slices.EqualFunc(a.resources, b.resources, (*resource.Resource).Equal) && sameError(a.err, b.err)
+}
+
+func sameError(a, b error) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 }
 
 // host is a virtual host, as a model for explanations and encoded for its route configuration.
 type host struct {
 	model   *model.VirtualHost
 	encoded *envoy.Encoded
+	err     error
+}
+
+// block is some of the virtual hosts of one route configuration, or why there are none.
+type block struct {
+	encoded *envoy.Block
 	err     error
 }
 
@@ -82,6 +92,7 @@ type tables struct {
 
 	streams  *graph.Table[model.Stream]
 	hosts    *graph.Table[host]
+	blocks   *graph.Table[block]
 	chains   *graph.Table[model.Chain]
 	routes   *graph.Table[encoded] // route configurations
 	ports    *graph.Table[encoded] // listeners
@@ -108,7 +119,7 @@ func declare(cfg Config) *tables {
 func (t *tables) all() []graph.Declared {
 	return []graph.Declared{
 		t.classes, t.gateways, t.pools, t.imports, t.candidates, t.contests, t.attachments,
-		t.streams, t.hosts, t.chains, t.routes, t.ports, t.hops, t.members, t.pickers, t.clusters, t.shown, t.loads, t.served, t.secrets,
+		t.streams, t.hosts, t.chains, t.blocks, t.routes, t.ports, t.hops, t.members, t.pickers, t.clusters, t.shown, t.loads, t.served, t.secrets,
 		t.gatewayReports, t.setReports, t.poolReports, t.importReports, t.policyReports, t.tlsReports, t.modelReports, t.serverReports,
 	}
 }

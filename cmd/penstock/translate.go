@@ -7,8 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -215,16 +218,19 @@ func newGatewayConfig(name string, resources []*resource.Resource) (gatewayConfi
 	return g, nil
 }
 
-// toJSON writes a resource as people read it in Envoy's documentation, without private keys.
+// toJSON writes a resource as people read it in Envoy's documentation, hosts by name, without private keys.
 func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	msg, err := decode(r)
 	if err != nil {
 		return nil, err
 	}
-	if s, ok := msg.(*tlsv3.Secret); ok {
-		if c := s.GetTlsCertificate(); c != nil {
+	switch m := msg.(type) {
+	case *tlsv3.Secret:
+		if c := m.GetTlsCertificate(); c != nil {
 			c.PrivateKey = nil
 		}
+	case *routev3.RouteConfiguration: // Envoy gets them in no order that means anything
+		slices.SortFunc(m.VirtualHosts, func(a, b *routev3.VirtualHost) int { return strings.Compare(a.GetName(), b.GetName()) })
 	}
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
 	if err != nil {
@@ -243,7 +249,7 @@ func decode(r *resource.Resource) (proto.Message, error) {
 		return nil, err
 	}
 	msg := t.New().Interface()
-	return msg, proto.Unmarshal(r.Body, msg)
+	return msg, proto.Unmarshal(r.Body(), msg)
 }
 
 func printJSON(w io.Writer, v any) error {

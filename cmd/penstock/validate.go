@@ -109,7 +109,7 @@ func unbound(r *resource.Resource) (*resource.Resource, error) {
 		return r, nil
 	}
 	l.BindToPort = wrapperspb.Bool(false)
-	return resource.New(r.Type, r.Name, l, r.Refs, r.Owners)
+	return resource.New(r.Type, r.Name, l, r.Refs, r.Owners())
 }
 
 // refusals collects what the proxy refuses.

@@ -15,6 +15,11 @@ import (
 
 var small = world.Size{Listeners: 2, Hosts: 10, Backends: 4, Endpoints: 2, Port: 8443}
 
+func TestMain(m *testing.M) {
+	asFollower()
+	m.Run()
+}
+
 func TestEveryFigureOfTheIssueIsDeclaredAndExplained(t *testing.T) {
 	for _, m := range measurements {
 		for _, name := range m.names {
@@ -40,11 +45,7 @@ func TestAChangeIsTimedToTheBytesAtTheProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := c.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer c.close()
 	if err := c.measure(t.Context(), 3); err != nil {
 		t.Fatal(err)
 	}

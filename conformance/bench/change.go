@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/penstock-project/penstock/conformance/bench/proxy"
 	"github.com/penstock-project/penstock/conformance/bench/world"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -14,8 +13,7 @@ import (
 // routeChanges is one rig with one proxy, and what changes of single routes cost there.
 type routeChanges struct {
 	*rig
-	proxy     *proxy.Proxy
-	arrived   chan time.Time // of each response with route configurations
+	follower  *follower
 	revision  int
 	time, cpu []time.Duration
 	stages    []stages
@@ -26,49 +24,39 @@ func newRouteChanges(ctx context.Context, size world.Size) (*routeChanges, error
 	if err != nil {
 		return nil, err
 	}
-	c := &routeChanges{rig: r, arrived: make(chan time.Time, 1024)}
-	c.proxy, err = r.attach(ctx, func(resp proxy.Response) {
-		if resp.URL == resource.RouteConfiguration.URL() {
-			c.arrived <- resp.At
-		}
-	})
-	if err != nil {
-		return nil, errors.Join(err, c.close())
+	c := &routeChanges{rig: r}
+	if c.follower, err = follow(r.address); err != nil {
+		c.rig.close()
+		return nil, err
 	}
-	for len(c.arrived) > 0 { // what it got first
-		<-c.arrived
+	if err := c.follower.complete(ctx, len(r.translator.Resources(world.Gateway))); err != nil {
+		c.close()
+		return nil, err
 	}
 	return c, nil
 }
 
-func (c *routeChanges) close() error {
-	var err error
-	if c.proxy != nil {
-		err = c.proxy.Err()
-		c.proxy.Close()
-	}
+func (c *routeChanges) close() {
+	c.follower.close()
 	c.rig.close()
-	return err
 }
 
-// one changes a route and notes the time from the store's commit to the last byte at the proxy, and the CPU time of all
-// of this process until the ACK is in.
+// one changes a route and notes the time from the store's commit to the last byte at the proxy, and the CPU time of
+// this process until the ACK is in.
 func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
 	c.revision++
 	i := c.revision * 37 % c.world.Hosts // some other listener each time
 	op := store.HTTPRoutes.Put(c.world.Route(i, c.revision))
+	c.follower.forget()
 	used, start := cpuTime(), time.Now()
 	if err := how(op); err != nil {
 		return 0, 0, err
 	}
-	select {
-	case at := <-c.arrived:
-		took = at.Sub(start)
-	case <-ctx.Done():
-		return 0, 0, ctx.Err()
-	case <-time.After(patience):
-		return 0, 0, errors.New("the change never arrived")
+	at, err := c.follower.next(ctx, resource.RouteConfiguration.URL())
+	if err != nil {
+		return 0, 0, err
 	}
+	took = at.Sub(start)
 	err = c.acked(ctx, resource.Ref{Type: resource.RouteConfiguration, Name: c.world.Chain(i)})
 	return took, cpuTime() - used, err
 }
@@ -91,12 +79,12 @@ func measureChange(ctx context.Context, _ config, out report) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = small.close() }()
+	defer small.close()
 	large, err := newRouteChanges(ctx, world.Routes5000)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = large.close() }()
+	defer large.close()
 	const rounds, each = 20, 20
 	var rebuilds []time.Duration
 	for round := range rounds {
@@ -154,7 +142,7 @@ func measureCleartext(ctx context.Context, _ config, out report) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.close() }()
+	defer c.close()
 	if err := c.measure(ctx, 100); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ var figures = map[string]figure{
 	"change_growth.translate":   {"ms", none, "What read these keys is computed again, to encoded resources."},
 	"change_growth.commit":      {"ms", none, "They are appended to the Gateway's log, and its streams woken."},
 	"change_growth.deliver":     {"ms", none, "A stream reads the log, decides, sends; the proxy reads."},
-	"change_cpu":                {"ms", 2, "CPU of one such change among 5,000, mean: all of the process, garbage collection and the measuring client included, until its ACK is in."},
+	"change_cpu":                {"ms", 2, "CPU of one such change among 5,000, mean: all of the process that serves, garbage collection included, until the ACK is in. The client has a process of its own."},
 	"change_cpu.median":         {"ms", none, ""},
 	"change_vs_rebuild":         {"ratio", 0.02, "The same change over translating everything again, as a control plane does that has no incremental path: same objects, same bytes, same stream."},
 	"change_vs_rebuild.rebuild": {"ms", none, ""},

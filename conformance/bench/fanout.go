@@ -107,7 +107,7 @@ func fanout(ctx context.Context, out report) (time.Duration, map[string][]byte, 
 	assignments := map[string][]byte{}
 	for _, res := range r.translator.Resources(world.Gateway) {
 		if res.Type == resource.Endpoints {
-			assignments[res.Name] = res.Body
+			assignments[res.Name] = res.Body()
 		}
 	}
 	return median(received), assignments, nil

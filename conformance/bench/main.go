@@ -13,6 +13,7 @@ import (
 )
 
 func main() {
+	asFollower()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	run := flag.String("run", ".", "regular expression: which figures")

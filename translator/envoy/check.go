@@ -1,21 +1,17 @@
 package envoy
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -149,76 +145,6 @@ func checkChains(l *listenerv3.Listener) error {
 			return fmt.Errorf("filter chains %s and %s match the same connections", other, c.Name)
 		}
 		matches[string(key)] = c.Name
-	}
-	return nil
-}
-
-// checkHosts finds a domain that two virtual hosts claim, reading no more of each host than its domains. They are sorted
-// already but for capitals, so that sorting is one look at each; a set of 5,000 cost ten times as much.
-func checkHosts(routeConfiguration []byte) error {
-	hosts := 0
-	if err := fields(routeConfiguration, func(protowire.Number, []byte) error { hosts++; return nil }); err != nil {
-		return err
-	}
-	domains := make([][]byte, 0, hosts) // most have one
-	err := fields(routeConfiguration, func(number protowire.Number, host []byte) error {
-		if number != virtualHostsField {
-			return nil
-		}
-		return fields(host, func(number protowire.Number, domain []byte) error {
-			const domainsField = 2
-			if number != domainsField {
-				return nil
-			}
-			domains = append(domains, lower(domain))
-			return nil
-		})
-	})
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(domains, bytes.Compare)
-	for i := 1; i < len(domains); i++ {
-		if bytes.Equal(domains[i-1], domains[i]) {
-			return fmt.Errorf("two virtual hosts answer for %s", domains[i])
-		}
-	}
-	return nil
-}
-
-// lower is bytes.ToLower without a copy of what is lower case already.
-func lower(b []byte) []byte {
-	for _, c := range b {
-		if c < 'a' && c >= 'A' || c >= utf8.RuneSelf {
-			return bytes.ToLower(b)
-		}
-	}
-	return b
-}
-
-// fields calls f with each length-delimited field of an encoded message.
-func fields(b []byte, f func(protowire.Number, []byte) error) error {
-	for len(b) > 0 {
-		number, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		if typ != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(number, typ, b); n < 0 {
-				return protowire.ParseError(n)
-			}
-			b = b[n:]
-			continue
-		}
-		v, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		if err := f(number, v); err != nil {
-			return err
-		}
-		b = b[n:]
 	}
 	return nil
 }

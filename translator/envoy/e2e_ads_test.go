@@ -73,7 +73,7 @@ func (f *feeder) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryServi
 		resp := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: req.TypeUrl, Nonce: fmt.Sprint(nonce)}
 		send := func(r *resource.Resource) {
 			resp.Resources = append(resp.Resources, &discoveryv3.Resource{
-				Name: r.Name, Version: r.Version, Resource: &anypb.Any{TypeUrl: req.TypeUrl, Value: r.Body},
+				Name: r.Name, Version: r.Version, Resource: &anypb.Any{TypeUrl: req.TypeUrl, Value: r.Body()},
 			})
 		}
 		if wildcard {

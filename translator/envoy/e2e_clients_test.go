@@ -43,7 +43,7 @@ func TestClientsAreKnownByTheirCertificates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.add(RouteConfiguration(c.Name, c, []*Encoded{vh}))
+		r.add(inOneBlock(c, vh))
 		r.add(Listener(r.cfg, model.Port{Gateway: "ns/gw", Number: port, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{c}}))
 	}
 	r.start()

@@ -127,7 +127,7 @@ func (r *rig) start() {
 	r.t.Helper()
 	c := r.chain()
 	r.add(Listener(r.cfg, model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{c}}))
-	r.add(RouteConfiguration(c.Name, c, r.hosts))
+	r.add(inOneBlock(c, r.hosts...))
 	var ads string
 	r.feeder, ads = startFeeder(r.t, r.resources)
 	r.envoy = envoytest.StartGateway(r.t, bootstrap.Config{Gateway: "ns/gw", ADS: []string{ads}})

@@ -105,7 +105,7 @@ func TestHTTPSListenersServeTheirOwnHostsAndAnswer421ForOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.add(RouteConfiguration(c.Name, c, []*Encoded{vh}))
+		r.add(inOneBlock(c, vh))
 	}
 	r.add(Listener(r.cfg, p))
 	r.start()

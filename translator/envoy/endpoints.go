@@ -104,10 +104,10 @@ var podMetadata = func() []byte {
 // was sent to Envoy is left. One that a BackendTLSPolicy has closed, because there is nobody to trust, stays as it is.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
-	if err := errors.Join(proto.Unmarshal(cluster.Body, c), proto.Unmarshal(endpoints.Body, load)); err != nil {
+	if err := errors.Join(proto.Unmarshal(cluster.Body(), c), proto.Unmarshal(endpoints.Body(), load)); err != nil {
 		return nil, err
 	}
-	if c.TransportSocket == nil && slices.ContainsFunc(cluster.Owners, func(o report.Ref) bool { return o.Kind == "BackendTLSPolicy" }) {
+	if c.TransportSocket == nil && slices.ContainsFunc(cluster.Owners(), func(o report.Ref) bool { return o.Kind == "BackendTLSPolicy" }) {
 		return endpoints, nil
 	}
 	if len(load.Endpoints) == 0 {
@@ -120,7 +120,7 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 			first.LbEndpoints = append(first.LbEndpoints, e)
 		}
 	}
-	return checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners))
+	return checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
 }
 
 func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {

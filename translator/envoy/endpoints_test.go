@@ -30,7 +30,7 @@ func TestEndpointsReachEnvoyAsTheirMessagesWouldSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := &endpointv3.ClusterLoadAssignment{}
-	if err := proto.Unmarshal(r.Body, got); err != nil {
+	if err := proto.Unmarshal(r.Body(), got); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {

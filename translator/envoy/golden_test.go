@@ -52,7 +52,7 @@ func (w world) translate() (out []*resource.Resource, err error) {
 				hosts = append(hosts, vh)
 			}
 		}
-		add(RouteConfiguration(c.Name, c, hosts))
+		add(inOneBlock(c, hosts...))
 	}
 	for _, h := range w.Hops {
 		add(HopListener(w.Config, h))
@@ -65,6 +65,15 @@ func (w world) translate() (out []*resource.Resource, err error) {
 		add(Endpoints(a))
 	}
 	return out, err
+}
+
+// inOneBlock is a route configuration whose hosts are not spread over blocks: their order is that of their names.
+func inOneBlock(c model.Chain, hosts ...*Encoded) (*resource.Resource, error) {
+	block, err := NewBlock(hosts)
+	if err != nil {
+		return nil, err
+	}
+	return RouteConfiguration(c.Name, c, block)
 }
 
 // TestGolden shows in one file what the model says, and what Envoy gets. PENSTOCK_GOLDEN=rewrite writes it anew.
@@ -114,7 +123,7 @@ func readable(t *testing.T, resources []*resource.Resource) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	for _, r := range resources {
-		msg, err := (&anypb.Any{TypeUrl: r.Type.URL(), Value: r.Body}).UnmarshalNew()
+		msg, err := (&anypb.Any{TypeUrl: r.Type.URL(), Value: r.Body()}).UnmarshalNew()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +139,7 @@ func readable(t *testing.T, resources []*resource.Resource) []byte {
 		for _, ref := range r.Refs {
 			refs = append(refs, ref.String())
 		}
-		for _, o := range r.Owners {
+		for _, o := range r.Owners() {
 			owners = append(owners, o.String())
 		}
 		fmt.Fprintf(&out, "--- # %s, names: [%s], made from: [%s]\n%s", r.Ref, strings.Join(refs, ", "), strings.Join(owners, ", "), text)

@@ -51,5 +51,9 @@ func HopRoutes(h model.Hop) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return RouteConfiguration(h.Name, model.Chain{}, []*Encoded{host})
+	block, err := NewBlock([]*Encoded{host})
+	if err != nil {
+		return nil, err
+	}
+	return RouteConfiguration(h.Name, model.Chain{}, block)
 }

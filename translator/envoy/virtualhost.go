@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/cespare/xxhash/v2"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -13,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Encoded is one virtual host, ready to be copied into a route configuration. Immutable.
+// Encoded is one virtual host, ready to be copied into a block. Immutable.
 type Encoded struct {
 	Host   string
 	Body   []byte // an encoded envoy.config.route.v3.VirtualHost
@@ -54,18 +56,59 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	return routes
 }
 
+// blocks is how many blocks the virtual hosts of a route configuration are spread over. With 5,000 hosts, a change then
+// encodes some 300 of them again and finds the rest encoded; more blocks would make each of the many route
+// configurations that have few hosts larger.
+const blocks = 16
+
+// BlockOf is the block that a host belongs to, in [0, 16). Names that differ only in capitals, which Envoy takes for
+// repeats, fall into one.
+func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
+
+// Block is some of the virtual hosts of a route configuration, encoded one behind the other. Immutable.
+type Block struct {
+	hosts []string // their names, sorted
+	part  *resource.Part
+}
+
+// Equal says whether two blocks are the same in everything.
+func (b *Block) Equal(o *Block) bool { return b == o || b != nil && o != nil && b.part.Equal(o.part) }
+
 // virtualHostsField is the number of RouteConfiguration.virtual_hosts.
 const virtualHostsField = 2
 
-// RouteConfiguration puts encoded virtual hosts together, without decoding them: one of thousands changes at a time.
-// The name is that of the chain (or hop). Hosts of other listeners of the port (chain.Misdirected) answer 421; hosts
-// that nobody knows get Envoy's 404.
-func RouteConfiguration(name string, chain model.Chain, hosts []*Encoded) (*resource.Resource, error) {
-	byHost := func(a, b *Encoded) int { return cmp.Compare(a.Host, b.Host) }
-	if !slices.IsSortedFunc(hosts, byHost) {
-		hosts = slices.Clone(hosts)
-		slices.SortFunc(hosts, byHost)
+// NewBlock puts encoded virtual hosts together, without decoding them. It refuses a host that comes twice, as Envoy would.
+func NewBlock(hosts []*Encoded) (*Block, error) {
+	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b *Encoded) int { return cmp.Compare(a.Host, b.Host) })
+	b := &Block{hosts: make([]string, len(hosts))}
+	lower := make([]string, len(hosts))
+	size, refs, owners := 0, 0, 0
+	for i, h := range hosts {
+		b.hosts[i], lower[i] = h.Host, strings.ToLower(h.Host)
+		size += protowire.SizeTag(virtualHostsField) + protowire.SizeBytes(len(h.Body))
+		refs, owners = refs+len(h.Refs), owners+len(h.Owners)
 	}
+	slices.Sort(lower)
+	for i := 1; i < len(lower); i++ {
+		if lower[i-1] == lower[i] {
+			return nil, fmt.Errorf("two virtual hosts answer for %s", lower[i])
+		}
+	}
+	body := make([]byte, 0, size)
+	allRefs, allOwners := make([]resource.Ref, 0, refs), make([]report.Ref, 0, owners)
+	for _, h := range hosts {
+		body = protowire.AppendTag(body, virtualHostsField, protowire.BytesType)
+		body = protowire.AppendBytes(body, h.Body)
+		allRefs, allOwners = append(allRefs, h.Refs...), append(allOwners, h.Owners...)
+	}
+	b.part = resource.NewPart(body, allRefs, allOwners)
+	return b, nil
+}
+
+// RouteConfiguration is made of blocks of virtual hosts, which it shares with the version before: one host of thousands
+// changes at a time. No host is in two blocks. The name is that of the chain (or hop). Hosts of other listeners of the
+// port (chain.Misdirected) answer 421; hosts that nobody knows get Envoy's 404.
+func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	rc := &routev3.RouteConfiguration{
 		Name: name,
 		// A Host header may carry the port; the backend still gets it as it was sent.
@@ -74,61 +117,26 @@ func RouteConfiguration(name string, chain model.Chain, hosts []*Encoded) (*reso
 	if m := misdirected(chain.Misdirected, hosts); m != nil {
 		rc.VirtualHosts = []*routev3.VirtualHost{m}
 	}
-	body, err := resource.Marshal(rc)
+	head, err := resource.Marshal(rc)
 	if err != nil {
 		return nil, fmt.Errorf("route configuration %s: %w", name, err)
 	}
-	size := 0
-	for _, h := range hosts {
-		size += protowire.SizeTag(virtualHostsField) + protowire.SizeBytes(len(h.Body))
+	parts := make([]*resource.Part, 0, 1+len(hosts))
+	parts = append(parts, resource.NewPart(head, nil, nil))
+	for _, b := range hosts {
+		parts = append(parts, b.part)
 	}
-	body = slices.Grow(body, size)
-	for _, h := range hosts {
-		body = protowire.AppendTag(body, virtualHostsField, protowire.BytesType)
-		body = protowire.AppendBytes(body, h.Body)
-	}
-	if err := checkHosts(body); err != nil { // each of them was checked when it was encoded
-		return nil, fmt.Errorf("route configuration %s: %w", name, err)
-	}
-	refs, owners := named(hosts)
-	return resource.FromBytes(resource.RouteConfiguration, name, body, refs, owners), nil
-}
-
-// named lists what hosts refer to and were made from, mostly without repeats. Of 5,000 hosts that change one at a time,
-// sorting the repeats cost more than all the rest of the route configuration: hosts share few clusters, and neighbours
-// their Gateway.
-func named(hosts []*Encoded) (refs []resource.Ref, owners []report.Ref) {
-	seen := map[resource.Type]map[string]struct{}{}
-	for _, t := range resource.Types() {
-		seen[t] = map[string]struct{}{}
-	}
-	owners = make([]report.Ref, 0, len(hosts)+1)
-	before := &Encoded{}
-	for _, h := range hosts {
-		for i, r := range h.Refs {
-			if i < len(before.Refs) && before.Refs[i] == r {
-				continue
-			}
-			if _, ok := seen[r.Type][r.Name]; !ok {
-				seen[r.Type][r.Name] = struct{}{}
-				refs = append(refs, r)
-			}
-		}
-		for i, o := range h.Owners {
-			if i >= len(before.Owners) || before.Owners[i] != o {
-				owners = append(owners, o)
-			}
-		}
-		before = h
-	}
-	return refs, owners
+	return resource.FromParts(resource.RouteConfiguration, name, parts...), nil
 }
 
 // misdirected answers for hosts of other listeners of the same port, which a client asked for on a connection that it
 // opened for this one: 421 makes it open another (Gateway API, listener isolation; RFC 9110, 15.5.20).
-func misdirected(domains []string, hosts []*Encoded) *routev3.VirtualHost {
+func misdirected(domains []string, hosts []*Block) *routev3.VirtualHost {
 	own := func(d string) bool {
-		return slices.ContainsFunc(hosts, func(h *Encoded) bool { return h.Host == d })
+		return slices.ContainsFunc(hosts, func(b *Block) bool {
+			_, found := slices.BinarySearch(b.hosts, d)
+			return found
+		})
 	}
 	domains = slices.DeleteFunc(slices.Clone(domains), own)
 	slices.Sort(domains)

@@ -48,12 +48,16 @@ func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost)
 		}
 		encoded = append(encoded, e)
 	}
-	res, err := envoy.RouteConfiguration(c.Name, c, encoded)
+	block, err := envoy.NewBlock(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := envoy.RouteConfiguration(c.Name, c, block)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rc := &routev3.RouteConfiguration{}
-	if err := proto.Unmarshal(res.Body, rc); err != nil {
+	if err := proto.Unmarshal(res.Body(), rc); err != nil {
 		t.Fatal(err)
 	}
 	rc.ValidateClusters = wrapperspb.Bool(false)

@@ -87,17 +87,17 @@ func TestAResourceThatIsTheSameIsNotSentAgain(t *testing.T) {
 func TestWhatGoesOverTheWireIsWhatWasCommitted(t *testing.T) {
 	c := cache.New(cache.Config{})
 	want := assignment(t, "a", 7)
-	empty := resource.FromBytes(resource.Endpoints, "empty", nil, nil, nil)
-	commit(c, []*resource.Resource{want, empty})
+	empty := resource.FromParts(resource.Endpoints, "empty", resource.NewPart(nil, nil, nil))
+	divided := resource.FromParts(resource.Endpoints, "parts", resource.NewPart([]byte("ab"), nil, nil), resource.NewPart([]byte("c"), nil, nil))
+	commit(c, []*resource.Resource{want, empty, divided})
 	cur := c.Open(gateway, "")
 	var delta, state []byte
 	slots := cur.Each(resource.Endpoints)
 	for _, s := range slots {
-		for _, part := range parts(s.Current().Delta()) {
-			delta = append(delta, part...)
-		}
-		for _, part := range parts(s.Current().StateOfTheWorld()) {
-			state = append(state, part...)
+		e := s.Current()
+		delta, state = append(delta, e.Delta()...), append(state, e.StateOfTheWorld()...)
+		for _, p := range e.Parts {
+			delta, state = append(delta, p.Body...), append(state, p.Body...)
 		}
 	}
 	cur.Close()
@@ -109,19 +109,17 @@ func TestWhatGoesOverTheWireIsWhatWasCommitted(t *testing.T) {
 	if err := proto.Unmarshal(state, &s); err != nil {
 		t.Fatal(err)
 	}
-	if len(d.GetResources()) != 2 || len(s.GetResources()) != 2 {
+	if len(d.GetResources()) != 3 || len(s.GetResources()) != 3 {
 		t.Fatalf("%v\n%v", &d, &s)
 	}
-	for i, r := range []*resource.Resource{want, empty} {
+	for i, r := range []*resource.Resource{want, empty, divided} {
 		got := d.GetResources()[i]
 		if got.GetName() != r.Name || got.GetVersion() != r.Version || !proto.Equal(got.GetResource(), s.GetResources()[i]) ||
-			string(got.GetResource().GetValue()) != string(r.Body) || got.GetResource().GetTypeUrl() != r.Type.URL() {
+			string(got.GetResource().GetValue()) != string(r.Body()) || got.GetResource().GetTypeUrl() != r.Type.URL() {
 			t.Errorf("%v", got)
 		}
 	}
 }
-
-func parts(head, body []byte) [][]byte { return [][]byte{head, body} }
 
 func TestNamesThatAreGoneAreForgotten(t *testing.T) {
 	c := cache.New(cache.Config{})

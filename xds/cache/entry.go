@@ -60,23 +60,23 @@ const (
 	fieldValue   = 2
 )
 
-// newEntry encodes everything but the body. What goes out is `head + Body`: as an element of DeltaDiscoveryResponse's
+// newEntry encodes everything but the body. What goes out is `head`, then the body: as an element of DeltaDiscoveryResponse's
 // resources all of it, as an element of DiscoveryResponse's resources from `any` on. That works because the Any is
 // written last and both messages happen to number its field 2.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
 	anyHead = protowire.AppendString(anyHead, url)
-	if len(r.Body) > 0 {
+	if r.Size > 0 {
 		anyHead = protowire.AppendTag(anyHead, fieldValue, protowire.BytesType)
-		anyHead = protowire.AppendVarint(anyHead, uint64(len(r.Body)))
+		anyHead = protowire.AppendVarint(anyHead, uint64(r.Size))
 	}
-	anySize := len(anyHead) + len(r.Body)
+	anySize := len(anyHead) + r.Size
 	inner := protowire.SizeTag(fieldVersion) + protowire.SizeBytes(len(r.Version)) +
 		protowire.SizeTag(fieldName) + protowire.SizeBytes(len(r.Name)) +
 		protowire.SizeTag(fieldResource) + protowire.SizeBytes(anySize)
 
-	b := make([]byte, 0, inner-len(r.Body)+8)
+	b := make([]byte, 0, inner-r.Size+8)
 	b = protowire.AppendTag(b, fieldResources, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(inner))
 	b = protowire.AppendTag(b, fieldVersion, protowire.BytesType)
@@ -90,11 +90,12 @@ func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	return &Entry{Resource: r, Slot: slot, Seq: seq, head: b, any: at}
 }
 
-// Delta is the resource as one encoded element of DeltaDiscoveryResponse.resources, tag included: head, then body.
-func (e *Entry) Delta() (head, body []byte) { return e.head, e.Body }
+// Delta is what the resource begins with as one encoded element of DeltaDiscoveryResponse.resources, tag included. The
+// bodies of its parts follow.
+func (e *Entry) Delta() (head []byte) { return e.head }
 
-// StateOfTheWorld is the resource as one encoded element of DiscoveryResponse.resources: head, then body.
-func (e *Entry) StateOfTheWorld() (head, body []byte) { return e.head[e.any:], e.Body }
+// StateOfTheWorld is the same of DiscoveryResponse.resources.
+func (e *Entry) StateOfTheWorld() (head []byte) { return e.head[e.any:] }
 
 // Placeholder is the empty resource that a proxy gets which asks for a name that does not exist, for the types where
 // "there is none" does not end its waiting: an assignment without endpoints, a route configuration without routes.
@@ -122,7 +123,7 @@ func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	for i, n := range names {
 		refs[i] = n.Ref
 	}
-	out := newEntry(resource.FromBytes(e.Type, e.Name, body, refs, slices.Clone(e.Owners)), e.Slot, e.Seq)
+	out := newEntry(resource.FromParts(e.Type, e.Name, resource.NewPart(body, refs, slices.Clone(e.Owners()))), e.Slot, e.Seq)
 	out.Names, out.Committed, out.Trace = names, e.Committed, e.Trace
 	return out
 }

@@ -140,7 +140,7 @@ func (l *log) put(s *Slot, e *Entry) {
 	l.tail = append(l.tail, record{slot: s, entry: e, prev: old})
 	s.last = l.seq()
 	if old != nil {
-		l.bytes += len(old.Body)
+		l.bytes += old.Size
 		for _, n := range old.Names {
 			n.named.Add(-1)
 			l.reap(n)
@@ -191,7 +191,7 @@ func (l *log) trim() {
 			break
 		}
 		if r.prev != nil {
-			bytes -= len(r.prev.Body)
+			bytes -= r.prev.Size
 		}
 		n = max(n, i+1)
 	}

@@ -70,9 +70,10 @@ var (
 
 // newQuarantine begins with what was refused and what the proxy had before, nil if that is not known.
 func newQuarantine(of, before *cache.Entry, words string) *quarantine {
-	q := &quarantine{of: of, names: slices.Clone(of.Names), whole: piece{raw: of.Body}}
+	q := &quarantine{of: of, names: slices.Clone(of.Names), whole: piece{raw: of.Body()}}
 	if before != nil {
-		q.whole.old, q.good = before.Body, before.Body
+		q.whole.old = before.Body()
+		q.good = q.whole.old
 		for _, n := range before.Names {
 			if !slices.Contains(q.names, n) {
 				q.names = append(q.names, n)
@@ -99,7 +100,7 @@ func (q *quarantine) over() bool { return q.then == nil }
 func (q *quarantine) answer(ok bool, words string) {
 	then := q.then
 	if q.then = nil; ok {
-		q.good = q.entry.Body
+		q.good = q.entry.Body()
 	}
 	then(ok, words)
 }
@@ -200,14 +201,14 @@ func (q *quarantine) owners(p *piece) []report.Ref {
 		}
 	}
 	var out []report.Ref
-	for _, o := range q.of.Owners {
+	for _, o := range q.of.Owners() {
 		prefix := o.Kind + "/" + o.Key() + "/"
 		if slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, prefix) }) {
 			out = append(out, o)
 		}
 	}
 	if len(out) == 0 {
-		return q.of.Owners
+		return q.of.Owners()
 	}
 	return out
 }

@@ -73,7 +73,7 @@ func TestOnlyWhatIsBadIsShutOffAndGoodRoutesAreNeverTakenAway(t *testing.T) {
 		has := before
 		for tries := 0; !q.over(); tries++ {
 			var sent routev3.RouteConfiguration
-			if err := proto.Unmarshal(q.entry.Body, &sent); err != nil || tries > 500 {
+			if err := proto.Unmarshal(q.entry.Body(), &sent); err != nil || tries > 500 {
 				t.Fatalf("seed %d: %d tries, %v", seed, tries, err)
 			}
 			ok := strict(&sent)

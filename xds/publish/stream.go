@@ -325,7 +325,7 @@ func (s *Stream) Rejections() []Rejection {
 				}
 				continue
 			case it.want != nil:
-				r.Owners = it.want.Owners
+				r.Owners = it.want.Owners()
 			}
 			out = append(out, r)
 		}

@@ -357,7 +357,7 @@ func FuzzStream(f *testing.F) {
 			case 4:
 				s.HandleState(publish.StateRequest{Type: kind, Names: []string{name}}, now)
 			case 5:
-				r := resource.FromBytes(kind, name, script[:i], []resource.Ref{{Type: resource.Cluster, Name: "n1"}}, nil)
+				r := resource.FromParts(kind, name, resource.NewPart(script[:i], []resource.Ref{{Type: resource.Cluster, Name: "n1"}}, nil))
 				store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{r}})
 			case 6:
 				store.Commit(cache.Batch{Gateway: xdstest.Gateway, Removes: []resource.Ref{{Type: kind, Name: name}}})

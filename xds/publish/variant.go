@@ -16,7 +16,7 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 		return e
 	}
 	var a endpointv3.ClusterLoadAssignment
-	if err := proto.Unmarshal(e.Body, &a); err != nil {
+	if err := proto.Unmarshal(e.Body(), &a); err != nil {
 		return e // the proxy will say so
 	}
 	missing := func(name string) bool {

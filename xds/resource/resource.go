@@ -1,15 +1,16 @@
 package resource
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/discovery/report"
@@ -67,18 +68,41 @@ func (r Ref) Compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Type, o.Type), strings.Compare(r.Name, o.Name))
 }
 
+// Part is a piece of an encoded message, with what is said in it. Immutable.
+type Part struct {
+	// Body is some of the message's fields, encoded: encodings of fields, one behind the other, encode them all.
+	Body []byte
+	// Refs are the resources that it names, also inside per-filter configuration: sorted, without repeats.
+	Refs []Ref
+	// Owners are the objects that it was made from: sorted, without repeats.
+	Owners []report.Ref
+}
+
+// NewPart makes a part of what is already encoded. refs and owners may come in any order, with repeats; they are its own
+// from now on.
+func NewPart(body []byte, refs []Ref, owners []report.Ref) *Part {
+	slices.SortFunc(refs, Ref.Compare)
+	slices.SortFunc(owners, report.Ref.Compare)
+	return &Part{Body: body, Refs: slices.Compact(refs), Owners: slices.Compact(owners)}
+}
+
+// Equal says whether two parts are the same in everything.
+func (p *Part) Equal(o *Part) bool {
+	return p == o || bytes.Equal(p.Body, o.Body) && slices.Equal(p.Refs, o.Refs) && slices.Equal(p.Owners, o.Owners)
+}
+
 // Resource is one encoded resource. Immutable.
 type Resource struct {
 	Ref
 	// Version is the hash of Body: equal on every replica and after a restart.
 	Version string
-	// Body is the deterministic encoding of the proto message (not of the Any around it).
-	Body []byte
-	// Refs are the resources that this one names, also inside per-filter configuration: sorted, without repeats.
+	// Parts make up the message; most have one. Versions of a large resource share the parts in which they are equal: to
+	// make, keep and send the next one costs little more than the part that is new.
+	Parts []*Part
+	// Refs are the resources that this one names: sorted, without repeats.
 	Refs []Ref
-	// Owners are the objects that it was made from: sorted, without repeats. A NACK is reported to them; one of a single
-	// route in a route configuration to those whose KIND/NAMESPACE/NAME/ its name begins with.
-	Owners []report.Ref
+	// Size of Body in bytes.
+	Size int
 }
 
 // New encodes msg. The encoding is deterministic; nested Any values must have been marshalled the same way.
@@ -87,34 +111,66 @@ func New(t Type, name string, msg proto.Message, refs []Ref, owners []report.Ref
 	if err != nil {
 		return nil, fmt.Errorf("encode %s %s: %w", t, name, err)
 	}
-	return FromBytes(t, name, body, refs, owners), nil
+	return FromParts(t, name, NewPart(body, refs, owners)), nil
 }
 
-// FromBytes makes a resource of a body that is already encoded.
-func FromBytes(t Type, name string, body []byte, refs []Ref, owners []report.Ref) *Resource {
-	slices.SortFunc(refs, Ref.Compare)
-	slices.SortFunc(owners, report.Ref.Compare)
-	return &Resource{
-		Ref:     Ref{Type: t, Name: name},
-		Version: strconv.FormatUint(xxhash.Sum64(body), 36),
-		Body:    body,
-		Refs:    slices.Compact(refs),
-		Owners:  slices.Compact(owners),
+// FromParts makes a resource of parts that are already encoded, at least one.
+func FromParts(t Type, name string, parts ...*Part) *Resource {
+	r := &Resource{Ref: Ref{Type: t, Name: name}, Parts: parts, Refs: parts[0].Refs}
+	hash := xxhash.New()
+	for _, p := range parts {
+		_, _ = hash.Write(p.Body) // it never fails
+		r.Size += len(p.Body)
 	}
+	r.Version = strconv.FormatUint(hash.Sum64(), 36)
+	if len(parts) > 1 {
+		r.Refs = refsOf(parts)
+	}
+	return r
 }
 
-// Equal says whether two resources are the same in everything, bytes included.
+// refsOf is what several parts refer to. Most name the same few, so that finding repeats comes before sorting.
+func refsOf(parts []*Part) []Ref {
+	seen := map[Ref]struct{}{}
+	for _, p := range parts {
+		for _, r := range p.Refs {
+			seen[r] = struct{}{}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(seen), Ref.Compare)
+}
+
+// Body is the deterministic encoding of the proto message (not of the Any around it). It is put together for each call
+// if it has more than one part.
+func (r *Resource) Body() []byte {
+	if len(r.Parts) == 1 {
+		return r.Parts[0].Body
+	}
+	body := make([]byte, 0, r.Size)
+	for _, p := range r.Parts {
+		body = append(body, p.Body...)
+	}
+	return body
+}
+
+// Owners are the objects that it was made from: sorted, without repeats. A NACK is reported to them; one of a single
+// route in a route configuration to those whose KIND/NAMESPACE/NAME/ its name begins with. The list is put together for
+// each call if there is more than one part, and not to be changed.
+func (r *Resource) Owners() []report.Ref {
+	if len(r.Parts) == 1 {
+		return r.Parts[0].Owners
+	}
+	var owners []report.Ref
+	for _, p := range r.Parts {
+		owners = append(owners, p.Owners...)
+	}
+	slices.SortFunc(owners, report.Ref.Compare)
+	return slices.Compact(owners)
+}
+
+// Equal says whether two resources are the same in everything, bytes and their division into parts included.
 func (r *Resource) Equal(o *Resource) bool {
-	return r == o || r != nil && o != nil && r.Ref == o.Ref && r.Version == o.Version &&
-		slices.Equal(r.Body, o.Body) && slices.Equal(r.Refs, o.Refs) && slices.Equal(r.Owners, o.Owners)
-}
-
-// AppendAny appends the encoding of the google.protobuf.Any that holds the resource.
-func (r *Resource) AppendAny(b []byte) []byte {
-	b = protowire.AppendTag(b, 1, protowire.BytesType)
-	b = protowire.AppendString(b, r.Type.URL())
-	b = protowire.AppendTag(b, 2, protowire.BytesType)
-	return protowire.AppendBytes(b, r.Body)
+	return r == o || r != nil && o != nil && r.Ref == o.Ref && r.Version == o.Version && slices.EqualFunc(r.Parts, o.Parts, (*Part).Equal)
 }
 
 // Marshal is the one deterministic encoding that everything which reaches Envoy goes through.

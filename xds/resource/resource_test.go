@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -35,18 +33,21 @@ func TestAVersionIsTheContentsAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestEnvoyReadsTheWrapperAsAnAny(t *testing.T) {
-	r := cluster(t, "x", nil)
-	var any anypb.Any
-	if err := proto.Unmarshal(r.AppendAny(nil), &any); err != nil {
-		t.Fatal(err)
+func TestPartsAreOneMessage(t *testing.T) {
+	owner := func(name string) report.Ref { return report.Ref{Kind: "HTTPRoute", Name: name} }
+	ref := func(name string) resource.Ref { return resource.Ref{Type: resource.Cluster, Name: name} }
+	whole := resource.FromParts(resource.RouteConfiguration, "r", resource.NewPart([]byte("abc"), []resource.Ref{ref("y"), ref("x"), ref("x")}, []report.Ref{owner("b"), owner("a")}))
+	first := resource.NewPart([]byte("ab"), []resource.Ref{ref("y"), ref("x")}, []report.Ref{owner("b")})
+	divided := resource.FromParts(resource.RouteConfiguration, "r", first, resource.NewPart([]byte("c"), []resource.Ref{ref("x")}, []report.Ref{owner("a"), owner("b")}))
+	if divided.Version != whole.Version || string(divided.Body()) != "abc" || divided.Size != 3 ||
+		!slices.Equal(divided.Refs, whole.Refs) || !slices.Equal(divided.Owners(), whole.Owners()) {
+		t.Errorf("%+v: body %q, owners %v; want what %+v has", divided, divided.Body(), divided.Owners(), whole)
 	}
-	msg, err := any.UnmarshalNew()
-	if err != nil {
-		t.Fatal(err)
+	if divided.Equal(resource.FromParts(resource.RouteConfiguration, "r", first, resource.NewPart([]byte("d"), nil, nil))) {
+		t.Error("a part that changed is not seen: no proxy would ever get it")
 	}
-	if c, ok := msg.(*clusterv3.Cluster); !ok || c.GetAltStatName() != "x" {
-		t.Errorf("got %v", msg)
+	if !divided.Equal(resource.FromParts(resource.RouteConfiguration, "r", slices.Clone(divided.Parts)...)) {
+		t.Error("the same parts are not the same resource: every proxy would be sent them again")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
@@ -58,10 +59,7 @@ const (
 
 // encodeDelta puts the shared pieces of a DeltaDiscoveryResponse together: only what is this stream's own is encoded.
 func encodeDelta(r *publish.Response) *message {
-	m := &message{data: make(mem.BufferSlice, 0, 2*len(r.Upserts)+1)}
-	for _, e := range r.Upserts {
-		m.add(e.Delta())
-	}
+	m := newMessage(r, (*cache.Entry).Delta)
 	var own []byte
 	own = appendString(own, deltaSystemVersion, r.Version)
 	own = appendString(own, deltaTypeURL, r.Type.URL())
@@ -69,30 +67,41 @@ func encodeDelta(r *publish.Response) *message {
 	for _, name := range r.Removed {
 		own = appendString(own, deltaRemoved, name)
 	}
-	m.add(own, nil)
+	m.add(own)
 	return m
 }
 
 // encodeState does the same for a DiscoveryResponse.
 func encodeState(r *publish.Response) *message {
-	m := &message{data: make(mem.BufferSlice, 0, 2*len(r.Upserts)+1)}
-	for _, e := range r.Upserts {
-		m.add(e.StateOfTheWorld())
-	}
+	m := newMessage(r, (*cache.Entry).StateOfTheWorld)
 	var own []byte
 	own = appendString(own, stateVersion, r.Version)
 	own = appendString(own, stateTypeURL, r.Type.URL())
 	own = appendString(own, stateNonce, r.Nonce)
-	m.add(own, nil)
+	m.add(own)
 	return m
 }
 
-func (m *message) add(head, body []byte) {
-	for _, b := range [...][]byte{head, body} {
-		if len(b) > 0 {
-			m.data = append(m.data, mem.SliceBuffer(b))
-			m.size += len(b)
+// newMessage begins a message with what is put.
+func newMessage(r *publish.Response, head func(*cache.Entry) []byte) *message {
+	buffers := 1
+	for _, e := range r.Upserts {
+		buffers += 1 + len(e.Parts)
+	}
+	m := &message{data: make(mem.BufferSlice, 0, buffers)}
+	for _, e := range r.Upserts {
+		m.add(head(e))
+		for _, p := range e.Parts {
+			m.add(p.Body)
 		}
+	}
+	return m
+}
+
+func (m *message) add(b []byte) {
+	if len(b) > 0 {
+		m.data = append(m.data, mem.SliceBuffer(b))
+		m.size += len(b)
 	}
 }
 

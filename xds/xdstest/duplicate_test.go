@@ -34,7 +34,7 @@ func (r *raw) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.De
 			out := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), Nonce: "1"}
 			for _, c := range r.clusters {
 				out.Resources = append(out.Resources, &discoveryv3.Resource{
-					Name: c.Name, Version: c.Version, Resource: &anypb.Any{TypeUrl: c.Type.URL(), Value: c.Body},
+					Name: c.Name, Version: c.Version, Resource: &anypb.Any{TypeUrl: c.Type.URL(), Value: c.Body()},
 				})
 			}
 			if err := s.Send(out); err != nil {

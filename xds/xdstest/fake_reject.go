@@ -127,5 +127,5 @@ func nameOf(t resource.Type, body *anypb.Any) string {
 }
 
 func hashOf(body *anypb.Any) string {
-	return resource.FromBytes(0, "", body.GetValue(), nil, nil).Version
+	return resource.FromParts(0, "", resource.NewPart(body.GetValue(), nil, nil)).Version
 }

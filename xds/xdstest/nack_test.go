@@ -38,7 +38,7 @@ var refusals = []struct {
 		[]string{"Proto constraint validation failed (ClusterValidationError.ConnectTimeout: value must be greater than 0s)"}},
 	{"a chain match twice", func(w *world) []*resource.Resource {
 		var l listenerv3.Listener
-		if err := proto.Unmarshal(xdstest.Listener(w, "bad", envoytest.FreePort(w), "routes").Body, &l); err != nil {
+		if err := proto.Unmarshal(xdstest.Listener(w, "bad", envoytest.FreePort(w), "routes").Body(), &l); err != nil {
 			w.Fatal(err)
 		}
 		twin := proto.Clone(l.GetFilterChains()[0]).(*listenerv3.FilterChain)

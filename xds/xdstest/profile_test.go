@@ -24,7 +24,7 @@ func TestAnUpgradeThatKnowsTheProfileBeforeChangesNoneOfItsListeners(t *testing.
 	w.waitServes(w.port, w.a)
 
 	var l listenerv3.Listener
-	if err := proto.Unmarshal(xdstest.Listener(t, "web", w.port, "routes").Body, &l); err != nil {
+	if err := proto.Unmarshal(xdstest.Listener(t, "web", w.port, "routes").Body(), &l); err != nil {
 		t.Fatal(err)
 	}
 	l.PerConnectionBufferLimitBytes = wrapperspb.UInt32(12345)

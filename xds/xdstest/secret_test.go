@@ -29,7 +29,7 @@ import (
 func tlsListener(t *testing.T, name string, port uint32, routes, secret string) *resource.Resource {
 	t.Helper()
 	var l listenerv3.Listener
-	if err := proto.Unmarshal(xdstest.Listener(t, name, port, routes).Body, &l); err != nil {
+	if err := proto.Unmarshal(xdstest.Listener(t, name, port, routes).Body(), &l); err != nil {
 		t.Fatal(err)
 	}
 	config, err := anypb.New(&tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{

@@ -105,7 +105,7 @@ func (s *Simulation) received(r *publish.Response) response {
 		full: s.config.StateOfTheWorld && wildcard(r.Type)}
 	for _, e := range r.Upserts {
 		out.resources = append(out.resources, received{name: e.Name, version: e.Version,
-			body: &anypb.Any{TypeUrl: e.Type.URL(), Value: e.Body}})
+			body: &anypb.Any{TypeUrl: e.Type.URL(), Value: e.Body()}})
 	}
 	return out
 }

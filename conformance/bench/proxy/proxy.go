@@ -178,6 +178,9 @@ func (p *Proxy) Last() time.Time {
 	return p.last
 }
 
+// Ended is closed when the stream has ended.
+func (p *Proxy) Ended() <-chan struct{} { return p.done }
+
 // Err is why the stream ended; nil while it goes on, and after Close.
 func (p *Proxy) Err() error {
 	select {

@@ -57,7 +57,7 @@ func has(c *cache.Cache) (any, old, learnt bool) {
 	if r == nil {
 		return false, false, false
 	}
-	return true, strings.Contains(string(r.Body), "10.1.0.1"), strings.Contains(string(r.Body), "10.1.0.9")
+	return true, strings.Contains(string(r.Body()), "10.1.0.1"), strings.Contains(string(r.Body()), "10.1.0.9")
 }
 
 func TestAClusterThatHasLeftLearnsEndpointsForAWhile(t *testing.T) {

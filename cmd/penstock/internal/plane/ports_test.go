@@ -11,7 +11,7 @@ import (
 )
 
 func listenerOn(port uint16, body string) *resource.Resource {
-	return resource.FromBytes(resource.Listener, model.ListenerName(port), []byte(body), nil, nil)
+	return resource.FromParts(resource.Listener, model.ListenerName(port), resource.NewPart([]byte(body), nil, nil))
 }
 
 // has lists which gateway was given which port's listener, and whose was taken away.

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/bench/proxy"
+	"github.com/penstock-project/penstock/conformance/bench/world"
+)
+
+// followerEnv has the address that this program is to follow, instead of measuring anything.
+const followerEnv = "PENSTOCK_BENCH_FOLLOW"
+
+// follower is a proxy in a process of its own, so that this one's CPU time is the control plane's alone: to read a
+// response costs a client as much as to send it costs the server.
+type follower struct {
+	cmd     *exec.Cmd
+	arrived chan arrival
+	have    atomic.Int64 // resources
+	done    chan struct{}
+	err     error // how it ended; read after done
+}
+
+// arrival is a response that the follower has read to the last byte, and acknowledged.
+type arrival struct {
+	url  string
+	have int64
+	at   time.Time
+}
+
+// follow starts a follower, which gets everything and then all that changes.
+func follow(address string) (*follower, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	f := &follower{cmd: exec.Command(self), arrived: make(chan arrival, 1024), done: make(chan struct{})}
+	f.cmd.Env = append(os.Environ(), followerEnv+"="+address)
+	f.cmd.Stderr = os.Stderr
+	f.cmd.SysProcAttr = dieWithParent()
+	out, err := f.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := f.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(f.done)
+		f.err = errors.Join(f.read(out), f.cmd.Wait())
+	}()
+	return f, nil
+}
+
+func (f *follower) read(out io.Reader) error {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var a arrival
+		var nanoseconds int64
+		if _, err := fmt.Sscan(lines.Text(), &a.url, &a.have, &nanoseconds); err != nil {
+			return fmt.Errorf("follower says %q: %w", lines.Text(), err)
+		}
+		a.at = time.Unix(0, nanoseconds)
+		f.have.Store(a.have)
+		f.arrived <- a
+	}
+	return lines.Err()
+}
+
+// complete polls until the follower has as many resources as there are.
+func (f *follower) complete(ctx context.Context, want int) error {
+	return eventually(ctx, func() error {
+		select {
+		case <-f.done:
+			return fmt.Errorf("the follower ended: %w", f.err)
+		default:
+		}
+		if n := int(f.have.Load()); n != want {
+			return fmt.Errorf("%d of %d resources", n, want)
+		}
+		return nil
+	})
+}
+
+// next is when the next response of a type was there.
+func (f *follower) next(ctx context.Context, url string) (time.Time, error) {
+	timeout := time.After(patience)
+	for {
+		select {
+		case a := <-f.arrived:
+			if a.url == url {
+				return a.at, nil
+			}
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		case <-timeout:
+			return time.Time{}, errors.New("the change never arrived")
+		}
+	}
+}
+
+// forget drops what has arrived so far.
+func (f *follower) forget() {
+	for len(f.arrived) > 0 {
+		<-f.arrived
+	}
+}
+
+func (f *follower) close() {
+	_ = f.cmd.Process.Kill() // it may have ended
+	<-f.done
+}
+
+// asFollower makes this process a follower if it was started as one.
+func asFollower() {
+	address := os.Getenv(followerEnv)
+	if address == "" {
+		return
+	}
+	if err := runFollower(context.Background(), address); err != nil {
+		fmt.Fprintln(os.Stderr, "follower:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// runFollower is a follower's own process: a line for each response, until it is killed or the stream ends.
+func runFollower(ctx context.Context, address string) error {
+	ended := make(chan error, 1)
+	have := map[string]struct{}{}
+	p, err := proxy.Connect(ctx, proxy.Config{Address: address, Node: "bench", Cluster: world.Gateway, Follow: true, Handle: func(r proxy.Response) {
+		for _, item := range r.Items {
+			have[r.URL+item.Name] = struct{}{}
+		}
+		for _, name := range r.Removed {
+			delete(have, r.URL+name)
+		}
+		if _, err := fmt.Println(r.URL, len(have), r.At.UnixNano()); err != nil {
+			ended <- err
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.Start(); err != nil {
+		return err
+	}
+	select {
+	case err = <-ended:
+	case <-p.Ended():
+		err = p.Err()
+	}
+	return err
+}
