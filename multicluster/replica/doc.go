@@ -7,9 +7,10 @@
 //	learned   endpoints that remote pickers named (multicluster/learned): name "POOL ADDRESS", no body, a time to live
 //	names     what a process's picker names of a pool: name is the pool, body a digest
 //	proxies   how many Envoys of a gateway a process serves: name is the gateway, body a decimal number
+//	refused   what a proxy refuses, and why: name is the proxy, body the encoded reports
+//	relays    why the picks of a remote picker do not serve: name is the pool, body the encoded report
 //
-// What proxies acknowledge and refuse goes the same way when one process writes status for all: a topic with a fact for each
-// gateway or proxy whose body is the encoded reports, told by every process, heard by the one that leads.
+// So the process that writes status for all knows what each of them knows.
 //
 // On the wire it is one stream with the messages of delta xDS: a request names a topic (type_url), a response has facts
 // (resources, with ttl) and names that are gone, and a response is acknowledged once what it says is in effect. So Heard can

@@ -135,7 +135,7 @@ func New(cfg Config) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.relays = newRelays(p.board)
+	p.relays = newRelays(p.board, p.replicas.channel)
 	addresses := cfg.PickerAddresses
 	if cfg.Picker != nil {
 		p.learner = learned.New(learned.Config{Store: p.store, Delivery: p})

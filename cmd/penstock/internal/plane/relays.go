@@ -1,29 +1,40 @@
 package plane
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/multicluster/replica"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// relays says on the board of an import why its remote pickers' picks do not serve, as long as that is so. One source a pool.
+// relays says on the board of an import why its remote pickers' picks do not serve, as long as that is so, and tells the other
+// processes: an Envoy asks any of them for a pick, and one may write status for all. One source a pool and process.
 type relays struct {
 	board *status.Board
+	topic *replica.Topic
 
 	mu       sync.Mutex
 	pools    map[string]*model.Pool // those that are relayed
 	troubles map[string]picker.RelayTrouble
+	others   map[string]map[string]bool // peer -> pools of which it has told
 }
 
-func newRelays(b *status.Board) *relays {
-	return &relays{board: b, pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayTrouble{}}
+func newRelays(b *status.Board, c *replica.Channel) *relays {
+	r := &relays{board: b, pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayTrouble{}, others: map[string]map[string]bool{}}
+	r.topic = c.Topic("relays", r.hear)
+	return r
 }
 
 // follow takes in which pools are relayed. Call it before the picker has them.
@@ -49,9 +60,15 @@ func (r *relays) follow(out translator.Output) {
 func (r *relays) leave(name string) {
 	delete(r.pools, name)
 	if _, ok := r.troubles[name]; ok {
-		delete(r.troubles, name)
-		r.board.Replace(relaySource(name))
+		r.mended(name)
 	}
+}
+
+// mended takes back what is said of a pool. r.mu is held.
+func (r *relays) mended(name string) {
+	delete(r.troubles, name)
+	r.board.Replace(relaySource(name))
+	r.topic.Withdraw(name)
 }
 
 // Trouble is what picker.Config.Trouble wants.
@@ -62,8 +79,7 @@ func (r *relays) Trouble(name string, t picker.RelayTrouble) {
 	switch {
 	case pool == nil:
 	case t == (picker.RelayTrouble{}):
-		delete(r.troubles, name)
-		r.board.Replace(relaySource(name))
+		r.mended(name)
 	default:
 		r.troubles[name] = t
 		r.say(pool, t)
@@ -78,7 +94,41 @@ func (r *relays) say(pool *model.Pool, t picker.RelayTrouble) {
 		f = unansweredFinding(pool, t.Unanswered)
 	}
 	f.Severity, f.Owner = report.Error, pool.Ref
-	r.board.Replace(relaySource(pool.Name), report.Report{Owner: pool.Ref, Findings: []report.Finding{f}})
+	said := report.Report{Owner: pool.Ref, Findings: []report.Finding{f}}
+	r.board.Replace(relaySource(pool.Name), said)
+	if raw, err := json.Marshal(said); err == nil { // plain values
+		r.topic.Tell(replica.Fact{Name: pool.Name, Body: raw})
+	}
+}
+
+// hear takes in what the picks of another process come to. One that is gone picks no more.
+func (r *relays) hear(_ context.Context, n replica.News) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	source := func(pool string) string { return relaySource(pool) + " at " + n.Peer }
+	gone := n.Gone
+	if n.All {
+		gone = slices.Collect(maps.Keys(r.others[n.Peer]))
+	}
+	told := r.others[n.Peer]
+	if n.All || told == nil {
+		told = map[string]bool{}
+		r.others[n.Peer] = told
+	}
+	for _, pool := range gone {
+		delete(told, pool)
+		r.board.Replace(source(pool))
+	}
+	for _, f := range n.Facts {
+		var said report.Report
+		if bad := json.Unmarshal(f.Body, &said); bad != nil {
+			err = errors.Join(err, fmt.Errorf("pool %s: %w", f.Name, bad))
+			continue
+		}
+		told[f.Name] = true
+		r.board.Replace(source(f.Name), said)
+	}
+	return err
 }
 
 func unansweredFinding(pool *model.Pool, why string) report.Finding {
