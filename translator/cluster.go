@@ -80,7 +80,7 @@ func tellsHealth(cluster string) bool { return strings.HasPrefix(cluster, model.
 func poolCluster(p *model.Pool, name string, last bool) *model.Cluster {
 	c := &model.Cluster{Name: name, Protocol: p.Protocol, Owners: p.Owners}
 	spills, again := len(p.Spill) > 0 && !last, p.PicksAgain() && !last
-	c.Trailers = spills || again
+	c.Hops = spills || again
 	switch {
 	case spills && p.ViaHops():
 		c.Protocol, c.Fallback = model.HTTP1, model.FallbackHops

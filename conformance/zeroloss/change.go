@@ -209,7 +209,7 @@ func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, er
 // protocol has a pool's servers spoken to in HTTP/2, or no longer: they speak either.
 func protocol(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
-	if p == nil || p.failClose {
+	if p == nil {
 		return "", nil
 	}
 	p.h2c = !p.h2c

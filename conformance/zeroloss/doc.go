@@ -18,11 +18,7 @@
 //
 // What it still can find: whatever a machine does that stands still for longer than a pick may take (2 s), or Envoy's workers
 // for 20 ms after its main thread (new endpoints); a model server that closes an idle connection just as such a machine uses it.
-// Once, with ten times the load that the machine could bear, a host answered 500 (no backend) for 0.2 s while its route moved away
-// from an import that was deleted behind it (-seed 44 -restarts 0 -pace 60ms
-// -only split,move,import-add,import-remove,edit-route,listener-add,listener-remove, about step 140). What it does not try:
-// pools that speak h2c, read bodies and fail closed (a request that waits at a picker which is killed is answered 503
-// there), the end of a foreign picker, and Kubernetes in the folder's place.
+// What it does not try: the end of a foreign picker, and Kubernetes in the folder's place.
 //
 // Tests: go test ./zeroloss runs a short sequence of each form.
 package main

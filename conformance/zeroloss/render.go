@@ -71,7 +71,7 @@ func (f *fleet) yaml() string {
 
 func (p *pool) yaml(name string) string {
 	text := object("inference.networking.k8s.io/v1", "InferencePool", name) + fmt.Sprintf("spec:\n  selector: {matchLabels: {app: %s}}\n  targetPorts: [{number: 8000}]\n", p.fleet)
-	if p.h2c && !p.failClose {
+	if p.h2c {
 		text += "  appProtocol: kubernetes.io/h2c\n"
 	}
 	if p.foreign {

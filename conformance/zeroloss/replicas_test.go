@@ -340,10 +340,13 @@ func TestPicksThatAKilledControlPlaneHasBegunAreMadeByTheOtherOne(t *testing.T) 
 	p := startPair(t, true)
 	ours := p.world.pools["ours"] // where r0 leads
 	ours.policy, ours.body, ours.failClose = true, "Buffered", true
+	h2c := *ours
+	h2c.h2c = true
+	p.world.pools["h2c"], p.world.routes["r2"].backends = &h2c, []backend{{"pool", "h2c", 1}}
 	p.change("listener-add", 1) // it waits until the new host is served, and so this is in force
 	var begun []slow
 	for range 16 { // some at either
-		begun = append(begun, p.slow(p.world.routes["r0"]))
+		begun = append(begun, p.slow(p.world.routes["r0"]), p.slow(p.world.routes["r2"]))
 	}
 	p.flows(40)
 	killed := p.planes[0]

@@ -57,8 +57,8 @@ type pool struct {
 	body      string
 	fallbacks int
 	failClose bool
-	h2c       bool // unless it fails closed: then a killed picker costs picks (doc.go)
-	full      int  // inFlight; 0: never full
+	h2c       bool
+	full      int // inFlight; 0: never full
 	spill     []backend
 	foreign   bool
 }

@@ -22,8 +22,8 @@ const unbounded = 1 << 30
 // Cluster is one backend, pool or picker. Its endpoints come by EDS under its own name, which keeps service_name unique
 // (two clusters that share one would not both be told when it changes).
 func Cluster(c *model.Cluster) (*resource.Resource, error) {
-	if c.Trailers && (c.Protocol != model.HTTP1) {
-		return nil, fmt.Errorf("cluster %s speaks %s and cannot hold hops, which speak HTTP/1.1", c.Name, c.Protocol)
+	if c.Hops && c.Protocol != model.HTTP1 && c.Protocol != model.H2C {
+		return nil, fmt.Errorf("cluster %s speaks %s, which hops do not", c.Name, c.Protocol)
 	}
 	b := &builder{}
 	picker := c.Protocol == model.GRPC
@@ -142,7 +142,7 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 		explicit.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: h2}
 	default:
 		explicit.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
-			HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: c.Trailers},
+			HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: c.Hops},
 		}
 		o.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: seconds(upstreamIdle)}
 	}

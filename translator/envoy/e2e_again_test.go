@@ -2,11 +2,31 @@ package envoy
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
+
+// pickedAgain adds a pool that fails closed, whose picker reads bodies: its cluster falls back to a hop to the pool itself.
+// The picker knows it as first on the edge, and as again behind the hop.
+func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again string, eps []model.Endpoint) {
+	r.t.Helper()
+	hop, last := model.HopName("InferencePool", "ns", name), model.LastCluster(name)
+	to := func(cluster, pool string) []model.WeightedBackend {
+		return []model.WeightedBackend{{Cluster: cluster, Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: pool, Body: model.BodyBuffered}}}
+	}
+	r.cluster(model.Cluster{Name: last, Protocol: protocol, Fallback: model.FallbackNone}, eps...)
+	r.hop(model.Hop{Name: hop, Backends: to(last, again)})
+	r.cluster(model.Cluster{Name: name, Protocol: protocol, Fallback: model.FallbackAgain, Hops: true}, append(eps[:len(eps):len(eps)], model.Endpoint{Hop: hop})...)
+	r.forward(name, model.Forward{Backends: to(name, first)})
+}
 
 // Envoy repeats no call that was answered in part, and a picker that reads bodies has answered the headers before it has the
 // body: when it is killed then, the pick is lost. The cluster of a pool that fails closed therefore falls back to a hop to
@@ -21,31 +41,98 @@ func TestAPickThatIsLostHalfWayIsMadeAgainWhereThePoolFailsClosed(t *testing.T) 
 		"full":   {status: 429},
 	})
 	r := newRig(t, p.address)
-	eps := endpoints(a1.address, a2.address)
-	r.cluster(model.Cluster{Name: "last/pool-a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, eps...)
-	for _, c := range []struct{ first, again string }{{"quits", "again"}, {"silent", "again"}, {"quits", "quits"}, {"quits", "full"}, {"full", "again"}} {
-		name := c.first + "-" + c.again
-		hop := model.HopName("InferencePool", "ns", name)
-		call := func(pool string) *model.PickerCall {
-			return &model.PickerCall{Cluster: model.OurPicker, Pool: pool, Body: model.BodyBuffered}
+	spoken := map[model.Protocol]string{model.HTTP1: "HTTP/1.1", model.H2C: "HTTP/2.0"}
+	pairs := map[string]outcome{"quits-again": "picked", "silent-again": "picked", "quits-quits": "503", "quits-full": "429", "full-again": "429"}
+	for pair := range pairs {
+		first, again, _ := strings.Cut(pair, "-")
+		for protocol := range spoken {
+			r.pickedAgain(pair+"-"+string(protocol), protocol, first, again, endpoints(a1.address, a2.address))
 		}
-		r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{{Cluster: "last/pool-a", Weight: 1, Picker: call(c.again)}}})
-		r.cluster(model.Cluster{Name: name, Protocol: model.HTTP1, Fallback: model.FallbackAgain, Trailers: true}, append(eps[:2:2], model.Endpoint{Hop: hop})...)
-		r.forward(name, model.Forward{Backends: []model.WeightedBackend{{Cluster: name, Weight: 1, Picker: call(c.first)}}})
 	}
 	r.start()
 	for _, size := range []int{1 << 10, 4 << 20} {
 		body := bytes.Repeat([]byte("x"), size)
-		for host, want := range map[string]outcome{
-			"quits-again": "picked", "silent-again": "picked", "quits-quits": "503", "quits-full": "429", "full-again": "429",
-		} {
-			t.Run(fmt.Sprintf("%s/%d", host, size), func(t *testing.T) {
-				got, err := r.do(r.request("POST", host, "/v1/chat/completions", body))
-				if err != nil {
-					t.Fatal(err)
+		for pair, want := range pairs {
+			for protocol, says := range spoken {
+				t.Run(fmt.Sprintf("%s/%s/%d", pair, protocol, size), func(t *testing.T) {
+					got, err := r.do(r.request("POST", pair+"-"+string(protocol), "/v1/chat/completions", body))
+					if err != nil {
+						t.Fatal(err)
+					}
+					checkOutcome(t, got, want, a2, body)
+					if want == "picked" && got.header.Get("Spoken") != says {
+						t.Errorf("the pod was spoken to in %s", got.header.Get("Spoken"))
+					}
+				})
+			}
+		}
+	}
+}
+
+// streamer is a pod that streams until the gate opens, and then ends with trailers. It says what trailer it was sent.
+func streamer(t *testing.T, gate chan struct{}) *pod {
+	return (&pod{name: "streamer"}).serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		w.Header().Set("Trailer", "X-Sum")
+		fmt.Fprintf(w, "%s %s\n", req.Proto, req.Trailer.Get("X-End"))
+		_ = http.NewResponseController(w).Flush()
+		<-gate
+		fmt.Fprint(w, "end")
+		w.Header().Set("X-Sum", "7")
+	}))
+}
+
+// Over HTTP/2 many requests share a connection to the hop. Envoy closes one on which too many were given up early, as clients
+// do while pickers are silent, and would cut the answers of all others.
+func TestRequestsThatAreGivenUpBehindAHopCutNoStream(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	p := startPicker(t, map[string]script{"quits": {quits: true}})
+	picks := func(sc script) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.scripts["again"] = sc
+	}
+	pod := streamer(t, gate)
+	picks(script{endpoints: pod.address.String()})
+	r := newRig(t, p.address)
+	r.pickedAgain("pool", model.H2C, "quits", "again", endpoints(pod.address))
+	r.start()
+	over2 := &http.Transport{Protocols: &http.Protocols{}}
+	over2.Protocols.SetUnencryptedHTTP2(true)
+	var streams []*http.Response
+	for range 8 { // some on either worker
+		req := r.request("POST", "pool", "/", nil)
+		req.Body, req.ContentLength, req.Trailer = io.NopCloser(strings.NewReader("hello")), -1, http.Header{"X-End": {"yes"}}
+		resp, err := over2.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		line := make([]byte, len("HTTP/2.0 yes\n"))
+		if _, err := io.ReadFull(resp.Body, line); err != nil || string(line) != "HTTP/2.0 yes\n" {
+			t.Fatalf("%s %q %v", resp.Status, line, err)
+		}
+		streams = append(streams, resp)
+	}
+	picks(script{silent: true})
+	var given sync.WaitGroup
+	for range 60 {
+		given.Go(func() {
+			for range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				if got, err := r.do(r.request("POST", "pool", "/", []byte("hello")).WithContext(ctx)); err == nil {
+					t.Errorf("a request that nobody picks for: %s", got)
 				}
-				checkOutcome(t, got, want, a2, body)
-			})
+				cancel()
+			}
+		})
+	}
+	given.Wait()
+	close(gate)
+	for i, resp := range streams {
+		if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "end" || resp.Trailer.Get("X-Sum") != "7" {
+			t.Errorf("stream %d: %q, trailers %v, %v", i, rest, resp.Trailer, err)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestOurPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 		if row.spills {
 			eps = append(eps, model.Endpoint{Hop: hop})
 		}
-		r.cluster(model.Cluster{Name: cluster, Protocol: model.HTTP1, Fallback: row.fallback, Trailers: row.spills}, eps...)
+		r.cluster(model.Cluster{Name: cluster, Protocol: model.HTTP1, Fallback: row.fallback, Hops: row.spills}, eps...)
 		for _, mode := range []model.BodyMode{model.BodyNone, model.BodyBuffered} {
 			for _, does := range pickers {
 				call := &model.PickerCall{Cluster: model.OurPicker, Pool: does, Body: mode, Spills: row.spills}
@@ -185,7 +185,7 @@ func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...stri
 	for i, hop := range next {
 		eps = append(eps, model.Endpoint{Hop: hop, Priority: uint32(i + 1)})
 	}
-	r.cluster(model.Cluster{Name: "hops-" + name, Protocol: model.HTTP1, Fallback: model.FallbackHops, Trailers: true}, eps...)
+	r.cluster(model.Cluster{Name: "hops-" + name, Protocol: model.HTTP1, Fallback: model.FallbackHops, Hops: true}, eps...)
 	return model.WeightedBackend{Cluster: "hops-" + name, Weight: 1, Hops: true}
 }
 

@@ -119,7 +119,7 @@ func TestPickersLearnWhatBecameOfTheirPicksAndPeopleCanReadIt(t *testing.T) {
 	r.cluster(model.Cluster{Name: model.Collector, Protocol: model.GRPC}, endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
 	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
 	hop := r.poolB(b1)
-	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
 	r.forward("local", backends(pool("a", "a", model.BodyBuffered)))
 	r.forward("spilled", backends(spilling(pool("spilling", "full", model.BodyBuffered), hop)))

@@ -99,11 +99,11 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 	if b != hopB {
 		t.Fatal(b)
 	}
-	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(good.address, full.address, refused), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
 	r.cluster(model.Cluster{Name: "strict", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address, full.address, refused)...)
 	// A pool that fails open and spills: the picker itself names the hop.
-	r.cluster(model.Cluster{Name: "open", Protocol: model.HTTP1, Fallback: model.FallbackPods, Trailers: true},
+	r.cluster(model.Cluster{Name: "open", Protocol: model.HTTP1, Fallback: model.FallbackPods, Hops: true},
 		append(endpoints(full.address), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
 	open := map[string]string{"full-then-c": "200 good", "c-alone": "200 good"}
 	for name := range open {
@@ -178,7 +178,7 @@ func TestAHopNeverSpillsAgain(t *testing.T) {
 		r.hop(model.Hop{Name: hops[name], Backends: []model.WeightedBackend{pool(last, name, model.BodyBuffered)}})
 	}
 	for name, other := range map[string]string{"a": "b", "b": "a"} {
-		r.cluster(model.Cluster{Name: name, Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+		r.cluster(model.Cluster{Name: name, Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 			append(endpoints(pod.address), model.Endpoint{Hop: hops[other]})...)
 		r.forward("to-"+name, backends(spilling(pool(name, name, model.BodyBuffered), hops[other])))
 	}
@@ -204,7 +204,7 @@ func TestPromptsUpTo32MiBArriveByteForByteAndLargerOnesAreRefusedClearly(t *test
 	r.cluster(model.Cluster{Name: "foreign", Protocol: model.GRPC, HealthService: extProcService}, endpoints(duplex.address)...)
 	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
 	hop := r.poolB(b1)
-	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
 	r.forward("None", backends(pool("a", "a", model.BodyNone)))
 	r.forward("Buffered", backends(pool("a", "a", model.BodyBuffered)))
@@ -305,7 +305,7 @@ func TestASpilledRequestLooksToThePodLikeAnyOther(t *testing.T) {
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
 	r := newRig(t, p.address)
 	hop := r.poolB(b1)
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true},
+	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
 	r.forward("local", backends(spilling(pool("a", "a", model.BodyBuffered), hop)))
 	r.forward("spilled", backends(spilling(pool("a", "full", model.BodyBuffered), hop)))

@@ -42,13 +42,18 @@ func startPod(t testing.TB, name string, status int) *pod {
 		w.Header().Set("Echo-Host", r.Host)
 		w.Header().Set("Echo-Path", r.URL.RequestURI())
 		w.Header().Set("Pod", name)
+		w.Header().Set("Spoken", r.Proto)
 		w.WriteHeader(status)
 		fmt.Fprintf(w, "%d %x", len(body), sha256.Sum256(body))
 	}))
 }
 
 func (p *pod) serve(t testing.TB, h http.Handler) *pod {
-	s := httptest.NewServer(h)
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = &http.Protocols{}
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
 	t.Cleanup(s.Close)
 	p.address = netip.MustParseAddrPort(s.Listener.Addr().String())
 	return p

@@ -35,7 +35,7 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	r.cluster(model.Cluster{Name: "a", Protocol: p, Fallback: model.FallbackPods}, pods...)
 	hop := model.HopName("InferencePool", "ns", "b")
 	r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{pool("a", "b", model.BodyBuffered)}})
-	r.cluster(model.Cluster{Name: "hops", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Trailers: true}, model.Endpoint{Hop: hop})
+	r.cluster(model.Cluster{Name: "hops", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true}, model.Endpoint{Hop: hop})
 	r.forward("Buffered", backends(pool("a", "a", model.BodyBuffered)))
 	foreign := pool("a", "", model.BodyDuplex)
 	foreign.Picker.Cluster = "foreign"

@@ -187,7 +187,7 @@ func TestTLSToBackendsIsVerifiedAsAskedAndHopsShareTheClusterInCleartext(t *test
 		want[name] = c.want
 	}
 	mixed := &model.UpstreamTLS{SNI: "pods.example", Trust: "ca"}
-	r.cluster(model.Cluster{Name: "mixed", Protocol: model.HTTP1, TLS: mixed, Fallback: model.FallbackSpill, Trailers: true},
+	r.cluster(model.Cluster{Name: "mixed", Protocol: model.HTTP1, TLS: mixed, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(secure.address), model.Endpoint{Hop: hop})...)
 	r.forward("mixed-pod", backends(spilling(pool("mixed", "secure", model.BodyBuffered), hop)))
 	r.forward("mixed-hop", backends(spilling(pool("mixed", "full", model.BodyBuffered), hop)))

@@ -9,12 +9,18 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// HopListener is the internal listener of a hop. It wants HTTP/1.1: over HTTP/2, many failed requests cut unrelated
-// streams of the same connection (envoy/INFERENCE.md, 4). The bootstrap must have the internal listener extension.
+// hopRequests is how many requests a connection to a hop takes. Once half of 500 were given up before they were answered,
+// Envoy takes the other side of a connection for an attacker and closes it (overload.premature_reset_total_stream_count),
+// with whatever else streams through it: over HTTP/2 that is other people's answers. Here it never comes to count so many.
+const hopRequests = 100
+
+// HopListener is the internal listener of a hop. It takes HTTP/1.1, and HTTP/2 from a cluster whose pods speak that
+// (Pool.PicksAgain). The bootstrap must have the internal listener extension.
 func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
 	b := &builder{}
 	m := b.manager(cfg, h.Name, h.Name)
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
+	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true
 	m.PreserveExternalRequestId = true
 	m.EarlyHeaderMutationExtensions = b.strip(hopHeaders)

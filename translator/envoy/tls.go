@@ -37,7 +37,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
 	cl.TransportSocket = b.socket("tls", &tlsv3.UpstreamTlsContext{Sni: c.TLS.SNI, CommonTlsContext: common})
-	if !c.Trailers {
+	if !c.Hops {
 		return
 	}
 	// Whatever matches none of these gets the socket above.

@@ -174,15 +174,21 @@ func TestAPickThatIsLostIsMadeAgainBehindThePoolsOwnHopWhereNothingElseWouldServ
 	policy := func(spec string) string {
 		return "\n---\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, " + spec + "}\n"
 	}
-	closed := "picker: {failureMode: FailClose, body: Buffered}"
+	const closed, h2c = "picker: {failureMode: FailClose, body: Buffered}", " (whose servers speak h2c)"
 	for spec, again := range map[string]bool{
-		closed: true,
+		closed:       true,
+		closed + h2c: true,
 		"picker: {failureMode: FailOpen, body: Buffered}": false, // any pod serves
 		"picker: {failureMode: FailClose}":                false, // the call is repeated by itself
 		closed + ", spill: [{name: big}]":                 false, // the other pool serves
 		closed + ", spill: [{name: nowhere}]":             true,
 	} {
-		v := world(t, chatPool+"\n---\n"+bigPool+policy(spec))
+		spec, speaksH2C := strings.CutSuffix(spec, h2c)
+		chat := chatPool
+		if speaksH2C {
+			chat = strings.Replace(chat, "spec:", "spec:\n  appProtocol: kubernetes.io/h2c", 1)
+		}
+		v := world(t, chat+"\n---\n"+bigPool+policy(spec))
 		p := pool(t, v, "default/chat")
 		res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
 		has := slices.Contains(res.Hops, p.OwnHop()) && slices.Contains(res.Clusters, "last/pool/default/chat")

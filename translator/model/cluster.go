@@ -42,8 +42,8 @@ type Cluster struct {
 	Protocol Protocol
 	TLS      *UpstreamTLS // nil: cleartext
 	Fallback Fallback
-	// Trailers: the cluster has hops among its endpoints, so HTTP/1.1 trailers must pass (grpc-status).
-	Trailers bool
+	// Hops: the cluster has hops among its endpoints. So HTTP/1.1 trailers must pass (grpc-status), and TLS is for the others.
+	Hops bool
 	// HealthService is the gRPC health service to check, for pickers; "" for no active health check. Of foreign ones, those that are not
 	// known to have it (TellsHealth) are only asked whether they answer (see envoy's healthCheck).
 	HealthService string
@@ -118,7 +118,7 @@ func (p *Pool) ViaHops() bool {
 // has answered in part then when it has a body, and Envoy repeats no such call; so the picks of a picker that is killed are lost
 // with it.
 func (p *Pool) PicksAgain() bool {
-	return (!p.FailOpen || p.Relay != nil) && !p.Foreign && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered && p.Protocol == HTTP1
+	return (!p.FailOpen || p.Relay != nil) && !p.Foreign && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
 }
 
 // OwnHop is the hop in front of the pool itself.
