@@ -30,8 +30,8 @@ import (
 )
 
 // Start starts a lab with Penstock in it, whose image is loaded besides those of config. The working directory is in conformance,
-// as CRDs are looked up by its go.mod unless config says otherwise; `make build labs` has made what it runs. Penstock is ready when Start returns: its GatewayClass says that it is accepted, and what
-// it supports. The caller ends the lab with Down.
+// as CRDs are looked up by its go.mod unless config says otherwise; `make build labs` has made what it runs. Penstock is ready
+// when Start returns: its GatewayClass says what it supports. The caller ends the lab with Down.
 func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	var err error
 	if config.Dir, err = filepath.Abs(config.Dir); err != nil {

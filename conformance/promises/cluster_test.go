@@ -204,7 +204,7 @@ var gateways = kindOf(gatewayv1.GroupName, "v1", "gateways")
 // envoys selects a Gateway's pods.
 func envoys(gateway string) string { return "gateway.networking.k8s.io/gateway-name=" + gateway }
 
-// names of pods, for messages.
+// podNames are for messages.
 func podNames(pods []corev1.Pod) string {
 	var list []string
 	for _, pod := range pods {

@@ -8,5 +8,5 @@
 // Namespaces have no name in any file system: they live as long as this process or a process inside them does, and the
 // links go with them. The link of a slot in the outside namespace is also what reserves the slot.
 //
-// It is called by cluster (nodes) and runtime (pods). Test alone with `go test ./lab/network`, as root.
+// It is called by cmd/lab (nodes) and cri (pods). The plan is tested alone by `go test ./lab/network`, the wires by `make test-lab`.
 package network

@@ -8,5 +8,5 @@
 // This keeps pods from seeing each other's files, ports and processes. It is no barrier to malice: a container that runs
 // as root is root on this machine, unless the lab itself runs without root.
 //
-// It is called by cmd/lab. It cannot be tested without a process to give away: cri's tests do.
+// It is called by cmd/lab, in a process that cri starts. It cannot be tested without a process to give away: `make test-lab` does.
 package sandbox
