@@ -214,6 +214,32 @@ func TestAGatewayDoesNotTakeAnAddressThatNobodyAllowedIt(t *testing.T) {
 	}
 }
 
+func TestBehindANodePortTheAddressesAreThoseOfNodesWithProxies(t *testing.T) {
+	r := newRig(t)
+	r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{Type: corev1.ServiceTypeNodePort}}
+	r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.9"}}
+	r.gateway("edge", "penstock")
+	r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+	r.cluster.edit("Service", func(o *cluster.Object) {
+		o.Type, o.ClusterIPs, o.External = "NodePort", []string{"10.96.0.9"}, []string{"192.0.2.9"}
+	})
+	r.condition("Programmed", "Pending") // and not that it has no address: there is no proxy that could be anywhere
+	r.cluster.edit("Deployment", func(o *cluster.Object) { o.Available = 2 })
+	r.cluster.edit("Service", func(o *cluster.Object) { o.Nodes = []string{"198.51.100.1", "198.51.100.2", "2001:db8::1"} })
+	r.condition("", "")
+	// The cluster IP is nothing to those outside, and the Service has none of IPv6.
+	if got, want := r.board.get("edge").Addresses, []string{"192.0.2.9", "198.51.100.1", "198.51.100.2"}; !slices.Equal(got, want) {
+		t.Errorf("addresses %v, want %v", got, want)
+	}
+	r.cluster.edit("Service", func(o *cluster.Object) {
+		o.Nodes = nil
+		for i := range 40 {
+			o.Nodes = append(o.Nodes, fmt.Sprintf("198.51.100.%d", 10+i))
+		}
+	})
+	r.until("as many as a status holds", func() bool { return len(r.board.get("edge").Addresses) == 16 })
+}
+
 func TestAnObjectOfSomebodyElseIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	r.cluster.foreign = "Service"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -114,6 +115,8 @@ func describe(m *member, there []cluster.Object, external []netip.Prefix, err er
 	if m.Spec == nil && err == nil {
 		return r // why it is not accepted, and so not programmed, translation says
 	}
+	unavailable := deployment == nil || deployment.Available == 0
+	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort // which are those of ready proxies
 	var mistake *render.Mistake
 	missing := slices.DeleteFunc(render.StaticAddresses(m.object), func(a string) bool { return slices.Contains(r.Addresses, a) })
 	switch {
@@ -128,9 +131,9 @@ func describe(m *member, there []cluster.Object, external []netip.Prefix, err er
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonNoResources, err.Error())
 	case len(missing) > 0:
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, notAssigned(m, missing, external))
-	case len(r.Addresses) == 0:
+	case len(r.Addresses) == 0 && !(atNodes && unavailable):
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotAssigned, "the Gateway's Service has no address yet")
-	case deployment == nil || deployment.Available == 0:
+	case unavailable:
 		message := "no proxy is ready"
 		if deployment != nil && deployment.Stuck != "" {
 			message += ": " + deployment.Stuck
@@ -170,19 +173,37 @@ func reachable(address string) bool {
 	return len(validation.IsDNS1123Subdomain(address)) == 0
 }
 
-// addresses are where clients reach a Service.
+// most is how many addresses a Gateway's status can hold (Gateway API, GatewayStatus.addresses).
+const most = 16
+
+// addresses are where clients reach a Service. At a NodePort these are the nodes that proxies run on, which answer it
+// whatever the Service's externalTrafficPolicy; which port it is, the Service says, because a Gateway's status cannot.
 func addresses(s *cluster.Object) (out []string) {
 	if s == nil {
 		return nil
 	}
-	given := s.ClusterIPs
-	if s.Type == "LoadBalancer" {
-		given = s.Balancer
+	given := slices.Concat(s.ClusterIPs, s.External)
+	switch s.Type {
+	case corev1.ServiceTypeLoadBalancer:
+		given = slices.Concat(s.Balancer, s.External)
+	case corev1.ServiceTypeNodePort:
+		given = slices.Concat(s.External, slices.DeleteFunc(slices.Clone(s.Nodes), func(node string) bool {
+			return !slices.ContainsFunc(s.ClusterIPs, func(own string) bool { return family(own) == family(node) })
+		}))
 	}
-	for _, a := range slices.Concat(given, s.External) {
-		if a != "" && a != "None" && !slices.Contains(out, a) {
+	for _, a := range given {
+		if a != "" && a != "None" && !slices.Contains(out, a) && len(out) < most {
 			out = append(out, a)
 		}
 	}
 	return out
+}
+
+// family is an address's: Kubernetes serves a Service at addresses of its own families only.
+func family(address string) int {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return 0
+	}
+	return ip.BitLen()
 }

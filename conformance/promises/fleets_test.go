@@ -15,8 +15,10 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -326,6 +328,11 @@ func (p place) figures(ip string) (text string) {
 func scalingAndServices(p place) {
 	p.apply(chat + plainGateway)
 	balanced := p.programmed("gw")[0]
+	nodes, err := p.CoreV1().Nodes().List(p.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 1 {
+		p.Fatalf("%d nodes: %v", len(nodes.Items), err)
+	}
+	node := nodes.Items[0].Status.Addresses[0].Address
 	spec := func(text string) {
 		p.Helper()
 		p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: gw}\nspec: {" + text + "}\n")
@@ -354,16 +361,26 @@ func scalingAndServices(p place) {
 		return nil
 	})
 	spec(small + "service: {type: NodePort}")
-	p.Until("the autoscaler is gone, and nodes have ports", func(ctx context.Context) error {
+	var port string
+	p.Until("the autoscaler is gone, and the Gateway is at the node", func(ctx context.Context) error {
 		if _, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
 			return errors.New("the autoscaler is there")
 		}
 		s, err := p.CoreV1().Services(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
-		if err == nil && (s.Spec.Type != corev1.ServiceTypeNodePort || s.Spec.Ports[0].NodePort == 0) {
-			err = fmt.Errorf("Service %+v", s.Spec)
+		if err != nil {
+			return err
 		}
-		return err
+		if s.Spec.Type != corev1.ServiceTypeNodePort || s.Spec.Ports[0].NodePort == 0 {
+			return fmt.Errorf("Service %+v", s.Spec)
+		}
+		port = strconv.Itoa(int(s.Spec.Ports[0].NodePort))
+		gw, err := p.gateway(ctx, "gw")
+		if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != node {
+			return fmt.Errorf("addresses %v, want %s: %w", gw.Status.Addresses, node, err)
+		}
+		return nil
 	})
+	p.answers("http://" + net.JoinHostPort(p.programmed("gw")[0], port) + "/health")
 	spec(small + "replicas: 1")
 	p.Until("the load balancer is back", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")

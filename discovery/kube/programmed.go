@@ -23,10 +23,13 @@ const bareTime = time.Minute
 func (w *Writer) gateway(in *statuses.Input, view *store.View, gw *gatewayv1.Gateway) {
 	key := store.ID(gw)
 	services := store.Services.By(view, store.ByGateway, key)
-	if len(services) > 0 {
-		in.Addresses = serviceAddresses(services)
-	} else {
+	switch {
+	case len(services) == 0:
 		in.Addresses = toldAddresses(gw, in.Report)
+	case slices.ContainsFunc(services, func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeNodePort }):
+		in.Addresses = nodeAddresses(in, services)
+	default:
+		in.Addresses = serviceAddresses(services)
 	}
 	if len(services) > 0 && len(in.Addresses) == 0 {
 		in.Pending = pending(gatewayv1.GatewayReasonAddressNotAssigned, "the Service has no address yet: "+store.ID(services[0]))
@@ -123,11 +126,7 @@ func serviceAddresses(services []*corev1.Service) (out []gatewayv1.GatewayStatus
 // toldAddresses are where proxies are reached that somebody else runs: where their EnvoyFleet says, or else where the Gateway
 // asks for, unless it was refused.
 func toldAddresses(gw *gatewayv1.Gateway, said report.Report) (out []gatewayv1.GatewayStatusAddress) {
-	for _, a := range said.Addresses {
-		if ip, err := netip.ParseAddr(a); err != nil || !ip.IsUnspecified() { // that is where they listen, not where they are
-			out = addAddress(out, a)
-		}
-	}
+	out = reported(said)
 	accepted := report.Find(said.Conditions, string(gatewayv1.GatewayConditionAccepted))
 	if len(out) > 0 || accepted != nil && accepted.Status == report.False {
 		return out
@@ -135,6 +134,31 @@ func toldAddresses(gw *gatewayv1.Gateway, said report.Report) (out []gatewayv1.G
 	for _, a := range gw.Spec.Addresses {
 		if a.Type == nil || *a.Type == gatewayv1.IPAddressType { // nobody has those of another type
 			out = addAddress(out, a.Value)
+		}
+	}
+	return out
+}
+
+// nodeAddresses are where a Gateway behind a NodePort is reached: at nodes, of which only who runs the proxies knows those that they are
+// on. What it said to the process that led before counts until it says something to this one.
+func nodeAddresses(in *statuses.Input, services []*corev1.Service) []gatewayv1.GatewayStatusAddress {
+	if told := reported(in.Report); len(told) > 0 {
+		return told
+	}
+	if before := in.Old.(*gatewayv1.GatewayStatus).Addresses; len(before) > 0 {
+		return before
+	}
+	if p := report.Find(in.Report.Conditions, string(gatewayv1.GatewayConditionProgrammed)); p != nil && p.Status == report.False {
+		return nil // no proxy is on any node yet
+	}
+	return serviceAddresses(services) // somebody else runs the proxies, and does not say where
+}
+
+// reported are the addresses of a report.
+func reported(said report.Report) (out []gatewayv1.GatewayStatusAddress) {
+	for _, a := range said.Addresses {
+		if ip, err := netip.ParseAddr(a); err != nil || !ip.IsUnspecified() { // that is where they listen, not where they are
+			out = addAddress(out, a)
 		}
 	}
 	return out

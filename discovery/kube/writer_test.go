@@ -233,6 +233,26 @@ func TestAGatewayIsProgrammedWhenItsProxiesSaySoAndItHasAnAddress(t *testing.T) 
 	d.status("gateways", "default/gw", `!"observedGeneration":1`)
 }
 
+func TestBehindANodePortTheAddressesAreWhatWhoRunsTheProxiesSays(t *testing.T) {
+	d := newDesk(t, func(api *kubetest.Server) {
+		api.Apply(t, "gateways", gatewayYAML)
+		api.Apply(t, "services", strings.Replace(gatewayService, "LoadBalancer", "NodePort", 1))
+	})
+	programmed := append(accepted("True"), report.Condition{Type: "Programmed", Status: report.True, Reason: "Programmed"})
+	d.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Conditions: []report.Condition{{Type: "Programmed", Status: report.False, Reason: "Pending"}}})
+	d.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: programmed, Addresses: []string{"0.0.0.0"}})
+	d.has(store.Services, "default/gw-penstock", true)
+	d.observe()
+	d.status("gateways", "default/gw", `"Pending"`, `!"10.96.0.9"`, `!"0.0.0.0"`)
+	d.proxies.set(1, 1)
+	d.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"198.51.100.1"}})
+	d.status("gateways", "default/gw", `"198.51.100.1"`, `"IPAddress"`, `"reason":"Programmed"`)
+	// Another process leads now, and whoever runs the proxies has not looked at them yet.
+	d.board.Remove("supervisor", ref("Gateway", "gw"))
+	d.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("False"), Addresses: []string{"0.0.0.0"}})
+	d.status("gateways", "default/gw", `"198.51.100.1"`, `"status":"False"`)
+}
+
 func TestAnAddressThatWasRefusedDoesNotStandInTheStatus(t *testing.T) {
 	d := newDesk(t, func(api *kubetest.Server) {
 		gw := kubetest.Parse(t, gatewayYAML)

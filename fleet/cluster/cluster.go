@@ -34,7 +34,8 @@ var ErrForeign = errors.New("exists and does not belong to Penstock")
 type Config struct {
 	// REST says where the API server is. Its rate limit is not used. Required.
 	REST *rest.Config
-	// Changed is told of each object that came, changed or went, from several goroutines. Required.
+	// Changed is told of each object that came, changed or went, from several goroutines; of pods, only that the nodes have changed
+	// that a fleet runs on, whose name is then in Ref. Required.
 	Changed func(Ref)
 }
 
@@ -45,6 +46,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	objects map[Ref]*Object
+	pods    map[Ref]map[Ref]*Object // by their fleet: see about
 }
 
 // New makes a Cluster that knows nothing yet.
@@ -55,14 +57,14 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	return &Cluster{client: client, changed: c.Changed, objects: map[Ref]*Object{}}, nil
+	return &Cluster{client: client, changed: c.Changed, objects: map[Ref]*Object{}, pods: map[Ref]map[Ref]*Object{}}, nil
 }
 
 // Run follows the objects until ctx ends; synced is called once, when all have been listed.
 func (c *Cluster) Run(ctx context.Context, synced func()) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var left sync.WaitGroup
-	for kind := range kinds {
+	for _, kind := range append(slices.Collect(maps.Keys(kinds)), podKind) {
 		left.Add(1)
 		in := &intake{cluster: c, kind: kind, listed: sync.OnceFunc(left.Done)}
 		reflector := cache.NewReflectorWithOptions(c.listWatch(kind), &unstructured.Unstructured{}, in, cache.ReflectorOptions{Name: "fleet " + kind})
@@ -83,7 +85,7 @@ func (c *Cluster) Run(ctx context.Context, synced func()) error {
 }
 
 func (c *Cluster) listWatch(kind string) *cache.ListWatch {
-	client := c.client.Resource(kinds[kind])
+	client := c.client.Resource(resourceOf(kind))
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = render.LabelFleet
@@ -96,7 +98,7 @@ func (c *Cluster) listWatch(kind string) *cache.ListWatch {
 	}
 }
 
-// Objects are those of one fleet that the API server has, sorted by kind.
+// Objects are those of one fleet that the API server has, sorted by kind. Its pods are not among them: they are its Deployment's.
 func (c *Cluster) Objects(namespace, fleet string) []Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,11 +106,24 @@ func (c *Cluster) Objects(namespace, fleet string) []Object {
 	for kind := range kinds {
 		// All objects of a fleet have its name.
 		if o := c.objects[Ref{kind, namespace, fleet}]; o != nil && o.Fleet == fleet {
-			out = append(out, *o)
+			copied := *o
+			if kind == "Service" {
+				copied.Nodes = c.nodes(namespace, fleet)
+			}
+			out = append(out, copied)
 		}
 	}
 	slices.SortFunc(out, func(a, b Object) int { return strings.Compare(a.Kind, b.Kind) })
 	return out
+}
+
+// nodes are where the pods of a fleet are that take traffic. Called with mu held.
+func (c *Cluster) nodes(namespace, fleet string) (out []string) {
+	for _, pod := range c.pods[Ref{podKind, namespace, fleet}] {
+		out = append(out, pod.Nodes...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Apply brings an object into the form that is wanted; applied is its hash, kept in AnnotationApplied. known says that the
@@ -172,16 +187,34 @@ func (c *Cluster) Delete(ctx context.Context, o Object) error {
 func (c *Cluster) see(o *Object) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.objects[o.Ref]; old != nil && old.UID == o.UID && old.version > o.version {
+	old := c.objects[o.Ref]
+	if old != nil && old.UID == o.UID && old.version > o.version {
 		return false
 	}
 	c.objects[o.Ref] = o
-	return true
+	if o.Kind != podKind {
+		return true
+	}
+	if old != nil && old.Fleet != o.Fleet { // somebody has put it aside
+		delete(c.pods[old.about()], o.Ref)
+	}
+	if c.pods[o.about()] == nil {
+		c.pods[o.about()] = map[Ref]*Object{}
+	}
+	c.pods[o.about()][o.Ref] = o
+	return old == nil || !slices.Equal(old.Nodes, o.Nodes)
 }
 
 func (c *Cluster) forget(ref Ref) {
 	c.mu.Lock()
+	o := c.objects[ref]
 	delete(c.objects, ref)
+	if o != nil && o.Kind == podKind {
+		ref = o.about()
+		if delete(c.pods[ref], o.Ref); len(c.pods[ref]) == 0 {
+			delete(c.pods, ref)
+		}
+	}
 	c.mu.Unlock()
 	c.changed(ref)
 }
@@ -202,7 +235,7 @@ func (in *intake) Delete(obj any) error {
 func (in *intake) Update(obj any) error {
 	return in.each(obj, func(o *Object) {
 		if in.cluster.see(o) {
-			in.cluster.changed(o.Ref)
+			in.cluster.changed(o.about())
 		}
 	})
 }

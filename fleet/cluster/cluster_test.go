@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,6 +50,47 @@ func TestWhatALoadBalancerGivesIsSeen(t *testing.T) {
 	}
 }
 
+func TestTheNodesOfAServiceAreThoseOfItsReadyPods(t *testing.T) {
+	api := newAPI(t)
+	s := service()
+	s.ResourceVersion = "5"
+	api.put(s)
+	pod := func(name, version, ready, nodes string) string {
+		return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": %q, "uid": %[1]q, "resourceVersion": %q, "labels": {%q: "edge"}},
+			"status": {"hostIPs": [%s], "conditions": [{"type": "Ready", "status": %q}]}}`, name, version, render.LabelFleet, nodes, ready)
+	}
+	one, two := `{"ip": "198.51.100.1"}, {"ip": "2001:db8::1"}`, `{"ip": "198.51.100.2"}`
+	// One of them is called as the fleet is: it is not an object of the fleet for that.
+	api.pods = []string{pod("a", "1", "True", one), pod("b", "2", "True", one), pod("edge", "3", "True", two), pod("c", "4", "False", `{"ip": "198.51.100.3"}`)}
+	c := api.follow(t)
+	nodes := func(want ...string) {
+		t.Helper()
+		deadline := time.After(20 * time.Second)
+		for {
+			got := c.Objects("default", "edge")
+			if len(got) == 1 && slices.Equal(got[0].Nodes, want) {
+				return
+			}
+			select {
+			case <-deadline:
+				t.Fatalf("%+v, want the nodes %v", got, want)
+			case ref := <-api.changed:
+				if ref.Kind == "Pod" && ref.Name != "edge" {
+					t.Errorf("told of %v, which is no fleet", ref)
+				}
+			}
+		}
+	}
+	nodes("198.51.100.1", "198.51.100.2", "2001:db8::1")
+	api.events <- `{"type": "MODIFIED", "object": ` + pod("edge", "10", "False", two) + `}`
+	nodes("198.51.100.1", "2001:db8::1")
+	api.events <- `{"type": "DELETED", "object": ` + pod("a", "11", "True", one) + `}`
+	api.events <- `{"type": "DELETED", "object": ` + pod("b", "12", "True", one) + `}`
+	nodes()
+	api.events <- `{"type": "MODIFIED", "object": ` + pod("c", "13", "True", two) + `}`
+	nodes("198.51.100.2")
+}
+
 func TestAnObjectWithoutOurLabelIsNotTouched(t *testing.T) {
 	api := newAPI(t)
 	s := service()
@@ -78,10 +120,14 @@ type api struct {
 	mu          sync.Mutex
 	object      *corev1.Service
 	query, body string // of the last apply
+
+	pods    []string         // that there are at first, in JSON
+	events  chan string      // of pods, in JSON
+	changed chan cluster.Ref // what a Cluster told
 }
 
 func newAPI(t *testing.T) *api {
-	a := &api{}
+	a := &api{events: make(chan string), changed: make(chan cluster.Ref, 100)}
 	a.server = httptest.NewServer(a)
 	t.Cleanup(a.server.Close)
 	return a
@@ -92,7 +138,7 @@ func (a *api) put(s *corev1.Service) { a.object = s }
 // follow returns a Cluster that has listed everything.
 func (a *api) follow(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	c, err := cluster.New(cluster.Config{REST: &rest.Config{Host: a.server.URL}, Changed: func(cluster.Ref) {}})
+	c, err := cluster.New(cluster.Config{REST: &rest.Config{Host: a.server.URL}, Changed: func(ref cluster.Ref) { a.changed <- ref }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +163,19 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Query().Get("watch") != "":
 		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-		return
+		for {
+			var events chan string
+			if strings.HasSuffix(r.URL.Path, "/pods") {
+				events = a.events
+			}
+			select {
+			case <-r.Context().Done():
+				return
+			case event := <-events:
+				_, _ = io.WriteString(w, event+"\n") // who has gone needs nothing
+				w.(http.Flusher).Flush()
+			}
+		}
 	case r.Method == http.MethodPatch:
 		body, _ := io.ReadAll(r.Body)
 		a.mu.Lock()
@@ -143,6 +200,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// The label selector is the API server's work.
 		if strings.HasSuffix(r.URL.Path, "/services") && a.object != nil && a.object.Labels != nil {
 			list["items"] = []any{a.object}
+		}
+		if strings.HasSuffix(r.URL.Path, "/pods") {
+			list["items"] = json.RawMessage("[" + strings.Join(a.pods, ",") + "]")
 		}
 		_ = json.NewEncoder(w).Encode(list)
 	}

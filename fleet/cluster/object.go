@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,7 +39,10 @@ type Object struct {
 	Stuck string
 	// Of a Service: the load balancer's addresses and names, the addresses that the nodes take, and its own.
 	Balancer, External, ClusterIPs []string
-	Type                           string
+	Type                           corev1.ServiceType
+	// Nodes are the addresses of the nodes that the fleet's ready pods are on, sorted: where a NodePort is answered, whatever the
+	// Service's externalTrafficPolicy. Pods say them, so that nobody has to be allowed to read Nodes.
+	Nodes []string
 
 	version uint64 // resource version
 }
@@ -51,6 +55,25 @@ var kinds = map[string]schema.GroupVersionResource{
 	"Deployment":              {Group: "apps", Version: "v1", Resource: "deployments"},
 	"PodDisruptionBudget":     {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
 	"HorizontalPodAutoscaler": {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
+}
+
+// podKind is followed besides: pods belong to a fleet by their label, not by their name.
+const podKind = "Pod"
+
+// resourceOf is where the objects of a kind are.
+func resourceOf(kind string) schema.GroupVersionResource {
+	if kind == podKind {
+		return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	}
+	return kinds[kind]
+}
+
+// about is what Changed is told: of a pod, the fleet that it is in.
+func (o *Object) about() Ref {
+	if o.Kind == podKind {
+		return Ref{podKind, o.Namespace, o.Fleet}
+	}
+	return o.Ref
 }
 
 // digest keeps what we look at.
@@ -71,7 +94,8 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 		o.Replicas, o.Available = number(u, "spec", "replicas"), number(u, "status", "availableReplicas")
 		o.Stuck = stuck(u)
 	case "Service":
-		o.Type, _, _ = unstructured.NestedString(u.Object, "spec", "type")
+		typ, _, _ := unstructured.NestedString(u.Object, "spec", "type")
+		o.Type = corev1.ServiceType(typ)
 		o.External, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "externalIPs")
 		o.ClusterIPs, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "clusterIPs")
 		ingress, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
@@ -83,8 +107,31 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 				}
 			}
 		}
+	case podKind:
+		o.Nodes = nodes(u)
 	}
 	return o
+}
+
+// nodes are the addresses of a pod's node, if the pod takes traffic.
+func nodes(u *unstructured.Unstructured) (out []string) {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	ready := slices.ContainsFunc(conditions, func(c any) bool {
+		entry, ok := c.(map[string]any)
+		return ok && entry["type"] == "Ready" && entry["status"] == "True"
+	})
+	if !ready || u.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	ips, _, _ := unstructured.NestedSlice(u.Object, "status", "hostIPs")
+	for _, ip := range ips {
+		if entry, ok := ip.(map[string]any); ok {
+			if a, _ := entry["ip"].(string); a != "" {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
 }
 
 // stuck is why a Deployment has no pods, or none that become ready (DeploymentConditionType ReplicaFailure, Progressing).

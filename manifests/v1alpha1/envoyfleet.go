@@ -126,7 +126,8 @@ type FleetAutoscaling struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || !has(self.type) || self.type == 'LoadBalancer'",message="loadBalancerClass is for type: LoadBalancer; remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || !has(self.type) || self.type != 'ClusterIP'",message="externalTrafficPolicy is not for type: ClusterIP, which nobody outside reaches; remove one of them"
 type FleetService struct {
-	// Type is LoadBalancer (default), NodePort or ClusterIP.
+	// Type is LoadBalancer (default), NodePort or ClusterIP. At NodePort a Gateway's addresses are those of the nodes that its
+	// proxies run on, up to 16; the ports there are those of the Service, which a Gateway cannot say.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=LoadBalancer;NodePort;ClusterIP
