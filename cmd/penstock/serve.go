@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
 )
@@ -13,6 +14,7 @@ func newServe() *cobra.Command {
 	var s service
 	var k kubernetes
 	var others peerFlags
+	var memory resource.QuantityValue
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane and the picker alone, for Envoys that run elsewhere",
@@ -41,7 +43,7 @@ its status, by one of several processes: they find each other behind --service.`
 			if err != nil {
 				return err
 			}
-			p, cfg, shutdown, err := s.plane(cmd, func(cfg *plane.Config) { cfg.Peers, cfg.Kubernetes = peers, cluster })
+			p, cfg, shutdown, err := s.plane(cmd, func(cfg *plane.Config) { cfg.Peers, cfg.Kubernetes, cfg.Memory = peers, cluster, memory.Value() })
 			if err != nil {
 				return err
 			}
@@ -62,5 +64,6 @@ its status, by one of several processes: they find each other behind --service.`
 	k.flags(cmd)
 	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002", "info")
 	others.flags(cmd)
+	cmd.Flags().Var(&memory, "memory-limit", "how much memory the process may have, such as 512Mi: Go's own limit is 10 percent below, unless GOMEMLIMIT says another (default: none)")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"slices"
 	"testing"
@@ -37,6 +38,27 @@ func held() uint64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	metrics.Read(samples)
 	return samples[0].Value.Uint64() + samples[1].Value.Uint64()
+}
+
+func TestAProcessLeavesRoomBelowTheMemoryOfItsContainer(t *testing.T) {
+	const mib = 1 << 20
+	limit := func() int64 { return debug.SetMemoryLimit(-1) }
+	t.Setenv("GOMEMLIMIT", "")
+	before := limit()
+	end := keepWithin(2000 * mib)
+	if got := limit(); got < 1799*mib || got > 1800*mib {
+		t.Errorf("of 2000 MiB Go may have %d, want 1800", got/mib)
+	}
+	end()
+	keepWithin(0)()
+	if got := limit(); got != before {
+		t.Errorf("afterwards it may have %d, want %d", got, before)
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	defer keepWithin(2000 * mib)()
+	if got := limit(); got != before {
+		t.Errorf("with GOMEMLIMIT in the environment it is given %d", got)
+	}
 }
 
 func TestABusyProcessIsNotStoppedToCollectItsMemory(t *testing.T) {

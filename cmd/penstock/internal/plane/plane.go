@@ -69,6 +69,9 @@ type Config struct {
 	OnePort bool
 	// DrainTime is how long streams of a filter chain that is gone may go on.
 	DrainTime time.Duration
+	// Memory is how many bytes the process may have, of its container for instance; Go keeps below them with room to spare. 0: as many as
+	// it takes.
+	Memory int64
 	// Tracer takes spans; Collector and Sampling are for Envoys' own.
 	Tracer    trace.TracerProvider
 	Collector netip.AddrPort
@@ -206,6 +209,7 @@ func (p *Plane) OnGateways(f func(gateways []string)) { p.onGateways = f }
 // Run reads, translates and serves until ctx ends. It fails if the paths cannot be read at all, or a listener fails. A
 // cluster that does not answer is waited for.
 func (p *Plane) Run(ctx context.Context) error {
+	defer keepWithin(p.cfg.Memory)()
 	group, ctx := errgroup.WithContext(ctx)
 	if p.cluster != nil {
 		// Health is told from the first moment on; the rest waits for what it serves.
