@@ -214,6 +214,40 @@ func TestAGatewayDoesNotTakeAnAddressThatNobodyAllowedIt(t *testing.T) {
 	}
 }
 
+func TestWhatKubernetesLetsNobodyChangeOfAServiceIsSaidWithWhatToDo(t *testing.T) {
+	r := newRig(t)
+	said := func(typ, reason, text string) {
+		t.Helper()
+		r.condition(typ, reason)
+		if got := r.board.get("edge").Conditions[0].Message; got != text {
+			t.Errorf("said: %s\nwant: %s", got, text)
+		}
+	}
+	const anew = "delete the Service, which is then made anew: kubectl delete service --namespace default edge-penstock"
+	class := "example.com/nlb"
+	r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{LoadBalancerClass: &class}}
+	r.gateway("edge", "penstock")
+	r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+	r.cluster.edit("Service", func(o *cluster.Object) { o.Balancer = []string{"192.0.2.1"} })
+	r.cluster.edit("Deployment", func(o *cluster.Object) { o.Available = 1 })
+	r.condition("", "")
+	r.spec = &v1alpha1.EnvoyFleetSpec{Replicas: new(int32(3))}
+	r.set()
+	said("Accepted", "InvalidParameters", "the EnvoyFleet's spec.service.loadBalancerClass: Service default/edge-penstock has example.com/nlb, which Kubernetes lets nobody change; "+
+		"write example.com/nlb again, or, for another load balancer and perhaps another address, "+anew)
+	r.cluster.remove("Service")
+	r.condition("Programmed", "AddressNotAssigned")
+
+	r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{Type: corev1.ServiceTypeClusterIP}}
+	r.set()
+	r.until("a cluster IP", func() bool { return r.cluster.typed() == corev1.ServiceTypeClusterIP })
+	r.cluster.edit("Service", func(o *cluster.Object) { o.ClusterIPs = []string{"10.96.0.9"} })
+	r.condition("", "")
+	r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "10.96.0.50"}}
+	r.gateway("edge", "penstock")
+	said("Programmed", "AddressNotUsable", "spec.addresses: Service default/edge-penstock has the cluster IP 10.96.0.9, which Kubernetes lets nobody change; to have 10.96.0.50, "+anew)
+}
+
 func TestBehindANodePortTheAddressesAreThoseOfNodesWithProxies(t *testing.T) {
 	r := newRig(t)
 	r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{Type: corev1.ServiceTypeNodePort}}

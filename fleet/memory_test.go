@@ -6,8 +6,12 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/penstock-project/penstock/fleet/cluster"
 	"github.com/penstock-project/penstock/fleet/render"
@@ -55,14 +59,37 @@ func (m *memory) Apply(_ context.Context, obj render.Object, applied string, _ b
 	m.n++
 	o.Ref, o.Fleet, o.Applied, o.Mark, o.UID = ref, obj.GetName(), applied, fmt.Sprint(m.n), "uid"
 	o.Owner, o.OwnerName = string(owner.UID), owner.Name
-	if kind == "Service" {
-		o.Type = "LoadBalancer"
+	if s, ok := obj.(*corev1.Service); ok {
+		if err := unchanged(o, s); err != nil {
+			m.mu.Unlock()
+			return fmt.Errorf("apply Service %s: %w", s.Name, err)
+		}
+		o.Type = s.Spec.Type
+		if c := s.Spec.LoadBalancerClass; c != nil {
+			o.Class = *c
+		}
 	}
 	m.objects[ref] = o
 	m.writes = append(m.writes, kind)
 	m.mu.Unlock()
 	m.tell(ref)
 	return nil
+}
+
+// unchanged is what Kubernetes says of an update of a Service by which fields change that may not.
+func unchanged(there cluster.Object, wanted *corev1.Service) error {
+	var causes field.ErrorList
+	spec, class := field.NewPath("spec"), wanted.Spec.LoadBalancerClass
+	if there.Type == corev1.ServiceTypeLoadBalancer && there.Type == wanted.Spec.Type && there.Class != "" && (class == nil || *class != there.Class) {
+		causes = append(causes, field.Invalid(spec.Child("loadBalancerClass"), class, "may not change once set"))
+	}
+	if ip := wanted.Spec.ClusterIP; ip != "" && len(there.ClusterIPs) > 0 && there.ClusterIPs[0] != ip {
+		causes = append(causes, field.Invalid(spec.Child("clusterIPs").Index(0), ip, "may not change once set"))
+	}
+	if len(causes) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, wanted.Name, causes)
 }
 
 func (m *memory) Delete(_ context.Context, o cluster.Object) error {
@@ -109,6 +136,18 @@ func (m *memory) kinds() []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// typed is the Service's type.
+func (m *memory) typed() (is corev1.ServiceType) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ref, o := range m.objects {
+		if ref.Kind == "Service" {
+			is = o.Type
+		}
+	}
+	return is
 }
 
 func (m *memory) written() int {

@@ -86,7 +86,7 @@ func describe(m *member, there []cluster.Object, external []netip.Prefix, err er
 	}
 	mistaken := func(mistake *render.Mistake) {
 		problem := "the EnvoyFleet's " + mistake.Field + ": " + mistake.Problem
-		say(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem)
+		say(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem+"; "+mistake.Fix)
 		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem, Fix: mistake.Fix}}
 	}
 	if m.Spec != nil && m.Spec.Mode == v1alpha1.FleetExternal {
@@ -126,7 +126,11 @@ func describe(m *member, there []cluster.Object, external []netip.Prefix, err er
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, err.Error()+": rename it, or the Gateway")
 		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: err.Error(), Fix: "rename it, or the Gateway"}}
 	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err): // the API server will not have it
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, err.Error())
+		message := err.Error()
+		if service != nil && refused(err, "spec.clusterIP") {
+			message = fmt.Sprintf("spec.addresses: %s has the cluster IP %s, which Kubernetes lets nobody change; to have %s, %s", service.Ref, strings.Join(service.ClusterIPs, ", "), missing[0], anew(service))
+		}
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, message)
 	case err != nil:
 		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonNoResources, err.Error())
 	case len(missing) > 0:

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -65,15 +66,19 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []cluster.O
 		return err
 	}
 	var errs []error
+	var mistake error
 	left := ofGateway(m.object, there)
 	for _, obj := range wanted {
 		ref := cluster.Ref{Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: k.namespace, Name: k.fleet}
 		left = slices.DeleteFunc(left, func(o cluster.Object) bool { return o.Ref == ref })
-		if err := f.apply(ctx, ref, obj, there); err != nil {
+		if err := f.apply(ctx, ref, obj, there); errors.As(err, new(*render.Mistake)) {
+			mistake = err
+		} else {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, f.deleteAll(ctx, left))...)
+	// A mistake waits for its user; what may go better the next time comes first.
+	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), mistake)
 }
 
 // apply writes an object unless the cluster has it as it should be: its annotation has the hash of what is wanted, and
@@ -99,6 +104,9 @@ func (f *Fleets) apply(ctx context.Context, ref cluster.Ref, obj render.Object, 
 		}
 	}
 	if err := f.cfg.Cluster.Apply(ctx, obj, hash, i >= 0); err != nil {
+		if i >= 0 {
+			err = cmp.Or(classKept(&there[i], obj, err), err)
+		}
 		return err
 	}
 	if ref.Kind == "Deployment" { // the one whose change makes proxies come and go

@@ -15,10 +15,8 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -323,23 +321,21 @@ func (p place) figures(ip string) (text string) {
 	return text
 }
 
-// scalingAndServices: what an EnvoyFleet says of autoscaling, the Service and who runs the proxies is so, and undone when it
-// does not say it any more.
-func scalingAndServices(p place) {
+// fleetIs writes what the EnvoyFleet gw says.
+func (p place) fleetIs(spec string) {
+	p.Helper()
+	p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: gw}\nspec: {" + spec + "}\n")
+}
+
+// small are resources of proxies that do little.
+const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
+
+// scalingAndOthers: what an EnvoyFleet says of autoscaling and of who runs the proxies is so, and undone when it does not say it any more.
+func scalingAndOthers(p place) {
 	p.apply(chat + plainGateway)
-	balanced := p.programmed("gw")[0]
-	nodes, err := p.CoreV1().Nodes().List(p.Context(), metav1.ListOptions{})
-	if err != nil || len(nodes.Items) != 1 {
-		p.Fatalf("%d nodes: %v", len(nodes.Items), err)
-	}
-	node := nodes.Items[0].Status.Addresses[0].Address
-	spec := func(text string) {
-		p.Helper()
-		p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: gw}\nspec: {" + text + "}\n")
-	}
-	const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
-	spec(small + "autoscaling: {minReplicas: 1, maxReplicas: 3, cpuPercent: 70}, service: {type: ClusterIP, annotations: {example.com/pool: internal}}")
-	p.Until("there is an autoscaler, and a Service inside the cluster", func(ctx context.Context) error {
+	p.programmed("gw")
+	p.fleetIs(small + "autoscaling: {minReplicas: 1, maxReplicas: 3, cpuPercent: 70}")
+	p.Until("there is an autoscaler", func(ctx context.Context) error {
 		hpa, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -347,54 +343,20 @@ func scalingAndServices(p place) {
 		if hpa.Spec.ScaleTargetRef.Name != fleet || *hpa.Spec.MinReplicas != 1 || hpa.Spec.MaxReplicas != 3 || *hpa.Spec.Metrics[0].Resource.Target.AverageUtilization != 70 {
 			return fmt.Errorf("autoscaler %+v", hpa.Spec)
 		}
-		s, err := p.CoreV1().Services(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if s.Spec.Type != corev1.ServiceTypeClusterIP || s.Annotations["example.com/pool"] != "internal" {
-			return fmt.Errorf("Service %+v", s.Spec)
-		}
-		gw, err := p.gateway(ctx, "gw")
-		if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != s.Spec.ClusterIP {
-			return fmt.Errorf("addresses %v: %w", gw.Status.Addresses, err)
-		}
 		return nil
 	})
-	spec(small + "service: {type: NodePort}")
-	var port string
-	p.Until("the autoscaler is gone, and the Gateway is at the node", func(ctx context.Context) error {
+	p.fleetIs(small + "replicas: 1")
+	p.Until("the autoscaler is gone", func(ctx context.Context) error {
 		if _, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
 			return errors.New("the autoscaler is there")
 		}
-		s, err := p.CoreV1().Services(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if s.Spec.Type != corev1.ServiceTypeNodePort || s.Spec.Ports[0].NodePort == 0 {
-			return fmt.Errorf("Service %+v", s.Spec)
-		}
-		port = strconv.Itoa(int(s.Spec.Ports[0].NodePort))
-		gw, err := p.gateway(ctx, "gw")
-		if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != node {
-			return fmt.Errorf("addresses %v, want %s: %w", gw.Status.Addresses, node, err)
-		}
 		return nil
 	})
-	p.answers("http://" + net.JoinHostPort(p.programmed("gw")[0], port) + "/health")
-	spec(small + "replicas: 1")
-	p.Until("the load balancer is back", func(ctx context.Context) error {
-		gw, err := p.gateway(ctx, "gw")
-		if err == nil && (len(gw.Status.Addresses) != 1 || !strings.HasPrefix(gw.Status.Addresses[0].Value, balanced[:strings.LastIndex(balanced, ".")])) {
-			err = fmt.Errorf("addresses %v", gw.Status.Addresses)
-		}
-		return err
-	})
 	p.answers("http://" + p.programmed("gw")[0] + "/health")
-	spec("mode: external, external: {addresses: [edge.example.com], serviceAccounts: [mine]}")
+	p.fleetIs("mode: external, external: {addresses: [edge.example.com], serviceAccounts: [mine]}")
 	p.Until("others run the proxies", func(ctx context.Context) error {
-		gw, err := p.gateway(ctx, "gw")
-		if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != "edge.example.com" {
-			return fmt.Errorf("addresses %v: %w", gw.Status.Addresses, err)
+		if err := p.at(ctx, "edge.example.com"); err != nil {
+			return err
 		}
 		for _, o := range owned {
 			if _, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
@@ -403,4 +365,13 @@ func scalingAndServices(p place) {
 		}
 		return nil
 	})
+}
+
+// at says what keeps the Gateway gw from having one address, and that one.
+func (p place) at(ctx context.Context, address string) error {
+	gw, err := p.gateway(ctx, "gw")
+	if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != address {
+		return fmt.Errorf("addresses %v, want %s: %w", gw.Status.Addresses, address, err)
+	}
+	return nil
 }

@@ -19,7 +19,8 @@ var ofFleets = []promise{
 	{"deleting a Gateway ends what is under way in peace and leaves nothing", deletionDrains},
 	{"a Gateway gets the addresses that it asks for or says that it cannot", staticAddresses},
 	{"how proxies run can be changed under load", parametersTakeEffect},
-	{"an autoscaler, a kind of Service and proxies of one's own can be had", scalingAndServices},
+	{"an autoscaler and proxies of one's own can be had", scalingAndOthers},
+	{"a Gateway is reached by the kind of Service that is asked for", servicesOfEveryKind},
 }
 
 // ofTrust are about who knows whom, and how that lasts.

@@ -40,6 +40,8 @@ type Object struct {
 	// Of a Service: the load balancer's addresses and names, the addresses that the nodes take, and its own.
 	Balancer, External, ClusterIPs []string
 	Type                           corev1.ServiceType
+	// Class is its spec.loadBalancerClass.
+	Class string
 	// Nodes are the addresses of the nodes that the fleet's ready pods are on, sorted: where a NodePort is answered, whatever the
 	// Service's externalTrafficPolicy. Pods say them, so that nobody has to be allowed to read Nodes.
 	Nodes []string
@@ -96,6 +98,7 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 	case "Service":
 		typ, _, _ := unstructured.NestedString(u.Object, "spec", "type")
 		o.Type = corev1.ServiceType(typ)
+		o.Class, _, _ = unstructured.NestedString(u.Object, "spec", "loadBalancerClass")
 		o.External, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "externalIPs")
 		o.ClusterIPs, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "clusterIPs")
 		ingress, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
