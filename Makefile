@@ -16,7 +16,7 @@ RACY := /(fleet|store|file|kube|status|graph|cache|publish|server|xdstest|picker
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
 SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 
-.PHONY: help demo build test lint bench bench-kube conformance golden generate envoy sims lab lab-down labs test-lab bin/lab go
+.PHONY: help demo build test lint bench bench-kube conformance golden generate envoy sims helm lab lab-down labs test-lab bin/lab go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -27,7 +27,7 @@ build: go ## compile bin/penstock
 	@[ -e bin/penstock ] || echo 'compiling Penstock: some minutes the first time' >&2
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/penstock ./cmd/penstock
 
-test: go envoy sims ## all tests, end-to-end ones on the real Envoy included
+test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy included
 	@echo 'compiling Penstock and its tests: some minutes the first time' >&2
 	@export ENVOY="$(ENVOY_PATH)"; all=$$(go list ./...); \
 	racy=$$(grep -E '$(RACY)' <<<"$$all" || true); calm=$$(grep -vE '$(RACY)' <<<"$$all" || true); race=-race; \
@@ -37,7 +37,6 @@ test: go envoy sims ## all tests, end-to-end ones on the real Envoy included
 	[ -z "$$racy" ] || go test $$race $$racy || failed=1; \
 	[ -z "$$calm" ] || go test $$calm || failed=1; \
 	(cd conformance && go test ./...) || failed=1; \
-	(cd conformance/chart && go test ./...) || failed=1; \
 	exit $$failed
 
 lint: go $(TOOLS)/staticcheck ## vet, staticcheck, gofmt and the import rules
@@ -64,10 +63,10 @@ conformance: build envoy labs suites ## run the official suites, whole and unmod
 
 suites: $(SUITES) bin/certify ## build the official suites, and what runs them
 
-golden: go envoy ## rewrite the golden files from what the code does now; read the difference before you commit it
+golden: go envoy helm ## rewrite the golden files from what the code does now; read the difference before you commit it
 	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden \
-	  $$(grep -rl --include='*_test.go' --exclude-dir=chart PENSTOCK_GOLDEN . | xargs -n1 dirname | sort -u)
-	@cd conformance/chart && PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden .
+	  $$(grep -rl --include='*_test.go' --exclude-dir=conformance PENSTOCK_GOLDEN . | xargs -n1 dirname | sort -u)
+	@cd conformance && PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden ./chart
 	@git --no-pager diff --stat
 
 generate: go $(TOOLS)/controller-gen ## rewrite deep copies and CRDs of our kinds
@@ -78,11 +77,13 @@ envoy: ## install the pinned Envoy into .tools/, unless $ENVOY or PATH has a rec
 
 sims: $(TOOLS)/llm-d-inference-sim ## build the model-server simulator that end-to-end tests use besides our own (3 minutes, once)
 
+helm: $(TOOLS)/helm ## build the Helm that tests the chart (2 minutes, once)
+
 lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=3: side by side); the first time builds Kubernetes, 6 minutes
 	@ENVOY="$(ENVOY_PATH)" bin/lab up --clusters $(or $(CLUSTERS),1)
 
-test-lab: build envoy labs ## tests on the real Kubernetes: what Penstock promises there, and the lab itself (some minutes once it is built; root, or unshare -rn)
-	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./apiserver ./promises
+test-lab: build envoy labs helm ## tests on the real Kubernetes: what Penstock promises there, and the lab itself (some minutes once it is built; root, or unshare -rn)
+	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./apiserver ./chart ./promises
 
 lab-down: bin/lab ## end it; nothing stays
 	@bin/lab down
@@ -109,6 +110,11 @@ $(TOOLS)/llm-d-inference-sim: conformance/llmdsim/go.mod conformance/llmdsim/go.
 $(TOOLS)/envoy-gateway: conformance/envoygateway/go.mod conformance/envoygateway/go.sum | go
 	@echo "building $(@F), a peer to measure beside (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/envoygateway && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
+
+$(TOOLS)/helm: conformance/helm/go.mod conformance/helm/go.sum | go
+	@echo "building $(@F) (about 2 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/helm; m=helm.sh/helm/v4; v=$$(go list -m -f '{{.Version}}' $$m); \
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X $$m/internal/version.version=$$v" -o $@ $$(go list tool)
 
 $(TOOLS)/gateway-api-conformance: conformance/suites/go.mod conformance/suites/go.sum
 $(TOOLS)/inference-conformance: conformance/suites/inference/go.mod conformance/suites/inference/go.sum

@@ -1,19 +1,16 @@
 package chart
 
 import (
-	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
-	"helm.sh/helm/v3/pkg/releaseutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -23,35 +20,36 @@ import (
 )
 
 const (
-	chartDir  = "../../manifests/charts/penstock"
-	installed = "../../manifests/install/penstock.yaml"
-	header    = "# Penstock without Helm: what the chart in manifests/charts renders with its default values, in the order in which Helm installs\n# it. `make golden` writes it. Gateway API and its inference extension are installed before: see the README.\n"
+	chartDir = "../../manifests/charts/penstock"
+	plain    = "../../manifests/install/penstock.yaml"
+	system   = "penstock-system"
+	header   = "# Penstock without Helm: what the chart in manifests/charts renders with its default values, in the order in which Helm installs\n# it. `make golden` writes it. Gateway API and its inference extension are installed before: see the README.\n"
 )
 
 // byHelm is what is not so without Helm.
 var byHelm = regexp.MustCompile(`\n *app\.kubernetes\.io/managed-by: Helm`)
 
+func TestTheChartLints(t *testing.T) {
+	helm(t, "lint", chartDir, "--strict")
+}
+
 func TestGoldenManifestsAreWhatTheChartRenders(t *testing.T) {
-	got := []byte(header + "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: penstock-system\n")
-	_, objects, err := releaseutil.SortManifests(render(t, nil), nil, releaseutil.InstallOrder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
-		got = fmt.Appendf(got, "---\n%s\n", strings.TrimSpace(byHelm.ReplaceAllString(o.Content, "")))
+	got := []byte(header + "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + system + "\n")
+	for _, d := range render(t, nil) {
+		got = fmt.Appendf(got, "---\n%s\n", byHelm.ReplaceAllString(d.text, ""))
 	}
 	if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
-		if err := os.WriteFile(installed, got, 0o644); err != nil {
+		if err := os.WriteFile(plain, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	want, err := os.ReadFile(installed)
+	want, err := os.ReadFile(plain)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("(-installed +chart)\n%s", diff)
+		t.Errorf("(-plain +chart)\n%s", diff)
 	}
 }
 
@@ -69,12 +67,8 @@ func TestWhateverOneSetsTheObjectsAreThoseThatKubernetesKnows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kinds := map[string]int{}
-			for file, text := range render(t, values) {
-				for _, doc := range strings.Split(text, "\n---\n") {
-					if kind := check(t, file, doc); kind != "" {
-						kinds[kind]++
-					}
-				}
+			for _, d := range render(t, values) {
+				kinds[check(t, d)]++
 			}
 			if kinds["Deployment"] != 1 || kinds["Service"] != 1 || kinds["ClusterRole"] != 1 || kinds["Role"] != 1 || (name == "all") != (kinds["EnvoyFleet"] == 1) {
 				t.Errorf("kinds: %v", kinds)
@@ -86,22 +80,20 @@ func TestWhateverOneSetsTheObjectsAreThoseThatKubernetesKnows(t *testing.T) {
 // Whoever reads what Penstock may do should not have to ask what a kind is that nobody has heard of.
 func TestRulesNameNoKindThatDoesNotExist(t *testing.T) {
 	const former = "inference.networking.x-k8s.io_inferencepools" // pools of the former group, whose CRD the extension's first releases have
-	for file, text := range render(t, nil) {
-		for _, doc := range strings.Split(text, "\n---\n") {
-			var role rbacv1.ClusterRole
-			if err := yaml.Unmarshal([]byte(doc), &role); err != nil || role.Kind != "ClusterRole" {
-				continue
-			}
-			for _, rule := range role.Rules {
-				for _, group := range rule.APIGroups {
-					if !strings.Contains(group, "networking") && group != "penstock.dev" {
-						continue // Kubernetes' own
-					}
-					for _, resource := range rule.Resources {
-						name := group + "_" + strings.TrimSuffix(resource, "/status")
-						if _, err := os.Stat("../../manifests/crds/" + name + ".yaml"); err != nil && name != former {
-							t.Errorf("%s: %s of %s: %v", file, resource, group, err)
-						}
+	for _, d := range render(t, nil) {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(d.text), &role); err != nil || role.Kind != "ClusterRole" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				if !strings.Contains(group, "networking") && group != "penstock.dev" {
+					continue // Kubernetes' own
+				}
+				for _, resource := range rule.Resources {
+					name := group + "_" + strings.TrimSuffix(resource, "/status")
+					if _, err := os.Stat("../../manifests/crds/" + name + ".yaml"); err != nil && name != former {
+						t.Errorf("%s: %s of %s: %v", d.file, resource, group, err)
 					}
 				}
 			}
@@ -112,9 +104,9 @@ func TestRulesNameNoKindThatDoesNotExist(t *testing.T) {
 // The limit is written once, in resources, whoever installs: the pod tells its process.
 func TestAPodWithAMemoryLimitIsNotKilledForGarbage(t *testing.T) {
 	var d appsv1.Deployment
-	for file, text := range render(t, nil) {
-		if strings.HasSuffix(file, "deployment.yaml") {
-			if err := yaml.UnmarshalStrict([]byte(strings.Split(text, "\n---\n")[0]), &d); err != nil {
+	for _, document := range render(t, nil) {
+		if strings.HasSuffix(document.file, "deployment.yaml") {
+			if err := yaml.UnmarshalStrict([]byte(document.text), &d); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -130,16 +122,13 @@ func TestAPodWithAMemoryLimitIsNotKilledForGarbage(t *testing.T) {
 }
 
 // check decodes an object strictly, where its kind is Kubernetes' own, and says what kind it is.
-func check(t *testing.T, file, doc string) string {
+func check(t *testing.T, d document) string {
 	t.Helper()
-	if strings.TrimSpace(strings.Join(slices.DeleteFunc(strings.Split(doc, "\n"), func(l string) bool { return strings.HasPrefix(l, "#") }), "\n")) == "" {
-		return ""
-	}
 	var typed struct {
 		Kind string `json:"kind"`
 	}
-	if err := yaml.Unmarshal([]byte(doc), &typed); err != nil {
-		t.Fatalf("%s: %v\n%s", file, err, doc)
+	if err := yaml.Unmarshal([]byte(d.text), &typed); err != nil {
+		t.Fatalf("%s: %v\n%s", d.file, err, d.text)
 	}
 	into := map[string]runtime.Object{
 		"Deployment": &appsv1.Deployment{}, "Service": &corev1.Service{}, "ServiceAccount": &corev1.ServiceAccount{},
@@ -149,34 +138,56 @@ func check(t *testing.T, file, doc string) string {
 	if into == nil {
 		return typed.Kind // a CRD's
 	}
-	if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
-		t.Errorf("%s: %v\n%s", file, err, doc)
+	if err := yaml.UnmarshalStrict([]byte(d.text), into); err != nil {
+		t.Errorf("%s: %v\n%s", d.file, err, d.text)
 	}
 	return typed.Kind
 }
 
-// render is the templates' output by file, those without any left out.
-func render(t *testing.T, values map[string]any) map[string]string {
+// document is one object as Helm renders it, and the template that it comes from.
+type document struct{ file, text string }
+
+// render is what the chart renders with some values, in the order in which Helm installs it.
+func render(t *testing.T, values map[string]any) (out []document) {
 	t.Helper()
-	c, err := loader.Load(chartDir)
+	raw, err := yaml.Marshal(values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Validate(); err != nil {
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, raw, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	all, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: "penstock", Namespace: "penstock-system", IsInstall: true}, nil)
-	if err != nil {
-		t.Fatal(err)
+	const source = "# Source: "
+	text := "\n" + helm(t, "template", "penstock", chartDir, "--namespace", system, "--values", file)
+	for _, part := range strings.Split(text, "\n---\n"+source)[1:] {
+		name, object, _ := strings.Cut(part, "\n")
+		out = append(out, document{name, strings.TrimSpace(object)})
 	}
-	out, err := engine.Render(c, all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range out {
-		if strings.HasSuffix(name, ".tpl") || len(bytes.TrimSpace([]byte(text))) == 0 {
-			delete(out, name)
-		}
+	if len(out) == 0 {
+		t.Fatalf("nothing was rendered: %s", text)
 	}
 	return out
+}
+
+// helm runs Helm, with a home of its own, and returns what it prints.
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	program, err := filepath.Abs("../../.tools/bin/helm")
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil {
+		t.Fatalf("no Helm: run make helm (%v)", err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, said.String())
+	}
+	return string(out)
 }

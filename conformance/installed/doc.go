@@ -1,8 +1,7 @@
-// Package installed starts labs in which Penstock is installed as its users install it: from manifests/install, with the
-// image standing for bin/penstock.
+// Package installed starts labs in which Penstock is installed as its users install it: from manifests/install (Start), with the
+// image standing for bin/penstock; or those in which whoever called installs it (Prepare).
 //
-// conformance/certify, conformance/bench and the tests of conformance/promises use it. It belongs to none of them: a lab knows
-// nothing of Penstock.
+// conformance/certify, conformance/bench, conformance/promises and conformance/chart use it. It belongs to none: a lab knows nothing of Penstock.
 //
 // Tests: it is what `make conformance`, `make bench-kube` and `make test-lab` run on.
 package installed

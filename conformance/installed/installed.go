@@ -29,22 +29,17 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// Start starts a lab with Penstock in it, whose image is loaded besides those of config. The working directory is in conformance,
-// as CRDs are looked up by its go.mod unless config says otherwise; `make build labs` has made what it runs. Penstock is ready
-// when Start returns: its GatewayClass says what it supports. The caller ends the lab with Down.
+// Start starts a lab with Penstock in it: what Prepare does, and then it is installed and ready: its GatewayClass says what it supports.
+// The caller ends the lab with Down.
 func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
-	var err error
-	if config.Dir, err = filepath.Abs(config.Dir); err != nil {
-		return nil, err
-	}
 	if config.Root == "" {
-		if config.Root, err = lab.Repository(); err != nil {
+		root, err := lab.Repository()
+		if err != nil {
 			return nil, err
 		}
+		config.Root = root
 	}
-	program := filepath.Join(config.Root, "bin", "penstock")
-	config.Images = append(slices.Clone(config.Images), image.Image{Name: "penstock-project/penstock", Program: program, Path: "/usr/local/bin/penstock"})
-	l, err := lab.Start(ctx, config)
+	l, err := Prepare(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +51,23 @@ func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 		return nil, errors.Join(fmt.Errorf("install Penstock: %w", err), l.Down())
 	}
 	return l, nil
+}
+
+// Prepare starts a lab that has Penstock's image, besides those of config, for whoever installs it. The working directory is in conformance, as
+// CRDs are looked up by its go.mod unless config says otherwise; `make build labs` has made what it runs. The caller ends the lab with Down.
+func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
+	var err error
+	if config.Dir, err = filepath.Abs(config.Dir); err != nil {
+		return nil, err
+	}
+	if config.Root == "" {
+		if config.Root, err = lab.Repository(); err != nil {
+			return nil, err
+		}
+	}
+	program := filepath.Join(config.Root, "bin", "penstock")
+	config.Images = append(slices.Clone(config.Images), image.Image{Name: "penstock-project/penstock", Program: program, Path: "/usr/local/bin/penstock"})
+	return lab.Start(ctx, config)
 }
 
 // install applies the manifests and waits until Penstock has said something of its class.

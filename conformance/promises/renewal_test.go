@@ -114,7 +114,7 @@ func certificatesRenewed(p place) {
 	if err != nil || len(proxy) != 1 {
 		p.Fatalf("proxies: %s %v", podNames(proxy), err)
 	}
-	bundle := fmt.Sprintf("/proc/%d/root/etc/penstock/ca.crt", p.process(proxy[0], "/etc/penstock/bootstrap.yaml"))
+	bundle := fmt.Sprintf("/proc/%d/root/etc/penstock/ca.crt", p.Process(proxy[0], "/etc/penstock/bootstrap.yaml"))
 	p.Until("the proxy trusts it", func(context.Context) error {
 		text, err := os.ReadFile(bundle)
 		if err == nil && !bytes.Contains(text, young) {

@@ -3,13 +3,9 @@
 package promises
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -17,32 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// process is the PID of a pod's process that was given an argument: the lab's processes are this machine's.
-func (p place) process(pod corev1.Pod, arg string) int {
-	p.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		p.Fatal(err)
-	}
-	for _, file := range files {
-		env, _ := os.ReadFile(file) // most are nobody's that we look for, or gone
-		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_NAME="+pod.Name+"\x00")) && bytes.Contains(line, []byte("\x00"+arg+"\x00")) {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			if err != nil {
-				p.Fatal(err)
-			}
-			return pid
-		}
-	}
-	p.Fatalf("no process of pod %s", pod.Name)
-	return 0
-}
-
 // kill ends the process of a pod of Penstock's as a lack of memory would: it learns of nothing.
 func (p place) kill(pod corev1.Pod) {
 	p.Helper()
-	if err := syscall.Kill(p.process(pod, "serve"), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(p.Process(pod, "serve"), syscall.SIGKILL); err != nil {
 		p.Fatalf("kill %s: %v", pod.Name, err)
 	}
 }

@@ -1,6 +1,10 @@
 package labtest
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,4 +54,27 @@ func Ready(s corev1.PodStatus) bool {
 		}
 	}
 	return false
+}
+
+// Process is the PID of a pod's process that was given an argument, for pods that have their name in the environment variable POD_NAME: the
+// lab's processes are this machine's.
+func (p Place) Process(pod corev1.Pod, arg string) int {
+	p.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, file := range files {
+		env, _ := os.ReadFile(file) // most are nobody's that we look for, or gone
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_NAME="+pod.Name+"\x00")) && bytes.Contains(line, []byte("\x00"+arg+"\x00")) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if err != nil {
+				p.Fatal(err)
+			}
+			return pid
+		}
+	}
+	p.Fatalf("no process of pod %s was given %s", pod.Name, arg)
+	return 0
 }
