@@ -33,6 +33,7 @@ var ofTrust = []promise{
 // ofStatuses are about what the statuses of objects say.
 var ofStatuses = []promise{
 	{"nothing is programmed before its proxies have acknowledged it", programmedAfterAcks},
+	{"the log tells of fleets and proxies that come and go and of who leads", logTells},
 	{"what an Envoy refuses stands in its object's status in Envoy's words", refusalInEnvoysWords},
 }
 

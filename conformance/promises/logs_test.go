@@ -1,0 +1,51 @@
+//go:build lab && linux
+
+package promises
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// logTells: what becomes of fleets and proxies, and who leads, stands in the log in words that one may search for; the README names them.
+func logTells(p place) {
+	gateway, own := "gateway="+p.Namespace+"/gw", "fleet="+p.Namespace+"/"+fleet
+	p.apply(plainGateway)
+	p.programmed("gw")
+	all := p.processes()
+	p.logged(all, "fleet made", own)
+	p.logged(all, "proxy connected", gateway, "node="+fleet)
+	p.logged(all, "gateway programmed", gateway)
+	p.fleetIs(small + "replicas: 1, concurrency: 1")
+	p.logged(all, "fleet changed", own)
+	p.logged(all, "proxy disconnected", gateway, "node="+fleet)
+	p.logged(all[:1], "leading")
+	p.logged(all[1:], "another process leads", "leader="+all[0].Name)
+	p.logged(all[:1], "serving", "ads=")
+	p.logged(all[1:], "serving", "ads=")
+}
+
+// logged waits until one of some processes has a line with all of the texts.
+func (p place) logged(processes []corev1.Pod, texts ...string) {
+	p.Helper()
+	p.Until(fmt.Sprintf("a line with %q", texts), func(ctx context.Context) error {
+		var all []string
+		for _, process := range processes {
+			log, err := p.CoreV1().Pods(system).GetLogs(process.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(string(log)) {
+				if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+					return nil
+				}
+			}
+			all = append(all, string(log))
+		}
+		return fmt.Errorf("not in:\n%s", strings.Join(all, "\n"))
+	})
+}
