@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -50,7 +51,8 @@ func NewLeader(cfg LeaderConfig) (*Leader, error) {
 	}
 	rc := rest.CopyConfig(cfg.REST)
 	rc.QPS = -1
-	rc.Timeout = renewDeadline / 2 // one request that hangs must not cost the lease
+	rc.ContentType = runtime.ContentTypeJSON // as all else that we say; a lease is small
+	rc.Timeout = renewDeadline / 2           // one request that hangs must not cost the lease
 	client, err := coordinationv1.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)

@@ -156,6 +156,21 @@ func (b *Board) Get(ref report.Ref) (report.Report, bool) {
 	return b.located(merge(ref, parts)), len(parts) > 0
 }
 
+// Findings counts what is said to users, by severity.
+func (b *Board) Findings() map[report.Severity]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[report.Severity]int{}
+	for _, reports := range b.sources {
+		for _, r := range reports {
+			for _, f := range r.Findings {
+				out[f.Severity]++
+			}
+		}
+	}
+	return out
+}
+
 // ranked lists the sources, those that have the last word last.
 func (b *Board) ranked() []string {
 	names := slices.Sorted(maps.Keys(b.sources))

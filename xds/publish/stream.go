@@ -373,6 +373,18 @@ func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	return nil
 }
 
+// Trouble says whether the proxy lacks something that it should have, be it only on its way, and whether it refuses
+// something.
+func (s *Stream) Trouble() (behind, refusing bool) {
+	for t := range s.items {
+		for _, it := range s.items[t] {
+			refusing = refusing || it.reason != ""
+			behind = behind || it.reason == "" && it.want != nil && (it.dirty || it.flight != nil)
+		}
+	}
+	return behind, refusing
+}
+
 // Summary is how one type stands.
 type Summary struct {
 	Held     int    `json:"held"`     // names of which the proxy has a version

@@ -18,6 +18,38 @@ func (s *Server) Connected(gateway string) int {
 	return n
 }
 
+// trouble counts the proxies that lack something, and those that refuse something.
+func (s *Server) trouble() (behind, refusing int) {
+	for _, st := range s.streams() {
+		st.mu.Lock()
+		lacks, refuses := false, false
+		if !st.closed {
+			lacks, refuses = st.machine.Trouble()
+		}
+		st.mu.Unlock()
+		if lacks {
+			behind++
+		}
+		if refuses {
+			refusing++
+		}
+	}
+	return behind, refusing
+}
+
+// streams is a copy of the list of all streams, to go through without holding mu.
+func (s *Server) streams() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*stream
+	for _, g := range s.gateways {
+		for st := range g.streams {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
 // count tells how many streams a gateway has now. Called with mu held, so that the last word is the right one.
 func (s *Server) count(name string, g *gateway) {
 	if s.config.Count != nil {
@@ -28,15 +60,7 @@ func (s *Server) count(name string, g *gateway) {
 // Recheck asks each stream whether its proxy may still read its gateway, and ends those that may not: to be called when what
 // Authorize goes by has changed.
 func (s *Server) Recheck() {
-	s.mu.Lock()
-	var streams []*stream
-	for _, g := range s.gateways {
-		for st := range g.streams {
-			streams = append(streams, st)
-		}
-	}
-	s.mu.Unlock()
-	for _, st := range streams {
+	for _, st := range s.streams() {
 		st.recheck()
 	}
 }

@@ -80,14 +80,7 @@ type TypeStatus struct {
 
 // Proxies is every connected proxy, sorted by gateway and node.
 func (s *Server) Proxies() []ProxyStatus {
-	s.mu.Lock()
-	var streams []*stream
-	for _, g := range s.gateways {
-		for st := range g.streams {
-			streams = append(streams, st)
-		}
-	}
-	s.mu.Unlock()
+	streams := s.streams()
 	out := make([]ProxyStatus, 0, len(streams))
 	for _, st := range streams {
 		if p, ok := st.status(); ok {

@@ -23,7 +23,8 @@ type metrics struct {
 	ack       *prometheus.HistogramVec
 }
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
+// newMetrics makes the server's metrics; trouble counts the proxies that are in any.
+func newMetrics(r prometheus.Registerer, trouble func() (behind, refusing int)) (*metrics, error) {
 	counter := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_xds_" + name, Help: help}, []string{"type"})
 	}
@@ -41,12 +42,35 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.streams, m.responses, m.resources, m.bytes, m.nacks, m.ack} {
+	for _, c := range []prometheus.Collector{m.streams, m.responses, m.resources, m.bytes, m.nacks, m.ack, troubleCollector(trouble)} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+var (
+	behindDesc = prometheus.NewDesc("penstock_xds_streams_behind",
+		"Connected proxies that lack something which they should have. Above zero for long: they do not answer, or wait for what does not come.", nil, nil)
+	refusingDesc = prometheus.NewDesc("penstock_xds_streams_refusing",
+		"Connected proxies that refuse something; what they had before stays in force.", nil, nil)
+)
+
+// troubleCollector counts proxies when the page is read, not before.
+type troubleCollector func() (behind, refusing int)
+
+// Describe implements prometheus.Collector.
+func (troubleCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- behindDesc
+	out <- refusingDesc
+}
+
+// Collect implements prometheus.Collector.
+func (t troubleCollector) Collect(out chan<- prometheus.Metric) {
+	behind, refusing := t()
+	out <- prometheus.MustNewConstMetric(behindDesc, prometheus.GaugeValue, float64(behind))
+	out <- prometheus.MustNewConstMetric(refusingDesc, prometheus.GaugeValue, float64(refusing))
 }
 
 func (m *metrics) connected(n float64) { m.streams.Add(n) }

@@ -89,7 +89,7 @@ func BenchmarkSend(b *testing.B) {
 		c.Commit(cache.Batch{Gateway: gateway, Upserts: versions[i%2 : i%2+1]})
 	}
 	commit(1)
-	m, err := newMetrics(nil)
+	m, err := newMetrics(nil, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

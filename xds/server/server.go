@@ -91,15 +91,16 @@ func New(c Config) (*Server, error) {
 		c.Tracing = noop.NewTracerProvider()
 	}
 	c.Absence = cmp.Or(c.Absence, time.Minute)
-	m, err := newMetrics(c.Metrics)
-	if err != nil {
-		return nil, fmt.Errorf("xds server: %w", err)
-	}
-	return &Server{
-		config: c, metrics: m, gateways: map[string]*gateway{},
+	s := &Server{
+		config: c, gateways: map[string]*gateway{},
 		refusals: refusals{said: map[proxyName]voice{}, wake: make(chan struct{}, 1)},
 		tracer:   c.Tracing.Tracer("github.com/penstock-project/penstock/xds/server"),
-	}, nil
+	}
+	var err error
+	if s.metrics, err = newMetrics(c.Metrics, s.trouble); err != nil {
+		return nil, fmt.Errorf("xds server: %w", err)
+	}
+	return s, nil
 }
 
 // window is HTTP/2's flow control window, in bytes. Setting it also keeps gRPC from enlarging it by itself.

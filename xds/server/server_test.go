@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -249,6 +250,42 @@ func TestATraceLeadsFromTheChangeToTheAck(t *testing.T) {
 	if span.Name() != "publish" || span.Parent().SpanID() != change.SpanContext().SpanID() {
 		t.Errorf("%s of %s", span.Name(), span.Parent().SpanID())
 	}
+	seen := gathered(t, registry)
+	if seen["penstock_xds_streams"] != 1 || seen["penstock_xds_bytes_total"] == 0 || seen["penstock_xds_commit_to_ack_seconds"] == 0 {
+		t.Errorf("metrics %v", seen)
+	}
+}
+
+func TestProxiesInTroubleAreCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	c := xdstest.Serve(t, server.Config{Metrics: registry})
+	c.Commit(world(t, 1))
+	conn := dial(t, c)
+	fine, mute, refusing := connect(t, conn, "fine"), connect(t, conn, "mute"), connect(t, conn, "refusing")
+	counted := func(behind, refusing float64) {
+		t.Helper()
+		xdstest.Eventually(t, fmt.Sprintf("%v behind, %v refusing", behind, refusing), func() bool {
+			seen := gathered(t, registry)
+			return seen["penstock_xds_streams"] == 3 && seen["penstock_xds_streams_behind"] == behind && seen["penstock_xds_streams_refusing"] == refusing
+		})
+	}
+	counted(0, 0)
+	c.Cache.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{xdstest.Endpoints(t, "cluster-0", 7)}})
+	fine.next()
+	if _, err := mute.stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := refusing.stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &statuspb.Status{Message: "no"}})
+	counted(1, 1)
+}
+
+// gathered is the sum of each metric's series.
+func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -259,9 +296,7 @@ func TestATraceLeadsFromTheChangeToTheAck(t *testing.T) {
 			seen[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
-	if seen["penstock_xds_streams"] != 1 || seen["penstock_xds_bytes_total"] == 0 || seen["penstock_xds_commit_to_ack_seconds"] == 0 {
-		t.Errorf("metrics %v", seen)
-	}
+	return seen
 }
 
 func TestAThousandProxiesGetAChange(t *testing.T) {

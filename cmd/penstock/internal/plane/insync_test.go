@@ -47,14 +47,22 @@ func (s *said) has(text string) bool {
 	return strings.Contains(s.text.String(), text)
 }
 
-// inCluster runs a control plane for a small API server until stop, or the end of the test.
-func inCluster(t *testing.T, api *kubetest.Server, identity string) (address string, log *said, stop func()) {
+// process is a control plane that runs until stop, or the end of the test.
+type process struct {
+	*Plane
+	address string // of ADS
+	log     *said
+	stop    func()
+}
+
+// inCluster runs a control plane for a small API server.
+func inCluster(t *testing.T, api *kubetest.Server, identity string) process {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	log = &said{}
+	log := &said{}
 	p, err := New(Config{
 		Kubernetes: &Kubernetes{REST: api.Config(), Namespace: "default", Identity: identity}, StateDir: t.TempDir(), XDS: l,
 		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Tracer: tracing.NewTracerProvider(),
@@ -66,14 +74,14 @@ func inCluster(t *testing.T, api *kubetest.Server, identity string) (address str
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
+	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
 	t.Cleanup(stop)
-	return l.Addr().String(), log, stop
+	return process{p, l.Addr().String(), log, stop}
 }
 
 func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
@@ -86,12 +94,12 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 	for _, o := range clusterObjects {
 		api.Apply(t, o.plural, o.text)
 	}
-	address, _, stop := inCluster(t, api, "first")
-	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: address, Gateway: "default/gw", Patience: time.Minute})
+	first := inCluster(t, api, "first")
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Patience: time.Minute})
 	endpoints := resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("default", "chat")}
 	proxy.Wait("the pod is served", func() bool { b := proxy.Backends(8080); return len(b) == 1 && b[0] == 8001 })
 	before, _ := proxy.Has(endpoints)
-	stop()
+	first.stop()
 
 	// The next process hears nothing at first, then of everything but the pods.
 	silent := func(texts ...string) {
@@ -105,12 +113,12 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 		})
 	}
 	silent("/")
-	address, log, _ := inCluster(t, api, "second")
+	second := inCluster(t, api, "second")
 	heard := len(proxy.Received())
-	proxy.Wait("it cannot read", func() bool { return log.has("cannot read from the API server") })
+	proxy.Wait("it cannot read", func() bool { return second.log.has("cannot read from the API server") })
 	silent("/pods")
-	proxy.Reconnect(address) // it takes connections once it knows what there is of the kinds that it reads whole
-	proxy.Wait("it waits for the pods", func() bool { return log.has("serving nobody before everything was read once") })
+	proxy.Reconnect(second.address) // it takes connections once it knows what there is of the kinds that it reads whole
+	proxy.Wait("it waits for the pods", func() bool { return second.log.has("serving nobody before everything was read once") })
 	if got := proxy.Received()[heard:]; len(got) > 0 {
 		t.Errorf("a proxy was answered before all was read: %+v", got)
 	}

@@ -85,6 +85,7 @@ type Plane struct {
 	log      *slog.Logger
 	tracer   trace.Tracer
 	registry *prometheus.Registry
+	metrics  *planeMetrics
 	store    *store.Store
 	files    *file.Reader // nil on Kubernetes
 	cluster  *cluster     // nil elsewhere
@@ -162,6 +163,9 @@ func New(cfg Config) (*Plane, error) {
 		if err := p.joinCluster(); err != nil {
 			return nil, err
 		}
+	}
+	if p.metrics, err = newPlaneMetrics(p.registry, p.board, p.cluster); err != nil {
+		return nil, err
 	}
 	p.translator = translator.New(TranslatorConfig(cfg, addresses))
 	return p, nil

@@ -3,6 +3,7 @@ package plane
 import (
 	"context"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -47,6 +48,7 @@ func (p *Plane) translate(ctx context.Context) error {
 
 // follow brings everything behind the store up to date with some revisions.
 func (p *Plane) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View) {
+	defer func(begin time.Time) { p.metrics.changes.Observe(time.Since(begin).Seconds()) }(time.Now())
 	var changes []store.Change
 	for _, r := range revisions {
 		changes = append(changes, r.Changes...)
