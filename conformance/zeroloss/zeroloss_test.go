@@ -101,31 +101,59 @@ func TestALostRequestIsCountedAndTold(t *testing.T) {
 	}
 }
 
-func TestOneSeedGivesOneSequence(t *testing.T) {
-	sequence := func() (did []string) {
-		r, err := newRun(options{Seed: 3, Rate: 1, Events: 5, Dir: t.TempDir()})
+// sequence is what the first steps of a seed do, without writing or running any of it.
+func sequence(t *testing.T, seed uint64, steps int) (did []string) {
+	t.Helper()
+	r, err := newRun(options{Seed: seed, Rate: 1, Events: 5, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.end() }()
+	for step := 1; step <= steps; step++ {
+		text, err := r.world.next(seed, uint64(step), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = r.end() }()
-		for step := range uint64(300) {
-			text, err := r.world.next(3, step, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range r.world.stopped {
-				s.stop()
-			}
-			text, _, _ = strings.Cut(text, " at ") // ports are what they are
-			did = append(did, text)
+		for _, s := range r.world.stopped {
+			s.stop()
 		}
-		return did
+		text, _, _ = strings.Cut(text, " at ") // ports are what they are
+		did = append(did, text)
 	}
-	a, b := sequence(), sequence()
+	return did
+}
+
+func TestOneSeedGivesOneSequence(t *testing.T) {
+	a, b := sequence(t, 3, 300), sequence(t, 3, 300)
 	for i := range a {
 		if a[i] != b[i] {
 			t.Fatalf("step %d: %q and %q", i, a[i], b[i])
 		}
+	}
+}
+
+// The figure says that no change loses a request: each kind that is promised has to be among the thousand, and often.
+func TestEveryKindOfChangeThatIsPromisedHappens(t *testing.T) {
+	count := map[string]int{}
+	for _, did := range sequence(t, 1, 1000) {
+		kind, _, _ := strings.Cut(did, ":")
+		count[kind]++
+	}
+	for promise, kinds := range map[string][]string{
+		"routes moved between clusters that are deleted": {"move", "split"}, "pools renamed": {"rename-pool"},
+		"policies edited": {"strategy", "failure-mode", "full", "no-policy"}, "ext_proc's mode changed": {"body"}, "pickers swapped": {"picker"},
+		"certificates rotated": {"certificate"}, "listeners added, changed and removed": {"listener-add", "certificate-ref", "listener-change", "listener-remove"},
+		"endpoints churning": {"server-add", "server-late", "server-drain", "server-remove"},
+		"imports drained":    {"import-drain", "import-add", "import-remove", "import-weight", "import-mode"}, "spill sets changed": {"spill"},
+	} {
+		for _, kind := range kinds {
+			if count[kind] < 5 {
+				t.Errorf("%s: %s happens %d times in 1,000 steps", promise, kind, count[kind])
+			}
+		}
+	}
+	if n := count["nothing to change"]; n > 0 {
+		t.Errorf("%d of 1,000 changes are none", n)
 	}
 }
 

@@ -20,9 +20,9 @@ type client struct {
 }
 
 // dial opens one connection to a control plane.
-func dial(t testing.TB, c *xdstest.Control) *grpc.ClientConn {
+func dial(t testing.TB, c *xdstest.Control, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(c.Address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,15 +32,22 @@ func dial(t testing.TB, c *xdstest.Control) *grpc.ClientConn {
 
 func connect(t testing.TB, conn *grpc.ClientConn, node string) *client {
 	t.Helper()
+	out := subscribe(t, conn, xdstest.Gateway, node)
+	out.next()
+	return out
+}
+
+// subscribe is connect to any gateway, before the first answer is read.
+func subscribe(t testing.TB, conn *grpc.ClientConn, gateway, node string) *client {
+	t.Helper()
 	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := &client{t: t, stream: s}
 	out.send(&discoveryv3.DeltaDiscoveryRequest{
-		Node: &corev3.Node{Id: node, Cluster: xdstest.Gateway}, ResourceNamesSubscribe: []string{"cluster-0"},
+		Node: &corev3.Node{Id: node, Cluster: gateway}, ResourceNamesSubscribe: []string{"cluster-0"},
 	})
-	out.next()
 	return out
 }
 
@@ -52,13 +59,19 @@ func (c *client) send(r *discoveryv3.DeltaDiscoveryRequest) {
 	}
 }
 
-// next receives a response and ACKs it.
-func (c *client) next() *discoveryv3.DeltaDiscoveryResponse {
+func (c *client) receive() *discoveryv3.DeltaDiscoveryResponse {
 	c.t.Helper()
 	r, err := c.stream.Recv()
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	return r
+}
+
+// next receives a response and ACKs it.
+func (c *client) next() *discoveryv3.DeltaDiscoveryResponse {
+	c.t.Helper()
+	r := c.receive()
 	c.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.GetNonce()})
 	return r
 }

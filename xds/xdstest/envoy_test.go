@@ -1,8 +1,10 @@
 package xdstest_test
 
 import (
+	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,7 +59,8 @@ func TestAListenerComesWhenItsPortIsFreeAtLast(t *testing.T) {
 	w.control = xdstest.Serve(t, server.Config{Reports: w.reports})
 	w.control.Commit(w.base())
 	w.proxy = startEnvoy(t, w.control, "DELTA_GRPC")
-	w.wait("its owner is told", func() bool { return w.reports.said("web") != "" })
+	words := fmt.Sprintf("listener(s) web: cannot bind '127.0.0.1:%d': Address already in use", w.port)
+	w.wait("its owner reads Envoy's words", func() bool { return strings.Contains(w.reports.said("web"), words) })
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,134 @@
+package server_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/server"
+	"github.com/penstock-project/penstock/xds/xdstest"
+)
+
+func TestAChangeOfOneGatewayOfHundredsIsSentToItsProxiesAlone(t *testing.T) {
+	const gateways, changed = 300, 7
+	c := xdstest.Serve(t, server.Config{})
+	commit := func(i int, port uint32) *resource.Resource {
+		r := xdstest.Endpoints(t, "cluster-0", port)
+		c.Cache.Commit(cache.Batch{Gateway: fmt.Sprint("default/gw-", i), Upserts: []*resource.Resource{r}})
+		return r
+	}
+	conn := dial(t, c)
+	proxies := make([]*client, gateways)
+	for i := range proxies {
+		commit(i, 1)
+		proxies[i] = subscribe(t, conn, fmt.Sprint("default/gw-", i), "envoy")
+		proxies[i].next()
+	}
+	first := commit(changed, 2)
+	if got := proxies[changed].next(); got.GetResources()[0].GetVersion() != first.Version {
+		t.Fatalf("received %v", got)
+	}
+	for i, p := range proxies {
+		second := commit(i, 3)
+		if got := p.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != second.Version {
+			t.Errorf("gateway %d received %v of another one's change", i, got)
+		}
+	}
+}
+
+// bulky is an assignment of a hundred kilobytes.
+func bulky(t testing.TB, version int) *resource.Resource {
+	return xdstest.Resource(t, resource.Endpoints, "cluster-0", &endpointv3.ClusterLoadAssignment{
+		ClusterName: "cluster-0", Endpoints: []*endpointv3.LocalityLbEndpoints{{
+			Priority: uint32(version), Locality: &corev3.Locality{Region: strings.Repeat("x", 100<<10)},
+		}},
+	})
+}
+
+func TestAProxyThatDoesNotReadDelaysNobodyElseAndThenGetsWhatIsNewest(t *testing.T) {
+	c := xdstest.Serve(t, server.Config{})
+	c.Commit([]*resource.Resource{bulky(t, 0)})
+	// Its window is full with the first answer, and what the server sends waits.
+	slow := subscribe(t, dial(t, c, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10)), xdstest.Gateway, "slow")
+	good := connect(t, dial(t, c), "good")
+	var last *resource.Resource
+	const changes = 100
+	for i := range changes {
+		last = bulky(t, 1+i)
+		c.Commit([]*resource.Resource{last})
+		if got := good.next(); got.GetResources()[0].GetVersion() != last.Version {
+			t.Fatalf("change %d: received another version", i)
+		}
+	}
+	for n := 1; ; n++ {
+		if slow.next().GetResources()[0].GetVersion() == last.Version {
+			if n > changes/2 {
+				t.Errorf("it was sent %d versions, most of them old", n)
+			}
+			return
+		}
+	}
+}
+
+// verdicts keeps who refuses what.
+type verdicts struct {
+	mu   sync.Mutex
+	said map[string][]report.Report // by node
+}
+
+func (v *verdicts) Refused(_, node string, list []report.Report) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.said[node] = list
+}
+
+func (v *verdicts) against(node string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.said[node])
+}
+
+func TestWhatOneProxyRefusesIsWithheldFromThatOneAlone(t *testing.T) {
+	v := &verdicts{said: map[string][]report.Report{}}
+	c := xdstest.Serve(t, server.Config{Reports: v})
+	c.Commit([]*resource.Resource{xdstest.Endpoints(t, "cluster-0", 1)})
+	conn := dial(t, c)
+	picky, other := connect(t, conn, "picky"), connect(t, conn, "other")
+
+	refused := xdstest.Endpoints(t, "cluster-0", 2)
+	c.Commit([]*resource.Resource{refused})
+	if got := other.next(); got.GetResources()[0].GetVersion() != refused.Version {
+		t.Fatalf("the other one received %v", got)
+	}
+	picky.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: picky.receive().GetNonce(), ErrorDetail: &status.Status{Message: "not for me"}})
+	xdstest.Eventually(t, "the owner is told", func() bool { return v.against("picky") == 1 })
+	xdstest.Eventually(t, "the other one in sync, and that one not", func() bool {
+		list := c.Server.Proxies()
+		return len(list) == 2 && slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return p.Node == "picky" && p.Types[resource.Endpoints].Rejected == 1 }) &&
+			slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return p.Node == "other" && p.Types[resource.Endpoints].InSync() })
+	})
+	if v.against("other") != 0 {
+		t.Error("the other one is said to refuse it too")
+	}
+
+	// The next version is for both, and ends it.
+	mended := xdstest.Endpoints(t, "cluster-0", 3)
+	c.Commit([]*resource.Resource{mended})
+	for _, p := range []*client{picky, other} {
+		if got := p.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != mended.Version {
+			t.Errorf("received %v", got)
+		}
+	}
+	xdstest.Eventually(t, "nothing is held against anyone", func() bool { return v.against("picky") == 0 })
+}
