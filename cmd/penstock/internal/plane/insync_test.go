@@ -3,10 +3,12 @@ package plane
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,8 +86,9 @@ func inCluster(t *testing.T, api *kubetest.Server, identity string) process {
 	return process{p, l.Addr().String(), log, stop}
 }
 
-func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
-	t.Parallel()
+// smallCluster is an API server with clusterObjects.
+func smallCluster(t *testing.T) *kubetest.Server {
+	t.Helper()
 	api := kubetest.New(t)
 	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes"} {
 		api.Install("gateway.networking.k8s.io", plural, "v1")
@@ -94,6 +97,12 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 	for _, o := range clusterObjects {
 		api.Apply(t, o.plural, o.text)
 	}
+	return api
+}
+
+func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
+	t.Parallel()
+	api := smallCluster(t)
 	first := inCluster(t, api, "first")
 	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Patience: time.Minute})
 	endpoints := resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("default", "chat")}
@@ -134,4 +143,44 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 	if b := proxy.Backends(8080); len(b) != 1 {
 		t.Errorf("backends: %v", b)
 	}
+}
+
+func TestARunningControlPlaneThatMissesAKindTakesNothingFromProxiesUntilItHearsOfIt(t *testing.T) {
+	t.Parallel()
+	api := smallCluster(t)
+	listen := func(listeners string) {
+		api.Apply(t, "gateways", strings.Replace(clusterObjects[1].text, "{name: http, port: 8080, protocol: HTTP}", listeners, 1))
+	}
+	listen("{name: http, port: 8080, protocol: HTTP}, {name: leaves, port: 8081, protocol: HTTP}")
+	running := inCluster(t, api, "running")
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: running.address, Gateway: "default/gw", Patience: time.Minute})
+	bound := func(port int) bool {
+		return slices.ContainsFunc(proxy.Names(resource.Listener), func(name string) bool { return strings.Contains(name, fmt.Sprint(port)) })
+	}
+	proxy.Wait("both listeners", func() bool { return bound(8080) && bound(8081) })
+
+	// From now on nothing is heard of Services, while all else is.
+	api.Fail(func(_, path string) int {
+		if strings.HasSuffix(path, "/services") {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	api.Cut()
+	proxy.Wait("it cannot read Services", func() bool { return running.log.has("cannot read from the API server") })
+	heard := len(proxy.Received())
+	// A listener goes, and then others come, one after the other: each is a change of its own, which would have taken the first along.
+	listeners := "{name: http, port: 8080, protocol: HTTP}"
+	for port := 8082; port < 8085; port++ {
+		listeners += fmt.Sprintf(", {name: more-%d, port: %[1]d, protocol: HTTP}", port)
+		listen(listeners)
+		proxy.Wait("a further listener", func() bool { return bound(port) })
+	}
+	for _, r := range proxy.Received()[heard:] {
+		if len(r.Removed) > 0 {
+			t.Errorf("taken away although there may be what keeps it: %+v", r)
+		}
+	}
+	api.Fail(nil)
+	proxy.Wait("the listener goes once all is heard of again", func() bool { return !bound(8081) })
 }
