@@ -3,9 +3,14 @@
 package lab_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/penstock-project/penstock/conformance/lab/sandbox"
 )
 
 // program is what `make labs` builds.
@@ -28,5 +33,72 @@ func TestCheckNamesWhatForbidsALab(t *testing.T) {
 	out, err := exec.Command("unshare", "--user", program, "check").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "kernel.unprivileged_userns_clone") {
 		t.Errorf("lab check: %v: %s", err, out)
+	}
+}
+
+// Whoever is not root gets namespaces of their own, where the machine allows that, and else an error that names what does not.
+func TestCheckWithoutRootMakesALabOfItsOwnOrSaysWhatForbidsIt(t *testing.T) {
+	if !sandbox.Users() {
+		return // nobody is root here: TestCheckSaysThatALabCanStartWhereOneRuns has shown it
+	}
+	dir, err := os.MkdirTemp("", "lab-rootless") // t.TempDir is for its owner only
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	raw, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := filepath.Join(dir, "lab")
+	if err := os.WriteFile(mine, raw, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(mine, "check")
+	cmd.Dir = dir
+	const nobody = 65534
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if made := err == nil && len(out) == 0; !made && !strings.Contains(string(out), "user.max_user_namespaces") {
+		t.Errorf("lab check: %v: %s", err, out)
+	}
+}
+
+// What people type: up prints a line for the shell, and down leaves nothing.
+func TestUpPrintsTheKubeconfigAndDownLeavesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "mine")
+	before := links()
+	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test does not come to it
+	up := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin")
+	out, err := up.Output()
+	if err != nil {
+		t.Fatalf("lab up: %v: %s", err, out)
+	}
+	if want := "export KUBECONFIG=" + filepath.Join(dir, "kubeconfig") + "\n"; string(out) != want {
+		t.Errorf("lab up printed %q, want %q", out, want)
+	}
+	in := exec.Command(program, "exec", "--dir", dir, "--", "sh", "-c", `grep -c server: "$KUBECONFIG"`)
+	if out, err := in.CombinedOutput(); err != nil || string(out) != "1\n" {
+		t.Errorf("lab exec: %v: %s", err, out)
+	}
+	if out, err := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin").CombinedOutput(); err == nil || !strings.Contains(string(out), "lab down --dir") {
+		t.Errorf("a second lab in the folder of the first: %v: %s", err, out)
+	}
+	if out, err := exec.Command(program, "down", "--dir", dir).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("lab down: %v: %s", err, out)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the lab's folder is left: %v", err)
+	}
+	if left := processes(dir); len(left) > 0 {
+		t.Errorf("processes are left: %q", left)
+	}
+	for name := range links() {
+		if !before[name] {
+			t.Errorf("the network interface %s is left", name)
+		}
 	}
 }

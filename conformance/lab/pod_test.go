@@ -143,7 +143,7 @@ spec:
 	})
 }
 
-// Probes of every kind decide: readiness by TCP, HTTP, gRPC and a command; a failing liveness probe restarts.
+// Probes decide: a start by TCP, readiness by HTTP and by a command; a failing liveness probe restarts.
 func TestProbesDecide(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")

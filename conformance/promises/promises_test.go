@@ -35,6 +35,7 @@ var ofStatuses = []promise{
 	{"nothing is programmed before its proxies have acknowledged it", programmedAfterAcks},
 	{"the log tells of fleets and proxies that come and go and of who leads", logTells},
 	{"what an Envoy refuses stands in its object's status in Envoy's words", refusalInEnvoysWords},
+	{"what a proxy refuses is known to who writes statuses wherever it is connected", refusalElsewhere},
 }
 
 // ofProcesses are about Penstock itself, which they kill.

@@ -166,3 +166,38 @@ spec:
 	large("/a+")
 	programmed(metav1.ConditionTrue, "")
 }
+
+// refusalElsewhere: what a proxy refuses that is connected to the process that does not write statuses stands in them all the same, and
+// no more once it takes it.
+func refusalElsewhere(p place) {
+	p.apply(chat + attached)
+	follower := p.processes()[1].Status.PodIP + ":18000"
+	p.Until("the process knows the Gateway", func(context.Context) error {
+		_, err := p.ask(follower, p.token("mine", "penstock.dev"), resource.Cluster)
+		return err
+	})
+	refuses := xdstest.StartFake(p, xdstest.FakeConfig{
+		Address: follower, Node: "refuses", Gateway: p.Namespace + "/gw", Dial: p.as(p.token("mine", "penstock.dev")),
+		Refuses: func(ref resource.Ref) string {
+			if ref.Type == resource.Listener {
+				return "this proxy cannot listen"
+			}
+			return ""
+		},
+	})
+	p.Until("the Gateway says what its proxy says", func(ctx context.Context) error {
+		gw, err := p.gateway(ctx, "gw")
+		if err != nil {
+			return err
+		}
+		for _, c := range gw.Status.Conditions {
+			if c.Type == "Programmed" && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "this proxy cannot listen") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", gw.Status.Conditions)
+	})
+	refuses.Disconnect()
+	xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: "refuses", Gateway: p.Namespace + "/gw", Dial: p.as(p.token("mine", "penstock.dev"))})
+	p.programmed("gw")
+}

@@ -27,6 +27,8 @@ type FakeConfig struct {
 	Dial []grpc.DialOption
 	// Silent are types whose responses it applies but never answers.
 	Silent []resource.Type
+	// Refuses says in which words it refuses a cluster or listener, "" if it takes it. nil: it refuses only what Envoy would.
+	Refuses func(resource.Ref) string
 	// Patience is how long it waits for an answer that the control plane owes it, before it counts as a violation.
 	// Default: 10 s.
 	Patience time.Duration

@@ -23,6 +23,16 @@ type verdict struct {
 	whole bool
 }
 
+// judge is the verdict on a resource: what the test has this proxy say, or else what Envoy says.
+func (c FakeConfig) judge(ref resource.Ref, msg any) *verdict {
+	if c.Refuses != nil {
+		if words := c.Refuses(ref); words != "" {
+			return &verdict{text: words}
+		}
+	}
+	return judge(msg)
+}
+
 // judge finds the mistakes of DELIVERY 3's table that a test can make on purpose.
 func judge(msg any) *verdict {
 	switch m := msg.(type) {

@@ -128,7 +128,7 @@ func (s *session) take(r response) {
 		}
 		msg, names := read(r.t, res.body)
 		messages[i] = &applied{version: res.version, names: names, ports: ports(msg)}
-		if v := judge(msg); v != nil {
+		if v := f.config.judge(ref, msg); v != nil {
 			verdicts[res.name] = v
 			bad = append(bad, res.name)
 			if v.whole {
