@@ -4,8 +4,11 @@ package lab_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,11 +17,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/conformance/lab"
 	"github.com/penstock-project/penstock/conformance/lab/image"
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
+	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
 // running is the lab that the tests share: two clusters, so that one can be asked from the other.
@@ -33,10 +38,13 @@ func run(m *testing.M) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	before := links()
 	running, err = lab.Start(ctx, lab.Config{Dir: dir, Clusters: 2, Images: []image.Image{{Name: "shell", Program: "/bin/sh"}}})
 	if err != nil {
 		return failed(err)
+	}
+	links, err := links(running.Kubeconfig())
+	if err != nil {
+		return failed(errors.Join(err, running.Down()))
 	}
 	code := m.Run()
 	if err := running.Down(); err != nil {
@@ -45,8 +53,8 @@ func run(m *testing.M) int {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		return failed(fmt.Errorf("the lab's folder is still there: %v", err))
 	}
-	for name := range links() {
-		if !before[name] && strings.HasPrefix(name, "lab") {
+	for _, name := range links {
+		if _, err := net.InterfaceByName(name); err == nil {
 			return failed(fmt.Errorf("the network interface %s is left", name))
 		}
 	}
@@ -61,13 +69,31 @@ func failed(err error) int {
 	return 1
 }
 
-func links() map[string]bool {
-	names := map[string]bool{}
-	all, _ := net.Interfaces()
-	for _, i := range all {
-		names[i.Name] = true
+// links are the network interfaces of a lab's clusters: others may run beside it.
+func links(kubeconfig string) (names []string, err error) {
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		return nil, err
 	}
-	return names
+	for _, c := range config.Clusters {
+		server, err := url.Parse(c.Server)
+		if err != nil {
+			return nil, err
+		}
+		node, err := netip.ParseAddr(server.Hostname())
+		if err != nil {
+			return nil, err
+		}
+		for slot := range network.Slots {
+			if plan := (network.Plan{Slot: slot}); plan.Node() == node {
+				names = append(names, plan.Link())
+			}
+		}
+	}
+	if len(names) != len(config.Clusters) {
+		return nil, fmt.Errorf("%d clusters have the network interfaces %q", len(config.Clusters), names)
+	}
+	return names, nil
 }
 
 // processes are the command lines that name a folder.
