@@ -69,7 +69,6 @@ func TestCheckWithoutRootMakesALabOfItsOwnOrSaysWhatForbidsIt(t *testing.T) {
 // What people type: up prints a line for the shell, and down leaves nothing.
 func TestUpPrintsTheKubeconfigAndDownLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")
-	before := links()
 	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test does not come to it
 	up := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin")
 	out, err := up.Output()
@@ -78,6 +77,10 @@ func TestUpPrintsTheKubeconfigAndDownLeavesNothing(t *testing.T) {
 	}
 	if want := "export KUBECONFIG=" + filepath.Join(dir, "kubeconfig") + "\n"; string(out) != want {
 		t.Errorf("lab up printed %q, want %q", out, want)
+	}
+	links, err := links(filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	in := exec.Command(program, "exec", "--dir", dir, "--", "sh", "-c", `grep -c server: "$KUBECONFIG"`)
 	if out, err := in.CombinedOutput(); err != nil || string(out) != "1\n" {
@@ -95,9 +98,7 @@ func TestUpPrintsTheKubeconfigAndDownLeavesNothing(t *testing.T) {
 	if left := processes(dir); len(left) > 0 {
 		t.Errorf("processes are left: %q", left)
 	}
-	for name := range links() {
-		if !before[name] {
-			t.Errorf("the network interface %s is left", name)
-		}
+	if left := there(links); len(left) > 0 {
+		t.Errorf("network interfaces are left: %q", left)
 	}
 }

@@ -53,10 +53,8 @@ func run(m *testing.M) int {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		return failed(fmt.Errorf("the lab's folder is still there: %v", err))
 	}
-	for _, name := range links {
-		if _, err := net.InterfaceByName(name); err == nil {
-			return failed(fmt.Errorf("the network interface %s is left", name))
-		}
+	if left := there(links); len(left) > 0 {
+		return failed(fmt.Errorf("network interfaces are left: %q", left))
 	}
 	if left := processes(dir); len(left) > 0 {
 		return failed(fmt.Errorf("processes are left: %q", left))
@@ -94,6 +92,16 @@ func links(kubeconfig string) (names []string, err error) {
 		return nil, fmt.Errorf("%d clusters have the network interfaces %q", len(config.Clusters), names)
 	}
 	return names, nil
+}
+
+// there are those of some network interfaces that the machine has.
+func there(links []string) (names []string) {
+	for _, name := range links {
+		if _, err := net.InterfaceByName(name); err == nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // processes are the command lines that name a folder.
