@@ -7,7 +7,8 @@
 //
 // The way of one file: read.go finds it, document.go splits it, parse.go makes values with positions of it, draft.go takes
 // an object through conversion, schema.go (quick.go for what is right, words.go for what is not) and decoding, claims.go
-// decides which object of which file counts, state.go keeps what counts on disk, watch.go begins again at each change.
+// decides which object of which file counts, state.go keeps what counts on disk, watch.go begins again at each change, and
+// fence.go tells whether anything changed meanwhile.
 //
 // Adding a kind is one small file, kind_NAME.go, and one line in kinds.go.
 //

@@ -53,7 +53,7 @@ func BenchmarkOneEditAmong1000Routes(b *testing.B) {
 				} else {
 					write(7, all[7])
 				}
-				if err := r.sync(context.Background(), []string{path(7)}); err != nil {
+				if err := r.sync(context.Background(), once(false, path(7))); err != nil {
 					b.Fatal(err)
 				}
 			}

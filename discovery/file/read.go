@@ -61,16 +61,22 @@ func (r *Reader) latest(n news, path string) *source {
 	return r.files[path]
 }
 
+// anything is what a Reader is told of that nobody tells of changes.
+func anything() (changed []string, everything bool) { return nil, true }
+
 // gather finds files that are new or changed, with their documents still to be read, and files that are gone, all as of
 // one moment. Files are read one after the other, and whoever writes meanwhile knows what must come first, such as a
-// backend before the route to it. So it looks again until nothing has changed: then all files were as they were read when
-// the last look began. changed as in sync; files named there are read whatever their times say.
-func (r *Reader) gather(changed []string) (fresh []*source, gone []string, problems []mistake) {
-	n := news{}
-	r.open(changed, true, n)
-	steady := false
+// backend before the route to it. So it goes on until nothing has changed: then all files are as they were read when it
+// was told so, or when the last look at all of them began. told as in sync; files that it names are read whatever their
+// times say.
+func (r *Reader) gather(told func() (changed []string, everything bool)) (fresh []*source, gone []string, problems []mistake) {
+	n, problems, steady := news{}, r.problems, false
 	for look := 0; look < maxLooks && !steady; look++ {
-		steady, problems = r.look(n)
+		changed, everything := told()
+		r.open(changed, true, n)
+		if steady = len(changed) == 0; everything {
+			steady, problems = r.look(n)
+		}
 	}
 	if !steady {
 		r.cfg.Log.Warn("the configuration is written to without a pause: half of a change may be in force")

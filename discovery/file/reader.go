@@ -31,7 +31,8 @@ type Config struct {
 	// Paths are folders, read recursively, and single files, read whatever their name ends in. At least one.
 	Paths []string
 	Store Store
-	// StateDir keeps each object's last good form over restarts. It is made if need be; empty: nothing is kept.
+	// StateDir keeps each object's last good form over restarts. It is made if need be; empty: nothing is kept, and each change
+	// has all files looked at (fence).
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
 	// Report gets everything that there is to say about the files, as a whole, each time that something changed; one call
@@ -126,12 +127,12 @@ func (r *Reader) Load(ctx context.Context) error {
 			return fmt.Errorf("configuration: %w", err)
 		}
 	}
-	return r.sync(ctx, nil)
+	return r.sync(ctx, anything)
 }
 
-// sync reads what changed and applies it in one batch. changed names files that are known to be all that changed; nil
-// means that anything may have.
-func (r *Reader) sync(ctx context.Context, changed []string) error {
+// sync reads what changed and applies it in one batch. told is asked, until there is nothing more, for files that are known
+// to be all that changed since it was asked last; or anything may have.
+func (r *Reader) sync(ctx context.Context, told func() (changed []string, everything bool)) error {
 	r.work.Lock()
 	defer r.work.Unlock()
 	affected := map[report.Ref]bool{}
@@ -143,7 +144,7 @@ func (r *Reader) sync(ctx context.Context, changed []string) error {
 			affected[ref] = true
 		}
 	}
-	fresh, gone, problems := r.gather(changed)
+	fresh, gone, problems := r.gather(told)
 	if err := r.readAll(ctx, fresh); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -22,7 +23,8 @@ func (r *Reader) Run(ctx context.Context) error {
 		return fmt.Errorf("configuration: watch: %w", err)
 	}
 	defer watcher.Close()
-	w := &watch{reader: r, notify: watcher, folders: map[string]fs.FileInfo{}, failed: map[string]bool{}}
+	w := &watch{reader: r, notify: watcher, folders: map[string]fs.FileInfo{}, failed: map[string]bool{}, touched: map[string]bool{}}
+	w.fence = newFence(r.cfg.StateDir, watcher)
 	w.follow() // before reading, so that no change is missed in between
 	if err := r.Load(ctx); err != nil {
 		return err
@@ -69,42 +71,44 @@ func (r *Reader) Run(ctx context.Context) error {
 type watch struct {
 	reader     *Reader
 	notify     *fsnotify.Watcher
+	fence      *fence                 // nil: there is none
 	folders    map[string]fs.FileInfo // those watched
 	failed     map[string]bool        // folders that cannot be watched, which was said
-	changed    map[string]bool        // files that are all that changed
-	everything bool                   // anything may have
+	touched    map[string]bool        // paths that were told of
+	everything bool                   // anything may have changed
 }
 
-// note takes in one event. A plain change of a file that was read names just that file; anything else, such as a new
-// name, a folder or a link that was turned, means looking at everything.
+// note takes in one event.
 func (w *watch) note(ev fsnotify.Event) {
-	if ev.Op == fsnotify.Chmod && !readable(filepath.Base(ev.Name)) {
-		return
-	}
 	path := filepath.Clean(ev.Name)
-	if w.foreign(path) {
-		return
+	switch {
+	case ev.Op == fsnotify.Chmod && !readable(filepath.Base(path)), w.fence.owns(path), w.foreign(path):
+	default:
+		w.touched[path] = true
 	}
-	if !w.reader.plain(path) {
-		base := filepath.Base(path)
-		if hidden(base) && base != "..data" {
-			return // editors' files come and go; a mount's folders are followed by its ..data
-		}
-		w.everything = true
-		return
-	}
-	if w.changed == nil {
-		w.changed = map[string]bool{}
-	}
-	w.changed[path] = true
 }
 
-// plain says that a path is a file that was read and is not behind a link.
+// classify says which files of those that were told of are all that changed. A plain change of a file that was read names
+// just that file; anything else, such as a new name, a folder or a link that was turned, means looking at everything.
+// r.work is held.
+func (r *Reader) classify(touched map[string]bool) (changed []string, everything bool) {
+	for path := range touched {
+		switch base := filepath.Base(path); {
+		case r.plain(path):
+			changed = append(changed, path)
+		case hidden(base) && base != "..data":
+			// Editors' files come and go; a mount's folders are followed by its ..data.
+		default:
+			everything = true
+		}
+	}
+	slices.Sort(changed)
+	return changed, everything
+}
+
+// plain says that a path is a file that was read and is not behind a link. r.work is held.
 func (r *Reader) plain(path string) bool {
-	r.work.Lock()
-	_, known := r.files[path]
-	r.work.Unlock()
-	if !known {
+	if r.files[path] == nil {
 		return false
 	}
 	info, err := os.Lstat(path)
@@ -135,21 +139,27 @@ func (w *watch) settle(ctx context.Context) {
 	}
 }
 
-// sync reads what was noted.
+// sync reads what was noted, and what is written meanwhile.
 func (w *watch) sync(ctx context.Context) error {
-	var changed []string
-	if !w.everything {
-		if len(w.changed) == 0 {
-			return nil
-		}
-		for path := range w.changed {
-			changed = append(changed, path)
-		}
-	} else {
-		w.follow()
+	if !w.everything && len(w.touched) == 0 {
+		return nil
 	}
-	w.everything, w.changed = false, nil
-	return w.reader.sync(ctx, changed)
+	first, following := true, false
+	err := w.reader.sync(ctx, func() (changed []string, everything bool) {
+		if !first && !following && !w.passed() {
+			w.everything = true
+		}
+		changed, everything = w.reader.classify(w.touched)
+		clear(w.touched)
+		if w.everything = w.everything || everything; w.everything && !following {
+			following = true
+			w.follow()
+		}
+		first = false
+		return changed, w.everything
+	})
+	w.everything = false
+	return err
 }
 
 // foreign says whether a path is in a folder that is watched for a root's own sake alone, and is not the root.
