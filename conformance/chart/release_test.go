@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -205,19 +204,5 @@ func (r *releases) served() {
 		address = fmt.Sprint(list[0].(map[string]any)["value"])
 		return nil
 	})
-	p.Until("an answer", func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
-		if err != nil {
-			return err
-		}
-		req.Close = true
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: %w", resp.Status, err)
-		}
-		return nil
-	})
+	p.Until("an answer", func(ctx context.Context) error { return labtest.Get(ctx, "http://"+address) })
 }

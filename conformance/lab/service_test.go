@@ -5,17 +5,16 @@ package lab_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
 // echo is a Deployment of the echo server, which leaves in good order.
@@ -72,7 +71,7 @@ func (p place) serve() string {
 		addr = s.Status.LoadBalancer.Ingress[0].IP + ":8080"
 		return nil
 	})
-	p.Until("an answer", func(ctx context.Context) error { return get(ctx, addr) })
+	p.Until("an answer", func(ctx context.Context) error { return labtest.Get(ctx, "http://"+addr) })
 	return addr
 }
 
@@ -91,29 +90,6 @@ func (p place) rolledOut() {
 	})
 }
 
-// get asks once, on a connection of its own.
-func get(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
-	if err != nil {
-		return err
-	}
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %s", resp.Status)
-	}
-	return nil
-}
-
 // Clients outside reach a Service while its pods are replaced one by one: none of their requests is lost.
 func TestRolloutLosesNoRequest(t *testing.T) {
 	t.Parallel()
@@ -129,7 +105,7 @@ func TestRolloutLosesNoRequest(t *testing.T) {
 	lost := make(chan error, 1)
 	go func() {
 		for ctx.Err() == nil {
-			if err := get(context.WithoutCancel(ctx), addr); err != nil {
+			if err := labtest.Get(context.WithoutCancel(ctx), "http://"+addr); err != nil {
 				lost <- err
 				return
 			}
@@ -153,7 +129,7 @@ func TestDeploymentReplacesADeletedPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.rolledOut()
-	p.Until("an answer", func(ctx context.Context) error { return get(ctx, addr) })
+	p.Until("an answer", func(ctx context.Context) error { return labtest.Get(ctx, "http://"+addr) })
 }
 
 // Programs find Services by name and reach them, their own included; pods of one cluster reach pods and LoadBalancers of
