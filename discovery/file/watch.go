@@ -146,8 +146,11 @@ func (w *watch) sync(ctx context.Context) error {
 	}
 	first, following := true, false
 	err := w.reader.sync(ctx, func() (changed []string, everything bool) {
-		if !first && !following && !w.passed() {
-			w.everything = true
+		if !first {
+			all := w.passed()
+			if w.everything = w.everything || !all; len(w.touched) > 0 {
+				w.settle(ctx) // what is written just now may be written by halves
+			}
 		}
 		changed, everything = w.reader.classify(w.touched)
 		clear(w.touched)
