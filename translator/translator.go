@@ -19,6 +19,8 @@ import (
 type Translator struct {
 	tables *tables
 	engine *graph.Engine
+	// kept is what proxies still have of rows that cannot be encoded now, by table and key.
+	kept map[[2]string][]*resource.Resource
 }
 
 // New makes a Translator that knows of no object yet.
@@ -26,7 +28,7 @@ func New(cfg Config) *Translator {
 	t := declare(cfg)
 	e := graph.New(t.all()...)
 	e.Demand(cfg.OnDemand...)
-	return &Translator{tables: t, engine: e}
+	return &Translator{tables: t, engine: e, kept: map[[2]string][]*resource.Resource{}}
 }
 
 // Delta is what changed for the Envoys of one Gateway.
@@ -95,11 +97,19 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 	for _, table := range []*graph.Table[encoded]{t.tables.routes, t.tables.ports, t.tables.secrets, t.tables.hops, t.tables.served} {
 		for _, c := range table.Changes(d) {
 			gw, _, _ := strings.Cut(c.Key, "|")
+			row, had := [2]string{table.Name, c.Key}, c.Old.resources
+			if c.Old.err != nil {
+				had = t.kept[row]
+				delete(t.kept, row)
+			}
 			if c.New.err != nil {
 				errs = append(errs, fmt.Errorf("%s %s: %w", table.Name, c.Key, c.New.err))
+				if len(had) > 0 {
+					t.kept[row] = had
+				}
 				continue
 			}
-			of(gw).add(c.Old.resources, c.New.resources)
+			of(gw).add(had, c.New.resources)
 		}
 	}
 	for _, c := range t.tables.hosts.Changes(d) {

@@ -20,13 +20,31 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-func TestEveryFigureOfTheIssueIsDeclaredAndExplained(t *testing.T) {
+// promised is the issue's table, and the one figure in its text: names, units and limits.
+var promised = map[string]figure{
+	"change_growth": {unit: "ratio", limit: 2}, "change_cpu": {unit: "ms", limit: 2}, "change_vs_rebuild": {unit: "ratio", limit: 0.02},
+	"change_to_effective": {unit: "ms", limit: 40}, "change_cleartext": {unit: "ms", limit: 10},
+	"endpoint_fanout": {unit: "ratio", limit: 1.5}, "endpoint_fanout_vs_gcp": {unit: "ratio", limit: 0.05},
+	"cold_start": {unit: "s", limit: 3}, "memory_heap": {unit: "MiB", limit: 120}, "memory_rss": {unit: "MiB", limit: 200},
+	"reconnect_storm": {unit: "s", limit: 2}, "reconnect_resent": {unit: "resources", limit: 0},
+	"failed_requests": {unit: "requests", limit: 0}, "idle_cpu": {unit: "% of a core", limit: 0.5},
+	"served_after_absence": {unit: "s", limit: 1},
+}
+
+func TestEveryFigureOfTheIssueIsMeasuredAndExplained(t *testing.T) {
+	measured := map[string]bool{}
 	for _, m := range measurements {
 		for _, name := range m.names {
+			measured[name] = true
 			f, ok := figures[name]
 			if !ok || f.limit < 0 || f.about == "" || f.unit == "" {
 				t.Errorf("%s: %+v", name, f)
 			}
+		}
+	}
+	for name, want := range promised {
+		if f := figures[name]; f.unit != want.unit || f.limit != want.limit || !measured[name] {
+			t.Errorf("%s is promised as %g %s at most; it is %+v, measured: %t", name, want.limit, want.unit, f, measured[name])
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// routeChanges is one rig with one proxy, and what changes of single routes cost there.
+// routeChanges is one rig with one follower, and what changes of single routes cost there.
 type routeChanges struct {
 	*rig
 	follower  *follower

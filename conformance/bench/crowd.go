@@ -35,35 +35,47 @@ type crowd struct {
 	arrived chan time.Time
 }
 
-// gather connects n proxies, all at once, each of which says the same requests.
-func gather(ctx context.Context, address string, n int, requests [][]byte) (*crowd, error) {
+// gather connects n proxies, so many at once, each of which says the same requests. served, if there is one, returns when
+// some of them have been heard, and the next may come.
+func gather(ctx context.Context, address string, n, atOnce int, requests [][]byte, served func(int) error) (*crowd, error) {
 	c := &crowd{proxies: make([]*proxy.Proxy, n), ready: make(chan struct{}), arrived: make(chan time.Time, 1)}
-	var group errgroup.Group
-	for i := range c.proxies {
-		group.Go(func() error {
-			p, err := proxy.Connect(ctx, proxy.Config{Address: address, Node: fmt.Sprint("bench-", i), Cluster: world.Gateway, Handle: c.handle})
-			if err != nil {
-				return err
-			}
-			c.proxies[i] = p
-			for _, r := range requests {
-				if err := p.Send(r); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		c.close()
-		return nil, fmt.Errorf("connect a proxy: %w", err)
+	for from := 0; from < n; from += atOnce {
+		to := min(n, from+atOnce)
+		var group errgroup.Group
+		for i := from; i < to; i++ {
+			group.Go(func() error { return c.join(ctx, i, address, requests) })
+		}
+		err := group.Wait()
+		if err == nil && served != nil {
+			err = served(to)
+		}
+		if err != nil {
+			err = errors.Join(err, c.errors())
+			c.close()
+			return nil, fmt.Errorf("connect a proxy: %w", err)
+		}
 	}
 	return c, nil
 }
 
+// join connects one of the proxies.
+func (c *crowd) join(ctx context.Context, i int, address string, requests [][]byte) error {
+	p, err := proxy.Connect(ctx, proxy.Config{Address: address, Node: fmt.Sprint("bench-", i), Cluster: world.Gateway, Handle: c.handle})
+	if err != nil {
+		return err
+	}
+	c.proxies[i] = p
+	for _, r := range requests {
+		if err := p.Send(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // resume gathers n proxies that come back with what they have, and returns when the last one was answered.
 func resume(ctx context.Context, address string, n int, have proxy.Have) (*crowd, time.Time, error) {
-	c, err := gather(ctx, address, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)))
+	c, err := gather(ctx, address, n, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)), nil)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -132,6 +144,9 @@ func (c *crowd) wait(ctx context.Context) (time.Time, error) {
 func (c *crowd) errors() error {
 	var all []error
 	for _, p := range c.proxies {
+		if p == nil {
+			continue // it never came
+		}
 		if err := p.Err(); err != nil {
 			all = append(all, err)
 		}

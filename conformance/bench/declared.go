@@ -19,12 +19,13 @@ var figures = map[string]figure{
 	"change_cleartext.median":   {"ms", none, ""},
 	"change_cleartext.time":     {"ms", none, ""},
 
-	"endpoint_fanout":            {"ratio", 1.5, "One endpoint of 50,000 changes and 1,000 proxies, a connection each, are told: from the store's commit until the last of them has read it, over sending the same bytes once more on the same streams. 1 is what gRPC costs."},
-	"endpoint_fanout.ours":       {"ms", none, ""},
-	"endpoint_fanout.constant":   {"ms", none, ""},
-	"endpoint_fanout.queued":     {"ratio", none, "The same until the last SendMsg has returned, which is before gRPC has sent anything."},
-	"endpoint_fanout_vs_gcp":     {"ratio", 0.05, "The same over go-control-plane's LinearCache, which is spared translation and everything but endpoints."},
-	"endpoint_fanout_vs_gcp.gcp": {"ms", none, ""},
+	"endpoint_fanout":                 {"ratio", 1.5, "One endpoint of 50,000 changes and 1,000 proxies, a connection each, are told: from the store's commit until the last of them has read it, over sending the same bytes once more on the same streams. 1 is what gRPC costs."},
+	"endpoint_fanout.ours":            {"ms", none, ""},
+	"endpoint_fanout.constant":        {"ms", none, ""},
+	"endpoint_fanout.queued":          {"ratio", none, "The same until the last SendMsg has returned, which is before gRPC has sent anything."},
+	"endpoint_fanout_vs_gcp":          {"ratio", 0.05, "The same over go-control-plane's LinearCache, which is spared translation and everything but endpoints."},
+	"endpoint_fanout_vs_gcp.gcp":      {"ms", none, ""},
+	"endpoint_fanout_vs_gcp.snapshot": {"ms", none, "Its SnapshotCache's, one snapshot for all of the proxies; that the snapshot has to be made anew is not counted."},
 
 	"cold_start":               {"s", 3, "5,000 routes: from starting penstock serve over a folder of files that it never saw until a proxy, which connects at once, has the last byte of everything."},
 	"cold_start.cpu":           {"s", none, "CPU of the process in that time, which a busy machine changes less."},
@@ -46,6 +47,9 @@ var figures = map[string]figure{
 	"failed_requests.changes":     {"changes", none, ""},
 	"failed_requests.restarts":    {"restarts", none, ""},
 	"failed_requests.standstills": {"times", none, "How often the machine let the harness itself, or an Envoy, wait for more than a second, half of what a pick may take: what failed then is nobody's."},
+
+	"served_after_absence":         {"s", 1, "A real Envoy starts while both control planes are away, for 8 s: from when the first of them is ready again until every host is served, the longest of five times. Envoy waits up to half a second between its tries."},
+	"served_after_absence.started": {"s", none, "The same from the start of their processes."},
 
 	"change_vs_envoy_gateway":              {"ratio", 1, "A file of 100 routes is saved, all that there are, to its bytes at a proxy: penstock serve over Envoy Gateway v1.9.1 with its file provider; medians, in turns. The limit is ours: not slower than the peer."},
 	"change_vs_envoy_gateway.ours_50":      {"ms", none, ""},
@@ -85,6 +89,7 @@ var measurements = []measurement{
 	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
 	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},
+	{names: []string{"served_after_absence"}, what: "an Envoy that starts while both control planes are away", needs: haveEnvoy, run: measureAbsence},
 	{names: []string{"change_vs_envoy_gateway"}, what: "a saved file to bytes at a proxy, beside Envoy Gateway", needs: havePeer, run: measurePeer},
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},
 	{names: []string{"kube_attached", "kube_attached_writes"}, what: "1,000 routes at once on Kubernetes", needs: haveKube, run: measureAttached},

@@ -3,9 +3,11 @@
 //
 //	{"name":"change_growth","value":1.2,"unit":"ratio","limit":2,"about":"what it means"}
 //
-// The names, limits and runs are in declared.go; `-run` chooses by regular expression. Each ratio comes from one run of
-// one process, its sides measured in turns, so that a busy machine slows both. Values are medians. Times end where the
-// last byte is read by a client (package proxy) at the other end of a real gRPC connection over loopback.
+// The names, limits and runs are in declared.go; `-run` chooses by regular expression. The sides of a ratio come from one
+// run, measured in turns where both can be there at once, so that a busy machine slows both. Times are medians if there are
+// several; CPU is a mean, because collecting garbage is part of it now and then. A time ends where the last byte is read by
+// a client (package proxy) at the other end of a real gRPC connection over loopback. Where CPU is counted, the client has a
+// process of its own (follower.go): this program, started again.
 //
 // What is measured elsewhere joins by writing such lines too: `make bench` gives benchtable the output of all.
 //

@@ -2,21 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
 
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
-	gcpcache "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/penstock-project/penstock/conformance/bench/proxy"
 	"github.com/penstock-project/penstock/conformance/bench/world"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/model"
@@ -32,12 +21,26 @@ func measureFanout(ctx context.Context, _ config, out report) error {
 		return err
 	}
 	runtime.GC() // ours is not theirs to collect
-	theirs, err := fanoutLinear(ctx, assignments)
+	g, err := newGCP(assignments)
 	if err != nil {
 		return fmt.Errorf("go-control-plane: %w", err)
 	}
-	out("endpoint_fanout_vs_gcp", "", float64(ours)/float64(theirs))
-	out("endpoint_fanout_vs_gcp", "gcp", milliseconds(theirs))
+	linear, err := g.fanout(ctx, g.linear())
+	if err != nil {
+		return fmt.Errorf("go-control-plane's LinearCache: %w", err)
+	}
+	out("endpoint_fanout_vs_gcp", "", float64(ours)/float64(linear))
+	out("endpoint_fanout_vs_gcp", "gcp", milliseconds(linear))
+	runtime.GC()
+	snapshot, err := g.snapshot(ctx)
+	if err != nil {
+		return fmt.Errorf("go-control-plane's SnapshotCache: %w", err)
+	}
+	took, err := g.fanout(ctx, snapshot)
+	if err != nil {
+		return fmt.Errorf("go-control-plane's SnapshotCache: %w", err)
+	}
+	out("endpoint_fanout_vs_gcp", "snapshot", milliseconds(took))
 	return nil
 }
 
@@ -111,67 +114,4 @@ func fanout(ctx context.Context, out report) (time.Duration, map[string][]byte, 
 		}
 	}
 	return median(received), assignments, nil
-}
-
-// fanoutLinear measures go-control-plane's LinearCache behind its own server: the same assignments, proxies and turns,
-// though the proxies ask for assignments only, and the change starts at the cache.
-func fanoutLinear(ctx context.Context, assignments map[string][]byte) (time.Duration, error) {
-	loads := map[string]types.Resource{}
-	have := proxy.Have{resource.Endpoints: {}}
-	for name, body := range assignments {
-		load := &endpointv3.ClusterLoadAssignment{}
-		if err := proto.Unmarshal(body, load); err != nil {
-			return 0, err
-		}
-		loads[name] = load
-		theirs, err := gcpcache.MarshalResource(load) // ours may have the same in another order
-		if err != nil {
-			return 0, err
-		}
-		have[resource.Endpoints][name] = gcpcache.HashResource(theirs)
-	}
-	linear := gcpcache.NewLinearCache(resource.Endpoints.URL(), gcpcache.WithInitialResources(loads))
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second})) // the proxies ask as often as Envoys do
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, gcpserver.NewServer(ctx, linear, nil))
-	address, err := serve(s)
-	if err != nil {
-		return 0, err
-	}
-	defer s.Stop()
-	c, err := gather(ctx, address, streams, proxy.Resumption(have))
-	if err != nil {
-		return 0, err
-	}
-	defer c.close()
-	var times []time.Duration
-	for turn := range 3 {
-		name := model.ServiceCluster("default", fmt.Sprint("svc-", 222*(turn+1)), 80)
-		if err := eventually(ctx, func() error {
-			if n := linear.NumWatches(name); n < streams {
-				return fmt.Errorf("%d of %d streams watch %s", n, streams, name)
-			}
-			return nil
-		}); err != nil {
-			return 0, errors.Join(err, c.errors())
-		}
-		changed := proto.Clone(loads[name]).(*endpointv3.ClusterLoadAssignment)
-		changed.Endpoints[0].LbEndpoints[0].GetEndpoint().GetAddress().GetSocketAddress().Address = fmt.Sprintf("127.99.0.%d", turn+1)
-		c.expect(name)
-		start := time.Now()
-		if err := linear.UpdateResource(name, changed); err != nil {
-			return 0, err
-		}
-		at, err := c.wait(ctx)
-		if err != nil {
-			return 0, err
-		}
-		times = append(times, at.Sub(start))
-	}
-	if n := c.resent.Load(); n > 0 {
-		return 0, fmt.Errorf("%d resources were sent that did not change: it does not know what the proxies have", n)
-	}
-	return median(times), nil
 }

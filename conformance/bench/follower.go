@@ -68,8 +68,8 @@ func (f *follower) read(out io.Reader) error {
 			return fmt.Errorf("follower says %q: %w", lines.Text(), err)
 		}
 		a.at = time.Unix(0, nanoseconds)
-		f.have.Store(a.have)
 		f.arrived <- a
+		f.have.Store(a.have) // behind it: who has waited for all of them may forget them
 	}
 	return lines.Err()
 }

@@ -12,8 +12,16 @@ import (
 	"strings"
 )
 
-// measureLoss runs the zero-loss harness, which says meanwhile what it does, and passes its figures on.
-func measureLoss(ctx context.Context, c config, out report) error {
+// measureLoss runs the zero-loss harness, which says meanwhile what it does.
+func measureLoss(ctx context.Context, c config, out report) error { return zeroloss(ctx, c, out) }
+
+// measureAbsence has it start Envoys while no control plane is there.
+func measureAbsence(ctx context.Context, c config, out report) error {
+	return zeroloss(ctx, c, out, "-absences", "5")
+}
+
+// zeroloss builds and runs that harness, and passes its figures on.
+func zeroloss(ctx context.Context, c config, out report, args ...string) error {
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
 		return err
@@ -27,7 +35,7 @@ func measureLoss(ctx context.Context, c config, out report) error {
 	if err != nil {
 		return err
 	}
-	return loss(ctx, exec.Command(harness, "-penstock", penstock), c.envoy, out)
+	return loss(ctx, exec.Command(harness, append([]string{"-penstock", penstock}, args...)...), c.envoy, out)
 }
 
 // loss runs a command that prints figures and, if requests failed, how to see that again.

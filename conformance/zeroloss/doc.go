@@ -5,13 +5,14 @@
 //	go run ./zeroloss                        the figure: two control planes, 1,000 changes, 3 restarts of each
 //	go run ./zeroloss -up -steps 200         the same for `penstock up`
 //	go run ./zeroloss -envoys 2              the same with two Envoys, each at either control plane
+//	go run ./zeroloss -absences 5            another figure: how soon an Envoy serves that started without a control plane
 //	go run ./zeroloss -seed 7 -play 1-40     a sequence again: what a failed run prints, as a script too
 //	go run ./zeroloss -seed 7 -shrink 30m    the same, then shorter ones, as long as they fail
 //
 // The parts: world.go is what the user's folder means at a moment, render.go its YAML, change.go the kinds of change, folder.go
 // how files are written; model.go is the simulated model servers, client.go the requests and what is expected of them;
-// process.go starts penstock and Envoy, restart.go ends them; run.go puts all together; dump.go compares what is left in Envoy
-// with what ought to be; report.go prints; shrink.go makes a failing sequence shorter.
+// process.go starts penstock and Envoy, restart.go ends them; run.go puts all together, absence.go less of it; dump.go compares
+// what is left in Envoy with what ought to be; report.go prints; shrink.go makes a failing sequence shorter.
 //
 // Invariants: what is changed depends on the seed alone, never on time. A model server ends only after it has left the files
 // and its requests have ended; a host is asked no more before it leaves the files. So every failure is Penstock's, or Envoy's.

@@ -28,6 +28,7 @@ func command(ctx context.Context) error {
 	var only, play string
 	var shrinking time.Duration
 	var keep, verbose bool
+	var returns int
 	flag.Uint64Var(&o.Seed, "seed", 1, "what the changes are made of")
 	flag.IntVar(&o.Steps, "steps", 1000, "how many changes")
 	flag.IntVar(&o.Rate, "rate", 200, "requests a second")
@@ -38,6 +39,7 @@ func command(ctx context.Context) error {
 	flag.IntVar(&o.Restarts, "restarts", 3, "of each control plane: ended, killed and frozen in turn")
 	flag.IntVar(&o.Envoys, "envoys", 1, "of two control planes, all for one Gateway")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
+	flag.IntVar(&returns, "absences", 0, "instead of all this: so often, start an Envoy while both control planes are away, and time until it serves once they are back")
 	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
 	flag.StringVar(&o.Penstock, "penstock", "", "binary (default: built from the source tree)")
 	flag.StringVar(&o.Dir, "dir", "", "folder for files and logs, kept (default: one that goes if nothing failed)")
@@ -69,6 +71,14 @@ func command(ctx context.Context) error {
 	if err := o.binaries(ctx); err != nil {
 		return err
 	}
+	if returns > 0 {
+		longest, err := absences(ctx, o, returns)
+		if err != nil {
+			return err
+		}
+		figures(os.Stdout, longest.figures()...)
+		return os.RemoveAll(o.Dir)
+	}
 	r, err := newRun(o)
 	if err != nil {
 		return err
@@ -76,7 +86,7 @@ func command(ctx context.Context) error {
 	res, err := r.play(ctx)
 	explain(os.Stdout, o, res)
 	fmt.Printf("%d changes and %d restarts in %s; %d requests, %d of them streams: %d failed\n", res.Changes, res.Restarts, res.Took.Round(time.Second), res.Requests, res.Streams, len(res.Failures))
-	figures(os.Stdout, res)
+	figures(os.Stdout, res.figures()...)
 	if shrinking > 0 && len(res.Failures) > 0 {
 		short, err := shrink(ctx, o, res.Failures[0], shrinking, os.Stderr)
 		fmt.Fprintf(os.Stderr, "as short as it got: %s\n", short.replay())

@@ -124,8 +124,10 @@ func (p *plane) start(logDir string) (err error) {
 
 // ready waits until the configuration was read.
 func (p *plane) ready(ctx context.Context) error {
-	return eventually(ctx, p.name+" is ready", func() error { return p.ask(fmt.Sprintf("http://127.0.0.1:%d/readyz", p.status)) })
+	return eventually(ctx, p.name+" is ready", p.readyz)
 }
+
+func (p *plane) readyz() error { return p.ask(fmt.Sprintf("http://127.0.0.1:%d/readyz", p.status)) }
 
 func (p *process) ask(url string) error {
 	if !p.alive() {

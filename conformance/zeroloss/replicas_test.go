@@ -369,7 +369,7 @@ func TestAnEnvoyThatStartsWhileAllControlPlanesAreAwayWaitsAndServes(t *testing.
 	}
 	took, err := p.returns(t.Context(), time.Second)
 	p.must(err)
-	t.Logf("served %s after the control planes were back", took)
+	t.Logf("served %s after the control planes were back", took.back)
 	p.serve()
 	p.flows(20)
 }

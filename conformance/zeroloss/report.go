@@ -98,20 +98,35 @@ func accessLog(path string, failures []failure) map[string]string {
 	return out
 }
 
+// line is a figure as a program reads it.
+type line struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Limit *int    `json:"limit,omitempty"`
+}
+
 // figures prints one JSON object a line.
-func figures(out io.Writer, res result) {
-	type line struct {
-		Name  string  `json:"name"`
-		Value float64 `json:"value"`
-		Unit  string  `json:"unit"`
-		Limit *int    `json:"limit,omitempty"`
-	}
-	none := 0
+func figures(out io.Writer, lines ...line) {
 	e := json.NewEncoder(out)
-	_ = e.Encode(line{"failed_requests", float64(len(res.Failures)), "requests", &none})
-	_ = e.Encode(line{"failed_requests.of", float64(res.Requests), "requests", nil})
-	_ = e.Encode(line{"failed_requests.streams", float64(res.Streams), "requests", nil})
-	_ = e.Encode(line{"failed_requests.changes", float64(res.Changes), "changes", nil})
-	_ = e.Encode(line{"failed_requests.standstills", float64(res.Stalls), "times", nil})
-	_ = e.Encode(line{"failed_requests.restarts", float64(res.Restarts), "restarts", nil})
+	for _, l := range lines {
+		_ = e.Encode(l)
+	}
+}
+
+func (res result) figures() []line {
+	none := 0
+	return []line{
+		{"failed_requests", float64(len(res.Failures)), "requests", &none},
+		{"failed_requests.of", float64(res.Requests), "requests", nil},
+		{"failed_requests.streams", float64(res.Streams), "requests", nil},
+		{"failed_requests.changes", float64(res.Changes), "changes", nil},
+		{"failed_requests.standstills", float64(res.Stalls), "times", nil},
+		{"failed_requests.restarts", float64(res.Restarts), "restarts", nil},
+	}
+}
+
+func (a absence) figures() []line {
+	second := 1
+	return []line{{"served_after_absence", a.back.Seconds(), "s", &second}, {"served_after_absence.started", a.started.Seconds(), "s", nil}}
 }

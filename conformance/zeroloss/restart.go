@@ -50,26 +50,6 @@ func (e edge) live(ctx context.Context) error {
 	return eventually(ctx, e.name+" is live", func() error { return e.ask(fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin)) })
 }
 
-// returns starts an Envoy while the control planes are away, and those after a while. took is the time from then until a
-// request is answered.
-func (r *run) returns(ctx context.Context, away time.Duration) (took time.Duration, err error) {
-	if err := r.attach(); err != nil {
-		return 0, err
-	}
-	if err := wait(ctx, away); err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	for _, p := range r.planes {
-		if err := p.start(r.Dir); err != nil {
-			return 0, err
-		}
-	}
-	r.expect()
-	err = r.announce(ctx)
-	return time.Since(began), err
-}
-
 // servers starts the control planes and waits until they are ready.
 func (r *run) servers(ctx context.Context) error {
 	states := filepath.Join(r.Dir, "state")

@@ -6,11 +6,13 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
@@ -24,6 +26,18 @@ func TestWhatEnvoyWouldRefuseIsFoundBeforeItIsSent(t *testing.T) {
 	deep := b.any(&extprocv3.ExternalProcessor{ // an invalid filter, two Any deep
 		MessageTimeout: durationpb.New(-1),
 	})
+	ca := newAuthority(t)
+	chain, key, _ := ca.server("a.example")
+	_, other, _ := ca.server("a.example")
+	certificate := func(chain, key []byte) *tlsv3.Secret {
+		return &tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{
+			TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: data(chain), PrivateKey: data(key)},
+		}}
+	}
+	weightless := &routev3.WeightedCluster{Clusters: []*routev3.WeightedCluster_ClusterWeight{{Name: "c", Weight: wrapperspb.UInt32(0)}}}
+	if _, err := checked(resource.Secret, "s", certificate(chain, key), nil, nil); err != nil {
+		t.Errorf("a good certificate: %v", err)
+	}
 	for name, c := range map[string]struct {
 		typ  resource.Type
 		msg  proto.Message
@@ -41,9 +55,10 @@ func TestWhatEnvoyWouldRefuseIsFoundBeforeItIsSent(t *testing.T) {
 				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address("pod.example", 1)}},
 			}}}},
 		}, "pod.example"},
-		"a key that is not the certificate's": {resource.Secret, &tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{
-			TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: data([]byte("x")), PrivateKey: data([]byte("y"))},
-		}}, "certificate"},
+		"a certificate that is none":          {resource.Secret, certificate([]byte("x"), key), "certificate"},
+		"a key that is none":                  {resource.Secret, certificate(chain, []byte("x")), "key"},
+		"a key that is not the certificate's": {resource.Secret, certificate(chain, other), "does not match"},
+		"weights that add up to nothing":      {resource.RouteConfiguration, weightless, "add up to 0"},
 		"two chains for the same connections": {resource.Listener, &listenerv3.Listener{
 			Name: "l", FilterChains: []*listenerv3.FilterChain{{Name: "one"}, {Name: "two"}},
 		}, "same connections"},

@@ -28,20 +28,26 @@ func TestKeysThatEnvoyRefusesAreNamed(t *testing.T) {
 	}
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
 	t.Setenv("GODEBUG", "rsa1024min=0")
+	good := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	for name, c := range map[string]struct {
-		key crypto.Signer
-		ok  bool
+		key   crypto.Signer // of the certificate
+		ok    bool
+		shown crypto.Signer // in the Secret; nil: the certificate's
 	}{
-		"RSA 1024":    {must(rsa.GenerateKey(rand.Reader, 1024)), false},
-		"RSA 2048":    {must(rsa.GenerateKey(rand.Reader, 2048)), true},
-		"ECDSA P-224": {must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader)), false},
-		"ECDSA P-256": {must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), true},
-		"ECDSA P-384": {must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)), true},
-		"ECDSA P-521": {must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader)), true},
-		"Ed25519":     {must(ed, err), true},
+		"RSA 1024":    {must(rsa.GenerateKey(rand.Reader, 1024)), false, nil},
+		"RSA 2048":    {must(rsa.GenerateKey(rand.Reader, 2048)), true, nil},
+		"ECDSA P-224": {must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader)), false, nil},
+		"ECDSA P-256": {must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), true, nil},
+		"ECDSA P-384": {must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)), true, nil},
+		"ECDSA P-521": {must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader)), true, nil},
+		"another's":   {must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), false, good},
+		"Ed25519":     {must(ed, err), true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cert, key := selfSigned(t, c.key)
+			if c.shown != nil {
+				_, key = selfSigned(t, c.shown)
+			}
 			v := view(t, []store.Op{store.Secrets.Put(&corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
 				Data:       map[string][]byte{"tls.crt": []byte(cert), "tls.key": []byte(key)},

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// away is how long the control planes are gone when an Envoy starts that has never seen one: long enough for the time between
+// its tries to have grown to its longest.
+const away = 8 * time.Second
+
+// absence is how long such an Envoy takes once they are back.
+type absence struct {
+	started time.Duration // from the start of the control planes' processes until every host is served
+	back    time.Duration // the same from when the first of them is ready
+}
+
+// returns starts an Envoy while the control planes are away, and those after a while.
+func (r *run) returns(ctx context.Context, after time.Duration) (took absence, err error) {
+	if err := r.attach(); err != nil {
+		return took, err
+	}
+	if err := wait(ctx, after); err != nil {
+		return took, err
+	}
+	began := time.Now()
+	for _, p := range r.planes {
+		if err := p.start(r.Dir); err != nil {
+			return took, err
+		}
+	}
+	if err := eventually(ctx, "a control plane is back", func() (err error) {
+		for _, p := range r.planes {
+			if err = p.readyz(); err == nil {
+				return nil
+			}
+		}
+		return err
+	}); err != nil {
+		return took, err
+	}
+	back := time.Now()
+	r.expect()
+	err = r.announce(ctx)
+	return absence{started: time.Since(began), back: time.Since(back)}, err
+}
+
+// absences has that happen some times, and returns the longest.
+func absences(ctx context.Context, o options, times int) (longest absence, err error) {
+	for i := range times {
+		next := o
+		next.Dir = filepath.Join(o.Dir, fmt.Sprint("absence-", i))
+		if err := os.MkdirAll(next.Dir, 0o700); err != nil {
+			return longest, err
+		}
+		took, err := once(ctx, next)
+		if err != nil {
+			return longest, err
+		}
+		longest = absence{started: max(longest.started, took.started), back: max(longest.back, took.back)}
+	}
+	return longest, nil
+}
+
+func once(ctx context.Context, o options) (took absence, err error) {
+	r, err := newRun(o)
+	if err != nil {
+		return took, err
+	}
+	defer func() { err = errors.Join(err, r.end()) }()
+	if err := r.write(rand.New(rand.NewPCG(r.Seed, 0))); err != nil {
+		return took, err
+	}
+	if err := r.servers(ctx); err != nil {
+		return took, err
+	}
+	for _, p := range r.planes {
+		if err := p.stop(10 * time.Second); err != nil {
+			return took, err
+		}
+	}
+	return r.returns(ctx, away)
+}

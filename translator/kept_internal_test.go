@@ -1,0 +1,66 @@
+package translator
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// A mistake of ours keeps a change from proxies. It must not keep there what is asked for no longer.
+func TestWhatCouldNotBeEncodedAnewStaysUntilItsListenerGoes(t *testing.T) {
+	s, err := store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, broken := New(Config{Controller: "penstock.dev/gateway-controller", AnyClass: true}), false
+	encode := tr.tables.routes.Compute
+	tr.tables.routes.Compute = func(r *graph.Reader, key string) (encoded, bool) {
+		e, ok := encode(r, key)
+		if ok && broken {
+			return encoded{err: errors.New("a bug")}, true
+		}
+		return e, ok
+	}
+	update := func(port int32, host gatewayv1.Hostname) Delta {
+		t.Helper()
+		gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: port, Protocol: gatewayv1.HTTPProtocolType, Hostname: &host}},
+		}}
+		rev, err := s.Apply(store.Gateways.Put(gw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := tr.Update(s.View(), rev.Changes)
+		if len(out.Deltas) != 1 || !broken && out.Err != nil {
+			t.Fatalf("%+v", out)
+		}
+		return out.Deltas[0]
+	}
+	routes := func(port uint16) resource.Ref {
+		return resource.Ref{Type: resource.RouteConfiguration, Name: model.ChainName(false, port, "")}
+	}
+	has := func(d Delta, port uint16) bool {
+		return slices.ContainsFunc(d.Upserts, func(r *resource.Resource) bool { return r.Ref == routes(port) })
+	}
+	if d := update(80, "a.example"); !has(d, 80) {
+		t.Fatalf("%+v", d)
+	}
+	broken = true
+	for _, host := range []gatewayv1.Hostname{"b.example", "c.example"} {
+		if d := update(80, host); has(d, 80) || slices.Contains(d.Removes, routes(80)) {
+			t.Errorf("what proxies have does not stay: %+v", d)
+		}
+	}
+	broken = false
+	if d := update(81, "c.example"); !slices.Contains(d.Removes, routes(80)) || !has(d, 81) || len(tr.kept) > 0 {
+		t.Errorf("the routes of port 80 stay: %+v", d)
+	}
+}
