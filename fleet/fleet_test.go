@@ -251,13 +251,14 @@ func TestWhatKubernetesLetsNobodyChangeOfAServiceIsSaidWithWhatToDo(t *testing.T
 func TestBehindANodePortTheAddressesAreThoseOfNodesWithProxies(t *testing.T) {
 	r := newRig(t)
 	r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{Type: corev1.ServiceTypeNodePort}}
-	r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.9"}}
 	r.gateway("edge", "penstock")
 	r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
-	r.cluster.edit("Service", func(o *cluster.Object) {
-		o.Type, o.ClusterIPs, o.External = "NodePort", []string{"10.96.0.9"}, []string{"192.0.2.9"}
-	})
+	r.cluster.edit("Service", func(o *cluster.Object) { o.ClusterIPs = []string{"10.96.0.9"} })
 	r.condition("Programmed", "Pending") // and not that it has no address: there is no proxy that could be anywhere
+	r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.9"}}
+	r.gateway("edge", "penstock")
+	r.condition("Programmed", "AddressNotUsable")
+	r.cluster.edit("Service", func(o *cluster.Object) { o.External = []string{"192.0.2.9"} })
 	r.cluster.edit("Deployment", func(o *cluster.Object) { o.Available = 2 })
 	r.cluster.edit("Service", func(o *cluster.Object) { o.Nodes = []string{"198.51.100.1", "198.51.100.2", "2001:db8::1"} })
 	r.condition("", "")

@@ -85,9 +85,13 @@ func TestTheNodesOfAServiceAreThoseOfItsReadyPods(t *testing.T) {
 	api.events <- `{"type": "MODIFIED", "object": ` + pod("edge", "10", "False", two) + `}`
 	nodes("198.51.100.1", "2001:db8::1")
 	api.events <- `{"type": "DELETED", "object": ` + pod("a", "11", "True", one) + `}`
-	api.events <- `{"type": "DELETED", "object": ` + pod("b", "12", "True", one) + `}`
+	nodes("198.51.100.1", "2001:db8::1")
+	ending := strings.Replace(pod("b", "12", "True", one), `"uid"`, `"deletionTimestamp": "2026-01-01T00:00:00Z", "uid"`, 1)
+	api.events <- `{"type": "MODIFIED", "object": ` + ending + `}`
 	nodes()
-	api.events <- `{"type": "MODIFIED", "object": ` + pod("c", "13", "True", two) + `}`
+	api.events <- `{"type": "DELETED", "object": ` + pod("b", "13", "True", one) + `}`
+	nodes()
+	api.events <- `{"type": "MODIFIED", "object": ` + pod("c", "14", "True", two) + `}`
 	nodes("198.51.100.2")
 }
 
