@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests"
 	"github.com/penstock-project/penstock/manifests/features"
 )
 
@@ -37,9 +39,12 @@ var objects = []object{
 	{"gateway.networking.k8s.io", "v1", "GRPCRoute", "grpcroutes", "g", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
 	{"gateway.networking.k8s.io", "v1", "TLSRoute", "tlsroutes", "t", "spec: {parentRefs: [{name: gw}], hostnames: [a.example.com], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
 	{"gateway.networking.k8s.io", "v1", "TCPRoute", "tcproutes", "c", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
+	{"gateway.networking.k8s.io", "v1", "ListenerSet", "listenersets", "ls", "spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}"},
 	{"gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies", "b", "spec: {targetRefs: [{group: '', kind: Service, name: web}], validation: {hostname: a.example.com, wellKnownCACertificates: System}}"},
 	{"inference.networking.k8s.io", "v1", "InferencePool", "inferencepools", "p", "spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}"},
 	{"inference.networking.x-k8s.io", "v1alpha2", "InferenceModel", "inferencemodels", "m", "spec: {modelName: chat, poolRef: {name: p}}"},
+	{"inference.networking.x-k8s.io", "v1alpha1", "InferencePoolImport", "inferencepoolimports", "i", ""},
+	{"penstock.dev", "v1alpha1", "ModelServers", "modelservers", "ms", "spec: {servers: [{address: 10.0.0.1}]}"},
 	{"penstock.dev", "v1alpha1", "PoolPolicy", "poolpolicies", "pp", "spec: {targetRef: {name: p}, picker: {strategy: load}}"},
 }
 
@@ -146,6 +151,8 @@ func withoutStatus(obj store.Object) store.Object {
 		o.Status = gatewayv1.GatewayClassStatus{}
 	case *gatewayv1.Gateway:
 		o.Status = gatewayv1.GatewayStatus{}
+	case *gatewayv1.ListenerSet:
+		o.Status = gatewayv1.ListenerSetStatus{}
 	}
 	return obj
 }
@@ -156,6 +163,7 @@ type delivered struct{}
 func (delivered) Delivered(string, int64) (int, bool) { return 1, true }
 
 func TestTheAPIServerTakesEveryStatus(t *testing.T) {
+	haveStatus(t)
 	s := start(t)
 	s.install(t, "*")
 	for _, o := range objects {
@@ -176,8 +184,8 @@ func TestTheAPIServerTakesEveryStatus(t *testing.T) {
 	for _, o := range objects {
 		rep := report.Report{Owner: o.ref(), Conditions: accepted}
 		switch o.kind {
-		case "GatewayClass", "PoolPolicy", "InferenceModel":
-		case "Gateway":
+		case "GatewayClass", "PoolPolicy", "InferenceModel", "InferencePoolImport", "ModelServers":
+		case "Gateway", "ListenerSet":
 			rep.Listeners = []report.Listener{{Name: "http", AttachedRoutes: 2, Conditions: accepted, SupportedKinds: []report.Ref{{Group: gatewayv1.GroupName, Kind: "HTTPRoute"}}}}
 		default:
 			rep.Conditions, rep.Parents = nil, []report.Parent{{Ref: parent, Conditions: accepted}}
@@ -210,4 +218,22 @@ func TestTheAPIServerTakesEveryStatus(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// haveStatus checks that no kind with a status is missing among the objects.
+func haveStatus(t *testing.T) {
+	t.Helper()
+	files, err := manifests.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		crd, err := manifests.CRD(f.Group, f.Plural)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sub := crd.Spec.Versions[0].Subresources; sub != nil && sub.Status != nil && !slices.ContainsFunc(objects, func(o object) bool { return o.group == f.Group && o.resource == f.Plural }) {
+			t.Errorf("%s.%s has a status that is not tried", f.Plural, f.Group)
+		}
+	}
 }

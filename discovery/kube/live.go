@@ -59,6 +59,25 @@ func (l *lives) listen(f func(report.Ref)) {
 	l.touch = f
 }
 
+// again tells of all objects of a kind: what is said of them depends on something else that has changed.
+func (l *lives) again(kind string) {
+	l.mu.Lock()
+	touch := l.touch
+	var of []report.Ref
+	for ref := range l.all {
+		if ref.Kind == kind {
+			of = append(of, ref)
+		}
+	}
+	l.mu.Unlock()
+	if touch == nil {
+		return
+	}
+	for _, ref := range of {
+		touch(ref)
+	}
+}
+
 func (l *lives) get(ref report.Ref) (live, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-
-	"golang.org/x/sync/errgroup"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -55,6 +55,7 @@ type following struct {
 	intake  *intake
 	version string
 	until   time.Time // zero: for ever
+	again   time.Time // when it is to be listed anew; zero: not
 
 	running string // version
 	stop    context.CancelFunc
@@ -157,11 +158,22 @@ func (s *Source) poke() {
 	}
 }
 
+// settling is how long the API server may go on telling of objects by a definition that has been replaced: without the fields that the
+// new one has, though it keeps them (seen for a second). Then they are listed anew, as nobody would tell of them again.
+const settling = 3 * time.Second
+
 // defined notes what a kind's CRD is; nil: there is none.
 func (s *Source) defined(k *kind, c *crd) {
 	s.mu.Lock()
+	old := s.crds[k]
 	s.crds[k] = c
+	if f := s.parts[part{kind: k}]; f != nil && old != nil && c != nil && old.Generation != c.Generation {
+		f.again = time.Now().Add(settling)
+	}
 	s.mu.Unlock()
+	if k.table.Group() == gatewayv1.GroupName {
+		s.lives.again(store.GatewayClasses.Kind()) // they say which release is installed
+	}
 	s.poke()
 }
 
@@ -232,13 +244,15 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 				continue
 			}
 		}
-		if f.running != f.version {
+		anew := f.anew(&next)
+		if f.running != f.version || anew {
 			f.end()
-			// A switch of versions goes on with the same intake: nothing is taken back in between.
+			// It goes on with the same intake: nothing is taken back in between.
 			f.running = f.version
 			var watching context.Context
 			watching, f.stop = context.WithCancel(ctx)
-			group.Go(func() error { return s.follow(watching, f.intake, f.running) })
+			in, version := f.intake, f.version
+			group.Go(func() error { return s.follow(watching, in, version) })
 		}
 	}
 	s.mu.Unlock()
@@ -261,6 +275,19 @@ func (s *Source) isReady() bool {
 	default:
 		return false
 	}
+}
+
+// anew says whether the part is to be listed anew now; if it is later, next is no later than that.
+func (f *following) anew(next *time.Duration) bool {
+	if f.again.IsZero() {
+		return false
+	}
+	if left := time.Until(f.again); left > 0 {
+		*next = min(*next, left)
+		return false
+	}
+	f.again = time.Time{}
+	return true
 }
 
 func (f *following) end() {

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -361,5 +362,27 @@ func TestAnImportWithAServiceThatIsAnObjectIsReadAndSoAreItsNeighbours(t *testin
 				t.Errorf("%s: %+v", name, s)
 			}
 		}
+	}
+}
+
+// What the API server tells for a moment after that is by the old definition; it would stay so until the next edit.
+func TestAKindWhoseDefinitionIsReplacedIsReadAnew(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) }).synced()
+	lists := func() int { return len(r.api.Asked("/httproutes?")) }
+	before := lists()
+	crd := r.api.Get("apiextensions.k8s.io", "customresourcedefinitions", "httproutes."+gatewayGroup)
+	crd["metadata"].(kubetest.Object)["labels"] = kubetest.Object{"a": "b"} // not a change of what it defines
+	r.api.Put("customresourcedefinitions", crd)
+	crd["spec"].(kubetest.Object)["preserveUnknownFields"] = false
+	r.api.Put("customresourcedefinitions", crd)
+	r.eventually(func() string {
+		if n := lists() - before; n != 1 {
+			return fmt.Sprintf("they were asked for %d times more", n)
+		}
+		return ""
+	})
+	r.has(store.HTTPRoutes, "default/a", true)
+	if n := r.store.View().Revision(); n != 1 {
+		t.Errorf("%d revisions although nothing is different", n)
 	}
 }

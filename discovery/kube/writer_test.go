@@ -347,3 +347,26 @@ spec: {controllerName: %s}
 		t.Errorf("the class of another controller: %v", list)
 	}
 }
+
+func TestAClassSaysWhenAReleaseIsInstalledThatWeDoNotKnow(t *testing.T) {
+	d := newDesk(t, func(api *kubetest.Server) {
+		api.Apply(t, "gatewayclasses", "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: penstock}, spec: {controllerName: "+controller+"}}")
+	})
+	d.board.Set("translation", report.Report{Owner: report.Ref{Group: gatewayGroup, Kind: "GatewayClass", Name: "penstock"}, Conditions: accepted("True")})
+	d.status("gatewayclasses", "penstock", `"SupportedVersion"`, `!"UnsupportedVersion"`)
+	release := func(annotations kubetest.Object) {
+		t.Helper()
+		crd := d.api.Get("apiextensions.k8s.io", "customresourcedefinitions", "httproutes."+gatewayGroup)
+		crd["metadata"].(kubetest.Object)["annotations"] = annotations
+		d.api.Put("customresourcedefinitions", crd)
+	}
+	const key = "gateway.networking.k8s.io/bundle-version"
+	for version, words := range map[string]string{"v1.99.0": "httproutes is of release v1.99.0", "v1.0.0": "httproutes is of release v1.0.0", "v2.0.0": "of release v2.0.0", "mine": "of release mine"} {
+		release(kubetest.Object{key: version})
+		d.status("gatewayclasses", "penstock", `"UnsupportedVersion"`, words)
+	}
+	release(nil)
+	d.status("gatewayclasses", "penstock", `"UnsupportedVersion"`, "httproutes does not say its release")
+	release(kubetest.Object{key: "v1.1.0"})
+	d.status("gatewayclasses", "penstock", `!"UnsupportedVersion"`)
+}
