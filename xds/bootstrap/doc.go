@@ -7,5 +7,6 @@
 // Invariants: an Envoy never serves without configuration (it waits for its control plane, however long); it dials
 // a control plane that is away every half a second at least; a frozen control plane is noticed.
 //
-// Tests: go test ./xds/bootstrap (one of them asks the real Envoy); goldens are rewritten with -update.
+// Tests: go test ./xds/bootstrap (one of them asks the real Envoy); make golden rewrites the
+// goldens.
 package bootstrap

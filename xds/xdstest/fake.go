@@ -181,15 +181,6 @@ func (f *Fake) WaitHas(r *resource.Resource) {
 	})
 }
 
-// WaitGone waits until a resource is not in force any more.
-func (f *Fake) WaitGone(ref resource.Ref) {
-	f.t.Helper()
-	f.Wait(ref.String()+" gone", func() bool {
-		_, has := f.Has(ref)
-		return !has
-	})
-}
-
 // violate notes a mistake. Called with mu held.
 func (f *Fake) violate(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
