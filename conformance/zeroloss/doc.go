@@ -19,13 +19,13 @@
 //
 // What it still can find: whatever a machine does that stands still for longer than a pick may take (2 s), or Envoy's workers
 // for 20 ms after its main thread (new endpoints); a model server that closes an idle connection just as such a machine uses it;
-// the first picks of pods that only a remote picker knows, where the control plane that is to tell Envoy of them is a quarter of
-// a second late (503, if the pool fails closed). What it does not try: the end of a foreign picker, and Kubernetes in the
+// the first picks of pods that only a remote picker knows, where the control plane that is to tell Envoy of them is 0.75 s late
+// (503, if the pool fails closed). What it does not try: the end of a foreign picker, and Kubernetes in the
 // folder's place.
 //
 // A busy machine is best played by a CPU quota for the control planes alone (10 ms in 150, by their cgroup): they are then
-// stopped in the middle of whatever they do. That is how it was found, in four runs of four, that folders were read by halves while
-// they were written (-restarts 0 -pace 60ms -rate 60 -streams 10 -only split,move,import-add,import-remove,edit-route,
+// stopped in the middle of whatever they do. That is how it was found, in four runs of four, that folders were read by halves
+// while they were written (-restarts 0 -pace 60ms -rate 60 -streams 10 -only split,move,import-add,import-remove,edit-route,
 // listener-add,listener-remove; seeds 44, 7 and 9).
 //
 // Tests: go test ./zeroloss runs a short sequence of each form.
