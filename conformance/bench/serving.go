@@ -38,6 +38,11 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	}
 	out("cold_start", "", took.Seconds())
 	out("cold_start", "cpu", used.Seconds())
+	rss, err := memoryAtRest(ctx, p)
+	if err != nil {
+		return err
+	}
+	out("memory_rss", "first_start", rss)
 	p.stop()
 	took, have, p, err := coldStart(ctx, c, files, state, want)
 	if err != nil {
