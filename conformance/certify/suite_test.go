@@ -1,8 +1,13 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/penstock-project/penstock/manifests/features"
 )
 
 const good = `
@@ -40,5 +45,35 @@ func TestAPartOfASuiteWritesNoReport(t *testing.T) {
 	part := config{core: true}
 	if got := strings.Join(suites[0].args(part, suites[0].report(part)), " "); strings.Contains(got, "--report-output") || !strings.Contains(got, "--supported-features=Gateway,") {
 		t.Errorf("core: %s", got)
+	}
+}
+
+func TestThePublishedReportsHaveNoGapAndTestEveryFeatureThatIsClaimed(t *testing.T) {
+	for _, s := range suites {
+		name := s.report(config{reports: filepath.Join("..", "reports")})
+		if name == "" {
+			continue // it publishes none
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := read(text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s.profiles == "" {
+			continue
+		}
+		for _, profile := range strings.Split(s.profiles, ",") {
+			if !strings.Contains(string(text), "name: "+profile+"\n") {
+				t.Errorf("%s: nothing of %s", name, profile)
+			}
+		}
+		for _, feature := range features.Names() {
+			core := slices.Contains(strings.Split(s.core, ","), string(feature)) || feature == "GRPCRouteNamedRouteRule" // which the profile does not list
+			if !core && !strings.Contains(string(text), "- "+string(feature)+"\n") {
+				t.Errorf("%s: %s was not tested", name, feature)
+			}
+		}
 	}
 }
