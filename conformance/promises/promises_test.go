@@ -47,6 +47,7 @@ var ofProcesses = []promise{
 // ofAll are about what happened in all of the others, and what must not happen in them.
 var ofAll = []promise{
 	{"the permissions suffice and no Secret is read that nobody names", permissionsSuffice},
+	{"nobody writes but the process that leads", onlyTheLeaderWrites},
 	{"what is served stays served while Penstock may read nothing", shutOut},
 }
 
