@@ -39,12 +39,15 @@ test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy include
 	(cd conformance && go test ./...) || failed=1; \
 	exit $$failed
 
-lint: go $(TOOLS)/staticcheck ## vet, staticcheck, gofmt and the import rules
+lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the import rules, and whether what is generated is what the types say
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	@go vet ./... && (cd conformance && go vet -tags lab ./...)
 	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab ./...)
 	@go test -count=1 -run '^TestLayout' ./cmd/penstock
+	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R go.mod go.sum manifests "$$copy"; \
+	CONTROLLER_GEN=$(TOOLS)/controller-gen bash "$$copy/manifests/generate.sh"; \
+	diff -r manifests "$$copy/manifests" || { echo 'deep copies or CRDs are not what the Go types say (see above): run make generate'; exit 1; }
 
 bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, what it means, then one JSON object a line (BENCH=regexp chooses, ARGS=-count=5 for Go's benchmarks)
 	@export ENVOY="$(ENVOY_PATH)" ENVOY_GATEWAY="$(TOOLS)/envoy-gateway" CGO_ENABLED=0; { \
