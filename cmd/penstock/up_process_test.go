@@ -238,7 +238,7 @@ func TestAFolderWithoutAGatewayWaitsForOne(t *testing.T) {
 	})
 }
 
-func TestASecondPenstockCannotTakeAPortUnnoticed(t *testing.T) {
+func TestASecondPenstockCannotTakeAPortUnnoticedAndHasItWhenItIsFree(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	files := map[string]string{"gateway.yaml": fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
@@ -253,4 +253,17 @@ spec:
 	second := prepare(t, files)
 	second.start()
 	second.errs.expect(t, "Address already in use")
+	says := func(refused bool) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the status says that Envoy refuses it: %t", refused), func() error {
+			if out := second.penstock("status"); refused != strings.Contains(out, fmt.Sprintf("cannot bind '127.0.0.1:%d': Address already in use", port)) {
+				return errors.New(out)
+			}
+			return nil
+		})
+	}
+	says(true)
+	first.stop()
+	second.out.expect(t, fmt.Sprintf("http://127.0.0.1:%d", port))
+	says(false)
 }

@@ -20,21 +20,27 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// hosts is a route configuration with one virtual host a name; its routes are those of HTTPRoutes of the same names.
+// hosts is a route configuration with one virtual host a name, in a part of its own; its routes are those of HTTPRoutes of the
+// same names.
 func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resource.Resource {
-	rc := &routev3.RouteConfiguration{Name: name, IgnorePortInHostMatching: true}
-	var owners []report.Ref
+	part := func(rc *routev3.RouteConfiguration, refs []resource.Ref, owners []report.Ref) *resource.Part {
+		body, err := resource.Marshal(rc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resource.NewPart(body, refs, owners)
+	}
+	parts := []*resource.Part{part(&routev3.RouteConfiguration{Name: name, IgnorePortInHostMatching: true}, nil, nil)}
 	for _, host := range slices.Sorted(maps.Keys(list)) {
-		rc.VirtualHosts = append(rc.VirtualHosts, &routev3.VirtualHost{Name: host, Domains: []string{host}, Routes: list[host]})
+		var owners []report.Ref
 		for _, r := range list[host] {
 			owners = append(owners, report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: strings.Split(r.GetName(), "/")[2]})
 		}
+		parts = append(parts, part(&routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{
+			{Name: host, Domains: []string{host}, Routes: list[host]},
+		}}, []resource.Ref{cluster("a")}, owners))
 	}
-	r, err := resource.New(resource.RouteConfiguration, name, rc, []resource.Ref{cluster("a")}, owners)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return resource.FromParts(resource.RouteConfiguration, name, parts...)
 }
 
 // to is a route of an HTTPRoute: a path prefix to cluster a.
