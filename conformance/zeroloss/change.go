@@ -35,7 +35,7 @@ func changes() []change {
 		})},
 		{"no-policy", 1, noPolicy},
 		{"protocol", 1, protocol},
-		{"full", 2, full},
+		{"full", 4, full},
 		{"spill", 4, spill},
 		{"picker", 3, swapPicker},
 		{"server-add", 4, addServer},
