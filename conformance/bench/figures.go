@@ -26,7 +26,7 @@ type measurement struct {
 // report takes a figure of a measurement; a suffix, if any, is joined to its name with '.'.
 type report func(name, suffix string, value float64)
 
-// figure is what is promised about a name. The limits are issue 4's.
+// figure is what is promised about a name. A limit is what the project holds itself to.
 type figure struct {
 	unit  string
 	limit float64 // the largest acceptable value; negative: none

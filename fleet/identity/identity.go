@@ -110,8 +110,8 @@ func fromCertificate(c *x509.Certificate) Proof {
 	return p
 }
 
-// KeyHeader carries the key that proxies have from their configuration, in calls to the picker.
-const KeyHeader = "authorization"
+// keyHeader carries the key that proxies have from their configuration, in calls to the picker.
+const keyHeader = "authorization"
 
 // WithKey lets calls pass that carry one of some keys as a bearer token, which proxies have from their configuration: who
 // may read that may ask for picks. exempt are services that anyone may call, such as health.
@@ -123,7 +123,7 @@ func WithKey(keys func() []string, exempt ...string) []grpc.ServerOption {
 			}
 		}
 		md, _ := metadata.FromIncomingContext(ctx)
-		for _, v := range md.Get(KeyHeader) {
+		for _, v := range md.Get(keyHeader) {
 			given, _ := strings.CutPrefix(v, "Bearer ")
 			for _, key := range keys() {
 				if subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1 {
