@@ -1,6 +1,8 @@
 package translator
 
 import (
+	"errors"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -216,6 +218,34 @@ func (t *tables) declareRouting() {
 		Sources: []graph.Source{{Table: "gateway", Index: byChain}},
 		Compute: t.chain,
 	}
+	t.declareRouteConfigurations()
+	t.ports = &graph.Table[encoded]{
+		Name:    "listener",
+		Sources: []graph.Source{{Table: "gateway", Index: byPort}},
+		Equal:   sameResources,
+		Compute: func(r *graph.Reader, key string) (encoded, bool) {
+			gw, number, _ := strings.Cut(key, "|")
+			g, ok := t.gateways.Get(r, gw)
+			if !ok {
+				return encoded{}, false
+			}
+			for _, p := range gatewayapi.Ports(g) {
+				if strconv.Itoa(int(p.Number)) == number {
+					_, streams := t.streams.Each(r, byPort, key)
+					for _, s := range streams {
+						p.Streams = append(p.Streams, s)
+						p.Owners = append(p.Owners, s.Owners...)
+					}
+					return one(envoy.Listener(t.cfg.Envoy, p)), true
+				}
+			}
+			return encoded{}, false
+		},
+	}
+}
+
+// declareRouteConfigurations: blocks of virtual hosts, and what they make up.
+func (t *tables) declareRouteConfigurations() {
 	// Between hosts and their route configuration, so that one change of 5,000 hosts does not look at each of them.
 	t.blocks = &graph.Table[block]{
 		Name:    "block",
@@ -225,7 +255,7 @@ func (t *tables) declareRouting() {
 			n, rows := t.hosts.Each(r, byBlock, key)
 			hosts := make([]*envoy.Encoded, 0, n)
 			for _, h := range rows {
-				if h.err == nil {
+				if h.encoded != nil {
 					hosts = append(hosts, h.encoded)
 				}
 			}
@@ -255,29 +285,6 @@ func (t *tables) declareRouting() {
 				hosts = append(hosts, b.encoded)
 			}
 			return one(envoy.RouteConfiguration(name, chain, hosts...)), true
-		},
-	}
-	t.ports = &graph.Table[encoded]{
-		Name:    "listener",
-		Sources: []graph.Source{{Table: "gateway", Index: byPort}},
-		Equal:   sameResources,
-		Compute: func(r *graph.Reader, key string) (encoded, bool) {
-			gw, number, _ := strings.Cut(key, "|")
-			g, ok := t.gateways.Get(r, gw)
-			if !ok {
-				return encoded{}, false
-			}
-			for _, p := range gatewayapi.Ports(g) {
-				if strconv.Itoa(int(p.Number)) == number {
-					_, streams := t.streams.Each(r, byPort, key)
-					for _, s := range streams {
-						p.Streams = append(p.Streams, s)
-						p.Owners = append(p.Owners, s.Owners...)
-					}
-					return one(envoy.Listener(t.cfg.Envoy, p)), true
-				}
-			}
-			return encoded{}, false
 		},
 	}
 }
@@ -337,8 +344,25 @@ func (t *tables) host(r *graph.Reader, key string) (host, bool) {
 	if vh == nil {
 		return host{}, false
 	}
-	enc, err := envoy.VirtualHost(vh)
+	enc, err := encodeHost(vh)
 	return host{vh, enc, err}, true
+}
+
+// encodeHost encodes a virtual host. One that cannot be encoded, which is a bug of ours, answers 500: without it, its
+// requests would go where those of a wider hostname go.
+func encodeHost(vh *model.VirtualHost) (*envoy.Encoded, error) {
+	enc, err := envoy.VirtualHost(vh)
+	if err == nil {
+		return enc, nil
+	}
+	shut, also := envoy.VirtualHost(&model.VirtualHost{
+		Gateway: vh.Gateway, Chain: vh.Chain, Host: vh.Host, Owners: vh.Owners,
+		Routes: []model.Route{{
+			Name: "invalid", Match: model.Match{PathKind: model.PathPrefix, Path: "/"},
+			Action: &model.Action{Direct: &model.Direct{Status: http.StatusInternalServerError}},
+		}},
+	})
+	return shut, errors.Join(err, also)
 }
 
 // poolNamed finds a pool by model.PoolName.
@@ -420,6 +444,11 @@ func (t *tables) declareReports() {
 			return inference.ImportReport(imp), true
 		},
 	}
+	t.declarePolicyReports()
+}
+
+// declarePolicyReports: of policies, and of what describes the servers of pools.
+func (t *tables) declarePolicyReports() {
 	t.policyReports = &graph.Table[report.Report]{
 		Name:    "policyreport",
 		Sources: []graph.Source{{Table: store.PoolPolicies.Kind(), Index: store.ByID}},

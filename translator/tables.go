@@ -62,7 +62,7 @@ func sameError(a, b error) bool {
 // host is a virtual host, as a model for explanations and encoded for its route configuration.
 type host struct {
 	model   *model.VirtualHost
-	encoded *envoy.Encoded
+	encoded *envoy.Encoded // if there is an error, of what stands for it, or nil
 	err     error
 }
 

@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 )
 
-var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+var (
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+)
 
 // echoImage answers with what it was asked; the image of Gateway API's own conformance tests.
 const echoImage = "gcr.io/k8s-staging-gateway-api/echo-basic:v20251106-v1.3.0-263-g47c3435c"
@@ -73,7 +75,7 @@ func (c *cluster) usualDay(ctx context.Context) error {
 		{"penstock-system", "penstock"}, {c.namespace, "a"}, {c.namespace, "b"}, {c.namespace, envoys.Items[0].GetName()},
 	} {
 		fmt.Fprintf(os.Stderr, "bench: rolling out %s/%s\n", r.namespace, r.name)
-		if err := c.rollout(ctx, c.client.Resource(deployments).Namespace(r.namespace), r.name); err != nil {
+		if err := c.rollout(ctx, r.namespace, r.name); err != nil {
 			return fmt.Errorf("rollout of %s/%s: %w", r.namespace, r.name, err)
 		}
 	}
@@ -133,8 +135,10 @@ func (c *cluster) point(ctx context.Context, backend string) error {
 	return err
 }
 
-// rollout replaces every pod of a Deployment, as `kubectl rollout restart` does, and waits for its end.
-func (c *cluster) rollout(ctx context.Context, in dynamic.ResourceInterface, name string) error {
+// rollout replaces every pod of a Deployment, as `kubectl rollout restart` does, and waits until the last old one has
+// drained and is gone: the Deployment's status counts no pod that ends.
+func (c *cluster) rollout(ctx context.Context, namespace, name string) error {
+	in := c.client.Resource(deployments).Namespace(namespace)
 	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339Nano))
 	if _, err := in.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		return err
@@ -153,7 +157,12 @@ func (c *cluster) rollout(ctx context.Context, in dynamic.ResourceInterface, nam
 			number("status", "replicas") != want || number("status", "availableReplicas") != want {
 			return fmt.Errorf("%d of %d pods are new, %d exist", number("status", "updatedReplicas"), want, number("status", "replicas"))
 		}
-		return nil
+		labels, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
+		list, err := c.client.Resource(pods).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(metav1.SetAsLabelSelector(labels))})
+		if err == nil && int64(len(list.Items)) != want {
+			err = fmt.Errorf("%d pods of %d", len(list.Items), want)
+		}
+		return err
 	})
 }
 

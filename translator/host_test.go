@@ -1,0 +1,34 @@
+package translator
+
+import (
+	"strings"
+	"testing"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// What nobody knows how to write down must not leave its requests to the routes of a wider hostname.
+func TestAHostThatCannotBeEncodedAnswers500(t *testing.T) {
+	owner := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "r"}
+	enc, err := encodeHost(&model.VirtualHost{
+		Chain: "http/80", Host: "a.example", Owners: []report.Ref{owner},
+		Routes: []model.Route{{Match: model.Match{PathKind: model.PathRegex, Path: "a(b"}, Action: &model.Action{Direct: &model.Direct{Status: 200}}}},
+	})
+	if err == nil || !strings.Contains(err.Error(), "a.example") {
+		t.Errorf("the error that people are to read is %v", err)
+	}
+	if enc == nil {
+		t.Fatal("there is no such host: a wider one answers")
+	}
+	var vh routev3.VirtualHost
+	if err := proto.Unmarshal(enc.Body, &vh); err != nil {
+		t.Fatal(err)
+	}
+	if enc.Host != "a.example" || len(enc.Owners) != 1 || len(vh.GetRoutes()) != 1 || vh.GetRoutes()[0].GetDirectResponse().GetStatus() != 500 {
+		t.Errorf("%+v: %v", enc, &vh)
+	}
+}
