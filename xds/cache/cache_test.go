@@ -177,3 +177,21 @@ func TestANameIsNamedAsLongAsAnythingNamesIt(t *testing.T) {
 	}
 	cur.Close(slices.Values([]uint32{hop.ID}))
 }
+
+// A route configuration of some megabytes that changes host by host must not use up what is kept for slow proxies.
+func TestWhatVersionsShareCountsForNoneOfThem(t *testing.T) {
+	c := cache.New(cache.Config{LogBytes: 1 << 20})
+	large := resource.NewPart(make([]byte, 512<<10), nil, nil)
+	version := func(i int) *resource.Resource {
+		return resource.FromParts(resource.Endpoints, "large", large, resource.NewPart(fmt.Append(nil, i), nil, nil))
+	}
+	commit(c, []*resource.Resource{version(0)})
+	slow := c.Open(gateway, "")
+	defer slow.Close()
+	for i := range 200 {
+		commit(c, []*resource.Resource{version(i + 1)})
+	}
+	if d := slow.Pull(); d.Reset || len(d.Changes) != 1 {
+		t.Errorf("reset %v with %d changes: a proxy that was slow is asked to compare everything", d.Reset, len(d.Changes))
+	}
+}

@@ -1,9 +1,12 @@
 package cache
 
 import (
+	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -24,6 +27,8 @@ type Slot struct {
 	named   atomic.Int32 // current entries that name it
 	users   atomic.Int32 // see Cursor.Acquire
 	last    uint64       // sequence number of its last record in the log; guarded by log.mu
+
+	variants shared
 }
 
 // Current is the newest version, or nil if there is none.
@@ -117,15 +122,39 @@ func Placeholder(s *Slot) *Entry {
 	return newEntry(r, s, 0)
 }
 
-// Variant is an entry that stands for another, in a stream that cannot be sent that one as it is. It is in no log.
+// Variant is an entry that stands for another, in a stream that cannot be sent that one as it is. It is in no log. Streams
+// whose variants are equal share the body: a fleet of proxies refuses the same things.
 func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	refs := make([]resource.Ref, len(names))
 	for i, n := range names {
 		refs[i] = n.Ref
 	}
-	out := newEntry(resource.FromParts(e.Type, e.Name, resource.NewPart(body, refs, slices.Clone(e.Owners()))), e.Slot, e.Seq)
+	r := resource.FromParts(e.Type, e.Name, resource.NewPart(body, refs, slices.Clone(e.Owners())))
+	r.Parts[0] = e.Slot.variants.share(r.Version, r.Parts[0])
+	out := newEntry(r, e.Slot, e.Seq)
 	out.Names, out.Committed, out.Trace = names, e.Committed, e.Trace
 	return out
+}
+
+// shared finds equal parts again for as long as somebody has them. Safe for use by many.
+type shared struct {
+	mu    sync.Mutex
+	parts map[string]weak.Pointer[resource.Part] // by the version of a resource that has no other
+}
+
+// share returns p, or a part that was shared before and equals it.
+func (s *shared) share(version string, p *resource.Part) *resource.Part {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.parts[version].Value(); old != nil && old.Equal(p) {
+		return old
+	}
+	maps.DeleteFunc(s.parts, func(_ string, w weak.Pointer[resource.Part]) bool { return w.Value() == nil })
+	if s.parts == nil {
+		s.parts = map[string]weak.Pointer[resource.Part]{}
+	}
+	s.parts[version] = weak.Make(p)
+	return p
 }
 
 // NamesSlot says whether the entry names a slot; a nil entry names nothing. An old entry may name it by a slot that was

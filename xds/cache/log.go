@@ -15,6 +15,19 @@ type record struct {
 	entry, prev *Entry // nil: it did not exist
 }
 
+// replaced is the size of what nothing but the record keeps: the parts of prev that entry does not share.
+func (r record) replaced() (bytes int) {
+	if r.prev == nil {
+		return 0
+	}
+	for _, p := range r.prev.Parts {
+		if r.entry == nil || !slices.Contains(r.entry.Parts, p) {
+			bytes += len(p.Body)
+		}
+	}
+	return bytes
+}
+
 const types = resource.RouteConfiguration + 1
 
 // log is one gateway's resources and their latest changes.
@@ -137,10 +150,11 @@ func (l *log) put(s *Slot, e *Entry) {
 		}
 	}
 	s.current.Store(e)
-	l.tail = append(l.tail, record{slot: s, entry: e, prev: old})
+	r := record{slot: s, entry: e, prev: old}
+	l.tail = append(l.tail, r)
+	l.bytes += r.replaced()
 	s.last = l.seq()
 	if old != nil {
-		l.bytes += old.Size
 		for _, n := range old.Names {
 			n.named.Add(-1)
 			l.reap(n)
@@ -190,9 +204,7 @@ func (l *log) trim() {
 		if i >= n && bytes <= l.config.LogBytes {
 			break
 		}
-		if r.prev != nil {
-			bytes -= r.prev.Size
-		}
+		bytes -= r.replaced()
 		n = max(n, i+1)
 	}
 	dropped := l.tail[:n]

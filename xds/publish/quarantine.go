@@ -25,7 +25,7 @@ type quarantine struct {
 	whole piece
 	// groups are yet to be searched, the next one last.
 	groups []*group
-	good   []byte // what the proxy has taken last
+	good   string // the version that the proxy has taken last
 	// entry is what to send now, and then what follows from the proxy's answer.
 	entry *cache.Entry
 	then  func(ok bool, words string)
@@ -70,17 +70,17 @@ var (
 
 // newQuarantine begins with what was refused and what the proxy had before, nil if that is not known.
 func newQuarantine(of, before *cache.Entry, words string) *quarantine {
-	q := &quarantine{of: of, names: slices.Clone(of.Names), whole: piece{raw: of.Body()}}
+	q := &quarantine{of: of, names: slices.Clone(of.Names)}
+	var old []*resource.Part
 	if before != nil {
-		q.whole.old = before.Body()
-		q.good = q.whole.old
+		q.good, old = before.Version, before.Parts
 		for _, n := range before.Names {
 			if !slices.Contains(q.names, n) {
 				q.names = append(q.names, n)
 			}
 		}
 	}
-	suspects := q.whole.takeApart()
+	suspects := q.whole.takePartsApart(of.Parts, old)
 	if q.hopeless = len(suspects) == 0; q.hopeless {
 		return q
 	}
@@ -100,19 +100,18 @@ func (q *quarantine) over() bool { return q.then == nil }
 func (q *quarantine) answer(ok bool, words string) {
 	then := q.then
 	if q.then = nil; ok {
-		q.good = q.entry.Body()
+		q.good = q.entry.Version
 	}
 	then(ok, words)
 }
 
 func (q *quarantine) try(then func(ok bool, words string)) {
-	body := q.whole.encode()
-	if q.good != nil && bytes.Equal(body, q.good) {
+	entry := cache.Variant(q.of, q.whole.encode(), q.names)
+	if entry.Version == q.good {
 		then(true, "")
 		return
 	}
-	q.then = then
-	q.entry = cache.Variant(q.of, body, q.names)
+	q.then, q.entry = then, entry
 }
 
 // search goes on with the next group.
@@ -218,9 +217,28 @@ func (p *piece) takeApart() (changed []*piece) {
 	if p.level >= len(fieldInner) {
 		return nil
 	}
-	var inner, before [][]byte
-	p.head, inner = fields(p.raw, fieldInner[p.level])
-	_, before = fields(p.old, fieldInner[p.level])
+	head, inner := fields(p.raw, fieldInner[p.level])
+	_, before := fields(p.old, fieldInner[p.level])
+	return p.opened(head, inner, before)
+}
+
+// takePartsApart does the same with the whole, which need not be put together for it.
+func (p *piece) takePartsApart(parts, old []*resource.Part) (changed []*piece) {
+	split := func(parts []*resource.Part) (head []byte, inner [][]byte) {
+		for _, part := range parts {
+			rest, values := fields(part.Body, fieldInner[p.level])
+			head, inner = append(head, rest...), append(inner, values...)
+		}
+		return head, inner
+	}
+	head, inner := split(parts)
+	_, before := split(old)
+	return p.opened(head, inner, before)
+}
+
+// opened is a piece in pieces.
+func (p *piece) opened(head []byte, inner, before [][]byte) (changed []*piece) {
+	p.head = head
 	old := make(map[string][]byte, len(before))
 	for _, b := range before {
 		old[nameOf(b, p.level+1)] = b

@@ -36,7 +36,7 @@ func entryOf(t *testing.T, rc *routev3.RouteConfiguration) *cache.Entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cache.Entry{Resource: r}
+	return &cache.Entry{Resource: r, Slot: &cache.Slot{Ref: r.Ref}}
 }
 
 func TestOnlyWhatIsBadIsShutOffAndGoodRoutesAreNeverTakenAway(t *testing.T) {
@@ -146,4 +146,30 @@ func index(rc *routev3.RouteConfiguration) map[string]*routev3.Route {
 		}
 	}
 	return out
+}
+
+// A fleet refuses the same things: a thousand proxies must not cost a thousand route configurations of some megabytes.
+func TestProxiesThatRefuseTheSameShareWhatTheyGetInItsPlace(t *testing.T) {
+	rc := func(to string) *routev3.RouteConfiguration {
+		route := &routev3.Route{Name: "r", Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Path{Path: "/"}}, Action: &routev3.Route_Route{
+			Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}}}}
+		return &routev3.RouteConfiguration{Name: "routes", VirtualHosts: []*routev3.VirtualHost{{Name: "h", Domains: []string{"h"}, Routes: []*routev3.Route{route}}}}
+	}
+	before, after := entryOf(t, rc("good")), entryOf(t, rc("bad"))
+	var has []*resource.Part
+	for range 2 {
+		q := newQuarantine(after, before, "refused")
+		for !q.over() {
+			has = append(has, q.entry.Parts[0])
+			var sent routev3.RouteConfiguration
+			if err := proto.Unmarshal(q.entry.Body(), &sent); err != nil {
+				t.Fatal(err)
+			}
+			q.answer(strict(&sent), "refused")
+		}
+	}
+	n := len(has) / 2
+	if n == 0 || !slices.Equal(has[:n], has[n:]) {
+		t.Errorf("%d were sent to each of two proxies, in memory of their own", n)
+	}
 }
