@@ -3,8 +3,9 @@
 //
 // A Source follows the API server: kinds.go lists the kinds, one line each; crd.go finds out which of them are installed
 // and in what version; watch.go runs a reflector for each; trim.go leaves what translation reads; formerpool.go takes
-// InferencePools of their former group for today's; feed.go collects what arrives together into one store.Apply; demand.go brings in Secrets, ConfigMaps, Pods and EndpointSlices as far as
-// translation reads them. What the API server has as an object's status stays beside the store (live.go), so that writing
+// InferencePools of their former group for today's; order.go holds back for a moment what one watch tells too early for another;
+// feed.go collects what arrives together into one store.Apply; demand.go brings in Secrets, ConfigMaps, Pods and EndpointSlices
+// as far as translation reads them. What the API server has as an object's status stays beside the store (live.go), so that writing
 // a status is no change of the world.
 //
 // A Writer (writer.go) keeps statuses as the board has them, on the replica that Lead was called on; discovery/kube/statuses

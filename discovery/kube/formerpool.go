@@ -18,12 +18,12 @@ import (
 
 // pools are the InferencePools of both groups.
 func pools() (today, former *kind) {
-	today = custom(store.InferencePools, "inferencepools", statuses.InferencePool(), "v1")
+	today = backend(custom(store.InferencePools, "inferencepools", statuses.InferencePool(), "v1"))
 	today.rivals = &rivals{today: map[string]bool{}, former: map[string]rival{}}
 	former = &kind{
 		table: formerPools{store.InferencePools}, resource: "inferencepools", versions: []string{"v1alpha2"}, list: of[list[formerPool]],
-		status:  statuses.FormerPool(func(obj store.Object) *statuses.FormerPoolStatus { return &obj.(*formerPool).former }),
-		instead: today, rivals: today.rivals,
+		status: statuses.FormerPool(func(obj store.Object) *statuses.FormerPoolStatus { return &obj.(*formerPool).former }),
+		role:   isBackend, instead: today, rivals: today.rivals,
 	}
 	return today, former
 }

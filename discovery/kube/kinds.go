@@ -26,6 +26,7 @@ type kind struct {
 	builtIn  bool            // there is always one; else a CRD says whether and how
 	vital    bool            // without it nothing works
 	plain    bool            // nobody reads its annotations
+	role     role            // what it is to a request
 	status   *statuses.Shape // nil: nothing is written to it
 	trim     func(store.Object)
 	reach    reach
@@ -36,31 +37,40 @@ type kind struct {
 	group   func(key string) string // what all objects share that can have a key of gate
 }
 
+// role is what an object of a kind is to a request.
+type role int
+
+const (
+	_       role = iota
+	isRoute      // leads to backends
+	isBackend
+)
+
 // kinds lists every kind that is read, in the order of store.Tables. One that a CRD defines is one line.
 func kinds() []*kind {
 	pools, formerPools := pools()
 	return []*kind{
 		vital(custom(store.GatewayClasses, "gatewayclasses", statuses.GatewayClass(), "v1", "v1beta1")),
 		vital(custom(store.Gateways, "gateways", statuses.Gateway(), "v1", "v1beta1")),
-		vital(custom(store.HTTPRoutes, "httproutes", statuses.Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+		vital(route(custom(store.HTTPRoutes, "httproutes", statuses.Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-		}), "v1", "v1beta1")),
-		custom(store.GRPCRoutes, "grpcroutes", statuses.Route(func(r *gatewayv1.GRPCRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+		}), "v1", "v1beta1"))),
+		route(custom(store.GRPCRoutes, "grpcroutes", statuses.Route(func(r *gatewayv1.GRPCRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-		}), "v1", "v1alpha2"),
-		custom(store.TLSRoutes, "tlsroutes", statuses.Route(func(r *gatewayv1.TLSRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+		}), "v1", "v1alpha2")),
+		route(custom(store.TLSRoutes, "tlsroutes", statuses.Route(func(r *gatewayv1.TLSRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-		}), "v1", "v1alpha3", "v1alpha2"),
-		custom(store.TCPRoutes, "tcproutes", statuses.Route(func(r *gatewayv1.TCPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+		}), "v1", "v1alpha3", "v1alpha2")),
+		route(custom(store.TCPRoutes, "tcproutes", statuses.Route(func(r *gatewayv1.TCPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-		}), "v1", "v1alpha2"),
+		}), "v1", "v1alpha2")),
 		custom(store.ListenerSets, "listenersets", statuses.ListenerSet(), "v1"),
 		custom(store.ReferenceGrants, "referencegrants", nil, "v1beta1", "v1"),
 		custom(store.BackendTLSPolicies, "backendtlspolicies", statuses.Ancestors(func(p *gatewayv1.BackendTLSPolicy) *gatewayv1.PolicyStatus {
 			return &p.Status
 		}), "v1", "v1alpha3"),
 		{table: store.Namespaces, resource: "namespaces", versions: []string{"v1"}, list: of[corev1.NamespaceList], builtIn: true, plain: true, trim: trimNamespace},
-		{table: store.Services, resource: "services", versions: []string{"v1"}, list: of[corev1.ServiceList], builtIn: true, trim: trimService},
+		{table: store.Services, resource: "services", versions: []string{"v1"}, list: of[corev1.ServiceList], builtIn: true, role: isBackend, trim: trimService},
 		{table: store.EndpointSlices, resource: "endpointslices", versions: []string{"v1"}, list: of[discoveryv1.EndpointSliceList], builtIn: true, plain: true,
 			trim: trimSlice, reach: parked, gate: store.ByService, group: func(key string) string { return key }},
 		{table: store.Pods, resource: "pods", versions: []string{"v1"}, list: of[corev1.PodList], builtIn: true, plain: true,
@@ -71,7 +81,7 @@ func kinds() []*kind {
 		custom(store.InferenceModels, "inferencemodels", statuses.Conditions(
 			func(m *inference.InferenceModel) *inference.InferenceModelStatus { return &m.Status },
 			func(s *inference.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha2"),
-		custom(store.InferencePoolImports, "inferencepoolimports", statuses.InferencePoolImport(), "v1alpha1"),
+		backend(custom(store.InferencePoolImports, "inferencepoolimports", statuses.InferencePoolImport(), "v1alpha1")),
 		custom(store.ModelServers, "modelservers", statuses.Conditions(
 			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
 			func(s *v1alpha1.ModelServersStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha1"),
@@ -88,6 +98,16 @@ func custom[T any, P interface {
 	store.Object
 }](table *store.Table[P], resource string, status *statuses.Shape, versions ...string) *kind {
 	return &kind{table: table, resource: resource, versions: versions, list: of[list[T]], status: status}
+}
+
+func backend(k *kind) *kind {
+	k.role = isBackend
+	return k
+}
+
+func route(k *kind) *kind {
+	k.role = isRoute
+	return k
 }
 
 func vital(k *kind) *kind {

@@ -37,6 +37,7 @@ type Source struct {
 	client  *client
 	store   *store.Store
 	feed    *feed
+	order   *order
 	lives   *lives
 	kinds   []*kind
 	byTable map[string]*kind
@@ -73,7 +74,7 @@ func New(cfg Config) (*Source, error) {
 		cfg.Report = func([]report.Report) {}
 	}
 	s := &Source{
-		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), lives: &lives{all: map[report.Ref]live{}}, kinds: kinds(),
+		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(), lives: &lives{all: map[report.Ref]live{}}, kinds: kinds(),
 		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, wake: make(chan struct{}, 1), ready: make(chan struct{}),
 		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{},
 	}

@@ -107,6 +107,14 @@ func (in *intake) Replace(list []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (in *intake) Resync() error { return nil }
 
+// has says whether the API server has an object, as far as it told.
+func (in *intake) has(id string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	_, ok := in.ids[id]
+	return ok
+}
+
 // clear takes back everything that was read.
 func (in *intake) clear() {
 	in.mu.Lock()
@@ -214,15 +222,22 @@ func (s *Source) arrive(k *kind, obj store.Object) {
 
 // admit is arrive for an object that counts.
 func (s *Source) admit(k *kind, obj store.Object) {
-	if k.status != nil {
-		s.lives.put(k.ref(store.ID(obj)), k, obj, k.status.Take(obj))
+	apply := func() {
+		if k.status != nil {
+			s.lives.put(k.ref(store.ID(obj)), k, obj, k.status.Take(obj))
+		}
+		trim(k, obj)
+		if g := s.gates[k]; g != nil {
+			g.put(obj)
+			return
+		}
+		s.feed.add(k.table.PutObject(obj))
 	}
-	trim(k, obj)
-	if g := s.gates[k]; g != nil {
-		g.put(obj)
+	if !s.isReady() { // everything comes at once
+		apply()
 		return
 	}
-	s.feed.add(k.table.PutObject(obj))
+	s.order.come(k.ref(store.ID(obj)), s.missing(k, obj), apply)
 }
 
 // leave takes an object out.
@@ -236,14 +251,17 @@ func (s *Source) leave(k *kind, id string) {
 
 // dismiss is leave for an object that counted.
 func (s *Source) dismiss(k *kind, id string) {
-	if k.status != nil {
-		s.lives.drop(k.ref(id))
+	apply := func() {
+		if k.status != nil {
+			s.lives.drop(k.ref(id))
+		}
+		if g := s.gates[k]; g != nil {
+			g.delete(id)
+			return
+		}
+		s.feed.add(k.table.Delete(id))
 	}
-	if g := s.gates[k]; g != nil {
-		g.delete(id)
-		return
-	}
-	s.feed.add(k.table.Delete(id))
+	s.order.goAway(k.ref(id), k.role == isBackend && s.isReady(), apply)
 }
 
 func (k *kind) ref(id string) report.Ref {
