@@ -20,19 +20,21 @@ import (
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/feedback"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // Picker picks for many pools. Make it with New; it picks as soon as it has pools, and scrapes and expires while Run does.
 type Picker struct {
-	log      *slog.Logger
-	learner  Learner
-	trouble  func(pool string, t RelayTrouble)
-	tracer   trace.Tracer
-	registry *endpoint.Registry
-	ledger   *endpoint.Ledger
-	metrics  *metrics
-	health   *health.Server
+	log       *slog.Logger
+	learner   Learner
+	trouble   func(pool string, t RelayTrouble)
+	elsewhere func(feedback.Entry)
+	tracer    trace.Tracer
+	registry  *endpoint.Registry
+	ledger    *endpoint.Ledger
+	metrics   *metrics
+	health    *health.Server
 
 	mu    sync.Mutex // serialises changes; picks do not take it
 	pools atomic.Pointer[poolSet]
@@ -64,12 +66,13 @@ func New(c Config) (*Picker, error) {
 	}
 	c.Scrape.Jitter = mathrand.Float64
 	p := &Picker{
-		log:      c.Log,
-		learner:  c.Learner,
-		trouble:  c.Trouble,
-		registry: endpoint.NewRegistry(c.Scrape),
-		ledger:   endpoint.NewLedger(c.ID, cmp.Or(c.LeaseTimeout, 10*time.Minute)),
-		health:   health.NewServer(),
+		log:       c.Log,
+		learner:   c.Learner,
+		trouble:   c.Trouble,
+		elsewhere: c.Elsewhere,
+		registry:  endpoint.NewRegistry(c.Scrape),
+		ledger:    endpoint.NewLedger(c.ID, cmp.Or(c.LeaseTimeout, 10*time.Minute)),
+		health:    health.NewServer(),
 	}
 	if p.log == nil {
 		p.log = slog.Default()

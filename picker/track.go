@@ -41,6 +41,15 @@ var _ feedback.Books = (*Picker)(nil)
 
 // Settle implements feedback.Books: a request ended.
 func (p *Picker) Settle(e feedback.Entry) {
+	if p.elsewhere != nil && !p.ledger.Owns(e.Lease) {
+		p.elsewhere(e)
+		return
+	}
+	p.SettleOwn(e)
+}
+
+// SettleOwn is Settle for what another process was told: it goes no further.
+func (p *Picker) SettleOwn(e feedback.Entry) {
 	lease := p.ledger.Find(e.Lease)
 	if lease == nil {
 		return // another picker's, or reported twice, or expired

@@ -106,3 +106,23 @@ func TestEnvoysAtDifferentControlPlanesServeAlikeAlsoWhenOneOfThemIsKilled(t *te
 	p.alike(first, second)
 	p.must(learned())
 }
+
+// An Envoy asks any process for a pick, and each of its workers reports to one that a request has ended. A picker that is not
+// told counts requests which are over, until its pools are full of them.
+func TestNoPickerCountsRequestsThatAreOverWhicheverProcessHeardOfIt(t *testing.T) {
+	p := startPair(t, true)
+	p.flows(400)
+	p.stop()
+	for _, plane := range p.planes {
+		if n, err := plane.picked(); err != nil || n == 0 {
+			t.Errorf("%s made %g picks: %v", plane.name, n, err)
+		}
+		p.must(eventually(t.Context(), "no request is under way", func() error {
+			open, err := plane.metric("penstock_picker_open_leases")
+			if err == nil && len(open) > 0 {
+				err = fmt.Errorf("%s counts %s", plane.name, open)
+			}
+			return err
+		}))
+	}
+}

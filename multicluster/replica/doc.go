@@ -8,6 +8,7 @@
 //	names     what a process's picker names of a pool: name is the pool, body a digest
 //	proxies   how many Envoys of a gateway a process serves: name is the gateway, body a decimal number
 //	refused   what a proxy refuses, and why: name is the proxy, body the encoded reports
+//	ends      requests that ended and that another process picked for: name is a number, body a list of them; for some seconds
 //	relays    why the picks of a remote picker do not serve: name is the pool, body the encoded report
 //
 // So the process that writes status for all knows what each of them knows.

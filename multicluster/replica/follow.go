@@ -83,13 +83,20 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 	c.mu.Lock()
 	p.conn = conn
 	c.mu.Unlock()
+	away := false // and it was said
 	for {
-		err := c.read(ctx, p, conn)
+		err := c.read(ctx, p, conn, func() {
+			c.cfg.Log.Info("another penstock process is there", "peer", p.address)
+			away = false
+		})
 		c.lost(ctx, p, errors.Is(err, errSelf))
 		if ctx.Err() != nil || errors.Is(err, errSelf) {
 			return
 		}
-		c.cfg.Log.Debug("another penstock process is away", "peer", p.address, "error", err)
+		if !away {
+			c.cfg.Log.Warn("another penstock process is away; trying again", "peer", p.address, "error", err)
+			away = true
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -116,8 +123,9 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	}
 }
 
-// read is one connection: all topics are asked for, and what is said is heard and acknowledged, each topic on its own.
-func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn) error {
+// read is one connection: all topics are asked for, and what is said is heard and acknowledged, each topic on its own. there
+// is called with the first answer.
+func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, there func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c.mu.Lock()
@@ -150,6 +158,10 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn) erro
 		}
 		if r.GetSystemVersionInfo() == c.id {
 			return errSelf
+		}
+		if there != nil {
+			there()
+			there = nil
 		}
 		t := topics[r.GetTypeUrl()]
 		if t == nil {

@@ -58,6 +58,12 @@ func (lease *Lease) Text() string {
 	return lease.ledger.owner + "." + strconv.FormatUint(lease.id, 36)
 }
 
+// Owns says whether a lease is one of this process, open or not.
+func (l *Ledger) Owns(text string) bool {
+	owner, _, _ := strings.Cut(text, ".")
+	return owner == l.owner
+}
+
 // Find returns the open lease of a text, or nil: unknown, settled, expired, or another process's.
 func (l *Ledger) Find(text string) *Lease {
 	owner, number, ok := strings.Cut(text, ".")

@@ -50,6 +50,8 @@ func (b *ruleBuilder) grpcMatches(specs []gatewayv1.GRPCRouteMatch, field string
 		m := b.grpcMatch(&specs[i], fmt.Sprintf("%s.matches[%d]", field, i))
 		if len(b.problems) == before {
 			out = append(out, m)
+		} else {
+			b.unread = true
 		}
 	}
 	return out

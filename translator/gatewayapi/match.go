@@ -34,6 +34,8 @@ func (b *ruleBuilder) matches(specs []gatewayv1.HTTPRouteMatch, field string) []
 		m := b.match(&specs[i], fmt.Sprintf("%s.matches[%d]", field, i))
 		if len(b.problems) == before {
 			out = append(out, m)
+		} else {
+			b.unread = true
 		}
 	}
 	return out

@@ -31,6 +31,7 @@ type ruleBuilder struct {
 	out      *model.Attachment
 
 	dropped    []int     // positions of rules with problems
+	unread     bool      // some match is one of them
 	problems   []problem // of all rules
 	unresolved []report.Condition
 }
@@ -122,6 +123,14 @@ func (b *ruleBuilder) answered() string {
 	return "requests for it are answered 500"
 }
 
+// elsewhere adds what becomes of requests that a match stands for which cannot be read: nobody can tell which they are.
+func (b *ruleBuilder) elsewhere() string {
+	if !b.unread {
+		return ""
+	}
+	return ", and go where other rules lead if only a match that cannot be read stands for them"
+}
+
 // action reads what a rule does. What is wrong goes to b.problems; with more of them than before the rule was read, the
 // result does not count and needs nothing.
 func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string, before int) model.Action {
@@ -195,7 +204,7 @@ func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 		names = append(names, strconv.Itoa(i))
 	}
 	c := trueCondition(gatewayv1.RouteConditionPartiallyInvalid, b.problems[0].reason)
-	c.Message = "Dropped Rule " + strings.Join(names, ", ") + " (" + b.answered() + "): " + message
+	c.Message = "Dropped Rule " + strings.Join(names, ", ") + " (" + b.answered() + b.elsewhere() + "): " + message
 	return append(parent, c)
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/replica"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/dialect"
+	"github.com/penstock-project/penstock/picker/feedback"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/model"
@@ -101,6 +102,7 @@ type Plane struct {
 	refusals *refusals
 	pools    *poolStage
 	relays   *relays
+	ends     *ends // of requests; nil if no picker is hosted
 	ports    *portClaims
 
 	mu         sync.Mutex // guards translator, which explanations read while changes write
@@ -144,7 +146,8 @@ func New(cfg Config) (*Plane, error) {
 	if cfg.Picker != nil {
 		p.learner = learned.New(learned.Config{Store: p.store, Delivery: p})
 		p.learner.Share(p.replicas.channel.Topic(learned.Topic, p.learner.Hear))
-		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner, Trouble: p.relays.Trouble})
+		p.ends = newEnds(p.replicas.channel, func(e feedback.Entry) { p.picker.SettleOwn(e) })
+		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner, Trouble: p.relays.Trouble, Elsewhere: p.ends.Elsewhere})
 		if err != nil {
 			return nil, err
 		}
@@ -294,6 +297,7 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 	}
 	group.Go(func() error { return quiet(ctx, p.picker.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.learner.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.ends.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.pools.Run(ctx)) })
 	picks := picker.ServerOptions(uint32(4 * runtime.NumCPU()))
 	if p.cluster != nil && p.cluster.fleets != nil {
