@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -49,7 +50,10 @@ type Config struct {
 	Settings func() render.Settings
 	// Board is told of addresses and of what went wrong. Only Run needs it.
 	Board Board
-	Log   *slog.Logger
+	// Foreign is how soon it is looked whether an object of somebody else, which has the name of one of ours, is still there.
+	// Default: 10 s.
+	Foreign time.Duration
+	Log     *slog.Logger
 }
 
 // Gateway is a Gateway of ours, as translation sees it.
@@ -92,6 +96,7 @@ func New(c Config) *Fleets {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Foreign = cmp.Or(c.Foreign, 10*time.Second)
 	return &Fleets{
 		cfg:      c,
 		gateways: map[key]*member{}, marks: map[cluster.Ref]string{}, said: map[key]report.Report{}, orphans: map[key]struct{}{},
@@ -153,6 +158,15 @@ func (f *Fleets) Refresh() {
 func (f *Fleets) add(k key) {
 	if f.queue != nil {
 		f.queue.Add(k)
+	}
+}
+
+// addAfter has a fleet looked at later, if anybody looks then.
+func (f *Fleets) addAfter(k key, wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.queue != nil {
+		f.queue.AddAfter(k, wait)
 	}
 }
 

@@ -281,6 +281,10 @@ func TestAnObjectOfSomebodyElseIsLeftAlone(t *testing.T) {
 	r.gateway("edge", "penstock")
 	r.condition("Programmed", "Invalid")
 	r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "ServiceAccount")
+	r.cluster.leave() // nobody tells of it
+	r.until("the Service is made once its name is free", func() bool {
+		return slices.ContainsFunc(r.cluster.Objects("default", "edge-penstock"), func(o cluster.Object) bool { return o.Kind == "Service" })
+	})
 }
 
 func TestAMistakeInTheBootstrapIsSaidOfTheGateway(t *testing.T) {
@@ -326,7 +330,7 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) config() fleet.Config {
-	return fleet.Config{Store: r.store, Cluster: r.cluster, Follow: r.follow, Board: r.board, Settings: func() render.Settings {
+	return fleet.Config{Foreign: 10 * time.Millisecond, Store: r.store, Cluster: r.cluster, Follow: r.follow, Board: r.board, Settings: func() render.Settings {
 		return render.Settings{
 			ADS: []string{"penstock.system.svc:18000"}, CA: []byte("ca"), EnvoyImage: "envoy", PenstockImage: "penstock",
 			ExternalIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},

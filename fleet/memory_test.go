@@ -35,6 +35,13 @@ func (m *memory) changed(tell func(cluster.Ref)) {
 	m.tell = tell
 }
 
+// leave takes the object away that is not ours.
+func (m *memory) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.foreign = ""
+}
+
 func (m *memory) Objects(namespace, fleet string) (out []cluster.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +56,10 @@ func (m *memory) Objects(namespace, fleet string) (out []cluster.Object) {
 
 func (m *memory) Apply(_ context.Context, obj render.Object, applied string, _ bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
-	if kind == m.foreign {
+	m.mu.Lock()
+	taken := kind == m.foreign
+	m.mu.Unlock()
+	if taken {
 		return fmt.Errorf("%s %w", kind, cluster.ErrForeign)
 	}
 	owner := metav1.GetControllerOf(obj)

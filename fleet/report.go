@@ -123,8 +123,9 @@ func describe(m *member, there []cluster.Object, external []netip.Prefix, err er
 	case errors.As(err, &mistake):
 		mistaken(mistake)
 	case errors.Is(err, cluster.ErrForeign):
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, err.Error()+": rename it, or the Gateway")
-		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: err.Error(), Fix: "rename it, or the Gateway"}}
+		problem := strings.ReplaceAll(err.Error(), "\n", "; ")
+		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, problem+": rename it, or the Gateway")
+		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: problem, Fix: "rename it, or the Gateway"}}
 	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err): // the API server will not have it
 		message := err.Error()
 		if service != nil && refused(err, "spec.clusterIP") {

@@ -49,8 +49,11 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	f.report(k, m, f.cfg.Cluster.Objects(k.namespace, k.fleet), err)
 	var mistake *render.Mistake
 	switch {
-	case errors.As(err, &mistake), errors.Is(err, cluster.ErrForeign):
+	case errors.As(err, &mistake):
 		return nil // the user's to mend: their change brings us back
+	case errors.Is(err, cluster.ErrForeign):
+		f.addAfter(k, f.cfg.Foreign) // nobody tells us of objects that are not ours
+		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // the Gateway goes with its namespace
 	}

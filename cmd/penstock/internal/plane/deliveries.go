@@ -127,7 +127,8 @@ func (d *deliveries) Run(ctx context.Context) error {
 
 // wait waits for one gateway's proxies. What they refuse is told elsewhere: they have all else.
 func (d *deliveries) wait(ctx context.Context, gateway string, newest delivery) {
-	for _, ref := range d.cfg.Resources(gateway) {
+	must := d.cfg.Resources(gateway)
+	for _, ref := range must {
 		if err := d.cfg.Proxies.WaitAcked(ctx, gateway, ref, ""); err != nil && ctx.Err() != nil {
 			return
 		}
@@ -143,7 +144,9 @@ func (d *deliveries) wait(ctx context.Context, gateway string, newest delivery) 
 		return
 	}
 	d.acked[gateway] = newest
-	d.cfg.Log.Info("gateway programmed by the proxies connected here", "gateway", gateway, "generation", newest.generation)
+	if len(must) > 0 { // else there is nothing that a proxy could have
+		d.cfg.Log.Info("gateway programmed by the proxies connected here", "gateway", gateway, "generation", newest.generation)
+	}
 	d.topic.Tell(replica.Fact{Name: gateway, Body: fmt.Appendf(nil, "%d %s", newest.generation, newest.listeners)})
 	d.touch(gateway)
 }
