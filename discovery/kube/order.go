@@ -95,10 +95,13 @@ func (o *order) forget(ref report.Ref) {
 	}
 }
 
-// missing are the backends of a route that the API server has not told of, as store.TargetKeys. Kinds that are not there, or
-// that we do not know, are nobody's to wait for.
+// missing are the backends of a route that the API server has not told of, as store.TargetKeys; none if the route leads where it
+// did before, as when its status was written. Kinds that are not there, or that we do not know, are nobody's to wait for.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
+		return nil
+	}
+	if old, ok := k.table.Object(s.store.View(), store.ID(obj)); ok && old.GetGeneration() == obj.GetGeneration() && old.GetUID() == obj.GetUID() {
 		return nil
 	}
 	for _, key := range k.table.Keys(obj) {
