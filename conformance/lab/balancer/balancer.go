@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -57,17 +58,21 @@ func (b *Balancer) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), services.Informer().HasSynced) {
 		return nil
 	}
+	given := addresses{}
 	for {
 		all, err := services.Lister().List(labels.Everything())
 		if err != nil {
 			return fmt.Errorf("load balancers: %w", err)
 		}
 		var retry <-chan time.Time
-		for service, addr := range assign(all, b.Range) {
-			if err := b.write(ctx, service, addr); err != nil && ctx.Err() == nil {
-				b.Log.Warn("load balancer", "service", service, "error", err)
+		given.forget(all)
+		for service, addr := range assign(all, given, b.Range) {
+			if err := b.write(ctx, name(service), addr); err != nil && ctx.Err() == nil {
+				b.Log.Warn("load balancer", "service", name(service), "error", err)
 				retry = time.After(again)
+				continue
 			}
+			given[service.UID] = addr
 		}
 		select {
 		case <-ctx.Done():
@@ -95,8 +100,28 @@ func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr
 	return err
 }
 
+// addresses are those that were written: the list of Services is a little behind, and whoever was given one keeps it.
+type addresses map[types.UID]netip.Addr
+
+// of is the address that a Service has.
+func (a addresses) of(s *corev1.Service) netip.Addr {
+	if given, ok := a[s.UID]; ok {
+		return given
+	}
+	return current(s)
+}
+
+// forget drops Services that are gone.
+func (a addresses) forget(all []*corev1.Service) {
+	there := map[types.UID]bool{}
+	for _, s := range all {
+		there[s.UID] = true
+	}
+	maps.DeleteFunc(a, func(uid types.UID, _ netip.Addr) bool { return !there[uid] })
+}
+
 // assign says which Services need another address than they have: the writes that are due.
-func assign(services []*corev1.Service, within netip.Prefix) map[types.NamespacedName]netip.Addr {
+func assign(services []*corev1.Service, given addresses, within netip.Prefix) map[*corev1.Service]netip.Addr {
 	services = slices.SortedFunc(slices.Values(services), func(a, b *corev1.Service) int {
 		if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {
 			return d
@@ -107,15 +132,15 @@ func assign(services []*corev1.Service, within netip.Prefix) map[types.Namespace
 	wants := func(s *corev1.Service) bool {
 		return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil && s.DeletionTimestamp == nil
 	}
-	writes := map[types.NamespacedName]netip.Addr{}
+	writes := map[*corev1.Service]netip.Addr{}
 	var open []*corev1.Service
 	for _, s := range services { // whoever has what it should have keeps it
-		has := current(s)
+		has := given.of(s)
 		asked, err := netip.ParseAddr(s.Spec.LoadBalancerIP)
 		switch {
 		case !wants(s):
 			if has.IsValid() && s.Spec.LoadBalancerClass == nil && s.DeletionTimestamp == nil {
-				writes[name(s)] = netip.Addr{}
+				writes[s] = netip.Addr{}
 			}
 		case within.Contains(has) && !taken[has] && (err != nil || asked == has):
 			taken[has] = true
@@ -144,8 +169,8 @@ func assign(services []*corev1.Service, within netip.Prefix) map[types.Namespace
 		if addr.IsValid() {
 			taken[addr] = true
 		}
-		if addr != current(s) {
-			writes[name(s)] = addr
+		if addr != given.of(s) {
+			writes[s] = addr
 		}
 	}
 	return writes
@@ -155,7 +180,7 @@ func name(s *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// current is the address that a Service has.
+// current is the address that a Service is said to have.
 func current(s *corev1.Service) netip.Addr {
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		if addr, err := netip.ParseAddr(i.IP); err == nil {

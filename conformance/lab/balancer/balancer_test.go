@@ -8,12 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // balanced is a Service of type LoadBalancer; age orders them.
 func balanced(name string, age int, asked, has string) *corev1.Service {
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(time.Unix(int64(age), 0))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(age), 0))},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: asked},
 	}
 	if has != "" {
@@ -49,8 +50,8 @@ func TestEveryServiceGetsAnAddressOfItsOwnAndKeepsIt(t *testing.T) {
 		{"who is no LoadBalancer any more has none", []*corev1.Service{plain}, map[string]string{"plain": "invalid IP"}},
 	} {
 		got := map[string]string{}
-		for name, addr := range assign(test.services, within) {
-			got[name.Name] = addr.String()
+		for s, addr := range assign(test.services, nil, within) {
+			got[s.Name] = addr.String()
 		}
 		if test.writes == nil {
 			test.writes = map[string]string{}
@@ -63,8 +64,25 @@ func TestEveryServiceGetsAnAddressOfItsOwnAndKeepsIt(t *testing.T) {
 
 func TestAFullRangeLeavesTheYoungestWithout(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/31")
-	got := assign([]*corev1.Service{balanced("a", 1, "", ""), balanced("b", 2, "", "")}, within)
+	got := assign([]*corev1.Service{balanced("a", 1, "", ""), balanced("b", 2, "", "")}, nil, within)
 	if len(got) != 1 {
 		t.Errorf("%v", got)
+	}
+}
+
+// The list of Services is behind what was written. Whoever reads the address meanwhile must not find somebody else there.
+func TestAnAddressThatWasJustGivenIsKeptAlsoWhenALowerOneBecomesFree(t *testing.T) {
+	within := netip.MustParsePrefix("10.0.0.0/29")
+	old, a, b := balanced("old", 1, "", "10.0.0.1"), balanced("a", 2, "", ""), balanced("b", 3, "", "")
+	given := addresses{}
+	for s, addr := range assign([]*corev1.Service{old, a}, given, within) {
+		given[s.UID] = addr
+	}
+	got := assign([]*corev1.Service{a, b}, given, within) // old is gone, and a still looks as if it had none
+	if len(got) != 1 || got[b].String() != "10.0.0.1" {
+		t.Errorf("%v", got)
+	}
+	if given.forget([]*corev1.Service{b}); len(given) > 0 {
+		t.Errorf("a Service that is gone still has %v", given)
 	}
 }
