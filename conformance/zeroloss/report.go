@@ -12,7 +12,7 @@ import (
 )
 
 // refusal is how penstock says that an Envoy refused something.
-var refusal = regexp.MustCompile(`(?i)refuse[sd]|nack|panic`)
+var refusal = regexp.MustCompile(`(?i)(envoy|proxy) refuse[sd]|nack|panic`)
 
 func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }
 
