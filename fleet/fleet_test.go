@@ -275,12 +275,20 @@ func TestBehindANodePortTheAddressesAreThoseOfNodesWithProxies(t *testing.T) {
 	r.until("as many as a status holds", func() bool { return len(r.board.get("edge").Addresses) == 16 })
 }
 
+// foreign is how soon it is looked again whether what is in the way is gone.
+const foreign = 200 * time.Millisecond
+
 func TestAnObjectOfSomebodyElseIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	r.cluster.foreign = "Service"
 	r.gateway("edge", "penstock")
 	r.condition("Programmed", "Invalid")
 	r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "ServiceAccount")
+	r.until("nothing is left to do but to look again", func() bool {
+		before := r.cluster.looked()
+		time.Sleep(foreign / 4)
+		return r.cluster.looked() == before
+	})
 	r.cluster.leave() // nobody tells of it
 	r.until("the Service is made once its name is free", func() bool {
 		return slices.ContainsFunc(r.cluster.Objects("default", "edge-penstock"), func(o cluster.Object) bool { return o.Kind == "Service" })
@@ -330,7 +338,7 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) config() fleet.Config {
-	return fleet.Config{Foreign: 10 * time.Millisecond, Store: r.store, Cluster: r.cluster, Follow: r.follow, Board: r.board, Settings: func() render.Settings {
+	return fleet.Config{Foreign: foreign, Store: r.store, Cluster: r.cluster, Follow: r.follow, Board: r.board, Settings: func() render.Settings {
 		return render.Settings{
 			ADS: []string{"penstock.system.svc:18000"}, CA: []byte("ca"), EnvoyImage: "envoy", PenstockImage: "penstock",
 			ExternalIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
