@@ -10,7 +10,7 @@ ENVOY_PATH = $$(conformance/tools/envoy.sh)
 
 # The module's own packages, in two heaps: where goroutines share state, tests run under the race detector; elsewhere it
 # would only cost time. It needs a C compiler: without one all tests run without it, and the output says so.
-RACY := /(fleet|store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
+RACY := /(fleet|identity|authority|store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
 
 # What a lab consists of, and what its pods run.
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
@@ -54,12 +54,12 @@ bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, what it means, th
 	  (cd conformance && go run ./bench -run '$(or $(BENCH),.)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	  go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) \
 	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
-	} | (cd conformance && go run ./benchtable)
+	} | (cd conformance && go run ./bench/benchtable)
 
 bench-kube: build labs ## the same on Kubernetes, in labs
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
 	  (cd conformance && go run ./bench -labs -run '^kube_.*$(BENCH)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
-	} | (cd conformance && go run ./benchtable)
+	} | (cd conformance && go run ./bench/benchtable)
 
 conformance: build envoy labs suites ## run the official suites, whole and unmodified, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName)
 	@export ENVOY="$(ENVOY_PATH)"; cd conformance && ../bin/certify -suite '$(or $(SUITE),.)' $(if $(CORE),-core) $(if $(RUN),-run $(RUN))
@@ -69,7 +69,7 @@ suites: $(SUITES) bin/certify ## build the official suites, and what runs them
 golden: go envoy helm ## rewrite the golden files from what the code does now; read the difference before you commit it
 	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden \
 	  $$(grep -rl --include='*_test.go' --exclude-dir=conformance PENSTOCK_GOLDEN . | xargs -n1 dirname | sort -u)
-	@cd conformance && PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden ./chart
+	@cd conformance && PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden ./promises/chart
 	@git --no-pager diff --stat
 
 generate: go $(TOOLS)/controller-gen ## rewrite deep copies and CRDs of our kinds
@@ -86,7 +86,7 @@ lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=
 	@ENVOY="$(ENVOY_PATH)" bin/lab up --clusters $(or $(CLUSTERS),1)
 
 test-lab: build envoy labs helm ## tests on the real Kubernetes: what Penstock promises there, and the lab itself (some minutes once it is built; root, or unshare -rn)
-	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./apiserver ./chart ./promises
+	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises
 
 lab-down: bin/lab ## end it; nothing stays
 	@bin/lab down
@@ -97,7 +97,7 @@ bin/lab: go
 	@cd conformance && CGO_ENABLED=0 go build -trimpath -o ../$@ ./lab/cmd/lab
 
 bin/certify: go
-	@cd conformance && CGO_ENABLED=0 go build -trimpath -o ../$@ ./certify
+	@cd conformance && CGO_ENABLED=0 go build -trimpath -o ../$@ ./suites/certify
 
 go:
 	@command -v go >/dev/null || { echo 'Go is needed: https://go.dev/doc/install (any version from 1.21 fetches the one that go.mod names)'; exit 1; }
@@ -106,21 +106,21 @@ $(TOOLS)/staticcheck $(TOOLS)/controller-gen: conformance/tools/go.mod conforman
 	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/tools && CGO_ENABLED=0 go build -o $@ $$(go list tool | grep '/$(@F)$$')
 
-$(TOOLS)/llm-d-inference-sim: conformance/llmdsim/go.mod conformance/llmdsim/go.sum | go
+$(TOOLS)/llm-d-inference-sim: conformance/tools/llmdsim/go.mod conformance/tools/llmdsim/go.sum | go
 	@echo "building $(@F) (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
-	@cd conformance/llmdsim && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
+	@cd conformance/tools/llmdsim && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
 
-$(TOOLS)/envoy-gateway: conformance/envoygateway/go.mod conformance/envoygateway/go.sum | go
+$(TOOLS)/envoy-gateway: conformance/bench/peers/envoygateway/go.mod conformance/bench/peers/envoygateway/go.sum | go
 	@echo "building $(@F), a peer to measure beside (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
-	@cd conformance/envoygateway && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
+	@cd conformance/bench/peers/envoygateway && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
 
-$(TOOLS)/helm: conformance/helm/go.mod conformance/helm/go.sum | go
+$(TOOLS)/helm: conformance/tools/helm/go.mod conformance/tools/helm/go.sum | go
 	@echo "building $(@F) (about 2 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
-	@cd conformance/helm; m=helm.sh/helm/v4; v=$$(go list -m -f '{{.Version}}' $$m); \
+	@cd conformance/tools/helm; m=helm.sh/helm/v4; v=$$(go list -m -f '{{.Version}}' $$m); \
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X $$m/internal/version.version=$$v" -o $@ $$(go list tool)
 
-$(TOOLS)/gateway-api-conformance: conformance/suites/go.mod conformance/suites/go.sum
-$(TOOLS)/inference-conformance: conformance/suites/inference/go.mod conformance/suites/inference/go.sum
+$(TOOLS)/gateway-api-conformance: conformance/suites/gateway/go.mod conformance/suites/gateway/go.sum
+$(TOOLS)/inference-conformance: conformance/suites/inferencepool/go.mod conformance/suites/inferencepool/go.sum
 $(SUITES): | go
 	@echo "building $(@F), an official suite (about a minute, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd $(<D) && go test -c -o $@ $$(go list -f '{{join .Imports "\n"}}' .)

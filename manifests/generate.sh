@@ -10,12 +10,12 @@ if ! command -v "$gen" >/dev/null; then
   exit 1
 fi
 
-"$gen" object paths=./manifests/v1alpha1/... paths=./manifests/inference/...
+"$gen" object paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/...
 
 out=manifests/crds
 rm -rf "$out"
 mkdir -p "$out"
-"$gen" crd paths=./manifests/v1alpha1/... paths=./manifests/inference/... output:crd:dir="$out"
+"$gen" crd paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/... output:crd:dir="$out"
 # controller-gen knows one version for a package. InferencePoolImport is v1alpha1, as the package's marker says;
 # InferenceModel was last published as v1alpha2.
 models=$out/inference.networking.x-k8s.io_inferencemodels.yaml

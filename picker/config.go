@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
-	"github.com/penstock-project/penstock/picker/feedback"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -29,7 +29,7 @@ type Config struct {
 	Scrape endpoint.Config
 	// Elsewhere is told of requests that ended and that another picker picked for: what one gateway's access log says may reach any
 	// of the pickers that it asks. It must not block. Nil: nobody is.
-	Elsewhere func(feedback.Entry)
+	Elsewhere func(accesslog.Entry)
 	// Learner is asked before a relayed pick is answered; nil if there are no relayed pools or Envoy dials anything.
 	Learner Learner
 	// Trouble is told when relayed picks of a pool begin to fail, and with the zero value when they succeed again, or the

@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/health"
 
+	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
-	"github.com/penstock-project/penstock/picker/feedback"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -29,7 +29,7 @@ type Picker struct {
 	log       *slog.Logger
 	learner   Learner
 	trouble   func(pool string, t RelayTrouble)
-	elsewhere func(feedback.Entry)
+	elsewhere func(accesslog.Entry)
 	tracer    trace.Tracer
 	registry  *endpoint.Registry
 	ledger    *endpoint.Ledger

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/extproc"
-	"github.com/penstock-project/penstock/picker/feedback"
 )
 
 // window is the HTTP/2 flow control window, in bytes: large bodies arrive without waiting for window updates.
@@ -40,7 +40,7 @@ func ServerOptions(workers uint32) []grpc.ServerOption {
 // Register adds the picker's services to a server: external processing, the access log, health.
 func (p *Picker) Register(r grpc.ServiceRegistrar) {
 	extproc.New(extproc.Config{Picker: p}).Register(r)
-	feedback.New(p).Register(r)
+	accesslog.New(p).Register(r)
 	grpc_health_v1.RegisterHealthServer(r, p.health)
 }
 

@@ -3,8 +3,8 @@ package picker
 import (
 	"net/netip"
 
+	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
-	"github.com/penstock-project/penstock/picker/feedback"
 )
 
 // tracker follows a request on its ext_proc stream.
@@ -37,10 +37,10 @@ func (t tracker) End() {
 	}
 }
 
-var _ feedback.Books = (*Picker)(nil)
+var _ accesslog.Books = (*Picker)(nil)
 
 // Settle implements feedback.Books: a request ended.
-func (p *Picker) Settle(e feedback.Entry) {
+func (p *Picker) Settle(e accesslog.Entry) {
 	if p.elsewhere != nil && !p.ledger.Owns(e.Lease) {
 		p.elsewhere(e)
 		return
@@ -49,7 +49,7 @@ func (p *Picker) Settle(e feedback.Entry) {
 }
 
 // SettleOwn is Settle for what another process was told: it goes no further.
-func (p *Picker) SettleOwn(e feedback.Entry) {
+func (p *Picker) SettleOwn(e accesslog.Entry) {
 	lease := p.ledger.Find(e.Lease)
 	if lease == nil {
 		return // another picker's, or reported twice, or expired

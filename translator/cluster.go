@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
-	pools "github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -64,7 +64,7 @@ func (t *tables) cluster(r *graph.Reader, name string) (*model.Cluster, bool) {
 		}
 		out := &model.Cluster{Name: name, Protocol: model.GRPC, HealthService: pickerHealth, TellsHealth: tellsHealth(name), Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
 		for _, s := range c.EndpointPicker.Service {
-			if len(s.Ports) > 0 && !pools.Cleartext(&s.Ports[0].AppProtocol) {
+			if len(s.Ports) > 0 && !inference.Cleartext(&s.Ports[0].AppProtocol) {
 				out.TLS = &model.UpstreamTLS{Insecure: true}
 			}
 		}
@@ -107,7 +107,7 @@ func serviceCluster(svc *corev1.Service, name, use string, port int32, policy *g
 	switch use {
 	case "picker":
 		c.Protocol, c.HealthService = model.GRPC, pickerHealth
-		if !pools.Cleartext(svc.Spec.Ports[i].AppProtocol) {
+		if !inference.Cleartext(svc.Spec.Ports[i].AppProtocol) {
 			c.TLS = &model.UpstreamTLS{Insecure: true}
 		}
 	case "grpc":
@@ -188,7 +188,7 @@ func (t *tables) assignment(r *graph.Reader, name string) (*model.Assignment, bo
 			return nil, false
 		}
 		a.Owners = []report.Ref{store.InferencePoolImports.Ref(obj)}
-		a.Endpoints = endpoints(pools.Dialable(r, c.EndpointPicker.Service))
+		a.Endpoints = endpoints(inference.Dialable(r, c.EndpointPicker.Service))
 		return a, true
 	}
 	return nil, false
@@ -242,7 +242,7 @@ func (t *tables) parents(r *graph.Reader, parts []string) []netip.AddrPort {
 	return nil
 }
 
-func importedCluster(r store.Reader, parts []string) (*inference.InferencePoolImport, *inference.ImportedCluster, bool) {
+func importedCluster(r store.Reader, parts []string) (*inferenceapi.InferencePoolImport, *inferenceapi.ImportedCluster, bool) {
 	obj, ok := store.InferencePoolImports.Get(r, parts[1]+"/"+parts[2])
 	if !ok {
 		return nil, nil, false
@@ -266,7 +266,7 @@ func serviceAddresses(r store.Reader, svc *corev1.Service, port int32, slicesOnl
 	sp := svc.Spec.Ports[i]
 	var out []netip.AddrPort
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
-		for _, ip := range pools.Addresses(r, svc.Spec.ExternalName) {
+		for _, ip := range inference.Addresses(r, svc.Spec.ExternalName) {
 			out = append(out, netip.AddrPortFrom(ip, uint16(port)))
 		}
 		return out
@@ -278,7 +278,7 @@ func serviceAddresses(r store.Reader, svc *corev1.Service, port int32, slicesOnl
 			target = uint16(n)
 		}
 		selector := &model.Pool{Ref: store.Services.Ref(svc), Selector: svc.Spec.Selector, Ports: []uint16{target}}
-		for _, m := range pools.Members(r, selector) {
+		for _, m := range inference.Members(r, selector) {
 			if !m.Draining && svc.Spec.Selector != nil {
 				out = append(out, m.Address)
 			}

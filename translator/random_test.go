@@ -13,7 +13,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -232,19 +232,19 @@ func (c *chaos) pool() (store.Op, func(string) store.Op, string) {
 }
 
 func (c *chaos) imported() (store.Op, func(string) store.Op, string) {
-	imp := &inference.InferencePoolImport{ObjectMeta: c.numbered("imp", 2)}
+	imp := &inferenceapi.InferencePoolImport{ObjectMeta: c.numbered("imp", 2)}
 	for i := range c.IntN(3) {
-		svc := []inference.ServiceImport{{Addresses: []string{pick(c, "10.9.0.1", "10.9.0.2", "gpu.example")}, Ports: []inference.Port{{Number: 9002}}}}
-		m := inference.ImportedCluster{Name: fmt.Sprint("c-", i), RoutingMode: pick(c, inference.EndpointMode, inference.ParentMode), TargetPortNumber: 8000}
+		svc := []inferenceapi.ServiceImport{{Addresses: []string{pick(c, "10.9.0.1", "10.9.0.2", "gpu.example")}, Ports: []inferenceapi.Port{{Number: 9002}}}}
+		m := inferenceapi.ImportedCluster{Name: fmt.Sprint("c-", i), RoutingMode: pick(c, inferenceapi.EndpointMode, inferenceapi.ParentMode), TargetPortNumber: 8000}
 		if c.some(3) {
 			m.Weight = ptr(pick[int32](c, 0, 1, 3))
 		}
 		if c.some(3) {
-			m.Endpoints = []inference.ImportedEndpoint{{Address: fmt.Sprint("10.8.0.", c.IntN(3))}}
+			m.Endpoints = []inferenceapi.ImportedEndpoint{{Address: fmt.Sprint("10.8.0.", c.IntN(3))}}
 		}
 		if !c.some(5) {
-			m.EndpointPicker = &inference.EndpointPickerImport{Service: svc}
-			m.Parents = []inference.ParentImport{{Service: svc}}
+			m.EndpointPicker = &inferenceapi.EndpointPickerImport{Service: svc}
+			m.Parents = []inferenceapi.ParentImport{{Service: svc}}
 		}
 		imp.Status.Clusters = append(imp.Status.Clusters, m)
 	}
@@ -381,7 +381,7 @@ func (c *chaos) class() (store.Op, func(string) store.Op, string) {
 }
 
 func (c *chaos) model() (store.Op, func(string) store.Op, string) {
-	m := &inference.InferenceModel{ObjectMeta: c.numbered("model", 2)}
+	m := &inferenceapi.InferenceModel{ObjectMeta: c.numbered("model", 2)}
 	m.Spec.ModelName, m.Spec.PoolRef.Name = "llama", fmt.Sprint("pool", c.IntN(3))
 	return made(store.InferenceModels, m)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 // penstock runs the command as a user would, and returns what it printed.
@@ -40,7 +40,7 @@ func TestEveryCommandTeachesByExample(t *testing.T) {
 }
 
 func TestVersionNamesTheEnvoyThatUpWouldStart(t *testing.T) {
-	envoy, err := proxy.Find(t.Context())
+	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/demo"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 func newDemo() *cobra.Command {
@@ -31,7 +31,7 @@ not go as promised. All ports are free ones on loopback, and nothing is left beh
 			if err != nil {
 				return err
 			}
-			envoy, err := proxy.Find(cmd.Context())
+			envoy, err := supervisor.Find(cmd.Context())
 			if err != nil {
 				return err
 			}

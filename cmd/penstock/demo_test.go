@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/demo"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 // demonstration is one `penstock demo`, as a process of its own, with a folder for its temporary files.
@@ -26,7 +26,7 @@ type demonstration struct {
 
 func startDemo(t *testing.T, args ...string) *demonstration {
 	t.Helper()
-	envoy, err := proxy.Find(t.Context())
+	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestTwoDemosSideBySideKeepTheirPromisesAndLeaveNothingBehind(t *testing.T) 
 
 // The step in which a picker of another cluster is asked must not pass if that picker is somewhere else.
 func TestADemoWhoseOtherClusterCannotBeAskedFailsAndSaysWhatItExpected(t *testing.T) {
-	envoy, err := proxy.Find(t.Context())
+	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -135,7 +135,7 @@ func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource
 			}
 		}
 	}
-	return all, status.NewDocument(p.Board().List(), plane.Controller, nil, time.Time{}).Findings, nil
+	return all, status.NewDocument(p.Board().List(), app.Controller, nil, time.Time{}).Findings, nil
 }
 
 // difference is one resource that is not the same on both sides.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/fleet/drain"
+	"github.com/penstock-project/penstock/xds/fleet/drain"
 )
 
 func newDrain() *cobra.Command {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator"
@@ -58,7 +58,7 @@ connection that is handed on.`,
 			}
 			q := translator.Query{URL: u, Method: method, Gateway: gateway, Header: http.Header{}}
 			for _, h := range headers {
-				plane.AddHeader(q.Header, h)
+				app.AddHeader(q.Header, h)
 			}
 			if model != "" { // as the gateway does, which reads it from the body
 				headers = append(headers, "X-Gateway-Model-Name: "+model)
@@ -93,8 +93,8 @@ connection that is handed on.`,
 }
 
 // explain asks the process that runs for these files, or else looks into the files.
-func (s *asked) explain(cmd *cobra.Command, q translator.Query, headers []string) (plane.Explained, error) {
-	var e plane.Explained
+func (s *asked) explain(cmd *cobra.Command, q translator.Query, headers []string) (app.Explained, error) {
+	var e app.Explained
 	args := url.Values{"url": {q.URL.String()}, "method": {q.Method}, "gateway": {q.Gateway}, "header": headers}
 	page := "/explain?" + args.Encode()
 	if s.http != "" {
@@ -114,7 +114,7 @@ func (s *asked) explain(cmd *cobra.Command, q translator.Query, headers []string
 	if _, err := os.Stat(dir); err != nil {
 		dir = "" // nothing ever ran here: there are no last good objects, and no reason to begin a record of them
 	}
-	p, err := plane.New(plane.Config{
+	p, err := app.New(app.Config{
 		Paths: s.paths, StateDir: dir, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 		Tracer: noop.NewTracerProvider(), Log: slog.New(slog.DiscardHandler),
 	})
@@ -141,7 +141,7 @@ func (p *printer) line(label, format string, args ...any) {
 	}
 }
 
-func printExplained(w io.Writer, e plane.Explained) error {
+func printExplained(w io.Writer, e app.Explained) error {
 	p := &printer{w: w}
 	what := "requests"
 	if e.Method == "" {

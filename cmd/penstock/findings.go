@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // calm is how long nothing new must be said before findings are printed: what holds for a moment between two steps of one
@@ -30,7 +30,7 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 		}
 		seen = next
 		now := map[string]bool{}
-		for _, f := range status.NewDocument(board.List(), plane.Controller, nil, time.Time{}).Findings {
+		for _, f := range status.NewDocument(board.List(), app.Controller, nil, time.Time{}).Findings {
 			if f.Severity == report.Info {
 				continue
 			}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
 // defaultEnvoyImage is the Envoy that this release is tested with.
@@ -36,14 +36,14 @@ func (o *fleetFlags) flags(cmd *cobra.Command) {
 }
 
 // config is nil if others run the proxies.
-func (o *fleetFlags) config(cmd *cobra.Command, k *plane.Kubernetes) (*plane.Fleet, error) {
+func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes) (*app.Fleet, error) {
 	if o.penstockImage == "" {
 		return nil, nil
 	}
 	if k.Service == "" || cmd.Flag("peers-listen").Value.String() == "" {
 		return nil, errors.New("--penstock-image needs --service, whose name is in the certificate of ADS, and --peers-listen")
 	}
-	out := &plane.Fleet{ADS: o.addresses, Names: plane.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage, OpenPicker: o.openPicker}
+	out := &app.Fleet{ADS: o.addresses, Names: app.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage, OpenPicker: o.openPicker}
 	if len(out.ADS) == 0 {
 		_, port, err := net.SplitHostPort(cmd.Flag("xds").Value.String())
 		if err != nil {

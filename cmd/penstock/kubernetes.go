@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/manifests/features"
 )
 
@@ -28,7 +28,7 @@ func (k *kubernetes) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&k.kubeconfig, "kubeconfig", "", "read this cluster instead of files (default: the cluster that penstock runs in, if no -f is given)")
 	f.StringVar(&k.namespace, "namespace", "", "namespace that penstock runs in, for its Lease (default: the pod's own, else the kubeconfig's)")
-	f.StringVar(&k.service, "service", "", "Service in that namespace in front of all penstock processes: Envoys ask pickers behind its port "+plane.PickerPort+", and the processes find each other behind "+plane.PeerPort)
+	f.StringVar(&k.service, "service", "", "Service in that namespace in front of all penstock processes: Envoys ask pickers behind its port "+app.PickerPort+", and the processes find each other behind "+app.PeerPort)
 	k.fleet.flags(cmd)
 }
 
@@ -38,11 +38,11 @@ func (k *kubernetes) wanted(paths []string) bool {
 }
 
 // config makes the cluster's part of a plane's configuration.
-func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*plane.Kubernetes, error) {
+func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*app.Kubernetes, error) {
 	if len(paths) > 0 {
 		return nil, errors.New("objects come from files or from a cluster: leave out -f or --kubeconfig")
 	}
-	out := &plane.Kubernetes{Features: features.Names()}
+	out := &app.Kubernetes{Features: features.Names()}
 	var err error
 	if k.kubeconfig == "" {
 		out.REST, err = rest.InClusterConfig()

@@ -20,28 +20,28 @@ const (
 // topLevel is everything that the top of the repository may hold, besides dot files and what builds leave behind; true
 // means that it must be there.
 var topLevel = map[string]bool{
-	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true, "fleet": true,
+	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true,
 	"manifests": true, "conformance": true,
 	"Containerfile": true, "Makefile": true, "go.mod": true, "go.sum": true,
-	"README.md": true, "ARCHITECTURE.md": false, "ENVOY.md": false, "LICENSE": true, "CONTRIBUTING.md": true,
+	"README.md": true, "ARCHITECTURE.md": true, "ENVOY.md": true, "LICENSE": true, "CONTRIBUTING.md": true,
+	"OPERATIONS.md": false, "REFERENCE.md": false,
 }
 
 // allowed says who may import whom across the borders of the top level, as folders: a rule holds for everything below
 // them. What is not here is not allowed; siblings meet through small interfaces that the consumer declares.
 var allowed = []struct{ from, to string }{
 	{"cmd", "."},
-	{".", "discovery/report"},
+	{".", "discovery/status/report"},
 	{".", "manifests"},
 	{"translator", "discovery/store"},
 	{"multicluster", "discovery/store"},
 	{"translator", "xds/resource"},
-	{"fleet", "discovery/store"},
-	{"fleet", "xds/bootstrap"}, // pure: what a pod's Envoy starts with
+	{"xds/fleet", "discovery/store"},
 }
 
 // forbidden takes back, inside one top-level folder, what sharing that folder would allow.
 var forbidden = []struct{ from, to, why string }{
-	{"discovery/report", "discovery", "everyone imports report, so it imports nothing"},
+	{"discovery/status/report", "discovery", "every package imports report, so it imports nothing"},
 	{"discovery/store", "discovery/file", "file writes the store, which does not know its writers"},
 	{"discovery/store", "discovery/kube", "kube writes the store, which does not know its writers"},
 	{"discovery/store", "discovery/status", "the store does not know who reads it"},
@@ -100,8 +100,10 @@ func TestLayoutRulesRefuseWhatTheyShould(t *testing.T) {
 		{"cmd/penstock", "cmd/penstock/internal/sim", false, true},
 		{"translator/gatewayapi", "discovery/store", false, true},
 		{"translator/envoy", "xds/resource", false, true},
-		{"picker/endpoint", "discovery/report", false, true},
-		{"multicluster/hub", "manifests/inference", false, true},
+		{"picker/endpoint", "discovery/status/report", false, true},
+		{"multicluster/hub", "manifests/inferenceapi", false, true},
+		{"xds/fleet/apply", "discovery/store", false, true},
+		{"xds/identity", "discovery/store", false, false},
 		{"discovery/file", "discovery/store", false, true},
 		{"translator/graph", "xds/xdstest", true, true},
 		{"manifests", "discovery/store", true, true},
@@ -112,8 +114,10 @@ func TestLayoutRulesRefuseWhatTheyShould(t *testing.T) {
 		{"xds/server", "cmd/penstock/internal/sim", false, false},
 		{"xds/cache", "discovery/store", false, false},
 		{"picker/schedule", "translator/model", false, false},
-		{"discovery/report", "discovery/store", false, false},
+		{"discovery/status/report", "discovery/store", false, false},
 		{"discovery/store", "discovery/file", false, false},
+		{"discovery/store", "discovery/status", false, false},
+		{"discovery/store", "discovery/status/report", false, true},
 		{"translator/model", "translator/envoy", false, false},
 	} {
 		if why := verdict(c.from, c.to, c.test); (why == "") != c.ok {
@@ -129,7 +133,7 @@ func verdict(from, to string, test bool) string {
 	}
 	if top(from) == top(to) {
 		for _, rule := range forbidden {
-			if below(from, rule.from) && below(to, rule.to) && !below(to, rule.from) {
+			if below(from, rule.from) && below(to, rule.to) && !below(to, rule.from) && !below(to, "discovery/status/report") {
 				return rule.why
 			}
 		}
@@ -192,6 +196,32 @@ func TestLayoutEveryPackageSaysWhatItOwns(t *testing.T) {
 			t.Errorf("%s/doc.go does not say what the package owns, who calls it, what always holds, and how to test it alone", dir)
 		}
 	}
+}
+
+// An import that hides a package's name behind an alias, or two packages with one name, make a reader guess which one a
+// qualifier means. An alias of another module's package is fine if its own name says nothing (v1) or is taken.
+func TestLayout_PackageNamesAreUnique(t *testing.T) {
+	named := map[string]string{} // package name -> folder
+	fset := token.NewFileSet()
+	walk(t, true, func(file string) {
+		parsed, err := parser.ParseFile(fset, filepath.Join(root, file), nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range parsed.Imports {
+			if spec.Name != nil && spec.Name.Name != "_" && strings.HasPrefix(strings.Trim(spec.Path.Value, `"`), module+"/") {
+				t.Errorf("%s imports %s as %s: rename the package instead", file, spec.Path.Value, spec.Name.Name)
+			}
+		}
+		name, dir := strings.TrimSuffix(parsed.Name.Name, "_test"), path.Dir(filepath.ToSlash(file))
+		if name == "main" { // a command: nothing imports it
+			return
+		}
+		if other, taken := named[name]; taken && other != dir {
+			t.Errorf("packages %s and %s are both named %s", other, dir, name)
+		}
+		named[name] = dir
+	})
 }
 
 // sources parses the imports of every Go file of the main module, whatever its build tags.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
 // errNoFiles: a folder that nobody named is not read; it may hold anything.
@@ -112,7 +112,7 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 }
 
 // plane makes the plane that up and serve run, with what they set of its configuration. shutdown sends the last spans.
-func (s *service) plane(cmd *cobra.Command, set func(*plane.Config)) (p *plane.Plane, cfg plane.Config, shutdown func(), err error) {
+func (s *service) plane(cmd *cobra.Command, set func(*app.Config)) (p *app.Plane, cfg app.Config, shutdown func(), err error) {
 	log, err := s.logger(cmd)
 	if err != nil {
 		return nil, cfg, nil, err
@@ -125,12 +125,12 @@ func (s *service) plane(cmd *cobra.Command, set func(*plane.Config)) (p *plane.P
 		return nil, cfg, nil, err
 	}
 	set(&cfg)
-	p, err = plane.New(cfg)
+	p, err = app.New(cfg)
 	return p, cfg, t.end, err
 }
 
 // config listens and makes the configuration of a plane. Whoever calls it runs the plane, which closes the listeners.
-func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg plane.Config, err error) {
+func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg app.Config, err error) {
 	switch {
 	case s.cluster && s.state == "":
 		s.state = clusterState()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
 // peerFlags are how serve finds and knows the other processes for the same Envoys.
@@ -29,7 +29,7 @@ func (o *peerFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&o.key, "peers-key", "", "file with its key")
 }
 
-func (o *peerFlags) config(ctx context.Context) (out plane.Peers, err error) {
+func (o *peerFlags) config(ctx context.Context) (out app.Peers, err error) {
 	out.Addresses = o.addresses
 	if given := o.ca != "" || o.cert != "" || o.key != ""; given {
 		if o.ca == "" || o.cert == "" || o.key == "" || o.listen == "" {
@@ -46,7 +46,7 @@ func (o *peerFlags) config(ctx context.Context) (out plane.Peers, err error) {
 }
 
 // mutual is TLS in which both sides show a certificate.
-func (o *peerFlags) mutual() (*plane.MutualTLS, error) {
+func (o *peerFlags) mutual() (*app.MutualTLS, error) {
 	raw, err := os.ReadFile(o.ca)
 	if err != nil {
 		return nil, fmt.Errorf("--peers-ca: %w", err)
@@ -65,7 +65,7 @@ func (o *peerFlags) mutual() (*plane.MutualTLS, error) {
 	if _, err := pair(); err != nil {
 		return nil, err
 	}
-	return &plane.MutualTLS{
+	return &app.MutualTLS{
 		Server: &tls.Config{
 			MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() },

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
 // asked is whom status and explain ask: the penstock that runs for some files, or one at an address.
@@ -39,7 +39,7 @@ func runningAt(address string) running {
 }
 
 // runningFor is the penstock that has a state folder.
-func runningFor(stateDir string) running { return running{"unix", plane.Socket(stateDir)} }
+func runningFor(stateDir string) running { return running{"unix", app.Socket(stateDir)} }
 
 // ask reads the JSON of a page from the penstock that has a state folder.
 func ask(ctx context.Context, stateDir, path string, into any) error {

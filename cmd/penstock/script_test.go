@@ -6,7 +6,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 // TestMain puts the command penstock, which this test binary becomes when it is called by that name, on PATH.
@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs testdata/script: what a person types, and what the person sees.
 func TestScripts(t *testing.T) {
-	envoy, err := proxy.Find(t.Context())
+	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
 func newServe() *cobra.Command {
@@ -31,7 +31,7 @@ its status, by one of several processes: they find each other behind --service.`
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var cluster *plane.Kubernetes
+			var cluster *app.Kubernetes
 			var err error
 			if k.wanted(s.paths) {
 				if cluster, err = k.config(cmd, s.paths); err != nil {
@@ -43,7 +43,7 @@ its status, by one of several processes: they find each other behind --service.`
 			if err != nil {
 				return err
 			}
-			p, cfg, shutdown, err := s.plane(cmd, func(cfg *plane.Config) { cfg.Peers, cfg.Kubernetes, cfg.Memory = peers, cluster, memory.Value() })
+			p, cfg, shutdown, err := s.plane(cmd, func(cfg *app.Config) { cfg.Peers, cfg.Kubernetes, cfg.Memory = peers, cluster, memory.Value() })
 			if err != nil {
 				return err
 			}

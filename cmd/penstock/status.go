@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
@@ -44,7 +44,7 @@ The exit status is 1 if there is an error among the findings: something that is 
 			if err != nil {
 				return err
 			}
-			return printStatus(cmd, runningFor(dir), plane.StatusFile(dir), output)
+			return printStatus(cmd, runningFor(dir), app.StatusFile(dir), output)
 		},
 	}
 	s.flags(cmd)

@@ -21,10 +21,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -102,7 +102,7 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 		}
 		resources := t.Resources(gw)
 		if o.validate {
-			binary, err := proxy.Find(cmd.Context())
+			binary, err := supervisor.Find(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 		}
 		gateways = append(gateways, g)
 	}
-	doc := status.NewDocument(p.Board().List(), plane.Controller, nil, time.Time{})
+	doc := status.NewDocument(p.Board().List(), app.Controller, nil, time.Time{})
 	if err := o.print(cmd.OutOrStdout(), gateways, doc); err != nil {
 		return err
 	}
@@ -133,12 +133,12 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 }
 
 // offline translates what stands in files, without running anything. The plane has what is to be said about it.
-func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*plane.Plane, *translator.Translator, error) {
+func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.Plane, *translator.Translator, error) {
 	addr, err := netip.ParseAddrPort(picker)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--picker-address %q: write IP:PORT", picker)
 	}
-	p, err := plane.New(plane.Config{Paths: paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: anyController, Tracer: noop.NewTracerProvider(), Log: log})
+	p, err := app.New(app.Config{Paths: paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: anyController, Tracer: noop.NewTracerProvider(), Log: log})
 	if err != nil {
 		return nil, nil, err
 	}

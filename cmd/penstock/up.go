@@ -9,9 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/fleet"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 func newUp() *cobra.Command {
@@ -41,11 +40,11 @@ field; the last good version of that object keeps serving, also after a restart,
 }
 
 func (s *service) up(cmd *cobra.Command, concurrency int) error {
-	envoy, err := proxy.Find(cmd.Context())
+	envoy, err := supervisor.Find(cmd.Context())
 	if err != nil {
 		return err
 	}
-	p, cfg, shutdown, err := s.plane(cmd, func(cfg *plane.Config) { cfg.OnePort = true })
+	p, cfg, shutdown, err := s.plane(cmd, func(cfg *app.Config) { cfg.OnePort = true })
 	if err != nil {
 		return err
 	}
@@ -54,7 +53,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	planeCtx, stopPlane := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopPlane()
 	out := cmd.OutOrStdout()
-	f := fleet.New(fleet.Config{
+	f := supervisor.New(supervisor.Config{
 		Envoy: envoy.Path, Dir: filepath.Join(cfg.StateDir, "proxies"), ADS: cfg.XDS.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
 		Plane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },

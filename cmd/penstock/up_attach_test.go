@@ -13,15 +13,15 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 // attach starts an Envoy of one's own for the site's Gateway, with more arguments of Envoy's, which ends with the test.
 func (s *site) attach(xds string, more ...string) {
 	t := s.t
 	t.Helper()
-	envoy, err := proxy.Find(t.Context())
+	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 // patience is how long a test waits for something that should happen within a second: machines are busy.
@@ -51,7 +51,7 @@ func up(t *testing.T, files map[string]string, args ...string) *site {
 
 func prepare(t *testing.T, files map[string]string, args ...string) *site {
 	t.Helper()
-	envoy, err := proxy.Find(t.Context())
+	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

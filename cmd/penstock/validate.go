@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/xds/bootstrap"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -28,7 +28,7 @@ import (
 const validateTime = 30 * time.Second
 
 // validate delivers a gateway's configuration to a real Envoy that binds no port, and reports what it refuses.
-func validate(ctx context.Context, binary proxy.Binary, gateway string, resources []*resource.Resource, log *slog.Logger) ([]report.Report, error) {
+func validate(ctx context.Context, binary supervisor.Binary, gateway string, resources []*resource.Resource, log *slog.Logger) ([]report.Report, error) {
 	dir, err := os.MkdirTemp("", "penstock-")
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func validate(ctx context.Context, binary proxy.Binary, gateway string, resource
 		return nil, err
 	}
 	// Nobody uses it, so it has nothing to drain.
-	p, err := proxy.New(proxy.Config{Envoy: binary.Path, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(dir, "envoy"), Args: cfg.Args(), Grace: time.Millisecond, LogLevel: "off", Log: slog.New(slog.DiscardHandler)})
+	p, err := supervisor.NewEnvoy(supervisor.EnvoyConfig{Envoy: binary.Path, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(dir, "envoy"), Args: cfg.Args(), Grace: time.Millisecond, LogLevel: "off", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

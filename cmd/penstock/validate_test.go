@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -35,7 +35,7 @@ func TestValidationTellsTheOwnerWhatEnvoyRefuses(t *testing.T) {
 		}
 		return r
 	}
-	envoy, err := proxy.Find(t.Context())
+	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

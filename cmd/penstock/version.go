@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/proxy"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 // versions is what `penstock version` knows. Its JSON form is for scripts.
@@ -36,7 +36,7 @@ func newVersion() *cobra.Command {
 			if info, ok := debug.ReadBuildInfo(); ok {
 				v.Penstock, v.Commit = info.Main.Version, commit(info)
 			}
-			if envoy, err := proxy.Find(cmd.Context()); err != nil {
+			if envoy, err := supervisor.Find(cmd.Context()); err != nil {
 				v.NoEnvoy = err.Error()
 			} else {
 				v.Envoy, v.Path = envoy.Version, envoy.Path

@@ -21,8 +21,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/conformance/bench/world"
-	"github.com/penstock-project/penstock/conformance/installed"
 	"github.com/penstock-project/penstock/conformance/lab"
+	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
 // The resources that the cluster's world is made of.

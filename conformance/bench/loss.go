@@ -28,7 +28,7 @@ func zeroloss(ctx context.Context, c config, out report, args ...string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	harness := filepath.Join(dir, "zeroloss")
-	if said, err := exec.CommandContext(ctx, "go", "build", "-o", harness, "./zeroloss").CombinedOutput(); err != nil {
+	if said, err := exec.CommandContext(ctx, "go", "build", "-o", harness, "./promises/zeroloss").CombinedOutput(); err != nil {
 		return fmt.Errorf("build zeroloss: %w\n%s", err, said)
 	}
 	penstock, err := filepath.Abs(c.penstock)

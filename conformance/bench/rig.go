@@ -27,7 +27,7 @@ var translation = translator.Config{
 	Controller: "penstock.dev/gateway-controller", AnyClass: true, Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is a control plane in this process: the way of data of cmd/penstock/internal/plane, from the store on.
+// rig is a control plane in this process: the way of data of cmd/penstock/internal/app, from the store on.
 type rig struct {
 	world      *world.World
 	store      *store.Store

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/penstock-project/penstock/conformance/installed"
 	"github.com/penstock-project/penstock/conformance/lab"
+	"github.com/penstock-project/penstock/conformance/lab/installed"
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 

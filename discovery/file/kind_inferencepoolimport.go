@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
 // An InferencePoolImport has nothing but a status, which a controller writes, or a person who has none.
@@ -71,7 +71,7 @@ func completeConditions(in map[string]any) {
 }
 
 func checkImport(o store.Object) []mistake {
-	imp := o.(*inference.InferencePoolImport)
+	imp := o.(*inferenceapi.InferencePoolImport)
 	var c checks
 	for i, cluster := range imp.Status.Clusters {
 		field := at("status.clusters", i)
@@ -91,7 +91,7 @@ func checkImport(o store.Object) []mistake {
 	return c.found
 }
 
-func checkServices(c *checks, field string, services []inference.ServiceImport) {
+func checkServices(c *checks, field string, services []inferenceapi.ServiceImport) {
 	for i, s := range services {
 		for j, a := range s.Addresses {
 			c.ipOrHost(at(at(field, i)+".addresses", j), a)

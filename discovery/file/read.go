@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/file"
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // unknownField is the mistake of a field that the schema does not have, with the nearest that it has.

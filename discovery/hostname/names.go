@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
 // usingTables are the tables whose objects namesInUse looks at.
@@ -48,7 +48,7 @@ func namesInUse(r store.Reader) []string {
 	return slices.Compact(names)
 }
 
-func addServices(services []inference.ServiceImport, add func(string)) {
+func addServices(services []inferenceapi.ServiceImport, add func(string)) {
 	for _, s := range services {
 		for _, a := range s.Addresses {
 			add(a)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/hostname"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -97,11 +97,11 @@ func TestEveryNameUsedAsAnAddressIsResolved(t *testing.T) {
 		dns.set(n, "192.0.2.2", "192.0.2.1", "192.0.2.2")
 	}
 	s, r := setup(t, dns)
-	imp := &inference.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "llm"}}
-	imp.Status.Clusters = []inference.ImportedCluster{{
+	imp := &inferenceapi.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "llm"}}
+	imp.Status.Clusters = []inferenceapi.ImportedCluster{{
 		Name:           "a",
-		EndpointPicker: &inference.EndpointPickerImport{Service: []inference.ServiceImport{{Addresses: []string{"epp.example.com", "192.0.2.9"}}}},
-		Parents:        []inference.ParentImport{{Service: []inference.ServiceImport{{Addresses: []string{"gw.example.com"}}}}},
+		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: []inferenceapi.ServiceImport{{Addresses: []string{"epp.example.com", "192.0.2.9"}}}},
+		Parents:        []inferenceapi.ParentImport{{Service: []inferenceapi.ServiceImport{{Addresses: []string{"gw.example.com"}}}}},
 	}}
 	external := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}
 	external.Spec.Type, external.Spec.ExternalName = corev1.ServiceTypeExternalName, "svc.example.com"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/kube/statuses"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
 // InferencePools had another group before v1, and releases up to v1.4 of the inference extension still install that. What a cluster
@@ -34,7 +34,7 @@ type formerPools struct{ table }
 type table = store.Kind // which has a method Kind
 
 // Group implements store.Kind.
-func (formerPools) Group() string { return inference.Group }
+func (formerPools) Group() string { return inferenceapi.Group }
 
 // New implements store.Kind.
 func (formerPools) New() store.Object { return &formerPool{} }

@@ -8,9 +8,9 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
 const formerPool = `{apiVersion: inference.networking.x-k8s.io/v1alpha2, kind: InferencePool, metadata: {namespace: default, name: chat}, spec: {
@@ -22,7 +22,7 @@ const todaysPool = `{apiVersion: inference.networking.k8s.io/v1, kind: Inference
 
 func TestAPoolOfTheFormerGroupServesAndGetsItsStatus(t *testing.T) {
 	d := newDesk(t, func(api *kubetest.Server) {
-		api.Install(inference.Group, "inferencepools", "v1alpha2")
+		api.Install(inferenceapi.Group, "inferencepools", "v1alpha2")
 		api.Apply(t, "inferencepools", formerPool)
 	})
 	pool, ok := store.InferencePools.Get(d.store.View(), "default/chat")
@@ -35,7 +35,7 @@ func TestAPoolOfTheFormerGroupServesAndGetsItsStatus(t *testing.T) {
 	}
 	d.board.Set("translation", report.Report{Owner: store.InferencePools.Ref(pool), Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
 	d.eventually(func() string {
-		raw, _ := json.Marshal(d.api.Get(inference.Group, "inferencepools", "default/chat")["status"])
+		raw, _ := json.Marshal(d.api.Get(inferenceapi.Group, "inferencepools", "default/chat")["status"])
 		for _, text := range []string{`"reason":"Theirs"`, `"name":"gw"`, `"reason":"Accepted"`} {
 			if !strings.Contains(string(raw), text) {
 				return "want " + text + " in " + string(raw)
@@ -48,7 +48,7 @@ func TestAPoolOfTheFormerGroupServesAndGetsItsStatus(t *testing.T) {
 // A cluster that is moved to v1 has both for a while.
 func TestOfTwoPoolsWithOneNameTodaysCounts(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
-		api.Install(inference.Group, "inferencepools", "v1alpha2")
+		api.Install(inferenceapi.Group, "inferencepools", "v1alpha2")
 		api.Install("inference.networking.k8s.io", "inferencepools", "v1")
 		api.Apply(t, "inferencepools", formerPool)
 		api.Apply(t, "inferencepools", todaysPool)

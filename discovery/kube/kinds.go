@@ -11,9 +11,9 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/kube/statuses"
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -79,8 +79,8 @@ func kinds() []*kind {
 		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList], builtIn: true, plain: true, reach: named},
 		pools, formerPools,
 		custom(store.InferenceModels, "inferencemodels", statuses.Conditions(
-			func(m *inference.InferenceModel) *inference.InferenceModelStatus { return &m.Status },
-			func(s *inference.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha2"),
+			func(m *inferenceapi.InferenceModel) *inferenceapi.InferenceModelStatus { return &m.Status },
+			func(s *inferenceapi.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha2"),
 		backend(custom(store.InferencePoolImports, "inferencepoolimports", statuses.InferencePoolImport(), "v1alpha1")),
 		custom(store.ModelServers, "modelservers", statuses.Conditions(
 			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },

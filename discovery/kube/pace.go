@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // pace spaces the writes to one object, so that a thousand routes which attach to a Gateway are not a thousand writes to

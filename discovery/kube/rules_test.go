@@ -25,7 +25,7 @@ func TestTheInstalledRulesGrantWhatIsReadAndWrittenAndNothingElse(t *testing.T) 
 	want["gateway.networking.k8s.io/gatewayclasses"] = "list patch watch" // its finalizer: class.go
 	got := clusterRules(t)
 	for name, verbs := range got {
-		if strings.Contains(verbs, "create") { // what fleets are made of, some of which is read as well: fleet/cluster has a test of its own
+		if strings.Contains(verbs, "create") { // what fleets are made of, some of which is read as well: xds/fleet/apply has a test of its own
 			delete(got, name)
 			delete(want, name)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
 func TestNothingIsInForceBeforeEverythingWasRead(t *testing.T) {
@@ -357,7 +357,7 @@ func TestAnImportWithAServiceThatIsAnObjectIsReadAndSoAreItsNeighbours(t *testin
 		if !ok {
 			t.Fatalf("%s was not read", name)
 		}
-		for _, s := range []inference.ServiceImports{imp.Status.Clusters[0].EndpointPicker.Service, imp.Status.Clusters[1].Parents[0].Service} {
+		for _, s := range []inferenceapi.ServiceImports{imp.Status.Clusters[0].EndpointPicker.Service, imp.Status.Clusters[1].Parents[0].Service} {
 			if len(s) != 1 || s[0].Addresses[0] != "192.0.2.1" || s[0].Ports[0].Number != 9002 {
 				t.Errorf("%s: %+v", name, s)
 			}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // Sources of reports. Others, such as one for each proxy, may have any name.

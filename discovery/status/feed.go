@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // Feed tells one reader of which objects something else is said, however many objects there are. It holds nobody up.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 func TestAFeedTellsOfWhatChangedAndOfNothingElse(t *testing.T) {

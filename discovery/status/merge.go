@@ -3,7 +3,7 @@ package status
 import (
 	"slices"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // merge makes one report of several about one object, the one with the last word last. The result shares nothing with

@@ -45,7 +45,7 @@ func (l *Learned) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Dialect is what a foreign picker has shown of how it answers (picker/dialect). There is none for a picker of which there is nothing
+// Dialect is what a foreign picker has shown of how it answers (picker/probe). There is none for a picker of which there is nothing
 // to say. No user writes it. Its name is that of the picker's Envoy cluster.
 type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`

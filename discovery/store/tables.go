@@ -10,7 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -101,12 +101,12 @@ var (
 	Namespaces = &Table[*corev1.Namespace]{kind: "Namespace", clusterWide: true}
 
 	InferencePools  = &Table[*inferencev1.InferencePool]{group: inferencev1.GroupVersion.Group, kind: "InferencePool"}
-	InferenceModels = &Table[*inference.InferenceModel]{group: inference.Group, kind: "InferenceModel", indexes: []Index[*inference.InferenceModel]{
-		{ByTarget, func(m *inference.InferenceModel) []string {
+	InferenceModels = &Table[*inferenceapi.InferenceModel]{group: inferenceapi.Group, kind: "InferenceModel", indexes: []Index[*inferenceapi.InferenceModel]{
+		{ByTarget, func(m *inferenceapi.InferenceModel) []string {
 			return []string{TargetKey("InferencePool", m.Namespace, m.Spec.PoolRef.Name)}
 		}},
 	}}
-	InferencePoolImports = &Table[*inference.InferencePoolImport]{group: inference.Group, kind: "InferencePoolImport"}
+	InferencePoolImports = &Table[*inferenceapi.InferencePoolImport]{group: inferenceapi.Group, kind: "InferencePoolImport"}
 
 	ModelServers = &Table[*v1alpha1.ModelServers]{group: v1alpha1.Group, kind: "ModelServers", indexes: []Index[*v1alpha1.ModelServers]{
 		{ByNamespace, func(m *v1alpha1.ModelServers) []string { return []string{m.Namespace} }},

@@ -10,7 +10,7 @@
 // the latest end counts everywhere.
 //
 // Invariants: Learn returns nil only when every Envoy has the addresses, here and at the other processes (but for those that
-// are late: a second here, what multicluster/replica says there). The way of an address that is known already takes one read lock.
+// are late: a second here, what multicluster/channel says there). The way of an address that is known already takes one read lock.
 //
 // Tests: go test ./multicluster/learned
 package learned

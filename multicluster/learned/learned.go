@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/multicluster/replica"
+	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
 // Store takes what was learned. *store.Store is one.
@@ -34,7 +34,7 @@ type Delivery interface {
 
 // Peers are the other processes that serve the same Envoys. *replica.Topic is one.
 type Peers interface {
-	Tell(facts ...replica.Fact)
+	Tell(facts ...channel.Fact)
 	Withdraw(names ...string)
 	// Heard returns when what was told is in effect at all of them that are not late.
 	Heard(ctx context.Context) error
@@ -184,7 +184,7 @@ func (k *Keeper) extend(pool string, addr netip.AddrPort, until time.Time) {
 	}
 	if a.until.Sub(a.told) > k.step() {
 		a.told = a.until
-		k.peers.Tell(replica.Fact{Name: factName(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
+		k.peers.Tell(channel.Fact{Name: factName(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
 	}
 }
 
@@ -194,7 +194,7 @@ func (k *Keeper) tell(pool string, addrs []netip.AddrPort) {
 	defer k.mu.RUnlock()
 	for _, addr := range addrs {
 		if a := k.pools[pool][addr]; a != nil {
-			k.peers.Tell(replica.Fact{Name: factName(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
+			k.peers.Tell(channel.Fact{Name: factName(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/penstock-project/penstock/multicluster/replica"
+	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
 // Topic is the name of what Keepers tell one another.
@@ -16,7 +16,7 @@ const Topic = "learned"
 // nobody is the Peers of a process that is the only one.
 type nobody struct{}
 
-func (nobody) Tell(...replica.Fact)        {}
+func (nobody) Tell(...channel.Fact)        {}
 func (nobody) Withdraw(...string)          {}
 func (nobody) Heard(context.Context) error { return nil }
 
@@ -25,7 +25,7 @@ func factName(pool string, addr netip.AddrPort) string { return pool + " " + add
 
 // Hear takes in what another process has learned, and returns when the Envoys of this one have it too. That it is taken back
 // means nothing: it ends here by its own time.
-func (k *Keeper) Hear(ctx context.Context, n replica.News) error {
+func (k *Keeper) Hear(ctx context.Context, n channel.News) error {
 	pools := map[string]uint64{} // with the revision that has what is new
 	var problems []error
 	k.mu.Lock()

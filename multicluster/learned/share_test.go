@@ -8,18 +8,18 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/multicluster/replica"
+	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
 // wire carries what one Keeper tells to another one, at once.
 type wire struct {
 	t    *testing.T
 	to   *Keeper
-	all  map[string]replica.Fact // what a process that asks is told
+	all  map[string]channel.Fact // what a process that asks is told
 	said int
 }
 
-func (w *wire) Tell(facts ...replica.Fact) {
+func (w *wire) Tell(facts ...channel.Fact) {
 	for _, f := range facts {
 		w.all[f.Name] = f
 	}
@@ -39,7 +39,7 @@ func (w *wire) Heard(ctx context.Context) error {
 
 // hear has the other Keeper hear everything.
 func (w *wire) hear(ctx context.Context, all bool) {
-	n := replica.News{Peer: "peer", All: all}
+	n := channel.News{Peer: "peer", All: all}
 	for _, f := range w.all {
 		n.Facts = append(n.Facts, f)
 	}
@@ -60,7 +60,7 @@ func two(t *testing.T) (stores [2]*store.Store, keepers [2]*Keeper, wires [2]*wi
 		keepers[i] = New(Config{Store: s, Delivery: eager{}, For: time.Minute, Now: func() time.Time { return at }})
 	}
 	for i := range keepers {
-		wires[i] = &wire{t: t, to: keepers[1-i], all: map[string]replica.Fact{}}
+		wires[i] = &wire{t: t, to: keepers[1-i], all: map[string]channel.Fact{}}
 		keepers[i].Share(wires[i])
 	}
 	return stores, keepers, wires, &at
@@ -141,8 +141,8 @@ func TestAnEndpointStaysEverywhereAsLongAsOneProcessIsToldOfIt(t *testing.T) {
 func TestAnAddressThatAnotherProcessToldIsAnsweredOnlyWhenEnvoyHasItHere(t *testing.T) {
 	s, p, k, _ := setUp(t)
 	heard := make(chan error, 1)
-	fact := replica.Fact{Name: factName("ns/chat@east", pod1), TTL: time.Minute}
-	go func() { heard <- k.Hear(t.Context(), replica.News{Peer: "b", Facts: []replica.Fact{fact}}) }()
+	fact := channel.Fact{Name: factName("ns/chat@east", pod1), TTL: time.Minute}
+	go func() { heard <- k.Hear(t.Context(), channel.News{Peer: "b", Facts: []channel.Fact{fact}}) }()
 	<-p.asked
 	select {
 	case err := <-heard:
@@ -169,7 +169,7 @@ func TestNonsenseFromAnotherProcessIsAnErrorAndTheRestCounts(t *testing.T) {
 		<-p.asked
 		p.through <- 1
 	}()
-	err := k.Hear(t.Context(), replica.News{Facts: []replica.Fact{
+	err := k.Hear(t.Context(), channel.News{Facts: []channel.Fact{
 		{Name: "what"}, {Name: factName("ns/local", pod1)}, {Name: factName("ns/chat@east", pod2), TTL: time.Minute},
 	}})
 	if err == nil || !slices.Equal(stored(s), []string{pod2.String()}) {

@@ -20,9 +20,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -119,7 +119,7 @@ func (fakeBackends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.
 	return gatewayapi.Resolution{Reason: "BackendNotFound", Message: fmt.Sprintf("%s does not exist", ref)}
 }
 
-func importTargets(imp *inference.InferencePoolImport) (res gatewayapi.Resolution) {
+func importTargets(imp *inferenceapi.InferencePoolImport) (res gatewayapi.Resolution) {
 	for _, c := range imp.Status.Clusters {
 		weight := int32(1)
 		if c.Weight != nil {

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -42,10 +42,10 @@ func baseImport(r store.Reader, key string) (*model.Import, *v1alpha1.PoolPolicy
 	}
 	policy, ignored := policyFor(r, "InferencePoolImport", obj.Namespace, obj.Name)
 	imp := &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: ignored}
-	clusters := slices.SortedStableFunc(slices.Values(obj.Status.Clusters), func(a, b inference.ImportedCluster) int { return strings.Compare(a.Name, b.Name) })
+	clusters := slices.SortedStableFunc(slices.Values(obj.Status.Clusters), func(a, b inferenceapi.ImportedCluster) int { return strings.Compare(a.Name, b.Name) })
 	usable := 0
 	for _, c := range clusters {
-		i := slices.IndexFunc(obj.Status.Clusters, func(o inference.ImportedCluster) bool { return o.Name == c.Name })
+		i := slices.IndexFunc(obj.Status.Clusters, func(o inferenceapi.ImportedCluster) bool { return o.Name == c.Name })
 		m := importMember(r, imp, policy, c, fmt.Sprintf("status.clusters[%d]", i))
 		if m.Problem == "" {
 			usable++
@@ -60,7 +60,7 @@ func baseImport(r store.Reader, key string) (*model.Import, *v1alpha1.PoolPolicy
 	return imp, policy, true
 }
 
-func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy, c inference.ImportedCluster, field string) model.ImportMember {
+func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, field string) model.ImportMember {
 	m := model.ImportMember{
 		Name:    c.Name,
 		Cluster: model.ImportCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name),
@@ -70,7 +70,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		m.Problem = problem
 		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + sub, Problem: "cluster " + c.Name + ": " + problem, Fix: fix})
 	}
-	if c.RoutingMode == inference.ParentMode {
+	if c.RoutingMode == inferenceapi.ParentMode {
 		m.Cluster = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
 		for _, parent := range c.Parents {
 			addrs, _ := dialable(r, parent.Service)
@@ -105,7 +105,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	return m
 }
 
-func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inference.ImportedCluster, cluster string) *model.Pool {
+func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, cluster string) *model.Pool {
 	p := &model.Pool{
 		Name:     model.PoolName(imp.Ref.Namespace, imp.Ref.Name, c.Name),
 		Ref:      imp.Ref,
@@ -129,7 +129,7 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inference.Impo
 }
 
 // declaredEndpoints: the exporter said which pods there are, so Envoy asks the remote picker itself.
-func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inference.ImportedCluster, field string) {
+func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, field string) {
 	p.Foreign = true
 	askForeign(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
 	for i, e := range c.Endpoints {
@@ -151,7 +151,7 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 
 // relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
 // cluster before it answers.
-func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c inference.ImportedCluster, pickers []netip.AddrPort, clear bool, field string) {
+func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, pickers []netip.AddrPort, clear bool, field string) {
 	cidrs := slices.Clone(c.PodCIDRs)
 	if policy != nil {
 		cidrs = append(cidrs, policy.Spec.Remote.PodCIDRs...)
@@ -177,7 +177,7 @@ func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c in
 
 // dialable lists the addresses of a remote Service at its first port, host names looked up; clear says that the port
 // is marked as cleartext.
-func dialable(r store.Reader, services []inference.ServiceImport) (addrs []netip.AddrPort, clear bool) {
+func dialable(r store.Reader, services []inferenceapi.ServiceImport) (addrs []netip.AddrPort, clear bool) {
 	for _, s := range services {
 		if len(s.Ports) == 0 {
 			continue
@@ -213,7 +213,7 @@ func Addresses(r store.Reader, address string) []netip.Addr {
 }
 
 // Dialable lists the addresses of a remote Service.
-func Dialable(r store.Reader, services []inference.ServiceImport) []netip.AddrPort {
+func Dialable(r store.Reader, services []inferenceapi.ServiceImport) []netip.AddrPort {
 	addrs, _ := dialable(r, services)
 	return addrs
 }

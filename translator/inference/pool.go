@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
@@ -102,7 +102,7 @@ func foreignPicker(r store.Reader, p *model.Pool, namespace string, ref *inferen
 	}
 }
 
-// askForeign has a picker that is not ours asked as the endpoint picker protocol says, or as it understands (picker/dialect).
+// askForeign has a picker that is not ours asked as the endpoint picker protocol says, or as it understands (picker/probe).
 // field names the picker, and mode says what happens without one.
 func askForeign(r store.Reader, p *model.Pool, cluster, what, field, mode string) {
 	p.Picker = model.PickerCall{Cluster: cluster, Body: model.BodyDuplex}

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // Fallback is what a pool's cluster does with a request for which no usable endpoint was picked (DESIGN, "What Envoy

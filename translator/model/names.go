@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // Names of Envoy resources. Object names have no '/', and namespaces no '.', so each name can be read back.

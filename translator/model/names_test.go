@@ -3,7 +3,7 @@ package model_test
 import (
 	"testing"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/model"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/xds/publish"
 )
 

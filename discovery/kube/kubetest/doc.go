@@ -4,7 +4,7 @@
 //
 // Invariants: resource versions are numbers that grow, of all kinds together; a write reaches every watch before it is
 // answered. What a test needs to break can be broken: Cut ends all watches, Fail answers requests with an error.
-// Run runs, until the test ends, what talks to it; conformance/apiserver uses that with the real one.
+// Run runs, until the test ends, what talks to it; conformance/promises/apiserver uses that with the real one.
 //
 // Tests: go test ./discovery/kube
 package kubetest

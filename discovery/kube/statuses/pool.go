@@ -7,9 +7,9 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
-	"github.com/penstock-project/penstock/discovery/report"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
 // InferencePool is the shape of a pool's status: an entry for each Gateway.
@@ -91,13 +91,13 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
-			imp := obj.(*inference.InferencePoolImport)
+			imp := obj.(*inferenceapi.InferencePoolImport)
 			out := imp.Status
-			imp.Status = inference.InferencePoolImportStatus{Clusters: out.Clusters}
+			imp.Status = inferenceapi.InferencePoolImportStatus{Clusters: out.Clusters}
 			return &out
 		},
 		Make: func(in Input) any {
-			old := in.Old.(*inference.InferencePoolImportStatus)
+			old := in.Old.(*inferenceapi.InferencePoolImportStatus)
 			if len(in.Report.Conditions) == 0 || in.later(old.Conditions) {
 				return old
 			}

@@ -10,8 +10,8 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/penstock-project/penstock/discovery/report"
-	"github.com/penstock-project/penstock/manifests/inference"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
 const us = "penstock.dev/gateway-controller"
@@ -110,13 +110,13 @@ func TestAPoolHasAnEntryForEachGatewayAndKeepsThoseOfOthers(t *testing.T) {
 }
 
 func TestAnImportKeepsItsWiring(t *testing.T) {
-	imp := &inference.InferencePoolImport{Status: inference.InferencePoolImportStatus{Clusters: []inference.ImportedCluster{{Name: "east"}}}}
+	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{Clusters: []inferenceapi.ImportedCluster{{Name: "east"}}}}
 	shape := InferencePoolImport()
 	old := shape.Take(imp)
 	if len(imp.Status.Clusters) != 1 {
 		t.Fatal("the wiring is what translation reads")
 	}
-	out := shape.Make(input(old, report.Report{Conditions: programmedReport.Conditions[:1]})).(*inference.InferencePoolImportStatus)
+	out := shape.Make(input(old, report.Report{Conditions: programmedReport.Conditions[:1]})).(*inferenceapi.InferencePoolImportStatus)
 	if len(out.Clusters) != 1 || len(out.Controllers) != 1 || string(out.Controllers[0].ExportingClusters[0].Name) != "east" || out.Conditions[0].Type != "Accepted" {
 		t.Errorf("status %+v", out)
 	}

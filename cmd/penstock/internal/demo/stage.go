@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/plane"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/picker"
 )
@@ -216,7 +216,7 @@ func (s *stage) idle(ctx context.Context, target, pool string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return poll(ctx, func() (bool, error) {
-		var e plane.Explained
+		var e app.Explained
 		if err := s.cfg.Ask(ctx, s.here.state, "/explain?method=POST&url="+url.QueryEscape(target), &e); err != nil {
 			return false, err
 		}

@@ -1,0 +1,40 @@
+package app
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// turnAway closes every connection that comes to some listeners, at once, until stop is called: who comes goes to another
+// process, instead of waiting here for one that still reads its files. A listener that is nil, or cannot be interrupted, is
+// left alone.
+func turnAway(listeners ...net.Listener) (stop func()) {
+	var accepting sync.WaitGroup
+	var interrupted []interface{ SetDeadline(time.Time) error }
+	for _, l := range listeners {
+		i, ok := l.(interface{ SetDeadline(time.Time) error })
+		if !ok {
+			continue
+		}
+		interrupted = append(interrupted, i)
+		accepting.Go(func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_ = conn.Close()
+			}
+		})
+	}
+	return func() {
+		for _, i := range interrupted {
+			_ = i.SetDeadline(time.Unix(1, 0)) // fails for a closed one only
+		}
+		accepting.Wait()
+		for _, i := range interrupted {
+			_ = i.SetDeadline(time.Time{})
+		}
+	}
+}

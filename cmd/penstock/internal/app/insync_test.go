@@ -1,0 +1,186 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tracing "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/xdstest"
+)
+
+// clusterObjects are a Gateway with a route to a pool of one pod, by plural.
+var clusterObjects = []struct{ plural, text string }{
+	{"gatewayclasses", "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: penstock}, spec: {controllerName: " + Controller + "}}"},
+	{"gateways", "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: default, name: gw}, spec: {gatewayClassName: penstock, listeners: [{name: http, port: 8080, protocol: HTTP}]}}"},
+	{"httproutes", "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: default, name: chat}, spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]}}"},
+	{"inferencepools", "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: default, name: chat}, spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8001}]}}"},
+	{"pods", "{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: chat-1, labels: {app: chat}}, status: {podIP: 127.0.0.1, phase: Running}}"},
+}
+
+// said keeps what a process logs.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) has(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.text.String(), text)
+}
+
+// process is a control plane that runs until stop, or the end of the test.
+type process struct {
+	*Plane
+	address string // of ADS
+	log     *said
+	stop    func()
+}
+
+// inCluster runs a control plane for a small API server.
+func inCluster(t *testing.T, api *kubetest.Server, identity string) process {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &said{}
+	p, err := New(Config{
+		Kubernetes: &Kubernetes{REST: api.Config(), Namespace: "default", Identity: identity}, StateDir: t.TempDir(), XDS: l,
+		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Tracer: tracing.NewTracerProvider(),
+		Log: slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return process{p, l.Addr().String(), log, stop}
+}
+
+// smallCluster is an API server with clusterObjects.
+func smallCluster(t *testing.T) *kubetest.Server {
+	t.Helper()
+	api := kubetest.New(t)
+	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes"} {
+		api.Install("gateway.networking.k8s.io", plural, "v1")
+	}
+	api.Install("inference.networking.k8s.io", "inferencepools", "v1")
+	for _, o := range clusterObjects {
+		api.Apply(t, o.plural, o.text)
+	}
+	return api
+}
+
+func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
+	t.Parallel()
+	api := smallCluster(t)
+	first := inCluster(t, api, "first")
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Patience: time.Minute})
+	endpoints := resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("default", "chat")}
+	proxy.Wait("the pod is served", func() bool { b := proxy.Backends(8080); return len(b) == 1 && b[0] == 8001 })
+	before, _ := proxy.Has(endpoints)
+	first.stop()
+
+	// The next process hears nothing at first, then of everything but the pods.
+	silent := func(texts ...string) {
+		api.Fail(func(_, path string) int {
+			for _, text := range texts {
+				if strings.Contains(path, text) {
+					return http.StatusServiceUnavailable
+				}
+			}
+			return 0
+		})
+	}
+	silent("/")
+	second := inCluster(t, api, "second")
+	heard := len(proxy.Received())
+	proxy.Wait("it cannot read", func() bool { return second.log.has("cannot read from the API server") })
+	silent("/pods")
+	proxy.Reconnect(second.address) // it takes connections once it knows what there is of the kinds that it reads whole
+	proxy.Wait("it waits for the pods", func() bool { return second.log.has("serving nobody before everything was read once") })
+	if got := proxy.Received()[heard:]; len(got) > 0 {
+		t.Errorf("a proxy was answered before all was read: %+v", got)
+	}
+	api.Fail(nil)
+	// What comes now reaches the proxy: the process serves.
+	api.Apply(t, "pods", strings.Replace(clusterObjects[4].text, "127.0.0.1", "127.0.0.2", 1))
+	proxy.Wait("a change", func() bool { now, _ := proxy.Has(endpoints); return now != before })
+	for _, r := range proxy.Received()[heard:] {
+		if len(r.Removed) > 0 || r.Type != resource.Endpoints && len(r.Upserts) > 0 {
+			t.Errorf("what the proxy had was taken away or changed: %+v", r)
+		}
+	}
+	if b := proxy.Backends(8080); len(b) != 1 {
+		t.Errorf("backends: %v", b)
+	}
+}
+
+func TestARunningControlPlaneThatMissesAKindTakesNothingFromProxiesUntilItHearsOfIt(t *testing.T) {
+	t.Parallel()
+	api := smallCluster(t)
+	listen := func(listeners string) {
+		api.Apply(t, "gateways", strings.Replace(clusterObjects[1].text, "{name: http, port: 8080, protocol: HTTP}", listeners, 1))
+	}
+	listen("{name: http, port: 8080, protocol: HTTP}, {name: leaves, port: 8081, protocol: HTTP}")
+	running := inCluster(t, api, "running")
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: running.address, Gateway: "default/gw", Patience: time.Minute})
+	bound := func(port int) bool {
+		return slices.ContainsFunc(proxy.Names(resource.Listener), func(name string) bool { return strings.Contains(name, fmt.Sprint(port)) })
+	}
+	proxy.Wait("both listeners", func() bool { return bound(8080) && bound(8081) })
+
+	// From now on nothing is heard of Services, while all else is.
+	api.Fail(func(_, path string) int {
+		if strings.HasSuffix(path, "/services") {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	api.Cut()
+	proxy.Wait("it cannot read Services", func() bool { return running.log.has("cannot read from the API server") })
+	heard := len(proxy.Received())
+	// A listener goes, and then others come, one after the other: each is a change of its own, which would have taken the first along.
+	listeners := "{name: http, port: 8080, protocol: HTTP}"
+	for port := 8082; port < 8085; port++ {
+		listeners += fmt.Sprintf(", {name: more-%d, port: %[1]d, protocol: HTTP}", port)
+		listen(listeners)
+		proxy.Wait("a further listener", func() bool { return bound(port) })
+	}
+	for _, r := range proxy.Received()[heard:] {
+		if len(r.Removed) > 0 {
+			t.Errorf("taken away although there may be what keeps it: %+v", r)
+		}
+	}
+	api.Fail(nil)
+	proxy.Wait("the listener goes once all is heard of again", func() bool { return !bound(8081) })
+}

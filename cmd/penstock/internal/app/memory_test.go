@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestMemoryOfABurstGoesBackToTheSystemOnceItIsOver(t *testing.T) {
+	burst := make([][]byte, 64)
+	for i := range burst {
+		burst[i] = make([]byte, 2<<20)
+	}
+	runtime.GC() // all of it is live now, and garbage in a moment
+	runtime.KeepAlive(burst)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- reclaim(ctx, func() {}) }()
+	for deadline := time.Now().Add(20 * time.Second); held() > 64<<20; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d MiB are still held", held()>>20)
+		}
+	}
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("it did not end with its context")
+	}
+}
+
+// held is the memory of Go's heap that the system counts as ours.
+func held() uint64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() + samples[1].Value.Uint64()
+}
+
+func TestAProcessLeavesRoomBelowTheMemoryOfItsContainer(t *testing.T) {
+	const mib = 1 << 20
+	limit := func() int64 { return debug.SetMemoryLimit(-1) }
+	t.Setenv("GOMEMLIMIT", "")
+	before := limit()
+	end := keepWithin(2000 * mib)
+	if got := limit(); got < 1799*mib || got > 1800*mib {
+		t.Errorf("of 2000 MiB Go may have %d, want 1800", got/mib)
+	}
+	end()
+	keepWithin(0)()
+	if got := limit(); got != before {
+		t.Errorf("afterwards it may have %d, want %d", got, before)
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	defer keepWithin(2000 * mib)()
+	if got := limit(); got != before {
+		t.Errorf("with GOMEMLIMIT in the environment it is given %d", got)
+	}
+}
+
+func TestABusyProcessIsNotStoppedToCollectItsMemory(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		steps []uint64 // allocated from look to look
+		want  bool     // at the last one
+	}{
+		{"at rest after a burst", []uint64{60 << 20, 40 << 20, 1 << 10}, true},
+		{"at rest with little to be had", []uint64{4 << 20, 1 << 10}, false},
+		{"at work", []uint64{60 << 20, 40 << 20}, false},
+		{"at rest, with what pings cost", slices.Repeat([]uint64{200 << 10}, 600), false},
+	} {
+		var b burst
+		var all uint64
+		got := false
+		for _, step := range c.steps {
+			all += step
+			got = b.over(all)
+		}
+		if got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestARunningProcessCanBeProfiled(t *testing.T) {
+	handler := withProfiles(http.NotFoundHandler())
+	for path, want := range map[string]int{"/debug/pprof/heap": 200, "/debug/pprof/goroutine": 200, "/debug/pprof/none": 404, "/metrics": 404} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+}
+
+func TestAStartIsCollectedMoreOftenUntilItsEndAndNeverAgainstTheOperatorsWill(t *testing.T) {
+	percent := func() int {
+		sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		metrics.Read(sample)
+		return int(sample[0].Value.Uint64())
+	}
+	t.Setenv("GOGC", "")
+	before := percent()
+	end := startTight()
+	if got := percent(); got != startPercent {
+		t.Errorf("while it starts the heap may grow by %d%%, want %d", got, startPercent)
+	}
+	end()
+	end()
+	if got := percent(); got != before {
+		t.Errorf("afterwards by %d%%, want %d", got, before)
+	}
+	t.Setenv("GOGC", "300")
+	defer startTight()()
+	if got := percent(); got != before {
+		t.Errorf("with GOGC in the environment by %d%%, want %d", got, before)
+	}
+}

@@ -1,0 +1,189 @@
+//go:build lab
+
+package apiserver
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
+	"github.com/penstock-project/penstock/manifests"
+)
+
+// tools is where "make labs" puts what a lab consists of.
+const tools = "../../../.tools/bin"
+
+// server is a running API server.
+type server struct {
+	rest   *rest.Config
+	client dynamic.Interface
+}
+
+// start runs etcd and the API server until the test ends.
+func start(t *testing.T) *server {
+	t.Helper()
+	dir := t.TempDir()
+	bin := func(name string) string {
+		path, err := filepath.Abs(filepath.Join(tools, name))
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err != nil {
+			t.Fatalf("no %s: run make labs (%v)", name, err)
+		}
+		return path
+	}
+	etcd, peer, secure := port(t), port(t), port(t)
+	launch(t, dir, "etcd", bin("etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level", "error",
+		"--listen-client-urls", "http://"+etcd, "--advertise-client-urls", "http://"+etcd, "--listen-peer-urls", "http://"+peer)
+	write(t, filepath.Join(dir, "tokens.csv"), []byte("admin,admin,1,system:masters\n"))
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "sa.key"), pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	// One binary of several: it is what it is called.
+	if err := os.Symlink(bin("kubernetes"), filepath.Join(dir, "kube-apiserver")); err != nil {
+		t.Fatal(err)
+	}
+	_, number, _ := net.SplitHostPort(secure)
+	launch(t, dir, "kube-apiserver", filepath.Join(dir, "kube-apiserver"), "--etcd-servers", "http://"+etcd, "--cert-dir", filepath.Join(dir, "certs"),
+		"--secure-port", number, "--bind-address", "127.0.0.1", "--advertise-address", "10.0.0.1", "--service-cluster-ip-range", "10.96.0.0/16",
+		"--token-auth-file", filepath.Join(dir, "tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",
+		"--service-account-key-file", filepath.Join(dir, "sa.key"), "--service-account-signing-key-file", filepath.Join(dir, "sa.key"),
+		"--service-account-issuer", "https://kubernetes.default.svc")
+	s := &server{rest: &rest.Config{Host: "https://" + secure, BearerToken: "admin", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
+	if s.client, err = dynamic.NewForConfig(s.rest); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Until(t, "the API server", func(context.Context) error {
+		_, err := s.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	return s
+}
+
+func port(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func write(t *testing.T, path string, raw []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// launch runs a program until the test ends, and shows the end of what it said if the test fails.
+func launch(t *testing.T, dir, name, path string, args ...string) {
+	t.Helper()
+	logs, err := os.Create(filepath.Join(dir, name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = logs, logs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		_ = logs.Close()
+		if raw, err := os.ReadFile(logs.Name()); err == nil && t.Failed() {
+			t.Logf("%s said: %s", name, raw[max(0, len(raw)-1000):])
+		}
+	})
+}
+
+// install applies a CRD of ours as it is published.
+func (s *server) install(t *testing.T, plurals ...string) {
+	t.Helper()
+	files, err := manifests.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		for _, plural := range plurals {
+			if f.Plural == plural || plural == "*" {
+				s.create(t, "customresourcedefinitions", string(f.YAML))
+			}
+		}
+	}
+}
+
+// create makes an object of YAML.
+func (s *server) create(t *testing.T, resource, text string) {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	labtest.Until(t, resource+" can be created", func(context.Context) error { // a CRD takes a moment until it is served
+		_, err := s.of(u, resource).Create(t.Context(), u, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (s *server) of(u *unstructured.Unstructured, resource string) dynamic.ResourceInterface {
+	gv, _ := schema.ParseGroupVersion(u.GetAPIVersion())
+	r := s.client.Resource(gv.WithResource(resource))
+	if u.GetNamespace() == "" {
+		return r
+	}
+	return r.Namespace(u.GetNamespace())
+}
+
+// conditions are those of an object's status, at any depth, as "Type=Status/Reason@generation".
+func (s *server) conditions(ctx context.Context, gvr schema.GroupVersionResource, name string) (map[string]bool, error) {
+	r := dynamic.ResourceInterface(s.client.Resource(gvr))
+	if gvr.Resource != "gatewayclasses" {
+		r = s.client.Resource(gvr).Namespace("default")
+	}
+	u, err := r.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		case map[string]any:
+			if v["type"] != nil && v["reason"] != nil {
+				out[fmt.Sprintf("%v=%v/%v@%v", v["type"], v["status"], v["reason"], v["observedGeneration"])] = true
+			}
+			for _, e := range v {
+				walk(e)
+			}
+		}
+	}
+	walk(u.Object["status"])
+	return out, nil
+}

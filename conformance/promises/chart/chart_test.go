@@ -1,0 +1,193 @@
+package chart
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	chartDir = "../../../manifests/charts/penstock"
+	plain    = "../../../manifests/install/penstock.yaml"
+	system   = "penstock-system"
+	header   = "# Penstock without Helm: what the chart in manifests/charts renders with its default values, in the order in which Helm installs\n# it. `make golden` writes it. Gateway API and its inference extension are installed before: see the README.\n"
+)
+
+// byHelm is what is not so without Helm.
+var byHelm = regexp.MustCompile(`\n *app\.kubernetes\.io/managed-by: Helm`)
+
+func TestTheChartLints(t *testing.T) {
+	helm(t, "lint", chartDir, "--strict")
+}
+
+func TestGoldenManifestsAreWhatTheChartRenders(t *testing.T) {
+	got := []byte(header + "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + system + "\n")
+	for _, d := range render(t, nil) {
+		got = fmt.Appendf(got, "---\n%s\n", byHelm.ReplaceAllString(d.text, ""))
+	}
+	if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
+		if err := os.WriteFile(plain, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("(-plain +chart)\n%s", diff)
+	}
+}
+
+func TestWhateverOneSetsTheObjectsAreThoseThatKubernetesKnows(t *testing.T) {
+	for name, values := range map[string]map[string]any{
+		"defaults": nil,
+		"all": {
+			"envoyImage": "envoy:1", "imagePullSecrets": []any{map[string]any{"name": "pull"}}, "replicas": 3,
+			"nodeSelector": map[string]any{"a": "b"}, "tolerations": []any{map[string]any{"operator": "Exists"}},
+			"affinity":          map[string]any{"nodeAffinity": map[string]any{}},
+			"priorityClassName": "high", "podAnnotations": map[string]any{"a": "b"}, "logLevel": "debug", "gatewayClass": "edge",
+			"fleet": map[string]any{"replicas": 1}, "externalIPs": []any{"192.0.2.0/24", "2001:db8::/64"}, "clientCA": "clients", "xdsAddress": "192.0.2.1:18000", "args": []any{"--drain-time=1m"},
+		},
+		"no class": {"gatewayClass": ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := map[string]int{}
+			for _, d := range render(t, values) {
+				kinds[check(t, d)]++
+			}
+			if kinds["Deployment"] != 1 || kinds["Service"] != 1 || kinds["ClusterRole"] != 1 || kinds["Role"] != 1 || (name == "all") != (kinds["EnvoyFleet"] == 1) {
+				t.Errorf("kinds: %v", kinds)
+			}
+		})
+	}
+}
+
+// Whoever reads what Penstock may do should not have to ask what a kind is that nobody has heard of.
+func TestRulesNameNoKindThatDoesNotExist(t *testing.T) {
+	const former = "inference.networking.x-k8s.io_inferencepools" // pools of the former group, whose CRD the extension's first releases have
+	for _, d := range render(t, nil) {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(d.text), &role); err != nil || role.Kind != "ClusterRole" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				if !strings.Contains(group, "networking") && group != "penstock.dev" {
+					continue // Kubernetes' own
+				}
+				for _, resource := range rule.Resources {
+					name := group + "_" + strings.TrimSuffix(resource, "/status")
+					if _, err := os.Stat("../../../manifests/crds/" + name + ".yaml"); err != nil && name != former {
+						t.Errorf("%s: %s of %s: %v", d.file, resource, group, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The limit is written once, in resources, whoever installs: the pod tells its process.
+func TestAPodWithAMemoryLimitIsNotKilledForGarbage(t *testing.T) {
+	var d appsv1.Deployment
+	for _, document := range render(t, nil) {
+		if strings.HasSuffix(document.file, "deployment.yaml") {
+			if err := yaml.UnmarshalStrict([]byte(document.text), &d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	container := d.Spec.Template.Spec.Containers[0]
+	limit := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "MEMORY_LIMIT" })
+	if limit < 0 || container.Env[limit].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
+		t.Errorf("the process is not told the limit: %+v", container.Env)
+	}
+	if !slices.Contains(container.Args, "--memory-limit=$(MEMORY_LIMIT)") {
+		t.Errorf("the process does not keep to it: %v", container.Args)
+	}
+}
+
+// check decodes an object strictly, where its kind is Kubernetes' own, and says what kind it is.
+func check(t *testing.T, d document) string {
+	t.Helper()
+	var typed struct {
+		Kind string `json:"kind"`
+	}
+	if err := yaml.Unmarshal([]byte(d.text), &typed); err != nil {
+		t.Fatalf("%s: %v\n%s", d.file, err, d.text)
+	}
+	into := map[string]runtime.Object{
+		"Deployment": &appsv1.Deployment{}, "Service": &corev1.Service{}, "ServiceAccount": &corev1.ServiceAccount{},
+		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "ClusterRole": &rbacv1.ClusterRole{}, "Role": &rbacv1.Role{},
+		"ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
+	}[typed.Kind]
+	if into == nil {
+		return typed.Kind // a CRD's
+	}
+	if err := yaml.UnmarshalStrict([]byte(d.text), into); err != nil {
+		t.Errorf("%s: %v\n%s", d.file, err, d.text)
+	}
+	return typed.Kind
+}
+
+// document is one object as Helm renders it, and the template that it comes from.
+type document struct{ file, text string }
+
+// render is what the chart renders with some values, in the order in which Helm installs it.
+func render(t *testing.T, values map[string]any) (out []document) {
+	t.Helper()
+	raw, err := yaml.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const source = "# Source: "
+	text := "\n" + helm(t, "template", "penstock", chartDir, "--namespace", system, "--values", file)
+	for _, part := range strings.Split(text, "\n---\n"+source)[1:] {
+		name, object, _ := strings.Cut(part, "\n")
+		out = append(out, document{name, strings.TrimSpace(object)})
+	}
+	if len(out) == 0 {
+		t.Fatalf("nothing was rendered: %s", text)
+	}
+	return out
+}
+
+// helm runs Helm, with a home of its own, and returns what it prints.
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	program, err := filepath.Abs("../../../.tools/bin/helm")
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil {
+		t.Fatalf("no Helm: run make helm (%v)", err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, said.String())
+	}
+	return string(out)
+}

@@ -1,0 +1,208 @@
+//go:build lab && linux
+
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/penstock-project/penstock/conformance/lab"
+	"github.com/penstock-project/penstock/conformance/lab/installed"
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
+)
+
+// web is what a user has who tries Penstock: a Gateway, and something behind it.
+const web = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "registry.k8s.io/gateway-api/echo-basic:v1.5.1", env: [{name: POD_NAME, value: web}], readinessProbe: {httpGet: {path: /health, port: 3000}, periodSeconds: 1}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 3000}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web}
+spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
+`
+
+// Whoever does what the README says has Penstock, can change its settings and gets rid of it, with one request served after each step that
+// serves any.
+func TestAReleaseIsInstalledUpgradedAndUninstalled(t *testing.T) {
+	r := prepare(t)
+	p := r.place
+	release := func(verb string, args ...string) {
+		t.Helper()
+		helm(t, append([]string{verb, "penstock", "--namespace", system, "--kubeconfig", r.lab.Kubeconfig(), "--wait", "--timeout", labtest.Patience.String()}, args...)...)
+	}
+
+	// Helm replaces no kind that is there, and the inference extension brings one that ours has more fields of.
+	files, err := filepath.Glob(chartDir + "/crds/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CRDs: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := installed.Apply(t.Context(), p.REST, "", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release("install", chartDir, "--create-namespace")
+	r.replicas(2, "")
+	if err := installed.Apply(t.Context(), p.REST, p.Namespace, []byte(web)); err != nil {
+		t.Fatal(err)
+	}
+	r.served()
+
+	// With a limit of memory, the process learns of it.
+	release("upgrade", chartDir, "--set", "replicas=1,resources.limits.memory=512Mi")
+	r.replicas(1, "--memory-limit=536870912")
+	r.served()
+
+	if err := r.gateways.Namespace(p.Namespace).Delete(t.Context(), "gw", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.Until("its proxies end", func(ctx context.Context) error {
+		return none(p.AppsV1().Deployments(p.Namespace).Get(ctx, "gw-penstock", metav1.GetOptions{}))
+	})
+	release("uninstall")
+	for what, gone := range map[string]func(context.Context) error{
+		"the Deployment": func(ctx context.Context) error {
+			return none(p.AppsV1().Deployments(system).Get(ctx, "penstock", metav1.GetOptions{}))
+		},
+		"the class": func(ctx context.Context) error { return none(r.classes.Get(ctx, "penstock", metav1.GetOptions{})) },
+		"what it may do": func(ctx context.Context) error {
+			return none(p.RbacV1().ClusterRoles().Get(ctx, "penstock", metav1.GetOptions{}))
+		},
+	} {
+		p.Until(what+" is gone", gone)
+	}
+	if _, err := r.fleets.List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("the kinds went, and all objects of them: %v", err)
+	}
+}
+
+// none says what keeps an object from being gone, which somebody looked for.
+func none(_ any, err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return errors.Join(errors.New("it is there"), err)
+}
+
+// releases is a lab that Helm installs Penstock in.
+type releases struct {
+	lab                       *lab.Lab
+	place                     labtest.Place
+	gateways, classes, fleets dynamic.NamespaceableResourceInterface
+}
+
+// prepare starts a lab with the kinds of others alone.
+func prepare(t *testing.T) *releases {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	own := t.TempDir()
+	kinds, err := lab.CRDs(ctx, own, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds = slices.DeleteFunc(kinds, func(folder string) bool { return strings.HasPrefix(folder, own) })
+	dir, err := os.MkdirTemp("", "chart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &releases{}
+	if r.lab, err = installed.Prepare(ctx, lab.Config{Dir: dir, CRDs: kinds}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.lab.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.place = labtest.NewPlace(t, r.lab.Kubeconfig(), "")
+	client, err := dynamic.NewForConfig(r.place.REST)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(group, version, plural string) dynamic.NamespaceableResourceInterface {
+		return client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
+	}
+	r.gateways, r.classes = of("gateway.networking.k8s.io", "v1", "gateways"), of("gateway.networking.k8s.io", "v1", "gatewayclasses")
+	r.fleets = of("penstock.dev", "v1alpha1", "envoyfleets")
+	return r
+}
+
+// replicas checks that as many processes of Penstock are ready, which Helm has waited for, and what one of their arguments is.
+func (r *releases) replicas(n int32, arg string) {
+	r.place.Helper()
+	p := r.place
+	d, err := p.AppsV1().Deployments(system).Get(p.Context(), "penstock", metav1.GetOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	if s := d.Status; s.UpdatedReplicas != n || s.AvailableReplicas != n {
+		p.Errorf("Helm did not wait: %+v", s)
+	}
+	if arg == "" {
+		return
+	}
+	pods, err := p.CoreV1().Pods(system).List(p.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock"})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp == nil {
+			p.Process(pod, arg)
+		}
+	}
+}
+
+// served makes one request, once the Gateway is programmed.
+func (r *releases) served() {
+	r.place.Helper()
+	p := r.place
+	var address string
+	p.Until("the Gateway is programmed", func(ctx context.Context) error {
+		gw, err := r.gateways.Namespace(p.Namespace).Get(ctx, "gw", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		list, _, _ := unstructured.NestedSlice(gw.Object, "status", "addresses")
+		if text := fmt.Sprint(gw.Object["status"]); len(list) == 0 || !strings.Contains(text, "reason:Programmed") {
+			return errors.New(text)
+		}
+		address = fmt.Sprint(list[0].(map[string]any)["value"])
+		return nil
+	})
+	p.Until("an answer", func(ctx context.Context) error { return labtest.Get(ctx, "http://"+address) })
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// refusal is how penstock says that an Envoy refused something.
+var refusal = regexp.MustCompile(`(?i)(envoy|proxy) refuse[sd]|nack|panic`)
+
+func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }
+
+// replay is the command that does the same again.
+func (o options) replay() string {
+	form := ""
+	if o.Up {
+		form = " -up"
+	}
+	if o.Envoys > 1 {
+		form += fmt.Sprintf(" -envoys %d", o.Envoys)
+	}
+	if len(o.Only) > 0 {
+		form += " -only " + strings.Join(o.Only, ",")
+	}
+	if o.Play != nil {
+		form += " -play " + formatSteps(o.Play)
+	}
+	return fmt.Sprintf("go run ./promises/zeroloss -seed %d -steps %d -restarts %d -rate %d -streams %d -events %d -drain-time %s -pace %s%s",
+		o.Seed, o.Steps, o.Restarts, o.Rate, o.Streams, o.Events, o.Drain, o.Pace, form)
+}
+
+const (
+	shownFailures = 20
+	shownSteps    = 60
+)
+
+// explain prints what failed, what Envoy logged of it, what was done until then, and how to do it again.
+func explain(out io.Writer, o options, res result) {
+	if len(res.Failures) == 0 {
+		return
+	}
+	logged := accessLog(filepath.Join(o.Dir, "access.log"), res.Failures)
+	for _, f := range res.Failures[:min(len(res.Failures), shownFailures)] {
+		fmt.Fprintf(out, "FAILED %s\n", f)
+		if line := logged[fmt.Sprint(f.ID)]; line != "" {
+			fmt.Fprintf(out, "       %s\n", line)
+		}
+	}
+	if more := len(res.Failures) - shownFailures; more > 0 {
+		fmt.Fprintf(out, "... and %d more\n", more)
+	}
+	first := res.Failures[0].At.Format("15:04:05.000")
+	fmt.Fprintln(out, "what was done until a second after the first:")
+	var before []string
+	for _, line := range res.Log {
+		if line[:len(first)] > res.Failures[0].At.Add(1e9).Format("15:04:05.000") {
+			break
+		}
+		before = append(before, line)
+	}
+	for _, line := range before[max(0, len(before)-shownSteps):] {
+		fmt.Fprintf(out, "  %s\n", line)
+	}
+	o.Play = o.until(res.Failures[0].Step + 1)
+	path := filepath.Join(o.Dir, "replay.sh")
+	if err := os.WriteFile(path, []byte(o.script(before)), 0o700); err != nil {
+		fmt.Fprintln(out, err)
+	}
+	fmt.Fprintf(out, "files and logs: %s\nagain: %s\nthe same as a script, with all steps: %s\nas short as it gets: add -shrink 30m\n", o.Dir, o.replay(), path)
+}
+
+// accessLog finds what Envoy logged of failed requests, by id.
+func accessLog(path string, failures []failure) map[string]string {
+	wanted := map[string]bool{}
+	for _, f := range failures {
+		wanted[fmt.Sprint(f.ID)] = true
+	}
+	out := map[string]string{}
+	file, err := os.Open(path)
+	if err != nil {
+		return out // nothing was logged
+	}
+	defer func() { _ = file.Close() }()
+	scan := bufio.NewScanner(file)
+	scan.Buffer(nil, 1<<20)
+	id := regexp.MustCompile(`[?&]id=(\d+)`)
+	for scan.Scan() {
+		if m := id.FindStringSubmatch(scan.Text()); m != nil && wanted[m[1]] {
+			out[m[1]] += scan.Text() + " "
+		}
+	}
+	return out
+}
+
+// line is a figure as a program reads it.
+type line struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Limit *int    `json:"limit,omitempty"`
+}
+
+// figures prints one JSON object a line.
+func figures(out io.Writer, lines ...line) {
+	e := json.NewEncoder(out)
+	for _, l := range lines {
+		_ = e.Encode(l)
+	}
+}
+
+func (res result) figures() []line {
+	none := 0
+	return []line{
+		{"failed_requests", float64(len(res.Failures)), "requests", &none},
+		{"failed_requests.of", float64(res.Requests), "requests", nil},
+		{"failed_requests.streams", float64(res.Streams), "requests", nil},
+		{"failed_requests.changes", float64(res.Changes), "changes", nil},
+		{"failed_requests.standstills", float64(res.Stalls), "times", nil},
+		{"failed_requests.restarts", float64(res.Restarts), "restarts", nil},
+	}
+}
+
+func (a absence) figures() []line {
+	second := 1
+	return []line{{"served_after_absence", a.back.Seconds(), "s", &second}, {"served_after_absence.started", a.started.Seconds(), "s", nil}}
+}

@@ -1,9 +1,0 @@
-// Package suites pins Gateway API's official conformance suite, so that a program built from here is it, unmodified:
-//
-//	go test -c sigs.k8s.io/gateway-api/conformance
-//
-// It is a module of its own, because the suite's dependencies must not decide the versions of ours; so is the inference
-// extension's beside it. `make conformance` (conformance/certify) builds and runs them on clusters of conformance/lab.
-package suites
-
-import _ "sigs.k8s.io/gateway-api/conformance" // pinned, see above

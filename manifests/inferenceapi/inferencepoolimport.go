@@ -1,0 +1,234 @@
+package inferenceapi
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+)
+
+// Group of the kinds in this package.
+const Group = "inference.networking.x-k8s.io"
+
+// RoutingMode says how requests reach an exported pool (multi-cluster proposal, "Go Types").
+//
+// +kubebuilder:validation:Enum=EndpointMode;ParentMode
+type RoutingMode string
+
+// The two routing modes.
+const (
+	// EndpointMode: ask the remote picker, then dial the remote pod.
+	EndpointMode RoutingMode = "EndpointMode"
+	// ParentMode: send the request to a remote gateway that fronts the pool.
+	ParentMode RoutingMode = "ParentMode"
+)
+
+// InferencePoolImport is a pool of another cluster. Controllers write its status; users name it in routes.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=ipimp
+// +kubebuilder:subresource:status
+// +kubebuilder:storageversion
+type InferencePoolImport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Status is the import.
+	//
+	// +optional
+	Status InferencePoolImportStatus `json:"status,omitempty"`
+}
+
+// InferencePoolImportStatus is the import: upstream's controllers, and the wiring.
+type InferencePoolImportStatus struct {
+	// Controllers is upstream's own list, as upstream has it.
+	//
+	// +optional
+	// +listType=atomic
+	Controllers []upstream.ImportController `json:"controllers,omitempty"`
+	// Clusters is the wiring: the exporting clusters that back this import.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Clusters []ImportedCluster `json:"clusters,omitempty"`
+	// Conditions: Accepted; ResolvedRefs, False with reason InvalidCluster if something of a cluster cannot be used; Ready.
+	//
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that the controller saw.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// ImportedCluster is one exporting cluster.
+//
+// +kubebuilder:validation:XValidation:rule="self.routingMode != 'EndpointMode' || has(self.targetPortNumber) || has(self.targetPorts)",message="EndpointMode needs targetPorts (or targetPortNumber)"
+type ImportedCluster struct {
+	// Name of the exporting cluster.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// RoutingMode says how requests reach the pool.
+	RoutingMode RoutingMode `json:"routingMode"`
+	// TargetPortNumber is the port of the model servers, for EndpointMode: the proposal's form, read as one target port.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	TargetPortNumber int32 `json:"targetPortNumber,omitempty"`
+	// TargetPorts are the ports of the model servers, for EndpointMode.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	TargetPorts []Port `json:"targetPorts,omitempty"`
+	// EndpointPicker says how to reach the pool's picker, for EndpointMode.
+	//
+	// +optional
+	EndpointPicker *EndpointPickerImport `json:"endpointPicker,omitempty"`
+	// Endpoints are the pool's pods, where the exporter says them. Empty: not known; the remote picker is asked through ours.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=atomic
+	Endpoints []ImportedEndpoint `json:"endpoints,omitempty"`
+	// PodCIDRs are the ranges that the pool's pods are in.
+	//
+	// +optional
+	// +listType=set
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// Parents are the remote gateways, for ParentMode.
+	//
+	// +optional
+	// +listType=atomic
+	Parents []ParentImport `json:"parents,omitempty"`
+	// Weight of this cluster within the import; 1 by default, 0 drains it.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Weight *int32 `json:"weight,omitempty"`
+	// FailureMode when the remote picker does not answer: FailOpen (any endpoint) or FailClose.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=FailOpen;FailClose
+	FailureMode string `json:"failureMode,omitempty"`
+	// AppProtocol of the model servers: http (by default) or kubernetes.io/h2c.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=http;kubernetes.io/h2c
+	AppProtocol string `json:"appProtocol,omitempty"`
+	// Conditions of this cluster, such as its picker's health.
+	//
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Port is one port.
+type Port struct {
+	// Number of the port.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Number int32 `json:"number"`
+	// Name of the port.
+	//
+	// +optional
+	Name string `json:"name,omitempty"`
+	// AppProtocol as in a Service's port: kubernetes.io/h2c says that a picker speaks cleartext. Without it, TLS.
+	//
+	// +optional
+	AppProtocol string `json:"appProtocol,omitempty"`
+}
+
+// ImportedEndpoint is one remote model server.
+type ImportedEndpoint struct {
+	// Address is an IP address.
+	Address string `json:"address"`
+	// Draining endpoints take no new request.
+	//
+	// +optional
+	Draining bool `json:"draining,omitempty"`
+}
+
+// EndpointPickerImport says how to reach a remote picker.
+type EndpointPickerImport struct {
+	// Name of the picker, for people.
+	//
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Service lists the addresses at which it serves ext_proc. Files may write a single object.
+	Service ServiceImports `json:"service"`
+	// Health endpoint.
+	//
+	// +optional
+	Health *EndpointImport `json:"health,omitempty"`
+	// Metrics endpoint.
+	//
+	// +optional
+	Metrics *EndpointImport `json:"metrics,omitempty"`
+}
+
+// EndpointImport is a port of a picker beside its ext_proc one.
+type EndpointImport struct {
+	// Port number.
+	Port int32 `json:"port"`
+	// SecretRef with credentials.
+	//
+	// +optional
+	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
+}
+
+// ParentImport is a remote gateway that fronts the pool.
+type ParentImport struct {
+	// Name of the gateway, for people.
+	//
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Namespace of the gateway, for people.
+	//
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Service lists its addresses. Files may write a single object.
+	Service ServiceImports `json:"service"`
+	// Conditions of the parent.
+	//
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ServiceImports are Services of another cluster.
+//
+// +kubebuilder:validation:MinItems=1
+// +listType=atomic
+type ServiceImports []ServiceImport
+
+// ServiceImport is a Service of another cluster.
+type ServiceImport struct {
+	// Type of the Service, for people.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer;ExternalName
+	Type corev1.ServiceType `json:"type,omitempty"`
+	// Addresses: IP addresses or host names.
+	//
+	// +optional
+	// +listType=atomic
+	Addresses []string `json:"addresses,omitempty"`
+	// Ports; the first one is used.
+	//
+	// +optional
+	// +listType=atomic
+	Ports []Port `json:"ports,omitempty"`
+}
+
+// InferencePoolImportList is a list of InferencePoolImports.
+//
+// +kubebuilder:object:root=true
+type InferencePoolImportList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []InferencePoolImport `json:"items"`
+}

@@ -1,0 +1,127 @@
+package authority_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/authority"
+)
+
+func TestTwoReplicasThatStartAtOnceHaveOneAuthority(t *testing.T) {
+	secrets := &secret{}
+	a, b := start(t, secrets, time.Minute), start(t, secrets, time.Minute)
+	for _, x := range []*authority.Authority{a, b} {
+		if err := x.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(a.Bundle(), b.Bundle()) || !slices.Equal(a.Keys("x"), b.Keys("x")) {
+		t.Error("they do not agree")
+	}
+	if slices.Equal(a.Keys("x"), a.Keys("y")) {
+		t.Error("one key for two purposes")
+	}
+	verify(t, a, b.Bundle())
+	verify(t, b, a.Bundle())
+}
+
+// Over two years, a proxy that learns of a new bundle a day late is never shown a certificate that it cannot verify.
+func TestAProxyThatLearnsOfANewAuthorityLateStillTrustsTheControlPlane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secrets := &secret{}
+		a := start(t, secrets, time.Hour)
+		if err := a.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		bundles := [][]byte{a.Bundle()} // of the last 21 hours, the newest last
+		given := a.Keys("x")[0]
+		for range 2 * 365 * 8 {
+			time.Sleep(3 * time.Hour)
+			synctest.Wait()
+			verify(t, a, bundles[0])
+			if keys := a.Keys("x"); !slices.Contains(keys, given) {
+				t.Fatalf("a key that was given out three hours ago is not accepted")
+			} else {
+				given = keys[0]
+			}
+			if bundles = append(bundles, a.Bundle()); len(bundles) > 7 {
+				bundles = bundles[1:]
+			}
+		}
+		if secrets.written < 5 {
+			t.Errorf("the authority was not renewed: %d writes", secrets.written)
+		}
+		if n := strings.Count(string(a.Bundle()), "BEGIN"); n > 3 {
+			t.Errorf("the bundle grows: %d authorities", n)
+		}
+	})
+}
+
+func TestASecretThatCannotBeReadIsNotReplaced(t *testing.T) {
+	secrets := &secret{data: map[string][]byte{"tls.crt": []byte("nonsense")}, version: 1}
+	a := start(t, secrets, time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if a.Ready(ctx) == nil || secrets.written != 0 {
+		t.Error("an authority was made in place of one that proxies trust")
+	}
+}
+
+func start(t *testing.T, s authority.Secrets, interval time.Duration) *authority.Authority {
+	t.Helper()
+	a := authority.New(authority.Config{Secrets: s, Names: []string{"penstock.system.svc"}, Interval: interval})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = a.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return a
+}
+
+// verify does what a proxy does with a bundle.
+func verify(t *testing.T, a *authority.Authority, bundle []byte) {
+	t.Helper()
+	cert, err := a.GetCertificate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	if _, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: "penstock.system.svc", Roots: roots, CurrentTime: time.Now()}); err != nil {
+		t.Fatalf("%v: %v", time.Now(), err)
+	}
+}
+
+// secret is a Secret in memory.
+type secret struct {
+	mu               sync.Mutex
+	data             map[string][]byte
+	version, written int
+}
+
+func (s *secret) Read(context.Context) (map[string][]byte, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.version == 0 {
+		return nil, "", nil
+	}
+	return maps.Clone(s.data), fmt.Sprint(s.version), nil
+}
+
+func (s *secret) Write(_ context.Context, data map[string][]byte, version string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.version > 0 && version != fmt.Sprint(s.version) || s.version == 0 && version != "" {
+		return authority.ErrChanged
+	}
+	s.data, s.version, s.written = data, s.version+1, s.written+1
+	return nil
+}

@@ -1,0 +1,65 @@
+package authority_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/authority"
+)
+
+func TestOnlyProcessesOfOneInstallationBelieveEachOther(t *testing.T) {
+	secrets := &secret{}
+	a, b, stranger := start(t, secrets, time.Minute), start(t, secrets, time.Minute), start(t, &secret{}, time.Minute)
+	for _, x := range []*authority.Authority{a, b, stranger} {
+		if err := x.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const name = "penstock.system.svc"
+	serve, dial := a.Mutual(name)
+	_, other := b.Mutual(name)
+	serveStrange, dialStrange := stranger.Mutual(name)
+	nobody := other.Clone()
+	nobody.GetClientCertificate = nil
+	_, elsewhere := b.Mutual("other.system.svc")
+	for _, c := range []struct {
+		who            string
+		server, client *tls.Config
+		ok             bool
+	}{
+		{"another process", serve, other, true},
+		{"itself", serve, dial, true},
+		{"somebody without a certificate", serve, nobody, false},
+		{"a process of another installation", serve, dialStrange, false},
+		{"a server of another installation", serveStrange, dial, false},
+		{"a server of another name", serve, elsewhere, false},
+	} {
+		if err := shake(c.server, c.client); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.who, err)
+		}
+	}
+}
+
+// shake is one handshake; either side's error counts.
+func shake(server, client *tls.Config) error {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	served := make(chan error, 1)
+	go func() {
+		s := tls.Server(far, server)
+		err := s.Handshake()
+		if err == nil {
+			_, err = s.Write([]byte("hello"))
+		}
+		_ = far.Close()
+		served <- err
+	}()
+	c := tls.Client(near, client)
+	_, err := c.Read(make([]byte, 5)) // in TLS 1.3 a client learns only then that it was refused
+	_ = near.Close()
+	return errors.Join(err, <-served)
+}

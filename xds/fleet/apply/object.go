@@ -1,0 +1,156 @@
+package apply
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/penstock-project/penstock/xds/fleet/render"
+)
+
+// AnnotationApplied has the hash of what was applied, so that another replica knows what this one wrote.
+const AnnotationApplied = "penstock.dev/applied"
+
+// Ref names an object of a kind that fleets consist of.
+type Ref struct{ Kind, Namespace, Name string }
+
+func (r Ref) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
+
+// Object is what is kept of one.
+type Object struct {
+	Ref
+	UID     string
+	Fleet   string // value of render.LabelFleet
+	Applied string // value of AnnotationApplied
+	// Mark changes when what we applied may have: the generation, or for kinds without one the resource version.
+	Mark string
+	// Owner and OwnerName are the UID and name of the Gateway that it belongs to.
+	Owner, OwnerName string
+	Deleting         bool
+
+	// Of a Deployment:
+	Replicas, Available int32
+	// Stuck is why its rollout does not get on, in Kubernetes' words; "": it does, or is over.
+	Stuck string
+	// Of a Service: the load balancer's addresses and names, the addresses that the nodes take, and its own.
+	Balancer, External, ClusterIPs []string
+	Type                           corev1.ServiceType
+	// Class is its spec.loadBalancerClass.
+	Class string
+	// Nodes are the addresses of the nodes that the fleet's ready pods are on, sorted: where a NodePort is answered, whatever the
+	// Service's externalTrafficPolicy. Pods say them, so that nobody has to be allowed to read Nodes.
+	Nodes []string
+
+	version uint64 // resource version
+}
+
+// kinds are those that fleets consist of.
+var kinds = map[string]schema.GroupVersionResource{
+	"ServiceAccount":          {Version: "v1", Resource: "serviceaccounts"},
+	"ConfigMap":               {Version: "v1", Resource: "configmaps"},
+	"Service":                 {Version: "v1", Resource: "services"},
+	"Deployment":              {Group: "apps", Version: "v1", Resource: "deployments"},
+	"PodDisruptionBudget":     {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+	"HorizontalPodAutoscaler": {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
+}
+
+// podKind is followed besides: pods belong to a fleet by their label, not by their name.
+const podKind = "Pod"
+
+// resourceOf is where the objects of a kind are.
+func resourceOf(kind string) schema.GroupVersionResource {
+	if kind == podKind {
+		return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	}
+	return kinds[kind]
+}
+
+// about is what Changed is told: of a pod, the fleet that it is in.
+func (o *Object) about() Ref {
+	if o.Kind == podKind {
+		return Ref{podKind, o.Namespace, o.Fleet}
+	}
+	return o.Ref
+}
+
+// digest keeps what we look at.
+func digest(kind string, u *unstructured.Unstructured) *Object {
+	o := &Object{
+		Ref: Ref{kind, u.GetNamespace(), u.GetName()}, UID: string(u.GetUID()), Fleet: u.GetLabels()[render.LabelFleet],
+		Applied: u.GetAnnotations()[AnnotationApplied], Mark: u.GetResourceVersion(), Deleting: u.GetDeletionTimestamp() != nil,
+	}
+	o.version, _ = strconv.ParseUint(u.GetResourceVersion(), 10, 64)
+	if g := u.GetGeneration(); g > 0 {
+		o.Mark = strconv.FormatInt(g, 10)
+	}
+	if owner := metav1.GetControllerOf(u); owner != nil {
+		o.Owner, o.OwnerName = string(owner.UID), owner.Name
+	}
+	switch kind {
+	case "Deployment":
+		o.Replicas, o.Available = number(u, "spec", "replicas"), number(u, "status", "availableReplicas")
+		o.Stuck = stuck(u)
+	case "Service":
+		typ, _, _ := unstructured.NestedString(u.Object, "spec", "type")
+		o.Type = corev1.ServiceType(typ)
+		o.Class, _, _ = unstructured.NestedString(u.Object, "spec", "loadBalancerClass")
+		o.External, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "externalIPs")
+		o.ClusterIPs, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "clusterIPs")
+		ingress, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
+		for _, i := range ingress {
+			entry, _ := i.(map[string]any)
+			for _, key := range []string{"ip", "hostname"} {
+				if a, _ := entry[key].(string); a != "" && !slices.Contains(o.Balancer, a) {
+					o.Balancer = append(o.Balancer, a)
+				}
+			}
+		}
+	case podKind:
+		o.Nodes = nodes(u)
+	}
+	return o
+}
+
+// nodes are the addresses of a pod's node, if the pod takes traffic.
+func nodes(u *unstructured.Unstructured) (out []string) {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	ready := slices.ContainsFunc(conditions, func(c any) bool {
+		entry, ok := c.(map[string]any)
+		return ok && entry["type"] == "Ready" && entry["status"] == "True"
+	})
+	if !ready || u.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	ips, _, _ := unstructured.NestedSlice(u.Object, "status", "hostIPs")
+	for _, ip := range ips {
+		if entry, ok := ip.(map[string]any); ok {
+			if a, _ := entry["ip"].(string); a != "" {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// stuck is why a Deployment has no pods, or none that become ready (DeploymentConditionType ReplicaFailure, Progressing).
+func stuck(u *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, bad := range []struct{ typ, status string }{{"ReplicaFailure", "True"}, {"Progressing", "False"}} {
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == bad.typ && c["status"] == bad.status {
+				return fmt.Sprintf("%v: %v", c["reason"], c["message"])
+			}
+		}
+	}
+	return ""
+}
+
+func number(u *unstructured.Unstructured, path ...string) int32 {
+	n, _, _ := unstructured.NestedInt64(u.Object, path...)
+	return int32(n)
+}

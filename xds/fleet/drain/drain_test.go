@@ -1,0 +1,171 @@
+package drain_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/fleet/drain"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+)
+
+// A request that lasts as long as its server pleases, behind an Envoy.
+func TestDrainingWaitsForARequestThatIsUnderWay(t *testing.T) {
+	r := newRig(t)
+	long := r.begin(t)
+	ended := r.drain(t, drain.Config{Settle: time.Millisecond, Quiet: time.Millisecond})
+	r.until(t, "Envoy ends connections with their answers", func() bool { return r.closes(t) })
+	select {
+	case err := <-ended:
+		t.Fatalf("ended while a request was under way: %v", err)
+	default:
+	}
+	close(r.finish)
+	if err := <-long; err != nil {
+		t.Errorf("the request: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("drain: %v", err)
+	}
+}
+
+func TestAnIdleConnectionDelaysDrainingOnlyForAWhile(t *testing.T) {
+	r := newRig(t)
+	conn, err := net.Dial("tcp", r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := <-r.drain(t, drain.Config{Settle: time.Millisecond, Quiet: 10 * time.Millisecond}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDrainingEndsInTime(t *testing.T) {
+	r := newRig(t)
+	defer close(r.finish)
+	r.begin(t)
+	if err := <-r.drain(t, drain.Config{Settle: time.Millisecond, Quiet: time.Millisecond, Timeout: 300 * time.Millisecond}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnEnvoyThatCannotBeToldIsAnError(t *testing.T) {
+	if err := drain.Drain(t.Context(), drain.Config{Admin: filepath.Join(t.TempDir(), "none")}); err == nil {
+		t.Error("no error")
+	}
+}
+
+// rig is an Envoy in front of a server whose requests last until finish is closed.
+type rig struct {
+	address, admin string
+	begun, finish  chan struct{}
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{begun: make(chan struct{}, 100), finish: make(chan struct{})}
+	backend, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/long" {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			r.begun <- struct{}{}
+			<-r.finish
+			fmt.Fprint(w, "whole")
+		}
+	})}
+	go func() { _ = server.Serve(backend) }()
+	t.Cleanup(func() { _ = server.Close() })
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.address = front.Addr().String()
+	_ = front.Close()
+	envoy := envoytest.Start(t, envoytest.Config{Bootstrap: []byte(fmt.Sprintf(configuration,
+		front.Addr().(*net.TCPAddr).Port, backend.Addr().(*net.TCPAddr).Port))})
+	envoy.WaitLive()
+	r.admin = envoy.AdminSocket()
+	return r
+}
+
+// begin starts a request and returns when its server has it.
+func (r *rig) begin(t *testing.T) <-chan error {
+	t.Helper()
+	result := make(chan error, 1)
+	go func() {
+		resp, err := http.Get("http://" + r.address + "/long")
+		if err == nil {
+			defer resp.Body.Close()
+			var text string
+			if _, err = fmt.Fscan(bufio.NewReader(resp.Body), &text); err == nil && text != "whole" {
+				err = fmt.Errorf("got %q", text)
+			}
+		}
+		result <- err
+	}()
+	<-r.begun
+	return result
+}
+
+func (r *rig) drain(t *testing.T, c drain.Config) <-chan error {
+	t.Helper()
+	c.Admin, c.Interval = r.admin, 20*time.Millisecond
+	ended := make(chan error, 1)
+	go func() { ended <- drain.Drain(context.Background(), c) }()
+	return ended
+}
+
+// closes says whether a request on a new connection is answered, and told that the connection ends.
+func (r *rig) closes(t *testing.T) bool {
+	t.Helper()
+	resp, err := http.Get("http://" + r.address + "/short")
+	if err != nil {
+		t.Fatalf("a draining Envoy refused a request: %v", err)
+	}
+	_ = resp.Body.Close()
+	return resp.Close
+}
+
+func (r *rig) until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in 20 s: %s", what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+const configuration = `
+static_resources:
+  listeners:
+  - name: edge
+    address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: edge
+          route_config:
+            virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: backend, timeout: 0s}}]}]
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+  clusters:
+  - name: backend
+    load_assignment:
+      cluster_name: backend
+      endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}}]}]
+`

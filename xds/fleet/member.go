@@ -1,0 +1,56 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/xds/identity"
+)
+
+// Member implements identity.Members: the pods of a managed fleet are its Gateway's, whatever they wish; who attaches from
+// elsewhere must be named by an EnvoyFleet in mode external.
+func (f *Fleets) Member(p identity.Proof, wish string) (gateway string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.gateways[key{p.Namespace, p.Account}]; m != nil && m.last != nil && m.last.Mode != v1alpha1.FleetExternal {
+		return m.Name, nil
+	}
+	var may []string
+	for k, m := range f.gateways {
+		if m.last == nil || m.last.Mode != v1alpha1.FleetExternal || m.last.External == nil {
+			continue
+		}
+		e := m.last.External
+		if k.namespace == p.Namespace && slices.Contains(e.ServiceAccounts, p.Account) ||
+			slices.ContainsFunc(p.Names, func(name string) bool { return slices.Contains(e.Subjects, name) }) {
+			may = append(may, m.Name)
+		}
+	}
+	switch {
+	case slices.Contains(may, wish):
+		return wish, nil
+	case len(may) == 1:
+		return may[0], nil
+	case len(may) > 1:
+		slices.Sort(may)
+		return "", fmt.Errorf("node.cluster is %q: it must name one of %v", wish, may)
+	}
+	return "", fmt.Errorf("no Gateway has proxies that prove to be %s", p)
+}
+
+// Still implements identity.Members. The proxies of a Gateway that is gone are draining: they are not sent away, there is
+// nothing more to read.
+func (f *Fleets) Still(p identity.Proof, gateway string) error {
+	if now, err := f.Member(p, gateway); err == nil && now == gateway {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.gateways {
+		if m.Name == gateway {
+			return fmt.Errorf("no proxy of Gateway %s any more: %s", gateway, p)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/penstock-project/penstock/xds/fleet/apply"
+	"github.com/penstock-project/penstock/xds/fleet/render"
+)
+
+// memory is a cluster of one namespace and fleet.
+type memory struct {
+	foreign string // the kind of which there is an object that is not ours
+
+	mu      sync.Mutex
+	objects map[apply.Ref]apply.Object
+	writes  []string // kinds, in order
+	looks   int
+	tell    func(apply.Ref)
+	n       int
+}
+
+func (m *memory) changed(tell func(apply.Ref)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tell = tell
+}
+
+// leave takes the object away that is not ours.
+func (m *memory) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.foreign = ""
+}
+
+func (m *memory) Objects(namespace, fleet string) (out []apply.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.looks++
+	for ref, o := range m.objects {
+		if ref.Namespace == namespace && ref.Name == fleet {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (m *memory) Apply(_ context.Context, obj render.Object, applied string, _ bool) error {
+	kind := obj.GetObjectKind().GroupVersionKind().Kind
+	m.mu.Lock()
+	taken := kind == m.foreign
+	m.mu.Unlock()
+	if taken {
+		return fmt.Errorf("%s %w", kind, apply.ErrForeign)
+	}
+	owner := metav1.GetControllerOf(obj)
+	ref := apply.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	m.mu.Lock()
+	o := m.objects[ref]
+	m.n++
+	o.Ref, o.Fleet, o.Applied, o.Mark, o.UID = ref, obj.GetName(), applied, fmt.Sprint(m.n), "uid"
+	o.Owner, o.OwnerName = string(owner.UID), owner.Name
+	if s, ok := obj.(*corev1.Service); ok {
+		if err := unchanged(o, s); err != nil {
+			m.mu.Unlock()
+			return fmt.Errorf("apply Service %s: %w", s.Name, err)
+		}
+		o.Type = s.Spec.Type
+		if c := s.Spec.LoadBalancerClass; c != nil {
+			o.Class = *c
+		}
+	}
+	m.objects[ref] = o
+	m.writes = append(m.writes, kind)
+	m.mu.Unlock()
+	m.tell(ref)
+	return nil
+}
+
+// unchanged is what Kubernetes says of an update of a Service by which fields change that may not.
+func unchanged(there apply.Object, wanted *corev1.Service) error {
+	var causes field.ErrorList
+	spec, class := field.NewPath("spec"), wanted.Spec.LoadBalancerClass
+	if there.Type == corev1.ServiceTypeLoadBalancer && there.Type == wanted.Spec.Type && there.Class != "" && (class == nil || *class != there.Class) {
+		causes = append(causes, field.Invalid(spec.Child("loadBalancerClass"), class, "may not change once set"))
+	}
+	if ip := wanted.Spec.ClusterIP; ip != "" && len(there.ClusterIPs) > 0 && there.ClusterIPs[0] != ip {
+		causes = append(causes, field.Invalid(spec.Child("clusterIPs").Index(0), ip, "may not change once set"))
+	}
+	if len(causes) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, wanted.Name, causes)
+}
+
+func (m *memory) Delete(_ context.Context, o apply.Object) error {
+	m.mu.Lock()
+	delete(m.objects, o.Ref)
+	m.mu.Unlock()
+	m.tell(o.Ref)
+	return nil
+}
+
+// edit is somebody else changing the object of a kind.
+func (m *memory) edit(kind string, change func(*apply.Object)) {
+	m.mu.Lock()
+	var changed apply.Ref
+	for ref, o := range m.objects {
+		if ref.Kind == kind {
+			change(&o)
+			m.objects[ref], changed = o, ref
+		}
+	}
+	m.mu.Unlock()
+	m.tell(changed)
+}
+
+func (m *memory) remove(kind string) {
+	m.mu.Lock()
+	var gone apply.Ref
+	for ref := range m.objects {
+		if ref.Kind == kind {
+			gone = ref
+		}
+	}
+	delete(m.objects, gone)
+	m.mu.Unlock()
+	m.tell(gone)
+}
+
+func (m *memory) kinds() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := []string{}
+	for ref := range m.objects {
+		out = append(out, ref.Kind)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// typed is the Service's type.
+func (m *memory) typed() (is corev1.ServiceType) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ref, o := range m.objects {
+		if ref.Kind == "Service" {
+			is = o.Type
+		}
+	}
+	return is
+}
+
+func (m *memory) written() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.writes)
+}
+
+func (m *memory) looked() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.looks
+}
+
+func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }

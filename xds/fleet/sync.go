@@ -1,0 +1,206 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/xds/fleet/apply"
+	"github.com/penstock-project/penstock/xds/fleet/render"
+)
+
+// sync brings one fleet's objects up to date and reports on it. An error is worth another try.
+func (f *Fleets) sync(ctx context.Context, k key) error {
+	m, ready := f.member(k)
+	if !ready {
+		return nil
+	}
+	there := f.cfg.Cluster.Objects(k.namespace, k.fleet)
+	f.mu.Lock()
+	if delete(f.orphans, k); m == nil && len(there) > 0 {
+		f.orphans[k] = struct{}{}
+	}
+	f.mu.Unlock()
+	if m == nil {
+		if !f.stranded(k, there) {
+			f.unsay(k)
+		}
+		return f.deleteAll(ctx, f.abandoned(k, there))
+	}
+	var err error
+	switch {
+	case m.Spec == nil: // not accepted: what runs goes on
+	case m.Spec.Mode == v1alpha1.FleetExternal:
+		err = f.deleteAll(ctx, ofGateway(m.object, there))
+	default:
+		err = f.manage(ctx, k, m, there)
+	}
+	f.report(k, m, f.cfg.Cluster.Objects(k.namespace, k.fleet), err)
+	var mistake *render.Mistake
+	switch {
+	case errors.As(err, &mistake):
+		return nil // the user's to mend: their change brings us back
+	case errors.Is(err, apply.ErrForeign):
+		f.addAfter(k, f.cfg.Foreign) // nobody tells us of objects that are not ours
+		return nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // the Gateway goes with its namespace
+	}
+	return err
+}
+
+// manage applies what differs, and deletes what is not wanted any more.
+func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Object) error {
+	wanted, err := render.Objects(f.cfg.Settings(), render.Fleet{
+		Gateway: m.object, Spec: m.Spec, Ports: ports(m.object, m.Bound), Running: running(there),
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	var mistake error
+	left := ofGateway(m.object, there)
+	for _, obj := range wanted {
+		ref := apply.Ref{Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: k.namespace, Name: k.fleet}
+		left = slices.DeleteFunc(left, func(o apply.Object) bool { return o.Ref == ref })
+		if err := f.apply(ctx, ref, obj, there); errors.As(err, new(*render.Mistake)) {
+			mistake = err
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	// A mistake waits for its user; what may go better the next time comes first.
+	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), mistake)
+}
+
+// apply writes an object unless the cluster has it as it should be: its annotation has the hash of what is wanted, and
+// nothing of it has changed since that was seen to be so.
+func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, there []apply.Object) error {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", ref, err)
+	}
+	sum := sha256.Sum256(text)
+	hash := hex.EncodeToString(sum[:])[:16]
+	i := slices.IndexFunc(there, func(o apply.Object) bool { return o.Ref == ref })
+	if i >= 0 && there[i].Deleting {
+		return nil // its end brings us back
+	}
+	if i >= 0 && there[i].Applied == hash {
+		f.mu.Lock()
+		mark, seen := f.marks[ref]
+		f.marks[ref] = there[i].Mark
+		f.mu.Unlock()
+		if !seen || mark == there[i].Mark {
+			return nil
+		}
+	}
+	if err := f.cfg.Cluster.Apply(ctx, obj, hash, i >= 0); err != nil {
+		if i >= 0 {
+			err = cmp.Or(classKept(&there[i], obj, err), err)
+		}
+		return err
+	}
+	if ref.Kind == "Deployment" { // the one whose change makes proxies come and go
+		done := "fleet made"
+		if i >= 0 {
+			done = "fleet changed"
+		}
+		f.cfg.Log.Info(done, "fleet", ref.Namespace+"/"+ref.Name)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range f.cfg.Cluster.Objects(ref.Namespace, ref.Name) {
+		if o.Ref == ref {
+			f.marks[ref] = o.Mark
+		}
+	}
+	return nil
+}
+
+func (f *Fleets) deleteAll(ctx context.Context, objects []apply.Object) error {
+	var errs []error
+	for _, o := range objects {
+		if o.Deleting {
+			continue
+		}
+		f.mu.Lock()
+		delete(f.marks, o.Ref)
+		f.mu.Unlock()
+		errs = append(errs, f.cfg.Cluster.Delete(ctx, o))
+	}
+	return errors.Join(errs...)
+}
+
+// abandoned are the objects of a fleet that nobody wants although its Gateway is there: it names another class, or its
+// class another controller. A class that is missing may be a mistake, and is no reason to end proxies. Objects of a Gateway
+// that has gone, Kubernetes collects.
+func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
+	view := f.cfg.Store.View()
+	for _, o := range there {
+		gw, ok := store.Gateways.Get(view, k.namespace+"/"+o.OwnerName)
+		if !ok || string(gw.UID) != o.Owner {
+			continue
+		}
+		class := string(gw.Spec.GatewayClassName)
+		if _, ok := store.GatewayClasses.Get(view, class); ok || render.Name(gw.Name, class) != k.fleet {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// ofGateway are the objects that belong to a Gateway.
+func ofGateway(gw *gatewayv1.Gateway, there []apply.Object) (out []apply.Object) {
+	for _, o := range there {
+		if o.Owner == string(gw.UID) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func running(there []apply.Object) int32 {
+	for _, o := range there {
+		if o.Kind == "Deployment" {
+			return o.Replicas
+		}
+	}
+	return 0
+}
+
+// served are the protocols of listeners that proxies serve, and what their ports are called.
+var served = map[gatewayv1.ProtocolType]string{
+	gatewayv1.HTTPProtocolType: "http", gatewayv1.HTTPSProtocolType: "https", gatewayv1.TLSProtocolType: "tls", gatewayv1.TCPProtocolType: "tcp",
+}
+
+// ports are those of a Gateway's own listeners and those that its proxies bind. A listener that takes no traffic at the
+// moment, for lack of a certificate perhaps, keeps its port: load balancers take long.
+func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
+	add := func(p render.Port) {
+		if !slices.ContainsFunc(out, func(o render.Port) bool { return o.Number == p.Number }) {
+			out = append(out, p)
+		}
+	}
+	for _, l := range gw.Spec.Listeners {
+		if name := served[l.Protocol]; name != "" && l.Port != render.ReadyPort { // that one is not for clients
+			add(render.Port{Number: int32(l.Port), Name: name})
+		}
+	}
+	for _, p := range bound {
+		add(p)
+	}
+	slices.SortFunc(out, func(a, b render.Port) int { return int(a.Number - b.Number) })
+	return out
+}
