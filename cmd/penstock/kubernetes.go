@@ -37,7 +37,7 @@ func (k *kubernetes) wanted(paths []string) bool {
 	return k.kubeconfig != "" || len(paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// config makes the cluster's part of a plane's configuration.
+// config makes the Kubernetes part of the app's configuration.
 func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*app.Kubernetes, error) {
 	if len(paths) > 0 {
 		return nil, errors.New("objects come from files or from a cluster: leave out -f or --kubeconfig")

@@ -111,8 +111,8 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	return slog.New(newRepeats(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))), nil
 }
 
-// plane makes the plane that up and serve run, with what they set of its configuration. shutdown sends the last spans.
-func (s *service) plane(cmd *cobra.Command, set func(*app.Config)) (p *app.Plane, cfg app.Config, shutdown func(), err error) {
+// newApp makes the app that up and serve run. set fills in the subcommand's own settings; shutdown flushes the remaining spans.
+func (s *service) newApp(cmd *cobra.Command, set func(*app.Config)) (p *app.App, cfg app.Config, shutdown func(), err error) {
 	log, err := s.logger(cmd)
 	if err != nil {
 		return nil, cfg, nil, err
@@ -129,7 +129,7 @@ func (s *service) plane(cmd *cobra.Command, set func(*app.Config)) (p *app.Plane
 	return p, cfg, t.end, err
 }
 
-// config listens and makes the configuration of a plane. Whoever calls it runs the plane, which closes the listeners.
+// config opens the listeners and makes the configuration of the app. The app closes the listeners when it ends.
 func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg app.Config, err error) {
 	switch {
 	case s.cluster && s.state == "":

@@ -43,7 +43,7 @@ its status, by one of several processes: they find each other behind --service.`
 			if err != nil {
 				return err
 			}
-			p, cfg, shutdown, err := s.plane(cmd, func(cfg *app.Config) { cfg.Peers, cfg.Kubernetes, cfg.Memory = peers, cluster, memory.Value() })
+			p, cfg, shutdown, err := s.newApp(cmd, func(cfg *app.Config) { cfg.Peers, cfg.Kubernetes, cfg.Memory = peers, cluster, memory.Value() })
 			if err != nil {
 				return err
 			}

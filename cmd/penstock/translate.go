@@ -132,8 +132,8 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 	return told(complaints, doc.Findings)
 }
 
-// offline translates what stands in files, without running anything. The plane has what is to be said about it.
-func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.Plane, *translator.Translator, error) {
+// offline translates what stands in files, without running anything. The app holds the reports.
+func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.App, *translator.Translator, error) {
 	addr, err := netip.ParseAddrPort(picker)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--picker-address %q: write IP:PORT", picker)

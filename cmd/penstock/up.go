@@ -44,18 +44,18 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	if err != nil {
 		return err
 	}
-	p, cfg, shutdown, err := s.plane(cmd, func(cfg *app.Config) { cfg.OnePort = true })
+	p, cfg, shutdown, err := s.newApp(cmd, func(cfg *app.Config) { cfg.OnePort = true })
 	if err != nil {
 		return err
 	}
 	defer shutdown()
-	// Envoys drain while the plane still answers them: it ends after the last of them.
-	planeCtx, stopPlane := context.WithCancel(context.WithoutCancel(cmd.Context()))
-	defer stopPlane()
+	// The app outlives the Envoys: it answers them while they drain.
+	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
+	defer stopApp()
 	out := cmd.OutOrStdout()
 	f := supervisor.New(supervisor.Config{
 		Envoy: envoy.Path, Dir: filepath.Join(cfg.StateDir, "proxies"), ADS: cfg.XDS.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
-		Plane: p, Log: cfg.Log,
+		ControlPlane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
 	})
 	if cmd.Flags().Changed("picker") { // somebody else's gateways shall ask it
@@ -67,11 +67,11 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		}
 		f.Set(gateways)
 	})
-	group, ctx := errgroup.WithContext(planeCtx)
+	group, ctx := errgroup.WithContext(appCtx)
 	group.Go(func() error { return p.Run(ctx) })
 	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
 	group.Go(func() error {
-		defer stopPlane()
+		defer stopApp()
 		fleetCtx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(cmd.Context(), stop)()

@@ -12,7 +12,7 @@ import (
 const othersFollow = 500 * time.Millisecond
 
 // endpointsKnown returns when every Envoy that has one of the clusters has its newest endpoints, or with its context's error.
-func (p *Plane) endpointsKnown(ctx context.Context, clusters ...string) error {
+func (p *App) endpointsKnown(ctx context.Context, clusters ...string) error {
 	if err := p.endpointsAcked(ctx, clusters...); err != nil || p.replicas.served() == 0 {
 		return err
 	}
@@ -25,7 +25,7 @@ func (p *Plane) endpointsKnown(ctx context.Context, clusters ...string) error {
 }
 
 // endpointsAcked is endpointsKnown for the Envoys that are connected to this process. It waits for the first where none is.
-func (p *Plane) endpointsAcked(ctx context.Context, clusters ...string) error {
+func (p *App) endpointsAcked(ctx context.Context, clusters ...string) error {
 	none := p.xds.Connected("") == 0
 	for _, gw := range p.cache.Gateways() {
 		if !none && p.xds.Connected(gw.Name) == 0 {
@@ -55,12 +55,12 @@ func (p *Plane) endpointsAcked(ctx context.Context, clusters ...string) error {
 const workersFollow = 20 * time.Millisecond
 
 // Reachable implements learned.Delivery.
-func (p *Plane) Reachable(ctx context.Context) (waited bool, err error) {
+func (p *App) Reachable(ctx context.Context) (waited bool, err error) {
 	return p.replicas.reachable(ctx)
 }
 
 // Delivered implements learned.Delivery.
-func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
+func (p *App) Delivered(ctx context.Context, rev uint64, pool string) error {
 	if !p.progress.has() {
 		return nil // no Envoy is answered before the first translation, which will have it
 	}
@@ -78,4 +78,4 @@ func (p *Plane) Delivered(ctx context.Context, rev uint64, pool string) error {
 }
 
 // Elsewhere implements learned.Delivery.
-func (p *Plane) Elsewhere() bool { return p.xds.Connected("") == 0 && p.replicas.channel.Alone() }
+func (p *App) Elsewhere() bool { return p.xds.Connected("") == 0 && p.replicas.channel.Alone() }

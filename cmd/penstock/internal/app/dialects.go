@@ -11,7 +11,7 @@ import (
 )
 
 // followPickers has foreign pickers that routes lead to asked how they answer.
-func (p *Plane) followPickers(out translator.Output) {
+func (p *App) followPickers(out translator.Output) {
 	for _, name := range out.PickersGone {
 		p.dialects.Forget(name)
 	}
@@ -25,7 +25,7 @@ const pickerPatience = time.Second
 
 // hearPickers returns when all have, or that time is over. An Envoy that was served by a process before this one asks them as they
 // understand; told otherwise for a moment, it would lose the requests of that moment.
-func (p *Plane) hearPickers(ctx context.Context) {
+func (p *App) hearPickers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pickerPatience)
 	defer cancel()
 	if err := p.dialects.Settled(ctx); err != nil {
@@ -34,7 +34,7 @@ func (p *Plane) hearPickers(ctx context.Context) {
 }
 
 // keepDialect stores what a picker has shown, from where translation reads it.
-func (p *Plane) keepDialect(name string, a probe.Answer) error {
+func (p *App) keepDialect(name string, a probe.Answer) error {
 	op := store.Dialects.Delete(name)
 	if d := (&store.Dialect{Acknowledges: a.Dialect == probe.Acknowledges, Health: a.Health}); d.Acknowledges || d.Health {
 		d.Name = name

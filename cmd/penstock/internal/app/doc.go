@@ -1,5 +1,5 @@
 // Package app puts the parts together: files into the store, the store through translation into the cache of each
-// gateway and into the picker, reports into the status file. Subcommands that serve (up, serve, demo) make one Plane
+// gateway and into the picker, reports into the status file. Subcommands that serve (up, serve, demo) make one App
 // and run it; translate and explain use its offline half. On Kubernetes (kubernetes.go) a cluster takes the files' place,
 // and the objects' own statuses that of the file.
 //

@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Fleet has a Plane on Kubernetes run the proxies of its Gateways. ADS is then served over TLS, to proxies that prove who
+// Fleet has a App on Kubernetes run the proxies of its Gateways. ADS is then served over TLS, to proxies that prove who
 // they are.
 type Fleet struct {
 	// ADS are the addresses ("host:port") by which proxies reach this and all other processes. At least one.
@@ -45,7 +45,7 @@ type Fleet struct {
 // authoritySecret is the Secret, beside the Lease, with the authority of the certificates.
 const authoritySecret = "penstock-ca"
 
-// fleets is what only a Plane has that runs proxies.
+// fleets is what only a App has that runs proxies.
 type fleets struct {
 	cfg       Fleet
 	objects   *apply.Cluster
@@ -54,7 +54,7 @@ type fleets struct {
 	*fleet.Fleets
 }
 
-func (p *Plane) newFleets(cfg Fleet) (*fleets, error) {
+func (p *App) newFleets(cfg Fleet) (*fleets, error) {
 	f := &fleets{cfg: cfg}
 	k := p.cfg.Kubernetes
 	var err error
@@ -77,7 +77,7 @@ func (p *Plane) newFleets(cfg Fleet) (*fleets, error) {
 const pickKeys = "picker"
 
 // authorityChanged tells fleets, which have it in a file, and translation, for the picker's cluster.
-func (p *Plane) authorityChanged(f *fleets) {
+func (p *App) authorityChanged(f *fleets) {
 	f.Refresh()
 	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(), Key: f.authority.Keys(pickKeys)[0]}
 	if _, err := p.store.Apply(store.Authorities.Put(own)); err != nil {
@@ -130,7 +130,7 @@ func concerns(changes []store.Change, out translator.Output) bool {
 }
 
 // tellFleets says which Gateways there are; whose proxy somebody is may have changed with them.
-func (p *Plane) tellFleets() {
+func (p *App) tellFleets() {
 	var list []fleet.Gateway
 	p.mu.Lock()
 	for _, name := range p.translator.Gateways() {

@@ -32,7 +32,7 @@ const longestSocket = 103
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
 // serveHTTP starts serving: on Config.HTTP, on Config.Admin, and on the socket in the state folder.
-func (p *Plane) serveHTTP(ctx context.Context, group *errgroup.Group) error {
+func (p *App) serveHTTP(ctx context.Context, group *errgroup.Group) error {
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	open := p.openPages()
 	handler := p.allPages(open)
@@ -85,7 +85,7 @@ func withProfiles(handler http.Handler) http.Handler {
 }
 
 // openPages are those that anyone may read who reaches them: no object's content is in them.
-func (p *Plane) openPages() *http.ServeMux {
+func (p *App) openPages() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -97,7 +97,7 @@ func (p *Plane) openPages() *http.ServeMux {
 }
 
 // allPages adds what tells of the objects of every namespace. Nobody is asked who they are, so only an operator may reach it.
-func (p *Plane) allPages(open http.Handler) http.Handler {
+func (p *App) allPages(open http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {
 		mux.Handle(page, open)
@@ -114,7 +114,7 @@ func (p *Plane) allPages(open http.Handler) http.Handler {
 }
 
 // readyz says yes when the configuration was read and translated once.
-func (p *Plane) readyz(w http.ResponseWriter, _ *http.Request) {
+func (p *App) readyz(w http.ResponseWriter, _ *http.Request) {
 	if !p.progress.has() {
 		http.Error(w, "configuration is not translated yet", http.StatusServiceUnavailable)
 		return
@@ -132,7 +132,7 @@ type Explained struct {
 }
 
 // Explain follows a request through everything.
-func (p *Plane) Explain(q translator.Query) Explained {
+func (p *App) Explain(q translator.Query) Explained {
 	p.mu.Lock()
 	out := Explained{Explanation: p.translator.Explain(q)}
 	p.mu.Unlock()
@@ -150,7 +150,7 @@ func (p *Plane) Explain(q translator.Query) Explained {
 }
 
 // picks asks our picker about each backend that it serves, and about those behind hops.
-func (p *Plane) picks(into map[string]json.RawMessage, backends []translator.BackendView, h http.Header) {
+func (p *App) picks(into map[string]json.RawMessage, backends []translator.BackendView, h http.Header) {
 	for _, b := range backends {
 		if b.Pool != "" {
 			header := flat(h)
@@ -165,7 +165,7 @@ func (p *Plane) picks(into map[string]json.RawMessage, backends []translator.Bac
 	}
 }
 
-func (p *Plane) explain(w http.ResponseWriter, r *http.Request) {
+func (p *App) explain(w http.ResponseWriter, r *http.Request) {
 	u, err := url.Parse(r.URL.Query().Get("url"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -51,7 +51,7 @@ func (s *said) has(text string) bool {
 
 // process is a control plane that runs until stop, or the end of the test.
 type process struct {
-	*Plane
+	*App
 	address string // of ADS
 	log     *said
 	stop    func()

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Kubernetes says how a Plane finds itself in a cluster, which it reads instead of files.
+// Kubernetes says how a App finds itself in a cluster, which it reads instead of files.
 type Kubernetes struct {
 	// REST is how the API server is reached.
 	REST *rest.Config
@@ -54,7 +54,7 @@ const (
 	fetchRounds = 5
 )
 
-// cluster is the half of a Plane that only Kubernetes has.
+// cluster is the half of a App that only Kubernetes has.
 type cluster struct {
 	cfg        Kubernetes
 	source     *kube.Source
@@ -65,7 +65,7 @@ type cluster struct {
 }
 
 // newCluster makes the source of a cluster's objects, in place of files.
-func (p *Plane) newCluster() (err error) {
+func (p *App) newCluster() (err error) {
 	k := *p.cfg.Kubernetes
 	c := &cluster{cfg: k}
 	c.source, err = kube.New(kube.Config{REST: k.REST, Store: p.store, Log: p.log, Report: func(reports []report.Report) { p.board.Replace("kubernetes", reports...) }})
@@ -85,7 +85,7 @@ func (p *Plane) newCluster() (err error) {
 }
 
 // joinCluster makes what writes back, when all that it asks is there.
-func (p *Plane) joinCluster() (err error) {
+func (p *App) joinCluster() (err error) {
 	c := p.cluster
 	c.deliveries = newDeliveries(deliveriesConfig{Proxies: p.xds, Replicas: p.replicas, Resources: p.listeners, Version: p.cache.Current, Log: p.log})
 	c.writer, err = kube.NewWriter(kube.WriterConfig{
@@ -108,7 +108,7 @@ func (c *cluster) lagging() bool {
 }
 
 // runCluster starts what only Kubernetes has.
-func (p *Plane) runCluster(ctx context.Context, group *errgroup.Group) {
+func (p *App) runCluster(ctx context.Context, group *errgroup.Group) {
 	c := p.cluster
 	group.Go(func() error { return quiet(ctx, c.source.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, c.deliveries.Run(ctx)) })
@@ -139,7 +139,7 @@ func (k *Kubernetes) translatorConfig(cfg *translator.Config) {
 // fetch has the source read what an update has begun to read, and goes on with it, until nothing is missing. changes
 // becomes all that was translated. A change waits for a while only; the first translation, after which proxies are answered,
 // as long as it takes: what is missing would be taken from those that have it.
-func (p *Plane) fetch(ctx context.Context, sub *store.Subscription, out translator.Output, view *store.View, changes []store.Change) (translator.Output, *store.View, []store.Change) {
+func (p *App) fetch(ctx context.Context, sub *store.Subscription, out translator.Output, view *store.View, changes []store.Change) (translator.Output, *store.View, []store.Change) {
 	if p.progress.has() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, fetchPatience)
@@ -174,7 +174,7 @@ func (p *Plane) fetch(ctx context.Context, sub *store.Subscription, out translat
 }
 
 // want has the source read what translation begins to read. What the API server refuses to show does not come by waiting.
-func (p *Plane) want(ctx context.Context, wanted, unwanted []kube.Demand) {
+func (p *App) want(ctx context.Context, wanted, unwanted []kube.Demand) {
 	for {
 		try, cancel := context.WithTimeout(ctx, fetchPatience)
 		err := p.cluster.source.Want(try, wanted, unwanted)
@@ -199,7 +199,7 @@ func demands[K ~struct{ Table, Index, Key string }](keys []K) []kube.Demand {
 }
 
 // told is called when a change has been translated and committed: what is said of it is on the board.
-func (p *Plane) told(view *store.View, changes []store.Change, out translator.Output) {
+func (p *App) told(view *store.View, changes []store.Change, out translator.Output) {
 	c := p.cluster
 	own := false
 	gateways := map[string]struct{}{}
@@ -256,7 +256,7 @@ func peersIn(view *store.View, service string) (out []string) {
 
 // listeners are what the proxies of a gateway must have for it to be programmed: its listeners and their route
 // configurations.
-func (p *Plane) listeners(gateway string) []resource.Ref {
+func (p *App) listeners(gateway string) []resource.Ref {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.translator.Listeners(gateway)

@@ -7,13 +7,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// planeMetrics are those of the way from objects to the cache. Proxies and picks have their own, where they are served.
-type planeMetrics struct {
+// changeMetrics are those of the way from objects to the cache. Proxies and picks have their own, where they are served.
+type changeMetrics struct {
 	changes prometheus.Histogram // seconds
 }
 
-func newPlaneMetrics(r prometheus.Registerer, board *status.Board, cluster *cluster) (*planeMetrics, error) {
-	m := &planeMetrics{changes: prometheus.NewHistogram(prometheus.HistogramOpts{
+func newChangeMetrics(r prometheus.Registerer, board *status.Board, cluster *cluster) (*changeMetrics, error) {
+	m := &changeMetrics{changes: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "penstock_change_seconds", Help: "From what was read of a change to its commit for proxies, or to finding that it means nothing to them. Its count is the number of changes.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11),
 	})}

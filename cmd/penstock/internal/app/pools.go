@@ -33,7 +33,7 @@ type poolPicker interface {
 	Remove(name string)
 }
 
-// poolProxies is what a poolStage asks of the Envoys. *Plane is one.
+// poolProxies is what a poolStage asks of the Envoys. *App is one.
 type poolProxies interface {
 	// endpointsKnown returns when every Envoy has the newest endpoints of some clusters.
 	endpointsKnown(ctx context.Context, clusters ...string) error

@@ -31,7 +31,7 @@ type Peers struct {
 type MutualTLS struct{ Server, Client *tls.Config }
 
 // peerTLS is how processes know each other; nil: they do not.
-func (p *Plane) peerTLS() *MutualTLS {
+func (p *App) peerTLS() *MutualTLS {
 	if p.cfg.Peers.TLS != nil || p.cluster == nil || p.cluster.fleets == nil {
 		return p.cfg.Peers.TLS
 	}
@@ -40,7 +40,7 @@ func (p *Plane) peerTLS() *MutualTLS {
 }
 
 // dialPeers is how the others are dialled; nil: in cleartext.
-func (p *Plane) dialPeers() credentials.TransportCredentials {
+func (p *App) dialPeers() credentials.TransportCredentials {
 	if t := p.peerTLS(); t != nil {
 		return credentials.NewTLS(t.Client)
 	}
@@ -48,7 +48,7 @@ func (p *Plane) dialPeers() credentials.TransportCredentials {
 }
 
 // guardPeers are the options of the server on Peers.Listener.
-func (p *Plane) guardPeers() []grpc.ServerOption {
+func (p *App) guardPeers() []grpc.ServerOption {
 	if t := p.peerTLS(); t != nil {
 		return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(t.Server))}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Serving returns when every Envoy of a gateway, one at least, has acknowledged all listeners and route configurations
 // that the gateway has now, and the revision that this was. A refused resource is not waited for: the board says so.
-func (p *Plane) Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error) {
+func (p *App) Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error) {
 	for {
 		p.progress.mu.Lock()
 		rev = p.progress.rev
@@ -40,7 +40,7 @@ func (p *Plane) Serving(ctx context.Context, gateway string) (urls []string, rev
 }
 
 // acked waits for all of some resources to be acknowledged or refused, and says whether it came to that.
-func (p *Plane) acked(ctx context.Context, gateway string, refs []resource.Ref) bool {
+func (p *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bool {
 	for _, ref := range refs {
 		if err := p.xds.WaitAcked(ctx, gateway, ref, ""); err != nil && ctx.Err() != nil {
 			return false
@@ -51,7 +51,7 @@ func (p *Plane) acked(ctx context.Context, gateway string, refs []resource.Ref) 
 
 // serves lists where a gateway can be reached, and the listeners and route configurations behind that. A port that
 // another Gateway has is left out.
-func (p *Plane) serves(gateway string) (urls []string, refs []resource.Ref) {
+func (p *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, port := range p.translator.Ports(gateway) {
@@ -72,7 +72,7 @@ func (p *Plane) serves(gateway string) (urls []string, refs []resource.Ref) {
 }
 
 // After returns when a revision later than rev has been translated.
-func (p *Plane) After(ctx context.Context, rev uint64) error { return p.progress.wait(ctx, rev+1) }
+func (p *App) After(ctx context.Context, rev uint64) error { return p.progress.wait(ctx, rev+1) }
 
 // address writes an address as a person would type it on this machine.
 func address(scheme, host string, port uint16) string {

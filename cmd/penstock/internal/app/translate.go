@@ -14,7 +14,7 @@ import (
 )
 
 // translate follows the store: the one way of data from objects to proxies, picker and status.
-func (p *Plane) translate(ctx context.Context) error {
+func (p *App) translate(ctx context.Context) error {
 	if p.cluster == nil { // in a cluster the others are known when our own Service was read
 		p.replicas.ask(ctx)
 	}
@@ -47,7 +47,7 @@ func (p *Plane) translate(ctx context.Context) error {
 }
 
 // follow brings everything behind the store up to date with some revisions.
-func (p *Plane) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View) {
+func (p *App) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View) {
 	defer func(begin time.Time) { p.metrics.changes.Observe(time.Since(begin).Seconds()) }(time.Now())
 	var changes []store.Change
 	for _, r := range revisions {
@@ -79,14 +79,14 @@ func (p *Plane) follow(ctx context.Context, sub *store.Subscription, revisions [
 	p.progress.reach(rev)
 }
 
-func (p *Plane) updateTo(view *store.View, changes []store.Change) translator.Output {
+func (p *App) updateTo(view *store.View, changes []store.Change) translator.Output {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.translator.Update(view, changes)
 }
 
 // commit hands on what an update changed.
-func (p *Plane) commit(ctx context.Context, rev uint64, out translator.Output) {
+func (p *App) commit(ctx context.Context, rev uint64, out translator.Output) {
 	if out.Err != nil {
 		p.log.Error("a resource could not be made; what the proxies have stays", "rev", rev, "error", out.Err)
 	}
@@ -153,7 +153,7 @@ func (p *progress) wait(ctx context.Context, rev uint64) error {
 }
 
 // Translate is the offline half: one translation of what Load read.
-func (p *Plane) Translate() (*translator.Translator, translator.Output) {
+func (p *App) Translate() (*translator.Translator, translator.Output) {
 	view := p.store.View()
 	out := p.updateTo(view, store.Everything(view))
 	p.board.Set("translation", out.Reports...)

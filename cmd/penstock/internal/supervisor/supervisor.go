@@ -18,23 +18,23 @@ import (
 	"github.com/penstock-project/penstock/xds/bootstrap"
 )
 
-// Plane says when a gateway is served. *plane.Plane is one.
-type Plane interface {
+// ControlPlane reports what each gateway's Envoy serves. *app.App implements it.
+type ControlPlane interface {
 	// Serving returns when a gateway's Envoy has acknowledged what revision rev has for it, with its addresses as URLs.
 	Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error)
-	// After returns when there is a revision later than rev.
+	// After returns once a revision later than rev is translated.
 	After(ctx context.Context, rev uint64) error
 }
 
 // Config is what a Supervisor needs.
 type Config struct {
-	Envoy       string // the binary
-	Dir         string // for bootstraps and admin sockets
-	ADS         string // address of the control plane
-	DrainTime   time.Duration
-	Grace       time.Duration
-	Concurrency int
-	Plane       Plane
+	Envoy        string // the binary
+	Dir          string // for bootstraps and admin sockets
+	ADS          string // address of the control plane
+	DrainTime    time.Duration
+	Grace        time.Duration
+	Concurrency  int
+	ControlPlane ControlPlane
 	// Announce is told when a gateway begins to serve, or serves at other addresses.
 	Announce func(gateway string, urls []string)
 	Log      *slog.Logger
@@ -136,7 +136,7 @@ func (s *Supervisor) wanted(gateway string) bool {
 func (s *Supervisor) announce(ctx context.Context, gateway string) {
 	told := ""
 	for ctx.Err() == nil {
-		urls, rev, err := s.cfg.Plane.Serving(ctx, gateway)
+		urls, rev, err := s.cfg.ControlPlane.Serving(ctx, gateway)
 		if err != nil {
 			return // the context has ended
 		}
@@ -150,7 +150,7 @@ func (s *Supervisor) announce(ctx context.Context, gateway string) {
 			s.cfg.Announce(gateway, urls)
 			told = now
 		}
-		if s.cfg.Plane.After(ctx, rev) != nil {
+		if s.cfg.ControlPlane.After(ctx, rev) != nil {
 			return
 		}
 	}

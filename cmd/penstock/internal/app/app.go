@@ -42,7 +42,7 @@ const lingering = 5 * time.Second
 // Controller is the controllerName of our GatewayClasses and of the parents that we write.
 const Controller = "penstock.dev/gateway-controller"
 
-// Config is what a Plane needs.
+// Config is what a App needs.
 type Config struct {
 	// Paths are the folders and files with objects. At least one, unless Kubernetes is given.
 	Paths []string
@@ -50,7 +50,7 @@ type Config struct {
 	Kubernetes *Kubernetes
 	// StateDir keeps last good objects, the status file and the socket for other penstock commands.
 	StateDir string
-	// XDS and Picker are listeners for Envoys; the Plane closes them. Picker may be nil: no picker is hosted.
+	// XDS and Picker are listeners for Envoys; the App closes them. Picker may be nil: no picker is hosted.
 	XDS, Picker net.Listener
 	// Peers are the other processes that serve the same Envoys.
 	Peers Peers
@@ -80,13 +80,13 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Plane is the control plane of one process.
-type Plane struct {
+// App is the control plane of one process.
+type App struct {
 	cfg      Config
 	log      *slog.Logger
 	tracer   trace.Tracer
 	registry *prometheus.Registry
-	metrics  *planeMetrics
+	metrics  *changeMetrics
 	store    *store.Store
 	files    *file.Reader // nil on Kubernetes
 	cluster  *cluster     // nil elsewhere
@@ -112,8 +112,8 @@ type Plane struct {
 }
 
 // New puts the parts together. It starts nothing.
-func New(cfg Config) (*Plane, error) {
-	p := &Plane{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry(), tracer: cfg.Tracer.Tracer("github.com/penstock-project/penstock")}
+func New(cfg Config) (*App, error) {
+	p := &App{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry(), tracer: cfg.Tracer.Tracer("github.com/penstock-project/penstock")}
 	p.progress.changed = make(chan struct{})
 	if err := p.discovery(); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func New(cfg Config) (*Plane, error) {
 			return nil, err
 		}
 	}
-	if p.metrics, err = newPlaneMetrics(p.registry, p.board, p.cluster); err != nil {
+	if p.metrics, err = newChangeMetrics(p.registry, p.board, p.cluster); err != nil {
 		return nil, err
 	}
 	p.translator = translator.New(TranslatorConfig(cfg, addresses))
@@ -187,7 +187,7 @@ func TranslatorConfig(cfg Config, pickers []netip.AddrPort) translator.Config {
 	return out
 }
 
-func (p *Plane) discovery() (err error) {
+func (p *App) discovery() (err error) {
 	if p.store, err = store.New(); err != nil {
 		return err
 	}
@@ -207,15 +207,15 @@ func (p *Plane) discovery() (err error) {
 }
 
 // Board is where everything that is said about objects can be read.
-func (p *Plane) Board() *status.Board { return p.board }
+func (p *App) Board() *status.Board { return p.board }
 
 // OnGateways has f called with the names of all Gateways that are ours, each time that they have changed, from the
 // goroutine that translates. Set it before Run.
-func (p *Plane) OnGateways(f func(gateways []string)) { p.onGateways = f }
+func (p *App) OnGateways(f func(gateways []string)) { p.onGateways = f }
 
 // Run reads, translates and serves until ctx ends. It fails if the paths cannot be read at all, or a listener fails. A
 // cluster that does not answer is waited for.
-func (p *Plane) Run(ctx context.Context) error {
+func (p *App) Run(ctx context.Context) error {
 	defer keepWithin(p.cfg.Memory)()
 	group, ctx := errgroup.WithContext(ctx)
 	if p.cluster != nil {
@@ -264,7 +264,7 @@ func (p *Plane) Run(ctx context.Context) error {
 }
 
 // serve starts everything behind the store, which has been filled once.
-func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
+func (p *App) serve(ctx context.Context, group *errgroup.Group) {
 	rested := startTight()
 	group.Go(func() error { return quiet(ctx, p.hosts.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.translate(ctx)) })
@@ -307,7 +307,7 @@ func (p *Plane) serve(ctx context.Context, group *errgroup.Group) {
 }
 
 // Load reads all files and looks all host names up, once.
-func (p *Plane) Load(ctx context.Context) error {
+func (p *App) Load(ctx context.Context) error {
 	if err := p.files.Load(ctx); err != nil {
 		return err
 	}
