@@ -46,24 +46,33 @@ func ask(ctx context.Context, stateDir, path string, into any) error {
 	return runningFor(stateDir).ask(ctx, path, into)
 }
 
-// ask reads the JSON of a page.
+// ask decodes the JSON of a page.
 func (r running) ask(ctx context.Context, path string, into any) error {
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, r.network, r.address)
-	}}}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
+	body, err := r.open(ctx, path)
 	if err != nil {
 		return err
 	}
+	defer func() { _ = body.Close() }()
+	return json.NewDecoder(body).Decode(into)
+}
+
+// open returns the body of a page. Close it.
+func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, r.network, r.address)
+	}}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
+	if err != nil {
+		return nil, err
+	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("no penstock answers at %s: %w", r.address, err)
+		return nil, fmt.Errorf("no penstock answers at %s: %w", r.address, err)
 	}
-	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
+		defer func() { _ = resp.Body.Close() }()
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-		return fmt.Errorf("penstock at %s answered %s: %s", r.address, resp.Status, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("penstock at %s answered %s: %s", r.address, resp.Status, strings.TrimSpace(string(text)))
 	}
-	return json.NewDecoder(resp.Body).Decode(into)
+	return resp.Body, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
@@ -107,8 +108,12 @@ func (p *App) allPages(open http.Handler) http.Handler {
 	})
 	mux.HandleFunc("GET /proxies", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, p.xds.Proxies()) })
 	mux.HandleFunc("GET /explain", p.explain)
+	debug.Register(mux, debug.Config{Store: p.store, Cache: p.cache, XDS: p.xds})
 	if p.picker != nil {
 		mux.Handle("GET /debug/picks", p.picker)
+		mux.HandleFunc("GET /debug/pool", func(w http.ResponseWriter, r *http.Request) {
+			writeJSON(w, p.picker.Explain(r.URL.Query().Get("pool"), nil))
+		})
 	}
 	return mux
 }

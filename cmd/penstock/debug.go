@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/xds/server"
+)
+
+// newDebug is the engineer's way to look into a running process. Its verbs are also the commands of the scripts in
+// testdata/scenario.
+func newDebug() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "debug",
+		Short: "Look inside a running penstock: objects, translation, what proxies have, pools",
+		Long: `Look inside a running penstock: the objects that it holds, why a row of the translation is as it is, what is served to a
+Gateway's proxies, what a proxy lacks, and how a pool's endpoints stand. Private keys are never printed.
+
+The process is the one that runs for -f, or the one that serves its --admin at --http.`,
+	}
+	group := func(name, short string, verbs ...*cobra.Command) {
+		g := &cobra.Command{Use: name, Short: short}
+		g.AddCommand(verbs...)
+		cmd.AddCommand(g)
+	}
+	group("store", "The objects that penstock holds", newStoreShow(), newStoreWatch())
+	group("xds", "What is served to proxies, and what they have accepted", newXDSStreams(), newXDSDump(), newXDSDiff())
+	group("picker", "The pools of the endpoint picker", newPickerShow())
+	return cmd
+}
+
+// process finds the running penstock that a debug command asks.
+func (a *asked) process() (running, error) {
+	if a.http != "" {
+		return runningAt(a.http), nil
+	}
+	if err := a.exist(); err != nil {
+		return running{}, err
+	}
+	dir, err := a.stateDir()
+	return runningFor(dir), err
+}
+
+// debugCommand makes a command that asks a running process; run gets its arguments and that process.
+func debugCommand(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, at running, args []string) error) *cobra.Command {
+	var a asked
+	cmd := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := a.process()
+			if err != nil {
+				return err
+			}
+			return run(cmd, at, args)
+		},
+	}
+	a.flags(cmd)
+	return cmd
+}
+
+func newStoreShow() *cobra.Command {
+	var output string
+	cmd := debugCommand("show KIND [NAMESPACE/NAME]", "Print the objects of a kind: a line each, or YAML", `  penstock debug store show HTTPRoute -f ./config
+  penstock debug store show InferencePool default/chat -o yaml -f ./config`, cobra.RangeArgs(1, 2), func(cmd *cobra.Command, at running, args []string) error {
+		query := url.Values{}
+		if len(args) == 2 {
+			query.Set("name", args[1])
+		}
+		var answer struct {
+			Revision uint64            `json:"revision"`
+			Objects  []json.RawMessage `json:"objects"`
+		}
+		if err := at.ask(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?"+query.Encode(), &answer); err != nil {
+			return err
+		}
+		switch output {
+		case "yaml":
+			return printYAML(cmd.OutOrStdout(), answer.Objects)
+		case "name":
+			return printObjectNames(cmd.OutOrStdout(), answer.Objects)
+		}
+		return fmt.Errorf("--output %q is not known: name or yaml", output)
+	})
+	cmd.Flags().StringVarP(&output, "output", "o", "name", "name or yaml")
+	return cmd
+}
+
+func printYAML(w io.Writer, objects []json.RawMessage) error {
+	for _, raw := range objects {
+		text, err := yaml.JSONToYAML(raw)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printObjectNames(w io.Writer, objects []json.RawMessage) error {
+	for _, raw := range objects {
+		var o struct {
+			Metadata struct{ Namespace, Name string }
+		}
+		if err := json.Unmarshal(raw, &o); err != nil {
+			return err
+		}
+		name := o.Metadata.Name
+		if ns := o.Metadata.Namespace; ns != "" {
+			name = ns + "/" + name
+		}
+		if _, err := fmt.Fprintln(w, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newStoreWatch() *cobra.Command {
+	return debugCommand("watch KIND", "Print a line for each object of a kind that is there, and for each change, until it is interrupted",
+		`  penstock debug store watch EndpointSlice --http 127.0.0.1:9091`, cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+			err := at.stream(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?watch", func(line []byte) error {
+				var e struct {
+					Revision   uint64
+					Type, Name string
+				}
+				if err := json.Unmarshal(line, &e); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d\t%s\t%s\n", e.Revision, e.Type, e.Name)
+				return err
+			})
+			if errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		})
+}
+
+// stream reads a page of JSON lines until it ends.
+func (r running) stream(ctx context.Context, path string, line func([]byte) error) error {
+	body, err := r.open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	lines := bufio.NewScanner(body)
+	for lines.Scan() {
+		if err := line(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+func newXDSStreams() *cobra.Command {
+	return debugCommand("streams", "Print the connected proxies, and how many resources each holds, lacks and has rejected", "", cobra.NoArgs, func(cmd *cobra.Command, at running, _ []string) error {
+		var proxies []server.ProxyStatus
+		if err := at.ask(cmd.Context(), "/proxies", &proxies); err != nil {
+			return err
+		}
+		t := newTable(cmd.OutOrStdout(), "NODE", "GATEWAY", "ENVOY", "CONNECTED", "HELD", "PENDING", "REJECTED", "IN SYNC")
+		for _, p := range proxies {
+			held, pending, rejected := 0, 0, 0
+			for _, s := range p.Types {
+				held, pending, rejected = held+s.Held, pending+s.Pending, rejected+s.Rejected
+			}
+			t.row(p.Node, p.Gateway, p.Version, p.Connected.UTC().Format(time.RFC3339), held, pending, rejected, p.InSync)
+		}
+		return t.flush()
+	})
+}
+
+func newXDSDump() *cobra.Command {
+	return debugCommand("dump NAMESPACE/NAME", "Print what is served to a Gateway's proxies, in the form of Envoy's /config_dump", `  penstock debug xds dump default/gw -f ./config | jq '.configs[].dynamic_active_clusters[]?.cluster.name'`,
+		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+			var dump json.RawMessage
+			if err := at.ask(cmd.Context(), "/debug/xds/dump?gateway="+url.QueryEscape(args[0]), &dump); err != nil {
+				return err
+			}
+			return printJSON(cmd.OutOrStdout(), dump)
+		})
+}
+
+func newXDSDiff() *cobra.Command {
+	return debugCommand("diff NODE", "Print the resources of which a proxy does not have the served version; nothing if it is in sync", `  penstock debug xds diff $(hostname) -f ./config`,
+		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+			var proxies []server.ProxyDifferences
+			if err := at.ask(cmd.Context(), "/debug/xds/diff?node="+url.QueryEscape(args[0]), &proxies); err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(proxies, func(p server.ProxyDifferences) bool { return len(p.Differences) > 0 }) {
+				return nil
+			}
+			t := newTable(cmd.OutOrStdout(), "TYPE", "NAME", "SERVED", "ACCEPTED", "STATE", "DETAIL")
+			for _, p := range proxies {
+				for _, d := range p.Differences {
+					t.row(d.Type, d.Name, orDash(d.Served), orDash(d.Accepted), d.State, d.Detail)
+				}
+			}
+			return t.flush()
+		})
+}
+
+func newPickerShow() *cobra.Command {
+	return debugCommand("show NAMESPACE/NAME", "Print a pool's strategy and how each of its endpoints stands", `  penstock debug picker show default/chat -f ./config`,
+		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+			var e picker.Explanation
+			if err := at.ask(cmd.Context(), "/debug/pool?pool="+url.QueryEscape(args[0]), &e); err != nil {
+				return err
+			}
+			if !e.Known {
+				return fmt.Errorf("the picker of this process has no pool %s", args[0])
+			}
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "strategy %s\n", e.Strategy)
+			if len(e.Relay) > 0 {
+				fmt.Fprintf(out, "relayed to %s\n", strings.Join(e.Relay, ", "))
+				return nil
+			}
+			t := newTable(out, "ENDPOINT", "POD", "FRESH", "QUEUE", "KV CACHE", "RUNNING", "IN FLIGHT", "FILTERED BY", "COST")
+			for _, v := range e.Verdicts {
+				s := v.State
+				t.row(v.Address, orDash(v.Pod), s.Fresh, fmt.Sprintf("%g", s.Queue), fmt.Sprintf("%.0f%%", 100*s.KV), fmt.Sprintf("%g", s.Running), s.InFlight, orDash(v.Out), fmt.Sprintf("%.3f", v.Cost))
+			}
+			return t.flush()
+		})
+}
+
+// columns is a table with a header for a terminal.
+type columns struct{ *tabwriter.Writer }
+
+func newTable(w io.Writer, header ...any) columns {
+	t := columns{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	t.row(header...)
+	return t
+}
+
+func (t columns) row(cells ...any) {
+	for i, c := range cells {
+		if i > 0 {
+			fmt.Fprint(t, "\t")
+		}
+		fmt.Fprint(t, c)
+	}
+	fmt.Fprintln(t)
+}
+
+func (t columns) flush() error { return t.Flush() }
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

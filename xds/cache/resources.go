@@ -1,0 +1,34 @@
+package cache
+
+import (
+	"slices"
+
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Resources lists the current resources of a gateway's default profile, sorted by type and name; false if the gateway has
+// never had a commit. For debug pages: it holds the log's read lock for one pass over all names.
+func (c *Cache) Resources(gateway string) ([]*resource.Resource, bool) {
+	c.mu.Lock()
+	l := c.logs[scope{gateway: gateway}]
+	c.mu.Unlock()
+	if l == nil {
+		return nil, false
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if !l.born {
+		return nil, false
+	}
+	var out []*resource.Resource
+	for _, s := range l.byID {
+		if s == nil {
+			continue
+		}
+		if e := s.Current(); e != nil {
+			out = append(out, e.Resource)
+		}
+	}
+	slices.SortFunc(out, func(a, b *resource.Resource) int { return a.Ref.Compare(b.Ref) })
+	return out, true
+}

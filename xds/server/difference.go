@@ -1,0 +1,50 @@
+package server
+
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/xds/publish"
+)
+
+// Difference is publish.Difference of one connected proxy, for people.
+type Difference struct {
+	Type     string    `json:"type"`
+	Name     string    `json:"name"`
+	Served   string    `json:"served,omitempty"`   // the version that it should have
+	Accepted string    `json:"accepted,omitempty"` // the version that it acknowledged last
+	State    string    `json:"state"`
+	Detail   string    `json:"detail,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+}
+
+// ProxyDifferences is what one proxy does not have as it should.
+type ProxyDifferences struct {
+	Node        string       `json:"node"`
+	Gateway     string       `json:"gateway"`
+	Differences []Difference `json:"differences"`
+}
+
+// Differences compares, for each connected proxy with a node id, what is served with what it has accepted. A node that
+// reconnects may have two streams for a moment.
+func (s *Server) Differences(node string) []ProxyDifferences {
+	var out []ProxyDifferences
+	for _, st := range s.streams() {
+		if st.node.GetId() != node {
+			continue
+		}
+		st.mu.Lock()
+		var list []publish.Difference
+		if !st.closed {
+			list = st.machine.Differences()
+		}
+		st.mu.Unlock()
+		p := ProxyDifferences{Node: node, Gateway: st.gateway, Differences: []Difference{}}
+		for _, d := range list {
+			p.Differences = append(p.Differences, Difference{
+				Type: d.Type.String(), Name: d.Name, Served: d.Served, Accepted: d.Accepted, State: d.State, Detail: d.Detail, Since: d.Since,
+			})
+		}
+		out = append(out, p)
+	}
+	return out
+}
