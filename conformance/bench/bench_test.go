@@ -31,7 +31,7 @@ var promised = map[string]figure{
 	"served_after_absence": {unit: "s", limit: 1},
 }
 
-func TestEveryFigureOfTheIssueIsMeasuredAndExplained(t *testing.T) {
+func TestBench_EveryFigureIsMeasuredAndExplained(t *testing.T) {
 	measured := map[string]bool{}
 	for _, m := range measurements {
 		for _, name := range m.names {
@@ -49,7 +49,7 @@ func TestEveryFigureOfTheIssueIsMeasuredAndExplained(t *testing.T) {
 	}
 }
 
-func TestMedianAndRoundKeepWhatCounts(t *testing.T) {
+func TestBench_MedianAndRoundKeepPrecision(t *testing.T) {
 	if got := median([]time.Duration{9, 1, 5}); got != 5 {
 		t.Errorf("median: %d", got)
 	}
@@ -58,7 +58,7 @@ func TestMedianAndRoundKeepWhatCounts(t *testing.T) {
 	}
 }
 
-func TestAChangeIsTimedToTheBytesAtTheProxy(t *testing.T) {
+func TestBench_ChangeIsTimedToBytesAtProxy(t *testing.T) {
 	c, err := newRouteChanges(t.Context(), small)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestAChangeIsTimedToTheBytesAtTheProxy(t *testing.T) {
 	}
 }
 
-func TestACrowdIsResentNothingAndHearsOfEachChange(t *testing.T) {
+func TestDeltaADS_ReconnectedProxiesGetChangesOnly(t *testing.T) {
 	var tp tap
 	r, err := newRig(small, tp.option())
 	if err != nil {
@@ -124,7 +124,7 @@ func TestACrowdIsResentNothingAndHearsOfEachChange(t *testing.T) {
 	}
 }
 
-func TestACrowdNoticesWhatIsResent(t *testing.T) {
+func TestBench_ResentResourcesAreCounted(t *testing.T) {
 	r, err := newRig(small)
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestACrowdNoticesWhatIsResent(t *testing.T) {
 	}
 }
 
-func TestFailedRequestsOfTheHarnessAreAFigureAndItsSilenceIsNot(t *testing.T) {
+func TestBench_LostRequestsAreAFigureAndMissingReportFails(t *testing.T) {
 	got := map[string]float64{}
 	out := func(name, suffix string, value float64) { got[name+"/"+suffix] = value }
 	said := `echo 'FAILED request 7'; echo '{"name":"failed_requests","value":1,"unit":"requests","limit":0}'

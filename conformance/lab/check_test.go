@@ -16,7 +16,7 @@ import (
 // program is what `make labs` builds.
 const program = "../../bin/lab"
 
-func TestCheckSaysThatALabCanStartWhereOneRuns(t *testing.T) {
+func TestLab_CheckPassesWhereALabRuns(t *testing.T) {
 	// In a network namespace of its own, where no other lab comes and goes.
 	out, err := exec.Command("unshare", "--net", "sh", "-c", program+" check && cat /proc/net/dev").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "Inter-") {
@@ -27,7 +27,7 @@ func TestCheckSaysThatALabCanStartWhereOneRuns(t *testing.T) {
 	}
 }
 
-func TestCheckNamesWhatForbidsALab(t *testing.T) {
+func TestLab_CheckNamesMissingPrerequisites(t *testing.T) {
 	// A user that no namespace knows may not make any.
 	out, err := exec.Command("unshare", "--user", program, "check").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "kernel.unprivileged_userns_clone") {
@@ -36,9 +36,9 @@ func TestCheckNamesWhatForbidsALab(t *testing.T) {
 }
 
 // Whoever is not root gets namespaces of their own, where the machine allows that, and else an error that names what does not.
-func TestCheckWithoutRootMakesALabOfItsOwnOrSaysWhatForbidsIt(t *testing.T) {
+func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	if !sandbox.Users() {
-		return // nobody is root here: TestCheckSaysThatALabCanStartWhereOneRuns has shown it
+		return // nobody is root here: TestLab_CheckPassesWhereALabRuns has shown it
 	}
 	dir, err := os.MkdirTemp("", "lab-rootless") // t.TempDir is for its owner only
 	if err != nil {
@@ -67,7 +67,7 @@ func TestCheckWithoutRootMakesALabOfItsOwnOrSaysWhatForbidsIt(t *testing.T) {
 }
 
 // What people type: up prints a line for the shell, and down leaves nothing.
-func TestUpPrintsTheKubeconfigAndDownLeavesNothing(t *testing.T) {
+func TestLab_UpPrintsKubeconfigAndDownLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")
 	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test does not come to it
 	up := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin")

@@ -18,7 +18,7 @@ import (
 
 // A pod's programs find what their pod says: environment, downward API, files of every kind of volume, each container its
 // own view; init containers run first, sidecars beside.
-func TestPodSeesItsEnvironmentAndVolumes(t *testing.T) {
+func TestKubelet_PodSeesEnvironmentAndVolumes(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
 	_, err := p.CoreV1().ConfigMaps(p.Namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "green"}}, metav1.CreateOptions{})
@@ -84,7 +84,7 @@ spec:
 }
 
 // A server whose process dies comes back, with its restart counted and its last words kept.
-func TestPodIsRestartedWhenItsProcessDies(t *testing.T) {
+func TestKubelet_DeadProcessIsRestarted(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
 	p.pod(`
@@ -108,7 +108,7 @@ spec:
 }
 
 // Who is told to end may finish its work: the hook first, then the signal, and then the grace period.
-func TestPodEndsInOrderWhenItIsDeleted(t *testing.T) {
+func TestKubelet_DeletedPodEndsInOrder(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
 	p.pod(`
@@ -144,7 +144,7 @@ spec:
 }
 
 // Probes decide: a start by TCP, readiness by HTTP and by a command; a failing liveness probe restarts.
-func TestProbesDecide(t *testing.T) {
+func TestKubelet_ProbesDecideReadinessAndRestart(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
 	p.pod(`
@@ -176,7 +176,7 @@ spec:
 }
 
 // An image that nothing stands for says so where people look, and what to do.
-func TestUnknownImageSaysHowToLoadIt(t *testing.T) {
+func TestImage_UnknownNameExplainsLoad(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
 	p.pod(`
@@ -191,7 +191,7 @@ spec:
 }
 
 // A pod that must not run as root runs as its image's user, or as the one that it names; its kernel parameters are its own.
-func TestPodRunsAsTheUserThatItAsksFor(t *testing.T) {
+func TestKubelet_PodRunsAsItsUser(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
 	if err := running.Load(image.Image{Name: "modest", Program: "/bin/sh", User: 4321}); err != nil {

@@ -91,7 +91,7 @@ func (p place) rolledOut() {
 }
 
 // Clients outside reach a Service while its pods are replaced one by one: none of their requests is lost.
-func TestRolloutLosesNoRequest(t *testing.T) {
+func TestDeployment_RolloutLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
 	addr := p.serve()
@@ -120,7 +120,7 @@ func TestRolloutLosesNoRequest(t *testing.T) {
 }
 
 // A pod that is killed is replaced, and its Service goes on.
-func TestDeploymentReplacesADeletedPod(t *testing.T) {
+func TestDeployment_DeletedPodIsReplaced(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab2")
 	addr := p.serve()
@@ -134,7 +134,7 @@ func TestDeploymentReplacesADeletedPod(t *testing.T) {
 
 // Programs find Services by name and reach them, their own included; pods of one cluster reach pods and LoadBalancers of
 // another.
-func TestPodsReachServicesByNameAndOtherClusters(t *testing.T) {
+func TestService_PodsReachNamesAndOtherClusters(t *testing.T) {
 	t.Parallel()
 	far := newPlace(t, "lab2")
 	addr := far.serve()

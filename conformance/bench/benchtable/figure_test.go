@@ -16,7 +16,7 @@ ok  	example.com/p	2.1s
 {"name":"change_growth.at_100","value":0.7,"unit":"ms","limit":null}
 `
 
-func TestEveryFigureReachesTheTableAndTheJSONLines(t *testing.T) {
+func TestBenchTable_EveryFigureReachesTableAndJSON(t *testing.T) {
 	figures, failed, err := parse(strings.NewReader(output))
 	if err != nil || failed {
 		t.Fatalf("parse: failed=%v err=%v", failed, err)
@@ -46,7 +46,7 @@ func TestEveryFigureReachesTheTableAndTheJSONLines(t *testing.T) {
 	}
 }
 
-func TestAFailedBenchmarkIsNotTakenForASuccess(t *testing.T) {
+func TestBenchTable_FailedBenchmarkFails(t *testing.T) {
 	for _, out := range []string{"--- FAIL: BenchmarkPick\n", "FAIL\texample.com/p [build failed]\n", "panic: boom\n"} {
 		if _, failed, err := parse(strings.NewReader(output + out)); err != nil || !failed {
 			t.Errorf("after %q: failed=%v err=%v, want failed", out, failed, err)

@@ -36,7 +36,7 @@ func translate(t *testing.T, s *store.Store) (names []string) {
 	return names
 }
 
-func TestFilesAndObjectsMeasureTheSame(t *testing.T) {
+func TestBenchWorld_FilesAndObjectsMatch(t *testing.T) {
 	for _, size := range small {
 		w, err := New(size)
 		if err != nil {
@@ -74,7 +74,7 @@ func TestFilesAndObjectsMeasureTheSame(t *testing.T) {
 	}
 }
 
-func TestAChangedRouteChangesItsChainAlone(t *testing.T) {
+func TestHTTPRoute_ChangeAffectsOneRouteConfiguration(t *testing.T) {
 	w, err := New(small[0])
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestAChangedRouteChangesItsChainAlone(t *testing.T) {
 	}
 }
 
-func TestEveryTurnOfAnEndpointIsAChange(t *testing.T) {
+func TestEndpointSlice_EveryTurnIsAChange(t *testing.T) {
 	w, err := New(small[0])
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func balanced(name string, age int, asked, has string) *corev1.Service {
 	return s
 }
 
-func TestEveryServiceGetsAnAddressOfItsOwnAndKeepsIt(t *testing.T) {
+func TestLoadBalancer_ServiceKeepsItsOwnAddress(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/29") // .1 to .7
 	foreign := balanced("foreign", 1, "", "")
 	class := "example.com/other"
@@ -62,7 +62,7 @@ func TestEveryServiceGetsAnAddressOfItsOwnAndKeepsIt(t *testing.T) {
 	}
 }
 
-func TestAFullRangeLeavesTheYoungestWithout(t *testing.T) {
+func TestLoadBalancer_FullRangeLeavesYoungestPending(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/31")
 	got := assign([]*corev1.Service{balanced("a", 1, "", ""), balanced("b", 2, "", "")}, nil, within)
 	if len(got) != 1 {
@@ -71,7 +71,7 @@ func TestAFullRangeLeavesTheYoungestWithout(t *testing.T) {
 }
 
 // The list of Services is behind what was written. Whoever reads the address meanwhile must not find somebody else there.
-func TestAnAddressThatWasJustGivenIsKeptAlsoWhenALowerOneBecomesFree(t *testing.T) {
+func TestLoadBalancer_NewAddressIsStableWhenLowerOneFrees(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/29")
 	old, a, b := balanced("old", 1, "", "10.0.0.1"), balanced("a", 2, "", ""), balanced("b", 3, "", "")
 	given := addresses{}

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-func TestCommandAndArgsReplaceWhatTheImageSays(t *testing.T) {
+func TestCRI_CommandAndArgsOverrideImage(t *testing.T) {
 	img := image.Image{Program: "/opt/server", First: []string{"run"}, Args: []string{"--default"}}
 	for _, test := range []struct{ command, args, want []string }{
 		{nil, nil, []string{"/usr/local/bin/server", "run", "--default"}},
@@ -31,7 +31,7 @@ func TestCommandAndArgsReplaceWhatTheImageSays(t *testing.T) {
 	}
 }
 
-func TestEnvironmentOfTheContainerGoesBeforeTheImages(t *testing.T) {
+func TestCRI_ContainerEnvironmentOverridesImage(t *testing.T) {
 	c := &container{
 		pod:    &pod{config: &runtimeapi.PodSandboxConfig{Hostname: "web-0"}},
 		image:  image.Image{Env: []string{"COLOR=red", "PATH=/opt"}},
@@ -50,7 +50,7 @@ func TestEnvironmentOfTheContainerGoesBeforeTheImages(t *testing.T) {
 	}
 }
 
-func TestLogKeepsLongLinesAndTheLastOneWithoutAnEnd(t *testing.T) {
+func TestCRI_LogKeepsLongAndUnterminatedLines(t *testing.T) {
 	l := &logFile{path: filepath.Join(t.TempDir(), "0.log")}
 	if err := l.open(); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestLogKeepsLongLinesAndTheLastOneWithoutAnEnd(t *testing.T) {
 	}
 }
 
-func TestAnAddressIsGivenAgainOnlyWhenAllOthersWere(t *testing.T) {
+func TestCRI_AddressIsReusedLast(t *testing.T) {
 	s := New(Config{Plan: network.Plan{Slot: 3}})
 	first, err := s.address()
 	if err != nil {

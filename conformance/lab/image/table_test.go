@@ -18,7 +18,7 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-func TestImageNamesStandForTheirProgram(t *testing.T) {
+func TestImage_NameResolvesToProgram(t *testing.T) {
 	table := Open(filepath.Join(t.TempDir(), "images.yaml"))
 	short, long, tagged := program(t, "short"), program(t, "long"), program(t, "tagged")
 	if err := table.Load(Image{Name: "echo", Program: short}, Image{Name: "example.com/team/echo", Program: long}, Image{Name: "echo:v2", Program: tagged}); err != nil {
@@ -45,7 +45,7 @@ func TestImageNamesStandForTheirProgram(t *testing.T) {
 	}
 }
 
-func TestLoadingAnImageAgainReplacesIt(t *testing.T) {
+func TestImage_LoadedAgainIsReplaced(t *testing.T) {
 	table := Open(filepath.Join(t.TempDir(), "images.yaml"))
 	one, two := program(t, "one"), program(t, "two")
 	for _, p := range []string{one, two} {
@@ -59,7 +59,7 @@ func TestLoadingAnImageAgainReplacesIt(t *testing.T) {
 	}
 }
 
-func TestLoadingWhatIsNoProgramIsRefused(t *testing.T) {
+func TestImage_NonProgramIsInvalid(t *testing.T) {
 	table := Open(filepath.Join(t.TempDir(), "images.yaml"))
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, nil, 0o644); err != nil {
@@ -72,7 +72,7 @@ func TestLoadingWhatIsNoProgramIsRefused(t *testing.T) {
 	}
 }
 
-func TestKnownImagesAreThoseWhoseProgramsAreThere(t *testing.T) {
+func TestImage_DefaultsAreBuiltPrograms(t *testing.T) {
 	envoy, echo := program(t, "my-envoy"), program(t, "echo-basic")
 	found := map[string]Image{}
 	for _, i := range Known(envoy, t.TempDir(), filepath.Dir(echo)) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNoTwoClustersOrPurposesShareAnAddress(t *testing.T) {
+func TestLab_AddressRangesAreDisjoint(t *testing.T) {
 	for slot := range Slots {
 		p := Plan{Slot: slot}
 		parts := []netip.Prefix{p.Pods(), p.Services(), p.LoadBalancers(), netip.PrefixFrom(p.Node(), 32), netip.PrefixFrom(p.Outside(), 32)}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestCertificatesAreGoodForClientsAndServersOfTheirAuthority(t *testing.T) {
+func TestLab_CertificatesVerifyForClientsAndServers(t *testing.T) {
 	now := time.Now()
 	ca, err := NewAuthority("test", now)
 	if err != nil {

@@ -50,7 +50,7 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"ModelServers", "{servers: [{ports: [8000]}]}", "spec.servers[0].address: Required value"},
 }
 
-func TestAMistakeIsRefusedBeforeItTakesEffectAndSaysWhatToWrite(t *testing.T) {
+func TestValidatingAdmissionPolicy_InvalidObjectIsRejectedWithAdvice(t *testing.T) {
 	s := start(t)
 	s.install(t, "*")
 	resources := map[string]string{"EnvoyFleet": "envoyfleets", "PoolPolicy": "poolpolicies", "ModelServers": "modelservers"}
@@ -76,7 +76,7 @@ func TestAMistakeIsRefusedBeforeItTakesEffectAndSaysWhatToWrite(t *testing.T) {
 }
 
 // An import's wiring is its status, which a controller or a person writes.
-func TestAnImportThatCannotBeReachedIsRefused(t *testing.T) {
+func TestInferencePoolImport_UnreachableImportIsRejected(t *testing.T) {
 	s := start(t)
 	s.install(t, "inferencepoolimports")
 	s.create(t, "inferencepoolimports", "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {namespace: default, name: far}\n")

@@ -93,7 +93,7 @@ func tableOf(t *testing.T, kind string) store.Kind {
 	return nil
 }
 
-func TestAnObjectMeansTheSameFromAClusterAndFromAFile(t *testing.T) {
+func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 	s := start(t)
 	world, _ := follow(t, s) // nothing is installed yet: kinds come later
 	s.install(t, "*")
@@ -162,7 +162,7 @@ type delivered struct{}
 
 func (delivered) Delivered(string, int64) (int, bool) { return 1, true }
 
-func TestTheAPIServerTakesEveryStatus(t *testing.T) {
+func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	haveStatus(t)
 	s := start(t)
 	s.install(t, "*")

@@ -28,7 +28,7 @@ func gatewayKind(plural string) schema.GroupVersionResource {
 
 // A cluster of the standard channel, without the inference extension and without kinds of ours, is served by a process that has nothing but a
 // kubeconfig; it goes on when a kind is replaced by that of the experimental channel, or is of a release that nobody knows.
-func TestTheStandardChannelIsServedAndWhatIsUpgradedUnderARunningProcess(t *testing.T) {
+func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 	s := start(t)
 	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "listenersets", "referencegrants", "backendtlspolicies"} {
 		s.define(t, "standard", plural)

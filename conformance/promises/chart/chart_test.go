@@ -29,11 +29,11 @@ const (
 // byHelm is what is not so without Helm.
 var byHelm = regexp.MustCompile(`\n *app\.kubernetes\.io/managed-by: Helm`)
 
-func TestTheChartLints(t *testing.T) {
+func TestChart_Lints(t *testing.T) {
 	helm(t, "lint", chartDir, "--strict")
 }
 
-func TestGoldenManifestsAreWhatTheChartRenders(t *testing.T) {
+func TestChart_GoldenManifests(t *testing.T) {
 	got := []byte(header + "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + system + "\n")
 	for _, d := range render(t, nil) {
 		got = fmt.Appendf(got, "---\n%s\n", byHelm.ReplaceAllString(d.text, ""))
@@ -53,7 +53,7 @@ func TestGoldenManifestsAreWhatTheChartRenders(t *testing.T) {
 	}
 }
 
-func TestWhateverOneSetsTheObjectsAreThoseThatKubernetesKnows(t *testing.T) {
+func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"defaults": nil,
 		"all": {
@@ -78,7 +78,7 @@ func TestWhateverOneSetsTheObjectsAreThoseThatKubernetesKnows(t *testing.T) {
 }
 
 // Whoever reads what Penstock may do should not have to ask what a kind is that nobody has heard of.
-func TestRulesNameNoKindThatDoesNotExist(t *testing.T) {
+func TestRBAC_RulesNameExistingKinds(t *testing.T) {
 	const former = "inference.networking.x-k8s.io_inferencepools" // pools of the former group, whose CRD the extension's first releases have
 	for _, d := range render(t, nil) {
 		var role rbacv1.ClusterRole
@@ -102,7 +102,7 @@ func TestRulesNameNoKindThatDoesNotExist(t *testing.T) {
 }
 
 // The limit is written once, in resources, whoever installs: the pod tells its process.
-func TestAPodWithAMemoryLimitIsNotKilledForGarbage(t *testing.T) {
+func TestChart_MemoryLimitReachesProcess(t *testing.T) {
 	var d appsv1.Deployment
 	for _, document := range render(t, nil) {
 		if strings.HasSuffix(document.file, "deployment.yaml") {

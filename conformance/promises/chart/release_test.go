@@ -53,7 +53,7 @@ spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: 
 
 // Whoever does what the README says has Penstock, can change its settings and gets rid of it, with one request served after each step that
 // serves any.
-func TestAReleaseIsInstalledUpgradedAndUninstalled(t *testing.T) {
+func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	r := prepare(t)
 	p := r.place
 	release := func(verb string, args ...string) {

@@ -180,7 +180,7 @@ func (p *pair) listeners() map[string]int64 {
 	return out
 }
 
-func TestARestartedControlPlaneSendsNothingThatEnvoyHasAndCutsNoStream(t *testing.T) {
+func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(200) // what only remote pickers know was learned
 	before := p.listeners()
@@ -213,7 +213,7 @@ func TestARestartedControlPlaneSendsNothingThatEnvoyHasAndCutsNoStream(t *testin
 
 // An upgrade may change any byte of what Envoy gets. Here it is each listener's, which is the worst: its streams then have
 // the drain time to end.
-func TestAnUpgradeThatChangesListenersLosesNothing(t *testing.T) {
+func TestUpgrade_ChangedListenersLoseNothing(t *testing.T) {
 	p := startPair(t, true)
 	for _, again := range p.planes {
 		p.must(again.stop(10 * time.Second))
@@ -228,7 +228,7 @@ func TestAnUpgradeThatChangesListenersLosesNothing(t *testing.T) {
 	p.must(p.nothingStale(t.Context()))
 }
 
-func TestWhatIsRemovedWhileAllControlPlanesAreAwayIsGoneWhenTheyAreBack(t *testing.T) {
+func TestDeltaADS_RemovalDuringOutageArrivesOnReconnect(t *testing.T) {
 	p := startPair(t, true)
 	p.stop() // a pool that fails closed answers 503 without any picker
 	for _, plane := range p.planes {
@@ -247,7 +247,7 @@ func TestWhatIsRemovedWhileAllControlPlanesAreAwayIsGoneWhenTheyAreBack(t *testi
 }
 
 // A volume that is mounted late: there is no folder at first, then an empty one.
-func TestAControlPlaneThatHasNoConfigurationYetTakesNothingFromEnvoy(t *testing.T) {
+func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(100)
 	p.stop() // a pool that fails closed answers 503 without any picker
@@ -285,7 +285,7 @@ func TestAControlPlaneThatHasNoConfigurationYetTakesNothingFromEnvoy(t *testing.
 	p.must(p.nothingStale(t.Context()))
 }
 
-func TestAFrozenControlPlaneKeepsNoChangeFromEnvoy(t *testing.T) {
+func TestDeltaADS_FrozenControlPlaneIsReplaced(t *testing.T) {
 	p := startPair(t, true)
 	frozen := p.planes[0]
 	if frozen.serves() != nil {
@@ -336,7 +336,7 @@ func (s slow) end() (status string, err error) {
 }
 
 // Envoy repeats no call that was answered in part, as a pick is that waits for its request's body.
-func TestPicksThatAKilledControlPlaneHasBegunAreMadeByTheOtherOne(t *testing.T) {
+func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	p := startPair(t, true)
 	ours := p.world.pools["ours"] // where r0 leads
 	ours.policy, ours.body, ours.failClose = true, "Buffered", true
@@ -362,7 +362,7 @@ func TestPicksThatAKilledControlPlaneHasBegunAreMadeByTheOtherOne(t *testing.T) 
 	p.must(killed.ready(t.Context()))
 }
 
-func TestAnEnvoyThatStartsWhileAllControlPlanesAreAwayWaitsAndServes(t *testing.T) {
+func TestBootstrap_EnvoyStartedDuringOutageServesLater(t *testing.T) {
 	p := startPair(t, false)
 	for _, plane := range p.planes {
 		p.must(plane.stop(10 * time.Second))

@@ -50,7 +50,7 @@ func (p *plane) picked() (float64, error) {
 
 // One Envoy's configuration comes from one process, another one's from the other; both ask both for picks. So an endpoint
 // that one process learns has to be in both Envoys before either uses it.
-func TestEnvoysAtDifferentControlPlanesServeAlikeAlsoWhenOneOfThemIsKilled(t *testing.T) {
+func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p := startPair(t, false)
 	a, b := p.planes[0], p.planes[1]
 	p.must(b.stop(10 * time.Second))
@@ -109,7 +109,7 @@ func TestEnvoysAtDifferentControlPlanesServeAlikeAlsoWhenOneOfThemIsKilled(t *te
 
 // An Envoy asks any process for a pick, and each of its workers reports to one that a request has ended. A picker that is not
 // told counts requests which are over, until its pools are full of them.
-func TestNoPickerCountsRequestsThatAreOverWhicheverProcessHeardOfIt(t *testing.T) {
+func TestAccessLog_EndedRequestsLeaveEveryPickersCount(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(400)
 	p.stop()

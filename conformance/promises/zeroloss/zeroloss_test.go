@@ -59,14 +59,14 @@ func losesNothing(t *testing.T, o options) {
 	}
 }
 
-func TestNoChangeOfTheFolderLosesARequest(t *testing.T) {
+func TestZeroLoss_FolderChangesLoseNoRequest(t *testing.T) {
 	t.Parallel()
 	o := short(t)
 	o.Up = true
 	losesNothing(t, o)
 }
 
-func TestNoRestartOfAControlPlaneLosesARequest(t *testing.T) {
+func TestZeroLoss_RestartsLoseNoRequest(t *testing.T) {
 	t.Parallel()
 	o := short(t)
 	o.Seed = 2
@@ -74,7 +74,7 @@ func TestNoRestartOfAControlPlaneLosesARequest(t *testing.T) {
 }
 
 // A harness that finds nothing must be able to find something.
-func TestALostRequestIsCountedAndTold(t *testing.T) {
+func TestZeroLoss_LostRequestIsReported(t *testing.T) {
 	served := &target{host: "a.test", fleets: map[string]time.Time{}}
 	served.expect([]string{"f0"}, time.Now())
 	served.expect([]string{"f1"}, time.Now())
@@ -123,7 +123,7 @@ func sequence(t *testing.T, seed uint64, steps int) (did []string) {
 	return did
 }
 
-func TestOneSeedGivesOneSequence(t *testing.T) {
+func TestZeroLoss_SeedRepeatsSequence(t *testing.T) {
 	a, b := sequence(t, 3, 300), sequence(t, 3, 300)
 	for i := range a {
 		if a[i] != b[i] {
@@ -133,7 +133,7 @@ func TestOneSeedGivesOneSequence(t *testing.T) {
 }
 
 // The figure says that no change loses a request: each kind that is promised has to be among the thousand, and often.
-func TestEveryKindOfChangeThatIsPromisedHappens(t *testing.T) {
+func TestZeroLoss_EveryPromisedChangeHappens(t *testing.T) {
 	count := map[string]int{}
 	for _, did := range sequence(t, 1, 1000) {
 		kind, _, _ := strings.Cut(did, ":")
@@ -157,7 +157,7 @@ func TestEveryKindOfChangeThatIsPromisedHappens(t *testing.T) {
 	}
 }
 
-func TestAFailingSequenceIsMadeShorterAndReplayed(t *testing.T) {
+func TestZeroLoss_FailingSequenceIsShortenedAndReplayed(t *testing.T) {
 	steps, err := parseSteps("1-3,5,7-40")
 	if err != nil || formatSteps(steps) != "1-3,5,7-40" {
 		t.Errorf("%v %v", steps, err)

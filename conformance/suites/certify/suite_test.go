@@ -17,13 +17,13 @@ profiles:
   extended: {result: success, statistics: {Passed: 20, Failed: 0, Skipped: 0}, unsupportedFeatures: [MeshHTTPRoute, UDPRoute]}
 `
 
-func TestAReportOnWhichEverythingPassedIsAccepted(t *testing.T) {
+func TestConformanceReport_CompleteReportPasses(t *testing.T) {
 	if err := read([]byte(good)); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAReportWithAGapIsAnErrorThatNamesIt(t *testing.T) {
+func TestConformanceReport_GapIsNamed(t *testing.T) {
 	for gap, from := range map[string][2]string{
 		"HTTPRouteCORS":  {"MeshHTTPRoute,", "HTTPRouteCORS,"},
 		"GatewayCore":    {"core: {result: success,", "core: {result: failure, failedTests: [GatewayCore],"},
@@ -37,7 +37,7 @@ func TestAReportWithAGapIsAnErrorThatNamesIt(t *testing.T) {
 	}
 }
 
-func TestAPartOfASuiteWritesNoReport(t *testing.T) {
+func TestConformanceReport_PartialRunWritesNone(t *testing.T) {
 	whole := config{reports: "r", version: "v1"}
 	if got := strings.Join(suites[0].args(whole, suites[0].report(whole)), " "); !strings.Contains(got, "--report-output=r/gateway-api.yaml") || strings.Contains(got, "--supported-features") {
 		t.Errorf("whole: %s", got)
@@ -48,7 +48,7 @@ func TestAPartOfASuiteWritesNoReport(t *testing.T) {
 	}
 }
 
-func TestThePublishedReportsHaveNoGapAndTestEveryFeatureThatIsClaimed(t *testing.T) {
+func TestConformanceReport_PublishedCoversClaimedFeatures(t *testing.T) {
 	for _, s := range suites {
 		name := s.report(config{reports: filepath.Join("..", "reports")})
 		if name == "" {

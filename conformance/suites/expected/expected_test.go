@@ -148,7 +148,7 @@ func secrets(t *testing.T) (text string) {
 	return text
 }
 
-func TestTheSuitesManifestsGiveWhatItsTestsExpect(t *testing.T) {
+func TestConformance_SuiteManifestsServeAsExpected(t *testing.T) {
 	root := suite(t)
 	f, err := os.Open(filepath.Join("testdata", "expected.txt"))
 	if err != nil {
