@@ -38,11 +38,11 @@ type proxyWorld struct {
 	Resources map[string]map[resource.Ref]string // gateway -> resource -> version and owners
 	Reports   map[report.Ref]report.Report
 	Pools     map[string]translator.PickerPool
-	Pickers   map[string]model.ForeignPicker
+	Pickers   map[string]model.ExternalPicker
 }
 
 func newProxyWorld() *proxyWorld {
-	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{}, map[string]translator.PickerPool{}, map[string]model.ForeignPicker{}}
+	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{}, map[string]translator.PickerPool{}, map[string]model.ExternalPicker{}}
 }
 
 func (w *proxyWorld) add(t *testing.T, out translator.Output) {

@@ -18,7 +18,7 @@ func (o Output) Then(later Output) Output {
 	out.Deltas = joinDeltas(o.Deltas, later.Deltas)
 	out.Reports, out.Unsaid = joinSets(o.Reports, later.Reports, func(r report.Report) report.Ref { return r.Owner }, o.Unsaid, later.Unsaid, report.Ref.Compare)
 	out.Pools, out.PoolsGone = joinSets(o.Pools, later.Pools, func(p PickerPool) string { return p.Pool.Name }, o.PoolsGone, later.PoolsGone, strings.Compare)
-	out.Pickers, out.PickersGone = joinSets(o.Pickers, later.Pickers, func(p model.ForeignPicker) string { return p.Cluster }, o.PickersGone, later.PickersGone, strings.Compare)
+	out.Pickers, out.PickersGone = joinSets(o.Pickers, later.Pickers, func(p model.ExternalPicker) string { return p.Cluster }, o.PickersGone, later.PickersGone, strings.Compare)
 	return out
 }
 

@@ -56,7 +56,7 @@ func ptr[T any](v T) *T { return &v }
 
 func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
 	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("gw", c.IntN(2))}}
-	g.Spec.GatewayClassName = pick[gatewayv1.ObjectName](c, "penstock", "penstock", "penstock", "foreign")
+	g.Spec.GatewayClassName = pick[gatewayv1.ObjectName](c, "penstock", "penstock", "penstock", "other")
 	if c.some(5) {
 		g.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{
 			Group: v1alpha1.Group, Kind: "EnvoyFleet", Name: fmt.Sprint("fleet", c.IntN(2)),
@@ -375,7 +375,7 @@ func (c *chaos) dialect() (store.Op, func(string) store.Op, string) {
 
 func (c *chaos) class() (store.Op, func(string) store.Op, string) {
 	return made(store.GatewayClasses, &gatewayv1.GatewayClass{
-		ObjectMeta: metav1.ObjectMeta{Name: pick(c, "penstock", "foreign")},
+		ObjectMeta: metav1.ObjectMeta{Name: pick(c, "penstock", "other")},
 		Spec:       gatewayv1.GatewayClassSpec{ControllerName: pick[gatewayv1.GatewayController](c, "penstock.dev/gateway-controller", "example.com/other")},
 	})
 }

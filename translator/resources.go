@@ -49,15 +49,15 @@ func (t *tables) declareResources() {
 			return PickerPool{p, inference.Members(r, p)}, true
 		},
 	}
-	t.pickers = &graph.Table[model.ForeignPicker]{
+	t.pickers = &graph.Table[model.ExternalPicker]{
 		Name:    "picker",
 		Sources: []graph.Source{{Table: "attachment", Index: byPicker}},
-		Compute: func(r *graph.Reader, name string) (model.ForeignPicker, bool) {
+		Compute: func(r *graph.Reader, name string) (model.ExternalPicker, bool) {
 			c, ok := t.cluster(r, name)
 			if !ok {
-				return model.ForeignPicker{}, false
+				return model.ExternalPicker{}, false
 			}
-			p := model.ForeignPicker{Cluster: name, TLS: c.TLS != nil}
+			p := model.ExternalPicker{Cluster: name, TLS: c.TLS != nil}
 			if p.TLS {
 				p.SNI = c.TLS.SNI
 			}

@@ -33,7 +33,7 @@ const (
 	byHop       = "hop"       // hop
 	byBackend   = "backend"   // store.TargetKey
 	byPool      = "pool"      // model.PoolName
-	byPicker    = "picker"    // cluster of a foreign picker
+	byPicker    = "picker"    // cluster of an external picker
 )
 
 func join(parts ...string) string { return strings.Join(parts, "|") }
@@ -98,7 +98,7 @@ type tables struct {
 	ports    *graph.Table[encoded] // listeners
 	hops     *graph.Table[encoded]
 	members  *graph.Table[PickerPool]
-	pickers  *graph.Table[model.ForeignPicker]
+	pickers  *graph.Table[model.ExternalPicker]
 	clusters *graph.Table[cluster]
 	shown    *graph.Table[string]  // SDS name of the certificate that a gateway shows to backends
 	loads    *graph.Table[encoded] // cluster load assignments
@@ -370,7 +370,7 @@ func attachmentIndexes() []graph.Index[*model.Attachment] {
 		{Name: byCluster, Keys: attached(clusters)},
 		{Name: byPicker, Keys: attached(func(a *model.Attachment) (pickers []string) {
 			for _, name := range a.Clusters {
-				if base, _ := model.BaseCluster(name); model.IsForeignPicker(base) {
+				if base, _ := model.BaseCluster(name); model.IsExternalPicker(base) {
 					pickers = append(pickers, base)
 				}
 			}

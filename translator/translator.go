@@ -46,9 +46,9 @@ type Output struct {
 	Unsaid    []report.Ref    // objects about which nothing is said any more
 	Pools     []PickerPool    // pools that our picker should know otherwise than before
 	PoolsGone []string        // model.PoolName
-	// Pickers are those foreign ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
-	Pickers     []model.ForeignPicker
-	PickersGone []string // model.ForeignPicker.Cluster
+	// Pickers are those external ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
+	Pickers     []model.ExternalPicker
+	PickersGone []string // model.ExternalPicker.Cluster
 	// Wanted and Unwanted are the keys of Config.OnDemand's tables that begin and cease to be read.
 	Wanted, Unwanted []graph.Key
 	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in question keep out of

@@ -86,7 +86,7 @@ func breakers(own bool) *clusterv3.CircuitBreakers {
 // request past it. Our own has more time still: what it is slow to answer is asked again elsewhere, which needs an
 // elsewhere that is not left out for having been slow a moment ago.
 //
-// Foreign pickers that are not known to serve health are asked the same over HTTP, where any answer that is not a server's
+// External pickers that are not known to serve health are asked the same over HTTP, where any answer that is not a server's
 // failure says that somebody is there: some serve none on this port (the inference extension's reference picker), and Envoy's gRPC
 // check takes UNIMPLEMENTED for down.
 func healthCheck(c *model.Cluster) *corev3.HealthCheck {

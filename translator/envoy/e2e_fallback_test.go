@@ -115,10 +115,10 @@ func checkOutcome(t *testing.T, got answer, want outcome, picked *pod, body []by
 	}
 }
 
-// foreign are the rows for a picker that is not ours, in FULL_DUPLEX_STREAMED. In that mode Envoy cannot ignore an
+// external are the rows for a picker that is not ours, in FULL_DUPLEX_STREAMED. In that mode Envoy cannot ignore an
 // immediate response, so a pool that spills stands behind a hop of its own, whose 429 or 503 moves the request on. A slow
 // picker is never given up on by itself: only the user's own timeout ends the request, or moves it on.
-var foreign = []struct {
+var external = []struct {
 	failOpen, spills bool
 	fallback         model.Fallback
 	want             map[string]outcome
@@ -130,13 +130,13 @@ var foreign = []struct {
 }
 
 // It is the same for those that only acknowledge bodies.
-func TestForeignPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
+func TestExternalPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 	t.Parallel()
-	t.Run("duplex", func(t *testing.T) { foreignFailures(t, model.BodyDuplex) })
-	t.Run("whole", func(t *testing.T) { foreignFailures(t, model.BodyWhole) })
+	t.Run("duplex", func(t *testing.T) { externalFailures(t, model.BodyDuplex) })
+	t.Run("whole", func(t *testing.T) { externalFailures(t, model.BodyWhole) })
 }
 
-func foreignFailures(t *testing.T, body model.BodyMode) {
+func externalFailures(t *testing.T, body model.BodyMode) {
 	t.Parallel()
 	duplex, plain := body == model.BodyDuplex, body == model.BodyWhole
 	a1, a2, b1 := startPod(t, "a1", 200), startPod(t, "a2", 200), startPod(t, "b1", 200)
@@ -155,7 +155,7 @@ func foreignFailures(t *testing.T, body model.BodyMode) {
 	hopB := r.poolB(b1)
 	timeout := time.Second
 	var cells []cell
-	for i, row := range foreign {
+	for i, row := range external {
 		cluster := fmt.Sprintf("pool-a-%d", i)
 		r.cluster(model.Cluster{Name: cluster, Protocol: model.HTTP1, Fallback: row.fallback}, endpoints(a1.address, a2.address)...)
 		for _, does := range pickers {

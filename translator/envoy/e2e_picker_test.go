@@ -141,7 +141,7 @@ func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3
 			a.headers[h.Key] = string(h.RawValue)
 		}
 		if (sc.duplex || sc.plain) && !m.RequestHeaders.EndOfStream {
-			return nil // a foreign picker reads the body first
+			return nil // an external picker reads the body first
 		}
 		return []*extprocv3.ProcessingResponse{sc.pick()}
 	case *extprocv3.ProcessingRequest_RequestBody:

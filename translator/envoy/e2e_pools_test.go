@@ -201,7 +201,7 @@ func TestPromptsUpTo32MiBArriveByteForByteAndLargerOnesAreRefusedClearly(t *test
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
 	duplex := startPicker(t, map[string]script{"": {endpoints: a.address.String(), duplex: true}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: "foreign", Protocol: model.GRPC, HealthService: extProcService}, endpoints(duplex.address)...)
+	r.cluster(model.Cluster{Name: "external", Protocol: model.GRPC, HealthService: extProcService}, endpoints(duplex.address)...)
 	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
 	hop := r.poolB(b1)
 	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
@@ -209,16 +209,16 @@ func TestPromptsUpTo32MiBArriveByteForByteAndLargerOnesAreRefusedClearly(t *test
 	r.forward("None", backends(pool("a", "a", model.BodyNone)))
 	r.forward("Buffered", backends(pool("a", "a", model.BodyBuffered)))
 	r.forward("spilled", backends(spilling(pool("spilling", "full", model.BodyBuffered), hop)))
-	foreign := pool("a", "", model.BodyDuplex)
-	foreign.Picker.Cluster = "foreign"
-	r.forward("Duplex", backends(foreign))
+	external := pool("a", "", model.BodyDuplex)
+	external.Picker.Cluster = "external"
+	r.forward("Duplex", backends(external))
 	r.start()
 	body := make([]byte, maxBody)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(body)
 	for _, host := range []string{"None", "Buffered", "Duplex", "spilled"} {
 		for _, size := range []int{0, 1, 100_000, 1<<20 + 1, 10 << 20, maxBody} {
-			r.healthy("foreign") // so much data may hold up its health checks
+			r.healthy("external") // so much data may hold up its health checks
 			if got := r.post(t, host, body[:size]); got.status != 200 || got.body != digest(body[:size]) {
 				t.Errorf("%s: %d bytes: %s, want %s", host, size, got, digest(body[:size]))
 			}

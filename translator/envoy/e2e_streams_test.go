@@ -28,24 +28,24 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	t.Helper()
 	address := pods[0].Address.String()
 	ours := startPicker(t, map[string]script{"a": {endpoints: address}, "b": {endpoints: address}, "full": {status: 429}})
-	// As a real foreign picker does, it waits for the body before it picks.
+	// As a real external picker does, it waits for the body before it picks.
 	theirs := startPicker(t, map[string]script{"": {endpoints: address, duplex: true}})
 	r := newRig(t, ours.address)
-	r.cluster(model.Cluster{Name: "foreign", Protocol: model.GRPC, HealthService: extProcService}, endpoints(theirs.address)...)
+	r.cluster(model.Cluster{Name: "external", Protocol: model.GRPC, HealthService: extProcService}, endpoints(theirs.address)...)
 	r.cluster(model.Cluster{Name: "a", Protocol: p, Fallback: model.FallbackPods}, pods...)
 	hop := model.HopName("InferencePool", "ns", "b")
 	r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{pool("a", "b", model.BodyBuffered)}})
 	r.cluster(model.Cluster{Name: "hops", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true}, model.Endpoint{Hop: hop})
 	r.forward("Buffered", backends(pool("a", "a", model.BodyBuffered)))
-	foreign := pool("a", "", model.BodyDuplex)
-	foreign.Picker.Cluster = "foreign"
-	r.forward("Duplex", backends(foreign))
+	external := pool("a", "", model.BodyDuplex)
+	external.Picker.Cluster = "external"
+	r.forward("Duplex", backends(external))
 	r.forward("spilled", backends(spilling(pool("hops", "full", model.BodyBuffered), hop)))
 	// Pods that speak HTTP/2 cannot share a cluster with hops: they stand behind one of their own.
 	r.forward("behind", backends(r.behindHop("behind", pool("a", "a", model.BodyBuffered), hop)))
 	r.forward("behind-full", backends(r.behindHop("behind-full", pool("a", "full", model.BodyBuffered), hop)))
 	r.start()
-	r.healthy("foreign")
+	r.healthy("external")
 	return r
 }
 

@@ -165,7 +165,7 @@ func TestTLSToBackendsIsVerifiedAsAskedAndHopsShareTheClusterInCleartext(t *test
 	secure.address = netip.MustParseAddrPort(s.Listener.Addr().String())
 	b1 := startPod(t, "b1", 200)
 	p := startPicker(t, map[string]script{"secure": {endpoints: secure.address.String()}, "full": {status: 503}, "b": {endpoints: b1.address.String()}})
-	foreign := startPicker(t, map[string]script{"": {endpoints: secure.address.String(), duplex: true}}, grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
+	external := startPicker(t, map[string]script{"": {endpoints: secure.address.String(), duplex: true}}, grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
 	r := newRig(t, p.address)
 	hop := r.poolB(b1)
 	r.add(Secret(model.Secret{Name: "ca", CA: ca.pem}))
@@ -192,14 +192,14 @@ func TestTLSToBackendsIsVerifiedAsAskedAndHopsShareTheClusterInCleartext(t *test
 	r.forward("mixed-pod", backends(spilling(pool("mixed", "secure", model.BodyBuffered), hop)))
 	r.forward("mixed-hop", backends(spilling(pool("mixed", "full", model.BodyBuffered), hop)))
 	want["mixed-pod"], want["mixed-hop"] = "200 secure pods.example", "200 b1 "
-	r.cluster(model.Cluster{Name: "foreign", Protocol: model.GRPC, HealthService: extProcService, TLS: &model.UpstreamTLS{Insecure: true}}, endpoints(foreign.address)...)
+	r.cluster(model.Cluster{Name: "external", Protocol: model.GRPC, HealthService: extProcService, TLS: &model.UpstreamTLS{Insecure: true}}, endpoints(external.address)...)
 	duplex := pool("mixed", "", model.BodyDuplex)
-	duplex.Picker.Cluster = "foreign"
-	r.forward("foreign", backends(duplex))
-	want["foreign"] = "200 secure pods.example"
+	duplex.Picker.Cluster = "external"
+	r.forward("external", backends(duplex))
+	want["external"] = "200 secure pods.example"
 	r.start()
-	r.envoy.Wait("the foreign picker is healthy", func() bool {
-		return r.envoy.Stats("foreign.membership_healthy")["cluster.foreign.membership_healthy"] == 1
+	r.envoy.Wait("the external picker is healthy", func() bool {
+		return r.envoy.Stats("external.membership_healthy")["cluster.external.membership_healthy"] == 1
 	})
 	for host, w := range want {
 		got := r.post(t, host, []byte("{}"))

@@ -87,7 +87,7 @@ func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
 		},
 		MessageTimeout:    seconds(messageTimeout),
 		MaxMessageTimeout: seconds(maxMessageTimeout),
-		// A foreign picker's clear_route_cache must not choose another weighted cluster after its pick.
+		// An external picker's clear_route_cache must not choose another weighted cluster after its pick.
 		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
 		// The picker sets x-envoy-max-retries to what its list of endpoints can serve.
 		MutationRules:            &mutationv3.HeaderMutationRules{AllowEnvoy: boolean(true)},

@@ -78,7 +78,7 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 	}
 }
 
-// processingMode says what of a request its picker sees. Response headers go only to foreign pickers, which learn from
+// processingMode says what of a request its picker sees. Response headers go only to external pickers, which learn from
 // them who served (endpoint picker protocol); ours reads the access log, which is in nobody's way.
 func processingMode(body model.BodyMode) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{

@@ -130,8 +130,8 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.I
 
 // declaredEndpoints: the exporter said which pods there are, so Envoy asks the remote picker itself.
 func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, field string) {
-	p.Foreign = true
-	askForeign(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
+	p.External = true
+	askExternal(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
 	for i, e := range c.Endpoints {
 		addr, err := netip.ParseAddr(e.Address)
 		if err != nil {

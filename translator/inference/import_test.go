@@ -94,7 +94,7 @@ metadata: {name: llm.east}
 Endpoints: ["10.1.0.5:8000"]
 `)
 	p := imp.Members[0].Pool
-	if p.Foreign || p.Picker.Cluster != model.OurPicker || p.Picker.Pool != "default/llm@east" || p.Picker.Body != model.BodyBuffered {
+	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool != "default/llm@east" || p.Picker.Body != model.BodyBuffered {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if p.Relay == nil || !p.Relay.TLS || !slices.Equal(p.Relay.CIDRs, []string{"10.1.0.0/16", "10.2.0.0/16"}) || p.Relay.Pickers[0].String() != "192.0.2.1:9002" {
@@ -108,7 +108,7 @@ Endpoints: ["10.1.0.5:8000"]
 func TestWithDeclaredPodsTheRemotePickerIsAskedDirectly(t *testing.T) {
 	_, imp := imported(t, strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "endpoints: [{address: 10.1.0.2}, {address: 10.1.0.1}, {address: 10.1.0.3, draining: true}, {address: nonsense}]", 1)+westHost)
 	p := imp.Members[0].Pool
-	if !p.Foreign || p.Relay != nil || p.Picker.Cluster != "import-picker/default/llm/east" || p.Picker.Body != model.BodyDuplex {
+	if !p.External || p.Relay != nil || p.Picker.Cluster != "import-picker/default/llm/east" || p.Picker.Body != model.BodyDuplex {
 		t.Errorf("picker %+v, relay %+v", p.Picker, p.Relay)
 	}
 	if len(p.Remote) != 2 || p.Remote[0].String() != "10.1.0.1:8000" {

@@ -52,7 +52,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 	if ref := obj.Spec.EndpointPickerRef; ref == nil {
 		ourPicker(p, policy)
 	} else {
-		foreignPicker(r, p, obj.Namespace, ref)
+		externalPicker(r, p, obj.Namespace, ref)
 	}
 	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort them in place
 	nameLast(p, policy)
@@ -66,10 +66,10 @@ func protocolOf[S ~string](appProtocol S) model.Protocol {
 	return model.HTTP1
 }
 
-// foreignPicker wires the picker that an endpointPickerRef names. Without a usable one the pool is left with its
+// externalPicker wires the picker that an endpointPickerRef names. Without a usable one the pool is left with its
 // fallback alone.
-func foreignPicker(r store.Reader, p *model.Pool, namespace string, ref *inferencev1.EndpointPickerRef) {
-	p.Foreign = true
+func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *inferencev1.EndpointPickerRef) {
+	p.External = true
 	p.FailOpen = ref.FailureMode == inferencev1.EndpointPickerFailOpen
 	unresolved := func(field, problem, fix string) {
 		p.Resolved = report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: "InvalidExtensionRef", Message: problem + "; " + fix}
@@ -94,7 +94,7 @@ func foreignPicker(r store.Reader, p *model.Pool, namespace string, ref *inferen
 		return
 	}
 	p.Owners = append(p.Owners, store.Services.Ref(svc))
-	askForeign(r, p, model.PickerCluster(namespace, svc.Name, port), "", "spec.endpointPickerRef", "spec.endpointPickerRef.failureMode")
+	askExternal(r, p, model.PickerCluster(namespace, svc.Name, port), "", "spec.endpointPickerRef", "spec.endpointPickerRef.failureMode")
 	if policy := gatewayapi.PolicyFor(r, store.Services.Ref(svc), svc.Spec.Ports[i].Name); policy != nil {
 		p.Owners = append(p.Owners, policy.Policy)
 	} else if !Cleartext(svc.Spec.Ports[i].AppProtocol) {
@@ -102,9 +102,9 @@ func foreignPicker(r store.Reader, p *model.Pool, namespace string, ref *inferen
 	}
 }
 
-// askForeign has a picker that is not ours asked as the endpoint picker protocol says, or as it understands (picker/probe).
+// askExternal has a picker that is not ours asked as the endpoint picker protocol says, or as it understands (picker/probe).
 // field names the picker, and mode says what happens without one.
-func askForeign(r store.Reader, p *model.Pool, cluster, what, field, mode string) {
+func askExternal(r store.Reader, p *model.Pool, cluster, what, field, mode string) {
 	p.Picker = model.PickerCall{Cluster: cluster, Body: model.BodyDuplex}
 	d, known := store.Dialects.Get(r, cluster)
 	if known && d.Health {
@@ -124,7 +124,7 @@ func askForeign(r store.Reader, p *model.Pool, cluster, what, field, mode string
 	}
 }
 
-// bestEffort tells what FailOpen is worth with a foreign picker.
+// bestEffort tells what FailOpen is worth with an external picker.
 func bestEffort(owner report.Ref, field string) report.Finding {
 	return report.Finding{
 		Severity: report.Info, Owner: owner, Field: field,

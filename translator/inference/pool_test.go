@@ -12,7 +12,7 @@ import (
 
 func TestAPoolWithoutAPickerGetsOursAndFailsOpen(t *testing.T) {
 	p := pool(t, world(t, chatPool), "default/chat")
-	if p.Foreign || p.Picker.Cluster != model.OurPicker || p.Picker.Pool != "default/chat" || p.Picker.Body != model.BodyNone {
+	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool != "default/chat" || p.Picker.Body != model.BodyNone {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if !p.FailOpen || p.Settings.Strategy != "load" || p.Settings.Fallbacks != 2 {
@@ -65,7 +65,7 @@ spec: {targetRef: {name: chat}, picker: {strategy: round-robin}}
 	}
 }
 
-func TestAForeignPickerIsAskedOverTLSUnlessItsPortSaysCleartext(t *testing.T) {
+func TestAnExternalPickerIsAskedOverTLSUnlessItsPortSaysCleartext(t *testing.T) {
 	v := world(t, `
 kind: InferencePool
 metadata: {name: chat}
@@ -79,7 +79,7 @@ metadata: {name: epp}
 spec: {ports: [{name: grpc, port: 9002, appProtocol: http2}]}
 `)
 	p := pool(t, v, "default/chat")
-	if !p.Foreign || !p.FailOpen || p.Picker.Cluster != "picker/default/epp/9002" || p.Picker.Body != model.BodyDuplex || p.Picker.Pool != "" {
+	if !p.External || !p.FailOpen || p.Picker.Cluster != "picker/default/epp/9002" || p.Picker.Body != model.BodyDuplex || p.Picker.Pool != "" {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if text := said(p.Findings); !strings.Contains(text, "not verified") || !strings.Contains(text, "best effort") {

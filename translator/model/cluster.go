@@ -19,7 +19,7 @@ const (
 	FallbackAgain Fallback = "again"       // the hop to the pool itself (Pool.PicksAgain)
 	FallbackNone  Fallback = "none"        // fail close: 503
 	// FallbackHops is for a cluster of hops only, which an edge tries in the order of their Priority: the pool's own hop
-	// first, then where it spills. For first pools that cannot share a cluster with hops: those with a foreign picker
+	// first, then where it spills. For first pools that cannot share a cluster with hops: those with an external picker
 	// (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED), those whose pods speak h2c. No picker is asked
 	// on the edge (WeightedBackend.Hops); the first hop's own answer, 429 or 503, is what moves a request on.
 	FallbackHops Fallback = "hops"
@@ -44,7 +44,7 @@ type Cluster struct {
 	Fallback Fallback
 	// Hops: the cluster has hops among its endpoints. So HTTP/1.1 trailers must pass (grpc-status), and TLS is for the others.
 	Hops bool
-	// HealthService is the gRPC health service to check, for pickers; "" for no active health check. Of foreign ones, those that are not
+	// HealthService is the gRPC health service to check, for pickers; "" for no active health check. Of external ones, those that are not
 	// known to have it (TellsHealth) are only asked whether they answer (see envoy's healthCheck).
 	HealthService string
 	TellsHealth   bool
@@ -58,7 +58,7 @@ type Cluster struct {
 
 // UpstreamTLS is TLS towards endpoints.
 type UpstreamTLS struct {
-	Insecure bool // no verification: foreign pickers with self-signed certificates
+	Insecure bool // no verification: external pickers with self-signed certificates
 	SNI      string
 	Trust    string // SDS name of the trusted CAs; "" with Insecure or for the system's
 	// SANs (DNS names, perhaps with a wildcard for the first label) and URIs are what a certificate must have one of.
@@ -96,7 +96,7 @@ type Pool struct {
 	FailOpen bool
 	Selector map[string]string // pods and ModelServers of the pool's namespace; nil for an import
 	Picker   PickerCall        // as asked on an edge
-	Foreign  bool              // the picker is not ours
+	External bool              // the picker is not ours
 	Spill    []Spill           // in order
 	Settings PickerSettings    // for our picker
 	Relay    *Relay            // our picker asks a remote one
@@ -110,7 +110,7 @@ type Pool struct {
 // ViaHops says that the pool spills but cannot share a cluster with hops (see FallbackHops): on an edge it is a cluster of
 // hops, the first of them to itself.
 func (p *Pool) ViaHops() bool {
-	return len(p.Spill) > 0 && (p.Foreign || p.Protocol != HTTP1)
+	return len(p.Spill) > 0 && (p.External || p.Protocol != HTTP1)
 }
 
 // PicksAgain says that a request whose pick was lost is picked for once more, behind a hop to the pool itself: nobody else would
@@ -118,7 +118,7 @@ func (p *Pool) ViaHops() bool {
 // has answered in part then when it has a body, and Envoy repeats no such call; so the picks of a picker that is killed are lost
 // with it.
 func (p *Pool) PicksAgain() bool {
-	return (!p.FailOpen || p.Relay != nil) && !p.Foreign && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
+	return (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
 }
 
 // OwnHop is the hop in front of the pool itself.
@@ -130,8 +130,8 @@ func (p *Pool) OwnHop() string {
 	return HopName(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
 }
 
-// ForeignPicker is where a picker that is not ours is asked.
-type ForeignPicker struct {
+// ExternalPicker is where a picker that is not ours is asked.
+type ExternalPicker struct {
 	Cluster   string // PickerCluster or ImportPickerCluster
 	Addresses []netip.AddrPort
 	TLS       bool

@@ -67,7 +67,7 @@ func PassthroughCluster(tcpCluster string) string {
 	return "passthrough/" + strings.TrimPrefix(tcpCluster, "tcp/")
 }
 
-// PickerCluster is the cluster of a foreign picker's Service.
+// PickerCluster is the cluster of an external picker's Service.
 func PickerCluster(namespace, name string, port int32) string {
 	return fmt.Sprintf("picker/%s/%s/%d", namespace, name, port)
 }
@@ -91,13 +91,13 @@ func ImportPickerCluster(namespace, name, member string) string {
 	return "import-picker/" + namespace + "/" + name + "/" + member
 }
 
-// HealthCluster is the name of the variant of a foreign picker's cluster in which the picker itself says whether it is the one to
+// HealthCluster is the name of the variant of an external picker's cluster in which the picker itself says whether it is the one to
 // ask. It is another cluster because Envoy cuts every call that is under way through a cluster that changes, and which of the two is
 // right is only known once the picker was heard.
 func HealthCluster(picker string) string { return "health/" + picker }
 
-// IsForeignPicker says whether a cluster is that of a picker that is not ours; not of its HealthCluster.
-func IsForeignPicker(cluster string) bool {
+// IsExternalPicker says whether a cluster is that of a picker that is not ours; not of its HealthCluster.
+func IsExternalPicker(cluster string) bool {
 	return strings.HasPrefix(cluster, "picker/") || strings.HasPrefix(cluster, "import-picker/")
 }
 

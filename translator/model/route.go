@@ -111,7 +111,7 @@ type WeightedBackend struct {
 // BodyMode says what of a request's body its picker sees.
 type BodyMode string
 
-// The body modes. None and Buffered are for our own picker; Duplex (FULL_DUPLEX_STREAMED) is for foreign ones. Whole is for
+// The body modes. None and Buffered are for our own picker; Duplex (FULL_DUPLEX_STREAMED) is for external ones. Whole is for
 // those of them that do not send bodies back, as FULL_DUPLEX_STREAMED demands: they get the body in one piece (which must not be
 // larger than the messages that they take, 4 MiB by default), with the headers, and answer both.
 const (
@@ -124,7 +124,7 @@ const (
 // PickerCall says how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster string // cluster of the picker
-	Pool    string // what our picker knows the pool as; "" for a foreign picker
+	Pool    string // what our picker knows the pool as; "" for an external picker
 	Body    BodyMode
 	Spills  bool // the pool has somewhere to spill: immediate responses count as "no pick"
 	// Spill is what our picker may name beside the pool's pods, in order, as HopAddress; it is told in the gRPC

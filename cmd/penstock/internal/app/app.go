@@ -123,7 +123,7 @@ func New(cfg Config) (*App, error) {
 	p.replicas = newReplicas(channel.Config{Peers: cfg.Peers.Addresses, Credentials: p.dialPeers(), Log: p.log})
 	publishing := publish.Config{Drain: cfg.DrainTime, Linger: lingering, Called: func(cluster string) bool {
 		base, _ := model.BaseCluster(cluster)
-		return model.IsForeignPicker(base)
+		return model.IsExternalPicker(base)
 	}}
 	if p.cluster != nil {
 		publishing.Lagging = p.cluster.lagging

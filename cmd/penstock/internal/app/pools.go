@@ -82,7 +82,7 @@ func (s *poolStage) before(out translator.Output) map[string]naming {
 	}
 	for _, pp := range out.Pools {
 		name := pp.Pool.Name
-		if pp.Pool.Foreign {
+		if pp.Pool.External {
 			s.leave(name)
 			continue
 		}

@@ -64,8 +64,8 @@ func newStageRig(t *testing.T, keep time.Duration) *stageRig {
 }
 
 // change is one update from translation.
-func (r *stageRig) change(inFlight int32, foreign bool, endpoints ...string) {
-	pp := translator.PickerPool{Pool: &model.Pool{Name: "ns/a", Cluster: "pool/ns/a", Last: "pool/ns/a", Foreign: foreign}}
+func (r *stageRig) change(inFlight int32, external bool, endpoints ...string) {
+	pp := translator.PickerPool{Pool: &model.Pool{Name: "ns/a", Cluster: "pool/ns/a", Last: "pool/ns/a", External: external}}
 	pp.Pool.Settings.FullInFlight = inFlight
 	for _, e := range endpoints {
 		pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
@@ -176,8 +176,8 @@ func TestAPickNamesNoPlaceToSpillToThatEnvoyDoesNotHave(t *testing.T) {
 
 func TestAPoolThatIsGoneIsPickedFromUntilNobodyAsks(t *testing.T) {
 	for name, leave := range map[string]func(*stageRig){
-		"removed":                 func(r *stageRig) { r.stage.before(translator.Output{PoolsGone: []string{"ns/a"}}) },
-		"it has a foreign picker": func(r *stageRig) { r.change(0, true, e1) },
+		"removed":                   func(r *stageRig) { r.stage.before(translator.Output{PoolsGone: []string{"ns/a"}}) },
+		"it has an external picker": func(r *stageRig) { r.change(0, true, e1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newStageRig(t, time.Hour)
