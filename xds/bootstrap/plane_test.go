@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
@@ -22,6 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/server"
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // plane is a control plane that notes what those who connect prove, and has nothing to give.
@@ -103,7 +103,7 @@ func (p *plane) drop() {
 // expect waits for a proxy that connects anew and proves this.
 func (p *plane) expect(t *testing.T, proof string) {
 	t.Helper()
-	until(t, fmt.Sprintf("a proxy that proves %q", proof), func() bool {
+	poll.Until(t, fmt.Sprintf("a proxy that proves %q", proof), func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.last == proof {
@@ -184,17 +184,6 @@ func startWithSecrets(t *testing.T, c bootstrap.Config, p *plane) *envoytest.Env
 		}
 	}
 	return envoytest.StartGateway(t, c)
-}
-
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in 30 s: %s", what)
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
 }
 
 func freePort(t *testing.T) int {

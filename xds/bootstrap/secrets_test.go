@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/bootstrap"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 func TestATokenThatTheKubeletReplacesIsSentFromThenOn(t *testing.T) {
@@ -37,7 +38,7 @@ func TestEnvoyTrustsANewAuthorityWithoutARestart(t *testing.T) {
 	plane.expect(t, "")
 	// What is not trusted yet is refused: the test would pass without any verification otherwise.
 	plane.certify(second.issue(t, "penstock.example"))
-	until(t, "Envoy refuses the second authority", func() bool {
+	poll.Until(t, "Envoy refuses the second authority", func() bool {
 		return envoy.Stats("cluster.xds.ssl.fail_verify_error")["cluster.xds.ssl.fail_verify_error"] > 0
 	})
 	cas.write(map[string][]byte{"ca.crt": slices.Concat(first.pem, second.pem)}) // the overlap
@@ -49,7 +50,7 @@ func TestEnvoyTrustsANewAuthorityWithoutARestart(t *testing.T) {
 	plane.expect(t, "")
 	plane.certify(second.issue(t, "somebody.example")) // signed, but not the control plane
 	refused := "cluster.xds.ssl.fail_verify_san"
-	until(t, "Envoy refuses another name", func() bool { return envoy.Stats(refused)[refused] > 0 })
+	poll.Until(t, "Envoy refuses another name", func() bool { return envoy.Stats(refused)[refused] > 0 })
 }
 
 func TestACertificateThatIsReplacedIsShownFromThenOn(t *testing.T) {
@@ -89,11 +90,11 @@ func TestAProxyIsReadyFromItsFirstConfigurationUntilItDrains(t *testing.T) {
 	}
 	plane.cache.Commit(cache.Batch{Gateway: "a/b"})
 	plane.cache.SetReady()
-	until(t, "ready", func() bool { return ready() == http.StatusOK })
+	poll.Until(t, "ready", func() bool { return ready() == http.StatusOK })
 	if _, err := envoy.Post("/healthcheck/fail"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "not ready", func() bool { return ready() == http.StatusServiceUnavailable })
+	poll.Until(t, "not ready", func() bool { return ready() == http.StatusServiceUnavailable })
 }
 
 func TestWhatIsMergedInTakesEffectAndWhatCannotBeIsSaid(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
 	"github.com/penstock-project/penstock/xds/xdstest"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 func TestAChangeOfOneGatewayOfHundredsIsSentToItsProxiesAlone(t *testing.T) {
@@ -112,8 +113,8 @@ func TestWhatOneProxyRefusesIsWithheldFromThatOneAlone(t *testing.T) {
 		t.Fatalf("the other one received %v", got)
 	}
 	picky.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: picky.receive().GetNonce(), ErrorDetail: &status.Status{Message: "not for me"}})
-	xdstest.Eventually(t, "the owner is told", func() bool { return v.against("picky") == 1 })
-	xdstest.Eventually(t, "the other one in sync, and that one not", func() bool {
+	poll.Until(t, "the owner is told", func() bool { return v.against("picky") == 1 })
+	poll.Until(t, "the other one in sync, and that one not", func() bool {
 		list := c.Server.Proxies()
 		return len(list) == 2 && slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return p.Node == "picky" && p.Types[resource.Endpoints].Rejected == 1 }) &&
 			slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return p.Node == "other" && p.Types[resource.Endpoints].InSync() })
@@ -130,5 +131,5 @@ func TestWhatOneProxyRefusesIsWithheldFromThatOneAlone(t *testing.T) {
 			t.Errorf("received %v", got)
 		}
 	}
-	xdstest.Eventually(t, "nothing is held against anyone", func() bool { return v.against("picky") == 0 })
+	poll.Until(t, "nothing is held against anyone", func() bool { return v.against("picky") == 0 })
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
 	"github.com/penstock-project/penstock/xds/xdstest"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // world is n listeners with routes, clusters and endpoints each.
@@ -57,7 +58,7 @@ func TestAReconnectSendsNothingThatTheProxyHas(t *testing.T) {
 	other.Commit(list)
 	before := len(f.Received())
 	f.Reconnect(other.Address)
-	xdstest.Eventually(t, "the proxy in sync with the other replica", func() bool { return inSync(other, 1) })
+	poll.Until(t, "the proxy in sync with the other replica", func() bool { return inSync(other, 1) })
 	changed := xdstest.Endpoints(t, "cluster-0", 2)
 	other.Commit([]*resource.Resource{changed})
 	f.WaitHas(changed)
@@ -72,7 +73,7 @@ func TestNothingIsAnsweredBeforeAllSourcesAreRead(t *testing.T) {
 	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: world(t, 1)})
 	c := xdstest.Serve(t, server.Config{Cache: store})
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
-	xdstest.Eventually(t, "the proxy connected", func() bool { return len(c.Server.Proxies()) == 1 })
+	poll.Until(t, "the proxy connected", func() bool { return len(c.Server.Proxies()) == 1 })
 	late := xdstest.Cluster(t, "late", 0)
 	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{late}})
 	if got := f.Received(); len(got) > 0 {
@@ -97,10 +98,10 @@ func TestAProxyThatComesBackBeforeTheFirstSyncIsSentNothingThatItHas(t *testing.
 	next := xdstest.Serve(t, server.Config{Cache: store})
 	before := len(f.Received())
 	f.Reconnect(next.Address)
-	xdstest.Eventually(t, "the proxy connected", func() bool { return len(next.Server.Proxies()) == 1 })
+	poll.Until(t, "the proxy connected", func() bool { return len(next.Server.Proxies()) == 1 })
 	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: list})
 	store.SetReady()
-	xdstest.Eventually(t, "the proxy in sync", func() bool { return inSync(next, 1) })
+	poll.Until(t, "the proxy in sync", func() bool { return inSync(next, 1) })
 	changed := xdstest.Endpoints(t, "cluster-0", 2)
 	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{changed}})
 	f.WaitHas(changed)
@@ -128,7 +129,7 @@ func TestASilentProxyDelaysNobodyElse(t *testing.T) {
 	c.Commit(world(t, 3))
 	xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Node: "silent", Silent: resource.Types()})
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Node: "good"})
-	xdstest.Eventually(t, "both connected", func() bool { return len(c.Server.Proxies()) == 2 })
+	poll.Until(t, "both connected", func() bool { return len(c.Server.Proxies()) == 2 })
 	for i := range 100 {
 		r := xdstest.Endpoints(t, "cluster-0", uint32(2+i))
 		c.Commit([]*resource.Resource{r, xdstest.Cluster(t, "cluster-1", i)})
@@ -149,7 +150,7 @@ func TestWaitAckedReturnsWhenEveryProxyHasIt(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	xdstest.Eventually(t, "both in sync", func() bool { return inSync(c, 2) })
+	poll.Until(t, "both in sync", func() bool { return inSync(c, 2) })
 	for i := range 50 {
 		r := xdstest.Endpoints(t, "cluster-0", uint32(10+i))
 		c.Commit([]*resource.Resource{r})
@@ -215,7 +216,7 @@ func TestANodeReadsOnlyWhatItIsAllowed(t *testing.T) {
 	}
 	revoked.Store(true)
 	c.Server.Recheck()
-	xdstest.Eventually(t, "who may not read any more is sent away", func() bool { return c.Server.Connected("") == 0 })
+	poll.Until(t, "who may not read any more is sent away", func() bool { return c.Server.Connected("") == 0 })
 }
 
 func TestStreamsEndWithTheServer(t *testing.T) {
@@ -229,7 +230,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	if err := c.Server.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	xdstest.Eventually(t, "no streams", func() bool { return len(c.Server.Proxies()) == 0 })
+	poll.Until(t, "no streams", func() bool { return len(c.Server.Proxies()) == 0 })
 }
 
 func TestATraceLeadsFromTheChangeToTheAck(t *testing.T) {
@@ -245,7 +246,7 @@ func TestATraceLeadsFromTheChangeToTheAck(t *testing.T) {
 	r := xdstest.Endpoints(t, "cluster-0", 7)
 	c.Cache.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{r}, Trace: change.SpanContext()})
 	c.WaitAcked(r.Ref)
-	xdstest.Eventually(t, "the span", func() bool { return len(spans.Ended()) == 1 })
+	poll.Until(t, "the span", func() bool { return len(spans.Ended()) == 1 })
 	span := spans.Ended()[0]
 	if span.Name() != "publish" || span.Parent().SpanID() != change.SpanContext().SpanID() {
 		t.Errorf("%s of %s", span.Name(), span.Parent().SpanID())
@@ -264,7 +265,7 @@ func TestProxiesInTroubleAreCounted(t *testing.T) {
 	fine, mute, refusing := connect(t, conn, "fine"), connect(t, conn, "mute"), connect(t, conn, "refusing")
 	counted := func(behind, refusing float64) {
 		t.Helper()
-		xdstest.Eventually(t, fmt.Sprintf("%v behind, %v refusing", behind, refusing), func() bool {
+		poll.Until(t, fmt.Sprintf("%v behind, %v refusing", behind, refusing), func() bool {
 			seen := gathered(t, registry)
 			return seen["penstock_xds_streams"] == 3 && seen["penstock_xds_streams_behind"] == behind && seen["penstock_xds_streams_refusing"] == refusing
 		})
@@ -351,12 +352,12 @@ func TestAConditionDoesNotFlapWhenTheProxyReconnects(t *testing.T) {
 		return func() bool { all := b.all(); return len(all) > 0 && all[len(all)-1] == want }
 	}
 	c.Commit([]*resource.Resource{bad("bad"), bad("worse")})
-	xdstest.Eventually(t, "both owners told", last("bad worse"))
+	poll.Until(t, "both owners told", last("bad worse"))
 	before := len(b.all())
 	for range 5 {
 		f.Reconnect(c.Address)
 		n := len(b.all())
-		xdstest.Eventually(t, "told again", func() bool { return len(b.all()) > n })
+		poll.Until(t, "told again", func() bool { return len(b.all()) > n })
 	}
 	for _, said := range b.all()[before:] {
 		if said != "bad worse" {
@@ -366,7 +367,7 @@ func TestAConditionDoesNotFlapWhenTheProxyReconnects(t *testing.T) {
 	f.Disconnect()
 	c.Commit([]*resource.Resource{xdstest.Cluster(t, "bad", 0), xdstest.Cluster(t, "worse", 0)})
 	f.Reconnect(c.Address)
-	xdstest.Eventually(t, "all is well", last(""))
+	poll.Until(t, "all is well", last(""))
 }
 
 func TestAProxyThatIsGoneForGoodIsNotHeldAgainstAnyone(t *testing.T) {
@@ -378,9 +379,9 @@ func TestAProxyThatIsGoneForGoodIsNotHeldAgainstAnyone(t *testing.T) {
 	go func() { done <- c.Server.Run(ctx) }()
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
 	c.Commit([]*resource.Resource{xdstest.Resource(t, resource.Cluster, "bad", &clusterv3.Cluster{Name: "bad", ConnectTimeout: durationpb.New(0)})})
-	xdstest.Eventually(t, "its owner told", func() bool { return slices.Equal(b.all(), []string{"bad"}) })
+	poll.Until(t, "its owner told", func() bool { return slices.Equal(b.all(), []string{"bad"}) })
 	f.Disconnect()
-	xdstest.Eventually(t, "taken back", func() bool { return slices.Equal(b.all(), []string{"bad", ""}) })
+	poll.Until(t, "taken back", func() bool { return slices.Equal(b.all(), []string{"bad", ""}) })
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // FakeConfig says what a fake Envoy is like.
@@ -169,7 +170,7 @@ func (f *Fake) Backends(port uint32) []uint32 {
 // Wait polls a condition, or fails the test.
 func (f *Fake) Wait(what string, ok func() bool) {
 	f.t.Helper()
-	Eventually(f.t, what, ok)
+	poll.Until(f.t, what, ok)
 }
 
 // WaitHas waits until a resource is in force at just this version.
@@ -184,20 +185,4 @@ func (f *Fake) WaitHas(r *resource.Resource) {
 // violate notes a mistake. Called with mu held.
 func (f *Fake) violate(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
-}
-
-// Eventually polls a condition for half a minute, or fails the test.
-func Eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	poll := time.NewTicker(2 * time.Millisecond)
-	defer poll.Stop()
-	for !ok() {
-		select {
-		case <-poll.C:
-		case <-deadline.C:
-			t.Fatalf("never happened: %s", what)
-		}
-	}
 }

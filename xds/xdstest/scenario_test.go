@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 	"github.com/penstock-project/penstock/xds/xdstest"
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // world is one scenario's control plane, proxy and backends.
@@ -43,7 +44,7 @@ func (w *world) base() []*resource.Resource {
 
 func (w *world) wait(what string, ok func() bool) {
 	w.Helper()
-	xdstest.Eventually(w, what, ok)
+	poll.Until(w, what, ok)
 }
 
 func (w *world) waitServes(port, backend uint32) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-project/penstock/xds/fleet/drain"
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // A request that lasts as long as its server pleases, behind an Envoy.
@@ -19,7 +20,7 @@ func TestDrainingWaitsForARequestThatIsUnderWay(t *testing.T) {
 	r := newRig(t)
 	long := r.begin(t)
 	ended := r.drain(t, drain.Config{Settle: time.Millisecond, Quiet: time.Millisecond})
-	r.until(t, "Envoy ends connections with their answers", func() bool { return r.closes(t) })
+	poll.Until(t, "Envoy ends connections with their answers", func() bool { return r.closes(t) })
 	select {
 	case err := <-ended:
 		t.Fatalf("ended while a request was under way: %v", err)
@@ -134,17 +135,6 @@ func (r *rig) closes(t *testing.T) bool {
 	}
 	_ = resp.Body.Close()
 	return resp.Close
-}
-
-func (r *rig) until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in 20 s: %s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 const configuration = `

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
-	"github.com/penstock-project/penstock/xds/xdstest"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // gauge reads one metric without labels.
@@ -34,7 +34,7 @@ func TestOperatorsSeeWhoWritesAndWhoHearsNothing(t *testing.T) {
 		return one.gauge(t, "penstock_leader")+other.gauge(t, "penstock_leader") == leaders &&
 			one.gauge(t, "penstock_lagging")+other.gauge(t, "penstock_lagging") == lagging
 	}
-	xdstest.Eventually(t, "one leads, and both hear", func() bool { return is(1, 0) })
+	poll.Until(t, "one leads, and both hear", func() bool { return is(1, 0) })
 	api.Fail(func(string, string) int { return http.StatusServiceUnavailable })
-	xdstest.Eventually(t, "both hear nothing", func() bool { return is(1, 2) || is(0, 2) })
+	poll.Until(t, "both hear nothing", func() bool { return is(1, 2) || is(0, 2) })
 }

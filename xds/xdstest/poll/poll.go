@@ -1,0 +1,54 @@
+package poll
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// Limit is the deadline of Until and NoError, generous enough for a busy machine.
+const Limit = 30 * time.Second
+
+// The interval between two checks doubles from first to longest.
+const (
+	first   = time.Millisecond
+	longest = 50 * time.Millisecond
+)
+
+// Until returns once holds returns true. It ends the test, naming what, if that takes longer than Limit.
+// It calls holds from the test's own goroutine, so holds may call t.Fatal.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	For(t, what, Limit, holds)
+}
+
+// For is Until with another limit.
+func For(t testing.TB, what string, limit time.Duration, holds func() bool) {
+	t.Helper()
+	if !within(limit, holds) {
+		t.Fatalf("not within %v: %s", limit, what)
+	}
+}
+
+// NoError is For with a condition that explains itself: it returns once check returns nil. If the limit passes first, the test ends with the last
+// error of check.
+func NoError(t testing.TB, what string, limit time.Duration, check func() error) {
+	t.Helper()
+	err := errors.New("not checked")
+	if !within(limit, func() bool { err = check(); return err == nil }) {
+		t.Fatalf("not within %v: %s: %v", limit, what, err)
+	}
+}
+
+// within reports whether holds returns true before limit has passed.
+func within(limit time.Duration, holds func() bool) bool {
+	deadline := time.Now().Add(limit)
+	for wait := first; !holds(); wait = min(2*wait, longest) {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return false
+		}
+		time.Sleep(min(wait, left))
+	}
+	return true
+}
