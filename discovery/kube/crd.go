@@ -2,15 +2,11 @@ package kube
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
-	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 var crdVersion = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
@@ -80,39 +76,16 @@ type list[T any] struct {
 // DeepCopyObject implements runtime.Object. Nobody changes one.
 func (l *list[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
-// supportedVersion is what a GatewayClass says of the release of Gateway API that is installed: best effort for one that we
-// do not know (GatewayClassConditionStatusSupportedVersion).
-func (s *Source) supportedVersion() *report.Condition {
+// Releases returns the release of Gateway API of each installed CRD of its group, by the CRD's plural; "" for a CRD that does
+// not name its release.
+func (s *Source) Releases() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var odd []string
+	out := map[string]string{}
 	for _, k := range s.kinds {
-		c := s.crds[k]
-		if c == nil || k.table.Group() != gatewayv1.GroupName {
-			continue
+		if c := s.crds[k]; c != nil && k.table.Group() == gatewayv1.GroupName {
+			out[k.resource] = c.Annotations[bundleVersion]
 		}
-		switch v := c.Annotations[bundleVersion]; {
-		case v == "":
-			odd = append(odd, k.resource+" does not say its release")
-		case !supportedBundle(v):
-			odd = append(odd, k.resource+" is of release "+v)
-		}
-	}
-	out := &report.Condition{Type: string(gatewayv1.GatewayClassConditionStatusSupportedVersion), Status: report.True, Reason: string(gatewayv1.GatewayClassReasonSupportedVersion)}
-	if len(odd) > 0 {
-		out.Status, out.Reason = report.False, string(gatewayv1.GatewayClassReasonUnsupportedVersion)
-		out.Message = "CustomResourceDefinitions of Gateway API should be of releases v1.1 to v1.6; served as well as it goes: " + strings.Join(odd, ", ")
 	}
 	return out
-}
-
-// supportedBundle says whether a release of Gateway API is one whose v1 kinds we read whole: newer ones may have fields that
-// we would not see, older ones lack v1 of kinds.
-func supportedBundle(release string) bool {
-	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
-	if len(parts) < 2 || parts[0] != "1" {
-		return false
-	}
-	minor, err := strconv.Atoi(parts[1])
-	return err == nil && minor >= 1 && minor <= 6
 }

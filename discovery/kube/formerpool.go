@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
-	"github.com/penstock-project/penstock/discovery/kube/statuses"
+	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
@@ -18,11 +18,11 @@ import (
 
 // pools are the InferencePools of both groups.
 func pools() (today, former *kind) {
-	today = backend(custom(store.InferencePools, "inferencepools", statuses.InferencePool(), "v1"))
+	today = backend(custom(store.InferencePools, "inferencepools", "v1"))
 	today.rivals = &rivals{today: map[string]bool{}, former: map[string]rival{}}
 	former = &kind{
 		table: formerPools{store.InferencePools}, resource: "inferencepools", versions: []string{"v1alpha2"}, list: of[list[formerPool]],
-		status: statuses.FormerPool(func(obj store.Object) *statuses.FormerPoolStatus { return &obj.(*formerPool).former }),
+		status: shape.FormerPool(func(obj store.Object) *shape.FormerPoolStatus { return &obj.(*formerPool).former }),
 		role:   isBackend, instead: today, rivals: today.rivals,
 	}
 	return today, former
@@ -47,7 +47,7 @@ func (t formerPools) PutObject(obj store.Object) store.Op {
 // formerPool is an InferencePool that was read in the form of v1alpha2.
 type formerPool struct {
 	inferencev1.InferencePool
-	former statuses.FormerPoolStatus
+	former shape.FormerPoolStatus
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -71,7 +71,7 @@ func (p *formerPool) UnmarshalJSON(text []byte) error {
 				FailureMode inferencev1.EndpointPickerFailureMode `json:"failureMode"`
 			} `json:"extensionRef"`
 		} `json:"spec"`
-		Status statuses.FormerPoolStatus `json:"status"`
+		Status shape.FormerPoolStatus `json:"status"`
 	}
 	if err := json.Unmarshal(text, &old); err != nil {
 		return err

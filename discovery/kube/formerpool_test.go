@@ -1,52 +1,39 @@
 package kube_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
-	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
 const formerPool = `{apiVersion: inference.networking.x-k8s.io/v1alpha2, kind: InferencePool, metadata: {namespace: default, name: chat}, spec: {
-  selector: {app: chat}, targetPortNumber: 8000, extensionRef: {name: epp, failureMode: FailOpen}},
-  status: {parent: [{parentRef: {kind: Gateway, name: theirs}, conditions: [{type: Accepted, status: "True", reason: Theirs, message: "", lastTransitionTime: "2020-01-01T00:00:00Z"}]}]}}`
+  selector: {app: chat}, targetPortNumber: 8000, extensionRef: {name: epp, failureMode: FailOpen}}}`
 
 const todaysPool = `{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: default, name: chat}, spec: {
   selector: {matchLabels: {app: new}}, targetPorts: [{number: 8080}]}}`
 
-func TestAPoolOfTheFormerGroupServesAndGetsItsStatus(t *testing.T) {
-	d := newDesk(t, func(api *kubetest.Server) {
+func TestInferencePool_FormerGroupIsRead(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) {
 		api.Install(inferenceapi.Group, "inferencepools", "v1alpha2")
 		api.Apply(t, "inferencepools", formerPool)
-	})
-	pool, ok := store.InferencePools.Get(d.store.View(), "default/chat")
+	}).synced()
+	pool, ok := store.InferencePools.Get(r.store.View(), "default/chat")
 	if !ok {
-		t.Fatal("it was not read")
+		t.Fatal("the pool is not in the store")
 	}
 	ref := pool.Spec.EndpointPickerRef
 	if pool.Spec.Selector.MatchLabels["app"] != "chat" || pool.Spec.TargetPorts[0].Number != 8000 || ref == nil || ref.Name != "epp" || ref.Port.Number != 9002 || ref.FailureMode != inferencev1.EndpointPickerFailOpen {
-		t.Errorf("it was read as %+v", pool.Spec)
+		t.Errorf("spec: %+v", pool.Spec)
 	}
-	d.board.Set("translation", report.Report{Owner: store.InferencePools.Ref(pool), Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
-	d.eventually(func() string {
-		raw, _ := json.Marshal(d.api.Get(inferenceapi.Group, "inferencepools", "default/chat")["status"])
-		for _, text := range []string{`"reason":"Theirs"`, `"name":"gw"`, `"reason":"Accepted"`} {
-			if !strings.Contains(string(raw), text) {
-				return "want " + text + " in " + string(raw)
-			}
-		}
-		return ""
-	})
 }
 
 // A cluster that is moved to v1 has both for a while.
-func TestOfTwoPoolsWithOneNameTodaysCounts(t *testing.T) {
+func TestInferencePool_V1WinsOverTheFormerGroup(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Install(inferenceapi.Group, "inferencepools", "v1alpha2")
 		api.Install("inference.networking.k8s.io", "inferencepools", "v1")

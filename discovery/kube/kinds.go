@@ -5,16 +5,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/penstock-project/penstock/discovery/kube/statuses"
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inferenceapi"
-	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // kind is how objects of one kind come from the API server, and what is said of them goes back.
@@ -23,11 +19,11 @@ type kind struct {
 	resource string   // plural, in lower case
 	versions []string // that the table's type can hold, the best first
 	list     func() runtime.Object
-	builtIn  bool            // there is always one; else a CRD says whether and how
-	vital    bool            // without it nothing works
-	plain    bool            // nobody reads its annotations
-	role     role            // what it is to a request
-	status   *statuses.Shape // nil: nothing is written to it
+	builtIn  bool         // there is always one; else a CRD says whether and how
+	vital    bool         // without it nothing works
+	plain    bool         // nobody reads its annotations
+	role     role         // what it is to a request
+	status   *shape.Shape // nil: the kind gets no status
 	trim     func(store.Object)
 	reach    reach
 	// instead is the kind as which objects of a former group are taken, and rivals decides between those and its own; nil for others.
@@ -50,25 +46,15 @@ const (
 func kinds() []*kind {
 	pools, formerPools := pools()
 	return []*kind{
-		vital(custom(store.GatewayClasses, "gatewayclasses", statuses.GatewayClass(), "v1", "v1beta1")),
-		vital(custom(store.Gateways, "gateways", statuses.Gateway(), "v1", "v1beta1")),
-		vital(route(custom(store.HTTPRoutes, "httproutes", statuses.Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
-			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-		}), "v1", "v1beta1"))),
-		route(custom(store.GRPCRoutes, "grpcroutes", statuses.Route(func(r *gatewayv1.GRPCRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
-			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-		}), "v1", "v1alpha2")),
-		route(custom(store.TLSRoutes, "tlsroutes", statuses.Route(func(r *gatewayv1.TLSRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
-			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-		}), "v1", "v1alpha3", "v1alpha2")),
-		route(custom(store.TCPRoutes, "tcproutes", statuses.Route(func(r *gatewayv1.TCPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
-			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-		}), "v1", "v1alpha2")),
-		custom(store.ListenerSets, "listenersets", statuses.ListenerSet(), "v1"),
-		custom(store.ReferenceGrants, "referencegrants", nil, "v1beta1", "v1"),
-		custom(store.BackendTLSPolicies, "backendtlspolicies", statuses.Ancestors(func(p *gatewayv1.BackendTLSPolicy) *gatewayv1.PolicyStatus {
-			return &p.Status
-		}), "v1", "v1alpha3"),
+		vital(custom(store.GatewayClasses, "gatewayclasses", "v1", "v1beta1")),
+		vital(custom(store.Gateways, "gateways", "v1", "v1beta1")),
+		vital(route(custom(store.HTTPRoutes, "httproutes", "v1", "v1beta1"))),
+		route(custom(store.GRPCRoutes, "grpcroutes", "v1", "v1alpha2")),
+		route(custom(store.TLSRoutes, "tlsroutes", "v1", "v1alpha3", "v1alpha2")),
+		route(custom(store.TCPRoutes, "tcproutes", "v1", "v1alpha2")),
+		custom(store.ListenerSets, "listenersets", "v1"),
+		custom(store.ReferenceGrants, "referencegrants", "v1beta1", "v1"),
+		custom(store.BackendTLSPolicies, "backendtlspolicies", "v1", "v1alpha3"),
 		{table: store.Namespaces, resource: "namespaces", versions: []string{"v1"}, list: of[corev1.NamespaceList], builtIn: true, plain: true, trim: trimNamespace},
 		{table: store.Services, resource: "services", versions: []string{"v1"}, list: of[corev1.ServiceList], builtIn: true, role: isBackend, trim: trimService},
 		{table: store.EndpointSlices, resource: "endpointslices", versions: []string{"v1"}, list: of[discoveryv1.EndpointSliceList], builtIn: true, plain: true,
@@ -78,17 +64,11 @@ func kinds() []*kind {
 		{table: store.Secrets, resource: "secrets", versions: []string{"v1"}, list: of[corev1.SecretList], builtIn: true, plain: true, reach: named},
 		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList], builtIn: true, plain: true, reach: named},
 		pools, formerPools,
-		custom(store.InferenceModels, "inferencemodels", statuses.Conditions(
-			func(m *inferenceapi.InferenceModel) *inferenceapi.InferenceModelStatus { return &m.Status },
-			func(s *inferenceapi.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha2"),
-		backend(custom(store.InferencePoolImports, "inferencepoolimports", statuses.InferencePoolImport(), "v1alpha1")),
-		custom(store.ModelServers, "modelservers", statuses.Conditions(
-			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
-			func(s *v1alpha1.ModelServersStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha1"),
-		custom(store.PoolPolicies, "poolpolicies", statuses.Conditions(
-			func(p *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicyStatus { return &p.Status },
-			func(s *v1alpha1.PoolPolicyStatus) *[]metav1.Condition { return &s.Conditions }), "v1alpha1"),
-		custom(store.EnvoyFleets, "envoyfleets", nil, "v1alpha1"),
+		custom(store.InferenceModels, "inferencemodels", "v1alpha2"),
+		backend(custom(store.InferencePoolImports, "inferencepoolimports", "v1alpha1")),
+		custom(store.ModelServers, "modelservers", "v1alpha1"),
+		custom(store.PoolPolicies, "poolpolicies", "v1alpha1"),
+		custom(store.EnvoyFleets, "envoyfleets", "v1alpha1"),
 	}
 }
 
@@ -96,8 +76,8 @@ func kinds() []*kind {
 func custom[T any, P interface {
 	*T
 	store.Object
-}](table *store.Table[P], resource string, status *statuses.Shape, versions ...string) *kind {
-	return &kind{table: table, resource: resource, versions: versions, list: of[list[T]], status: status}
+}](table *store.Table[P], resource string, versions ...string) *kind {
+	return &kind{table: table, resource: resource, versions: versions, list: of[list[T]], status: shape.ByKind()[table.Kind()]}
 }
 
 func backend(k *kind) *kind {

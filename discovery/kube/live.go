@@ -1,84 +1,126 @@
 package kube
 
 import (
+	"context"
+	"slices"
 	"strconv"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// live is what the API server has of an object's status, and of which version of the object.
-type live struct {
-	uid             types.UID
-	resourceVersion string
-	kind            *kind // as which it was read, and is written
-	status          any   // as the kind's statuses.Shape takes it
-	ending          *ending
+// Live is what a writer needs to know of the newest version of an object that the API server has.
+type Live struct {
+	UID             types.UID
+	ResourceVersion string
+	Status          any     // a pointer to the kind's status type, as Shape().Take returns it; immutable
+	Ending          *Ending // of GatewayClasses; nil for other kinds
+
+	kind *kind // the form in which it was read, and is written
 }
 
-// lives are the live statuses of all objects that have one of ours.
+// Ending decides whether a GatewayClass may be deleted.
+type Ending struct {
+	Finalizers []string
+	Deleting   bool // the API server accepts no new finalizer
+}
+
+// Shape returns the shape of the object's status in the version in which it was read.
+func (l Live) Shape() *shape.Shape { return l.kind.status }
+
+func endingOf(obj store.Object) *Ending {
+	if _, ok := obj.(*gatewayv1.GatewayClass); !ok {
+		return nil
+	}
+	return &Ending{Finalizers: slices.Clone(obj.GetFinalizers()), Deleting: obj.GetDeletionTimestamp() != nil}
+}
+
+// Live returns the newest version of an object; false if the API server has no such object or its kind gets no status.
+func (s *Source) Live(ref report.Ref) (Live, bool) { return s.lives.get(ref) }
+
+// LiveRefs lists all objects that Live knows, in no order.
+func (s *Source) LiveRefs() []report.Ref { return s.lives.refs() }
+
+// OnLive registers the one function that is called after the API server reported a version of an object that Patch did not
+// write. It must not block.
+func (s *Source) OnLive(changed func(report.Ref)) { s.lives.listen(changed) }
+
+// Patch sends a merge patch for an object, or for a subresource of it unless that is "". live is what Live returned for ref;
+// Live returns the API server's answer from then on.
+func (s *Source) Patch(ctx context.Context, ref report.Ref, live Live, subresource string, body []byte) error {
+	k := live.kind
+	after, err := s.client.patch(ctx, k, s.version(k), ref.Key(), subresource, body)
+	if err != nil {
+		return err
+	}
+	s.lives.wrote(ref, after, k.status.Take(after))
+	return nil
+}
+
+// lives holds the newest version of every object whose kind gets a status.
 type lives struct {
-	mu    sync.Mutex
-	all   map[report.Ref]live
-	touch func(report.Ref) // told when somebody else may have changed one; may be nil
+	mu      sync.Mutex
+	all     map[report.Ref]Live
+	changed func(report.Ref) // may be nil
 }
 
-// put notes what arrived. An echo of our own write, or something older, changes nothing.
+// put records a version that arrived. An echo of our own write, or an older version, changes nothing.
 func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	l.mu.Lock()
 	old, ok := l.all[ref]
-	now := live{obj.GetUID(), obj.GetResourceVersion(), k, status, endingOf(obj)}
-	if ok && old.uid == now.uid && !newer(now.resourceVersion, old.resourceVersion) {
+	now := Live{obj.GetUID(), obj.GetResourceVersion(), status, endingOf(obj), k}
+	if ok && old.UID == now.UID && !newer(now.ResourceVersion, old.ResourceVersion) {
 		l.mu.Unlock()
 		return
 	}
 	l.all[ref] = now
-	touch := l.touch
+	changed := l.changed
 	l.mu.Unlock()
-	if touch != nil {
-		touch(ref)
+	if changed != nil {
+		changed(ref)
 	}
 }
 
-// wrote notes what the API server answered to a write of ours: nobody need look at it.
+// wrote records the API server's answer to a write of ours, without calling changed.
 func (l *lives) wrote(ref report.Ref, obj store.Object, status any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if old, ok := l.all[ref]; ok && old.uid == obj.GetUID() && newer(obj.GetResourceVersion(), old.resourceVersion) {
-		l.all[ref] = live{obj.GetUID(), obj.GetResourceVersion(), old.kind, status, endingOf(obj)}
+	if old, ok := l.all[ref]; ok && old.UID == obj.GetUID() && newer(obj.GetResourceVersion(), old.ResourceVersion) {
+		l.all[ref] = Live{obj.GetUID(), obj.GetResourceVersion(), status, endingOf(obj), old.kind}
 	}
 }
 
-// listen has f told of each object whose status, or which itself, may have changed.
-func (l *lives) listen(f func(report.Ref)) {
+func (l *lives) listen(changed func(report.Ref)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.touch = f
+	l.changed = changed
 }
 
-// again tells of all objects of a kind: what is said of them depends on something else that has changed.
-func (l *lives) again(kind string) {
+// invalidate calls changed for all objects of a kind: their status depends on something else that has changed.
+func (l *lives) invalidate(kind string) {
 	l.mu.Lock()
-	touch := l.touch
-	var of []report.Ref
+	changed := l.changed
+	var refs []report.Ref
 	for ref := range l.all {
 		if ref.Kind == kind {
-			of = append(of, ref)
+			refs = append(refs, ref)
 		}
 	}
 	l.mu.Unlock()
-	if touch == nil {
+	if changed == nil {
 		return
 	}
-	for _, ref := range of {
-		touch(ref)
+	for _, ref := range refs {
+		changed(ref)
 	}
 }
 
-func (l *lives) get(ref report.Ref) (live, bool) {
+func (l *lives) get(ref report.Ref) (Live, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v, ok := l.all[ref]
@@ -101,7 +143,7 @@ func (l *lives) refs() []report.Ref {
 	return out
 }
 
-// newer compares resource versions of one kind, which are numbers that grow (KEP-5504). Where one is none, what comes is new.
+// newer compares resource versions of one kind, which are numbers that grow (KEP-5504). A version that is not a number counts as new.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

@@ -22,7 +22,7 @@ func TestTheInstalledRulesGrantWhatIsReadAndWrittenAndNothingElse(t *testing.T) 
 			want[name+"/status"] = "patch"
 		}
 	}
-	want["gateway.networking.k8s.io/gatewayclasses"] = "list patch watch" // its finalizer: class.go
+	want["gateway.networking.k8s.io/gatewayclasses"] = "list patch watch" // its finalizer: status/kubestatus/class.go
 	got := clusterRules(t)
 	for name, verbs := range got {
 		if strings.Contains(verbs, "create") { // what fleets are made of, some of which is read as well: xds/fleet/apply has a test of its own

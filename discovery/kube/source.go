@@ -74,7 +74,7 @@ func New(cfg Config) (*Source, error) {
 		cfg.Report = func([]report.Report) {}
 	}
 	s := &Source{
-		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(), lives: &lives{all: map[report.Ref]live{}}, kinds: kinds(),
+		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(), lives: &lives{all: map[report.Ref]Live{}}, kinds: kinds(),
 		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, wake: make(chan struct{}, 1), ready: make(chan struct{}),
 		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{},
 	}
@@ -173,7 +173,7 @@ func (s *Source) defined(k *kind, c *crd) {
 	}
 	s.mu.Unlock()
 	if k.table.Group() == gatewayv1.GroupName {
-		s.lives.again(store.GatewayClasses.Kind()) // they say which release is installed
+		s.lives.invalidate(store.GatewayClasses.Kind()) // their SupportedVersion condition depends on the CRDs
 	}
 	s.poke()
 }

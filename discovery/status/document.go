@@ -1,7 +1,6 @@
 package status
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
@@ -133,11 +132,7 @@ func (m *maker) learn(before *Document) {
 func (m *maker) object(r report.Report) Object {
 	o := Object{Ref: r.Owner}
 	for _, a := range r.Addresses {
-		typ := "Hostname"
-		if _, err := netip.ParseAddr(a); err == nil {
-			typ = "IPAddress"
-		}
-		o.Status.Addresses = append(o.Status.Addresses, Address{typ, a})
+		o.Status.Addresses = append(o.Status.Addresses, Address{report.AddressType(a), a})
 	}
 	o.Status.Conditions = m.conditions(conditionKey{owner: r.Owner}, r.Conditions)
 	o.Status.AttachedListenerSets = r.AttachedListenerSets

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -94,7 +93,7 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 			return r
 		}
 		for _, a := range m.Spec.External.Addresses {
-			if reachable(a) {
+			if report.AddressType(a) != "" {
 				r.Addresses = append(r.Addresses, a)
 				continue
 			}
@@ -170,45 +169,10 @@ func notAssigned(m *member, missing []string, external []netip.Prefix) string {
 	return strings.Join(why, "; ")
 }
 
-// reachable says whether a Gateway's status can say it: an IP address without a zone, or a host name.
-func reachable(address string) bool {
-	if ip, err := netip.ParseAddr(address); err == nil {
-		return ip.Zone() == ""
-	}
-	return len(validation.IsDNS1123Subdomain(address)) == 0
-}
-
-// most is how many addresses a Gateway's status can hold (Gateway API, GatewayStatus.addresses).
-const most = 16
-
-// addresses are where clients reach a Service. At a NodePort these are the nodes that proxies run on, which answer it
-// whatever the Service's externalTrafficPolicy; which port it is, the Service says, because a Gateway's status cannot.
-func addresses(s *apply.Object) (out []string) {
+// addresses are where clients reach a Service.
+func addresses(s *apply.Object) []string {
 	if s == nil {
 		return nil
 	}
-	given := slices.Concat(s.ClusterIPs, s.External)
-	switch s.Type {
-	case corev1.ServiceTypeLoadBalancer:
-		given = slices.Concat(s.Balancer, s.External)
-	case corev1.ServiceTypeNodePort:
-		given = slices.Concat(s.External, slices.DeleteFunc(slices.Clone(s.Nodes), func(node string) bool {
-			return !slices.ContainsFunc(s.ClusterIPs, func(own string) bool { return family(own) == family(node) })
-		}))
-	}
-	for _, a := range given {
-		if a != "" && a != "None" && !slices.Contains(out, a) && len(out) < most {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
-// family is an address's: Kubernetes serves a Service at addresses of its own families only.
-func family(address string) int {
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return 0
-	}
-	return ip.BitLen()
+	return report.Service{Type: string(s.Type), ClusterIPs: s.ClusterIPs, ExternalIPs: s.External, LoadBalancer: s.Balancer, Nodes: s.Nodes}.Addresses()
 }

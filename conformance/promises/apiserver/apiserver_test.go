@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/kubestatus"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests"
@@ -171,8 +172,8 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	}
 	world, source := follow(t, s)
 	board := status.NewBoard(nil)
-	writer, err := kube.NewWriter(kube.WriterConfig{
-		Source: source, Reports: board, Follow: func() kube.Changes { return board.Follow() }, Delivery: delivered{}, Controller: controller,
+	writer, err := kubestatus.New(kubestatus.Config{
+		Source: source, Store: world, Board: board, Delivery: delivered{}, Controller: controller,
 		Features: features.Names(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {

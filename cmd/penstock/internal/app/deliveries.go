@@ -173,7 +173,7 @@ func (d *deliveries) hear(_ context.Context, n channel.News) error {
 	return nil
 }
 
-// Delivered implements kube.Delivery.
+// Delivered implements kubestatus.Delivery.
 func (d *deliveries) Delivered(gateway string, generation int64) (proxies int, acked bool) {
 	own, others := d.cfg.Replicas.of(gateway)
 	d.mu.Lock()

@@ -13,7 +13,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/kube"
-	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/kube/leader"
+	"github.com/penstock-project/penstock/discovery/status/kubestatus"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
@@ -58,8 +59,8 @@ const (
 type cluster struct {
 	cfg        Kubernetes
 	source     *kube.Source
-	writer     *kube.Writer
-	leader     *kube.Leader
+	writer     *kubestatus.Writer
+	leader     *leader.Elector
 	deliveries *deliveries
 	fleets     *fleets // nil if somebody else runs the proxies
 }
@@ -72,7 +73,7 @@ func (p *App) newCluster() (err error) {
 	if err != nil {
 		return err
 	}
-	if c.leader, err = kube.NewLeader(kube.LeaderConfig{REST: k.REST, Namespace: k.Namespace, Name: leaseName, Identity: k.Identity, Log: p.log}); err != nil {
+	if c.leader, err = leader.New(leader.Config{REST: k.REST, Namespace: k.Namespace, Name: leaseName, Identity: k.Identity, Log: p.log}); err != nil {
 		return err
 	}
 	if k.Fleet != nil {
@@ -88,14 +89,14 @@ func (p *App) newCluster() (err error) {
 func (p *App) joinCluster() (err error) {
 	c := p.cluster
 	c.deliveries = newDeliveries(deliveriesConfig{Proxies: p.xds, Replicas: p.replicas, Resources: p.listeners, Version: p.cache.Current, Log: p.log})
-	c.writer, err = kube.NewWriter(kube.WriterConfig{
-		Source: c.source, Reports: p.board, Follow: func() kube.Changes { return p.board.Follow() }, Delivery: c.deliveries,
+	c.writer, err = kubestatus.New(kubestatus.Config{
+		Source: c.source, Store: p.store, Board: p.board, Delivery: c.deliveries,
 		Controller: Controller, Features: c.cfg.Features, Log: p.log,
 	})
 	if err != nil {
 		return err
 	}
-	c.deliveries.touch = func(gateway string) { c.writer.TouchGateways(gateway) }
+	c.deliveries.touch = func(gateway string) { c.writer.DeliveryChanged(gateway) }
 	return nil
 }
 
@@ -104,7 +105,7 @@ const silence = 10 * time.Second
 
 // lagging says whether the world may have moved on without us: then nothing is taken away from proxies.
 func (c *cluster) lagging() bool {
-	return c.source.Lagging() || time.Since(c.leader.Heard()) > silence
+	return c.source.Lagging() || time.Since(c.leader.LastContact()) > silence
 }
 
 // runCluster starts what only Kubernetes has.
@@ -261,5 +262,3 @@ func (p *App) listeners(gateway string) []resource.Ref {
 	defer p.mu.Unlock()
 	return p.translator.Listeners(gateway)
 }
-
-var _ kube.Changes = (*status.Feed)(nil)

@@ -1,4 +1,4 @@
-package statuses
+package shape
 
 import (
 	"testing"
@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// The API server refuses a route's status without the list, and what was said of a Gateway that is gone would stay for good.
-func TestARouteWhoseLastGatewayIsGoneHasAnEmptyListOfParents(t *testing.T) {
+// The API server rejects a route's status without the list; the entry of a Gateway that is gone would stay for good.
+func TestRouteStatus_ParentsAreEmptyAfterTheLastGateway(t *testing.T) {
 	old := &gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "gone"}, ControllerName: us}}}
 	in := input(old, report.Report{})
 	in.Object = &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r"}}

@@ -1,4 +1,4 @@
-package statuses
+package shape
 
 import (
 	"reflect"
@@ -23,7 +23,7 @@ func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.Ro
 			old := in.Old.(*gatewayv1.RouteStatus)
 			spec, _ := of(in.Object.(T))
 			out := &gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}} // the CRD requires the list
-			said := make([]bool, len(in.Report.Parents))
+			done := make([]bool, len(in.Report.Parents))
 			for _, entry := range old.Parents {
 				if string(entry.ControllerName) != in.Controller {
 					out.Parents = append(out.Parents, entry)
@@ -34,25 +34,26 @@ func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.Ro
 				}
 				ref := normal(entry.ParentRef, in.Object.GetNamespace())
 				i := slices.IndexFunc(in.Report.Parents, func(p report.Parent) bool { return p.Ref == ref })
-				if i >= 0 && !said[i] {
-					said[i] = true
+				if i >= 0 && !done[i] {
+					done[i] = true
 					out.Parents = append(out.Parents, in.routeParent(spec, in.Report.Parents[i], &entry))
 				}
 			}
 			for i, p := range in.Report.Parents {
-				if !said[i] {
+				if !done[i] {
 					out.Parents = append(out.Parents, in.routeParent(spec, p, &gatewayv1.RouteParentStatus{}))
 				}
 			}
 			if len(out.Parents) == 0 && len(old.Parents) == 0 {
-				return old // nil and empty are one
+				return old // nil and empty are equal
 			}
 			return out
 		},
 	}
 }
 
-// shareParents has entries of a status that was just read share what thousands of them have in common.
+// shareParents makes the entries of a status that was just read share the strings and references that thousands of routes have in
+// common, to save memory.
 func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.ParentReference) {
 	for i := range entries {
 		e := &entries[i]
@@ -67,14 +68,14 @@ func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.Parent
 	}
 }
 
-// one is the same string for all that are equal.
+// one returns the same string for all equal strings.
 func one[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }
 
 func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent, old *gatewayv1.RouteParentStatus) gatewayv1.RouteParentStatus {
 	out := gatewayv1.RouteParentStatus{
 		ParentRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller), Conditions: in.conditions(old.Conditions, p.Conditions),
 	}
-	// As the user wrote it, so that tools find the one in the other.
+	// The reference as the user wrote it: tools compare the two.
 	for _, ref := range spec.ParentRefs {
 		if normal(ref, in.Object.GetNamespace()) == p.Ref {
 			out.ParentRef = ref
@@ -84,7 +85,7 @@ func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent, ol
 	return out
 }
 
-// normal is a reference with its defaults.
+// normal returns a reference with its defaults filled in.
 func normal(ref gatewayv1.ParentReference, namespace string) report.ParentRef {
 	out := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: namespace, Name: string(ref.Name)}
 	if ref.Group != nil {
@@ -144,7 +145,7 @@ func Ancestors[T store.Object](of func(T) *gatewayv1.PolicyStatus) *Shape {
 				mine[normal(entry.AncestorRef, in.Object.GetNamespace())] = &entry
 			}
 			for _, p := range in.Report.Parents {
-				if len(out.Ancestors) == mostAncestors {
+				if len(out.Ancestors) == maxAncestors {
 					break
 				}
 				entry := gatewayv1.PolicyAncestorStatus{AncestorRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller)}
@@ -162,5 +163,5 @@ func Ancestors[T store.Object](of func(T) *gatewayv1.PolicyStatus) *Shape {
 	}
 }
 
-// mostAncestors is how many a PolicyStatus may have.
-const mostAncestors = 16
+// maxAncestors is how many entries a PolicyStatus may have.
+const maxAncestors = 16

@@ -1,4 +1,4 @@
-package kube
+package leader
 
 import (
 	"context"
@@ -18,31 +18,32 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How long a leader that is gone is waited for, how long one that cannot renew goes on, and how often each process looks.
+// The Lease of a leader that is gone expires after leaseDuration. A leader that cannot renew stops leading after renewDeadline.
+// Every process reads the Lease each retryPeriod.
 const (
 	leaseDuration = 10 * time.Second
 	renewDeadline = 7 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
-// LeaderConfig is what a Leader needs. All but Log is required.
-type LeaderConfig struct {
+// Config is what an Elector needs. Only Log is optional.
+type Config struct {
 	REST      *rest.Config
-	Namespace string // of the Lease
-	Name      string // of the Lease
-	Identity  string // of this process; no two have the same
-	Log       *slog.Logger
+	Namespace string       // of the Lease
+	Name      string       // of the Lease
+	Identity  string       // of this process; unique
+	Log       *slog.Logger // nil: slog.Default
 }
 
-// Leader takes part in the election of the one process that writes to the API server.
-type Leader struct {
-	cfg     LeaderConfig
+// Elector takes part in the election.
+type Elector struct {
+	cfg     Config
 	lock    *heartbeat
 	leading atomic.Bool
 }
 
-// NewLeader makes a Leader; it stands for election when it runs.
-func NewLeader(cfg LeaderConfig) (*Leader, error) {
+// New makes an Elector; it takes part in the election while it runs.
+func New(cfg Config) (*Elector, error) {
 	if cfg.REST == nil || cfg.Namespace == "" || cfg.Name == "" || cfg.Identity == "" {
 		return nil, errors.New("leader election: API server, namespace, name or identity is missing")
 	}
@@ -51,8 +52,8 @@ func NewLeader(cfg LeaderConfig) (*Leader, error) {
 	}
 	rc := rest.CopyConfig(cfg.REST)
 	rc.QPS = -1
-	rc.ContentType = runtime.ContentTypeJSON // as all else that we say; a lease is small
-	rc.Timeout = renewDeadline / 2           // one request that hangs must not cost the lease
+	rc.ContentType = runtime.ContentTypeJSON // as in all other writes; a Lease is small
+	rc.Timeout = renewDeadline / 2           // one request that hangs must not cost the Lease
 	client, err := coordinationv1.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
@@ -61,24 +62,24 @@ func NewLeader(cfg LeaderConfig) (*Leader, error) {
 		LeaseMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name}, Client: client,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
 	}
-	return &Leader{cfg: cfg, lock: &heartbeat{Interface: lock}}, nil
+	return &Elector{cfg: cfg, lock: &heartbeat{Interface: lock}}, nil
 }
 
-// Leading says whether this process leads.
-func (l *Leader) Leading() bool { return l.leading.Load() }
+// Leading reports whether this process leads.
+func (l *Elector) Leading() bool { return l.leading.Load() }
 
-// Heard is when the API server last answered; the zero time before it did. A process that runs hears from it every two
-// seconds.
-func (l *Leader) Heard() time.Time {
-	if ns := l.lock.heard.Load(); ns != 0 {
+// LastContact returns when the API server last answered, at most two seconds ago for a process that runs and is not cut off.
+// It is the zero time before the first answer.
+func (l *Elector) LastContact() time.Time {
+	if ns := l.lock.contact.Load(); ns != 0 {
 		return time.Unix(0, ns)
 	}
 	return time.Time{}
 }
 
-// Run calls lead while this process leads, again each time that it comes to lead, until ctx ends or lead fails. The context
-// of lead ends when another process may lead.
-func (l *Leader) Run(ctx context.Context, lead func(context.Context) error) error {
+// Run calls lead each time that this process becomes the leader, until ctx ends or lead fails. The context of lead ends when
+// another process may lead.
+func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
 	for ctx.Err() == nil {
 		var failed error
 		var quiet klog.Logger
@@ -93,7 +94,7 @@ func (l *Leader) Run(ctx context.Context, lead func(context.Context) error) erro
 					defer close(ended)
 					defer l.leading.Store(false)
 					l.leading.Store(true)
-					l.cfg.Log.Info("leading: statuses are written here")
+					l.cfg.Log.Info("leading: this process writes statuses")
 					if err := lead(ctx); err != nil && ctx.Err() == nil {
 						failed = err
 						end()
@@ -114,7 +115,7 @@ func (l *Leader) Run(ctx context.Context, lead func(context.Context) error) erro
 		elector.Run(term)
 		end()
 		if l.lock.held.Load() {
-			<-ended // it was called, be it that it has not begun yet
+			<-ended // OnStartedLeading runs in its own goroutine, which may not have started yet
 		}
 		if failed != nil {
 			return failed
@@ -123,17 +124,17 @@ func (l *Leader) Run(ctx context.Context, lead func(context.Context) error) erro
 	return ctx.Err()
 }
 
-// heartbeat notes when the API server last answered.
+// heartbeat records when the API server last answered.
 type heartbeat struct {
 	resourcelock.Interface
-	heard atomic.Int64 // Unix nanoseconds
-	held  atomic.Bool  // this process has taken the lease, since it was set to false
+	contact atomic.Int64 // Unix nanoseconds
+	held    atomic.Bool  // this process has acquired the Lease since held was reset
 }
 
 func (h *heartbeat) note(err error) error {
-	// That it said no is an answer too.
+	// An error response is contact too.
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
-		h.heard.Store(time.Now().UnixNano())
+		h.contact.Store(time.Now().UnixNano())
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package statuses
+package shape
 
 import (
 	"strings"
@@ -11,35 +11,33 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Shape is how the status of one kind is read and made. A status is a pointer to the kind's own type of it.
+// Shape reads and makes the status of one kind. A status is a pointer to the kind's own status type.
 type Shape struct {
-	// Take returns the status of an object that was just read, and takes it out of it unless it says something to us.
+	// Take returns the status of an object that was just read, and clears it in the object, except for what translation reads.
 	Take func(store.Object) any
-	// Make returns the status that an object should have; in.Old if there is nothing to change. It changes neither.
+	// Make returns the status that an object should have; in.Old if nothing is to be changed. It modifies neither.
 	Make func(in Input) any
 }
 
 // Input is what a status is made of.
 type Input struct {
-	// Report is what is said of the object; one without conditions, parents and listeners says that it is not ours.
+	// Report is the board's report about the object. An object whose report has no conditions, parents and listeners is not ours.
 	Report report.Report
 	// Object is the object that the report is about, without its status.
 	Object store.Object
-	// Old is the status that it has.
+	// Old is the object's current status.
 	Old any
-	// Generation is the object's generation that the report was made from.
+	// Generation is the generation of the object that the report describes.
 	Generation int64
 	// Controller is our controllerName; Now the time, in whole seconds.
 	Controller string
 	Now        metav1.Time
 
-	// Addresses are where a Gateway can be reached.
+	// Addresses are where a Gateway is reached.
 	Addresses []gatewayv1.GatewayStatusAddress
-	// Pending is why a Gateway or ListenerSet is not programmed although its configuration is right; nil: it is.
-	Pending *report.Condition
-	// Programmed is the generation that the proxies have, if it is an older one: the condition says so; 0: they have Generation.
-	Programmed int64
-	// Features and Supported are for GatewayClasses: what we support, and the condition on the installed CRDs' version.
+	// Proxies is what Programmed decides on, for Gateways and ListenerSets; nil: the conditions stay as reported.
+	Proxies *Proxies
+	// Features and Supported are for GatewayClasses: the supported features, and the SupportedVersion condition.
 	Features  []gatewayv1.FeatureName
 	Supported *report.Condition
 }
@@ -47,21 +45,25 @@ type Input struct {
 // longest is how long a condition's message may be (metav1.Condition).
 const longest = 32768
 
-// conditions makes a list of conditions of ours in place of old ones. Those of others stay, in front.
+// conditions replaces our conditions in old by want. Those of other projects stay, in front.
 func (in Input) conditions(old []metav1.Condition, want []report.Condition) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range old {
-		if foreign(c.Type) {
+		if othersType(c.Type) {
 			out = append(out, c)
 		}
 	}
 	for _, c := range want {
+		generation := in.Generation
+		if c.Type == programmed && in.Proxies != nil {
+			var older int64
+			if c, older = Programmed(c, *in.Proxies); older != 0 {
+				generation = older
+			}
+		}
 		n := metav1.Condition{
 			Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
-			ObservedGeneration: in.Generation, LastTransitionTime: in.Now,
-		}
-		if c.Type == programmed && c.Status == report.True && in.Programmed != 0 {
-			n.ObservedGeneration = in.Programmed
+			ObservedGeneration: generation, LastTransitionTime: in.Now,
 		}
 		if len(n.Message) > longest {
 			n.Message = strings.ToValidUTF8(n.Message[:longest], "")
@@ -74,8 +76,8 @@ func (in Input) conditions(old []metav1.Condition, want []report.Condition) []me
 	return out
 }
 
-// foreign says whether a type of condition is neither of the specification nor ours: "special.io/SomeField".
-func foreign(typ string) bool {
+// othersType reports whether a condition type belongs to another project: "special.io/SomeField".
+func othersType(typ string) bool {
 	return strings.Contains(typ, "/") && !strings.HasPrefix(typ, v1alpha1.Group+"/")
 }
 
@@ -88,18 +90,18 @@ func find(list []metav1.Condition, typ string) *metav1.Condition {
 	return nil
 }
 
-// later says whether somebody has looked at a later generation than we did: "the implementation's copy of the object is
+// later reports whether conditions describe a later generation than in.Generation: "the implementation's copy of the object is
 // stale" (Gateway API, GatewayStatus.Conditions).
 func (in Input) later(list []metav1.Condition) bool {
 	for _, c := range list {
-		if !foreign(c.Type) && c.ObservedGeneration > in.Generation {
+		if !othersType(c.Type) && c.ObservedGeneration > in.Generation {
 			return true
 		}
 	}
 	return false
 }
 
-// Conditions is the shape of a status that has nothing but conditions.
+// Conditions is the shape of a status that consists of conditions.
 func Conditions[T store.Object, S any](of func(T) *S, conditions func(*S) *[]metav1.Condition) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(of(obj.(T))) },
@@ -115,7 +117,7 @@ func Conditions[T store.Object, S any](of func(T) *S, conditions func(*S) *[]met
 	}
 }
 
-// take moves a status out.
+// take returns a status and clears it.
 func take[S any](status *S) *S {
 	var zero S
 	out := *status

@@ -1,4 +1,4 @@
-package statuses
+package shape
 
 import (
 	"strings"
@@ -24,7 +24,7 @@ var programmedReport = report.Report{
 	Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}, {Type: "Programmed", Status: report.True, Reason: "Programmed"}},
 }
 
-func TestAConditionOfSomebodyElseStays(t *testing.T) {
+func TestGatewayStatus_KeepsConditionsOfOtherProjects(t *testing.T) {
 	old := &gatewayv1.GatewayStatus{Conditions: []metav1.Condition{
 		{Type: "special.io/Field", Status: "True"}, {Type: "Accepted", Status: "True", LastTransitionTime: metav1.NewTime(time.Unix(1, 0))}, {Type: "Scheduled", Status: "True"},
 	}}
@@ -44,7 +44,7 @@ func TestAConditionOfSomebodyElseStays(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotOursOrNewerThanWeKnowIsLeftAlone(t *testing.T) {
+func TestGatewayStatus_OfALaterGenerationOrAnotherClassIsKept(t *testing.T) {
 	old := &gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "False", ObservedGeneration: 4}}}
 	if out := Gateway().Make(input(old, programmedReport)); out != any(old) {
 		t.Errorf("a status about a later generation became %+v", out)
@@ -55,26 +55,7 @@ func TestWhatIsNotOursOrNewerThanWeKnowIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestPendingStandsInForProgrammedAndNeverForAFailure(t *testing.T) {
-	in := input(&gatewayv1.GatewayStatus{}, report.Report{
-		Conditions: programmedReport.Conditions,
-		Listeners: []report.Listener{
-			{Name: "good", Conditions: programmedReport.Conditions},
-			{Name: "bad", Conditions: []report.Condition{{Type: "Programmed", Status: report.False, Reason: "Invalid"}}},
-		},
-	})
-	in.Pending = &report.Condition{Type: "Programmed", Status: report.False, Reason: "Pending"}
-	out := Gateway().Make(in).(*gatewayv1.GatewayStatus)
-	got := []string{find(out.Conditions, "Programmed").Reason, find(out.Listeners[0].Conditions, "Programmed").Reason, find(out.Listeners[1].Conditions, "Programmed").Reason}
-	if diff := cmp.Diff([]string{"Pending", "Pending", "Invalid"}, got); diff != "" {
-		t.Error(diff)
-	}
-	if out.Listeners[0].SupportedKinds == nil {
-		t.Error("supportedKinds is required, be it empty")
-	}
-}
-
-func TestAClassListsItsFeaturesInOrder(t *testing.T) {
+func TestGatewayClass_ListsItsFeaturesSorted(t *testing.T) {
 	in := input(&gatewayv1.GatewayClassStatus{}, report.Report{Conditions: programmedReport.Conditions[:1]})
 	in.Features = []gatewayv1.FeatureName{"HTTPRoute", "Gateway"}
 	in.Supported = &report.Condition{Type: "SupportedVersion", Status: report.True, Reason: "SupportedVersion"}
@@ -84,7 +65,7 @@ func TestAClassListsItsFeaturesInOrder(t *testing.T) {
 	}
 }
 
-func TestAPoolHasAnEntryForEachGatewayAndKeepsThoseOfOthers(t *testing.T) {
+func TestInferencePool_HasAnEntryPerGatewayAndKeepsOthers(t *testing.T) {
 	old := &inferencev1.InferencePoolStatus{Parents: []inferencev1.ParentStatus{
 		{ParentRef: inferencev1.ParentReference{Kind: "Status", Name: "default"}},
 		{ParentRef: inferencev1.ParentReference{Name: "theirs"}, ControllerName: "other.example/c"},
@@ -109,12 +90,12 @@ func TestAPoolHasAnEntryForEachGatewayAndKeepsThoseOfOthers(t *testing.T) {
 	}
 }
 
-func TestAnImportKeepsItsWiring(t *testing.T) {
+func TestInferencePoolImport_KeepsItsClusters(t *testing.T) {
 	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{Clusters: []inferenceapi.ImportedCluster{{Name: "east"}}}}
 	shape := InferencePoolImport()
 	old := shape.Take(imp)
 	if len(imp.Status.Clusters) != 1 {
-		t.Fatal("the wiring is what translation reads")
+		t.Fatal("status.clusters was cleared; translation reads it")
 	}
 	out := shape.Make(input(old, report.Report{Conditions: programmedReport.Conditions[:1]})).(*inferenceapi.InferencePoolImportStatus)
 	if len(out.Clusters) != 1 || len(out.Controllers) != 1 || string(out.Controllers[0].ExportingClusters[0].Name) != "east" || out.Conditions[0].Type != "Accepted" {
@@ -122,10 +103,10 @@ func TestAnImportKeepsItsWiring(t *testing.T) {
 	}
 }
 
-func TestAConditionOfOursGoesWhenItIsNotSaidAnyMore(t *testing.T) {
-	said := append([]report.Condition{{Type: "penstock.dev/RolledOut", Status: report.False, Reason: "Stuck"}}, programmedReport.Conditions...)
+func TestGatewayStatus_DropsOurConditionOnceItIsNotReported(t *testing.T) {
+	conditions := append([]report.Condition{{Type: "penstock.dev/RolledOut", Status: report.False, Reason: "Stuck"}}, programmedReport.Conditions...)
 	old := &gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "example.com/Theirs", Status: metav1.ConditionTrue}}}
-	with := Gateway().Make(input(old, report.Report{Conditions: said})).(*gatewayv1.GatewayStatus)
+	with := Gateway().Make(input(old, report.Report{Conditions: conditions})).(*gatewayv1.GatewayStatus)
 	without := Gateway().Make(input(with, report.Report{Conditions: programmedReport.Conditions})).(*gatewayv1.GatewayStatus)
 	if find(with.Conditions, "penstock.dev/RolledOut") == nil || find(without.Conditions, "penstock.dev/RolledOut") != nil || find(without.Conditions, "example.com/Theirs") == nil {
 		t.Errorf("first %+v, then %+v", with.Conditions, without.Conditions)

@@ -1,4 +1,4 @@
-package statuses
+package shape
 
 import (
 	"slices"
@@ -22,7 +22,7 @@ func InferencePool() *Shape {
 			var mine []inferencev1.ParentStatus
 			for _, entry := range old.Parents {
 				switch {
-				case waiting(entry):
+				case placeholder(entry):
 				case !in.ours(entry):
 					out.Parents = append(out.Parents, entry)
 				case in.later(entry.Conditions):
@@ -40,13 +40,13 @@ func InferencePool() *Shape {
 	}
 }
 
-// waiting says whether an entry is the one that releases before v1.1 had the API server put into each new pool.
-func waiting(entry inferencev1.ParentStatus) bool {
+// placeholder reports whether an entry is the default that the CRD of releases before v1.1 gives each new pool.
+func placeholder(entry inferencev1.ParentStatus) bool {
 	return entry.ParentRef.Kind == "Status" && entry.ParentRef.Name == "default"
 }
 
-// ours says whether an entry is of us. Those without a controllerName, which the field once did not have, are if they are
-// about a Gateway that we report.
+// ours reports whether an entry is ours. An entry without controllerName, a field that older releases lack, is ours if its parent
+// is a Gateway in the report.
 func (in Input) ours(entry inferencev1.ParentStatus) bool {
 	if entry.ControllerName != "" {
 		return string(entry.ControllerName) == in.Controller
@@ -86,8 +86,8 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 	return out
 }
 
-// InferencePoolImport is the shape of an import's status: what we found of the wiring as our entry among the controllers,
-// and as its conditions. The wiring itself, status.clusters, belongs to who wrote it, and is what translation reads.
+// InferencePoolImport is the shape of an import's status: our entry among the controllers, and the conditions. status.clusters
+// belongs to the multi-cluster controller that wrote it; translation reads it.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -113,7 +113,7 @@ func InferencePoolImport() *Shape {
 					out.Controllers = append(out.Controllers, c)
 				}
 			}
-			var accepted []report.Condition // what upstream knows
+			var accepted []report.Condition // the one type that upstream defines
 			if c := report.Find(in.Report.Conditions, "Accepted"); c != nil {
 				accepted = append(accepted, *c)
 			}

@@ -1,4 +1,4 @@
-package statuses
+package shape
 
 import (
 	"slices"
@@ -10,8 +10,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 )
-
-const programmed = string(gatewayv1.GatewayConditionProgrammed)
 
 // GatewayClass is the shape of a GatewayClass's status.
 func GatewayClass() *Shape {
@@ -45,8 +43,8 @@ func Gateway() *Shape {
 			if len(in.Report.Conditions) == 0 || in.later(old.Conditions) {
 				return old
 			}
-			out := *old // what others may have: fields that we do not know of
-			out.Conditions = in.conditions(old.Conditions, in.pending(in.Report.Conditions))
+			out := *old // fields of newer releases stay
+			out.Conditions = in.conditions(old.Conditions, in.Report.Conditions)
 			out.Addresses = in.Addresses
 			if n := in.Report.AttachedListenerSets; n > 0 || old.AttachedListenerSets != nil {
 				out.AttachedListenerSets = &n
@@ -59,7 +57,7 @@ func Gateway() *Shape {
 				}
 				out.Listeners = append(out.Listeners, gatewayv1.ListenerStatus{
 					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes, SupportedKinds: routeKinds(l.SupportedKinds),
-					Conditions: in.conditions(before, in.pending(l.Conditions)),
+					Conditions: in.conditions(before, l.Conditions),
 				})
 			}
 			return &out
@@ -67,16 +65,7 @@ func Gateway() *Shape {
 	}
 }
 
-// pending puts why something is not programmed yet in place of the condition that it is.
-func (in Input) pending(list []report.Condition) []report.Condition {
-	c := report.Find(list, programmed)
-	if in.Pending == nil || c == nil || c.Status != report.True {
-		return list
-	}
-	return report.Set(slices.Clone(list), *in.Pending)
-}
-
-// routeKinds is never nil: the list is required, and empty says that no kind is supported.
+// routeKinds never returns nil: the field is required, and an empty list means that no kind is supported.
 func routeKinds(list []report.Ref) []gatewayv1.RouteGroupKind {
 	out := make([]gatewayv1.RouteGroupKind, 0, len(list))
 	for _, k := range list {
@@ -96,7 +85,7 @@ func ListenerSet() *Shape {
 				return old
 			}
 			out := *old
-			out.Conditions = in.conditions(old.Conditions, in.pending(in.Report.Conditions))
+			out.Conditions = in.conditions(old.Conditions, in.Report.Conditions)
 			out.Listeners = nil
 			for _, l := range in.Report.Listeners {
 				var before []metav1.Condition
@@ -105,7 +94,7 @@ func ListenerSet() *Shape {
 				}
 				out.Listeners = append(out.Listeners, gatewayv1.ListenerEntryStatus{
 					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes, SupportedKinds: routeKinds(l.SupportedKinds),
-					Conditions: in.conditions(before, in.pending(l.Conditions)),
+					Conditions: in.conditions(before, l.Conditions),
 				})
 			}
 			return &out

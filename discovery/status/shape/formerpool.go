@@ -1,4 +1,4 @@
-package statuses
+package shape
 
 import (
 	"slices"
@@ -14,13 +14,13 @@ type FormerPoolStatus struct {
 	Parents []FormerParent `json:"parent,omitempty"`
 }
 
-// FormerParent is an entry of it. Nobody says there whose it is.
+// FormerParent is an entry of it. It has no controller name.
 type FormerParent struct {
 	ParentRef  inferencev1.ParentReference `json:"parentRef"`
 	Conditions []metav1.Condition          `json:"conditions,omitempty"`
 }
 
-// DeepCopy returns one that shares nothing with s.
+// DeepCopy returns a copy that shares nothing with s.
 func (s FormerPoolStatus) DeepCopy() (out FormerPoolStatus) {
 	for _, p := range s.Parents {
 		out.Parents = append(out.Parents, FormerParent{*p.ParentRef.DeepCopy(), slices.Clone(p.Conditions)})
@@ -28,8 +28,8 @@ func (s FormerPoolStatus) DeepCopy() (out FormerPoolStatus) {
 	return out
 }
 
-// FormerPool is the shape of an InferencePool's status in v1alpha2: today's, without a controller's name. So an entry is ours if it
-// is about a Gateway that we report; one about a Gateway that we report no more stays, as it may be another controller's.
+// FormerPool is the shape of an InferencePool's status in v1alpha2, which differs from v1 in having no controller name. An entry
+// is ours if its parent is a Gateway in the report. An entry of any other Gateway stays, because it may be another controller's.
 func FormerPool(of func(store.Object) *FormerPoolStatus) *Shape {
 	today := InferencePool()
 	return &Shape{

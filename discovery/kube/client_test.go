@@ -1,0 +1,24 @@
+package kube
+
+import (
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// client-go's default limit of five requests a second would delay the statuses of a thousand routes by minutes.
+func TestStatusPatch_IsNotRateLimitedByTheClient(t *testing.T) {
+	c, err := newClient(&rest.Config{Host: "http://127.0.0.1:1"}, kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kinds() {
+		r, err := c.of(k.gvk().GroupVersion(), k.builtIn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit := r.GetRateLimiter(); limit != nil && limit.QPS() > 0 {
+			t.Errorf("%s: %v requests a second", k.resource, limit.QPS())
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package kubestatus
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+)
+
+// gatewayAddresses computes where a Gateway is reached, from its report, the Services in front of its proxies, and the addresses in
+// its current status.
+func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []*corev1.Service, current []gatewayv1.GatewayStatusAddress) []gatewayv1.GatewayStatusAddress {
+	known := usable(reported.Addresses)
+	nodePort := slices.ContainsFunc(services, func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeNodePort })
+	condition := func(typ gatewayv1.GatewayConditionType) *report.Condition {
+		return report.Find(reported.Conditions, string(typ))
+	}
+	switch {
+	case len(services) == 0: // the proxies are external: where their EnvoyFleet locates them, else where the Gateway requests
+		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 || accepted != nil && accepted.Status == report.False {
+			return known
+		}
+		return usable(requested(gw))
+	case !nodePort:
+		return usable(serviceAddresses(services))
+	case len(known) > 0: // a NodePort is reached at the nodes with proxies, which only xds/fleet knows
+		return known
+	case len(current) > 0: // a new leader keeps what the last one wrote until xds/fleet reports
+		return current
+	}
+	if p := condition(gatewayv1.GatewayConditionProgrammed); p != nil && p.Status == report.False {
+		return nil // no node has a proxy yet
+	}
+	return usable(serviceAddresses(services)) // the proxies are external, and no EnvoyFleet locates them
+}
+
+// requested lists the IP addresses in a Gateway's spec. External proxies can have no other type.
+func requested(gw *gatewayv1.Gateway) (out []string) {
+	for _, a := range gw.Spec.Addresses {
+		if a.Type == nil || *a.Type == gatewayv1.IPAddressType {
+			out = append(out, a.Value)
+		}
+	}
+	return out
+}
+
+// serviceAddresses lists where Services are reached. Nothing is known here of the nodes of a NodePort, so that its cluster IPs count.
+func serviceAddresses(services []*corev1.Service) (out []string) {
+	for _, s := range services {
+		exposed := report.Service{Type: string(s.Spec.Type), ClusterIPs: s.Spec.ClusterIPs, ExternalIPs: s.Spec.ExternalIPs}
+		if s.Spec.Type == corev1.ServiceTypeNodePort {
+			exposed.Type = string(corev1.ServiceTypeClusterIP)
+		}
+		if len(exposed.ClusterIPs) == 0 {
+			exposed.ClusterIPs = []string{s.Spec.ClusterIP}
+		}
+		for _, in := range s.Status.LoadBalancer.Ingress {
+			exposed.LoadBalancer = append(exposed.LoadBalancer, in.IP, in.Hostname)
+		}
+		out = append(out, exposed.Addresses()...)
+	}
+	return out
+}
+
+// usable converts the addresses that a status can hold. The unspecified address is where proxies listen, not where they are reached.
+func usable(addresses []string) (out []gatewayv1.GatewayStatusAddress) {
+	for _, a := range addresses {
+		typ := gatewayv1.AddressType(report.AddressType(a))
+		ip, err := netip.ParseAddr(a)
+		unspecified := err == nil && ip.IsUnspecified()
+		known := slices.ContainsFunc(out, func(o gatewayv1.GatewayStatusAddress) bool { return o.Value == a })
+		if typ != "" && !unspecified && !known && len(out) < report.MaxAddresses {
+			out = append(out, gatewayv1.GatewayStatusAddress{Type: &typ, Value: a})
+		}
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+package kubestatus
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/status/shape"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// gateway adds a Gateway's addresses, and what shape.Programmed needs to know of its proxies.
+func (w *Writer) gateway(in *shape.Input, view *store.View, gw *gatewayv1.Gateway) {
+	old := in.Old.(*gatewayv1.GatewayStatus)
+	services := store.Services.By(view, store.ByGateway, store.ID(gw))
+	in.Addresses = gatewayAddresses(gw, in.Report, services, old.Addresses)
+	w.delivery(in, store.ID(gw), in.Generation, old.Conditions)
+	if len(services) > 0 && len(in.Addresses) == 0 {
+		in.Proxies.Addressless = store.ID(services[0])
+	}
+}
+
+// listenerSet adds what shape.Programmed needs to know of the proxies of a ListenerSet's Gateway.
+func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
+	for _, k := range store.ListenerSets.Keys(set) {
+		if k.Index == store.ByParent {
+			w.mu.Lock()
+			generation := w.observed[refOf(store.Gateways, k.Key)]
+			w.mu.Unlock()
+			w.delivery(in, k.Key, generation, in.Old.(*gatewayv1.ListenerSetStatus).Conditions)
+		}
+	}
+}
+
+// delivery adds what the proxies of a gateway have of one of its generations. old are the conditions that were written last.
+func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old []metav1.Condition) {
+	connected, acked := w.cfg.Delivery.Delivered(gateway, generation)
+	in.Proxies = &shape.Proxies{Connected: connected, Acked: acked, Absent: w.absence(in.Report.Owner, connected), Before: programmedGeneration(old)}
+}
+
+// absence returns for how long a Gateway or ListenerSet has had no proxies. While it has none, it is looked at again when
+// shape.Programmed may decide otherwise.
+func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if connected > 0 {
+		delete(w.proxyless, ref)
+		return 0
+	}
+	since, ok := w.proxyless[ref]
+	if !ok {
+		since = w.cfg.Now()
+		w.proxyless[ref] = since
+		if w.queues != nil {
+			w.queues.of(ref).AddAfter(ref, shape.ReconnectGrace+time.Second)
+		}
+	}
+	return w.cfg.Now().Sub(since)
+}
+
+// programmedGeneration is the generation for which conditions report that a Gateway is programmed; 0 for none.
+func programmedGeneration(conditions []metav1.Condition) int64 {
+	for _, c := range conditions {
+		if c.Type == string(gatewayv1.GatewayConditionProgrammed) && c.Status == metav1.ConditionTrue {
+			return c.ObservedGeneration
+		}
+	}
+	return 0
+}

@@ -1,0 +1,247 @@
+package kubestatus
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/status/shape"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// Delivery reports what the proxies have.
+type Delivery interface {
+	// Delivered returns how many proxies of a gateway ("namespace/name") are connected, to any penstock process, and whether all
+	// of them have acknowledged what a generation of it asks for, with all listeners that it has now.
+	Delivered(gateway string, generation int64) (proxies int, acked bool)
+}
+
+// Config is what a Writer needs. Only Log and Now are optional.
+type Config struct {
+	Source     *kube.Source // of the current statuses; patches go through it
+	Store      *store.Store // that Source fills
+	Board      *status.Board
+	Delivery   Delivery
+	Controller string                  // controllerName of the entries and classes that are ours
+	Features   []gatewayv1.FeatureName // of GatewayClasses
+	Log        *slog.Logger            // nil: slog.Default
+	Now        func() time.Time        // nil: time.Now
+}
+
+// Writer writes statuses. It is safe for concurrent use.
+type Writer struct {
+	cfg    Config
+	tables map[string]store.Kind // of the kinds that get a status, by name
+	pace   pace
+
+	mu        sync.Mutex
+	observed  map[report.Ref]int64     // the generation that was translated last
+	proxyless map[report.Ref]time.Time // since when a Gateway or ListenerSet has had no proxies
+	warned    map[report.Ref]bool      // GatewayClasses whose blocked deletion is logged
+	queues    *queues                  // nil: not leading
+}
+
+// queues are two, so that Gateways, which are few and which people wait for, do not wait behind thousands of routes.
+type queues struct {
+	few, many workqueue.TypedRateLimitingInterface[report.Ref]
+}
+
+func (q *queues) of(ref report.Ref) workqueue.TypedRateLimitingInterface[report.Ref] {
+	switch ref.Kind {
+	case "GatewayClass", "Gateway", "ListenerSet":
+		return q.few
+	}
+	return q.many
+}
+
+const (
+	// fewWorkers and manyWorkers bound the writes in flight. The API server accepts 200 requests at once by default, of all clients.
+	fewWorkers, manyWorkers = 4, 16
+	// conflictDelay is how long after a conflict the newer version has normally arrived by the watch.
+	conflictDelay = 50 * time.Millisecond
+)
+
+// New makes a Writer; it writes nothing before Lead.
+func New(cfg Config) (*Writer, error) {
+	if cfg.Source == nil || cfg.Store == nil || cfg.Board == nil || cfg.Delivery == nil || cfg.Controller == "" {
+		return nil, errors.New("kubernetes status writer: source, store, board, delivery or controller name is missing")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	w := &Writer{
+		cfg: cfg, tables: map[string]store.Kind{}, pace: pace{last: map[report.Ref]written{}},
+		observed: map[report.Ref]int64{}, proxyless: map[report.Ref]time.Time{}, warned: map[report.Ref]bool{},
+	}
+	shapes := shape.ByKind()
+	for _, t := range store.Tables() {
+		if shapes[t.Kind()] != nil {
+			w.tables[t.Kind()] = t
+		}
+	}
+	cfg.Source.OnLive(func(ref report.Ref) { w.invalidate(ref) })
+	return w, nil
+}
+
+// Observe tracks which generation of each object the reports on the board describe: those in view, of which changes are new.
+// It must be called after the reports of the changes are on the board.
+func (w *Writer) Observe(view *store.View, changes []store.Change) {
+	var dirty []report.Ref
+	w.mu.Lock()
+	for _, c := range changes {
+		if c.Table == store.Services.Kind() {
+			for _, key := range c.Keys {
+				if key.Index == store.ByGateway {
+					dirty = append(dirty, refOf(store.Gateways, key.Key))
+				}
+			}
+		}
+		table := w.tables[c.Table]
+		if table == nil {
+			continue
+		}
+		ref := refOf(table, c.ID)
+		if obj, ok := table.Object(view, c.ID); ok {
+			w.observed[ref] = obj.GetGeneration()
+		} else {
+			delete(w.observed, ref)
+			delete(w.proxyless, ref)
+			delete(w.warned, ref)
+		}
+		dirty = append(dirty, ref)
+		if c.Table == store.Gateways.Kind() {
+			for _, key := range c.Keys {
+				if key.Index == store.ByClass { // a class may go once no Gateway names it
+					dirty = append(dirty, refOf(store.GatewayClasses, key.Key))
+				}
+			}
+		}
+	}
+	w.mu.Unlock()
+	w.invalidate(dirty...)
+}
+
+// DeliveryChanged looks at Gateways ("namespace/name") and their ListenerSets again, because Delivered may return something else.
+func (w *Writer) DeliveryChanged(gateways ...string) {
+	view := w.cfg.Store.View()
+	for _, key := range gateways {
+		w.invalidate(refOf(store.Gateways, key))
+		for _, set := range store.ListenerSets.By(view, store.ByParent, key) {
+			w.invalidate(store.ListenerSets.Ref(set))
+		}
+	}
+}
+
+func refOf(table store.Kind, id string) report.Ref {
+	ref := report.Ref{Group: table.Group(), Kind: table.Kind(), Name: id}
+	if namespace, name, ok := strings.Cut(id, "/"); ok {
+		ref.Namespace, ref.Name = namespace, name
+	}
+	return ref
+}
+
+// invalidate queues objects, if this process leads.
+func (w *Writer) invalidate(refs ...report.Ref) {
+	w.mu.Lock()
+	q := w.queues
+	w.mu.Unlock()
+	if q == nil {
+		return
+	}
+	for _, ref := range refs {
+		q.of(ref).AddAfter(ref, w.pace.changed(ref, w.cfg.Now()))
+	}
+}
+
+// Lead keeps all statuses up to date until ctx ends.
+func (w *Writer) Lead(ctx context.Context) error {
+	limit := func() workqueue.TypedRateLimiter[report.Ref] {
+		return workqueue.NewTypedItemExponentialFailureRateLimiter[report.Ref](100*time.Millisecond, 30*time.Second)
+	}
+	q := &queues{workqueue.NewTypedRateLimitingQueue(limit()), workqueue.NewTypedRateLimitingQueue(limit())}
+	w.mu.Lock()
+	w.queues = q
+	clear(w.proxyless)
+	w.mu.Unlock()
+	feed := w.cfg.Board.Follow()
+	w.invalidate(w.cfg.Source.LiveRefs()...)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer feed.Close()
+		for {
+			refs, err := feed.Next(ctx)
+			if err != nil {
+				return err
+			}
+			w.invalidate(refs...)
+		}
+	})
+	for range fewWorkers {
+		group.Go(func() error { w.work(ctx, q.few); return nil })
+	}
+	for range manyWorkers {
+		group.Go(func() error { w.work(ctx, q.many); return nil })
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		w.mu.Lock()
+		w.queues = nil
+		w.mu.Unlock()
+		q.few.ShutDown()
+		q.many.ShutDown()
+		return nil
+	})
+	return group.Wait()
+}
+
+func (w *Writer) work(ctx context.Context, q workqueue.TypedRateLimitingInterface[report.Ref]) {
+	for {
+		ref, shutdown := q.Get()
+		if shutdown {
+			return
+		}
+		if left := w.pace.wait(ref, w.cfg.Now()); left > 0 {
+			q.AddAfter(ref, left)
+		} else {
+			w.requeue(ctx, q, ref, w.write(ctx, ref))
+		}
+		q.Done(ref)
+	}
+}
+
+// requeue decides whether and when an object is looked at again after a write.
+func (w *Writer) requeue(ctx context.Context, q workqueue.TypedRateLimitingInterface[report.Ref], ref report.Ref, err error) {
+	switch {
+	case err == nil, apierrors.IsNotFound(err), ctx.Err() != nil:
+		q.Forget(ref)
+	case apierrors.IsConflict(err):
+		q.AddAfter(ref, conflictDelay)
+	default:
+		if q.NumRequeues(ref) == 0 {
+			w.cfg.Log.Warn("cannot write the status of an object; retrying", "object", ref.String(), "error", err)
+		}
+		q.AddRateLimited(ref)
+	}
+}
+
+// write brings an object's status, and the finalizer of a GatewayClass, up to date.
+func (w *Writer) write(ctx context.Context, ref report.Ref) error {
+	if err := w.writeStatus(ctx, ref); err != nil {
+		return err
+	}
+	return w.holdClass(ctx, ref)
+}

@@ -1,0 +1,456 @@
+package kubestatus_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/kubestatus"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+const (
+	gatewayGroup = "gateway.networking.k8s.io"
+	controller   = "penstock.dev/gateway-controller"
+)
+
+// proxies implements kubestatus.Delivery.
+type proxies struct {
+	mu    sync.Mutex
+	n     int
+	acked int64
+}
+
+func (p *proxies) Delivered(_ string, generation int64) (int, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n, p.n > 0 && p.acked >= generation
+}
+
+func (p *proxies) set(n int, acked int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n, p.acked = n, acked
+}
+
+// rig is a Writer that leads, on a Source that follows a small API server.
+type rig struct {
+	*testing.T
+	api     *kubetest.Server
+	store   *store.Store
+	board   *status.Board
+	proxies *proxies
+	writer  *kubestatus.Writer
+}
+
+// newRig installs the kinds of Gateway API's core and waits for the first sync; prepare may install and create more before.
+func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
+	t.Helper()
+	r := &rig{T: t, api: kubetest.New(t), board: status.NewBoard(nil), proxies: &proxies{}}
+	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes"} {
+		r.api.Install(gatewayGroup, plural, "v1")
+	}
+	if prepare != nil {
+		prepare(r.api)
+	}
+	var err error
+	if r.store, err = store.New(); err != nil {
+		t.Fatal(err)
+	}
+	source, err := kube.New(kube.Config{REST: r.api.Config(), Store: r.store, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Run(t, source.Run)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	if err := source.Synced(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.writer, err = kubestatus.New(kubestatus.Config{
+		Source: source, Store: r.store, Board: r.board, Delivery: r.proxies,
+		Controller: controller, Features: []gatewayv1.FeatureName{"Gateway"}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.observe()
+	kubetest.Run(t, r.writer.Lead)
+	return r
+}
+
+const deadline = 30 * time.Second
+
+// eventually polls until missing returns "".
+func (r *rig) eventually(missing func() string) {
+	r.Helper()
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	late := time.After(deadline)
+	for {
+		text := missing()
+		if text == "" {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-late:
+			r.Fatal(text)
+		}
+	}
+}
+
+// has waits until an object is in the store, or is no longer.
+func (r *rig) has(k store.Kind, id string, want bool) {
+	r.Helper()
+	r.eventually(func() string {
+		if _, ok := k.Object(r.store.View(), id); ok != want {
+			return fmt.Sprintf("%s %s in the store: %v", k.Kind(), id, ok)
+		}
+		return ""
+	})
+}
+
+// observe reports everything in the store as translated.
+func (r *rig) observe() {
+	view := r.store.View()
+	r.writer.Observe(view, store.Everything(view))
+}
+
+func route(name string) string {
+	return fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {namespace: default, name: %s}
+spec:
+  parentRefs: [{name: gw}]
+`, name)
+}
+
+func ref(kind, name string) report.Ref {
+	return report.Ref{Group: gatewayGroup, Kind: kind, Namespace: "default", Name: name}
+}
+
+func accepted(status string) []report.Condition {
+	return []report.Condition{{Type: "Accepted", Status: status, Reason: "Accepted"}}
+}
+
+func parent() report.ParentRef {
+	return report.ParentRef{Group: gatewayGroup, Kind: "Gateway", Namespace: "default", Name: "gw"}
+}
+
+// status waits until an object's status, as JSON, contains each text, and none of those with "!" in front. It returns the JSON.
+func (r *rig) status(resource, id string, texts ...string) string {
+	r.Helper()
+	var raw []byte
+	r.eventually(func() string {
+		raw, _ = json.Marshal(r.api.Get(gatewayGroup, resource, id)["status"])
+		for _, text := range texts {
+			if not, ok := strings.CutPrefix(text, "!"); ok == strings.Contains(string(raw), strings.TrimPrefix(text, "!")) && (ok || !strings.Contains(string(raw), not)) {
+				return fmt.Sprintf("%s %s: want %s in %s", resource, id, text, raw)
+			}
+		}
+		return ""
+	})
+	return string(raw)
+}
+
+func TestRouteStatus_KeepsEntriesOfOtherControllers(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) {
+		obj := kubetest.Parse(t, route("a"))
+		obj["status"] = kubetest.Parse(t, `
+parents:
+- {parentRef: {name: other}, controllerName: other.example/c, conditions: [{type: Accepted, status: "True", reason: Accepted, message: theirs, lastTransitionTime: "2020-01-01T00:00:00Z"}]}
+- {parentRef: {name: old}, controllerName: penstock.dev/gateway-controller, conditions: []}
+`)
+		api.Put("httproutes", obj)
+	})
+	r.board.Set("translation", report.Report{Owner: ref("HTTPRoute", "a"), Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
+	got := r.status("httproutes", "default/a", `"theirs"`, `"name":"gw"`, `"observedGeneration":1`, `!"name":"old"`)
+	if strings.Contains(got, `"namespace"`) {
+		t.Errorf("the parent is not named as the route names it: %s", got)
+	}
+}
+
+func TestStatusPatch_IsSentOncePerGeneration(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) })
+	rep := report.Report{Owner: ref("HTTPRoute", "a"), Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}}
+	r.board.Set("translation", rep)
+	first := r.status("httproutes", "default/a", `"observedGeneration":1`)
+	r.board.Set("translation", rep) // unchanged
+	changed := kubetest.Parse(t, route("a"))
+	changed["spec"].(kubetest.Object)["hostnames"] = []any{"a.example"}
+	r.api.Put("httproutes", changed)
+	r.eventually(func() string {
+		if got, ok := store.HTTPRoutes.Get(r.store.View(), "default/a"); !ok || got.Generation != 2 {
+			return "the change is not in the store"
+		}
+		return ""
+	})
+	if n := len(r.api.Asked("PATCH")); n != 1 {
+		t.Errorf("%d writes before the change was translated, want 1: %q", n, r.api.Asked("PATCH"))
+	}
+	r.observe()
+	second := r.status("httproutes", "default/a", `"observedGeneration":2`)
+	since := func(s string) string {
+		_, after, _ := strings.Cut(s, `"lastTransitionTime":`)
+		return after[:22]
+	}
+	if since(first) != since(second) {
+		t.Errorf("lastTransitionTime moved although the status did not: %s, %s", since(first), since(second))
+	}
+	if n := len(r.api.Asked("PATCH")); n != 2 {
+		t.Errorf("%d writes, want 2", n)
+	}
+}
+
+func TestStatusPatch_ConflictIsRetriedOnTheNewVersion(t *testing.T) {
+	var mu sync.Mutex
+	conflicts := 3
+	r := newRig(t, func(api *kubetest.Server) {
+		api.Apply(t, "httproutes", route("a"))
+		api.Fail(func(method, _ string) int {
+			mu.Lock()
+			defer mu.Unlock()
+			if method != http.MethodPatch || conflicts == 0 {
+				return 0
+			}
+			conflicts--
+			return http.StatusConflict
+		})
+	})
+	r.board.Set("translation", report.Report{Owner: ref("HTTPRoute", "a"), Parents: []report.Parent{{Ref: parent(), Conditions: accepted("False")}}})
+	r.status("httproutes", "default/a", `"False"`)
+}
+
+const gatewayYAML = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {namespace: default, name: gw}
+spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
+`
+
+const gatewayService = `
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: gw-penstock, labels: {gateway.networking.k8s.io/gateway-name: gw}}
+spec: {type: LoadBalancer, clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9], ports: [{port: 80}]}
+`
+
+func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) { api.Apply(t, "gateways", gatewayYAML) })
+	programmed := append(accepted("True"), report.Condition{Type: "Programmed", Status: report.True, Reason: "Programmed"})
+	r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: programmed, Addresses: []string{"0.0.0.0"},
+		Listeners: []report.Listener{{Name: "http", AttachedRoutes: 3, Conditions: programmed}}})
+	r.status("gateways", "default/gw", `"Pending"`, "no proxy is connected", `"attachedRoutes":3`, `!"0.0.0.0"`, `!"reason":"Programmed"`)
+	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"edge.example"}}) // of external proxies
+	r.status("gateways", "default/gw", `"edge.example"`, `"Hostname"`, `!"0.0.0.0"`)
+	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"not an address!", "Edge_2", "fe80::1%eth0", "edge2.example"}})
+	r.status("gateways", "default/gw", `"edge2.example"`, `!"edge.example"`, `!"not an address!"`, `!"Edge_2"`, `!"fe80`) // the API server would reject the whole status
+	r.api.Apply(t, "services", gatewayService)
+	r.has(store.Services, "default/gw-penstock", true)
+	r.observe()
+	r.status("gateways", "default/gw", `"AddressNotAssigned"`)
+	service := kubetest.Parse(t, gatewayService)
+	service["status"] = kubetest.Parse(t, "loadBalancer: {ingress: [{ip: 192.0.2.1}]}")
+	r.api.Put("services", service)
+	r.eventually(func() string {
+		if s, _ := store.Services.Get(r.store.View(), "default/gw-penstock"); s == nil || len(s.Status.LoadBalancer.Ingress) == 0 {
+			return "the address is not in the store"
+		}
+		return ""
+	})
+	r.observe()
+	r.proxies.set(2, 0)
+	r.writer.DeliveryChanged("default/gw")
+	r.status("gateways", "default/gw", `"192.0.2.1"`, `"IPAddress"`, "not acknowledged")
+	r.proxies.set(2, 1)
+	r.writer.DeliveryChanged("default/gw")
+	r.status("gateways", "default/gw", `"reason":"Programmed"`, `!"Pending"`)
+	// All proxies are disconnected for a moment: their penstock process has ended, and they reconnect to another one.
+	r.proxies.set(0, 0)
+	r.writer.DeliveryChanged("default/gw")
+	changed := kubetest.Parse(t, gatewayYAML)
+	changed["spec"].(kubetest.Object)["listeners"] = []any{}
+	r.api.Put("gateways", changed)
+	r.eventually(func() string {
+		if g, _ := store.Gateways.Get(r.store.View(), "default/gw"); g == nil || g.Generation != 2 {
+			return "the change is not in the store"
+		}
+		return ""
+	})
+	r.observe()
+	r.proxies.set(2, 1)
+	r.writer.DeliveryChanged("default/gw")
+	// The new generation is accepted, the old one programmed.
+	r.status("gateways", "default/gw", `"observedGeneration":2`, `"observedGeneration":1`, `!"Pending"`)
+	r.proxies.set(2, 2)
+	r.writer.DeliveryChanged("default/gw")
+	r.status("gateways", "default/gw", `!"observedGeneration":1`)
+}
+
+func TestGatewayAddresses_OfANodePortAreItsNodes(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) {
+		api.Apply(t, "gateways", gatewayYAML)
+		api.Apply(t, "services", strings.Replace(gatewayService, "LoadBalancer", "NodePort", 1))
+	})
+	programmed := append(accepted("True"), report.Condition{Type: "Programmed", Status: report.True, Reason: "Programmed"})
+	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Conditions: []report.Condition{{Type: "Programmed", Status: report.False, Reason: "Pending"}}})
+	r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: programmed, Addresses: []string{"0.0.0.0"}})
+	r.has(store.Services, "default/gw-penstock", true)
+	r.observe()
+	r.status("gateways", "default/gw", `"Pending"`, `!"10.96.0.9"`, `!"0.0.0.0"`)
+	r.proxies.set(1, 1)
+	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"198.51.100.1"}})
+	r.status("gateways", "default/gw", `"198.51.100.1"`, `"IPAddress"`, `"reason":"Programmed"`)
+	// Another process leads now, and its fleets have not reported yet.
+	r.board.Remove("supervisor", ref("Gateway", "gw"))
+	r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("False"), Addresses: []string{"0.0.0.0"}})
+	r.status("gateways", "default/gw", `"198.51.100.1"`, `"status":"False"`)
+}
+
+func TestGatewayAddresses_OmitWhatIsNotAccepted(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) {
+		gw := kubetest.Parse(t, gatewayYAML)
+		gw["spec"].(kubetest.Object)["addresses"] = []any{kubetest.Object{"value": "192.0.2.1"}, kubetest.Object{"type": "Hostname", "value": "mine.example"}}
+		api.Put("gateways", gw)
+	})
+	rep := report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("True")}
+	r.board.Set("translation", rep)
+	r.status("gateways", "default/gw", `"192.0.2.1"`, `!"mine.example"`)
+	rep.Conditions = accepted("False")
+	r.board.Set("translation", rep)
+	r.status("gateways", "default/gw", `"False"`, `!"192.0.2.1"`, `!"mine.example"`)
+}
+
+func TestListenerSet_IsProgrammedOnceItsGatewaysProxiesHaveIt(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) {
+		api.Install(gatewayGroup, "listenersets", "v1")
+		api.Apply(t, "gateways", gatewayYAML)
+		api.Apply(t, "listenersets", `
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {namespace: default, name: more}
+spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}
+`)
+	})
+	programmed := append(accepted("True"), report.Condition{Type: "Programmed", Status: report.True, Reason: "Programmed"})
+	r.board.Set("translation", report.Report{Owner: ref("ListenerSet", "more"), Conditions: programmed, Listeners: []report.Listener{{Name: "more", Conditions: programmed}}})
+	r.proxies.set(1, 0)
+	r.writer.DeliveryChanged("default/gw")
+	r.status("listenersets", "default/more", `"Pending"`, "not acknowledged", `!"reason":"Programmed"`)
+	r.proxies.set(1, 1)
+	r.writer.DeliveryChanged("default/gw")
+	r.status("listenersets", "default/more", `"reason":"Programmed"`, `!"Pending"`)
+}
+
+func TestStatusPatch_BurstIsFewWritesToAGateway(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) { api.Apply(t, "gateways", gatewayYAML) })
+	r.proxies.set(1, 1)
+	for n := range int32(1000) {
+		r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("True"), Listeners: []report.Listener{{Name: "http", AttachedRoutes: n + 1, Conditions: accepted("True")}}})
+	}
+	r.status("gateways", "default/gw", `"attachedRoutes":1000`)
+	if n := len(r.api.Asked("PATCH")); n > 20 {
+		t.Errorf("%d writes to the Gateway", n)
+	}
+}
+
+func TestFinalizer_KeepsAGatewayClassUntilItsLastGatewayIsGone(t *testing.T) {
+	const class = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: %s, finalizers: [example.com/theirs]}
+spec: {controllerName: %s}
+`
+	mine, theirs := fmt.Sprintf(class, "penstock", controller), fmt.Sprintf(class, "other", "example.com/other")
+	other := strings.Replace(strings.Replace(gatewayYAML, "name: gw", "name: other", 1), "gatewayClassName: penstock", "gatewayClassName: other", 1)
+	r := newRig(t, func(api *kubetest.Server) {
+		api.Apply(t, "gatewayclasses", mine)
+		api.Apply(t, "gatewayclasses", theirs)
+		api.Apply(t, "gateways", other)
+	})
+	finalizers := func(want string) {
+		t.Helper()
+		r.eventually(func() string {
+			got := r.api.Get(gatewayGroup, "gatewayclasses", "penstock")
+			if got == nil {
+				return "the class is gone"
+			}
+			if list := fmt.Sprint(got["metadata"].(kubetest.Object)["finalizers"]); list != want {
+				return fmt.Sprintf("finalizers %s, want %s", list, want)
+			}
+			return ""
+		})
+	}
+	r.api.Apply(t, "gateways", gatewayYAML)
+	r.has(store.Gateways, "default/gw", true)
+	r.observe()
+	finalizers("[example.com/theirs gateway-exists-finalizer.gateway.networking.k8s.io]")
+	r.api.Delete("gatewayclasses", kubetest.Parse(t, mine))
+	r.api.Delete("gateways", kubetest.Parse(t, gatewayYAML))
+	r.has(store.Gateways, "default/gw", false)
+	r.writer.Observe(r.store.View(), []store.Change{{Table: "Gateway", ID: "default/gw", Keys: []store.IndexKey{{Index: store.ByClass, Key: "penstock"}}}})
+	finalizers("[example.com/theirs]") // being deleted, and held by another finalizer
+	if list := r.api.Get(gatewayGroup, "gatewayclasses", "other")["metadata"].(kubetest.Object)["finalizers"]; fmt.Sprint(list) != "[example.com/theirs]" {
+		t.Errorf("the class of another controller: %v", list)
+	}
+}
+
+func TestGatewayClass_ReportsAnUnsupportedRelease(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) {
+		api.Apply(t, "gatewayclasses", "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: penstock}, spec: {controllerName: "+controller+"}}")
+	})
+	r.board.Set("translation", report.Report{Owner: report.Ref{Group: gatewayGroup, Kind: "GatewayClass", Name: "penstock"}, Conditions: accepted("True")})
+	r.status("gatewayclasses", "penstock", `"SupportedVersion"`, `!"UnsupportedVersion"`)
+	release := func(annotations kubetest.Object) {
+		t.Helper()
+		crd := r.api.Get("apiextensions.k8s.io", "customresourcedefinitions", "httproutes."+gatewayGroup)
+		crd["metadata"].(kubetest.Object)["annotations"] = annotations
+		r.api.Put("customresourcedefinitions", crd)
+	}
+	const key = "gateway.networking.k8s.io/bundle-version"
+	for version, words := range map[string]string{"v1.99.0": "httproutes is of release v1.99.0", "v1.0.0": "httproutes is of release v1.0.0", "v2.0.0": "of release v2.0.0", "mine": "of release mine"} {
+		release(kubetest.Object{key: version})
+		r.status("gatewayclasses", "penstock", `"UnsupportedVersion"`, words)
+	}
+	release(nil)
+	r.status("gatewayclasses", "penstock", `"UnsupportedVersion"`, "httproutes does not name its release")
+	release(kubetest.Object{key: "v1.1.0"})
+	r.status("gatewayclasses", "penstock", `!"UnsupportedVersion"`)
+}
+
+const formerPool = `{apiVersion: inference.networking.x-k8s.io/v1alpha2, kind: InferencePool, metadata: {namespace: default, name: chat}, spec: {
+  selector: {app: chat}, targetPortNumber: 8000, extensionRef: {name: epp, failureMode: FailOpen}},
+  status: {parent: [{parentRef: {kind: Gateway, name: theirs}, conditions: [{type: Accepted, status: "True", reason: Theirs, message: "", lastTransitionTime: "2020-01-01T00:00:00Z"}]}]}}`
+
+func TestInferencePool_FormerGroupGetsItsStatus(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) {
+		api.Install(inferenceapi.Group, "inferencepools", "v1alpha2")
+		api.Apply(t, "inferencepools", formerPool)
+	})
+	pool := report.Ref{Group: store.InferencePools.Group(), Kind: "InferencePool", Namespace: "default", Name: "chat"}
+	r.board.Set("translation", report.Report{Owner: pool, Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
+	r.eventually(func() string {
+		raw, _ := json.Marshal(r.api.Get(inferenceapi.Group, "inferencepools", "default/chat")["status"])
+		for _, text := range []string{`"reason":"Theirs"`, `"name":"gw"`, `"reason":"Accepted"`} {
+			if !strings.Contains(string(raw), text) {
+				return "want " + text + " in " + string(raw)
+			}
+		}
+		return ""
+	})
+}

@@ -1,0 +1,70 @@
+package report
+
+import (
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// MaxAddresses is how many addresses a Gateway's status can hold (Gateway API, GatewayStatus.addresses).
+const MaxAddresses = 16
+
+// Types of an address in a Gateway's status.
+const (
+	IPAddress = "IPAddress"
+	Hostname  = "Hostname"
+)
+
+// AddressType returns the type of an address in a Gateway's status: IPAddress for an IP address without a zone, Hostname for a DNS
+// name, and "" for anything else, with which the API server would reject the whole status.
+func AddressType(address string) string {
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Zone() == "" {
+		return IPAddress
+	}
+	if len(validation.IsDNS1123Subdomain(address)) > 0 {
+		return ""
+	}
+	return Hostname
+}
+
+// Service is what the addresses of a Kubernetes Service depend on.
+type Service struct {
+	Type         string   // ClusterIP, NodePort or LoadBalancer
+	ClusterIPs   []string // spec.clusterIPs
+	ExternalIPs  []string // spec.externalIPs
+	LoadBalancer []string // IP addresses and host names in status.loadBalancer
+	Nodes        []string // of the nodes that run ready pods of a NodePort Service
+}
+
+// Addresses computes where clients reach a Service; it is the only function that does. A NodePort Service is reached at the nodes
+// that run its pods, which answer whatever its externalTrafficPolicy is. The port is in the Service alone: a Gateway's status has
+// no field for it.
+func (s Service) Addresses() (out []string) {
+	var candidates []string
+	switch s.Type {
+	case "LoadBalancer":
+		candidates = slices.Concat(s.LoadBalancer, s.ExternalIPs)
+	case "NodePort":
+		candidates = slices.Concat(s.ExternalIPs, slices.DeleteFunc(slices.Clone(s.Nodes), func(node string) bool {
+			return !slices.ContainsFunc(s.ClusterIPs, func(own string) bool { return family(own) == family(node) })
+		}))
+	default:
+		candidates = slices.Concat(s.ClusterIPs, s.ExternalIPs)
+	}
+	for _, a := range candidates {
+		if a != "" && a != "None" && !slices.Contains(out, a) && len(out) < MaxAddresses {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// family is an address's length in bits: Kubernetes serves a Service at addresses of its own families only.
+func family(address string) int {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return 0
+	}
+	return ip.BitLen()
+}

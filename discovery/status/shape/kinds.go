@@ -1,0 +1,43 @@
+package shape
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// ByKind returns the shape of every kind that gets a status, by the kind's name, which is also its table's name.
+func ByKind() map[string]*Shape {
+	return map[string]*Shape{
+		store.GatewayClasses.Kind(): GatewayClass(),
+		store.Gateways.Kind():       Gateway(),
+		store.ListenerSets.Kind():   ListenerSet(),
+		store.HTTPRoutes.Kind(): Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+		}),
+		store.GRPCRoutes.Kind(): Route(func(r *gatewayv1.GRPCRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+		}),
+		store.TLSRoutes.Kind(): Route(func(r *gatewayv1.TLSRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+		}),
+		store.TCPRoutes.Kind(): Route(func(r *gatewayv1.TCPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+		}),
+		store.BackendTLSPolicies.Kind():   Ancestors(func(p *gatewayv1.BackendTLSPolicy) *gatewayv1.PolicyStatus { return &p.Status }),
+		store.InferencePools.Kind():       InferencePool(),
+		store.InferencePoolImports.Kind(): InferencePoolImport(),
+		store.InferenceModels.Kind(): Conditions(
+			func(m *inferenceapi.InferenceModel) *inferenceapi.InferenceModelStatus { return &m.Status },
+			func(s *inferenceapi.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }),
+		store.ModelServers.Kind(): Conditions(
+			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
+			func(s *v1alpha1.ModelServersStatus) *[]metav1.Condition { return &s.Conditions }),
+		store.PoolPolicies.Kind(): Conditions(
+			func(p *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicyStatus { return &p.Status },
+			func(s *v1alpha1.PoolPolicyStatus) *[]metav1.Condition { return &s.Conditions }),
+	}
+}
