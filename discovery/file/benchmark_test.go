@@ -1,4 +1,4 @@
-package file_test
+package file
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
@@ -38,7 +37,8 @@ spec:
 `, i)
 }
 
-// The time until 1,000 routes are in the store, from one file of each, with and without last good forms to write.
+// BenchmarkLoad1000Routes measures the time until 1,000 routes are in the store, from one file each, with state to write:
+// with the fast path, and with apiextensions alone.
 func BenchmarkLoad1000Routes(b *testing.B) {
 	dir := b.TempDir()
 	for i := range 1000 {
@@ -46,10 +46,11 @@ func BenchmarkLoad1000Routes(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	benchmarkLoad(b, dir)
+	b.Run("Fast", func(b *testing.B) { benchmarkLoad(b, dir, theCatalog()) })
+	b.Run("Apiextensions", func(b *testing.B) { benchmarkLoad(b, dir, slowCatalog(b)) })
 }
 
-// The same, all in one file.
+// BenchmarkLoad1000RoutesOfOneFile measures the same with all routes in one file.
 func BenchmarkLoad1000RoutesOfOneFile(b *testing.B) {
 	dir := b.TempDir()
 	var all strings.Builder
@@ -59,24 +60,71 @@ func BenchmarkLoad1000RoutesOfOneFile(b *testing.B) {
 	if err := os.WriteFile(filepath.Join(dir, "routes.yaml"), []byte(all.String()), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	benchmarkLoad(b, dir)
+	benchmarkLoad(b, dir, theCatalog())
 }
 
-func benchmarkLoad(b *testing.B, dir string) {
+// slowCatalog is theCatalog without fastvalidation.
+func slowCatalog(b *testing.B) *catalog {
+	b.Helper()
+	c := &catalog{byName: theCatalog().byName, schema: map[*kind]func() (*schema, error){}}
+	for k, compiled := range theCatalog().schema {
+		c.schema[k] = func() (*schema, error) {
+			s, err := compiled()
+			if err != nil {
+				return nil, err
+			}
+			without := *s
+			without.fast = nil
+			return &without, nil
+		}
+	}
+	return c
+}
+
+func benchmarkLoad(b *testing.B, dir string, c *catalog) {
+	b.ReportAllocs()
 	for b.Loop() {
 		s, err := store.New()
 		if err != nil {
 			b.Fatal(err)
 		}
-		r, err := file.New(file.Config{Paths: []string{dir}, Store: s, StateDir: filepath.Join(b.TempDir(), "state")})
+		r, err := New(Config{Paths: []string{dir}, Store: s, StateDir: filepath.Join(b.TempDir(), "state")})
 		if err != nil {
 			b.Fatal(err)
 		}
+		r.catalog = c
 		if err := r.Load(context.Background()); err != nil {
 			b.Fatal(err)
 		}
 		if n := len(store.HTTPRoutes.All(s.View())); n != 1000 {
 			b.Fatalf("%d routes", n)
 		}
+	}
+}
+
+// BenchmarkValidateRoute measures the validation of one route, which is what fastvalidation saves.
+func BenchmarkValidateRoute(b *testing.B) {
+	for name, c := range map[string]*catalog{"Fast": theCatalog(), "Apiextensions": slowCatalog(b)} {
+		b.Run(name, func(b *testing.B) {
+			node, m := parseNode(typicalRoute(1))
+			if m != nil {
+				b.Fatal(m)
+			}
+			var p parser
+			obj := p.value(node, "", 0).(map[string]any)
+			k, _, _ := c.find("gateway.networking.k8s.io/v1", "HTTPRoute")
+			s, err := c.schema[k]()
+			if err != nil {
+				b.Fatal(err)
+			}
+			s.complete(obj)
+			b.ReportAllocs()
+			for b.Loop() {
+				unknown, errs, err := s.validate(b.Context(), obj)
+				if err != nil || len(unknown)+len(errs) > 0 {
+					b.Fatal(unknown, errs, err)
+				}
+			}
+		})
 	}
 }

@@ -17,20 +17,21 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/penstock-project/penstock/discovery/file/fastvalidation"
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// schema is what one kind's objects must look like: the CRD's, or for kinds that Kubernetes has built in, one made of the
-// Go type. It is what an API server would apply, in the same order.
+// schema validates objects of one kind: by its CRD, or for kinds that Kubernetes has built in, by a schema made of the Go
+// type. It applies what an API server applies, in the same order.
 type schema struct {
 	shape *structural.Structural
-	quick *quick
-	// slow are the libraries of the API server, made when something is first wrong.
-	slow func() (*slow, error)
+	fast  *fastvalidation.Schema // nil: only libraries are used
+	// libraries are those of the API server. They are compiled when the first object is not certainly valid.
+	libraries func() (*libraries, error)
 }
 
-// slow says what is wrong.
-type slow struct {
+// libraries report what is wrong with a value.
+type libraries struct {
 	values validation.SchemaValidator
 	rules  *cel.Validator
 }
@@ -46,22 +47,22 @@ func newSchema(k *kind) (*schema, error) {
 	if s.shape, err = structural.NewStructural(props); err != nil {
 		return nil, fmt.Errorf("schema of %s: %w", k.table.Kind(), err)
 	}
-	env, err := newRuleEnv()
+	compiler, err := fastvalidation.NewCompiler()
 	if err != nil {
 		return nil, err
 	}
-	s.quick = newQuick(s.shape, env)
-	s.slow = sync.OnceValues(func() (*slow, error) {
+	s.fast = compiler.Compile(s.shape)
+	s.libraries = sync.OnceValues(func() (*libraries, error) {
 		values, _, err := validation.NewSchemaValidator(props)
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s: %w", k.table.Kind(), err)
 		}
-		return &slow{values, cel.NewValidator(s.shape, true, math.MaxInt64)}, nil
+		return &libraries{values, cel.NewValidator(s.shape, true, math.MaxInt64)}, nil
 	})
 	return s, nil
 }
 
-// schemaProps is the schema of the kind's first version.
+// schemaProps returns the schema of the kind's first version.
 func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 	if k.crd == "" {
 		return goProps(k.table.New()), nil
@@ -82,32 +83,32 @@ func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 	return props, nil
 }
 
-// complete fills in defaults. A key without a value counts as absent, as it does in an API server.
+// complete fills in defaults. It treats a key without a value as absent, as an API server does.
 func (s *schema) complete(obj map[string]any) {
 	defaulting.PruneNonNullableNullsWithoutDefaults(obj, s.shape)
 	defaulting.Default(obj, s.shape)
 }
 
-// validate names what is wrong with an object that complete has seen; unknown are fields that the schema does not have,
-// which it removes. CEL rules run on an object of the right shape only: they assume it.
+// validate returns what is wrong with an object that complete has filled in. unknown lists fields that the schema does not
+// have; validate removes them. CEL rules run only on an object without other errors, because they assume its shape.
 func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []string, errs field.ErrorList, err error) {
-	if s.quick.right(obj) {
+	if s.fast.Valid(obj) {
 		return nil, nil, nil
 	}
-	slow, err := s.slow()
+	libs, err := s.libraries()
 	if err != nil {
 		return nil, nil, err
 	}
 	unknown = pruning.PruneWithOptions(obj, s.shape, false, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
-	errs = validation.ValidateCustomResource(nil, obj, slow.values)
+	errs = validation.ValidateCustomResource(nil, obj, libs.values)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.shape, obj)...)
 	if len(errs) == 0 {
-		errs, _ = slow.rules.Validate(ctx, nil, s.shape, obj, nil, math.MaxInt64)
+		errs, _ = libs.rules.Validate(ctx, nil, s.shape, obj, nil, math.MaxInt64)
 	}
 	return unknown, errs, nil
 }
 
-// at is the part of the schema that a field path names, or nil.
+// at returns the part of the schema at a field path, or nil.
 func (s *schema) at(path string) *structural.Structural { return s.node(segments(path)) }
 
 func (s *schema) node(segs []string) *structural.Structural {

@@ -1,4 +1,4 @@
-package file
+package fastvalidation
 
 import (
 	"fmt"
@@ -13,11 +13,13 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// ruleEnv compiles CEL rules for quick: over plain values, without counting costs, and with those of the API server's
-// functions that rules in use need and that come without cost trackers. A rule that needs another one is not understood.
-type ruleEnv struct{ env *cel.Env }
+// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values, does not count costs, and
+// has those functions of the API server's environment that the rules of our CRDs use and that need no cost tracker. A rule
+// that uses any other function is unsupported.
+type Compiler struct{ env *cel.Env }
 
-func newRuleEnv() (*ruleEnv, error) {
+// NewCompiler makes a Compiler. It fails only if cel-go rejects the environment.
+func NewCompiler() (*Compiler, error) {
 	env, err := cel.NewEnv(
 		cel.Variable("self", cel.DynType),
 		cel.HomogeneousAggregateLiterals(),
@@ -30,32 +32,34 @@ func newRuleEnv() (*ruleEnv, error) {
 		library.Quantity(),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("environment of CEL rules: %w", err)
+		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
-	return &ruleEnv{env}, nil
+	return &Compiler{env}, nil
 }
 
 // rule is one compiled CEL rule.
 type rule struct {
 	program cel.Program
-	// escaped: the rule names a field by an escape, such as __namespace__, and gets its value with fields named so.
+	// escaped is set if the rule names a field by an escape, such as __namespace__: it gets its value with the fields
+	// renamed by this schema.
 	escaped *structural.Structural
 }
 
 var (
-	// wholeCompared finds rules that compare all of self.
+	// wholeCompared matches rules that compare self as a whole.
 	wholeCompared = regexp.MustCompile(`(^|[^.\w])self\s*[!=]=|[!=]=\s*self($|[^.\w])`)
-	// escapePattern finds escapes in rules; those of reserved words are understood.
+	// escapePattern matches escapes in rules. Those of reserved words are supported.
 	escapePattern = regexp.MustCompile(`__[a-z]+__`)
 	reservedWords = map[string]bool{"__namespace__": true, "__if__": true, "__for__": true, "__in__": true, "__import__": true, "__function__": true}
 )
 
-// compile returns nil for a rule that says nothing about a new object, and false for one that it does not understand.
-func (e *ruleEnv) compile(r apiextensionsv1.ValidationRule, s *structural.Structural) (*rule, bool) {
+// compileRule returns false for a rule that is unsupported, and a nil rule for one that does not apply to new objects:
+// a transition rule, which compares with oldSelf.
+func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.Structural) (*rule, bool) {
 	if strings.Contains(r.Rule, "oldSelf") {
 		return nil, r.OptionalOldSelf == nil || !*r.OptionalOldSelf
 	}
-	// Two sets are equal in any order, which plain values do not know.
+	// Sets are equal in any order. Plain lists are not.
 	if isSet := s.XListType != nil && *s.XListType == "set"; isSet && wholeCompared.MatchString(r.Rule) {
 		return nil, false
 	}
@@ -66,11 +70,11 @@ func (e *ruleEnv) compile(r apiextensionsv1.ValidationRule, s *structural.Struct
 		}
 		out.escaped = s
 	}
-	ast, issues := e.env.Compile(r.Rule)
+	ast, issues := c.env.Compile(r.Rule)
 	if issues.Err() != nil {
 		return nil, false
 	}
-	program, err := e.env.Program(ast, cel.EvalOptions(cel.OptOptimize))
+	program, err := c.env.Program(ast, cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, false
 	}
@@ -78,7 +82,7 @@ func (e *ruleEnv) compile(r apiextensionsv1.ValidationRule, s *structural.Struct
 	return out, true
 }
 
-// self is the one variable of a rule.
+// self is the activation of a rule: its one variable.
 type self struct{ value any }
 
 // ResolveName implements cel.Activation.
@@ -87,6 +91,7 @@ func (s self) ResolveName(name string) (any, bool) { return s.value, name == "se
 // Parent implements cel.Activation.
 func (s self) Parent() cel.Activation { return nil }
 
+// holds returns true if the rule evaluates to true for v. An evaluation error counts as false.
 func (r rule) holds(v any) bool {
 	if r.escaped != nil {
 		v = escapeFields(v, r.escaped)
@@ -95,7 +100,7 @@ func (r rule) holds(v any) bool {
 	return err == nil && out == types.True
 }
 
-// escapeFields copies a value with its fields named as rules name them.
+// escapeFields copies a value and renames fields that are reserved words in CEL as rules name them.
 func escapeFields(v any, s *structural.Structural) any {
 	switch v := v.(type) {
 	case map[string]any:

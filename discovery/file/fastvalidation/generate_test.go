@@ -1,0 +1,148 @@
+package fastvalidation
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// generator makes values for one rule: of the types that the rule's schema declares, with the fields that the rule names
+// more often than others, and with the texts and numbers that the rule compares with.
+type generator struct {
+	rnd     *rand.Rand
+	rule    string
+	texts   []string
+	numbers []int64
+}
+
+var (
+	textLiteral   = regexp.MustCompile(`'([^']*)'|"([^"]*)"`)
+	numberLiteral = regexp.MustCompile(`\b\d+\b`)
+	// usualTexts are values for the patterns in the rules of the Gateway API and of our own kinds.
+	usualTexts = []string{
+		"", "x", "y", "*", "/", "/v1/chat", "//", "/a/./b", "/a/%2f", "/a?b", "example.com", "*.example.com", "http://example.com", "https://*.example.com",
+		"10s", "0s", "1h", "1.2.3.4", "300.1.1.1", "2001:db8::1", "fe80::1%eth0", "64Mi", "1Mi", "not an address!", "GET", "X-Header", "bad header!",
+	}
+	usualNumbers = []int64{-1, 0, 1, 2, 80, 443, 301, 500, 65535, 70000, 1 << 20, 2_000_000_000}
+)
+
+func newGenerator(rule string, s *structural.Structural) *generator {
+	g := &generator{rnd: rand.New(rand.NewPCG(1, 2)), rule: rule, texts: usualTexts, numbers: usualNumbers}
+	for _, m := range textLiteral.FindAllStringSubmatch(rule, -1) {
+		text := m[1] + m[2]
+		g.texts = append(slices.Clip(g.texts), text, text+"x", "x"+text)
+	}
+	for _, m := range numberLiteral.FindAllString(rule, -1) {
+		n, err := strconv.ParseInt(m, 10, 64)
+		if err != nil {
+			continue // more digits than any value has
+		}
+		g.numbers = append(slices.Clip(g.numbers), n-1, n, n+1)
+		if n > 1 && n < 10_000 {
+			g.texts = append(slices.Clip(g.texts), strings.Repeat("a", int(n)))
+		}
+	}
+	g.texts = append(g.texts, enums(s, nil)...)
+	return g
+}
+
+// enums collects the texts that a schema allows anywhere: a rule may compare one field with another's.
+func enums(s *structural.Structural, out []string) []string {
+	if s == nil {
+		return out
+	}
+	if s.ValueValidation != nil {
+		for _, e := range s.ValueValidation.Enum {
+			if text, ok := e.Object.(string); ok {
+				out = append(out, text)
+			}
+		}
+	}
+	for _, name := range sortedProperties(s) {
+		p := s.Properties[name]
+		out = enums(&p, out)
+	}
+	return enums(s.Items, out)
+}
+
+func sortedProperties(s *structural.Structural) []string {
+	names := make([]string, 0, len(s.Properties))
+	for name := range s.Properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func pick[T any](g *generator, list []T) T { return list[g.rnd.IntN(len(list))] }
+
+// value makes one value of a schema's type.
+func (g *generator) value(s *structural.Structural) any {
+	if s.XIntOrString || s.XPreserveUnknownFields && s.Type == "" {
+		if g.rnd.IntN(2) == 0 {
+			return pick(g, g.numbers)
+		}
+		return pick(g, g.texts)
+	}
+	switch s.Type {
+	case "object":
+		return g.object(s)
+	case "array":
+		return g.list(s)
+	case "integer":
+		return pick(g, g.numbers)
+	case "number":
+		return float64(pick(g, g.numbers)) / 2
+	case "boolean":
+		return g.rnd.IntN(2) == 0
+	}
+	if v := s.ValueValidation; v != nil && len(v.Enum) > 0 && g.rnd.IntN(4) > 0 {
+		return pick(g, v.Enum).Object
+	}
+	return pick(g, g.texts)
+}
+
+func (g *generator) object(s *structural.Structural) map[string]any {
+	out := map[string]any{}
+	for _, name := range sortedProperties(s) {
+		oneIn := 8
+		if strings.Contains(g.rule, name) {
+			oneIn = 2
+		}
+		if s.ValueValidation != nil && slices.Contains(s.ValueValidation.Required, name) && g.rnd.IntN(8) > 0 {
+			oneIn = 1
+		}
+		if g.rnd.IntN(oneIn) == 0 {
+			p := s.Properties[name]
+			out[name] = g.value(&p)
+		}
+	}
+	if a := s.AdditionalProperties; a != nil && a.Structural != nil {
+		for range g.rnd.IntN(3) {
+			out[pick(g, g.texts)] = g.value(a.Structural)
+		}
+	}
+	return out
+}
+
+// list makes up to four items, some of which are alike, and now and then a long list.
+func (g *generator) list(s *structural.Structural) []any {
+	n := g.rnd.IntN(5)
+	if g.rnd.IntN(20) == 0 {
+		n = int(min(200, max(0, pick(g, g.numbers))))
+	}
+	out := []any{}
+	for range n {
+		if len(out) > 0 && g.rnd.IntN(4) == 0 {
+			out = append(out, runtime.DeepCopyJSONValue(pick(g, out)))
+			continue
+		}
+		out = append(out, g.value(s.Items))
+	}
+	return out
+}
