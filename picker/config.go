@@ -16,48 +16,48 @@ import (
 
 // Config of a Picker. Zero values mean the defaults given.
 type Config struct {
-	// ID tells this process's picks from those of other pickers that hear the same access log. Default: random.
+	// ID distinguishes this process's leases from those of other pickers that receive the same access log. Default: random.
 	ID  string
 	Log *slog.Logger // default: slog.Default()
-	// Registerer takes the Prometheus metrics; nil for none.
+	// Registerer registers the Prometheus metrics; nil for none.
 	Registerer prometheus.Registerer
-	// Tracer takes spans of picks whose caller is traced and sampled; nil for none.
+	// Tracer records spans of picks whose caller is traced and sampled; nil for none.
 	Tracer trace.TracerProvider
-	// LeaseTimeout is when a request that nobody reports the end of stops counting; default 10 minutes.
+	// LeaseTimeout is when a request whose end is never reported stops counting as in flight; default 10 minutes.
 	LeaseTimeout time.Duration
 	// Scrape sets the scrapers' intervals; Jitter is filled in.
 	Scrape endpoint.Config
-	// Elsewhere is told of requests that ended and that another picker picked for: what one gateway's access log says may reach any
-	// of the pickers that it asks. It must not block. Nil: nobody is.
-	Elsewhere func(accesslog.Entry)
-	// Learner is asked before a relayed pick is answered; nil if there are no relayed pools or Envoy dials anything.
+	// Forward receives access log entries whose lease belongs to another picker: a gateway that asks several pickers may
+	// send an entry to any of them. It must not block. Nil drops them.
+	Forward func(accesslog.Entry)
+	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
-	// Trouble is told when relayed picks of a pool begin to fail, and with the zero value when they succeed again, or the
-	// pool is gone or another one. Nil: nobody is. It must not call the Picker.
-	Trouble func(pool string, t RelayTrouble)
+	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed
+	// again or the pool is removed or replaced. It must not call the Picker. Nil drops the reports.
+	OnRelayFailure func(pool string, f RelayFailure)
 }
 
-// Learner makes Envoy know endpoints that a remote picker named.
+// Learner delivers endpoints that a remote picker named to Envoy.
 type Learner interface {
-	// Learn returns once the pool's cluster has the addresses in every Envoy that may ask, or with an error: then the
-	// request is answered 503.
+	// Learn returns nil once the pool's cluster has the addresses in every Envoy that may ask. On an error the request is
+	// answered 503.
 	Learn(ctx context.Context, pool string, addrs []netip.AddrPort) error
-	// Elsewhere says that no Envoy gets its configuration from this process, so that Learn would wait for nothing: the
-	// request is left to another picker.
-	Elsewhere() bool
+	// Isolated reports that no Envoy gets its configuration from this process, so that Learn would wait in vain. The
+	// request is then left to another picker.
+	Isolated() bool
 }
 
-// Body says what a pool wants of request bodies.
+// Body is what a pool needs of request bodies.
 type Body string
 
-// What a pool may want. A gateway that tells its body mode (Envoy does) is always answered in that mode.
+// The values of Body. A gateway that sends its body mode (Envoy does) is always answered in that mode.
 const (
-	// BodyNone picks as soon as the headers are known. The body, if the gateway sends it all the same, is passed on.
+	// BodyNone picks as soon as the headers have arrived. A body that the gateway sends anyway is passed on.
 	BodyNone Body = ""
-	// BodyBuffered picks when the body was read: the model's name is then in traces and on debug pages. A gateway that
-	// does not tell its mode is taken to send BUFFERED.
+	// BodyBuffered picks after the body has been read, so that traces and debug pages show the model. A gateway that
+	// doesn't send its mode is assumed to use BUFFERED.
 	BodyBuffered Body = "Buffered"
-	// BodyStreamed is the same for gateways that do not tell their mode and expect every byte of the body back
+	// BodyStreamed is BodyBuffered for gateways that don't send their mode and expect every byte of the body back
 	// (FULL_DUPLEX_STREAMED).
 	BodyStreamed Body = "Streamed"
 )
@@ -65,22 +65,22 @@ const (
 // DefaultBodyLimit is the largest body that a pick waits for: 32 MiB.
 const DefaultBodyLimit = 32 << 20
 
-// Pool is one InferencePool, or one exporting cluster of an import, as the picker needs it. Nothing of it may be changed
-// after it was handed over.
+// Pool is the picker's configuration of one InferencePool, or of one exporting cluster of an import. It must not be changed
+// after it was passed to a Picker.
 type Pool struct {
-	// Name is the identity in x-penstock-pool.
+	// Name is the pool's identity in x-penstock-pool.
 	Name string
-	// Default makes this the pool of gateways that name none. Of several the first by name counts.
+	// Default makes this the pool of gateways that name none. Of several, the first by name is used.
 	Default bool
 	// Strategy is one of schedule.Names; "" is "load".
 	Strategy string
 	Weights  schedule.Weights // of strategy load
 	Full     schedule.Full
-	// Spills says that requests which find the pool full have somewhere else to go. One that does not say where, and was not
-	// spilled already, comes from a route that does not know it yet (routes are a little behind, and a body takes its time):
-	// it is not refused, as if nothing were full.
+	// Spills means that requests which find the pool full can be spilled. A request without spill targets that was not
+	// spilled already comes from a route that lacks them still (routes lag a little, and a body takes its time). Such a
+	// request is not rejected: it is picked for as if no endpoint were full.
 	Spills bool
-	// Spill are the places to spill that Envoys have; of those that a request names, these alone are picked.
+	// Spill lists the spill targets that Envoys have. Only these are picked of the targets that a request names.
 	Spill []string
 	// Fallbacks is how many further endpoints a pick names, for Envoy to retry on in order; 0 to 8.
 	Fallbacks int
@@ -93,14 +93,14 @@ type Pool struct {
 	Relay *Relay
 }
 
-// Relay describes the remote picker of a pool whose pods are not known here.
+// Relay describes the remote picker of a pool whose pods are unknown in this cluster.
 type Relay struct {
 	// Pickers are tried in order; required.
 	Pickers []netip.AddrPort
 	// TLS dials with TLS without verifying: pickers serve self-signed certificates by default. false is cleartext.
 	TLS bool
-	// CIDRs in which the remote pods may be. An address outside of them is refused. Without any, loopback, link-local and
-	// multicast addresses are.
+	// CIDRs are the ranges of the remote pods; a pick never names an address outside them. If empty, all addresses are
+	// allowed but loopback, link-local and multicast ones.
 	CIDRs []netip.Prefix
 	// Ports that may be named; empty allows any.
 	Ports []uint16

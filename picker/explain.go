@@ -16,9 +16,9 @@ type Explanation struct {
 	Known    bool   `json:"known"` // false: this picker has no such pool, and nothing below is set
 	Strategy string `json:"strategy,omitempty"`
 	Body     string `json:"body,omitempty"` // what it reads of bodies; "" for nothing
-	// Relay are the remote pickers that would be asked; the choice is then theirs.
+	// Relay lists the remote pickers that would be asked. If set, they choose, and nothing below is set.
 	Relay []string `json:"relay,omitempty"`
-	// Endpoints is the list that Envoy would be told; "" with a Status (429 or 503) and its Reason.
+	// Endpoints is the list that Envoy would get; "" with a Status (429 or 503) and its Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
@@ -26,11 +26,11 @@ type Explanation struct {
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // on every endpoint, by address
 }
 
-// explainPatience is how long Explain waits for the pages of servers whose pool nobody has picked from for a while.
-const explainPatience = 300 * time.Millisecond
+// explainTimeout is how long Explain waits for the metrics of an idle pool's servers.
+const explainTimeout = 300 * time.Millisecond
 
-// Explain tells what the pool would choose for a request now. Nothing is charged, no turn is taken, no other picker is
-// asked. It reads of headers what a pick reads: header names in lower case.
+// Explain returns what the pool would choose for a request now. It opens no lease, leaves the round-robin position alone,
+// and asks no other picker. headers has names in lower case; Explain reads the ones that a pick reads.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {
@@ -47,7 +47,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if text := headers[extproc.MetadataKeySpill]; text != "" {
 		spill = strings.Split(text, ",")
 	}
-	pool.snapshot.Refresh(explainPatience)
+	pool.snapshot.Refresh(explainTimeout)
 	var scratch schedule.Scratch
 	ranked := pool.strategy.Preview(pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
@@ -57,8 +57,8 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	return e
 }
 
-// History returns a pool's recorded picks, newest first: a sample under load (no more than one in 20 ms), all of them
-// otherwise, 64 at most. nil for an unknown pool.
+// History returns a pool's recorded picks, newest first, 64 at most. Under load they are a sample: at most one in 20 ms. It
+// returns nil for an unknown pool.
 func (p *Picker) History(name string) []*Record {
 	pool := p.pool(name)
 	if pool == nil {
@@ -67,7 +67,7 @@ func (p *Picker) History(name string) []*Record {
 	return pool.history.list()
 }
 
-// ServeHTTP answers /debug/picks?pool=NAME with the pool's recorded picks as JSON; without a pool, with the names of all.
+// ServeHTTP serves /debug/picks?pool=NAME: the pool's recorded picks as JSON or, without a pool, the names of all pools.
 func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	status := http.StatusOK
@@ -83,5 +83,5 @@ func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(answer) // the reader went away; there is nobody to tell
+	_ = encoder.Encode(answer) // fails only if the client is gone
 }

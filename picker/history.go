@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Record is one pick as it was decided: for /debug/picks and for penstock explain.
+// Record is one pick, for /debug/picks and penstock explain.
 type Record struct {
 	Time      time.Time `json:"time"`
 	Pool      string    `json:"pool"`
@@ -16,18 +16,18 @@ type Record struct {
 	Model     string    `json:"model,omitempty"` // if the pool reads bodies
 	Result    string    `json:"result"`          // "picked", "spilled", "relayed", or a Reason
 	Status    int       `json:"status,omitempty"`
-	Endpoints string    `json:"endpoints,omitempty"` // what Envoy was told
+	Endpoints string    `json:"endpoints,omitempty"` // as sent to Envoy
 	Lease     string    `json:"lease,omitempty"`
-	// Refused are addresses that a remote picker named and that lie outside of what is declared; Error is why one did not answer.
-	Refused []string `json:"refused,omitempty"`
-	Error   string   `json:"error,omitempty"`
-	// Verdicts on every endpoint, judged right after the pick, which by then counts in the state of the one chosen.
+	// OutOfRange lists addresses that a remote picker named outside the declared ranges; Error is why it did not answer.
+	OutOfRange []string `json:"outOfRange,omitempty"`
+	Error      string   `json:"error,omitempty"`
+	// Verdicts on every endpoint, computed after the pick: the request counts as in flight at the chosen endpoint.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
 }
 
 const (
 	historySize = 64
-	// historyEvery bounds what records cost: no more than one pick of a pool is recorded in this time.
+	// historyEvery bounds the cost of records: at most one pick of a pool is recorded in this time.
 	historyEvery = 20 * time.Millisecond
 )
 
@@ -65,7 +65,7 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 	return &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: r.Facts.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints, Lease: a.Lease,
-		Refused: d.refused, Error: d.problem,
+		OutOfRange: d.outOfRange, Error: d.problem,
 		Verdicts: pool.strategy.Describe(pool.snapshot.Endpoints, d.allowed),
 	}
 }

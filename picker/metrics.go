@@ -9,13 +9,13 @@ import (
 
 // metrics are the picker's Prometheus metrics.
 type metrics struct {
-	picks   *prometheus.CounterVec
-	seconds *prometheus.HistogramVec
-	unknown prometheus.Counter
-	relay   *prometheus.CounterVec
+	picks      *prometheus.CounterVec
+	seconds    *prometheus.HistogramVec
+	unknown    prometheus.Counter
+	outOfRange *prometheus.CounterVec
 }
 
-// poolMetrics are one pool's, resolved with its first pick: series of pools that nobody picks from would be most of the page.
+// poolMetrics are one pool's series. They are created with its first pick: the series of unused pools would be most of the page.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec
@@ -25,35 +25,35 @@ type poolMetrics struct {
 
 var (
 	inFlightDesc = prometheus.NewDesc("penstock_picker_in_flight_requests",
-		"Requests that this picker sent to the pool's endpoints and that have not ended.", []string{"pool"}, nil)
+		"Requests in flight that this picker sent to the pool's endpoints.", []string{"pool"}, nil)
 	endpointsDesc = prometheus.NewDesc("penstock_picker_endpoints",
-		"Endpoints of the pool by the state of their metrics: fresh, stale, idle (not read, because nobody picks), draining.", []string{"pool", "state"}, nil)
+		"Endpoints of the pool by the state of their metrics: fresh, stale, idle (not scraped, because the pool has no requests), draining.", []string{"pool", "state"}, nil)
 	requestsDesc = prometheus.NewDesc("penstock_picker_endpoint_requests_total",
-		"Requests that ended, by endpoint and outcome: served, or failed (500 and above, or no answer).", []string{"pool", "endpoint", "outcome"}, nil)
+		"Requests that ended, by endpoint and outcome: served, or failed (status 500 and above, or no response).", []string{"pool", "endpoint", "outcome"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_picker_endpoint_first_byte_seconds_total",
-		"Time to the first byte of all requests served, added up.", []string{"pool", "endpoint"}, nil)
+		"Total time to the first byte of all requests served.", []string{"pool", "endpoint"}, nil)
 	failuresDesc = prometheus.NewDesc("penstock_picker_scrape_failures_total",
-		"Metrics pages that could not be read.", nil, nil)
+		"Scrapes of metrics pages that failed.", nil, nil)
 	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
-		"Picks whose end is not known yet.", nil, nil)
+		"Picks whose request has not been reported as ended.", nil, nil)
 )
 
 func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 	m := &metrics{
 		picks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_picks_total",
-			Help: "Answers by pool and result: picked, spilled, relayed, or the reason of a refusal."}, []string{"pool", "result"}),
+			Help: "Picks by pool and result: picked, spilled, relayed, or the reason of an immediate response."}, []string{"pool", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "penstock_picker_pick_seconds",
-			Help:    "Time from the last byte that a pick needs to its answer.",
+			Help:    "Time from the last byte that a pick needs to its response.",
 			Buckets: []float64{5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1, 0.5, 2, 10}}, []string{"pool"}),
 		unknown: prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_picker_unknown_pool_total",
-			Help: "Requests for pools that this picker does not know."}),
-		relay: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_relay_refused_addresses_total",
-			Help: "Addresses named by remote pickers that lie outside of the declared CIDRs and ports."}, []string{"pool"}),
+			Help: "Requests for pools that this picker does not have."}),
+		outOfRange: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_relay_out_of_range_addresses_total",
+			Help: "Addresses named by remote pickers outside the declared CIDRs and ports."}, []string{"pool"}),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.relay, poolCollector{p}} {
+	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, poolCollector{p}} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -66,12 +66,12 @@ func (m *metrics) pool(name string) *poolMetrics {
 	return &poolMetrics{seconds: seconds, vec: m.picks, name: name}
 }
 
-// forget drops a removed pool's series.
-func (m *metrics) forget(name string) {
+// remove deletes a removed pool's series.
+func (m *metrics) remove(name string) {
 	labels := prometheus.Labels{"pool": name}
 	m.picks.DeletePartialMatch(labels)
 	m.seconds.DeletePartialMatch(labels)
-	m.relay.DeletePartialMatch(labels)
+	m.outOfRange.DeletePartialMatch(labels)
 }
 
 func (m *poolMetrics) count(result string, took time.Duration) {
@@ -83,7 +83,7 @@ func (m *poolMetrics) count(result string, took time.Duration) {
 	m.seconds().Observe(took.Seconds())
 }
 
-// poolCollector reads gauges from the pools when Prometheus asks.
+// poolCollector reads gauges from the pools when Prometheus scrapes.
 type poolCollector struct{ picker *Picker }
 
 // Describe implements prometheus.Collector.
@@ -110,7 +110,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		for i := range pool.snapshot.Endpoints {
 			e := &pool.snapshot.Endpoints[i]
 			state := e.State()
-			if served, failed, firstByte := e.Load().Totals(); served+failed > 0 { // else its series would say nothing
+			if served, failed, firstByte := e.Load().Totals(); served+failed > 0 { // no series before the first request
 				count(requestsDesc, float64(served), name, e.Text, "served")
 				count(requestsDesc, float64(failed), name, e.Text, "failed")
 				count(firstByteDesc, firstByte.Seconds(), name, e.Text)
@@ -134,5 +134,5 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(endpointsDesc, draining, name, "draining")
 	}
 	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
-	gauge(leasesDesc, c.picker.ledger.Len())
+	gauge(leasesDesc, c.picker.leases.Len())
 }

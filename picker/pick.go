@@ -13,22 +13,22 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Reasons of answers that are no pick, for x-penstock-reason, metrics and traces.
+// Reasons of immediate responses, for x-penstock-reason, metrics and traces.
 const (
-	ReasonUnknownPool = "unknown_pool"  // 503: the gateway named no pool, and there is no default
-	ReasonNoEndpoints = "no_endpoints"  // 503: the pool has no endpoint that takes requests
-	ReasonSubset      = "subset_empty"  // 503: none of the endpoints that the data plane allows is eligible
-	ReasonFull        = "pool_full"     // 429: every endpoint is full
-	ReasonRelay       = "relay_failed"  // 503: the remote picker did not answer, or Envoy did not learn its endpoint
-	ReasonRefused     = "relay_refused" // 503: the remote picker named an address outside of what is declared
+	ReasonUnknownPool = "unknown_pool"       // 503: the gateway named no pool, and there is no default
+	ReasonNoEndpoints = "no_endpoints"       // 503: the pool has no endpoint that takes requests
+	ReasonSubset      = "subset_empty"       // 503: no endpoint in the subset hint is eligible
+	ReasonFull        = "pool_full"          // 429: every endpoint is full
+	ReasonRelay       = "relay_failed"       // 503: the remote picker did not answer, or Envoy did not learn its endpoint
+	ReasonOutOfRange  = "relay_out_of_range" // 503: the remote picker named only addresses outside the declared ranges
 )
 
-// Results of picks, for metrics and traces, beside the reasons.
+// Results of picks, for metrics and traces; the others are the reasons.
 const (
 	resultPicked  = "picked"
 	resultSpilled = "spilled" // no pod can take the request; the pick names the spill targets alone
 	resultRelayed = "relayed"
-	resultPassed  = "relay_immediate" // a remote picker's 429 or 503, handed on
+	resultPassed  = "relay_immediate" // a remote picker's 429 or 503, passed through
 )
 
 // maxEndpoints bounds a pick's list, so that a large number of retries does not make a large header.
@@ -37,22 +37,22 @@ const maxEndpoints = 16
 var _ extproc.Picker = (*Picker)(nil)
 
 // Body implements extproc.Picker.
-func (p *Picker) Body(name string) extproc.BodyWish {
+func (p *Picker) Body(name string) extproc.BodyPolicy {
 	pool := p.pool(name)
 	if pool == nil {
-		return extproc.BodyWish{}
+		return extproc.BodyPolicy{}
 	}
-	if pool.Relay != nil && p.learner != nil && p.learner.Elsewhere() {
-		return extproc.BodyWish{Elsewhere: true}
+	if pool.Relay != nil && p.learner != nil && p.learner.Isolated() {
+		return extproc.BodyPolicy{Unavailable: true}
 	}
-	wish := extproc.BodyWish{Limit: pool.BodyLimit, Wait: pool.Pool.Body != BodyNone || pool.Relay != nil}
+	policy := extproc.BodyPolicy{Limit: pool.BodyLimit, Wait: pool.Pool.Body != BodyNone || pool.Relay != nil}
 	switch pool.Pool.Body {
 	case BodyBuffered:
-		wish.Assume = extproc.ModeBuffered
+		policy.Assume = extproc.ModeBuffered
 	case BodyStreamed:
-		wish.Assume = extproc.ModeFullDuplexStreamed
+		policy.Assume = extproc.ModeFullDuplexStreamed
 	}
-	return wish
+	return policy
 }
 
 // Pick implements extproc.Picker.
@@ -62,10 +62,10 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	if pool == nil {
 		p.metrics.unknown.Inc()
 		if r.Pool != "" {
-			// The gateway knows a pool that we do not know yet, or not any more: another picker may.
-			return extproc.Answer{Unavailable: true, Message: "this picker does not know the pool " + r.Pool}
+			// Gateways and pickers learn of pools at different times; another picker may have this one.
+			return extproc.Answer{Unavailable: true, Message: "this picker has no pool " + r.Pool}
 		}
-		return refusal(503, ReasonUnknownPool, "this picker has no default pool, and the gateway named none")
+		return immediate(503, ReasonUnknownPool, "this picker has no default pool, and the gateway named none")
 	}
 	span := p.span(ctx, r, started)
 	var a extproc.Answer
@@ -83,12 +83,12 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	return a
 }
 
-// decision is what a pick's metrics, spans and records say beyond its answer.
+// decision is what a pick's metrics, spans and records show beyond its answer.
 type decision struct {
 	result     string
 	candidates int
 	allowed    func(*endpoint.Endpoint) bool
-	refused    []string // by a relay: addresses outside of what is declared
+	outOfRange []string // of a relay: addresses outside the declared ranges
 	problem    string   // of a relay: why the remote picker did not answer
 }
 
@@ -96,7 +96,7 @@ var scratches = sync.Pool{New: func() any { return new(schedule.Scratch) }}
 
 // choose picks among the pool's own endpoints, and opens a lease for the first.
 func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decision) {
-	pool.snapshot.Touch()
+	pool.snapshot.MarkUsed()
 	var d decision
 	entries, restricted := r.Headers.Subset()
 	if restricted {
@@ -106,46 +106,46 @@ func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decisio
 	defer scratches.Put(scratch)
 	ranked := pool.strategy.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
 	spill := pool.spill(r.Spill)
-	if len(ranked) == 0 && len(spill) == 0 && pool.never != nil && r.Pool != "" && !r.Last {
-		ranked = pool.never.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
+	if len(ranked) == 0 && len(spill) == 0 && pool.unlimited != nil && r.Pool != "" && !r.Last {
+		ranked = pool.unlimited.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
 	}
 	d.candidates = len(scratch.Candidates())
 	if restricted {
-		spill = nil // the data plane said which endpoints may be named, and a hop is none of them
+		spill = nil // the subset hint bounds the pick, and no hop is in it
 	}
 	a, result := pool.compose(ranked, spill, scratch.Eligible, restricted, retries(r))
 	d.result = result
 	if len(ranked) == 0 {
 		return a, d
 	}
-	lease := p.ledger.Open(ranked[0].Endpoint)
-	a.Pool, a.Lease = pool.Name, lease.Text()
+	lease := p.leases.Open(ranked[0].Endpoint)
+	a.Pool, a.Lease = pool.Name, lease.ID()
 	a.Track = tracker{picker: p, lease: lease, untilEnd: r.Pool == ""}
 	return a, d
 }
 
-// spill keeps of the places that a request may be spilled to those that Envoys have.
+// spill returns the spill targets of a request that Envoys have.
 func (pool *pool) spill(asked []string) []string {
-	unknown := func(place string) bool { return !slices.Contains(pool.Spill, place) }
+	unknown := func(target string) bool { return !slices.Contains(pool.Spill, target) }
 	if !slices.ContainsFunc(asked, unknown) {
-		return asked // as almost always
+		return asked // the usual case, without a copy
 	}
 	return slices.DeleteFunc(slices.Clone(asked), unknown)
 }
 
-// compose turns ranked endpoints into an answer. eligible says how many there would be, were none full.
+// compose turns ranked endpoints into an answer. eligible is how many endpoints there are, full ones included.
 //
-// Spill targets stand behind the pods of every pick, and alone when every pod is full or there is none, whatever the pool's
-// failure mode: where the cluster falls back to its spill endpoints anyway, naming them says the same one message earlier.
+// Spill targets follow the pods in every pick. If every pod is full, or there is none, they are the whole pick, whatever the
+// pool's failure mode: a cluster that falls back to its spill endpoints anyway gets them one message earlier.
 func (pool *pool) compose(ranked []schedule.Candidate, spill []string, eligible int, restricted bool, retries int) (extproc.Answer, string) {
 	if len(ranked) == 0 && len(spill) == 0 {
 		switch {
 		case eligible > 0:
-			return refusal(429, ReasonFull, "every model server of pool "+quoted(pool.Name)+" is full"), ReasonFull
+			return immediate(429, ReasonFull, "every model server of pool "+quoted(pool.Name)+" is full"), ReasonFull
 		case restricted:
-			return refusal(503, ReasonSubset, "no model server of pool "+quoted(pool.Name)+" is among those that the gateway allows"), ReasonSubset
+			return immediate(503, ReasonSubset, "no model server of pool "+quoted(pool.Name)+" is among those that the gateway allows"), ReasonSubset
 		}
-		return refusal(503, ReasonNoEndpoints, "pool "+quoted(pool.Name)+" has no model server that takes requests"), ReasonNoEndpoints
+		return immediate(503, ReasonNoEndpoints, "pool "+quoted(pool.Name)+" has no model server that takes requests"), ReasonNoEndpoints
 	}
 	if len(ranked) == 0 {
 		return listed(spill, retries), resultSpilled
@@ -160,9 +160,9 @@ func (pool *pool) compose(ranked []schedule.Candidate, spill []string, eligible 
 	return listed(append(texts, spill...), retries), resultPicked
 }
 
-// listed answers with a list and as many retries as it needs, or as the user wants if those are more. The list then begins
-// again until it is long enough: a retry beyond its end would leave the choice to the cluster's fallback, which in a closed
-// pool is nobody.
+// listed answers with a list of endpoints and with one retry for each further endpoint, or the user's retries if they are
+// more. In that case the list repeats until it is long enough: a retry beyond its end would use the cluster's fallback,
+// which a FailClose pool lacks.
 func listed(texts []string, retries int) extproc.Answer {
 	a := extproc.Answer{MaxRetries: max(len(texts)-1, retries)}
 	if len(texts) == 1 && retries == 0 {
@@ -182,13 +182,12 @@ func listed(texts []string, retries int) extproc.Answer {
 	return a
 }
 
-// retries is how many the user allows: the route's policy, or a header that reached us because the gateway trusts its
-// sender.
+// retries returns the user's number of retries: the route's policy, or the header of a sender that the gateway trusts.
 func retries(r *extproc.Request) int {
 	return max(r.Retries, extproc.Number(r.Headers.Header("x-envoy-max-retries")))
 }
 
-// subset allows the endpoints of a hint: "ip:port" exactly, "ip" with any port.
+// subset returns a filter for a subset hint: "ip:port" allows this endpoint, "ip" allows any port.
 func subset(entries []string) func(*endpoint.Endpoint) bool {
 	addrs := map[netip.AddrPort]bool{}
 	hosts := map[netip.Addr]bool{}
@@ -202,7 +201,7 @@ func subset(entries []string) func(*endpoint.Endpoint) bool {
 	return func(e *endpoint.Endpoint) bool { return addrs[e.Addr] || hosts[e.Addr.Addr()] }
 }
 
-func refusal(status int, reason, message string) extproc.Answer {
+func immediate(status int, reason, message string) extproc.Answer {
 	return extproc.Answer{Status: status, Reason: reason, Message: message, MaxRetries: -1}
 }
 

@@ -24,17 +24,18 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Picker picks for many pools. Make it with New; it picks as soon as it has pools, and scrapes and expires while Run does.
+// Picker picks for many pools. Create it with New. It picks as soon as it has pools; it scrapes metrics and expires leases
+// while Run runs.
 type Picker struct {
-	log       *slog.Logger
-	learner   Learner
-	trouble   func(pool string, t RelayTrouble)
-	elsewhere func(accesslog.Entry)
-	tracer    trace.Tracer
-	registry  *endpoint.Registry
-	ledger    *endpoint.Ledger
-	metrics   *metrics
-	health    *health.Server
+	log            *slog.Logger
+	learner        Learner
+	onRelayFailure func(pool string, f RelayFailure)
+	forward        func(accesslog.Entry)
+	tracer         trace.Tracer
+	registry       *endpoint.Registry
+	leases         *endpoint.Leases
+	metrics        *metrics
+	health         *health.Server
 
 	mu    sync.Mutex // serialises changes; picks do not take it
 	pools atomic.Pointer[poolSet]
@@ -42,37 +43,37 @@ type Picker struct {
 
 // poolSet is everything that a pick looks up; it is replaced as a whole.
 type poolSet struct {
-	byName  map[string]*pool
-	standby *pool // of gateways that name none; nil if there is no default
+	byName    map[string]*pool
+	byDefault *pool // of gateways that name none; nil if there is no default
 }
 
-// pool is one pool's runtime. Replacing its configuration makes a new one, which takes over what must survive (keep).
+// pool is one pool's runtime. A changed configuration makes a new one, which takes over the state that must survive (build).
 type pool struct {
 	Pool
-	options  schedule.Options
-	strategy *schedule.Strategy
-	never    *schedule.Strategy // the same with nothing ever full; nil if requests are refused
-	snapshot *endpoint.Snapshot
-	counters *poolMetrics
-	history  *history
-	remote   *extproc.Remote // of a relayed pool
-	standing *standing       // the same
+	options     schedule.Options
+	strategy    *schedule.Strategy
+	unlimited   *schedule.Strategy // strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
+	snapshot    *endpoint.Snapshot
+	counters    *poolMetrics
+	history     *history
+	remote      *extproc.Remote // of a relayed pool
+	relayHealth *relayHealth    // of a relayed pool
 }
 
-// New makes a Picker without pools.
+// New returns a Picker without pools.
 func New(c Config) (*Picker, error) {
 	if c.ID == "" {
 		c.ID = rand.Text()[:12]
 	}
 	c.Scrape.Jitter = mathrand.Float64
 	p := &Picker{
-		log:       c.Log,
-		learner:   c.Learner,
-		trouble:   c.Trouble,
-		elsewhere: c.Elsewhere,
-		registry:  endpoint.NewRegistry(c.Scrape),
-		ledger:    endpoint.NewLedger(c.ID, cmp.Or(c.LeaseTimeout, 10*time.Minute)),
-		health:    health.NewServer(),
+		log:            c.Log,
+		learner:        c.Learner,
+		onRelayFailure: c.OnRelayFailure,
+		forward:        c.Forward,
+		registry:       endpoint.NewRegistry(c.Scrape),
+		leases:         endpoint.NewLeases(c.ID, cmp.Or(c.LeaseTimeout, 10*time.Minute)),
+		health:         health.NewServer(),
 	}
 	if p.log == nil {
 		p.log = slog.Default()
@@ -89,8 +90,8 @@ func New(c Config) (*Picker, error) {
 	return p, nil
 }
 
-// SetPools replaces all pools in one step and makes the picker ready. A pool that cannot be served (an unknown strategy,
-// two of one name) is left out, or keeps its last good configuration, and is named in the error; all others count.
+// SetPools replaces all pools in one step and makes the picker ready. An invalid pool (an unknown strategy, a duplicate name)
+// keeps its last good configuration, or is left out, and is named in the error. The others take effect.
 func (p *Picker) SetPools(pools []Pool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +132,7 @@ func (p *Picker) Update(c Pool) error {
 	return nil
 }
 
-// Remove forgets a pool; requests for it are answered 503 from now on.
+// Remove removes a pool; requests for it are answered 503 from then on.
 func (p *Picker) Remove(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,8 +141,8 @@ func (p *Picker) Remove(name string) {
 	p.swap(next)
 }
 
-// build makes a pool's runtime. The strategy (whose turn it is), the history and the counters outlive a change that does
-// not concern them.
+// build makes a pool's runtime. The strategy (with its round-robin position), the history and the counters survive changes
+// that don't affect them.
 func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	c.BodyLimit = cmp.Or(c.BodyLimit, DefaultBodyLimit)
 	c.Fallbacks = min(max(c.Fallbacks, 0), 8)
@@ -165,7 +166,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 			return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 		}
 	}
-	if err := next.bear(options); err != nil {
+	if err := next.addUnlimited(options); err != nil {
 		return nil, err
 	}
 	if err := next.connect(old); err != nil {
@@ -175,24 +176,24 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	return next, nil
 }
 
-// bear makes what picks for requests that must not be refused. See Pool.Spills.
-func (pool *pool) bear(o schedule.Options) (err error) {
+// addUnlimited adds the strategy for requests that must not be rejected because the pool is full. See Pool.Spills.
+func (pool *pool) addUnlimited(o schedule.Options) (err error) {
 	if !pool.Spills || o.Full == (schedule.Full{}) {
 		return nil
 	}
 	o.Full, o.Random = schedule.Full{}, mathrand.IntN
-	if pool.never, err = schedule.New(o); err != nil {
+	if pool.unlimited, err = schedule.New(o); err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
 	return nil
 }
 
-// swap publishes next and releases what the pools before it held. p.mu is held.
+// swap makes next current and releases the resources of replaced and removed pools. p.mu is held.
 func (p *Picker) swap(next map[string]*pool) {
 	set := &poolSet{byName: next}
 	for _, name := range slices.Sorted(maps.Keys(next)) {
 		if next[name].Default {
-			set.standby = next[name]
+			set.byDefault = next[name]
 			break
 		}
 	}
@@ -206,20 +207,20 @@ func (p *Picker) swap(next map[string]*pool) {
 		if was.remote != nil && (now == nil || now.remote != was.remote) {
 			was.remote.Close()
 		}
-		if was.standing != nil && (now == nil || now.standing != was.standing) {
-			p.settle(was)
+		if was.relayHealth != nil && (now == nil || now.relayHealth != was.relayHealth) {
+			p.resolveRelay(was)
 		}
 		if now == nil {
-			p.metrics.forget(name)
+			p.metrics.remove(name)
 		}
 	}
 }
 
-// pool finds the pool that a gateway named; "" means the default pool. nil: there is none.
+// pool returns the pool that a gateway named, or nil; "" is the default pool.
 func (p *Picker) pool(name string) *pool {
 	set := p.pools.Load()
 	if name == "" {
-		return set.standby
+		return set.byDefault
 	}
 	return set.byName[name]
 }
@@ -229,7 +230,7 @@ func (p *Picker) Run(ctx context.Context) error {
 	defer p.health.Shutdown()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.registry.Run(ctx) })
-	group.Go(func() error { return p.ledger.Run(ctx) })
+	group.Go(func() error { return p.leases.Run(ctx) })
 	return group.Wait()
 }
 

@@ -12,15 +12,15 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// connect gives a relayed pool its connections to the remote picker: those it had, unless they lead elsewhere now.
+// connect gives a relayed pool its connections to the remote picker. It takes over those of old if the addresses are the same.
 func (pool *pool) connect(old *pool) error {
 	relay := pool.Relay
 	if relay == nil {
 		return nil
 	}
-	pool.standing = &standing{}
+	pool.relayHealth = &relayHealth{}
 	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay, relay) {
-		pool.standing = old.standing
+		pool.relayHealth = old.relayHealth
 	}
 	if old != nil && old.Relay != nil && old.Relay.TLS == relay.TLS && slices.Equal(old.Relay.Pickers, relay.Pickers) {
 		pool.remote = old.remote
@@ -31,8 +31,8 @@ func (pool *pool) connect(old *pool) error {
 	return err
 }
 
-// relay asks the remote picker, checks what it names, has Envoy learn it, and answers with it. Whatever goes wrong, a
-// request that may spill does.
+// relay asks the remote picker, checks the addresses that it names, has Envoy learn them, and answers with them. If any of
+// this fails, a request with spill targets is spilled.
 func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (extproc.Answer, decision) {
 	started := time.Now()
 	spill := pool.spill(r.Spill)
@@ -40,45 +40,45 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		if len(spill) > 0 {
 			return listed(spill, retries(r)), decision{result: resultSpilled}
 		}
-		return refusal(503, reason, message), decision{result: reason}
+		return immediate(503, reason, message), decision{result: reason}
 	}
 	remote, err := pool.remote.Ask(ctx, r)
 	if now := p.pool(r.Pool); errors.Is(err, extproc.ErrClosed) && now != nil && now != pool && now.remote != nil {
-		return p.relay(ctx, now, r) // the pool was replaced between being looked up and being asked
+		return p.relay(ctx, now, r) // the pool was replaced between the lookup and the call
 	}
 	if err != nil {
 		p.log.Debug("remote picker did not answer", "pool", pool.Name, "error", err)
 		why := extproc.Reason(err)
-		if ctx.Err() == nil || time.Since(started) > givenUp {
-			p.stands(pool, RelayTrouble{Unanswered: why}, started)
+		if ctx.Err() == nil || time.Since(started) > minAnswerWait {
+			p.reportRelay(pool, RelayFailure{NoAnswer: why}, started)
 		}
 		a, d := fail(ReasonRelay, "the picker of "+pool.Name+" in the other cluster did not answer")
 		d.problem = why
 		return a, d
 	}
 	if remote.Immediate != nil {
-		p.stands(pool, RelayTrouble{}, started)
+		p.reportRelay(pool, RelayFailure{}, started)
 		if len(spill) > 0 {
 			return fail("", "")
 		}
-		return extproc.Answer{Status: remote.Status, Foreign: remote.Immediate}, decision{result: resultPassed}
+		return extproc.Answer{Status: remote.Status, Passthrough: remote.Immediate}, decision{result: resultPassed}
 	}
-	addrs, refused := pool.Relay.allowed(remote.Endpoints)
-	stands := RelayTrouble{}
-	if len(refused) > 0 {
-		p.metrics.relay.WithLabelValues(pool.Name).Add(float64(len(refused)))
-		stands.Refused = refused[0]
+	addrs, outOfRange := pool.Relay.allowed(remote.Endpoints)
+	failure := RelayFailure{}
+	if len(outOfRange) > 0 {
+		p.metrics.outOfRange.WithLabelValues(pool.Name).Add(float64(len(outOfRange)))
+		failure.OutOfRange = outOfRange[0]
 	}
-	p.stands(pool, stands, started)
+	p.reportRelay(pool, failure, started)
 	if len(addrs) == 0 {
 		remote.Track.End()
-		a, d := fail(ReasonRefused, "the picker of "+pool.Name+" in the other cluster named an address outside of those declared")
-		d.refused = refused
+		a, d := fail(ReasonOutOfRange, "the picker of "+pool.Name+" in the other cluster named an address outside the declared ranges")
+		d.outOfRange = outOfRange
 		return a, d
 	}
 	if p.learner != nil {
 		if err := p.learner.Learn(ctx, pool.Name, addrs); err != nil {
-			p.log.Debug("endpoint was not learnt", "pool", pool.Name, "error", err)
+			p.log.Debug("endpoint was not learned", "pool", pool.Name, "error", err)
 			remote.Track.End()
 			return fail(ReasonRelay, "the gateway did not learn the endpoint of "+pool.Name+" in time")
 		}
@@ -89,24 +89,24 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 	}
 	a := listed(append(texts, spill...), retries(r))
 	a.Track = remote.Track
-	return a, decision{result: resultRelayed, candidates: len(addrs), refused: refused}
+	return a, decision{result: resultRelayed, candidates: len(addrs), outOfRange: outOfRange}
 }
 
-// allowed keeps the addresses that lie inside of what is declared; the others are refused.
-func (relay *Relay) allowed(texts []string) (addrs []netip.AddrPort, refused []string) {
+// allowed splits the addresses into those inside the declared ranges and ports, and the others.
+func (relay *Relay) allowed(texts []string) (addrs []netip.AddrPort, outOfRange []string) {
 	for _, text := range texts {
 		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))
 		if err != nil || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) {
-			refused = append(refused, text)
+			outOfRange = append(outOfRange, text)
 			continue
 		}
 		addrs = append(addrs, addr)
 	}
-	return addrs, refused
+	return addrs, outOfRange
 }
 
-// inside says whether a remote pod may have an address. With nothing declared it may be any but those that mean this
-// machine or this link, where a remote picker has no business: loopback, link-local (a cloud's metadata server), multicast.
+// inside reports whether a remote pod may have an address. Without declared ranges any is allowed but those that lead to
+// this machine or this link, where no remote pod is: loopback, link-local (a cloud's metadata server), multicast.
 func (relay *Relay) inside(ip netip.Addr) bool {
 	if len(relay.CIDRs) == 0 {
 		return ip.IsGlobalUnicast()

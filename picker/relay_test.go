@@ -128,7 +128,7 @@ type learner struct {
 	away  bool // no Envoy gets its configuration here
 }
 
-func (l *learner) Elsewhere() bool { return l.away }
+func (l *learner) Isolated() bool { return l.away }
 
 func (l *learner) Learn(_ context.Context, _ string, addrs []netip.AddrPort) error {
 	l.mu.Lock()
@@ -178,7 +178,7 @@ func TestARelayAsksTheRemotePickerAndChecksWhatItNames(t *testing.T) {
 	if known.addrs[0] != netip.MustParseAddrPort("10.1.0.5:8000") || remote.paths[0] != "/v1/models" {
 		t.Errorf("learnt %v, asked for %v", known.addrs, remote.paths)
 	}
-	if n := gathered(t, registry)["penstock_picker_relay_refused_addresses_total import/c"]; n != 3 { // one in each of three answers
+	if n := gathered(t, registry)["penstock_picker_relay_out_of_range_addresses_total import/c"]; n != 3 { // one in each of three answers
 		t.Errorf("%v addresses were counted as refused", n)
 	}
 	remote.says("192.0.2.1:8000", false)

@@ -17,18 +17,18 @@ const window = 8 << 20
 // maxMessage is the largest message received, in bytes: a buffered body of 32 MiB and its frame.
 const maxMessage = DefaultBodyLimit + 1<<20
 
-// ServerOptions are those that a gRPC server must be made with to host a Picker.
+// ServerOptions returns the options of a gRPC server that hosts a Picker.
 //
-// workers is the number of goroutines that are kept for streams, so that their stacks are grown once; the number of CPUs
-// times four is a good one, 0 keeps none.
+// workers is the number of goroutines that the server keeps for streams, so that their stacks grow once. Four times the
+// number of CPUs is a good value; 0 keeps none.
 func ServerOptions(workers uint32) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(extproc.Codec()),
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage),
-		// Envoy keeps idle connections alive with pings; by default gRPC takes more than one in five minutes for abuse and
-		// closes the connection, which costs picks.
+		// Envoy keeps idle connections alive with pings. By default gRPC treats more than one ping in five minutes as abuse
+		// and closes the connection, which loses picks.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 100 * time.Millisecond, PermitWithoutStream: true}),
 	}
 	if workers > 0 {
@@ -44,8 +44,8 @@ func (p *Picker) Register(r grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(r, p.health)
 }
 
-// healthServices are the names under which gateways, kubelets and the conformance suite ask for health. "liveness" is
-// the process's; all others are about picking.
+// healthServices are the names under which gateways, kubelets and the conformance suite check health. "liveness" is the
+// process's health; these are SERVING when the picker has pools.
 var healthServices = []string{"", "readiness", "inference-extension", extproc.ServiceName}
 
 func (p *Picker) startHealth() {
@@ -55,7 +55,7 @@ func (p *Picker) startHealth() {
 	}
 }
 
-// ready says that pools are known, so that picks make sense.
+// ready sets the health services to SERVING: the picker has pools.
 func (p *Picker) ready() {
 	for _, name := range healthServices {
 		p.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)

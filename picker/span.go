@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// span begins the span of a pick, or returns nil: tracing is off, or nobody who asks is sampled. Its parent is the ext_proc
-// call's own span, from the gRPC metadata; the header inside the message holds the client's, one step further away, and
-// serves where the gateway traces nothing itself.
+// span starts the span of a pick. It returns nil if tracing is off or the caller is not sampled. The parent is the span of
+// the ext_proc call, from the gRPC metadata. If the gateway doesn't trace, it is the client's span, from the request header
+// inside the message.
 func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time) trace.Span {
 	if p.tracer == nil {
 		return nil

@@ -238,8 +238,8 @@ func TestARequestSpillsWhenItsPoolIsFullEmptyOrFailing(t *testing.T) {
 			setPools(t, g.picker, tt.pool)
 			if tt.name == "full" {
 				e := g.picker.pool("ns/pool").snapshot.Find(g.pods[0].addr())
-				lease := g.picker.ledger.Open(e)
-				defer lease.Settle()
+				lease := g.picker.leases.Open(e)
+				defer lease.Release()
 			}
 			if response, text := g.post(t, path, []byte("{}")); response.StatusCode != 200 || response.Header.Get("x-pod") != tt.want {
 				t.Errorf("%s, %s: %s from %q %s, want %q", path, tt.name, response.Status, response.Header.Get("x-pod"), text, tt.want)
@@ -354,7 +354,7 @@ func TestChangingPoolsUnderTrafficLosesNoRequestAndNoCount(t *testing.T) {
 	if err := <-changed; err != nil {
 		t.Error(err)
 	}
-	waitFor(t, "all requests to be reported", func() bool { return g.picker.ledger.Len() == 0 })
+	waitFor(t, "all requests to be reported", func() bool { return g.picker.leases.Len() == 0 })
 	for _, p := range g.pods {
 		if load := g.picker.loadOf(p.addr().String()); load != nil && load.InFlight() != 0 {
 			t.Errorf("%s has %d requests under way", p.name, load.InFlight())

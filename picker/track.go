@@ -9,16 +9,16 @@ import (
 
 // tracker follows a request on its ext_proc stream.
 //
-// A gateway that we configure ends the stream soon after the pick and reports by its access log. A foreign gateway sends
-// no access log, but by the protocol keeps the stream until the response: its end is the request's end as well as we can
-// know it.
+// A gateway that Penstock configures ends the stream soon after the pick and reports the request's end in its access log.
+// Other gateways send no access log, but by the protocol keep the stream until the response: the stream's end is the best
+// known end of their requests.
 type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
 	untilEnd bool
 }
 
-// Response implements extproc.Tracker: the endpoint that served is the one that has the request.
+// Response implements extproc.Tracker. It moves the lease to the endpoint that served the request.
 func (t tracker) Response(status int, served string) {
 	load := t.picker.loadOf(served)
 	if load == nil {
@@ -26,40 +26,41 @@ func (t tracker) Response(status int, served string) {
 	}
 	t.lease.MoveTo(load)
 	if t.untilEnd {
-		load.Served(status < 500, 0)
+		load.Record(status < 500, 0)
 	}
 }
 
 // End implements extproc.Tracker.
 func (t tracker) End() {
 	if t.untilEnd {
-		t.lease.Settle()
+		t.lease.Release()
 	}
 }
 
-var _ accesslog.Books = (*Picker)(nil)
+var _ accesslog.Sink = (*Picker)(nil)
 
-// Settle implements feedback.Books: a request ended.
-func (p *Picker) Settle(e accesslog.Entry) {
-	if p.elsewhere != nil && !p.ledger.Owns(e.Lease) {
-		p.elsewhere(e)
+// Release implements accesslog.Sink: it releases the lease of a request that ended, or forwards the entry to the picker
+// that owns the lease.
+func (p *Picker) Release(e accesslog.Entry) {
+	if p.forward != nil && !p.leases.Owns(e.Lease) {
+		p.forward(e)
 		return
 	}
-	p.SettleOwn(e)
+	p.ReleaseOwn(e)
 }
 
-// SettleOwn is Settle for what another process was told: it goes no further.
-func (p *Picker) SettleOwn(e accesslog.Entry) {
-	lease := p.ledger.Find(e.Lease)
+// ReleaseOwn is Release for entries that another process forwarded: it never forwards them again.
+func (p *Picker) ReleaseOwn(e accesslog.Entry) {
+	lease := p.leases.Find(e.Lease)
 	if lease == nil {
 		return // another picker's, or reported twice, or expired
 	}
-	picked, served := lease.Settle(), p.loadOf(e.Served)
+	picked, served := lease.Release(), p.loadOf(e.Served)
 	if picked != nil && picked != served && e.Status > 0 {
-		picked.Served(false, 0) // it was tried first, and somebody else or nobody answered
+		picked.Record(false, 0) // Envoy tried it first, and another endpoint or none answered
 	}
 	if served != nil {
-		served.Served(e.Status > 0 && e.Status < 500, e.FirstByte)
+		served.Record(e.Status > 0 && e.Status < 500, e.FirstByte)
 	}
 }
 

@@ -210,7 +210,7 @@ status:
 	}
 	page, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
-	if err != nil || !strings.Contains(string(page), `"relay_refused"`) || !strings.Contains(string(page), server) {
+	if err != nil || !strings.Contains(string(page), `"relay_out_of_range"`) || !strings.Contains(string(page), server) {
 		t.Errorf("picks: %v %s", err, page)
 	}
 

@@ -28,8 +28,8 @@ type Delivery interface {
 	// Delivered returns when every Envoy that is connected to this process has the endpoints that a revision of the store
 	// gives a pool.
 	Delivered(ctx context.Context, rev uint64, pool string) error
-	// Elsewhere says that Reachable may wait for long: no Envoy is here, and no other process can be told.
-	Elsewhere() bool
+	// Isolated says that Reachable may wait for long: no Envoy is here, and no other process can be told.
+	Isolated() bool
 }
 
 // Peers are the other processes that serve the same Envoys. *replica.Topic is one.
@@ -126,8 +126,8 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool string) error {
 	return ctx.Err()
 }
 
-// Elsewhere says that what is learned here may reach no Envoy.
-func (k *Keeper) Elsewhere() bool { return k.cfg.Delivery.Elsewhere() }
+// Isolated says that what is learned here may reach no Envoy.
+func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
 // known is the way of almost every request: nothing is new.
 func (k *Keeper) known(pool string, addrs []netip.AddrPort) bool {

@@ -24,7 +24,7 @@ func (p *proxies) Delivered(ctx context.Context, rev uint64, _ string) error {
 	}
 }
 
-func (p *proxies) Elsewhere() bool { return false }
+func (p *proxies) Isolated() bool { return false }
 
 func (p *proxies) Reachable(context.Context) (bool, error) { return false, nil }
 

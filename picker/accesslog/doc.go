@@ -1,8 +1,8 @@
-// Package accesslog hears from gateways how picked requests ended: it is Envoy's gRPC access log service.
+// Package accesslog receives how picked requests ended: it is Envoy's gRPC access log service.
 //
 // An entry carries the pick's lease in dynamic metadata (namespace "penstock"), the endpoint that served (namespace
-// "envoy.lb"), the response's status and its times. Entries without a lease belong to requests that were not picked for
-// and are passed over. Nothing here is in a request's way, and a lost entry costs no more than a lease that expires.
+// "envoy.lb"), the response's status and its times. Entries without a lease belong to requests that were not picked for and
+// are skipped. The service is not on a request's path; a lost entry costs no more than a lease that expires.
 //
-// Package picker keeps the books. Tests: go test ./picker/accesslog.
+// Package picker implements Sink. Tests: go test ./picker/accesslog.
 package accesslog

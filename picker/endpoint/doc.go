@@ -1,20 +1,20 @@
-// Package endpoint knows the model servers of all pools: who they are, how loaded they say they are, and how many requests
-// of ours they have.
+// Package endpoint holds the state of the model servers of all pools: their addresses, the load that they report, and the
+// requests of this process in flight at them.
 //
-// Registry owns what is shared by address: one Load (our requests under way) per address, one scraper per address and
-// metrics page, however many pools name it. A Snapshot is one pool's list at one time; it never changes, so picks read it
-// without a lock, while scrapers and leases write the atomics that it points to.
+// Registry owns what pools share by address: one Load (requests in flight) per address, one scraper per address and metrics
+// page. A Snapshot is one pool's list at one time. It never changes, so picks read it without a lock, while scrapers and
+// leases write the atomics that it points to.
 //
-// A page is read often while its pool is picked from, slowly for a minute after, and then not at all until the next pick:
-// asking thousands of servers that nobody uses would take more than all the rest of an idle control plane. Who looks at a
-// pool's endpoints, rather than picks, has them read first (Snapshot.Refresh).
+// A page is scraped often while its pool has picks, slowly for a minute after, and then not at all until the next pick:
+// scraping thousands of unused servers would cost more than all the rest of an idle control plane. A caller that shows a
+// pool's endpoints, rather than picks, has them scraped first (Snapshot.Refresh).
 //
-// Ledger owns leases: a pick opens one, and it is settled by feedback, by the stream's end, or by its timeout.
+// Leases owns leases: a pick opens one, and it is released by the access log, by the end of the stream, or by its timeout.
 //
 // Invariants:
-//   - Stale is not zero. A server whose page cannot be read keeps its last sample, marked; see State.
-//     Neither is the first pick from an idle pool: it goes by our own requests, while the pages are being read.
-//   - Every opened lease lowers the count that it raised exactly once.
+//   - Stale is not zero. A server whose page can't be read keeps its last sample, marked as not fresh; see State. The first
+//     pick from an idle pool goes by the requests in flight, while the pages are being scraped.
+//   - Every lease lowers the count that it raised exactly once.
 //   - Goroutines run only inside Run.
 //
 // Package picker wires it; package schedule reads Snapshots. Tests: go test ./picker/endpoint.

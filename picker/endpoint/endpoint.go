@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Spec says who a model server is.
+// Spec identifies a model server.
 type Spec struct {
 	Addr     netip.AddrPort
-	Pod      string            // name of its pod or ModelServers object, for people; may be empty
-	Labels   map[string]string // must not be changed after it was handed over
+	Pod      string            // name of its pod or ModelServers object, for display; may be empty
+	Labels   map[string]string // must not be changed after it was passed to a Registry
 	Draining bool              // takes no new request
 }
 
-// Metrics says where and under which names model servers show their load.
+// Metrics describes a model server's metrics page.
 type Metrics struct {
 	Path    string // of the page; "" means DefaultPath
 	Port    uint16 // of the page; 0 means the endpoint's own
@@ -32,13 +32,13 @@ type Endpoint struct {
 	source *source // nil if its metrics are not read
 }
 
-// Load counts what this process sent to one address.
+// Load counts the requests of this process to one address.
 type Load struct {
 	inFlight atomic.Int64
-	sent     atomic.Uint64 // picks ever, to tell which of them a scrape can have seen
+	sent     atomic.Uint64 // all picks so far: the difference to a sample's is what the scrape can't have seen
 	served   atomic.Uint64
 	failed   atomic.Uint64
-	waited   atomic.Int64 // nanoseconds to the first byte of all that were served
+	waited   atomic.Int64 // nanoseconds to the first byte, of all served requests together
 
 	refs int // of Snapshots; guarded by Registry.mu
 }
@@ -46,8 +46,8 @@ type Load struct {
 // Load returns the counters of e's address.
 func (e *Endpoint) Load() *Load { return e.load }
 
-// Served counts one request that the endpoint answered, with the time to its first byte (0: unknown).
-func (l *Load) Served(ok bool, firstByte time.Duration) {
+// Record counts one request that ended: served, with the time to its first byte (0: unknown), or failed.
+func (l *Load) Record(ok bool, firstByte time.Duration) {
 	if !ok {
 		l.failed.Add(1)
 		return
@@ -56,36 +56,36 @@ func (l *Load) Served(ok bool, firstByte time.Duration) {
 	l.waited.Add(int64(firstByte))
 }
 
-// Totals since the endpoint became known: requests answered, requests failed, and how long all that were answered took to
-// their first byte together.
+// Totals returns the requests served and failed since the endpoint was added, and the time to the first byte of all served
+// requests together.
 func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
 	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
 }
 
-// InFlight is how many requests of ours the address has now.
+// InFlight returns how many requests of this process are in flight at the address.
 func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 
-// State is what is known of an endpoint's load at one moment.
+// State is an endpoint's load at one moment.
 type State struct {
 	// Fresh is false for an endpoint without a usable scrape: never scraped, several scrapes failed in a row, or the last
-	// one is too old. Queue, Running and KV are then the last ones known, and a strategy must not take them for true.
+	// one is too old. Queue, Running and KV are then the last known values, and a strategy must not rely on them.
 	Fresh bool `json:"fresh"`
-	// Idle says that nobody has picked from its pool for a while, so that nobody reads its page, which could be read when
-	// it was read last. It is read again with the next pick.
+	// Idle means that the endpoint's pools have had no pick for a while, so that its page is not scraped. The last scrape
+	// succeeded. The next pick resumes scraping.
 	Idle    bool    `json:"idle,omitempty"`
 	Queue   float64 `json:"queue"`   // requests waiting, by the last scrape
 	Running float64 `json:"running"` // requests running, by the last scrape
 	KV      float64 `json:"kvCache"` // KV cache in use, 0 to 1, by the last scrape
-	// InFlight are our own requests that have not ended; Unseen are those of them that were sent after the last scrape
-	// began, so that neither Queue nor Running can hold them.
+	// InFlight counts this process's requests in flight. Unseen counts those of them that were sent after the last scrape
+	// began, so that neither Queue nor Running includes them.
 	InFlight int64 `json:"inFlight"`
 	Unseen   int64 `json:"unseen"`
 }
 
-// State reads e's load.
+// State returns e's load now.
 func (e *Endpoint) State() State { return e.StateAt(time.Now()) }
 
-// StateAt is State for who asks for many endpoints and has read the clock.
+// StateAt is State for callers that read many endpoints and read the clock once.
 func (e *Endpoint) StateAt(now time.Time) State {
 	s := State{InFlight: e.load.inFlight.Load()}
 	if e.source == nil {
@@ -93,7 +93,7 @@ func (e *Endpoint) StateAt(now time.Time) State {
 		return s
 	}
 	failures := e.source.failures.Load()
-	s.Idle = failures == 0 && e.source.asleep.Load()
+	s.Idle = failures == 0 && e.source.idle.Load()
 	sample := e.source.sample.Load()
 	if sample == nil {
 		s.Unseen = s.InFlight
@@ -110,7 +110,7 @@ type Snapshot struct {
 	Endpoints []Endpoint
 	byAddr    map[netip.AddrPort]int
 	registry  *Registry
-	touched   atomic.Int64 // when Touch last woke the scrapers, in nanoseconds of the process
+	used      atomic.Int64 // when MarkUsed last notified the scrapers, in nanoseconds since processStart
 }
 
 // Find returns the endpoint with an address, or nil.

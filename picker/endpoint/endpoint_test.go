@@ -70,7 +70,7 @@ func TestAServerThatCannotBeScrapedIsStaleAndNotIdle(t *testing.T) {
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, Timeout: time.Second})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
-	s.Touch()
+	s.MarkUsed()
 	waitFor(t, "a failed scrape", func() bool { return r.ScrapeFailures() > 0 })
 	if e.State().Fresh {
 		t.Error("fresh before the first scrape that worked")
@@ -90,27 +90,27 @@ func TestTrafficMakesScrapesFrequentAndStartsThemAtOnce(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Hour})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
-	s.Touch()
+	s.MarkUsed()
 	waitFor(t, "many scrapes", func() bool { return server.scrapes.Load() > 5 })
 }
 
 func TestAPoolThatNobodyPicksFromIsLeftAloneUntilSomebodyDoes(t *testing.T) {
 	server := startServer(t)
-	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, Rest: time.Millisecond, Timeout: time.Minute})
+	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, IdleAfter: time.Millisecond, Timeout: time.Minute})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
 	if n := r.following(); n != 0 || !e.State().Idle {
 		t.Errorf("%d pages are followed before the first pick", n)
 	}
 	server.queue.Store(7)
-	s.Touch()
+	s.MarkUsed()
 	waitFor(t, "a scrape after the pick", func() bool { return e.State().Queue == 7 })
 	waitFor(t, "the scraper to end", func() bool { return e.State().Idle })
 	if n := r.following(); n != 0 {
 		t.Errorf("%d pages are followed", n)
 	}
 	server.broken.Store(true)
-	waitFor(t, "the next pick's scrapes", func() bool { s.Touch(); return r.ScrapeFailures() > 0 })
+	waitFor(t, "the next pick's scrapes", func() bool { s.MarkUsed(); return r.ScrapeFailures() > 0 })
 	if e.State().Idle {
 		t.Error("a page that cannot be read passes for one that is merely not read")
 	}
@@ -141,7 +141,7 @@ func (r *Registry) following() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range r.sources {
-		if !src.asleep.Load() {
+		if !src.idle.Load() {
 			n++
 		}
 	}
@@ -156,13 +156,13 @@ func TestPoolsThatShareAServerShareItsScraperAndItsCount(t *testing.T) {
 	if len(b.Endpoints) != 1 {
 		t.Fatalf("one address twice makes %d endpoints", len(b.Endpoints))
 	}
-	a.Touch()
-	b.Touch()
+	a.MarkUsed()
+	b.MarkUsed()
 	waitFor(t, "the scrape", func() bool { return b.Endpoints[0].State().Fresh })
 	if n := r.following(); n != 1 {
 		t.Errorf("%d scrapers", n)
 	}
-	lease := NewLedger("me", time.Hour).Open(&a.Endpoints[0])
+	lease := NewLeases("me", time.Hour).Open(&a.Endpoints[0])
 	if n := b.Endpoints[0].State().InFlight; n != 1 {
 		t.Errorf("the other pool sees %d requests", n)
 	}
@@ -174,22 +174,22 @@ func TestPoolsThatShareAServerShareItsScraperAndItsCount(t *testing.T) {
 	if r.Find(server.addr()) != nil {
 		t.Error("the server is remembered without a pool")
 	}
-	lease.Settle() // of an endpoint that is gone: nothing to break
+	lease.Release() // of an endpoint that is gone: nothing to break
 }
 
 func TestRequestsThatNoScrapeCanHaveSeenAreUnseen(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Slow: time.Hour, Fast: time.Hour})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
-	e, ledger := &s.Endpoints[0], NewLedger("me", time.Hour)
+	e, leases := &s.Endpoints[0], NewLeases("me", time.Hour)
 	s.Refresh(time.Minute)
-	first, _ := ledger.Open(e), ledger.Open(e)
+	first, _ := leases.Open(e), leases.Open(e)
 	if got := e.State(); got.Unseen != 2 || got.InFlight != 2 {
 		t.Errorf("after two picks: %+v", got)
 	}
-	r.rouse([]*source{e.source})
+	r.resume([]*source{e.source})
 	waitFor(t, "the next scrape", func() bool { return e.State().Unseen == 0 })
-	first.Settle()
+	first.Release()
 	if got := e.State(); got.InFlight != 1 {
 		t.Errorf("after one ended: %+v", got)
 	}
@@ -199,18 +199,18 @@ func TestALeaseIsSettledOnceAndOnlyByItsOwner(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	a, b := netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")
 	s := r.Snapshot(Metrics{Off: true}, []Spec{{Addr: b}, {Addr: a}})
-	mine, other := NewLedger("me", time.Hour), NewLedger("other", time.Hour)
+	mine, other := NewLeases("me", time.Hour), NewLeases("other", time.Hour)
 	lease := mine.Open(s.Find(a))
-	if other.Find(lease.Text()) != nil || mine.Find("me.zzz") != nil || mine.Find("nonsense") != nil || mine.Find(lease.Text()) != lease {
+	if other.Find(lease.ID()) != nil || mine.Find("me.zzz") != nil || mine.Find("nonsense") != nil || mine.Find(lease.ID()) != lease {
 		t.Fatal("leases are confused")
 	}
 	lease.MoveTo(s.Find(b).Load())
 	if s.Find(a).Load().InFlight() != 0 || s.Find(b).Load().InFlight() != 1 {
 		t.Error("the request was not charged to who serves it")
 	}
-	lease.Settle()
-	lease.Settle()
-	if n := s.Find(b).Load().InFlight(); n != 0 || mine.Len() != 0 || mine.Find(lease.Text()) != nil {
+	lease.Release()
+	lease.Release()
+	if n := s.Find(b).Load().InFlight(); n != 0 || mine.Len() != 0 || mine.Find(lease.ID()) != nil {
 		t.Errorf("%d requests under way after the end", n)
 	}
 }
@@ -218,14 +218,14 @@ func TestALeaseIsSettledOnceAndOnlyByItsOwner(t *testing.T) {
 func TestALeaseThatNobodyReportsOnExpires(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{Off: true}, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
-	ledger := NewLedger("me", time.Minute)
-	lease := ledger.Open(&s.Endpoints[0])
-	ledger.expire(lease.opened.Add(59 * time.Second))
+	leases := NewLeases("me", time.Minute)
+	lease := leases.Open(&s.Endpoints[0])
+	leases.expire(lease.opened.Add(59 * time.Second))
 	if s.Endpoints[0].State().InFlight != 1 {
 		t.Error("expired too early")
 	}
-	ledger.expire(lease.opened.Add(time.Minute))
-	if s.Endpoints[0].State().InFlight != 0 || ledger.Len() != 0 {
+	leases.expire(lease.opened.Add(time.Minute))
+	if s.Endpoints[0].State().InFlight != 0 || leases.Len() != 0 {
 		t.Error("not expired")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Names of vLLM's series, which are the default. The KV cache's was renamed in vLLM 0.10; both are known.
+// Names of vLLM's series, which are the default. vLLM 0.10 renamed the KV cache's; both names are read.
 const (
 	DefaultPath    = "/metrics"
 	defaultQueue   = "vllm:num_requests_waiting"
@@ -15,16 +15,16 @@ const (
 	defaultKVOld   = "vllm:gpu_cache_usage_perc"
 )
 
-var errNoSeries = errors.New("the page has none of the series asked for")
+var errNoSeries = errors.New("the page has none of the configured series")
 
-// reading is what one metrics page says. Several series of one name (one for each model or engine of a server) are added
-// up; of KV caches the fullest counts.
+// reading holds the values of one metrics page. Several series of one name (one for each model or engine of a server) are
+// added up; of several KV caches the fullest is used.
 type reading struct {
 	queue, running, kv float64
 }
 
-// parsePage reads the three series out of a page in Prometheus' text format and passes over all other lines. A page
-// without any of them is an error: zeros would make a wrong port look like an idle server.
+// parsePage reads the three series from a page in Prometheus's text format and skips all other lines. A page without any of
+// them is an error: zeros would make a wrong port look like an idle server.
 func parsePage(page []byte, m Metrics) (reading, error) {
 	var r reading
 	seen := false
@@ -62,7 +62,7 @@ func parsePage(page []byte, m Metrics) (reading, error) {
 	return r, nil
 }
 
-// named tells whether line is a sample of the series name, or of byDefault if name is empty.
+// named reports whether line is a sample of the series name, or of byDefault if name is empty.
 func named(line []byte, name, byDefault string) bool {
 	if name == "" {
 		name = byDefault
@@ -77,8 +77,8 @@ func named(line []byte, name, byDefault string) bool {
 	return false
 }
 
-// value reads a sample's value: what follows the labels, up to an optional timestamp. Values that are no finite number
-// count as absent.
+// value reads a sample's value, which follows the labels and ends at an optional timestamp. It returns false for values that
+// are negative, not finite or not numbers.
 func value(line []byte) (float64, bool) {
 	rest := line
 	if open := bytes.IndexByte(line, '{'); open >= 0 {
@@ -101,7 +101,7 @@ func value(line []byte) (float64, bool) {
 	return v, true
 }
 
-// endOfLabels returns the offset behind the closing brace of a label set; label values are quoted and may hold braces.
+// endOfLabels returns the offset after the closing brace of a label set; label values are quoted and may contain braces.
 func endOfLabels(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {

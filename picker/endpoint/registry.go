@@ -15,15 +15,15 @@ import (
 
 // Config of a Registry. Zero values mean the defaults given.
 type Config struct {
-	// Transport reads the metrics pages. Default: a transport of its own that keeps two connections to each server.
+	// Transport reads the metrics pages. Default: a transport that keeps two connections to each server.
 	Transport http.RoundTripper
-	Fast      time.Duration // between scrapes while a pool is picked from; default 50 ms
+	Fast      time.Duration // between scrapes while the pool has picks; default 50 ms
 	Slow      time.Duration // between scrapes otherwise; default 1 s
-	Rest      time.Duration // how long after the last pick scraping goes on; default 1 minute
+	IdleAfter time.Duration // how long scraping continues after the last pick; default 1 minute
 	Timeout   time.Duration // of one scrape; default 1 s
 	// StaleAfter is how many scrapes must fail in a row before an endpoint counts as stale; default 3.
 	StaleAfter int
-	// Jitter returns a number in [0,1): intervals are stretched or shortened by up to a tenth. Required.
+	// Jitter returns a number in [0,1) that stretches or shortens intervals by up to a tenth. Required.
 	Jitter func() float64
 }
 
@@ -34,17 +34,17 @@ type Registry struct {
 	mu      sync.Mutex
 	loads   map[netip.AddrPort]*Load
 	sources map[sourceKey]*source
-	roused  []*source     // not asleep any more; Run starts to follow them
-	news    chan struct{} // tells Run that there are some
+	resumed []*source     // no longer idle; Run starts their scrapers
+	changed chan struct{} // notifies Run of resumed
 
 	failures atomic.Uint64
 }
 
-// NewRegistry makes a Registry; scrapers work while Run does.
+// NewRegistry returns an empty Registry. Scrapers run while Run does.
 func NewRegistry(c Config) *Registry {
 	c.Fast = cmp.Or(c.Fast, 50*time.Millisecond)
 	c.Slow = cmp.Or(c.Slow, time.Second)
-	c.Rest = cmp.Or(c.Rest, time.Minute)
+	c.IdleAfter = cmp.Or(c.IdleAfter, time.Minute)
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.StaleAfter = cmp.Or(c.StaleAfter, 3)
 	if c.Transport == nil {
@@ -54,15 +54,15 @@ func NewRegistry(c Config) *Registry {
 		config:  c,
 		loads:   map[netip.AddrPort]*Load{},
 		sources: map[sourceKey]*source{},
-		news:    make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
 	}
 }
 
-// ScrapeFailures is how many scrapes failed since the start.
+// ScrapeFailures returns how many scrapes failed since the start.
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
-// Snapshot makes a pool's list. It holds a reference to what it shares until Release. Of several specs with one address the
-// first counts.
+// Snapshot returns a pool's list. It holds references to the shared loads and scrapers until Release. Of several specs with
+// one address the first is used.
 func (r *Registry) Snapshot(m Metrics, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
@@ -86,7 +86,7 @@ func (r *Registry) Snapshot(m Metrics, specs []Spec) *Snapshot {
 	return s
 }
 
-// source returns the scraper of addr's page; a new one sleeps. r.mu is held.
+// source returns the scraper of addr's page; a new one is idle. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 	key := sourceKey{addr, m}
 	src := r.sources[key]
@@ -99,17 +99,18 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 			staleAfter: int64(r.config.StaleAfter),
 			maxAge:     time.Duration(r.config.StaleAfter)*r.config.Slow + r.config.Timeout,
 			gone:       make(chan struct{}),
-			wake:       make(chan struct{}, 1),
-			looked:     make(chan struct{}),
+			scrapeNow:  make(chan struct{}, 1),
+			scraped:    make(chan struct{}),
 		}
-		src.asleep.Store(true)
+		src.idle.Store(true)
 		r.sources[key] = src
 	}
 	src.refs++
 	return src
 }
 
-// Release gives up s: scrapers and counters that no other Snapshot shares end. Picks that still hold s stay valid.
+// Release drops the references of s: scrapers and counters that no other Snapshot shares end. Picks that still hold s stay
+// valid.
 func (r *Registry) Release(s *Snapshot) {
 	if s == nil {
 		return
@@ -131,55 +132,55 @@ func (r *Registry) Release(s *Snapshot) {
 	}
 }
 
-// Find returns the counters of an address that some Snapshot has, or nil.
+// Find returns the counters of an address, or nil if no Snapshot has it.
 func (r *Registry) Find(addr netip.AddrPort) *Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.loads[addr]
 }
 
-// rouse has pages read at once that are picked from again.
-func (r *Registry) rouse(list []*source) {
+// resume has the pages of pools with new picks scraped at once.
+func (r *Registry) resume(list []*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range list {
 		switch {
 		case src.refs == 0: // of a Snapshot that was released
-		case src.asleep.Load():
-			src.asleep.Store(false)
-			r.roused = append(r.roused, src)
+		case src.idle.Load():
+			src.idle.Store(false)
+			r.resumed = append(r.resumed, src)
 		default:
-			poke(src.wake)
+			notify(src.scrapeNow)
 		}
 	}
-	poke(r.news)
+	notify(r.changed)
 }
 
-// rests is called after each look, and ends the following of a page that nobody needs. Who picks sets hotUntil before it
-// takes the lock, so no pick is missed.
-func (r *Registry) rests(src *source) bool {
+// finishScrape runs after each scrape. It returns true if the page has become idle and its scraper ends. MarkUsed sets
+// hotUntil before it takes the lock, so no pick is missed.
+func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
-	case <-src.looked:
+	case <-src.scraped:
 	default:
-		close(src.looked)
+		close(src.scraped)
 	}
-	if !r.tired(src) {
+	if time.Since(processStart) <= time.Duration(src.hotUntil.Load())+r.config.IdleAfter {
 		return false
 	}
-	src.asleep.Store(true)
-	src.looked = make(chan struct{})
+	src.idle.Store(true)
+	src.scraped = make(chan struct{})
 	return true
 }
 
-// looks are what to wait for until every page of s has been looked at that was asleep.
-func (r *Registry) looks(s *Snapshot) (all []<-chan struct{}) {
+// pending returns channels that close when the pages of s that were idle have been scraped.
+func (r *Registry) pending(s *Snapshot) (all []<-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range s.Endpoints {
 		if src := s.Endpoints[i].source; src != nil && src.refs > 0 {
-			all = append(all, src.looked)
+			all = append(all, src.scraped)
 		}
 	}
 	return all
@@ -192,19 +193,20 @@ func (r *Registry) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return group.Wait()
-		case <-r.news:
+		case <-r.changed:
 		}
 		r.mu.Lock()
-		roused := r.roused
-		r.roused = nil
+		resumed := r.resumed
+		r.resumed = nil
 		r.mu.Unlock()
-		for _, src := range roused {
-			group.Go(func() error { return r.follow(ctx, src) })
+		for _, src := range resumed {
+			group.Go(func() error { r.scrapeUntilIdle(ctx, src); return nil })
 		}
 	}
 }
 
-func poke(c chan struct{}) {
+// notify sends to a channel of capacity 1 without blocking: one pending notification is enough.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// maxPage bounds a metrics page, in bytes; what is beyond is not read.
+// maxPage is how many bytes of a metrics page are read.
 const maxPage = 8 << 20
 
 // hotFor is how long a pick keeps its pool's scrapers at the fast interval.
@@ -22,7 +22,7 @@ type sourceKey struct {
 	metrics Metrics
 }
 
-// source is one metrics page and what it said last.
+// source is one metrics page and its last sample.
 type source struct {
 	key        sourceKey
 	url        string
@@ -32,13 +32,14 @@ type source struct {
 
 	sample   atomic.Pointer[sample]
 	failures atomic.Int64 // in a row
-	hotUntil atomic.Int64 // nanoseconds of the process
-	asleep   atomic.Bool  // nobody follows it; written under Registry.mu
-	wake     chan struct{}
-	gone     chan struct{} // closed when no Snapshot has it
+	hotUntil atomic.Int64 // end of the fast interval, in nanoseconds since processStart
+	idle     atomic.Bool  // it has no scraper; written under Registry.mu
 
-	refs   int           // guarded by Registry.mu
-	looked chan struct{} // closed at the end of the first look since it was asleep; guarded by Registry.mu
+	scrapeNow chan struct{}
+	gone      chan struct{} // closed when no Snapshot has it
+
+	refs    int           // guarded by Registry.mu
+	scraped chan struct{} // closed at the end of the first scrape since it was idle; guarded by Registry.mu
 }
 
 type sample struct {
@@ -47,15 +48,15 @@ type sample struct {
 	sentBefore uint64 // Load.sent when the scrape began
 }
 
-// processStart is the zero of the process's nanoseconds: monotonic, and cheap to keep in an atomic.
+// processStart is the zero of times kept in atomics, as monotonic nanoseconds.
 var processStart = time.Now()
 
-// Touch says that the pool is picked from: its scrapers go to the fast interval for a second, and those that sleep look
-// at once. Called with every pick; all but ten calls a second return at once.
-func (s *Snapshot) Touch() {
+// MarkUsed records a pick from the pool: its scrapers use the fast interval for a second, and idle ones scrape at once. It
+// is called with every pick; all but ten calls a second return at once.
+func (s *Snapshot) MarkUsed() {
 	now := int64(time.Since(processStart))
-	last := s.touched.Load()
-	if last != 0 && now-last < int64(hotFor)/10 || !s.touched.CompareAndSwap(last, now) {
+	last := s.used.Load()
+	if last != 0 && now-last < int64(hotFor)/10 || !s.used.CompareAndSwap(last, now) {
 		return
 	}
 	var cold []*source
@@ -65,67 +66,62 @@ func (s *Snapshot) Touch() {
 		}
 	}
 	if len(cold) > 0 {
-		s.registry.rouse(cold)
+		s.registry.resume(cold)
 	}
 }
 
-// Refresh is for people, who want to see what is true now, also of a pool that nobody picks from: it returns when every
-// page has been read that nobody has read for a while, or after patience.
-func (s *Snapshot) Refresh(patience time.Duration) {
-	s.Touch()
-	over := time.NewTimer(patience)
-	defer over.Stop()
-	for _, looked := range s.registry.looks(s) {
+// Refresh has the idle pages of a pool scraped, so that its endpoints can be shown as they are now. It returns when all have
+// been scraped, or after timeout.
+func (s *Snapshot) Refresh(timeout time.Duration) {
+	s.MarkUsed()
+	expired := time.NewTimer(timeout)
+	defer expired.Stop()
+	for _, scraped := range s.registry.pending(s) {
 		select {
-		case <-looked:
-		case <-over.C:
+		case <-scraped:
+		case <-expired.C:
 			return
 		}
 	}
 }
 
-// follow scrapes one page until it is gone, nobody has picked for a while, or ctx ends.
-func (r *Registry) follow(ctx context.Context, src *source) error {
+// scrapeUntilIdle scrapes one page until it is removed or idle, or ctx ends.
+func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	var page bytes.Buffer
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-src.gone:
-			return nil
-		case <-src.wake:
+			return
+		case <-src.scrapeNow:
 		case <-timer.C:
 		}
 		if err := r.scrape(ctx, src, &page); err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return
 			}
 			src.failures.Add(1)
 			r.failures.Add(1)
 		} else {
 			src.failures.Store(0)
 		}
-		if r.rests(src) {
-			return nil
+		if r.finishScrape(src) {
+			return
 		}
 		timer.Reset(r.interval(src))
 	}
 }
 
-// interval is fast while picks flow, and slow while they do not or the page fails.
+// interval returns the fast interval while the pool has picks, and the slow one otherwise or while scrapes fail.
 func (r *Registry) interval(src *source) time.Duration {
 	d := r.config.Slow
 	if src.failures.Load() == 0 && src.hotUntil.Load() > int64(time.Since(processStart)) {
 		d = r.config.Fast
 	}
 	return time.Duration(float64(d) * (0.9 + 0.2*r.config.Jitter()))
-}
-
-// tired says whether nobody has picked for so long that the page is not worth reading.
-func (r *Registry) tired(src *source) bool {
-	return time.Since(processStart) > time.Duration(src.hotUntil.Load())+r.config.Rest
 }
 
 func (r *Registry) scrape(ctx context.Context, src *source, page *bytes.Buffer) error {

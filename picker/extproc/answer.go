@@ -34,8 +34,8 @@ type Answer struct {
 	// Unavailable ends the call with gRPC's UNAVAILABLE instead of an answer: the gateway asks another picker, and without
 	// one does what it does without a picker. Message says why.
 	Unavailable bool
-	// Foreign is an encoded ImmediateResponse of a remote picker to hand on as it is; it replaces Status's answer.
-	Foreign []byte
+	// Passthrough is an encoded ImmediateResponse of a remote picker to hand on as it is; it replaces Status's answer.
+	Passthrough []byte
 }
 
 // Tracker follows one request after its pick. Calls come from the stream's goroutine, End last.
@@ -188,9 +188,9 @@ const (
 
 // immediateReply answers with a.Status and an error body in the form that OpenAI's clients understand.
 func immediateReply(a *Answer) *reply {
-	if a.Foreign != nil {
-		w := newWriter(len(a.Foreign) + 16)
-		w.str(replyImmediate, string(a.Foreign))
+	if a.Passthrough != nil {
+		w := newWriter(len(a.Passthrough) + 16)
+		w.str(replyImmediate, string(a.Passthrough))
 		return w.done()
 	}
 	w := newWriter(512 + 2*len(a.Message))

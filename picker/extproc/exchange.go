@@ -35,7 +35,7 @@ type exchange struct {
 	ctx    context.Context
 
 	request      Request
-	wish         BodyWish
+	policy       BodyPolicy
 	requestMode  Mode
 	responseMode Mode
 	observe      bool
@@ -111,14 +111,14 @@ func (x *exchange) requestHeaders(m *Message) error {
 	if x.observe {
 		return nil
 	}
-	x.wish = x.picker.Body(x.request.Pool)
-	if x.wish.Elsewhere {
+	x.policy = x.picker.Body(x.request.Pool)
+	if x.policy.Unavailable {
 		return status.Error(codes.Unavailable, "another picker has to say")
 	}
 	if x.requestMode == ModeUnknown {
-		x.requestMode, x.responseMode = x.wish.Assume, x.wish.Assume
+		x.requestMode, x.responseMode = x.policy.Assume, x.policy.Assume
 	}
-	if m.EndOfStream || !x.wish.Wait {
+	if m.EndOfStream || !x.policy.Wait {
 		return x.pick(replyRequestHeaders)
 	}
 	switch x.requestMode {
@@ -144,7 +144,7 @@ func (x *exchange) answer(phase protowire.Number, a *Answer) error {
 	if a.Unavailable {
 		return status.Error(codes.Unavailable, a.Message)
 	}
-	if a.Status != 0 || a.Foreign != nil {
+	if a.Status != 0 || a.Passthrough != nil {
 		x.rejected = true
 		x.dropBody()
 		return x.send(immediateReply(a))
@@ -193,9 +193,9 @@ func (x *exchange) requestBody(m *Message) error {
 // hold keeps m's body for the pick and reads it. It returns an answer if the body is too large.
 func (x *exchange) hold(m *Message) *Answer {
 	x.held += m.Body.Len()
-	if x.held > x.wish.Limit {
+	if x.held > x.policy.Limit {
 		return &Answer{Status: 413, Reason: "body_too_large",
-			Message: fmt.Sprintf("the request's body is larger than the %d bytes that this pool reads", x.wish.Limit)}
+			Message: fmt.Sprintf("the request's body is larger than the %d bytes that this pool reads", x.policy.Limit)}
 	}
 	for _, b := range m.Body {
 		x.scanner.Write(b.ReadOnlyData())

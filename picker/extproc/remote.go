@@ -94,7 +94,7 @@ func (r *Remote) release() {
 // RemoteAnswer is what a remote picker said.
 type RemoteAnswer struct {
 	Endpoints []string // the pick, in order; empty with an immediate response
-	Immediate []byte   // an encoded ImmediateResponse, for Answer.Foreign; nil with a pick
+	Immediate []byte   // an encoded ImmediateResponse, for Answer.Passthrough; nil with a pick
 	Status    int      // of the immediate response
 	// Track forwards the response's headers to the remote picker, if our own gateway sends them, and ends its stream.
 	Track Tracker

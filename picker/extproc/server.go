@@ -25,22 +25,22 @@ const (
 type Picker interface {
 	// Body says what a pool wants of request bodies, and how a gateway that does not tell its mode is taken to send them.
 	// pool is "" for a gateway that names none.
-	Body(pool string) BodyWish
+	Body(pool string) BodyPolicy
 	// Pick answers one request. It must not keep r or anything in it after Answer.Track's End.
 	Pick(ctx context.Context, r *Request) Answer
 }
 
-// BodyWish is what a pool wants of request bodies.
-type BodyWish struct {
+// BodyPolicy is what a pool wants of request bodies.
+type BodyPolicy struct {
 	// Wait holds the pick back until the body was read (in modes where that is possible: not in NONE and STREAMED).
 	Wait bool
 	// Assume is the mode of gateways that do not tell theirs; ModeNone, ModeBuffered or ModeFullDuplexStreamed.
 	Assume Mode
 	// Limit is the largest body, in bytes, that is held for a pick; larger ones are answered 413.
 	Limit int
-	// Elsewhere leaves the request to another picker, as Answer.Unavailable does, before anything of it was answered: a call
+	// Unavailable leaves the request to another picker, as Answer.Unavailable does, before anything of it was answered: a call
 	// that has been answered in part cannot be made again.
-	Elsewhere bool
+	Unavailable bool
 }
 
 // Config of a Server.

@@ -24,7 +24,7 @@ import (
 
 // fakePicker answers what it is told to, and remembers what it was asked.
 type fakePicker struct {
-	wish   BodyWish
+	policy BodyPolicy
 	answer func(*Request) Answer
 
 	mu       sync.Mutex
@@ -35,7 +35,7 @@ type fakePicker struct {
 	ended    chan struct{}
 }
 
-func (p *fakePicker) Body(string) BodyWish { return p.wish }
+func (p *fakePicker) Body(string) BodyPolicy { return p.policy }
 
 func (p *fakePicker) Pick(_ context.Context, r *Request) Answer {
 	p.mu.Lock()
@@ -59,8 +59,8 @@ func (p *fakePicker) End() { close(p.ended) }
 func start(t testing.TB, p *fakePicker) *grpc.ClientConn {
 	t.Helper()
 	p.ended = make(chan struct{})
-	if p.wish.Limit == 0 {
-		p.wish.Limit = 1 << 20
+	if p.policy.Limit == 0 {
+		p.policy.Limit = 1 << 20
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -179,7 +179,7 @@ func TestHeaderAndMetadataNameTheSameEndpoints(t *testing.T) {
 }
 
 func TestABufferedBodyIsReadBeforeThePick(t *testing.T) {
-	p := &fakePicker{wish: BodyWish{Wait: true}}
+	p := &fakePicker{policy: BodyPolicy{Wait: true}}
 	k := open(t, start(t, p))
 	k.say(headersOf(modeBuffered, false))
 	if r := k.hear(); r.GetRequestHeaders() == nil || r.DynamicMetadata != nil {
@@ -195,7 +195,7 @@ func TestABufferedBodyIsReadBeforeThePick(t *testing.T) {
 }
 
 func TestARequestWithoutABodyIsPickedAtOnce(t *testing.T) {
-	p := &fakePicker{wish: BodyWish{Wait: true}}
+	p := &fakePicker{policy: BodyPolicy{Wait: true}}
 	k := open(t, start(t, p))
 	k.say(headersOf(modeBuffered, true))
 	r := k.hear()
@@ -203,7 +203,7 @@ func TestARequestWithoutABodyIsPickedAtOnce(t *testing.T) {
 }
 
 func TestBufferedWithTrailersInsteadOfABodyIsAnswered(t *testing.T) {
-	k := open(t, start(t, &fakePicker{wish: BodyWish{Wait: true}}))
+	k := open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: true}}))
 	k.say(headersOf(modeBuffered, false))
 	k.hear()
 	k.say(trailers)
@@ -239,7 +239,7 @@ func (k talk) readBody(end bool) string {
 func TestFullDuplexGivesEveryByteBackInSmallChunks(t *testing.T) {
 	first, second := strings.Repeat("a", 200<<10), strings.Repeat("b", 3*MaxChunk)
 	for _, wait := range []bool{false, true} {
-		p := &fakePicker{wish: BodyWish{Wait: wait, Limit: 4 << 20}}
+		p := &fakePicker{policy: BodyPolicy{Wait: wait, Limit: 4 << 20}}
 		k := open(t, start(t, p))
 		k.say(headersOf(modeDuplex, false))
 		k.say(bodyOf(first, false))
@@ -256,7 +256,7 @@ func TestFullDuplexGivesEveryByteBackInSmallChunks(t *testing.T) {
 
 func TestFullDuplexRequestsMayEndWithTrailersOrAnEmptyChunk(t *testing.T) {
 	for _, wait := range []bool{false, true} {
-		k := open(t, start(t, &fakePicker{wish: BodyWish{Wait: wait}}))
+		k := open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: wait}}))
 		k.say(headersOf(modeDuplex, false))
 		k.say(bodyOf("body", false))
 		k.say(trailers)
@@ -265,7 +265,7 @@ func TestFullDuplexRequestsMayEndWithTrailersOrAnEmptyChunk(t *testing.T) {
 			t.Errorf("wait %v: %q before the trailers", wait, got)
 		}
 
-		k = open(t, start(t, &fakePicker{wish: BodyWish{Wait: wait}}))
+		k = open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: wait}}))
 		k.say(headersOf(modeDuplex, false))
 		k.say(bodyOf("body", false))
 		k.say(bodyOf("", true))
@@ -277,7 +277,7 @@ func TestFullDuplexRequestsMayEndWithTrailersOrAnEmptyChunk(t *testing.T) {
 }
 
 func TestAGatewayThatTellsNoModeIsServedInTheAssumedOne(t *testing.T) {
-	k := open(t, start(t, &fakePicker{wish: BodyWish{Wait: true, Assume: ModeFullDuplexStreamed}}))
+	k := open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: true, Assume: ModeFullDuplexStreamed}}))
 	headers := headersOf(modeNone, false)
 	headers.ProtocolConfig = nil
 	k.say(headers)
@@ -291,7 +291,7 @@ func TestAGatewayThatTellsNoModeIsServedInTheAssumedOne(t *testing.T) {
 
 func TestARefusalEndsTheConversation(t *testing.T) {
 	for _, status := range []int{429, 503} {
-		p := &fakePicker{wish: BodyWish{Wait: true}, answer: func(*Request) Answer {
+		p := &fakePicker{policy: BodyPolicy{Wait: true}, answer: func(*Request) Answer {
 			return Answer{Status: status, Reason: "why", Message: `a "quoted" word`}
 		}}
 		k := open(t, start(t, p))
@@ -307,7 +307,7 @@ func TestARefusalEndsTheConversation(t *testing.T) {
 }
 
 func TestABodyAboveTheLimitIsRefusedAndNotHeld(t *testing.T) {
-	k := open(t, start(t, &fakePicker{wish: BodyWish{Wait: true, Limit: 10}}))
+	k := open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: true, Limit: 10}}))
 	k.say(headersOf(modeDuplex, false))
 	k.say(bodyOf("0123456789a", true))
 	if i := k.hear().GetImmediateResponse(); i.GetStatus().GetCode() != 413 {

@@ -8,7 +8,7 @@
 //
 // The same way it finds out whether a picker serves health on its port: not all do, and Envoy's gRPC check takes those that do not for down.
 //
-// cmd says where pickers are (Follow, Forget), runs Run, and hands what is found to the store (Config.Tell), from where
+// cmd says where pickers are (Follow, Forget), runs Run, and hands what is found to the store (Config.OnAnswer), from where
 // translation reads it. A picker of which nothing is known is taken to speak the protocol.
 //
 // Invariants: nothing of a user's requests is ever sent; a picker is asked again only after its connection was lost, or while it

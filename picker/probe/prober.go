@@ -20,8 +20,8 @@ type Dialect int
 // The dialects. Unknown is that of a picker that has not answered yet.
 const (
 	Unknown Dialect = iota
-	// SendsBack is the protocol's: bodies come back, perhaps changed.
-	SendsBack
+	// FullDuplex is the protocol's: bodies come back, perhaps changed.
+	FullDuplex
 	// Acknowledges says that bodies are read and not sent back.
 	Acknowledges
 )
@@ -45,7 +45,7 @@ type Picker struct {
 type Config struct {
 	// Tell is called with the name of a picker each time that something else is known of it than before; it may block. An error
 	// ends Run.
-	Tell func(name string, a Answer) error
+	OnAnswer func(name string, a Answer) error
 	// Retry is how long after a question that was not answered the next one is asked; it grows up to twenty times as long. 1 s
 	// by default.
 	Retry time.Duration
@@ -68,7 +68,7 @@ type Prober struct {
 
 // New makes a Prober that asks nobody.
 func New(cfg Config) (*Prober, error) {
-	if cfg.Tell == nil {
+	if cfg.OnAnswer == nil {
 		return nil, errors.New("dialects of pickers: nobody to tell them to")
 	}
 	if cfg.Retry <= 0 {
@@ -84,7 +84,7 @@ func New(cfg Config) (*Prober, error) {
 }
 
 // Follow has a picker asked, now and after each loss of a connection to it. It replaces what was said of the name before.
-func (p *Prober) Follow(name string, at Picker) {
+func (p *Prober) Set(name string, at Picker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old, known := p.wanted[name]
@@ -96,7 +96,7 @@ func (p *Prober) Follow(name string, at Picker) {
 }
 
 // Settled returns when all that is followed has answered and was told, or with its context's error.
-func (p *Prober) Settled(ctx context.Context) error {
+func (p *Prober) WaitAnswered(ctx context.Context) error {
 	for {
 		p.mu.Lock()
 		done, moved := len(p.silent) == 0, p.moved
@@ -134,7 +134,7 @@ func (p *Prober) answered(name string) {
 }
 
 // Forget ends that; what was found is told to be nothing.
-func (p *Prober) Forget(name string) {
+func (p *Prober) Remove(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.wanted, name)
@@ -220,7 +220,7 @@ func (p *Prober) arrange(ctx context.Context, group *errgroup.Group, pickers map
 		if !still {
 			delete(pickers, name)
 			if f.told != (Answer{}) {
-				if err := p.cfg.Tell(name, Answer{}); err != nil {
+				if err := p.cfg.OnAnswer(name, Answer{}); err != nil {
 					return err
 				}
 			}
@@ -271,5 +271,5 @@ func (p *Prober) tell(name string, f *followed) error {
 	}
 	f.told = is
 	p.cfg.Log.Debug("a picker has shown how it answers", "picker", name, "acknowledges", is.Dialect == Acknowledges, "health", is.Health)
-	return p.cfg.Tell(name, is)
+	return p.cfg.OnAnswer(name, is)
 }

@@ -145,7 +145,7 @@ type notes struct {
 	told map[string][]Answer
 }
 
-func (n *notes) tell(name string, a Answer) error {
+func (n *notes) report(name string, a Answer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.told[name] = append(n.told[name], a)
@@ -166,7 +166,7 @@ func (n *notes) last(name string) Dialect { return n.answer(name).Dialect }
 func run(t *testing.T) (*Prober, *notes) {
 	t.Helper()
 	n := &notes{told: map[string][]Answer{}}
-	p, err := New(Config{Tell: n.tell, Retry: 20 * time.Millisecond, Timeout: time.Second})
+	p, err := New(Config{OnAnswer: n.report, Retry: 20 * time.Millisecond, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,10 +201,10 @@ func TestAPickerThatOnlyAcknowledgesBodiesIsToldFromOneThatSendsThemBack(t *test
 		is     Dialect
 	}{
 		"lwepp":          {acknowledges, Acknowledges},
-		"duplex":         {sendsBack, SendsBack},
-		"finds no model": {refuses(400), SendsBack},
+		"duplex":         {sendsBack, FullDuplex},
+		"finds no model": {refuses(400), FullDuplex},
 	} {
-		p.Follow(name, at(start(t, "127.0.0.1:0", c.behave).addr))
+		p.Set(name, at(start(t, "127.0.0.1:0", c.behave).addr))
 		eventually(t, name, func() bool { return n.last(name) == c.is })
 	}
 }
@@ -217,7 +217,7 @@ func TestAPickerBehindTLSIsAsked(t *testing.T) {
 	p, n := run(t)
 	where := at(start(t, "127.0.0.1:0", acknowledges, certificate).addr)
 	where.TLS = true
-	p.Follow("tls", where)
+	p.Set("tls", where)
 	eventually(t, "an answer over TLS", func() bool { return n.last("tls") == Acknowledges })
 }
 
@@ -226,7 +226,7 @@ func TestAPickerIsAskedUntilItAnswersAndThenNoMore(t *testing.T) {
 	for name, first := range map[string]func(extprocv3.ExternalProcessor_ProcessServer) error{"broken off": breaksOff, "503": refuses(503)} {
 		p, n := run(t)
 		epp := start(t, "127.0.0.1:0", first)
-		p.Follow("epp", at(epp.addr))
+		p.Set("epp", at(epp.addr))
 		eventually(t, name+": asked again", func() bool { return epp.questions() > 2 })
 		if d := n.last("epp"); d != Unknown {
 			t.Errorf("%s: told %v", name, d)
@@ -236,9 +236,9 @@ func TestAPickerIsAskedUntilItAnswersAndThenNoMore(t *testing.T) {
 		epp.mu.Unlock()
 		eventually(t, name+": told", func() bool { return n.last("epp") == Acknowledges })
 		asked := epp.questions()
-		p.Follow("epp", at(epp.addr)) // nothing new
-		p.Follow("other", at(start(t, "127.0.0.1:0", sendsBack).addr))
-		eventually(t, name+": the other one", func() bool { return n.last("other") == SendsBack })
+		p.Set("epp", at(epp.addr)) // nothing new
+		p.Set("other", at(start(t, "127.0.0.1:0", sendsBack).addr))
+		eventually(t, name+": the other one", func() bool { return n.last("other") == FullDuplex })
 		if now := epp.questions(); now != asked {
 			t.Errorf("%s: a picker that had answered was asked %d more times", name, now-asked)
 		}
@@ -249,25 +249,25 @@ func TestAPickerIsAskedUntilItAnswersAndThenNoMore(t *testing.T) {
 func TestAPickerThatComesBackIsAskedAgain(t *testing.T) {
 	p, n := run(t)
 	old := start(t, "127.0.0.1:0", acknowledges)
-	p.Follow("epp", at(old.addr))
+	p.Set("epp", at(old.addr))
 	eventually(t, "the old one's answer", func() bool { return n.last("epp") == Acknowledges })
 	old.server.Stop()
 	start(t, old.addr.String(), sendsBack)
-	eventually(t, "the new one's answer", func() bool { return n.last("epp") == SendsBack })
+	eventually(t, "the new one's answer", func() bool { return n.last("epp") == FullDuplex })
 }
 
 // During a rollout both kinds answer under one name. What stays known while no picker is there is what a pool fails open with.
 func TestPickersOfTwoKindsAreAskedInTheWayThatBothUnderstand(t *testing.T) {
 	p, n := run(t)
 	old, young := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", sendsBack)
-	p.Follow("epp", at(young.addr))
-	eventually(t, "the young one's answer", func() bool { return n.last("epp") == SendsBack })
-	p.Follow("epp", at(young.addr, old.addr))
+	p.Set("epp", at(young.addr))
+	eventually(t, "the young one's answer", func() bool { return n.last("epp") == FullDuplex })
+	p.Set("epp", at(young.addr, old.addr))
 	eventually(t, "both", func() bool { return n.last("epp") == Acknowledges })
-	p.Follow("epp", at())
-	p.Follow("epp", at(young.addr))
-	eventually(t, "the young one alone", func() bool { return n.last("epp") == SendsBack })
-	p.Forget("epp")
+	p.Set("epp", at())
+	p.Set("epp", at(young.addr))
+	eventually(t, "the young one alone", func() bool { return n.last("epp") == FullDuplex })
+	p.Remove("epp")
 	eventually(t, "nothing", func() bool { return n.last("epp") == Unknown })
 }
 
@@ -277,39 +277,39 @@ func TestAPickerThatSaysWhetherItIsTheOneToAskIsToldFromOneThatDoesNot(t *testin
 	follower := health.NewServer()
 	follower.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
 	two := start(t, "127.0.0.1:0", breaksOff, follower)
-	p.Follow("epp", at(two.addr))
+	p.Set("epp", at(two.addr))
 	eventually(t, "a follower's health", func() bool { return n.answer("epp") == Answer{Unknown, true} })
-	p.Follow("strangers", at(start(t, "127.0.0.1:0", sendsBack, health.NewServer()).addr)) // which knows of no picker
-	eventually(t, "the strangers", func() bool { return n.answer("strangers") == Answer{SendsBack, false} })
-	p.Follow("epp", at(two.addr, start(t, "127.0.0.1:0", sendsBack).addr))
-	eventually(t, "one of two without health", func() bool { return n.answer("epp") == Answer{SendsBack, false} })
+	p.Set("strangers", at(start(t, "127.0.0.1:0", sendsBack, health.NewServer()).addr)) // which knows of no picker
+	eventually(t, "the strangers", func() bool { return n.answer("strangers") == Answer{FullDuplex, false} })
+	p.Set("epp", at(two.addr, start(t, "127.0.0.1:0", sendsBack).addr))
+	eventually(t, "one of two without health", func() bool { return n.answer("epp") == Answer{FullDuplex, false} })
 }
 
 // Before that, an Envoy that comes back would be told to ask pickers otherwise than it does.
 func TestOneCanWaitUntilAllPickersHaveAnsweredAndNoLonger(t *testing.T) {
 	p, n := run(t)
-	if err := p.Settled(t.Context()); err != nil {
+	if err := p.WaitAnswered(t.Context()); err != nil {
 		t.Errorf("with no picker: %v", err)
 	}
 	slow := start(t, "127.0.0.1:0", breaksOff)
-	p.Follow("nowhere yet", at())
-	p.Follow("quick", at(start(t, "127.0.0.1:0", acknowledges).addr))
-	p.Follow("slow", at(slow.addr))
+	p.Set("nowhere yet", at())
+	p.Set("quick", at(start(t, "127.0.0.1:0", acknowledges).addr))
+	p.Set("slow", at(slow.addr))
 	eventually(t, "the slow one was asked twice", func() bool { return slow.questions() > 1 })
 	over, end := context.WithCancel(t.Context())
 	end()
-	if err := p.Settled(over); err == nil {
+	if err := p.WaitAnswered(over); err == nil {
 		t.Error("it did not wait for the slow one")
 	}
 	slow.mu.Lock()
 	slow.behave = sendsBack
 	slow.mu.Unlock()
-	if err := p.Settled(t.Context()); err != nil || n.last("quick") != Acknowledges || n.last("slow") != SendsBack {
+	if err := p.WaitAnswered(t.Context()); err != nil || n.last("quick") != Acknowledges || n.last("slow") != FullDuplex {
 		t.Errorf("%v: quick %v, slow %v", err, n.last("quick"), n.last("slow"))
 	}
-	p.Follow("gone", at(start(t, "127.0.0.1:0", breaksOff).addr))
-	p.Forget("gone")
-	if err := p.Settled(t.Context()); err != nil {
+	p.Set("gone", at(start(t, "127.0.0.1:0", breaksOff).addr))
+	p.Remove("gone")
+	if err := p.WaitAnswered(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

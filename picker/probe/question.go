@@ -114,14 +114,14 @@ func (p *Prober) ask(ctx context.Context, conn *grpc.ClientConn) (Dialect, error
 		switch r := m.Response.(type) {
 		case *extprocv3.ProcessingResponse_RequestBody:
 			if r.RequestBody.GetResponse().GetBodyMutation().GetStreamedResponse() != nil {
-				return SendsBack, nil
+				return FullDuplex, nil
 			}
 			return Acknowledges, nil
 		case *extprocv3.ProcessingResponse_ImmediateResponse:
 			if code := r.ImmediateResponse.GetStatus().GetCode(); code < 400 || code >= 500 {
 				return Unknown, fmt.Errorf("a refusal: %d", code) // it has nobody to name yet, perhaps
 			}
-			return SendsBack, nil // it has read the body and found fault with it, as the protocol says
+			return FullDuplex, nil // it has read the body and found fault with it, as the protocol says
 		}
 	}
 }

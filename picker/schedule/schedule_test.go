@@ -43,14 +43,14 @@ func endpoints(t *testing.T, loads ...load) []endpoint.Endpoint {
 	go func() { done <- registry.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	s.Refresh(10 * time.Second)
-	ledger := endpoint.NewLedger("test", time.Hour)
+	leases := endpoint.NewLeases("test", time.Hour)
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		if e.State().Fresh == loads[i].stale {
 			t.Fatalf("%s: %+v", e.Text, e.State())
 		}
 		for range loads[i].inFlight {
-			ledger.Open(e)
+			leases.Open(e)
 		}
 	}
 	return s.Endpoints

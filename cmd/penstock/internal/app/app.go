@@ -146,8 +146,8 @@ func New(cfg Config) (*App, error) {
 	if cfg.Picker != nil {
 		p.learner = learned.New(learned.Config{Store: p.store, Delivery: p})
 		p.learner.Share(p.replicas.channel.Topic(learned.Topic, p.learner.Hear))
-		p.ends = newEnds(p.replicas.channel, func(e accesslog.Entry) { p.picker.SettleOwn(e) })
-		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner, Trouble: p.relays.Trouble, Elsewhere: p.ends.Elsewhere})
+		p.ends = newEnds(p.replicas.channel, func(e accesslog.Entry) { p.picker.ReleaseOwn(e) })
+		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner, OnRelayFailure: p.relays.Trouble, Forward: p.ends.Elsewhere})
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func New(cfg Config) (*App, error) {
 			addresses = []netip.AddrPort{netip.MustParseAddrPort(cfg.Picker.Addr().String())}
 		}
 	}
-	if p.dialects, err = probe.New(probe.Config{Tell: p.keepDialect, Log: p.log}); err != nil {
+	if p.dialects, err = probe.New(probe.Config{OnAnswer: p.keepDialect, Log: p.log}); err != nil {
 		return nil, err
 	}
 	if cfg.OnePort {

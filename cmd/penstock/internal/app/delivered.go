@@ -77,5 +77,5 @@ func (p *App) Delivered(ctx context.Context, rev uint64, pool string) error {
 	return p.endpointsAcked(ctx, clusters...)
 }
 
-// Elsewhere implements learned.Delivery.
-func (p *App) Elsewhere() bool { return p.xds.Connected("") == 0 && p.replicas.channel.Alone() }
+// Isolated implements learned.Delivery.
+func (p *App) Isolated() bool { return p.xds.Connected("") == 0 && p.replicas.channel.Alone() }

@@ -13,10 +13,10 @@ import (
 // followPickers has foreign pickers that routes lead to asked how they answer.
 func (p *App) followPickers(out translator.Output) {
 	for _, name := range out.PickersGone {
-		p.dialects.Forget(name)
+		p.dialects.Remove(name)
 	}
 	for _, f := range out.Pickers {
-		p.dialects.Follow(f.Cluster, probe.Picker{Addresses: f.Addresses, TLS: f.TLS, SNI: f.SNI})
+		p.dialects.Set(f.Cluster, probe.Picker{Addresses: f.Addresses, TLS: f.TLS, SNI: f.SNI})
 	}
 }
 
@@ -28,7 +28,7 @@ const pickerPatience = time.Second
 func (p *App) hearPickers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pickerPatience)
 	defer cancel()
-	if err := p.dialects.Settled(ctx); err != nil {
+	if err := p.dialects.WaitAnswered(ctx); err != nil {
 		p.log.Debug("serving before all pickers have shown how they answer", "error", err)
 	}
 }

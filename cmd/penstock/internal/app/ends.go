@@ -51,7 +51,7 @@ func newEnds(c *channel.Channel, settle func(accesslog.Entry)) *ends {
 	return e
 }
 
-// Elsewhere is what picker.Config.Elsewhere wants.
+// Elsewhere is what picker.Config.Forward wants.
 func (e *ends) Elsewhere(entry accesslog.Entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

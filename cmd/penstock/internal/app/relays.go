@@ -27,12 +27,12 @@ type relays struct {
 
 	mu       sync.Mutex
 	pools    map[string]*model.Pool // those that are relayed
-	troubles map[string]picker.RelayTrouble
+	troubles map[string]picker.RelayFailure
 	others   map[string]map[string]bool // peer -> pools of which it has told
 }
 
 func newRelays(b *status.Board, c *channel.Channel) *relays {
-	r := &relays{board: b, pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayTrouble{}, others: map[string]map[string]bool{}}
+	r := &relays{board: b, pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayFailure{}, others: map[string]map[string]bool{}}
 	r.topic = c.Topic("relays", r.hear)
 	return r
 }
@@ -71,14 +71,14 @@ func (r *relays) mended(name string) {
 	r.topic.Withdraw(name)
 }
 
-// Trouble is what picker.Config.Trouble wants.
-func (r *relays) Trouble(name string, t picker.RelayTrouble) {
+// Trouble is what picker.Config.OnRelayFailure wants.
+func (r *relays) Trouble(name string, t picker.RelayFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pool := r.pools[name]
 	switch {
 	case pool == nil:
-	case t == (picker.RelayTrouble{}):
+	case t == (picker.RelayFailure{}):
 		r.mended(name)
 	default:
 		r.troubles[name] = t
@@ -88,10 +88,10 @@ func (r *relays) Trouble(name string, t picker.RelayTrouble) {
 
 func relaySource(pool string) string { return "relay " + pool }
 
-func (r *relays) say(pool *model.Pool, t picker.RelayTrouble) {
-	f := refusedFinding(pool, t.Refused)
-	if t.Unanswered != "" {
-		f = unansweredFinding(pool, t.Unanswered)
+func (r *relays) say(pool *model.Pool, t picker.RelayFailure) {
+	f := refusedFinding(pool, t.OutOfRange)
+	if t.NoAnswer != "" {
+		f = unansweredFinding(pool, t.NoAnswer)
 	}
 	f.Severity, f.Owner = report.Error, pool.Ref
 	said := report.Report{Owner: pool.Ref, Findings: []report.Finding{f}}

@@ -9,48 +9,48 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Entry is what the access log says about one request that was picked for.
+// Entry is the access log's entry of one request that was picked for. Its JSON form is exchanged between processes.
 type Entry struct {
-	Lease  string // as the pick named it
+	Lease  string // the pick's endpoint.Lease.ID
 	Served string // "ip:port" of the endpoint that answered, or a hop's address; "" if none did
 	Status int    // of the response, as the client saw it; 0 if there was none
 	// FirstByte is the time from the request's start to the response's first byte; 0 if there was none.
 	FirstByte time.Duration
 }
 
-// Books takes entries. Settle is called by many streams at once.
-type Books interface {
-	Settle(Entry)
+// Sink receives entries. Release is called by many streams concurrently.
+type Sink interface {
+	Release(Entry)
 }
 
 // Server is envoy.service.accesslog.v3.AccessLogService.
 type Server struct {
 	accesslogv3.UnimplementedAccessLogServiceServer
-	books Books
+	sink Sink
 }
 
-// New makes a Server that tells books.
-func New(books Books) *Server { return &Server{books: books} }
+// New returns a Server that passes entries to sink.
+func New(sink Sink) *Server { return &Server{sink: sink} }
 
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { accesslogv3.RegisterAccessLogServiceServer(r, s) }
 
-// StreamAccessLogs hears one Envoy until it goes.
+// StreamAccessLogs receives one Envoy's entries until its stream ends.
 func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
 	for {
 		batch, err := stream.Recv()
 		if err != nil {
-			return nil // the Envoy went away, or we do; either way nobody waits for an answer
+			return nil // Envoy or this process ends; no client waits for a status
 		}
 		for _, logged := range batch.GetHttpLogs().GetLogEntry() {
 			if e, ok := entry(logged); ok {
-				s.books.Settle(e)
+				s.sink.Release(e)
 			}
 		}
 	}
 }
 
-// entry reads what a picker wants; false for a request without a lease and for entries of requests still under way.
+// entry converts an access log entry. It returns false for requests without a lease and for requests still in flight.
 func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-type books chan Entry
+type sink chan Entry
 
-func (b books) Settle(e Entry) { b <- e }
+func (b sink) Release(e Entry) { b <- e }
 
 func logged(lease, served string, status uint32, kind datav3.AccessLogType) *datav3.HTTPAccessLogEntry {
 	object := func(pairs map[string]any) *structpb.Struct { s, _ := structpb.NewStruct(pairs); return s }
@@ -36,7 +36,7 @@ func logged(lease, served string, status uint32, kind datav3.AccessLogType) *dat
 }
 
 func TestTheAccessLogTellsHowPickedRequestsEnded(t *testing.T) {
-	heard := make(books, 9)
+	heard := make(sink, 9)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
