@@ -209,7 +209,7 @@ func newXDSDiff() *cobra.Command {
 			t := newTable(cmd.OutOrStdout(), "TYPE", "NAME", "SERVED", "ACCEPTED", "STATE", "DETAIL")
 			for _, p := range proxies {
 				for _, d := range p.Differences {
-					t.row(d.Type, d.Name, orDash(d.Served), orDash(d.Accepted), d.State, d.Detail)
+					t.row(d.Type, d.Name, orDash(d.Served), orDash(d.Accepted), d.State, strings.TrimSpace(d.Detail))
 				}
 			}
 			return t.flush()
