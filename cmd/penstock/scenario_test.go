@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"io/fs"
@@ -39,6 +41,7 @@ import (
 //	occupy PORT, release PORT   hold a port, so that Envoy cannot listen there, and let it go
 //	until [!] REGEXP VERB...    repeat a verb until its output matches, or no longer matches
 //
+// tls-secret.yaml is a Secret "cert" with a certificate and its key; $KEY_BASE64 is that key as the Secret has it.
 // Files may contain @PORT@, @PORT2@ (for listeners) and @A@, @B@, @C@ (ports of backends on 127.0.0.1). Scripts know
 // $NODE, the Envoy's node id.
 func TestScenario_Scripts(t *testing.T) {
@@ -70,7 +73,8 @@ type scenario struct {
 	dir      string // of the script; config is below it
 	state    string
 	real     bool
-	xds      string // address
+	xds      string // address of ADS
+	picker   string // address of the endpoint picker
 	ports    map[string]string
 	backends map[string]string // port -> name
 	process  *exec.Cmd
@@ -92,7 +96,7 @@ func newScenario(e *testscript.Env, real bool) error {
 	s := &scenario{t: t, dir: e.WorkDir, state: state, real: real, ports: map[string]string{}, backends: map[string]string{}, occupied: map[string]net.Listener{}, fakes: map[string]*xdstest.Fake{}}
 	e.Values[scenarioKey{}] = s
 	e.Defer(func() { _ = os.RemoveAll(state) })
-	s.xds = fmt.Sprintf("127.0.0.1:%d", envoytest.FreePort(t))
+	s.xds, s.picker = fmt.Sprintf("127.0.0.1:%d", envoytest.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", envoytest.FreePort(t))
 	s.ports["PORT"], s.ports["PORT2"] = fmt.Sprint(envoytest.FreePort(t)), fmt.Sprint(envoytest.FreePort(t))
 	for _, name := range []string{"A", "B", "C"} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }))
@@ -104,6 +108,11 @@ func newScenario(e *testscript.Env, real bool) error {
 		e.Setenv(name, port)
 	}
 	e.Setenv("NODE", s.node("default/gw"))
+	cert, key := certificate(t, "localhost")
+	e.Setenv("KEY_BASE64", base64.StdEncoding.EncodeToString(key))
+	if err := os.WriteFile(filepath.Join(e.WorkDir, "tls-secret.yaml"), []byte(secretYAML("cert", cert, key)), 0o600); err != nil {
+		return err
+	}
 	return filepath.WalkDir(e.WorkDir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -136,7 +145,10 @@ func command(min, max int, run func(*scenario, []string) error) func(*testscript
 // verb runs `penstock debug` with name as its first word; stdout and stderr can be matched afterwards.
 func verb(name string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
-		err := ts.Exec("penstock", words(ts, append([]string{name}, args...))...)
+		var out, complaints bytes.Buffer
+		err := runCommand(words(ts, append([]string{name}, args...)), &out, &complaints)
+		_, _ = ts.Stdout().Write(out.Bytes())
+		_, _ = ts.Stderr().Write(complaints.Bytes())
 		if neg && err == nil {
 			ts.Fatalf("penstock debug %s %v succeeded", name, args)
 		}
@@ -144,6 +156,19 @@ func verb(name string) func(*testscript.TestScript, bool, []string) {
 			ts.Check(err)
 		}
 	}
+}
+
+// runCommand runs a command inside this process, which costs a tenth of another process.
+func runCommand(args []string, out, complaints io.Writer) error {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(complaints)
+	err := root.ExecuteContext(context.Background())
+	if err != nil {
+		fmt.Fprintln(complaints, err)
+	}
+	return err
 }
 
 // words are the arguments of penstock for a verb, `status` or one of debug, of the scenario's process.
@@ -167,15 +192,31 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
 	line := words(ts, args[1:])
-	var out []byte
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		out, _ = exec.Command("penstock", line...).CombinedOutput() // the process may not serve yet
-		if want.Match(out) == matches {
-			_, _ = ts.Stdout().Write(out)
-			return
+	var out bytes.Buffer
+	met := poll(func() bool {
+		out.Reset()
+		_ = runCommand(line, &out, &out) // the process may not serve yet
+		return want.Match(out.Bytes()) == matches
+	})
+	_, _ = ts.Stdout().Write(out.Bytes())
+	if !met {
+		ts.Fatalf("match of %q never became %v", want, matches)
+	}
+}
+
+// poll repeats a question until its answer is yes, and returns false if that takes too long. (xds/xdstest/poll ends a test;
+// a script is ended by its own error.)
+func poll(holds func() bool) bool {
+	deadline, tick := time.After(30*time.Second), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return false
 		}
 	}
-	ts.Fatalf("match of %q never became %v; the last output:\n%s", want, matches, out)
+	return true
 }
 
 func (s *scenario) start([]string) error {
@@ -187,7 +228,7 @@ func (s *scenario) start([]string) error {
 
 func (s *scenario) serve() error {
 	s.log = newTranscript()
-	s.process = exec.Command("penstock", "serve", "-f", filepath.Join(s.dir, "config"), "--state", s.state, "--xds", s.xds, "--picker", "127.0.0.1:0", "--drain-time", "1s")
+	s.process = exec.Command("penstock", "serve", "-f", filepath.Join(s.dir, "config"), "--state", s.state, "--xds", s.xds, "--picker", s.picker, "--drain-time", "1s")
 	s.process.Stdout, s.process.Stderr = s.log, s.log
 	if err := s.process.Start(); err != nil {
 		return err
@@ -232,17 +273,16 @@ func (s *scenario) proxy(args []string) error {
 
 // reachable waits until the control plane listens: the fake does not retry.
 func (s *scenario) reachable() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.xds)
+	if !poll(func() bool {
+		conn, err := net.Dial("tcp", s.xds)
 		if err == nil {
-			return conn.Close()
+			_ = conn.Close()
 		}
-		if ctx.Err() != nil {
-			return err
-		}
+		return err == nil
+	}) {
+		return fmt.Errorf("penstock serve never listened at %s:\n%s", s.xds, s.log)
 	}
+	return nil
 }
 
 // cannotBind is what the real Envoy answers to a listener at a port that another process holds.
@@ -296,10 +336,8 @@ func (s *scenario) serves(args []string) error {
 		return err
 	}
 	got := ""
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		if got = s.backend(uint32(port)); got == args[1] {
-			return nil
-		}
+	if poll(func() bool { got = s.backend(uint32(port)); return got == args[1] }) {
+		return nil
 	}
 	return fmt.Errorf("requests to port %d get to %q, want %s", port, got, args[1])
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // certificate makes a self-signed one, as PEM.
-func certificate(t *testing.T, host string) (cert, key []byte) {
+func certificate(t testing.TB, host string) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
