@@ -1,3 +1,4 @@
-// Package multicluster is the house of what happens between clusters. What an importing cluster needs to follow a remote
-// picker is in learned. Export, hub, federation and selection between clusters will be its neighbours.
+// Package multicluster holds what passes between Penstock processes, of one cluster and of several: channel is how they
+// publish and subscribe, learned shares the endpoints that remote pickers name. Export, hub, federation and selection
+// between clusters will be beside them.
 package multicluster

@@ -1,26 +1,31 @@
-// Package channel is how the penstock processes that serve the same Envoys tell one another what no file and no API server
-// tells them: small facts, each with a name, under a few topics. Each process serves its own facts on the port of its ADS
-// and follows those of all others, which it is given by address.
+// Package channel is publish/subscribe between Penstock processes. The processes that serve the same Envoys exchange facts
+// that are in no file and no API server: small items, each with a key, grouped into topics. Each process publishes its own
+// items on the port of its ADS and subscribes to those of its peers, which it is given by address.
 //
-// A topic is made before Run, with a function that hears what others tell. Topics in use, all made by cmd:
+// A Topic publishes (Publish, Retract) and delivers what peers publish (Subscribe). A Mirror is the usual subscriber: it
+// keeps the decoded values of a topic as peer -> key -> value and reports changes. Topics in use:
 //
-//	learned   endpoints that remote pickers named (multicluster/learned): name "POOL ADDRESS", no body, a time to live
-//	names     what a process's picker names of a pool: name is the pool, body a digest
-//	proxies   how many Envoys of a gateway a process serves: name is the gateway, body a decimal number
-//	refused   what a proxy refuses, and why: name is the proxy, body the encoded reports
-//	ends      requests that ended and that another process picked for: name is a number, body a list of them; for some seconds
-//	relays    why the picks of a remote picker do not serve: name is the pool, body the encoded report
+//	learned   endpoints that remote pickers named (multicluster/learned): key "POOL ADDRESS", no value, a time to live
+//	names     the endpoints that a process's picker names: key is the pool, value a digest
+//	proxies   how many Envoys of a Gateway are connected to a process: key is the Gateway, value a decimal number
+//	acked     what those Envoys have acknowledged: key is the Gateway, value the generation and a digest of the listeners
+//	refused   the NACKs of an Envoy: key is the Envoy, value the encoded reports
+//	ends      completed requests that another process picked for: key is a number, value a list of them; for some seconds
+//	relays    why picks of a remote picker fail: key is the pool, value the encoded report
 //
-// So the process that writes status for all knows what each of them knows.
+// The wire format is one gRPC stream with the messages of delta xDS. A request names a topic (type_url). A response carries
+// items (resources, with ttl) and retracted keys (removed_resources). The subscriber acknowledges a response once its items
+// are in effect, so Topic.Acknowledged can wait for all peers. The first response of a topic is a snapshot, so no versions
+// are exchanged. A subscriber never writes to a publisher: a process trusts the peers that it dials, which prove their
+// identity if Config.Credentials demand it.
 //
-// On the wire it is one stream with the messages of delta xDS: a request names a topic (type_url), a response has facts
-// (resources, with ttl) and names that are gone, and a response is acknowledged once what it says is in effect. So Heard can
-// wait for all others. The first response of a topic has everything, so nothing is asked for by version. A reader never
-// writes here: whom a process believes are those that it dials, and that prove who they are if Config.Credentials ask for it. Federation between clusters can speak the same.
+// A peer that disconnects retracts nothing. What that means for its values is the subscriber's choice: an Update has
+// Disconnected set, and a Mirror has a Retention, which is finite between processes of one control plane and KeepForever
+// between clusters.
 //
-// Invariants: each topic has one response under way for each follower, what is told meanwhile is collapsed; a follower that
-// is late is not waited for; an address that turns out to be the process itself is left alone, so that all may be given
-// one list.
+// Invariants: each subscriber has at most one response in flight per topic, and items published meanwhile collapse; no call
+// waits longer than Config.AckTimeout for a peer that does not acknowledge; an address that turns out to be the process
+// itself is ignored, so all processes can be given one list.
 //
 // Tests: go test ./multicluster/channel
 package channel

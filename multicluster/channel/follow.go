@@ -16,33 +16,38 @@ import (
 )
 
 const (
-	// again is how long after an attempt that failed a process is dialled again: one that starts wants to be known at once.
-	again = 100 * time.Millisecond
-	// connectTime is how long it may take to accept a connection.
-	connectTime = time.Second
+	// retryInterval is the time between attempts to connect. It is short so that a process that starts is found at once.
+	retryInterval = 100 * time.Millisecond
+	// connectTimeout bounds one attempt.
+	connectTimeout = time.Second
 )
 
-// peer is one process that is followed. Guarded by Channel.mu.
+// peer is one process that this one subscribes to. Guarded by Channel.mu.
 type peer struct {
 	address string
-	id      string // Channel.id of the process that was there last
+	id      string // Channel.id of the process that was connected last
 	conn    *grpc.ClientConn
-	stop    context.CancelFunc // ends following it; nil: not begun
+	stop    context.CancelFunc // ends the subscription; nil: not begun
 	tried   bool               // an attempt has failed
 	self    bool               // it is this process itself
 	seen    time.Time          // when it was connected last, or became a peer
-	asked   map[string]bool    // topics that it has told all of; nil: it is not connected
+	synced  map[string]bool    // topics whose snapshot is in effect; nil: it is not connected
 }
 
-func (p *peer) connected() bool { return len(p.asked) > 0 }
+func (p *peer) connected() bool { return len(p.synced) > 0 }
 
-// Run follows the peers until its context ends.
+// Run subscribes to the peers until its context ends.
 func (c *Channel) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
+	for _, t := range c.topicsByName() {
+		for _, run := range t.run {
+			all.Go(func() { run(ctx) })
+		}
+	}
 	for {
 		c.mu.Lock()
-		moved := c.moved
+		changed := c.changed
 		for _, p := range c.peers {
 			if p.stop == nil {
 				var following context.Context
@@ -54,28 +59,35 @@ func (c *Channel) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-moved:
+		case <-changed:
 		}
 	}
 }
 
-// errSelf is that a peer is this process.
+// topicsByName is a copy of the topics.
+func (c *Channel) topicsByName() map[string]*Topic {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.topics)
+}
+
+// errSelf means that the address is this process's own.
 var errSelf = errors.New("this process itself")
 
-// follow reads one peer, over and over, until its context ends.
+// follow subscribes to one peer, again whenever the connection is lost, until its context ends.
 func (c *Channel) follow(ctx context.Context, p *peer) {
 	defer p.stop()
 	conn, err := grpc.NewClient(p.address,
 		grpc.WithTransportCredentials(c.cfg.Credentials),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: again, MaxDelay: time.Second, Multiplier: 1.6, Jitter: 0.2},
-			MinConnectTimeout: connectTime,
+			Backoff:           backoff.Config{BaseDelay: retryInterval, MaxDelay: time.Second, Multiplier: 1.6, Jitter: 0.2},
+			MinConnectTimeout: connectTimeout,
 		}),
-		// Finds a process that is frozen but still connected.
+		// Detects a process that is frozen but still connected.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
 	)
 	if err != nil {
-		c.cfg.Log.Error("the address of another penstock process cannot be used", "peer", p.address, "error", err)
+		c.cfg.Log.Error("invalid address of a peer", "peer", p.address, "error", err)
 		c.lost(ctx, p, false)
 		return
 	}
@@ -83,55 +95,55 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 	c.mu.Lock()
 	p.conn = conn
 	c.mu.Unlock()
-	away := false // and it was said
+	logged := false // that it is disconnected
 	for {
 		err := c.read(ctx, p, conn, func() {
-			c.cfg.Log.Info("another penstock process is there", "peer", p.address)
-			away = false
+			c.cfg.Log.Info("connected to a peer", "peer", p.address)
+			logged = false
 		})
 		c.lost(ctx, p, errors.Is(err, errSelf))
 		if ctx.Err() != nil || errors.Is(err, errSelf) {
 			return
 		}
-		if !away {
-			c.cfg.Log.Warn("another penstock process is away; trying again", "peer", p.address, "error", err)
-			away = true
+		if !logged {
+			c.cfg.Log.Warn("no connection to a peer; trying again", "peer", p.address, "error", err)
+			logged = true
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(again):
+		case <-time.After(retryInterval):
 		}
 	}
 }
 
-// lost notes that a peer is not connected, and takes back what it told.
+// lost notes that a peer is not connected, and reports it to the subscriptions.
 func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	c.mu.Lock()
-	told := slices.Sorted(maps.Keys(p.asked))
+	synced := slices.Sorted(maps.Keys(p.synced))
 	if p.connected() {
 		p.seen = time.Now()
 	}
-	p.tried, p.asked, p.self = true, nil, self
-	c.move()
+	p.tried, p.synced, p.self = true, nil, self
+	c.notify()
 	topics := maps.Clone(c.topics)
 	c.mu.Unlock()
-	for _, name := range told {
-		if err := topics[name].hear(ctx, News{Peer: p.address, All: true}); err != nil && ctx.Err() == nil {
-			c.cfg.Log.Error("news of another penstock process had no effect", "peer", p.address, "topic", name, "error", err)
+	for _, name := range synced {
+		if err := topics[name].deliver(ctx, Update{Peer: p.address, Disconnected: true}); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Error("the disconnection of a peer could not be processed", "peer", p.address, "topic", name, "error", err)
 		}
 	}
 }
 
-// read is one connection: all topics are asked for, and what is said is heard and acknowledged, each topic on its own. there
-// is called with the first answer.
-func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, there func()) error {
+// read is one connection: it subscribes to all topics, and delivers and acknowledges responses, each topic on its own.
+// connected is called with the first response.
+func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, connected func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c.mu.Lock()
 	topics, tried := maps.Clone(c.topics), p.tried
 	c.mu.Unlock()
-	// The first attempt says at once that there is nobody: see Asked.
+	// The first attempt fails at once if nothing listens there: Synced counts on it.
 	raw, err := conn.NewStream(ctx, &stream, method, grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(tried))
 	if err != nil {
 		return err
@@ -148,8 +160,8 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, ther
 			return err
 		}
 	}
-	var hearing sync.WaitGroup
-	defer hearing.Wait()
+	var delivering sync.WaitGroup
+	defer delivering.Wait()
 	defer stop()
 	for {
 		r, err := s.Recv()
@@ -159,46 +171,46 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, ther
 		if r.GetSystemVersionInfo() == c.id {
 			return errSelf
 		}
-		if there != nil {
-			there()
-			there = nil
+		if connected != nil {
+			connected()
+			connected = nil
 		}
 		t := topics[r.GetTypeUrl()]
 		if t == nil {
-			return fmt.Errorf("a topic that nobody asked for: %q", r.GetTypeUrl())
+			return fmt.Errorf("response for topic %q, which was not requested", r.GetTypeUrl())
 		}
 		// The next response of this topic comes after this one's acknowledgement; other topics do not wait for it.
-		hearing.Go(func() {
-			c.hear(ctx, p, t, r)
+		delivering.Go(func() {
+			c.receive(ctx, p, t, r)
 			_ = send(&request{TypeUrl: t.name, ResponseNonce: r.GetNonce()}) // if it fails, so does Recv
 		})
 	}
 }
 
-// hear hands one response on.
-func (c *Channel) hear(ctx context.Context, p *peer, t *Topic, r *response) {
+// receive delivers one response.
+func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response) {
 	c.mu.Lock()
-	n := News{Peer: p.address, All: !p.asked[t.name], Gone: r.GetRemovedResources()}
+	u := Update{Peer: p.address, Snapshot: !p.synced[t.name], Retracted: r.GetRemovedResources()}
 	c.mu.Unlock()
 	var err error
 	for _, is := range r.GetResources() {
-		f, bad := decode(is)
+		it, bad := decode(is)
 		if bad != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", is.GetName(), bad))
 			continue
 		}
-		n.Facts = append(n.Facts, f)
+		u.Items = append(u.Items, it)
 	}
-	if err = errors.Join(err, t.hear(ctx, n)); err != nil && ctx.Err() == nil {
-		c.cfg.Log.Error("news of another penstock process had no effect", "peer", p.address, "topic", t.name, "error", err)
+	if err = errors.Join(err, t.deliver(ctx, u)); err != nil && ctx.Err() == nil {
+		c.cfg.Log.Error("an update of a peer had no effect", "peer", p.address, "topic", t.name, "error", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.id = r.GetSystemVersionInfo(); p.asked == nil {
-		p.asked = map[string]bool{}
+	if p.id = r.GetSystemVersionInfo(); p.synced == nil {
+		p.synced = map[string]bool{}
 	}
-	if !p.asked[t.name] {
-		p.asked[t.name] = true
-		c.move()
+	if !p.synced[t.name] {
+		p.synced[t.name] = true
+		c.notify()
 	}
 }

@@ -26,156 +26,151 @@ const (
 
 var stream = grpc.StreamDesc{StreamName: "Follow", ServerStreams: true, ClientStreams: true}
 
-// Register adds the service to a gRPC server. Whoever that server lets in may follow.
+// Register adds the service to a gRPC server. Every client that the server admits may subscribe.
 func (c *Channel) Register(g grpc.ServiceRegistrar) {
 	d := stream
 	d.Handler = func(_ any, s grpc.ServerStream) error { return c.serve(&serverStream{ServerStream: s}) }
 	g.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{d}}, c)
 }
 
-// follower is one process that reads here. Guarded by Channel.mu.
-type follower struct {
-	id        string // Channel.id of that process
-	following map[string]*following
-	wake      chan struct{}
+// subscriber is one process that subscribes to this one. Guarded by Channel.mu.
+type subscriber struct {
+	id     string // Channel.id of that process
+	topics map[string]*subscription
+	wake   chan struct{}
 }
 
-func (f *follower) poke() {
+// flush has the subscriber sent what is new.
+func (s *subscriber) flush() {
 	select {
-	case f.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// following is one topic of a follower.
-type following struct {
+// subscription is one topic of a subscriber.
+type subscription struct {
 	begun       bool
 	sent, acked uint64 // Topic.seq
 	sentAt      time.Time
-	known       map[string]bool
+	known       map[string]bool // keys that were sent and not retracted
 }
 
-// serve is one follower, from its first message to its end.
-func (c *Channel) serve(s *serverStream) error {
-	f := &follower{following: map[string]*following{}, wake: make(chan struct{}, 1)}
+// serve is one subscriber, from its first message to its end.
+func (c *Channel) serve(stream *serverStream) error {
+	s := &subscriber{topics: map[string]*subscription{}, wake: make(chan struct{}, 1)}
 	c.mu.Lock()
-	c.followers[f] = struct{}{}
+	c.subscribers[s] = struct{}{}
 	for _, p := range c.peers {
-		if p.conn != nil && !p.connected() { // one that was away has come back: do not wait to dial it
+		if p.conn != nil && !p.connected() { // a peer that was disconnected is back: dial it at once
 			p.conn.ResetConnectBackoff()
 		}
 	}
 	c.mu.Unlock()
-	defer c.leave(f)
+	defer c.leave(s)
 	failed := make(chan error, 1)
 	go func() { // ends with the stream
 		for {
-			r, err := s.Recv()
+			r, err := stream.Recv()
 			if err != nil {
 				failed <- err
 				return
 			}
-			c.receive(f, r)
+			c.request(s, r)
 		}
 	}()
 	for {
-		for _, r := range c.news(f) {
-			if err := s.Send(r); err != nil {
+		for _, r := range c.responses(s) {
+			if err := stream.Send(r); err != nil {
 				return err
 			}
 		}
 		select {
-		case <-f.wake:
+		case <-s.wake:
 		case <-failed:
-			return nil // it is gone, as processes go
+			return nil // the subscriber has ended, as processes do
 		}
 	}
 }
 
-func (c *Channel) leave(f *follower) {
+func (c *Channel) leave(s *subscriber) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.followers, f)
+	delete(c.subscribers, s)
 	for _, t := range c.topics {
-		t.acknowledged()
+		t.notify()
 	}
 }
 
-// acknowledged wakes those who wait for followers. Channel.mu is held.
-func (t *Topic) acknowledged() {
-	close(t.changed)
-	t.changed = make(chan struct{})
-}
-
-// receive takes in that a follower wants a topic, or has heard of it. A topic that is not known here is one of a newer
-// version's: it stays silent.
-func (c *Channel) receive(f *follower, r *request) {
+// request processes a subscription or an acknowledgement. A topic that does not exist here belongs to a newer version: it
+// gets no response.
+func (c *Channel) request(s *subscriber, r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.topics[r.GetTypeUrl()]
 	if t == nil {
 		return
 	}
-	g := f.following[t.name]
-	if g == nil {
-		f.id = r.GetNode().GetId()
-		f.following[t.name] = &following{known: map[string]bool{}}
-	} else if seq, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64); err == nil && seq == g.sent {
-		g.acked = seq
-		t.acknowledged()
+	sub := s.topics[t.name]
+	if sub == nil {
+		s.id = r.GetNode().GetId()
+		s.topics[t.name] = &subscription{known: map[string]bool{}}
+	} else if seq, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64); err == nil && seq == sub.sent {
+		sub.acked = seq
+		t.notify()
 	}
-	f.poke()
+	s.flush()
 }
 
-// news is what a follower has to be told, a response a topic.
-func (c *Channel) news(f *follower) (out []*response) {
+// responses are what a subscriber is to be sent now, at most one per topic.
+func (c *Channel) responses(s *subscriber) (out []*response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	for name, g := range f.following {
+	for name, sub := range s.topics {
 		t := c.topics[name]
-		if g.begun && (g.acked < g.sent || t.seq == g.sent) {
+		if sub.begun && (sub.acked < sub.sent || t.seq == sub.sent) {
 			continue
 		}
 		r := &response{TypeUrl: name, SystemVersionInfo: c.id, Nonce: strconv.FormatUint(t.seq, 10)}
-		for fact, is := range t.facts {
-			if is.seq <= g.sent && g.begun || !is.until.IsZero() && !is.until.After(now) {
+		for key, it := range t.items {
+			if it.seq <= sub.sent && sub.begun || it.expired(now) {
 				continue
 			}
-			r.Resources = append(r.Resources, is.encode(fact, now))
-			g.known[fact] = true
+			r.Resources = append(r.Resources, it.encode(key, now))
+			sub.known[key] = true
 		}
-		for fact := range g.known {
-			if _, ok := t.facts[fact]; !ok {
-				r.RemovedResources = append(r.RemovedResources, fact)
-				delete(g.known, fact)
+		for key := range sub.known {
+			if _, ok := t.items[key]; !ok {
+				r.RemovedResources = append(r.RemovedResources, key)
+				delete(sub.known, key)
 			}
 		}
 		slices.Sort(r.RemovedResources)
-		g.begun, g.sent, g.sentAt = true, t.seq, now
+		sub.begun, sub.sent, sub.sentAt = true, t.seq, now
 		out = append(out, r)
 	}
 	return out
 }
 
-func (t told) encode(name string, now time.Time) *discoveryv3.Resource {
-	r := &discoveryv3.Resource{Name: name}
-	if !t.until.IsZero() {
-		r.Ttl = durationpb.New(t.until.Sub(now))
+func (p published) encode(key string, now time.Time) *discoveryv3.Resource {
+	r := &discoveryv3.Resource{Name: key}
+	if !p.expires.IsZero() {
+		r.Ttl = durationpb.New(p.expires.Sub(now))
 	}
-	if len(t.body) > 0 {
-		r.Resource, _ = anypb.New(wrapperspb.Bytes(t.body)) // always encodes
+	if len(p.value) > 0 {
+		r.Resource, _ = anypb.New(wrapperspb.Bytes(p.value)) // always encodes
 	}
 	return r
 }
 
-func decode(r *discoveryv3.Resource) (Fact, error) {
-	f := Fact{Name: r.GetName(), TTL: r.GetTtl().AsDuration()}
+func decode(r *discoveryv3.Resource) (Item, error) {
+	it := Item{Key: r.GetName(), TTL: r.GetTtl().AsDuration()}
 	if r.GetResource() == nil {
-		return f, nil
+		return it, nil
 	}
-	var body wrapperspb.BytesValue
-	err := r.GetResource().UnmarshalTo(&body)
-	f.Body = body.GetValue()
-	return f, err
+	var value wrapperspb.BytesValue
+	err := r.GetResource().UnmarshalTo(&value)
+	it.Value = value.GetValue()
+	return it, err
 }

@@ -22,28 +22,22 @@ type Store interface {
 
 // Delivery follows a revision to the proxies.
 type Delivery interface {
-	// Reachable returns when some Envoy gets its configuration from this process, or from one that Peers reach; waited says
-	// that none did at first.
+	// Reachable returns when an Envoy gets its configuration from this process or from one of Peers; waited reports whether
+	// none did at first.
 	Reachable(ctx context.Context) (waited bool, err error)
 	// Delivered returns when every Envoy that is connected to this process has the endpoints that a revision of the store
 	// gives a pool.
 	Delivered(ctx context.Context, rev uint64, pool string) error
-	// Isolated says that Reachable may wait for long: no Envoy is here, and no other process can be told.
+	// Isolated reports whether Reachable may wait for long: no Envoy is connected here, and no peer can be reached.
 	Isolated() bool
-}
-
-// Peers are the other processes that serve the same Envoys. *replica.Topic is one.
-type Peers interface {
-	Tell(facts ...channel.Fact)
-	Withdraw(names ...string)
-	// Heard returns when what was told is in effect at all of them that are not late.
-	Heard(ctx context.Context) error
 }
 
 // Config is what a Keeper needs.
 type Config struct {
 	Store    Store
 	Delivery Delivery
+	// Peers are sent what is learned here, and what they learn is stored here; nil: there are none.
+	Peers Peers
 	// For is how long an address stays after it was named last. 10 minutes by default: longer than a retry or a session,
 	// short enough that addresses of pods long gone do not pile up.
 	For time.Duration
@@ -52,8 +46,7 @@ type Config struct {
 
 // Keeper is what is known of all pools. Safe for use by many.
 type Keeper struct {
-	cfg   Config
-	peers Peers
+	cfg Config
 
 	mu    sync.RWMutex
 	pools map[string]map[netip.AddrPort]*address
@@ -62,10 +55,10 @@ type Keeper struct {
 type address struct {
 	delivered bool // every Envoy has it, here and at the peers
 	until     time.Time
-	told      time.Time // what the peers know of until
+	published time.Time // the until that peers have
 }
 
-// New makes a Keeper that knows nothing.
+// New makes a Keeper without addresses, and subscribes it to its peers.
 func New(cfg Config) *Keeper {
 	if cfg.For <= 0 {
 		cfg.For = 10 * time.Minute
@@ -73,11 +66,13 @@ func New(cfg Config) *Keeper {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Keeper{cfg: cfg, peers: nobody{}, pools: map[string]map[netip.AddrPort]*address{}}
+	if cfg.Peers == nil {
+		cfg.Peers = noPeers{}
+	}
+	k := &Keeper{cfg: cfg, pools: map[string]map[netip.AddrPort]*address{}}
+	cfg.Peers.Subscribe(k.receive)
+	return k
 }
-
-// Share has the Keeper tell other processes what it learns; what they tell goes to Hear. Call it before all else.
-func (k *Keeper) Share(peers Peers) { k.peers = peers }
 
 // Learn makes every Envoy know the addresses of a pool, named as model.PoolName does ("namespace/name@cluster"), and
 // returns when that is so, or with an error.
@@ -91,15 +86,15 @@ func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort)
 	}
 	waited, err := k.cfg.Delivery.Reachable(ctx)
 	if err != nil {
-		return fmt.Errorf("wait for an Envoy to tell of endpoints of %s: %w", pool, err)
+		return fmt.Errorf("wait for an Envoy that needs endpoints of %s: %w", pool, err)
 	}
-	if waited { // it may be at a process that had none when it was told
-		k.tell(pool, addrs)
+	if waited { // it may be connected to a process that had none when the addresses were published
+		k.publish(pool, addrs)
 	}
 	if err := k.deliver(ctx, rev, pool); err != nil {
 		return err
 	}
-	if err := k.peers.Heard(ctx); err != nil {
+	if err := k.cfg.Peers.Acknowledged(ctx); err != nil {
 		return fmt.Errorf("endpoints of %s: %w", pool, err)
 	}
 	k.mu.Lock()
@@ -112,13 +107,13 @@ func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort)
 	return nil
 }
 
-// patience is how long an Envoy may take to acknowledge endpoints: one that is frozen must not keep others from what they ask
-// for, and asks for nothing itself.
-const patience = time.Second
+// ackTimeout is how long an Envoy may take to acknowledge endpoints. A frozen Envoy asks for nothing and must not delay
+// those that do.
+const ackTimeout = time.Second
 
-// deliver returns when the Envoys of this process have a revision, or are late, or with the context's error.
+// deliver returns when the Envoys of this process have a revision or exceed ackTimeout, or with the context's error.
 func (k *Keeper) deliver(ctx context.Context, rev uint64, pool string) error {
-	wait, cancel := context.WithTimeout(ctx, patience)
+	wait, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	if err := k.cfg.Delivery.Delivered(wait, rev, pool); err != nil && wait.Err() != context.DeadlineExceeded {
 		return fmt.Errorf("wait for Envoy to have new endpoints of %s: %w", pool, err)
@@ -126,7 +121,7 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool string) error {
 	return ctx.Err()
 }
 
-// Isolated says that what is learned here may reach no Envoy.
+// Isolated reports whether what is learned here may reach no Envoy.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
 // known is the way of almost every request: nothing is new.
@@ -155,7 +150,7 @@ func (k *Keeper) known(pool string, addrs []netip.AddrPort) bool {
 	return true
 }
 
-// step is how exact ends are: what moves an end by less is no news.
+// step is the precision of expiries: a smaller extension is not published.
 func (k *Keeper) step() time.Duration { return k.cfg.For / 10 }
 
 // add stores new addresses and returns the revision that has them.
@@ -169,7 +164,7 @@ func (k *Keeper) add(pool string, addrs []netip.AddrPort) (uint64, error) {
 	return k.write(pool)
 }
 
-// extend moves an address's end, and tells the peers if that is news. mu is held.
+// extend moves an address's expiry, and publishes it if it moved by more than a step. mu is held.
 func (k *Keeper) extend(pool string, addr netip.AddrPort, until time.Time) {
 	if k.pools[pool] == nil {
 		k.pools[pool] = map[netip.AddrPort]*address{}
@@ -182,19 +177,19 @@ func (k *Keeper) extend(pool string, addr netip.AddrPort, until time.Time) {
 	if until.After(a.until) {
 		a.until = until
 	}
-	if a.until.Sub(a.told) > k.step() {
-		a.told = a.until
-		k.peers.Tell(channel.Fact{Name: factName(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
+	if a.until.Sub(a.published) > k.step() {
+		a.published = a.until
+		k.cfg.Peers.Publish(channel.Item{Key: itemKey(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
 	}
 }
 
-// tell says addresses again.
-func (k *Keeper) tell(pool string, addrs []netip.AddrPort) {
+// publish publishes addresses again.
+func (k *Keeper) publish(pool string, addrs []netip.AddrPort) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	for _, addr := range addrs {
 		if a := k.pools[pool][addr]; a != nil {
-			k.peers.Tell(channel.Fact{Name: factName(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
+			k.cfg.Peers.Publish(channel.Item{Key: itemKey(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
 		}
 	}
 }
@@ -221,7 +216,7 @@ func (k *Keeper) write(pool string) (uint64, error) {
 	return rev.N, err
 }
 
-// Run forgets addresses that nobody has named for long, until its context ends.
+// Run drops addresses that expire, until its context ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(k.cfg.For / 10)
 	defer tick.Stop()
@@ -230,31 +225,27 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
-			if err := k.forget(); err != nil {
+			if err := k.expire(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (k *Keeper) forget() error {
+func (k *Keeper) expire() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.cfg.Now()
 	for pool, addrs := range k.pools {
 		before := len(addrs)
-		maps.DeleteFunc(addrs, func(addr netip.AddrPort, a *address) bool {
-			over := now.After(a.until)
-			if over {
-				k.peers.Withdraw(factName(pool, addr))
-			}
-			return over
+		maps.DeleteFunc(addrs, func(_ netip.AddrPort, a *address) bool {
+			return now.After(a.until)
 		})
 		if len(addrs) == before {
 			continue
 		}
 		if _, err := k.write(pool); err != nil {
-			return fmt.Errorf("forget endpoints of %s: %w", pool, err)
+			return fmt.Errorf("drop endpoints of %s: %w", pool, err)
 		}
 	}
 	return nil

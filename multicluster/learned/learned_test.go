@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// proxies plays the rest of the way: it holds revisions until they are let through.
+// proxies stands in for the Envoys: it holds revisions until they are let through.
 type proxies struct{ asked, through chan uint64 }
 
 func (p *proxies) Delivered(ctx context.Context, rev uint64, _ string) error {
@@ -56,7 +56,7 @@ func stored(s *store.Store) []string {
 	return l.Endpoints
 }
 
-func TestARequestIsAnsweredOnlyWhenEnvoyHasItsEndpoint(t *testing.T) {
+func TestLearned_PickWaitsUntilEnvoyHasTheEndpoint(t *testing.T) {
 	s, p, k, _ := setUp(t)
 	done := make(chan error, 1)
 	go func() { done <- k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}) }()
@@ -72,13 +72,13 @@ func TestARequestIsAnsweredOnlyWhenEnvoyHasItsEndpoint(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	// A second request for the same endpoint waits for nobody.
+	// A second request for the same endpoint does not wait.
 	if err := k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestAnEndpointThatDidNotArriveIsWaitedForAgain(t *testing.T) {
+func TestLearned_PickWaitsAgainAfterATimeout(t *testing.T) {
 	_, p, k, _ := setUp(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -95,7 +95,7 @@ func TestAnEndpointThatDidNotArriveIsWaitedForAgain(t *testing.T) {
 	}
 }
 
-func TestEndpointsThatNobodyNamesAreForgotten(t *testing.T) {
+func TestLearned_UnusedEndpointsExpire(t *testing.T) {
 	s, p, k, now := setUp(t)
 	go func() {
 		for range p.asked {
@@ -110,22 +110,22 @@ func TestEndpointsThatNobodyNamesAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	*now = now.Add(30 * time.Second)
-	if err := k.forget(); err != nil {
+	if err := k.expire(); err != nil {
 		t.Fatal(err)
 	}
 	if got := stored(s); !slices.Equal(got, []string{pod2.String()}) {
-		t.Errorf("stored %v: what was named lately must stay, the other must go", got)
+		t.Errorf("stored %v: recently used endpoints must stay, others must go", got)
 	}
 	*now = now.Add(2 * time.Minute)
-	if err := k.forget(); err != nil {
+	if err := k.expire(); err != nil {
 		t.Fatal(err)
 	}
 	if got := stored(s); got != nil {
-		t.Errorf("stored %v after all were forgotten", got)
+		t.Errorf("stored %v after all expired", got)
 	}
 }
 
-func TestOnlyPoolsOfImportsAreLearned(t *testing.T) {
+func TestLearned_OnlyPoolsOfImports(t *testing.T) {
 	_, _, k, _ := setUp(t)
 	if err := k.Learn(t.Context(), "ns/chat", []netip.AddrPort{pod1}); err == nil {
 		t.Error("a local pool's endpoints were learned from a picker")

@@ -10,35 +10,44 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Topic is the name of what Keepers tell one another.
+// Topic is the channel's topic on which Keepers publish what they learn.
 const Topic = "learned"
 
-// nobody is the Peers of a process that is the only one.
-type nobody struct{}
+// Peers are the other processes that serve the same Envoys. *channel.Topic implements it.
+type Peers interface {
+	// Subscribe is called once, by New.
+	Subscribe(handle func(context.Context, channel.Update) error)
+	Publish(items ...channel.Item)
+	// Acknowledged returns when what was published is in effect at all of them, those that exceed a timeout excepted.
+	Acknowledged(ctx context.Context) error
+}
 
-func (nobody) Tell(...channel.Fact)        {}
-func (nobody) Withdraw(...string)          {}
-func (nobody) Heard(context.Context) error { return nil }
+// noPeers are the Peers of a process that is the only one.
+type noPeers struct{}
 
-// factName is "POOL ADDRESS".
-func factName(pool string, addr netip.AddrPort) string { return pool + " " + addr.String() }
+func (noPeers) Subscribe(func(context.Context, channel.Update) error) {}
+func (noPeers) Publish(...channel.Item)                               {}
+func (noPeers) Acknowledged(context.Context) error                    { return nil }
 
-// Hear takes in what another process has learned, and returns when the Envoys of this one have it too. That it is taken back
-// means nothing: it ends here by its own time.
-func (k *Keeper) Hear(ctx context.Context, n channel.News) error {
-	pools := map[string]uint64{} // with the revision that has what is new
+// itemKey is "POOL ADDRESS".
+func itemKey(pool string, addr netip.AddrPort) string { return pool + " " + addr.String() }
+
+// receive stores what a peer has learned, and returns when the Envoys of this process have it too. Retractions and
+// disconnects change nothing: an address ends here by its own time to live.
+func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
+	pools := map[string]uint64{} // with the revision that has the new addresses
 	var problems []error
 	k.mu.Lock()
 	now := k.cfg.Now()
-	for _, f := range n.Facts {
-		pool, text, _ := strings.Cut(f.Name, " ")
+	for _, it := range u.Items {
+		pool, text, _ := strings.Cut(it.Key, " ")
 		addr, err := netip.ParseAddrPort(text)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%q: %w", f.Name, err))
+			problems = append(problems, fmt.Errorf("%q: %w", it.Key, err))
 			continue
 		}
 		pools[pool] = 0
-		k.extend(pool, addr, now.Add(min(f.TTL, k.cfg.For)))
+		k.extend(pool, addr, now.Add(min(it.TTL, k.cfg.For)))
 	}
 	for pool := range pools {
 		rev, err := k.write(pool)

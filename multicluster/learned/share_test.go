@@ -11,44 +11,40 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// wire carries what one Keeper tells to another one, at once.
+// wire carries what one Keeper publishes to another one, at once.
 type wire struct {
-	t    *testing.T
-	to   *Keeper
-	all  map[string]channel.Fact // what a process that asks is told
-	said int
+	t         *testing.T
+	to        *Keeper
+	all       map[string]channel.Item // the snapshot of a new subscriber
+	published int
 }
 
-func (w *wire) Tell(facts ...channel.Fact) {
-	for _, f := range facts {
-		w.all[f.Name] = f
+func (w *wire) Subscribe(func(context.Context, channel.Update) error) {}
+
+func (w *wire) Publish(items ...channel.Item) {
+	for _, it := range items {
+		w.all[it.Key] = it
 	}
-	w.said += len(facts)
+	w.published += len(items)
 }
 
-func (w *wire) Withdraw(names ...string) {
-	for _, name := range names {
-		delete(w.all, name)
-	}
-}
-
-func (w *wire) Heard(ctx context.Context) error {
-	w.hear(ctx, false)
+func (w *wire) Acknowledged(ctx context.Context) error {
+	w.deliver(ctx, false)
 	return nil
 }
 
-// hear has the other Keeper hear everything.
-func (w *wire) hear(ctx context.Context, all bool) {
-	n := channel.News{Peer: "peer", All: all}
-	for _, f := range w.all {
-		n.Facts = append(n.Facts, f)
+// deliver has the other Keeper receive everything.
+func (w *wire) deliver(ctx context.Context, snapshot bool) {
+	u := channel.Update{Peer: "peer", Snapshot: snapshot}
+	for _, it := range w.all {
+		u.Items = append(u.Items, it)
 	}
-	if err := w.to.Hear(ctx, n); err != nil {
+	if err := w.to.receive(ctx, u); err != nil {
 		w.t.Error(err)
 	}
 }
 
-// two makes two processes that tell each other what they learn.
+// two makes two processes that share what they learn.
 func two(t *testing.T) (stores [2]*store.Store, keepers [2]*Keeper, wires [2]*wire, now *time.Time) {
 	at := time.Unix(1000, 0)
 	for i := range keepers {
@@ -57,16 +53,16 @@ func two(t *testing.T) (stores [2]*store.Store, keepers [2]*Keeper, wires [2]*wi
 			t.Fatal(err)
 		}
 		stores[i] = s
-		keepers[i] = New(Config{Store: s, Delivery: eager{}, For: time.Minute, Now: func() time.Time { return at }})
+		wires[i] = &wire{t: t, all: map[string]channel.Item{}}
+		keepers[i] = New(Config{Store: s, Delivery: eager{}, Peers: wires[i], For: time.Minute, Now: func() time.Time { return at }})
 	}
 	for i := range keepers {
-		wires[i] = &wire{t: t, to: keepers[1-i], all: map[string]channel.Fact{}}
-		keepers[i].Share(wires[i])
+		wires[i].to = keepers[1-i]
 	}
 	return stores, keepers, wires, &at
 }
 
-func TestAnEnvoyFindsItsEndpointsAtWhicheverProcessItComesBackTo(t *testing.T) {
+func TestLearned_EveryProcessHasWhatOneLearned(t *testing.T) {
 	stores, keepers, wires, _ := two(t)
 	if err := keepers[0].Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1, pod2}); err != nil {
 		t.Fatal(err)
@@ -82,28 +78,28 @@ func TestAnEnvoyFindsItsEndpointsAtWhicheverProcessItComesBackTo(t *testing.T) {
 	}
 	again := New(Config{Store: s, Delivery: eager{}, For: time.Minute, Now: keepers[0].cfg.Now})
 	wires[1].to = again
-	wires[1].hear(t.Context(), true)
+	wires[1].deliver(t.Context(), true)
 	if got := stored(s); !slices.Equal(got, want) {
 		t.Errorf("after its restart the first process has %v", got)
 	}
 }
 
-func TestAnEndpointStaysEverywhereAsLongAsOneProcessIsToldOfIt(t *testing.T) {
+func TestLearned_StaysEverywhereWhileOneProcessUsesIt(t *testing.T) {
 	stores, keepers, wires, now := two(t)
 	learn := func() {
 		t.Helper()
 		if err := keepers[0].Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}); err != nil {
 			t.Fatal(err)
 		}
-		wires[0].hear(t.Context(), false)
-		wires[1].hear(t.Context(), false)
+		wires[0].deliver(t.Context(), false)
+		wires[1].deliver(t.Context(), false)
 	}
 	learn()
 	for range 5 {
 		*now = now.Add(40 * time.Second)
 		learn()
 		for _, k := range keepers {
-			if err := k.forget(); err != nil {
+			if err := k.expire(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,21 +107,21 @@ func TestAnEndpointStaysEverywhereAsLongAsOneProcessIsToldOfIt(t *testing.T) {
 	if got := stored(stores[1]); len(got) != 1 {
 		t.Fatalf("the other process has %v", got)
 	}
-	// What processes tell each other keeps nothing alive.
+	// What processes publish to each other keeps nothing alive.
 	for range 20 {
 		*now = now.Add(5 * time.Second)
 		for i, k := range keepers {
-			if err := k.forget(); err != nil {
+			if err := k.expire(); err != nil {
 				t.Fatal(err)
 			}
-			for name, f := range wires[i].all { // as a Topic counts it down
-				if f.TTL -= 5 * time.Second; f.TTL <= 0 {
-					delete(wires[i].all, name)
+			for key, it := range wires[i].all { // as a Topic counts it down
+				if it.TTL -= 5 * time.Second; it.TTL <= 0 {
+					delete(wires[i].all, key)
 					continue
 				}
-				wires[i].all[name] = f
+				wires[i].all[key] = it
 			}
-			wires[i].hear(t.Context(), true)
+			wires[i].deliver(t.Context(), true)
 		}
 	}
 	for i, s := range stores {
@@ -133,24 +129,24 @@ func TestAnEndpointStaysEverywhereAsLongAsOneProcessIsToldOfIt(t *testing.T) {
 			t.Errorf("process %d still has %v", i, got)
 		}
 	}
-	if said := wires[0].said + wires[1].said; said > 12 {
-		t.Errorf("an address that was named 6 times was told %d times: they talk about nothing else", said)
+	if n := wires[0].published + wires[1].published; n > 12 {
+		t.Errorf("an address that was named 6 times was published %d times", n)
 	}
 }
 
-func TestAnAddressThatAnotherProcessToldIsAnsweredOnlyWhenEnvoyHasItHere(t *testing.T) {
+func TestLearned_PeersAddressIsNotPickedBeforeEnvoyHasIt(t *testing.T) {
 	s, p, k, _ := setUp(t)
-	heard := make(chan error, 1)
-	fact := channel.Fact{Name: factName("ns/chat@east", pod1), TTL: time.Minute}
-	go func() { heard <- k.Hear(t.Context(), channel.News{Peer: "b", Facts: []channel.Fact{fact}}) }()
+	received := make(chan error, 1)
+	item := channel.Item{Key: itemKey("ns/chat@east", pod1), TTL: time.Minute}
+	go func() { received <- k.receive(t.Context(), channel.Update{Peer: "b", Items: []channel.Item{item}}) }()
 	<-p.asked
 	select {
-	case err := <-heard:
+	case err := <-received:
 		t.Fatalf("acknowledged before Envoy had it: %v", err)
 	default:
 	}
 	p.through <- 1
-	if err := <-heard; err != nil || !slices.Equal(stored(s), []string{pod1.String()}) {
+	if err := <-received; err != nil || !slices.Equal(stored(s), []string{pod1.String()}) {
 		t.Fatalf("stored %v: %v", stored(s), err)
 	}
 	// The Envoys of the other process may not have it yet: so a pick here is held until they do.
@@ -163,14 +159,14 @@ func TestAnAddressThatAnotherProcessToldIsAnsweredOnlyWhenEnvoyHasItHere(t *test
 	}
 }
 
-func TestNonsenseFromAnotherProcessIsAnErrorAndTheRestCounts(t *testing.T) {
+func TestLearned_InvalidItemLeavesTheOthers(t *testing.T) {
 	s, p, k, _ := setUp(t)
 	go func() {
 		<-p.asked
 		p.through <- 1
 	}()
-	err := k.Hear(t.Context(), channel.News{Facts: []channel.Fact{
-		{Name: "what"}, {Name: factName("ns/local", pod1)}, {Name: factName("ns/chat@east", pod2), TTL: time.Minute},
+	err := k.receive(t.Context(), channel.Update{Items: []channel.Item{
+		{Key: "what"}, {Key: itemKey("ns/local", pod1)}, {Key: itemKey("ns/chat@east", pod2), TTL: time.Minute},
 	}})
 	if err == nil || !slices.Equal(stored(s), []string{pod2.String()}) {
 		t.Errorf("stored %v: %v", stored(s), err)

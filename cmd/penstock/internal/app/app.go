@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/hostname"
 	"github.com/penstock-project/penstock/discovery/status"
@@ -98,11 +99,12 @@ type App struct {
 	picker   *picker.Picker
 	learner  *learned.Keeper
 	dialects *probe.Prober
-	replicas *replicas
-	refusals *refusals
+	channel  *channel.Channel
+	proxies  *peers.Proxies
+	names    *peers.Names
 	pools    *poolStage
-	relays   *relays
-	ends     *ends // of requests; nil if no picker is hosted
+	relays   *peers.Relays
+	ends     *peers.Completions // nil if no picker is hosted
 	ports    *portClaims
 
 	mu         sync.Mutex // guards translator, which explanations read while changes write
@@ -120,7 +122,13 @@ func New(cfg Config) (*App, error) {
 	}
 	p.cache = cache.New(cache.Config{})
 	p.departed = newDeparted(p.cache, lingering, p.log)
-	p.replicas = newReplicas(channel.Config{Peers: cfg.Peers.Addresses, Credentials: p.dialPeers(), Log: p.log})
+	p.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: p.dialPeers(), Log: p.log})
+	p.proxies = peers.NewProxies(p.channel, func(gateway string) {
+		if p.cluster != nil {
+			p.cluster.writer.DeliveryChanged(gateway)
+		}
+	})
+	p.names = peers.NewNames(p.channel)
 	publishing := publish.Config{Drain: cfg.DrainTime, Linger: lingering, Called: func(cluster string) bool {
 		base, _ := model.BaseCluster(cluster)
 		return model.IsExternalPicker(base)
@@ -128,26 +136,24 @@ func New(cfg Config) (*App, error) {
 	if p.cluster != nil {
 		publishing.Lagging = p.cluster.lagging
 	}
-	p.refusals = newRefusals(p.board, p.replicas.channel)
 	var err error
 	var authorize server.Authorize // nil: what proxies say of themselves is believed
 	if p.cluster != nil && p.cluster.fleets != nil {
 		authorize = p.cluster.fleets.guard.Authorize
 	}
 	p.xds, err = server.New(server.Config{
-		Cache: p.cache, Authorize: authorize, Reports: p.refusals, Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer, Count: p.replicas.count,
+		Cache: p.cache, Authorize: authorize, Reports: peers.NewNACKs(p.board, p.channel), Log: p.log, Metrics: p.registry, Tracing: cfg.Tracer, Count: p.proxies.Count,
 		Publish: publishing,
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.relays = newRelays(p.board, p.replicas.channel)
+	p.relays = peers.NewRelays(p.board, p.channel)
 	addresses := cfg.PickerAddresses
 	if cfg.Picker != nil {
-		p.learner = learned.New(learned.Config{Store: p.store, Delivery: p})
-		p.learner.Share(p.replicas.channel.Topic(learned.Topic, p.learner.Hear))
-		p.ends = newEnds(p.replicas.channel, func(e accesslog.Entry) { p.picker.ReleaseOwn(e) })
-		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner, OnRelayFailure: p.relays.Trouble, Forward: p.ends.Elsewhere})
+		p.learner = learned.New(learned.Config{Store: p.store, Delivery: p, Peers: p.channel.Topic(learned.Topic)})
+		p.ends = peers.NewCompletions(p.channel, func(e accesslog.Entry) { p.picker.ReleaseOwn(e) })
+		p.picker, err = picker.New(picker.Config{Log: p.log, Registerer: p.registry, Tracer: cfg.Tracer, Learner: p.learner, OnRelayFailure: p.relays.Trouble, Forward: p.ends.Add})
 		if err != nil {
 			return nil, err
 		}
@@ -271,8 +277,7 @@ func (p *App) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return quiet(ctx, p.departed.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.xds.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, reclaim(ctx, rested)) })
-	group.Go(func() error { return quiet(ctx, p.replicas.channel.Run(ctx)) })
-	group.Go(func() error { return quiet(ctx, p.refusals.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, p.channel.Run(ctx)) })
 	group.Go(func() error { return quiet(ctx, p.dialects.Run(ctx)) })
 	apart := p.cfg.Peers.Listener != nil
 	options := server.Options()
@@ -283,13 +288,13 @@ func (p *App) serve(ctx context.Context, group *errgroup.Group) {
 		return serveGRPC(ctx, p.cfg.XDS, 0, options, func(r grpc.ServiceRegistrar) {
 			p.xds.Register(r)
 			if !apart {
-				p.replicas.channel.Register(r)
+				p.channel.Register(r)
 			}
 		})
 	})
 	if apart {
 		group.Go(func() error {
-			return serveGRPC(ctx, p.cfg.Peers.Listener, 0, append(server.Options(), p.guardPeers()...), p.replicas.channel.Register)
+			return serveGRPC(ctx, p.cfg.Peers.Listener, 0, append(server.Options(), p.guardPeers()...), p.channel.Register)
 		})
 	}
 	if p.picker == nil {

@@ -13,7 +13,7 @@ const othersFollow = 500 * time.Millisecond
 
 // endpointsKnown returns when every Envoy that has one of the clusters has its newest endpoints, or with its context's error.
 func (p *App) endpointsKnown(ctx context.Context, clusters ...string) error {
-	if err := p.endpointsAcked(ctx, clusters...); err != nil || p.replicas.served() == 0 {
+	if err := p.endpointsAcked(ctx, clusters...); err != nil || p.proxies.Elsewhere() == 0 {
 		return err
 	}
 	select {
@@ -56,7 +56,7 @@ const workersFollow = 20 * time.Millisecond
 
 // Reachable implements learned.Delivery.
 func (p *App) Reachable(ctx context.Context) (waited bool, err error) {
-	return p.replicas.reachable(ctx)
+	return p.proxies.Reachable(ctx)
 }
 
 // Delivered implements learned.Delivery.
@@ -78,4 +78,4 @@ func (p *App) Delivered(ctx context.Context, rev uint64, pool string) error {
 }
 
 // Isolated implements learned.Delivery.
-func (p *App) Isolated() bool { return p.xds.Connected("") == 0 && p.replicas.channel.Alone() }
+func (p *App) Isolated() bool { return p.xds.Connected("") == 0 && p.channel.Isolated() }

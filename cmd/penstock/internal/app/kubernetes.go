@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/leader"
 	"github.com/penstock-project/penstock/discovery/status/kubestatus"
@@ -61,7 +62,7 @@ type cluster struct {
 	source     *kube.Source
 	writer     *kubestatus.Writer
 	leader     *leader.Elector
-	deliveries *deliveries
+	programmed *peers.Programmed
 	fleets     *fleets // nil if somebody else runs the proxies
 }
 
@@ -88,16 +89,15 @@ func (p *App) newCluster() (err error) {
 // joinCluster makes what writes back, when all that it asks is there.
 func (p *App) joinCluster() (err error) {
 	c := p.cluster
-	c.deliveries = newDeliveries(deliveriesConfig{Proxies: p.xds, Replicas: p.replicas, Resources: p.listeners, Version: p.cache.Current, Log: p.log})
+	c.programmed = peers.NewProgrammed(peers.ProgrammedConfig{
+		Channel: p.channel, Proxies: p.proxies, Acks: p.xds, Resources: p.listeners, Version: p.cache.Current,
+		Changed: func(gateway string) { c.writer.DeliveryChanged(gateway) }, Log: p.log,
+	})
 	c.writer, err = kubestatus.New(kubestatus.Config{
-		Source: c.source, Store: p.store, Board: p.board, Delivery: c.deliveries,
+		Source: c.source, Store: p.store, Board: p.board, Delivery: c.programmed,
 		Controller: Controller, Features: c.cfg.Features, Log: p.log,
 	})
-	if err != nil {
-		return err
-	}
-	c.deliveries.touch = func(gateway string) { c.writer.DeliveryChanged(gateway) }
-	return nil
+	return err
 }
 
 // silence is how long nothing need be heard from the API server by a process that runs: it asks every two seconds.
@@ -112,7 +112,7 @@ func (c *cluster) lagging() bool {
 func (p *App) runCluster(ctx context.Context, group *errgroup.Group) {
 	c := p.cluster
 	group.Go(func() error { return quiet(ctx, c.source.Run(ctx)) })
-	group.Go(func() error { return quiet(ctx, c.deliveries.Run(ctx)) })
+	group.Go(func() error { return quiet(ctx, c.programmed.Run(ctx)) })
 	group.Go(func() error {
 		if err := c.source.Synced(ctx); err != nil {
 			return quiet(ctx, err)
@@ -220,16 +220,16 @@ func (p *App) told(view *store.View, changes []store.Change, out translator.Outp
 	}
 	for key := range gateways {
 		if gw, ok := store.Gateways.Get(view, key); ok {
-			c.deliveries.expect(key, gw.Generation)
+			c.programmed.Expect(key, gw.Generation)
 		} else {
-			c.deliveries.forget(key)
+			c.programmed.Drop(key)
 		}
 	}
 	if c.fleets != nil && concerns(changes, out) {
 		p.tellFleets()
 	}
 	if own {
-		p.replicas.channel.SetPeers(peersIn(view, c.cfg.Service)...)
+		p.channel.SetPeers(peersIn(view, c.cfg.Service)...)
 	}
 	c.writer.Observe(view, changes)
 }

@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/picker"
-	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -189,62 +187,5 @@ func TestAPoolThatIsGoneIsPickedFromUntilNobodyAsks(t *testing.T) {
 			leave(r)
 			r.expect("the time is over", 0)
 		})
-	}
-}
-
-// Every picker may be asked by every Envoy: what one process takes away from Envoy, the others must not name any more.
-func TestAnEndpointLeavesEnvoyAfterThePickersOfAllProcessesHaveForgottenIt(t *testing.T) {
-	pool := func(draining bool, addrs ...string) picker.Pool {
-		p := picker.Pool{Name: "ns/a"}
-		for _, a := range addrs {
-			p.Endpoints = append(p.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort(a)})
-		}
-		p.Endpoints[0].Draining = draining
-		return p
-	}
-	r := newReplicas(channel.Config{})
-	hear := func(n naming) {
-		if err := r.hearNames(t.Context(), channel.News{Peer: "b", Facts: []channel.Fact{{Name: "ns/a", Body: []byte(n.digest)}}}); err != nil {
-			t.Error(err)
-		}
-	}
-	forgotten := func(n naming) chan struct{} {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			r.forgotten(t.Context(), map[string]naming{"ns/a": n})
-		}()
-		return done
-	}
-	both := pool(false, e1, e2)
-	for what, next := range map[string]picker.Pool{"gone": pool(false, e2), "draining": pool(true, e1, e2)} {
-		hear(names(both, both))
-		fewer := names(next, both)
-		if !fewer.fewer {
-			t.Errorf("%s: not fewer", what)
-		}
-		done := forgotten(fewer)
-		hear(fewer)
-		<-done
-		r.mu.Lock()
-		late := r.late["b"]
-		r.mu.Unlock()
-		if late {
-			t.Errorf("%s: the other process was not heard", what)
-		}
-	}
-	// One that does not follow is waited for once, and again when it has said something.
-	hear(names(both, both))
-	<-forgotten(names(pool(false, e2), both))
-	if !r.late["b"] {
-		t.Error("a process that names too much was not waited for")
-	}
-	<-forgotten(names(pool(false, e1), both))
-	hear(names(both, both))
-	if r.late["b"] {
-		t.Error("a process that is back is not waited for")
-	}
-	if names(both, pool(false, e1)).fewer {
-		t.Error("one more is fewer")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // translate follows the store: the one way of data from objects to proxies, picker and status.
 func (p *App) translate(ctx context.Context) error {
 	if p.cluster == nil { // in a cluster the others are known when our own Service was read
-		p.replicas.ask(ctx)
+		p.syncPeers(ctx)
 	}
 	sub := p.store.Subscribe()
 	defer sub.Close()
@@ -35,7 +35,7 @@ func (p *App) translate(ctx context.Context) error {
 		if first {
 			p.hearPickers(ctx)
 			if p.cluster != nil {
-				p.replicas.ask(ctx)
+				p.syncPeers(ctx)
 			}
 			if revisions, view := sub.Pending(); len(revisions) > 0 {
 				p.follow(ctx, sub, revisions, view)
@@ -97,9 +97,9 @@ func (p *App) commit(ctx context.Context, rev uint64, out translator.Output) {
 		p.board.Replace("ports", p.ports.reports()...)
 	}
 	if p.pools != nil {
-		p.replicas.unnamed(out.PoolsGone)
-		p.relays.follow(out)
-		p.replicas.forgotten(ctx, p.pools.before(out))
+		p.names.Retract(out.PoolsGone...)
+		p.relays.Follow(out.Pools, out.PoolsGone)
+		p.forgotten(ctx, p.pools.before(out))
 	}
 	p.followPickers(out)
 	var batches []cache.Batch

@@ -1,4 +1,4 @@
-package app
+package peers
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -18,11 +17,12 @@ import (
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// relayed is a process that knows one relayed pool.
+// relayed is a process with one relayed pool.
 type relayed struct {
-	*relays
+	*Relays
 	stop context.CancelFunc
 }
 
@@ -31,10 +31,10 @@ var farImport = report.Ref{Kind: "InferencePoolImport", Namespace: "default", Na
 func startRelayed(t *testing.T, l net.Listener, peers ...string) relayed {
 	t.Helper()
 	c := channel.New(channel.Config{Peers: peers, Log: slog.New(slog.DiscardHandler)})
-	r := relayed{relays: newRelays(status.NewBoard(nil), c)}
-	r.follow(translator.Output{Pools: []translator.PickerPool{{Pool: &model.Pool{
+	r := relayed{Relays: NewRelays(status.NewBoard(nil), c)}
+	r.Follow([]translator.PickerPool{{Pool: &model.Pool{
 		Name: "default/far@east", Ref: farImport, Relay: &model.Relay{Pickers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.9:9002")}, Member: "east"},
-	}}}})
+	}}}, nil)
 	s := grpc.NewServer()
 	c.Register(s)
 	go func() { _ = s.Serve(l) }()
@@ -53,22 +53,17 @@ func startRelayed(t *testing.T, l net.Listener, peers ...string) relayed {
 	return r
 }
 
-// says waits until what is said of the import has a text; "" for nothing.
-func (r relayed) says(t *testing.T, want string) {
+// reports waits until the findings of the import contain a text; "": until there are none.
+func (r relayed) reports(t *testing.T, want string) {
 	t.Helper()
-	said := ""
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	poll.Until(t, fmt.Sprintf("the findings contain %q", want), func() bool {
 		about, _ := r.board.Get(farImport)
-		said = fmt.Sprint(about.Findings)
-		if want == "" && len(about.Findings) == 0 || want != "" && strings.Contains(said, want) {
-			return
-		}
-	}
-	t.Fatalf("said is %s, never %q", said, want)
+		return want == "" && len(about.Findings) == 0 || want != "" && strings.Contains(fmt.Sprint(about.Findings), want)
+	})
 }
 
-// An Envoy asks any of its control planes for a pick, and on Kubernetes another one may write the import's status.
-func TestWhyARemotePickerDoesNotServeIsKnownToAllProcesses(t *testing.T) {
+// An Envoy asks any process for a pick, and on Kubernetes another one may write the import's status.
+func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	listen := func() net.Listener {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -80,19 +75,19 @@ func TestWhyARemotePickerDoesNotServeIsKnownToAllProcesses(t *testing.T) {
 	addresses := []string{a.Addr().String(), b.Addr().String()}
 	asked, leads := startRelayed(t, a, addresses...), startRelayed(t, b, addresses...)
 	const pool = "default/far@east"
-	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "nobody is there"})
-	leads.says(t, "nobody is there")
+	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
+	leads.reports(t, "connection refused")
 	asked.Trouble(pool, picker.RelayFailure{OutOfRange: "192.0.2.1:80"})
-	leads.says(t, "192.0.2.1:80")
+	leads.reports(t, "192.0.2.1:80")
 	asked.Trouble(pool, picker.RelayFailure{})
-	leads.says(t, "")
-	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "nobody is there"})
-	leads.says(t, "nobody is there")
-	asked.follow(translator.Output{PoolsGone: []string{pool}})
-	leads.says(t, "")
-	asked.follow(translator.Output{Pools: []translator.PickerPool{{Pool: &model.Pool{Name: pool, Ref: farImport, Relay: &model.Relay{}}}}})
-	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "nobody is there"})
-	leads.says(t, "nobody is there")
+	leads.reports(t, "")
+	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
+	leads.reports(t, "connection refused")
+	asked.Follow(nil, []string{pool})
+	leads.reports(t, "")
+	asked.Follow([]translator.PickerPool{{Pool: &model.Pool{Name: pool, Ref: farImport, Relay: &model.Relay{}}}}, nil)
+	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
+	leads.reports(t, "connection refused")
 	asked.stop()
-	leads.says(t, "")
+	leads.reports(t, "")
 }

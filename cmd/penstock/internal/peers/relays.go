@@ -1,12 +1,8 @@
-package app
+package peers
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -19,116 +15,100 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// relays says on the board of an import why its remote pickers' picks do not serve, as long as that is so, and tells the other
-// processes: an Envoy asks any of them for a pick, and one may write status for all. One source a pool and process.
-type relays struct {
+// Relays puts on the board of an import why the picks of its remote picker fail, for as long as they do, and publishes it: an
+// Envoy asks the picker of any process, and the process that writes status may be another one. There is one source per pool
+// and process.
+type Relays struct {
 	board *status.Board
 	topic *channel.Topic
 
 	mu       sync.Mutex
-	pools    map[string]*model.Pool // those that are relayed
+	pools    map[string]*model.Pool // relayed ones
 	troubles map[string]picker.RelayFailure
-	others   map[string]map[string]bool // peer -> pools of which it has told
 }
 
-func newRelays(b *status.Board, c *channel.Channel) *relays {
-	r := &relays{board: b, pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayFailure{}, others: map[string]map[string]bool{}}
-	r.topic = c.Topic("relays", r.hear)
+// NewRelays makes it.
+func NewRelays(b *status.Board, c *channel.Channel) *Relays {
+	r := &Relays{board: b, topic: c.Topic("relays"), pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayFailure{}}
+	channel.NewMirror(r.topic, channel.MirrorConfig[report.Report]{
+		Decode: func(value []byte) (out report.Report, err error) { return out, json.Unmarshal(value, &out) },
+		Changed: func(changes []channel.Change[report.Report]) {
+			for _, ch := range changes {
+				source := relaySource(ch.Key) + " at " + ch.Peer
+				if ch.Gone {
+					b.Replace(source)
+				} else {
+					b.Replace(source, ch.Value)
+				}
+			}
+		},
+	})
 	return r
 }
 
-// follow takes in which pools are relayed. Call it before the picker has them.
-func (r *relays) follow(out translator.Output) {
+// Follow updates which pools are relayed. Call it before the picker has them.
+func (r *Relays) Follow(pools []translator.PickerPool, gone []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, name := range out.PoolsGone {
-		r.leave(name)
+	for _, name := range gone {
+		r.drop(name)
 	}
-	for _, pp := range out.Pools {
+	for _, pp := range pools {
 		if pp.Pool.Relay == nil {
-			r.leave(pp.Pool.Name)
+			r.drop(pp.Pool.Name)
 			continue
 		}
 		r.pools[pp.Pool.Name] = pp.Pool
 		if t, ok := r.troubles[pp.Pool.Name]; ok {
-			r.say(pp.Pool, t)
+			r.report(pp.Pool, t)
 		}
 	}
 }
 
-// leave forgets a pool. r.mu is held.
-func (r *relays) leave(name string) {
+// drop removes a pool. r.mu is held.
+func (r *Relays) drop(name string) {
 	delete(r.pools, name)
 	if _, ok := r.troubles[name]; ok {
-		r.mended(name)
+		r.resolve(name)
 	}
 }
 
-// mended takes back what is said of a pool. r.mu is held.
-func (r *relays) mended(name string) {
+// resolve takes back the report of a pool. r.mu is held.
+func (r *Relays) resolve(name string) {
 	delete(r.troubles, name)
 	r.board.Replace(relaySource(name))
-	r.topic.Withdraw(name)
+	r.topic.Retract(name)
 }
 
-// Trouble is what picker.Config.OnRelayFailure wants.
-func (r *relays) Trouble(name string, t picker.RelayFailure) {
+// Trouble sets why a pool's picks fail; the zero value: they do not. See picker.Config.OnRelayFailure.
+func (r *Relays) Trouble(name string, t picker.RelayFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pool := r.pools[name]
 	switch {
 	case pool == nil:
 	case t == (picker.RelayFailure{}):
-		r.mended(name)
+		r.resolve(name)
 	default:
 		r.troubles[name] = t
-		r.say(pool, t)
+		r.report(pool, t)
 	}
 }
 
 func relaySource(pool string) string { return "relay " + pool }
 
-func (r *relays) say(pool *model.Pool, t picker.RelayFailure) {
-	f := refusedFinding(pool, t.OutOfRange)
+// report puts a pool's trouble on the board and publishes it. r.mu is held.
+func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
+	f := outsideFinding(pool, t.OutOfRange)
 	if t.NoAnswer != "" {
 		f = unansweredFinding(pool, t.NoAnswer)
 	}
 	f.Severity, f.Owner = report.Error, pool.Ref
-	said := report.Report{Owner: pool.Ref, Findings: []report.Finding{f}}
-	r.board.Replace(relaySource(pool.Name), said)
-	if raw, err := json.Marshal(said); err == nil { // plain values
-		r.topic.Tell(channel.Fact{Name: pool.Name, Body: raw})
+	rep := report.Report{Owner: pool.Ref, Findings: []report.Finding{f}}
+	r.board.Replace(relaySource(pool.Name), rep)
+	if raw, err := json.Marshal(rep); err == nil { // plain values
+		r.topic.Publish(channel.Item{Key: pool.Name, Value: raw})
 	}
-}
-
-// hear takes in what the picks of another process come to. One that is gone picks no more.
-func (r *relays) hear(_ context.Context, n channel.News) (err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	source := func(pool string) string { return relaySource(pool) + " at " + n.Peer }
-	gone := n.Gone
-	if n.All {
-		gone = slices.Collect(maps.Keys(r.others[n.Peer]))
-	}
-	told := r.others[n.Peer]
-	if n.All || told == nil {
-		told = map[string]bool{}
-		r.others[n.Peer] = told
-	}
-	for _, pool := range gone {
-		delete(told, pool)
-		r.board.Replace(source(pool))
-	}
-	for _, f := range n.Facts {
-		var said report.Report
-		if bad := json.Unmarshal(f.Body, &said); bad != nil {
-			err = errors.Join(err, fmt.Errorf("pool %s: %w", f.Name, bad))
-			continue
-		}
-		told[f.Name] = true
-		r.board.Replace(source(f.Name), said)
-	}
-	return err
 }
 
 func unansweredFinding(pool *model.Pool, why string) report.Finding {
@@ -152,7 +132,7 @@ func unansweredFinding(pool *model.Pool, why string) report.Finding {
 	}
 }
 
-func refusedFinding(pool *model.Pool, address string) report.Finding {
+func outsideFinding(pool *model.Pool, address string) report.Finding {
 	relay := pool.Relay
 	declared := "any address but those of loopback, link-local and multicast"
 	if len(relay.CIDRs) > 0 {

@@ -1,4 +1,4 @@
-package app
+package peers
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 )
 
-// A process that picked hears of the end from the one that Envoy told.
-func TestTheEndOfARequestReachesTheProcessThatPicked(t *testing.T) {
+// Envoy logs a request to one process; another one picked for it.
+func TestAccessLog_CompletionReachesTheProcessThatPicked(t *testing.T) {
 	listeners := make([]net.Listener, 2)
 	var addresses []string
 	for i := range listeners {
@@ -24,15 +24,15 @@ func TestTheEndOfARequestReachesTheProcessThatPicked(t *testing.T) {
 		}
 		listeners[i], addresses = l, append(addresses, l.Addr().String())
 	}
-	heard := make(chan accesslog.Entry, 1000)
-	var all []*ends
+	received := make(chan accesslog.Entry, 1000)
+	var all []*Completions
 	for i, l := range listeners {
 		c := channel.New(channel.Config{Peers: addresses})
-		settle := func(e accesslog.Entry) { t.Errorf("%v came back to who told it", e) }
+		settle := func(e accesslog.Entry) { t.Errorf("%v came back to its publisher", e) }
 		if i == 1 {
-			settle = func(e accesslog.Entry) { heard <- e }
+			settle = func(e accesslog.Entry) { received <- e }
 		}
-		e := newEnds(c, settle)
+		e := NewCompletions(c, settle)
 		all = append(all, e)
 		s := grpc.NewServer()
 		c.Register(s)
@@ -54,14 +54,14 @@ func TestTheEndOfARequestReachesTheProcessThatPicked(t *testing.T) {
 	}
 	for i := range 3 {
 		want := accesslog.Entry{Lease: fmt.Sprint("other.", i), Served: "10.0.0.1:80", Status: 200, FirstByte: time.Duration(i)}
-		all[0].Elsewhere(want)
+		all[0].Add(want)
 		select {
-		case got := <-heard:
+		case got := <-received:
 			if got != want {
-				t.Errorf("heard %v, want %v", got, want)
+				t.Errorf("received %v, want %v", got, want)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatal("it was never heard")
+			t.Fatal("never received")
 		}
 	}
 }

@@ -1,0 +1,17 @@
+// Package peers holds what the processes of one control plane exchange through multicluster/channel, one file a topic:
+//
+//	proxies.go      how many Envoys of each Gateway are connected to a process
+//	programmed.go   what those Envoys have acknowledged, for the status of Gateways
+//	nacks.go        what those Envoys reject, for the status of the objects at fault
+//	names.go        the endpoints that a process's picker names
+//	relays.go       why picks of a remote picker fail, for the status of imports
+//	completions.go  requests that ended and that another process picked for
+//
+// So the process that writes status knows what each of them knows, and no Envoy loses an endpoint that the picker of
+// another process still names. Package app constructs the parts.
+//
+// Invariants: every part works alone, without peers; a peer that disconnects takes its values along, except for NACKs, which
+// stay for nackRetention.
+//
+// Tests: go test ./cmd/penstock/internal/peers
+package peers

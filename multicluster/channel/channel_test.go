@@ -1,0 +1,240 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// process is a channel that serves, and what it has received.
+type process struct {
+	*Channel
+	t       *testing.T
+	address string
+	topic   *Topic
+	stop    func()
+
+	mu       sync.Mutex
+	received map[string]string         // key -> value and peer
+	hold     func(ctx context.Context) // called for each update
+}
+
+// start runs a process at an address ("127.0.0.1:0": any) until it is stopped, or the test ends.
+func start(t *testing.T, address string, peers ...string) *process {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, address: l.Addr().String(), received: map[string]string{}}
+	p.Channel = New(Config{Peers: peers, AckTimeout: time.Minute, GracePeriod: 100 * time.Millisecond}) // no test depends on the machine's speed
+	p.topic = p.Topic("things")
+	p.topic.Subscribe(p.receive)
+	s := grpc.NewServer()
+	p.Register(s)
+	go func() { _ = s.Serve(l) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.Run(ctx)
+	}()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		s.Stop()
+		<-done
+	})
+	t.Cleanup(p.stop)
+	return p
+}
+
+func (p *process) receive(ctx context.Context, u Update) error {
+	p.mu.Lock()
+	if u.Snapshot || u.Disconnected {
+		maps.DeleteFunc(p.received, func(_, from string) bool { return strings.HasSuffix(from, u.Peer) })
+	}
+	for _, it := range u.Items {
+		p.received[it.Key] = fmt.Sprintf("%s for %t from %s", it.Value, it.TTL > 0, u.Peer)
+	}
+	for _, key := range u.Retracted {
+		delete(p.received, key)
+	}
+	hold := p.hold
+	p.mu.Unlock()
+	if hold != nil {
+		hold(ctx)
+	}
+	return nil
+}
+
+// wait polls until exactly these items are in effect.
+func (p *process) wait(what string, want map[string]string) {
+	p.t.Helper()
+	var got map[string]string
+	poll(p.t, what, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		got = maps.Clone(p.received)
+		return maps.Equal(got, want)
+	}, func() string { return fmt.Sprintf("received %v, want %v", got, want) })
+}
+
+func poll(t *testing.T, what string, ok func() bool, got func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s: %s", what, got())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestPeers_SyncedBeforeServing(t *testing.T) {
+	a := start(t, "127.0.0.1:0")
+	a.topic.Publish(Item{Key: "x", Value: []byte("1")}, Item{Key: "y", TTL: time.Hour})
+	b := start(t, "127.0.0.1:0", a.address, "127.0.0.1:1") // nothing listens at the second
+	if err := b.Synced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"x": "1 for false from " + a.address, "y": " for true from " + a.address}
+	if !maps.Equal(b.received, want) {
+		t.Errorf("received %v, want %v", b.received, want)
+	}
+	if b.Isolated() || !a.Isolated() {
+		t.Error("a process that subscribes to another must not be isolated, one without peers must be")
+	}
+}
+
+func TestPeers_AcknowledgedItemsAreInEffect(t *testing.T) {
+	a := start(t, "127.0.0.1:0")
+	b := start(t, "127.0.0.1:0", a.address)
+	if err := b.Synced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		name := fmt.Sprint(i)
+		a.topic.Publish(Item{Key: name})
+		if err := a.topic.Acknowledged(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.mu.Lock()
+		_, ok := b.received[name]
+		b.mu.Unlock()
+		if !ok {
+			t.Fatalf("item %d is not in effect yet", i)
+		}
+	}
+	a.topic.Retract(slices.Sorted(maps.Keys(b.received))...)
+	b.wait("everything is retracted", map[string]string{})
+}
+
+func TestPeers_FrozenPeerIsNotWaitedForForever(t *testing.T) {
+	a := start(t, "127.0.0.1:0")
+	a.cfg.AckTimeout = 50 * time.Millisecond
+	b := start(t, "127.0.0.1:0", a.address)
+	if err := b.Synced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	frozen := make(chan struct{})
+	b.mu.Lock()
+	b.hold = func(context.Context) { <-frozen }
+	b.mu.Unlock()
+	a.topic.Publish(Item{Key: "x"})
+	if err := a.topic.Acknowledged(t.Context()); err != nil { // returns at all
+		t.Fatal(err)
+	}
+	a.topic.Publish(Item{Key: "y"})
+	close(frozen)
+	want := map[string]string{"x": " for false from " + a.address, "y": " for false from " + a.address}
+	b.wait("what was published meanwhile arrives once the peer resumes", want)
+}
+
+func TestPeers_AcknowledgedEndsWithContext(t *testing.T) {
+	a := start(t, "127.0.0.1:0")
+	b := start(t, "127.0.0.1:0", a.address)
+	if err := b.Synced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	b.mu.Lock()
+	b.hold = func(ctx context.Context) {
+		cancel()
+		<-ctx.Done()
+	}
+	b.mu.Unlock()
+	a.topic.Publish(Item{Key: "x"})
+	if err := a.topic.Acknowledged(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPeers_DisconnectIsReportedAndReturnRestores(t *testing.T) {
+	a := start(t, "127.0.0.1:0")
+	b := start(t, "127.0.0.1:0", a.address)
+	a.topic.Publish(Item{Key: "x"})
+	b.wait("x", map[string]string{"x": " for false from " + a.address})
+	b.cfg.GracePeriod = time.Hour
+	a.stop()
+	b.wait("nothing after the disconnect", map[string]string{})
+	if b.Isolated() {
+		t.Error("a process that restarts is given up within the grace period")
+	}
+	b.cfg.GracePeriod = time.Millisecond
+	poll(t, "b is isolated", b.Isolated, func() string { return "" })
+	again := start(t, a.address)
+	again.topic.Publish(Item{Key: "y"})
+	b.wait("what the peer publishes now", map[string]string{"y": " for false from " + a.address})
+}
+
+func TestPeers_OneListForAllAndItMayChange(t *testing.T) {
+	a, b := start(t, "127.0.0.1:0"), start(t, "127.0.0.1:0")
+	a.topic.Publish(Item{Key: "x"})
+	b.topic.Publish(Item{Key: "y"})
+	for _, p := range []*process{a, b} {
+		p.SetPeers(a.address, b.address)
+		if err := p.Synced(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.wait("only the peer's item", map[string]string{"y": " for false from " + b.address})
+	b.wait("only the peer's item", map[string]string{"x": " for false from " + a.address})
+	a.SetPeers(a.address)
+	a.wait("nothing of a former peer", map[string]string{})
+	b.topic.Publish(Item{Key: "z"})
+	b.cfg.AckTimeout = 50 * time.Millisecond // b still has a in its list
+	if err := b.topic.Acknowledged(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.wait("still nothing", map[string]string{})
+	poll(t, "a process that is its own only peer is isolated", a.Isolated, func() string { return "" })
+}
+
+// Of two processes one subscribes to the other first. What the first publishes meanwhile must not count as acknowledged.
+func TestPeers_ConnectedPeerThatSubscribesLateIsWaitedFor(t *testing.T) {
+	a := start(t, "127.0.0.1:0")
+	b := start(t, "127.0.0.1:0", a.address)
+	if err := b.Synced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.topic.Publish(Item{Key: "x"})
+	done := make(chan error, 1)
+	go func() { done <- b.topic.Acknowledged(t.Context()) }()
+	a.SetPeers(b.address)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.received) != 1 {
+		t.Error("acknowledged without being in effect")
+	}
+}

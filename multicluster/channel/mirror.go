@@ -1,0 +1,222 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"sync"
+	"time"
+)
+
+// KeepForever is a MirrorConfig.Retention: a peer's values stay until the peer itself retracts them, or publishes a snapshot
+// without them. A silent peer retracts nothing.
+const KeepForever time.Duration = -1
+
+// MirrorConfig is what a Mirror needs.
+type MirrorConfig[T any] struct {
+	// Decode makes a value of an item. An item that it rejects is left out, and logged.
+	Decode func(value []byte) (T, error)
+	// Retention is how long the values of a peer stay after the connection to it is lost, unless it publishes or retracts them
+	// again. 0: not at all.
+	Retention time.Duration
+	// Changed is called with the changes of one update or expiry, in order, one call at a time, before the update is
+	// acknowledged. It may read the mirror. nil: none.
+	Changed func(changes []Change[T])
+}
+
+// Change is one value that was published, for the first time or again, or that is gone.
+type Change[T any] struct {
+	Peer, Key string
+	Value     T
+	Gone      bool // Value is the last one
+}
+
+// Mirror holds what peers publish on a topic, decoded: peer -> key -> value. It is safe for concurrent use.
+type Mirror[T any] struct {
+	cfg MirrorConfig[T]
+
+	order sync.Mutex // held from a change until Changed has returned; taken before mu
+	mu    sync.RWMutex
+	peers map[string]map[string]mirrored[T]
+	timer chan struct{} // has one element when expiries changed
+}
+
+// mirrored is a value of a peer.
+type mirrored[T any] struct {
+	value T
+	stale bool      // the peer is disconnected, or has not published it since
+	until time.Time // when a stale value expires; zero: never
+}
+
+// NewMirror subscribes to a topic. Call it before Channel.Run, which drops the values that expire.
+func NewMirror[T any](t *Topic, cfg MirrorConfig[T]) *Mirror[T] {
+	m := &Mirror[T]{cfg: cfg, peers: map[string]map[string]mirrored[T]{}, timer: make(chan struct{}, 1)}
+	t.Subscribe(m.receive)
+	if cfg.Retention > 0 {
+		t.run = append(t.run, m.expire)
+	}
+	return m
+}
+
+// Get returns a peer's value of a key.
+func (m *Mirror[T]) Get(peer, key string) (value T, ok bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	v, ok := m.peers[peer][key]
+	return v.value, ok
+}
+
+// ByKey returns all peers' values of a key.
+func (m *Mirror[T]) ByKey(key string) map[string]T {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	out := map[string]T{}
+	for peer, values := range m.peers {
+		if v, ok := values[key]; ok {
+			out[peer] = v.value
+		}
+	}
+	return out
+}
+
+// Values iterates over all peers' values. The mirror must not be used meanwhile.
+func (m *Mirror[T]) Values() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		m.mu.RLock()
+		defer m.mu.RUnlock()
+		for _, values := range m.peers {
+			for _, v := range values {
+				if !yield(v.value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// DropStale drops the values of a key whose peers are disconnected: a newer value is known from elsewhere.
+func (m *Mirror[T]) DropStale(key string) {
+	m.change(func() (changes []Change[T]) {
+		for peer, values := range m.peers {
+			if v, ok := values[key]; ok && v.stale {
+				changes = append(changes, m.drop(peer, key))
+			}
+		}
+		return changes
+	})
+}
+
+// change makes changes with mu held and reports them.
+func (m *Mirror[T]) change(do func() []Change[T]) {
+	m.order.Lock()
+	defer m.order.Unlock()
+	m.mu.Lock()
+	changes := do()
+	m.mu.Unlock()
+	if len(changes) > 0 && m.cfg.Changed != nil {
+		m.cfg.Changed(changes)
+	}
+}
+
+// drop removes a value. mu is held.
+func (m *Mirror[T]) drop(peer, key string) Change[T] {
+	c := Change[T]{Peer: peer, Key: key, Value: m.peers[peer][key].value, Gone: true}
+	delete(m.peers[peer], key)
+	if len(m.peers[peer]) == 0 {
+		delete(m.peers, peer)
+	}
+	return c
+}
+
+// receive is the subscription's handler.
+func (m *Mirror[T]) receive(_ context.Context, u Update) (err error) {
+	m.change(func() (changes []Change[T]) {
+		if u.Disconnected {
+			return m.disconnect(u.Peer)
+		}
+		published := map[string]bool{}
+		for _, it := range u.Items {
+			published[it.Key] = true
+			value, bad := m.cfg.Decode(it.Value)
+			if bad != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", it.Key, bad))
+				continue
+			}
+			if m.peers[u.Peer] == nil {
+				m.peers[u.Peer] = map[string]mirrored[T]{}
+			}
+			m.peers[u.Peer][it.Key] = mirrored[T]{value: value}
+			changes = append(changes, Change[T]{Peer: u.Peer, Key: it.Key, Value: value})
+		}
+		gone := u.Retracted
+		if u.Snapshot && m.cfg.Retention <= 0 { // else what is not published again stays for the rest of its retention
+			for key := range m.peers[u.Peer] {
+				if !published[key] {
+					gone = append(gone, key)
+				}
+			}
+		}
+		for _, key := range gone {
+			if _, ok := m.peers[u.Peer][key]; ok {
+				changes = append(changes, m.drop(u.Peer, key))
+			}
+		}
+		return changes
+	})
+	return err
+}
+
+// disconnect starts the retention of a peer's values. mu is held.
+func (m *Mirror[T]) disconnect(peer string) (changes []Change[T]) {
+	until := time.Time{}
+	if m.cfg.Retention > 0 {
+		until = time.Now().Add(m.cfg.Retention)
+		select {
+		case m.timer <- struct{}{}:
+		default:
+		}
+	}
+	for key, v := range maps.Clone(m.peers[peer]) {
+		switch {
+		case m.cfg.Retention == 0:
+			changes = append(changes, m.drop(peer, key))
+		case !v.stale:
+			v.stale, v.until = true, until
+			m.peers[peer][key] = v
+		}
+	}
+	return changes
+}
+
+// expire drops stale values when their retention is over, until ctx ends.
+func (m *Mirror[T]) expire(ctx context.Context) {
+	for {
+		next := time.Hour
+		m.change(func() (changes []Change[T]) {
+			now := time.Now()
+			for peer, values := range maps.Clone(m.peers) {
+				for key, v := range maps.Clone(values) {
+					if left := v.until.Sub(now); !v.stale || v.until.IsZero() {
+						continue
+					} else if left > 0 {
+						next = min(next, left)
+						continue
+					}
+					changes = append(changes, m.drop(peer, key))
+				}
+			}
+			return changes
+		})
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-m.timer:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}

@@ -1,0 +1,188 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Item is one published value.
+type Item struct {
+	Key   string
+	Value []byte
+	// TTL is how long the item holds from its last publication on. 0: until it is retracted.
+	TTL time.Duration
+}
+
+// Update is what one peer published on a topic, or that the peer is disconnected.
+type Update struct {
+	// Peer is the address of the process.
+	Peer string
+	// Snapshot: Items are all that the peer publishes. Items of an earlier connection that are not among them are retracted.
+	Snapshot bool
+	// Disconnected: the connection is lost, or the address is no peer's any more. The other fields are empty.
+	Disconnected bool
+	// Items are new or published again; Retracted are keys.
+	Items     []Item
+	Retracted []string
+}
+
+// Topic is one kind of items, published by this process and by its peers. It is safe for concurrent use.
+type Topic struct {
+	channel *Channel
+	name    string
+
+	// Set before Channel.Run.
+	handlers []func(context.Context, Update) error
+	run      []func(context.Context) // what Mirrors run beside the channel
+
+	// Guarded by Channel.mu.
+	seq     uint64 // counts publications
+	items   map[string]published
+	swept   int           // number of items after the last sweep
+	changed chan struct{} // closed and replaced when a subscriber has acknowledged, or is gone
+}
+
+// published is an item of this process.
+type published struct {
+	value   []byte
+	expires time.Time // zero: never
+	seq     uint64
+}
+
+func (p published) expired(now time.Time) bool { return !p.expires.IsZero() && !p.expires.After(now) }
+
+// Topic finds or makes a topic. Call it before Run and Register.
+func (c *Channel) Topic(name string) *Topic {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.topics[name]
+	if t == nil {
+		t = &Topic{channel: c, name: name, items: map[string]published{}, changed: make(chan struct{})}
+		c.topics[name] = t
+	}
+	return t
+}
+
+// Subscribe has handle called with every Update of a peer, one call at a time per peer. It returns when the update is in
+// effect here, which the peer is then told. An error is logged; the update is not delivered again. Call Subscribe before Run.
+func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
+	t.handlers = append(t.handlers, handle)
+}
+
+func (t *Topic) deliver(ctx context.Context, u Update) error {
+	var errs []error
+	for _, handle := range t.handlers {
+		errs = append(errs, handle(ctx, u))
+	}
+	return errors.Join(errs...)
+}
+
+// Publish sends items to every subscriber, present and future. An item that was published before replaces its value and
+// restarts its TTL.
+func (t *Topic) Publish(items ...Item) {
+	t.channel.mu.Lock()
+	defer t.channel.mu.Unlock()
+	now := time.Now()
+	for _, it := range items {
+		t.seq++
+		next := published{value: it.Value, seq: t.seq}
+		if it.TTL > 0 {
+			next.expires = now.Add(it.TTL)
+		}
+		t.items[it.Key] = next
+	}
+	t.sweep(now)
+	t.flush()
+}
+
+// sweep drops expired items once there are twice as many as after the last sweep. Channel.mu is held.
+func (t *Topic) sweep(now time.Time) {
+	if len(t.items) < 2*t.swept+16 {
+		return
+	}
+	for key, it := range t.items {
+		if it.expired(now) {
+			delete(t.items, key)
+		}
+	}
+	t.swept = len(t.items)
+}
+
+// Retract takes items back.
+func (t *Topic) Retract(keys ...string) {
+	t.channel.mu.Lock()
+	defer t.channel.mu.Unlock()
+	for _, key := range keys {
+		delete(t.items, key)
+	}
+	t.seq++
+	t.flush()
+}
+
+// flush has every subscriber sent what is new. Channel.mu is held.
+func (t *Topic) flush() {
+	for s := range t.channel.subscribers {
+		s.flush()
+	}
+}
+
+// Acknowledged returns when everything published until now is in effect at every subscriber and every connected peer, those
+// that exceed Config.AckTimeout excepted, or with the context's error.
+func (t *Topic) Acknowledged(ctx context.Context) error {
+	c := t.channel
+	c.mu.Lock()
+	target, began := t.seq, time.Now()
+	c.mu.Unlock()
+	for {
+		c.mu.Lock()
+		left := t.behind(target, began, time.Now())
+		changed := t.changed
+		c.mu.Unlock()
+		if left <= 0 {
+			return nil
+		}
+		timeout := time.NewTimer(left)
+		select {
+		case <-ctx.Done():
+			timeout.Stop()
+			return fmt.Errorf("wait for peers to acknowledge %s: %w", t.name, ctx.Err())
+		case <-changed:
+		case <-timeout.C:
+		}
+		timeout.Stop()
+	}
+}
+
+// behind is the time left until the last process that has not acknowledged a target exceeds the timeout; 0: there is none.
+// Channel.mu is held.
+func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
+	subscribed := map[string]bool{}
+	for s := range t.channel.subscribers {
+		sub := s.topics[t.name]
+		if sub == nil {
+			continue
+		}
+		if subscribed[s.id] = true; sub.acked >= target {
+			continue
+		}
+		since := began
+		if sub.acked < sub.sent { // a response is in flight already
+			since = sub.sentAt
+		}
+		left = max(left, t.channel.cfg.AckTimeout-now.Sub(since))
+	}
+	for _, p := range t.channel.peers {
+		if p.synced[t.name] && !subscribed[p.id] { // it is connected, and about to subscribe
+			left = max(left, t.channel.cfg.AckTimeout-now.Sub(began))
+		}
+	}
+	return left
+}
+
+// notify ends every wait for subscribers. Channel.mu is held.
+func (t *Topic) notify() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
