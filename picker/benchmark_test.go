@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// echo is what a pick is compared with: a gRPC server that reads every message with the ordinary codec and answers it with
-// an empty one.
+// echo is the baseline of a pick: a gRPC server that reads every message with the ordinary codec and answers it with an
+// empty one.
 type echo struct {
 	extprocv3.UnimplementedExternalProcessorServer
 }
@@ -42,7 +42,7 @@ func (echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// rawCodec lets a client send encoded messages, and pass over answers, so that its own cost is small and the same for both.
+// rawCodec lets a client send encoded messages and skip decoding, so that its cost is small and the same for both servers.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -77,7 +77,7 @@ func encoded(b *testing.B, mode filterv3.ProcessingMode_BodySendMode, size int) 
 	return out
 }
 
-// oneRequest is a whole ext_proc conversation as Envoy has it: a stream, its messages answered one by one, a reset.
+// oneRequest is a whole ext_proc call as Envoy makes it: a stream, its messages answered one by one, a reset.
 func oneRequest(b *testing.B, conn *grpc.ClientConn, messages [][]byte) {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "x-penstock-pool", "ns/pool"))
 	defer cancel()
@@ -112,8 +112,8 @@ func benchmarkConn(b *testing.B, server *grpc.Server) *grpc.ClientConn {
 	return conn
 }
 
-// BenchmarkOverGRPC reports what a pick costs beside a bare echo of the same messages in the same run ("of-echo"; below 1
-// is cheaper), client included, one request at a time.
+// BenchmarkOverGRPC compares a pick with a bare echo of the same messages in the same run ("of-echo"; below 1 is cheaper),
+// client included, one request at a time.
 func BenchmarkOverGRPC(b *testing.B) {
 	p := runPicker(b, Config{})
 	setPools(b, p, Pool{Name: "ns/pool", Strategy: "least-request", Body: BodyBuffered, Fallbacks: 2,

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 	"text/template"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -48,7 +47,7 @@ var testClusters = []cluster{
 	{Name: "open-spill", Fallback: "pod", Hop: true},
 }
 
-// pod is a model server that says who it is and, if asked, fails.
+// pod is a model server that answers with its name and a configurable status.
 type pod struct {
 	*httptest.Server
 	name   string
@@ -101,7 +100,7 @@ func (p *pod) answer(status func() int) {
 	p.status = status
 }
 
-// hold makes the pod answer no request before release, or the test's end. blocked tells of each that arrived.
+// hold makes the pod answer no request before release or the test's end. blocked receives a value for each request.
 func (p *pod) hold(t testing.TB) (blocked <-chan struct{}, release func()) {
 	arrived, open := make(chan struct{}, 16), make(chan struct{})
 	release = sync.OnceFunc(func() { close(open) })
@@ -115,7 +114,7 @@ type gateway struct {
 	picker *Picker
 	url    string
 	pods   []*pod
-	other  *pod // what the hop leads to
+	other  *pod // behind the hop
 	server *grpc.Server
 }
 
@@ -207,17 +206,6 @@ func startEnvoy(t testing.TB, data map[string]any) {
 		Args:      []string{"--concurrency", "1", "--disable-hot-restart"},
 		LogLevel:  "warning",
 	}).WaitLive()
-}
-
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 func portOf(address string) int {

@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Routes and the picker's own configuration change at one moment for the user and at two for a request: one whose route
-// does not know yet where the pool spills must not be refused for it.
-func TestARequestOfARouteThatDoesNotKnowWhereToSpillIsNotRefused(t *testing.T) {
+// A change reaches routes and the picker at different times. A request whose route lacks the pool's new spill targets must
+// not get 429.
+func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	pool := Pool{Name: "ns/pool", Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")}
@@ -20,23 +20,23 @@ func TestARequestOfARouteThatDoesNotKnowWhereToSpillIsNotRefused(t *testing.T) {
 		list   string
 		status int
 	}{
-		{false, "a pool that spills nowhere", []string{"x-penstock-pool", "ns/pool"}, "", 429},
-		{true, "a route that knows", []string{"x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/"}, "envoy://b/", 0},
-		{true, "a route that does not know yet", []string{"x-penstock-pool", "ns/pool"}, "10.0.0.1:80", 0},
-		{true, "a route that knows a place which Envoy does not have yet", []string{"x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://new/"}, "10.0.0.1:80", 0},
-		{true, "it was spilled already", []string{"x-penstock-pool", "ns/pool", "x-penstock-last", "true"}, "", 429},
-		{true, "somebody else's gateway", nil, "", 429},
+		{false, "a pool without spill targets", []string{"x-penstock-pool", "ns/pool"}, "", 429},
+		{true, "a route with targets", []string{"x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/"}, "envoy://b/", 0},
+		{true, "a route without targets yet", []string{"x-penstock-pool", "ns/pool"}, "10.0.0.1:80", 0},
+		{true, "a route with a target that Envoy does not have yet", []string{"x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://new/"}, "10.0.0.1:80", 0},
+		{true, "a request that was spilled already", []string{"x-penstock-pool", "ns/pool", "x-penstock-last", "true"}, "", 429},
+		{true, "a gateway that names no pool", nil, "", 429},
 	} {
 		if pool.Spills, pool.Spill = c.spills, nil; c.spills {
 			pool.Spill = []string{"envoy://b/"}
 		}
 		setPools(t, p, pool)
 		busy, end := call(t, conn, "x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/")
-		if list, _, _ := told(exchange(t, busy, headerMessage(nil))); list != "10.0.0.1:80,envoy://b/" && list != "envoy://b/" && list != "10.0.0.1:80" {
+		if list, _, _ := answered(exchange(t, busy, headerMessage(nil))); list != "10.0.0.1:80,envoy://b/" && list != "envoy://b/" && list != "10.0.0.1:80" {
 			t.Fatalf("%s: the first request went to %q", c.what, list)
 		}
 		stream, cancel := call(t, conn, c.meta...)
-		if list, _, status := told(exchange(t, stream, headerMessage(nil))); list != c.list || status != c.status {
+		if list, _, status := answered(exchange(t, stream, headerMessage(nil))); list != c.list || status != c.status {
 			t.Errorf("%s: %q %d, want %q %d", c.what, list, status, c.list, c.status)
 		}
 		cancel()

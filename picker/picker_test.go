@@ -23,6 +23,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 func specs(texts ...string) []endpoint.Spec {
@@ -43,7 +44,7 @@ func dial(t testing.TB, address string) *grpc.ClientConn {
 	return conn
 }
 
-// call opens a stream as a gateway does, with initial metadata in pairs.
+// call opens a gateway's stream, with initial metadata in pairs.
 func call(t testing.TB, conn *grpc.ClientConn, pairs ...string) (extprocv3.ExternalProcessor_ProcessClient, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), pairs...), 20*time.Second)
@@ -81,8 +82,8 @@ func exchange(t testing.TB, stream extprocv3.ExternalProcessor_ProcessClient, m 
 	return r
 }
 
-// told is the list that an answer names, or the status of an immediate response.
-func told(r *extprocv3.ProcessingResponse) (list string, maxRetries string, status int) {
+// answered returns the list that a response names, or the status of an immediate response.
+func answered(r *extprocv3.ProcessingResponse) (list string, maxRetries string, status int) {
 	for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		switch h.Header.Key {
 		case "x-gateway-destination-endpoint":
@@ -94,7 +95,7 @@ func told(r *extprocv3.ProcessingResponse) (list string, maxRetries string, stat
 	return list, maxRetries, int(r.GetImmediateResponse().GetStatus().GetCode())
 }
 
-func TestTheSubsetHintBindsInEveryForm(t *testing.T) {
+func TestSubsetHint_BindsInEveryForm(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: specs("10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80", "[fd00::1]:80")})
@@ -115,7 +116,7 @@ func TestTheSubsetHintBindsInEveryForm(t *testing.T) {
 	} {
 		for range 4 {
 			stream, cancel := call(t, conn, "x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://hop/")
-			list, _, status := told(exchange(t, stream, headerMessage(tt.hint)))
+			list, _, status := answered(exchange(t, stream, headerMessage(tt.hint)))
 			cancel()
 			ok := len(tt.want) == 0 && status == 503
 			for _, w := range tt.want {
@@ -128,7 +129,7 @@ func TestTheSubsetHintBindsInEveryForm(t *testing.T) {
 	}
 }
 
-func TestTheListAndItsRetriesComposeWithTheUsers(t *testing.T) {
+func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	setPools(t, p,
@@ -161,7 +162,7 @@ func TestTheListAndItsRetriesComposeWithTheUsers(t *testing.T) {
 			header = []string{"x-envoy-max-retries", tt.header}
 		}
 		stream, cancel := call(t, conn, pairs...)
-		list, retries, _ := told(exchange(t, stream, headerMessage(nil, header...)))
+		list, retries, _ := answered(exchange(t, stream, headerMessage(nil, header...)))
 		cancel()
 		if got := list + " " + retries; got != tt.want {
 			t.Errorf("%+v: %s", tt, got)
@@ -169,7 +170,7 @@ func TestTheListAndItsRetriesComposeWithTheUsers(t *testing.T) {
 	}
 }
 
-func TestAForeignGatewaysRequestCountsUntilItsStreamEnds(t *testing.T) {
+func TestLease_WithoutAccessLogEndsWithStream(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "ns/pool", Default: true, Strategy: "round-robin", Fallbacks: 1, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
@@ -189,17 +190,17 @@ func TestAForeignGatewaysRequestCountsUntilItsStreamEnds(t *testing.T) {
 		t.Errorf("after the second endpoint served: %d and %d", a.InFlight(), b.InFlight())
 	}
 	cancel()
-	waitFor(t, "the stream's end", func() bool { return b.InFlight() == 0 })
+	poll.Until(t, "the stream's end", func() bool { return b.InFlight() == 0 })
 }
 
-func TestPoolsAreReplacedAtOnceAndABadOneHarmsNoOther(t *testing.T) {
+func TestEndpointPicker_InvalidPoolKeepsLastGood(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{Name: "a", Strategy: "round-robin", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}, Pool{Name: "gone", Endpoints: specs("10.0.0.3:80")})
 	if e := p.Explain("a", nil); e.Endpoints != "10.0.0.1:80" {
 		t.Errorf("%+v", e)
 	}
 	err := p.SetPools([]Pool{{Name: "a", Strategy: "nonsense"}, {Name: "b", Endpoints: specs("10.0.0.4:80")}, {Name: "b"}})
-	if err == nil || !strings.Contains(err.Error(), `pool a: no strategy "nonsense"`) || !strings.Contains(err.Error(), "pool b is given twice") {
+	if err == nil || !strings.Contains(err.Error(), `pool a: unknown strategy "nonsense"`) || !strings.Contains(err.Error(), "pool b is given twice") {
 		t.Errorf("error %v", err)
 	}
 	if e := p.Explain("a", nil); e.Endpoints != "10.0.0.1:80" || e.Strategy != "round-robin" {
@@ -220,7 +221,7 @@ func TestPoolsAreReplacedAtOnceAndABadOneHarmsNoOther(t *testing.T) {
 	}
 }
 
-func TestHealthSaysReadyOncePoolsAreKnown(t *testing.T) {
+func TestEndpointPicker_HealthServesOncePoolsAreSet(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	client := grpc_health_v1.NewHealthClient(dial(t, address))
@@ -254,7 +255,7 @@ func TestHealthSaysReadyOncePoolsAreKnown(t *testing.T) {
 	}
 }
 
-func TestAPickIsASpanOfTheCallThatAskedIfThatIsSampled(t *testing.T) {
+func TestTracing_PickIsSpanOfSampledCall(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans))})
 	_, address := servePicker(t, p)
@@ -300,7 +301,7 @@ func TestAPickIsASpanOfTheCallThatAskedIfThatIsSampled(t *testing.T) {
 	}
 }
 
-func TestMetricsCountPicksByPoolAndResultAndForgetRemovedPools(t *testing.T) {
+func TestMetrics_CountPicksAndDropRemovedPools(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry})
 	_, address := servePicker(t, p)
@@ -325,7 +326,7 @@ func TestMetricsCountPicksByPoolAndResultAndForgetRemovedPools(t *testing.T) {
 	p.Remove("a")
 	for series := range gathered(t, registry) {
 		if strings.Contains(series, " a ") || strings.HasSuffix(series, " a") {
-			t.Errorf("%s is left of a removed pool", series)
+			t.Errorf("%s remains of a removed pool", series)
 		}
 	}
 }
@@ -350,7 +351,7 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return out
 }
 
-func TestTheDebugPageShowsWhyAPickWentWhereItWent(t *testing.T) {
+func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	list := specs("10.0.0.1:80", "10.0.0.2:80")
@@ -369,7 +370,7 @@ func TestTheDebugPageShowsWhyAPickWentWhereItWent(t *testing.T) {
 		t.Errorf("%+v", pick)
 	}
 	w = httptest.NewRecorder()
-	p.ServeHTTP(w, httptest.NewRequest("GET", "/debug/picks?pool=nobody", nil))
+	p.ServeHTTP(w, httptest.NewRequest("GET", "/debug/picks?pool=unknown", nil))
 	if w.Code != 404 {
 		t.Errorf("unknown pool: %d", w.Code)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTroubleWithARemotePickerIsToldOnceAndTakenBack(t *testing.T) {
+func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 	t.Parallel()
 	var reported []RelayFailure
 	p, err := New(Config{OnRelayFailure: func(_ string, f RelayFailure) { reported = append(reported, f) }})
@@ -39,7 +39,7 @@ func TestTroubleWithARemotePickerIsToldOnceAndTakenBack(t *testing.T) {
 	}
 	update(describe("10.0.0.0/8")) // the same
 	update(describe("127.0.0.0/8"))
-	p.reportRelay(first, odd, at.Add(time.Minute)) // of before the change
+	p.reportRelay(first, odd, at.Add(time.Minute)) // a call that began before the change
 	p.reportRelay(p.pool("far"), down, at.Add(time.Minute))
 	p.Remove("far")
 	if diff := cmp.Diff([]RelayFailure{down, fine, odd, fine, odd, fine, down, fine}, reported); diff != "" {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestARemotePickerCannotNameThisMachineOrItsMetadataServer(t *testing.T) {
+func TestRelay_LoopbackAndMetadataServerAreNotPicked(t *testing.T) {
 	undeclared, declared := &Relay{}, &Relay{CIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	for _, c := range []struct {
 		relay   *Relay
@@ -22,8 +22,8 @@ func TestARemotePickerCannotNameThisMachineOrItsMetadataServer(t *testing.T) {
 		{declared, "127.0.0.1:8000", true},
 		{declared, "10.1.2.3:8000", false},
 	} {
-		addrs, refused := c.relay.allowed([]string{c.address})
-		if got := len(addrs) == 1 && len(refused) == 0; got != c.allowed {
+		addrs, outOfRange := c.relay.allowed([]string{c.address})
+		if got := len(addrs) == 1 && len(outOfRange) == 0; got != c.allowed {
 			t.Errorf("%s with %v declared: allowed %v, want %v", c.address, c.relay.CIDRs, got, c.allowed)
 		}
 	}

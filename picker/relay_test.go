@@ -19,15 +19,17 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// remotePicker is a picker of somebody else's: it reads the whole body before it answers, by the header alone if told so,
-// and sends the body back.
+// remotePicker is an external picker: it reads the whole body before it answers, in the header and, unless configured
+// otherwise, in the metadata.
 type remotePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
 	mu      sync.Mutex
-	names   string // endpoints to name; "" refuses with 429
+	list    string // endpoints to name; "" answers 429
 	headers bool   // name them in the header only
 	paths   []string
 	bodies  []string
@@ -49,7 +51,7 @@ func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer)
 		switch r := m.Request.(type) {
 		case *extprocv3.ProcessingRequest_RequestHeaders:
 			if m.ProtocolConfig.GetRequestBodyMode() != filterv3.ProcessingMode_FULL_DUPLEX_STREAMED {
-				return errors.New("this picker speaks FULL_DUPLEX_STREAMED only")
+				return errors.New("this picker supports FULL_DUPLEX_STREAMED only")
 			}
 			for _, h := range r.RequestHeaders.Headers.Headers {
 				if h.Key == ":path" {
@@ -79,25 +81,25 @@ func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer)
 	}
 }
 
-// says makes the picker name other endpoints from now on.
-func (p *remotePicker) says(names string, inHeaderOnly bool) {
+// name makes the picker name other endpoints from now on.
+func (p *remotePicker) name(names string, inHeaderOnly bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.names, p.headers = names, inHeaderOnly
+	p.list, p.headers = names, inHeaderOnly
 }
 
 func (p *remotePicker) answer(withBody bool) []*extprocv3.ProcessingResponse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.names == "" {
+	if p.list == "" {
 		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: []byte("busy over there")}}}}
 	}
 	pick := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
 		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-			{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.names)}}}}}}}}
+			{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}}}}}}}}
 	if !p.headers {
-		inner, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{"x-gateway-destination-endpoint": p.names}})
+		inner, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{"x-gateway-destination-endpoint": p.list}})
 		pick.DynamicMetadata = inner
 	}
 	out := []*extprocv3.ProcessingResponse{pick}
@@ -120,7 +122,7 @@ func (p *remotePicker) serve(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// learner remembers what it was asked to make known.
+// learner records the addresses that it is asked to learn.
 type learner struct {
 	mu    sync.Mutex
 	addrs []netip.AddrPort
@@ -147,8 +149,8 @@ func relayed(pickers ...netip.AddrPort) Pool {
 	return Pool{Name: "import/c", Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: pickers, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}
 }
 
-func TestARelayAsksTheRemotePickerAndChecksWhatItNames(t *testing.T) {
-	const three = "10.1.0.5:8000,192.0.2.1:8000,10.1.0.6:8000" // the second is not ours to dial
+func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
+	const three = "10.1.0.5:8000,192.0.2.1:8000,10.1.0.6:8000" // the second is outside the declared ranges
 	registry := prometheus.NewRegistry()
 	remote, known := &remotePicker{}, &learner{}
 	p := runPicker(t, Config{Registerer: registry, Learner: known})
@@ -163,49 +165,49 @@ func TestARelayAsksTheRemotePickerAndChecksWhatItNames(t *testing.T) {
 		}
 		stream, cancel := call(t, conn, pairs...)
 		defer cancel()
-		return told(exchange(t, stream, headerMessage(nil, ":path", "/v1/models")))
+		return answered(exchange(t, stream, headerMessage(nil, ":path", "/v1/models")))
 	}
 	for _, inHeaderOnly := range []bool{false, true} {
-		remote.says(three, inHeaderOnly)
+		remote.name(three, inHeaderOnly)
 		if list, retries, _ := ask(""); list != "10.1.0.5:8000,10.1.0.6:8000" || retries != "1" {
 			t.Errorf("%q %s", list, retries)
 		}
 	}
-	remote.says(three, false)
+	remote.name(three, false)
 	if list, _, _ := ask("envoy://b/"); list != "10.1.0.5:8000,10.1.0.6:8000,envoy://b/" {
 		t.Errorf("%q", list)
 	}
 	if known.addrs[0] != netip.MustParseAddrPort("10.1.0.5:8000") || remote.paths[0] != "/v1/models" {
-		t.Errorf("learnt %v, asked for %v", known.addrs, remote.paths)
+		t.Errorf("learned %v, asked for %v", known.addrs, remote.paths)
 	}
 	if n := gathered(t, registry)["penstock_picker_relay_out_of_range_addresses_total import/c"]; n != 3 { // one in each of three answers
-		t.Errorf("%v addresses were counted as refused", n)
+		t.Errorf("%v addresses were counted as outside the ranges, want 3", n)
 	}
-	remote.says("192.0.2.1:8000", false)
+	remote.name("192.0.2.1:8000", false)
 	if list, _, status := ask(""); list != "" || status != 503 {
-		t.Errorf("an address outside of the declared CIDRs: %q %d", list, status)
+		t.Errorf("an address outside the declared CIDRs: %q %d", list, status)
 	}
-	remote.says("", false)
+	remote.name("", false)
 	if _, _, status := ask(""); status != 429 {
 		t.Errorf("the remote picker's 429 came as %d", status)
 	}
 	if list, _, _ := ask("envoy://b/"); list != "envoy://b/" {
-		t.Errorf("full over there: %q", list)
+		t.Errorf("full in the other cluster: %q", list)
 	}
-	remote.says("10.1.0.5:8000", false)
-	known.fail(errors.New("no Envoy knows it"))
+	remote.name("10.1.0.5:8000", false)
+	known.fail(errors.New("not delivered"))
 	if _, _, status := ask(""); status != 503 {
-		t.Errorf("an endpoint that Envoy does not know: %d", status)
+		t.Errorf("an endpoint that Envoy does not have: %d", status)
 	}
 }
 
-// Of two pickers the one whose process no Envoy is attached to cannot make any know an endpoint. It must say so before it
-// has answered anything: only then the gateway asks the other one.
-func TestARelayThatNoEnvoyHearsOfIsLeftToAnotherPicker(t *testing.T) {
+// A picker whose process serves no Envoy can't deliver an endpoint to any. It must end the call before its first response:
+// only then the gateway asks another picker.
+func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	p := runPicker(t, Config{Learner: &learner{away: true}})
 	_, address := servePicker(t, p)
 	remote := &remotePicker{}
-	remote.says("10.1.0.5:8000", false)
+	remote.name("10.1.0.5:8000", false)
 	setPools(t, p, relayed(remote.serve(t)))
 	stream, cancel := call(t, dial(t, address), "x-penstock-pool", "import/c")
 	defer cancel()
@@ -216,17 +218,17 @@ func TestARelayThatNoEnvoyHearsOfIsLeftToAnotherPicker(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if len(remote.paths) > 0 {
-		t.Error("the remote picker was asked for nothing")
+		t.Error("the remote picker was asked in vain")
 	}
 }
 
-func TestARelayedRequestReachesTheRemotePodThroughEnvoyWithItsBody(t *testing.T) {
+func TestRelay_RequestReachesRemotePodWithItsBody(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"},
 		route{Name: "none", Cluster: "closed", Mode: none, Allow: true, Pool: "import/c"},
 		route{Name: "resp", Cluster: "closed", Mode: noneResp, Allow: true, Pool: "import/c"})
 	remote := &remotePicker{}
-	remote.says(g.pods[1].addr().String(), false)
+	remote.name(g.pods[1].addr().String(), false)
 	setPools(t, g.picker, relayed(remote.serve(t)))
 	body := `{"model":"m","pad":"` + strings.Repeat("p", 3<<20) + `"}`
 	for _, mode := range []string{"buffered", "none", "resp"} {
@@ -238,7 +240,7 @@ func TestARelayedRequestReachesTheRemotePodThroughEnvoyWithItsBody(t *testing.T)
 			t.Errorf("%s: %d bytes arrived", mode, len(got))
 		}
 	}
-	waitFor(t, "the remote picker to hear who served", func() bool {
+	poll.Until(t, "the remote picker gets the served endpoint", func() bool {
 		remote.mu.Lock()
 		defer remote.mu.Unlock()
 		return len(remote.served) == 1 && remote.served[0] == g.pods[1].addr().String()
@@ -246,19 +248,19 @@ func TestARelayedRequestReachesTheRemotePodThroughEnvoyWithItsBody(t *testing.T)
 	if remote.bodies[0] != body || remote.bodies[1] != "" {
 		t.Errorf("the remote picker read %d and %d bytes", len(remote.bodies[0]), len(remote.bodies[1]))
 	}
-	remote.says("", false)
+	remote.name("", false)
 	if response, text := g.post(t, "/buffered/", []byte("{}")); response.StatusCode != 429 || text != "busy over there" {
 		t.Errorf("%s %s", response.Status, text)
 	}
 }
 
-func TestMovingTheRemotePickerLosesNoRequest(t *testing.T) {
+func TestRelay_MovedRemotePickerLosesNoRequest(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	var addrs []netip.AddrPort
 	for range 2 {
 		remote := &remotePicker{}
-		remote.says("10.1.0.5:8000", false)
+		remote.name("10.1.0.5:8000", false)
 		addrs = append(addrs, remote.serve(t))
 	}
 	setPools(t, p, relayed(addrs[0]))
@@ -268,7 +270,7 @@ func TestMovingTheRemotePickerLosesNoRequest(t *testing.T) {
 		group.Go(func() {
 			for range 50 {
 				stream, cancel := call(t, conn, "x-penstock-pool", "import/c")
-				if list, _, status := told(exchange(t, stream, headerMessage(nil))); list != "10.1.0.5:8000" {
+				if list, _, status := answered(exchange(t, stream, headerMessage(nil))); list != "10.1.0.5:8000" {
 					t.Errorf("%q %d", list, status)
 				}
 				cancel()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 func setPools(t testing.TB, p *Picker, pools ...Pool) {
@@ -25,7 +26,7 @@ func setPools(t testing.TB, p *Picker, pools ...Pool) {
 	}
 }
 
-func TestEnvoyFollowsThePickInEveryMode(t *testing.T) {
+func TestExtProc_EnvoyFollowsPickInEveryMode(t *testing.T) {
 	modes := map[string]string{"none": none, "resp": noneResp, "buffered": buffered, "duplex": duplex, "duplex2": duplex2}
 	var routes []route
 	for name, mode := range modes {
@@ -63,7 +64,7 @@ func TestEnvoyFollowsThePickInEveryMode(t *testing.T) {
 	}
 }
 
-func TestABodyOf32MiBArrivesByteForByte(t *testing.T) {
+func TestExtProc_BodyOf32MiBArrivesUnchanged(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
 		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
@@ -80,7 +81,7 @@ func TestABodyOf32MiBArrivesByteForByte(t *testing.T) {
 	}
 }
 
-func TestARequestWithTrailersIsPickedFor(t *testing.T) {
+func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 	g := startGateway(t, route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
 	for _, body := range []Body{BodyNone, BodyBuffered} {
 		setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()[:1], Body: body})
@@ -102,11 +103,11 @@ func TestARequestWithTrailersIsPickedFor(t *testing.T) {
 	}
 }
 
-// A gateway may be ahead of one of its pickers, or behind: then the cluster decides, as it does when the picker is away.
-func TestARequestForAPoolThatThePickerDoesNotKnowIsNotRefusedByIt(t *testing.T) {
+// A gateway may have a pool before or after one of its pickers. The cluster then decides, as without a picker.
+func TestEndpointPicker_UnknownPoolFallsBackToCluster(t *testing.T) {
 	g := startGateway(t,
-		route{Name: "open", Cluster: "open", Mode: none, Allow: true, Pool: "ns/nobody"},
-		route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true, Pool: "ns/nobody"})
+		route{Name: "open", Cluster: "open", Mode: none, Allow: true, Pool: "ns/unknown"},
+		route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true, Pool: "ns/unknown"})
 	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})
 	for path, want := range map[string]int{"/open/": 200, "/closed/": 503} {
 		if response, text := g.post(t, path, []byte(`{"model":"m"}`)); response.StatusCode != want {
@@ -115,7 +116,7 @@ func TestARequestForAPoolThatThePickerDoesNotKnowIsNotRefusedByIt(t *testing.T) 
 	}
 }
 
-func TestWithoutAUsableEndpointTheClientLearnsWhy(t *testing.T) {
+func TestEndpointPicker_ImmediateResponseNamesReason(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "none", Cluster: "closed", Mode: none, Allow: true},
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
@@ -151,7 +152,7 @@ func TestWithoutAUsableEndpointTheClientLearnsWhy(t *testing.T) {
 	<-done
 }
 
-func TestOnlyEndpointsOfTheSubsetHintArePicked(t *testing.T) {
+func TestSubsetHint_OnlyItsEndpointsArePicked(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
 	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Fallbacks: 3, Endpoints: g.endpoints()})
 	ask := func(hint string) (int, string) {
@@ -177,14 +178,14 @@ func TestOnlyEndpointsOfTheSubsetHintArePicked(t *testing.T) {
 	}
 }
 
-func TestRetriesWalkThePicksListAndNoFurther(t *testing.T) {
+func TestEndpointPicker_RetriesFollowThePicksList(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "a", Cluster: "closed", Mode: none, Allow: true},
 		route{Name: "user", Cluster: "closed", Mode: none, Allow: true, Retries: 3})
 	var first, second atomic.Int64
 	g.pods[0].answer(func() int { first.Add(1); return 503 })
 	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 2, Endpoints: g.endpoints()})
-	for range 2 { // whichever is first
+	for range 2 { // once with each endpoint first
 		if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 || response.Header.Get("x-pod") != "pod-1" {
 			t.Fatalf("%s %s", response.Status, text)
 		}
@@ -216,14 +217,14 @@ func TestRetriesWalkThePicksListAndNoFurther(t *testing.T) {
 	}
 }
 
-func TestARequestSpillsWhenItsPoolIsFullEmptyOrFailing(t *testing.T) {
+func TestSpill_FullEmptyOrUnreachablePoolSpills(t *testing.T) {
 	const hop = "envoy://hop-b/"
 	var routes []route
 	for _, cluster := range []string{"open-spill", "closed-spill"} {
 		routes = append(routes, route{Name: cluster, Cluster: cluster, Filter: "picker-spill", Mode: buffered, Allow: true, Spill: hop})
 	}
 	g := startGateway(t, routes...)
-	refused := []endpoint.Spec{{Addr: unusedAddr(t)}}
+	unreachable := []endpoint.Spec{{Addr: unusedAddr(t)}}
 	for _, path := range []string{"/open-spill/", "/closed-spill/"} {
 		for _, tt := range []struct {
 			name, want string
@@ -232,7 +233,7 @@ func TestARequestSpillsWhenItsPoolIsFullEmptyOrFailing(t *testing.T) {
 			{"with room", "pod-0", Pool{Endpoints: g.endpoints()[:1]}},
 			{"empty", "other", Pool{}},
 			{"full", "other", Pool{Endpoints: g.endpoints()[:1], Full: schedule.Full{InFlight: 1}}},
-			{"unreachable", "other", Pool{Endpoints: refused}},
+			{"unreachable", "other", Pool{Endpoints: unreachable}},
 		} {
 			tt.pool.Name, tt.pool.Spills, tt.pool.Spill = "ns/pool", true, []string{hop}
 			setPools(t, g.picker, tt.pool)
@@ -258,7 +259,7 @@ func unusedAddr(t testing.TB) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-func TestTheAccessLogEndsARequestAndNamesWhoServed(t *testing.T) {
+func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
 	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 1, Endpoints: g.endpoints()})
 	first, second := g.pods[0], g.pods[1] // in turn, by address
@@ -278,25 +279,25 @@ func TestTheAccessLogEndsARequestAndNamesWhoServed(t *testing.T) {
 	}()
 	<-blocked
 	if n := tried.InFlight() + served.InFlight(); n != 1 {
-		t.Errorf("%d requests under way, want 1", n)
+		t.Errorf("%d requests in flight, want 1", n)
 	}
 	release()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the access log", func() bool { n, _, _ := served.Totals(); return n == 1 })
+	poll.Until(t, "the access log", func() bool { n, _, _ := served.Totals(); return n == 1 })
 	if n := tried.InFlight() + served.InFlight(); n != 0 {
-		t.Errorf("%d requests under way after the end", n)
+		t.Errorf("%d requests in flight after the end", n)
 	}
 	if _, failed, firstByte := served.Totals(); failed != 0 || firstByte <= 0 {
-		t.Errorf("who served: %d failed, first byte after %v", failed, firstByte)
+		t.Errorf("the serving endpoint: %d failed, first byte after %v", failed, firstByte)
 	}
 	if n, failed, _ := tried.Totals(); n != 0 || failed != 1 {
-		t.Errorf("who answered 503 first: %d served, %d failed", n, failed)
+		t.Errorf("the endpoint that answered 503 first: %d served, %d failed", n, failed)
 	}
 }
 
-func TestADeadPickerDoesNotStopAnOpenPool(t *testing.T) {
+func TestEndpointPicker_DeadPickerLeavesFailOpenPoolServing(t *testing.T) {
 	g := startGateway(t, route{Name: "open", Cluster: "open", Mode: buffered, Allow: true}, route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})
 	g.server.Stop()
@@ -308,7 +309,7 @@ func TestADeadPickerDoesNotStopAnOpenPool(t *testing.T) {
 	}
 }
 
-func TestChangingPoolsUnderTrafficLosesNoRequestAndNoCount(t *testing.T) {
+func TestEndpointPicker_ChangingPoolsLosesNoRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "n", Cluster: "closed", Mode: none, Allow: true}, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	pools := func(i int) Pool {
 		return Pool{Name: "ns/pool", Strategy: schedule.Names()[i%len(schedule.Names())], Fallbacks: i % 2,
@@ -354,10 +355,10 @@ func TestChangingPoolsUnderTrafficLosesNoRequestAndNoCount(t *testing.T) {
 	if err := <-changed; err != nil {
 		t.Error(err)
 	}
-	waitFor(t, "all requests to be reported", func() bool { return g.picker.leases.Len() == 0 })
+	poll.Until(t, "all requests are reported", func() bool { return g.picker.leases.Len() == 0 })
 	for _, p := range g.pods {
 		if load := g.picker.loadOf(p.addr().String()); load != nil && load.InFlight() != 0 {
-			t.Errorf("%s has %d requests under way", p.name, load.InFlight())
+			t.Errorf("%s has %d requests in flight", p.name, load.InFlight())
 		}
 	}
 }

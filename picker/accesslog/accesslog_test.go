@@ -19,7 +19,7 @@ import (
 
 type sink chan Entry
 
-func (b sink) Release(e Entry) { b <- e }
+func (s sink) Release(e Entry) { s <- e }
 
 func logged(lease, served string, status uint32, kind datav3.AccessLogType) *datav3.HTTPAccessLogEntry {
 	object := func(pairs map[string]any) *structpb.Struct { s, _ := structpb.NewStruct(pairs); return s }
@@ -35,14 +35,14 @@ func logged(lease, served string, status uint32, kind datav3.AccessLogType) *dat
 		Response: &datav3.HTTPResponseProperties{ResponseCode: wrapperspb.UInt32(status)}}
 }
 
-func TestTheAccessLogTellsHowPickedRequestsEnded(t *testing.T) {
-	heard := make(sink, 9)
+func TestAccessLog_ReportsEndOfPickedRequests(t *testing.T) {
+	received := make(sink, 9)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	New(heard).Register(server)
+	New(received).Register(server)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -58,7 +58,7 @@ func TestTheAccessLogTellsHowPickedRequestsEnded(t *testing.T) {
 	}
 	const end = datav3.AccessLogType_DownstreamEnd
 	entries := []*datav3.HTTPAccessLogEntry{
-		logged("", "10.0.0.1:80", 200, end), // was not picked for
+		logged("", "10.0.0.1:80", 200, end), // no lease: it was not picked for
 		logged("me.1", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamPeriodic),
 		logged("me.1", "10.0.0.1:80", 404, end),
 		logged("me.2", "10.0.0.1:80", 503, end),
@@ -75,7 +75,7 @@ func TestTheAccessLogTellsHowPickedRequestsEnded(t *testing.T) {
 	}{{"me.1", "10.0.0.1:80", 404}, {"me.2", "10.0.0.1:80", 503}, {"me.3", "", 429}} {
 		e := Entry{Lease: want.lease, Served: want.served, Status: want.status, FirstByte: 30 * time.Millisecond}
 		select {
-		case got := <-heard:
+		case got := <-received:
 			if diff := cmp.Diff(e, got); diff != "" {
 				t.Error(diff)
 			}

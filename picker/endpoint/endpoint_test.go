@@ -9,9 +9,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// modelServer serves a metrics page; its queue can be set, and it can break.
+// modelServer serves a metrics page with a queue that can be set, or fails.
 type modelServer struct {
 	*httptest.Server
 	queue   atomic.Int64
@@ -54,16 +56,7 @@ func run(t *testing.T, c Config) *Registry {
 	return r
 }
 
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
-func TestAServerThatCannotBeScrapedIsStaleAndNotIdle(t *testing.T) {
+func TestScrape_FailureMakesEndpointStaleNotIdle(t *testing.T) {
 	server := startServer(t)
 	server.queue.Store(9)
 	server.broken.Store(true)
@@ -71,52 +64,52 @@ func TestAServerThatCannotBeScrapedIsStaleAndNotIdle(t *testing.T) {
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
 	s.MarkUsed()
-	waitFor(t, "a failed scrape", func() bool { return r.ScrapeFailures() > 0 })
+	poll.Until(t, "a failed scrape", func() bool { return r.ScrapeFailures() > 0 })
 	if e.State().Fresh {
-		t.Error("fresh before the first scrape that worked")
+		t.Error("fresh before the first successful scrape")
 	}
 	server.broken.Store(false)
-	waitFor(t, "a scrape", func() bool { return e.State().Fresh && e.State().Queue == 9 })
+	poll.Until(t, "a scrape", func() bool { return e.State().Fresh && e.State().Queue == 9 })
 	server.broken.Store(true)
-	waitFor(t, "the endpoint to be stale", func() bool { return !e.State().Fresh })
+	poll.Until(t, "the endpoint to be stale", func() bool { return !e.State().Fresh })
 	if e.State().Queue != 9 || r.ScrapeFailures() < 3 {
 		t.Errorf("%+v after %d failures", e.State(), r.ScrapeFailures())
 	}
 	server.broken.Store(false)
-	waitFor(t, "the endpoint to recover", func() bool { return e.State().Fresh })
+	poll.Until(t, "the endpoint to recover", func() bool { return e.State().Fresh })
 }
 
-func TestTrafficMakesScrapesFrequentAndStartsThemAtOnce(t *testing.T) {
+func TestScrape_PickStartsFastInterval(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Hour})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	s.MarkUsed()
-	waitFor(t, "many scrapes", func() bool { return server.scrapes.Load() > 5 })
+	poll.Until(t, "many scrapes", func() bool { return server.scrapes.Load() > 5 })
 }
 
-func TestAPoolThatNobodyPicksFromIsLeftAloneUntilSomebodyDoes(t *testing.T) {
+func TestScrape_IdlePoolIsNotScraped(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, IdleAfter: time.Millisecond, Timeout: time.Minute})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
-	if n := r.following(); n != 0 || !e.State().Idle {
-		t.Errorf("%d pages are followed before the first pick", n)
+	if n := r.scrapers(); n != 0 || !e.State().Idle {
+		t.Errorf("%d scrapers before the first pick", n)
 	}
 	server.queue.Store(7)
 	s.MarkUsed()
-	waitFor(t, "a scrape after the pick", func() bool { return e.State().Queue == 7 })
-	waitFor(t, "the scraper to end", func() bool { return e.State().Idle })
-	if n := r.following(); n != 0 {
-		t.Errorf("%d pages are followed", n)
+	poll.Until(t, "a scrape after the pick", func() bool { return e.State().Queue == 7 })
+	poll.Until(t, "the scraper to end", func() bool { return e.State().Idle })
+	if n := r.scrapers(); n != 0 {
+		t.Errorf("%d scrapers of an idle pool", n)
 	}
 	server.broken.Store(true)
-	waitFor(t, "the next pick's scrapes", func() bool { s.MarkUsed(); return r.ScrapeFailures() > 0 })
+	poll.Until(t, "the next pick's scrapes", func() bool { s.MarkUsed(); return r.ScrapeFailures() > 0 })
 	if e.State().Idle {
-		t.Error("a page that cannot be read passes for one that is merely not read")
+		t.Error("an endpoint whose scrapes fail is shown as idle")
 	}
 }
 
-func TestALookAtAnIdlePoolShowsWhatIsTrueNow(t *testing.T) {
+func TestScrape_RefreshShowsCurrentLoadOfIdlePool(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Hour, Slow: time.Hour})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
@@ -124,20 +117,20 @@ func TestALookAtAnIdlePoolShowsWhatIsTrueNow(t *testing.T) {
 	server.queue.Store(5)
 	s.Refresh(time.Minute)
 	if q := e.State().Queue; q != 5 {
-		t.Errorf("queue %v, want what the server says now, 5", q)
+		t.Errorf("queue %v, want the server's current 5", q)
 	}
 }
 
-func TestAPageThatDoesNotAnswerDoesNotHoldUpALook(t *testing.T) {
-	r := NewRegistry(Config{Jitter: func() float64 { return 0 }}) // nobody runs it
+func TestScrape_RefreshEndsAtTimeout(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }}) // not running, so no scrape ever ends
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
 	s.Refresh(time.Millisecond)
 	r.Release(s)
-	s.Refresh(time.Hour) // of servers that are gone there is nothing to wait for
+	s.Refresh(time.Hour) // does not wait for servers that were removed
 }
 
-// following is how many pages are scraped, or are about to be.
-func (r *Registry) following() (n int) {
+// scrapers returns how many pages have a scraper, or are about to.
+func (r *Registry) scrapers() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range r.sources {
@@ -148,7 +141,7 @@ func (r *Registry) following() (n int) {
 	return n
 }
 
-func TestPoolsThatShareAServerShareItsScraperAndItsCount(t *testing.T) {
+func TestScrape_SharedByPoolsOfOneServer(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Slow: time.Hour})
 	spec := []Spec{{Addr: server.addr()}}
@@ -158,26 +151,26 @@ func TestPoolsThatShareAServerShareItsScraperAndItsCount(t *testing.T) {
 	}
 	a.MarkUsed()
 	b.MarkUsed()
-	waitFor(t, "the scrape", func() bool { return b.Endpoints[0].State().Fresh })
-	if n := r.following(); n != 1 {
+	poll.Until(t, "the scrape", func() bool { return b.Endpoints[0].State().Fresh })
+	if n := r.scrapers(); n != 1 {
 		t.Errorf("%d scrapers", n)
 	}
 	lease := NewLeases("me", time.Hour).Open(&a.Endpoints[0])
 	if n := b.Endpoints[0].State().InFlight; n != 1 {
-		t.Errorf("the other pool sees %d requests", n)
+		t.Errorf("the other pool has %d requests in flight, want 1", n)
 	}
 	r.Release(a)
 	if r.Find(server.addr()) == nil {
-		t.Error("the server was forgotten while a pool has it")
+		t.Error("the server was removed while a pool has it")
 	}
 	r.Release(b)
 	if r.Find(server.addr()) != nil {
-		t.Error("the server is remembered without a pool")
+		t.Error("the server remains without a pool")
 	}
-	lease.Release() // of an endpoint that is gone: nothing to break
+	lease.Release() // must work for a removed endpoint
 }
 
-func TestRequestsThatNoScrapeCanHaveSeenAreUnseen(t *testing.T) {
+func TestScrape_UnseenRequestsCountUntilNextScrape(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Slow: time.Hour, Fast: time.Hour})
 	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
@@ -188,14 +181,14 @@ func TestRequestsThatNoScrapeCanHaveSeenAreUnseen(t *testing.T) {
 		t.Errorf("after two picks: %+v", got)
 	}
 	r.resume([]*source{e.source})
-	waitFor(t, "the next scrape", func() bool { return e.State().Unseen == 0 })
+	poll.Until(t, "the next scrape", func() bool { return e.State().Unseen == 0 })
 	first.Release()
 	if got := e.State(); got.InFlight != 1 {
 		t.Errorf("after one ended: %+v", got)
 	}
 }
 
-func TestALeaseIsSettledOnceAndOnlyByItsOwner(t *testing.T) {
+func TestLease_ReleasedOnceAndOnlyByOwner(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	a, b := netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")
 	s := r.Snapshot(Metrics{Off: true}, []Spec{{Addr: b}, {Addr: a}})
@@ -206,16 +199,16 @@ func TestALeaseIsSettledOnceAndOnlyByItsOwner(t *testing.T) {
 	}
 	lease.MoveTo(s.Find(b).Load())
 	if s.Find(a).Load().InFlight() != 0 || s.Find(b).Load().InFlight() != 1 {
-		t.Error("the request was not charged to who serves it")
+		t.Error("the request does not count at the endpoint that serves it")
 	}
 	lease.Release()
 	lease.Release()
 	if n := s.Find(b).Load().InFlight(); n != 0 || mine.Len() != 0 || mine.Find(lease.ID()) != nil {
-		t.Errorf("%d requests under way after the end", n)
+		t.Errorf("%d requests in flight after the end", n)
 	}
 }
 
-func TestALeaseThatNobodyReportsOnExpires(t *testing.T) {
+func TestLease_ExpiresWithoutReport(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{Off: true}, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
 	leases := NewLeases("me", time.Minute)

@@ -16,7 +16,7 @@ vllm:kv_cache_usage_perc{engine="1"} 0.5
 vllm:e2e_request_latency_seconds_bucket{le="+Inf"} 12
 `
 
-func TestLoadIsReadFromVLLMsPage(t *testing.T) {
+func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 	for _, tt := range []struct {
 		name, page string
 		metrics    Metrics
@@ -27,9 +27,9 @@ func TestLoadIsReadFromVLLMsPage(t *testing.T) {
 		{"lines ended by CR LF", strings.ReplaceAll(vllmPage, "\n", "\r\n"), Metrics{}, reading{queue: 7, running: 5, kv: 0.5}, false},
 		{"the KV cache's older name", "vllm:gpu_cache_usage_perc 0.75", Metrics{}, reading{kv: 0.75}, false},
 		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"}, reading{queue: 4, running: 2, kv: 0.1}, false},
-		{"a page of something else is no idle server", "go_goroutines 7\n", Metrics{}, reading{}, true},
-		{"no number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, reading{}, true},
-		{"nothing", "", Metrics{}, reading{}, true},
+		{"a page of another program is an error", "go_goroutines 7\n", Metrics{}, reading{}, true},
+		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, reading{}, true},
+		{"empty", "", Metrics{}, reading{}, true},
 	} {
 		got, err := parsePage([]byte(tt.page), tt.metrics)
 		if (err != nil) != tt.fails || !tt.fails && got != tt.want {

@@ -8,14 +8,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// MaxChunk is how many bytes of a body may go back in one StreamedBodyResponse. Envoy's own limit for a message of the
-// side stream is 64 KiB; the rest is for framing.
+// MaxChunk is how many bytes of a body one StreamedBodyResponse carries at most. Envoy's limit for a message of the ext_proc
+// stream is 64 KiB; the rest is for framing.
 const MaxChunk = 62 << 10
 
 // reply is one encoded ProcessingResponse; gRPC frees its buffers once they are sent.
 type reply struct{ bufs mem.BufferSlice }
 
-// Answer is what a Picker says about one request.
+// Answer is a Picker's decision about one request.
 type Answer struct {
 	// Status is 0 for a pick, else the HTTP status of an immediate response (429 or 503 by the protocol; 413 for a body
 	// above the limit).
@@ -24,17 +24,17 @@ type Answer struct {
 	Endpoints string
 	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
 	MaxRetries int
-	// Pool and Lease travel in the metadata namespace "penstock" and come back with the access log. Without a lease the
+	// Pool and Lease are sent in the metadata namespace "penstock" and return in the access log. Without a lease the
 	// namespace is not set.
 	Pool, Lease string
-	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for a person. Both only with a Status.
+	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for display. Both are used only with a Status.
 	Reason, Message string
-	// Track hears of the response and of the stream's end; nil if nobody wants to.
+	// Track receives the response's outcome and the stream's end; may be nil.
 	Track Tracker
-	// Unavailable ends the call with gRPC's UNAVAILABLE instead of an answer: the gateway asks another picker, and without
-	// one does what it does without a picker. Message says why.
+	// Unavailable ends the call with gRPC's UNAVAILABLE and Message instead of an answer. The gateway then asks another
+	// picker or, if it has none, proceeds as without a picker.
 	Unavailable bool
-	// Passthrough is an encoded ImmediateResponse of a remote picker to hand on as it is; it replaces Status's answer.
+	// Passthrough is an encoded ImmediateResponse of a remote picker. It is sent unchanged, in place of Status's response.
 	Passthrough []byte
 }
 
@@ -42,7 +42,7 @@ type Answer struct {
 type Tracker interface {
 	// Response reports the response's headers: the :status, and the endpoint that served ("" if none did).
 	Response(status int, served string)
-	// End reports that the stream to Envoy ended. In modes that skip the response this is soon after the pick.
+	// End reports that the stream ended. In modes that skip the response this is soon after the pick.
 	End()
 }
 
@@ -58,8 +58,7 @@ const (
 	replyMetadata         protowire.Number = 8
 )
 
-// writer builds a message from its end towards its beginning, so that a nested message's length is known when its tag is
-// written.
+// writer encodes a message from its end to its beginning: a nested message's length is known when its tag is written.
 type writer struct {
 	buf []byte
 	at  int // the first byte written
@@ -113,7 +112,7 @@ func (w *writer) uint(num protowire.Number, v uint64) {
 	w.tag(num, protowire.VarintType)
 }
 
-// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers) that replaces what is there.
+// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers) that replaces the header's values.
 func (w *writer) header(name, value string) {
 	option := w.len()
 	w.uint(3, 2) // OVERWRITE_IF_EXISTS_OR_ADD
@@ -124,7 +123,7 @@ func (w *writer) header(name, value string) {
 	w.close(1, option)
 }
 
-// field writes one entry of Struct.fields with a text value.
+// field writes one entry of Struct.fields with a string value.
 func (w *writer) field(key, value string) {
 	entry := w.len()
 	v := w.len()
@@ -146,8 +145,8 @@ func (w *writer) done() *reply {
 	return &reply{bufs: mem.BufferSlice{mem.SliceBuffer(w.buf[w.at:])}}
 }
 
-// pickReply answers phase (request headers, body or trailers) with a pick. Trailers take no header mutation, so there the
-// metadata alone carries it.
+// pickReply answers phase (request headers, body or trailers) with a pick. Trailers have no header mutation; there only the
+// metadata carries the pick.
 func pickReply(phase protowire.Number, a *Answer) *reply {
 	w := newWriter(320 + 3*len(a.Endpoints) + len(a.Pool))
 	outer := w.len()
@@ -178,15 +177,15 @@ func pickReply(phase protowire.Number, a *Answer) *reply {
 	return w.done()
 }
 
-// Names under which a pick comes back with the access log: dynamic metadata of our own. The filter's
-// receiving_namespaces must list MetadataNamespace beside envoy.lb.
+// Dynamic metadata that returns a pick's pool and lease in the access log. The filter's receiving_namespaces must list
+// MetadataNamespace and envoy.lb.
 const (
 	MetadataNamespace = "penstock"
 	MetadataPool      = "pool"
 	MetadataLease     = "lease"
 )
 
-// immediateReply answers with a.Status and an error body in the form that OpenAI's clients understand.
+// immediateReply answers with a.Status and an error body in the OpenAI API's form.
 func immediateReply(a *Answer) *reply {
 	if a.Passthrough != nil {
 		w := newWriter(len(a.Passthrough) + 16)
@@ -220,13 +219,13 @@ func errorBody(a *Answer) string {
 		"message": a.Message, "type": kind, "code": a.Reason, "param": nil,
 	}})
 	if err != nil {
-		return "" // text always marshals
+		return "" // unreachable: strings always marshal
 	}
 	return string(body)
 }
 
-// Answers that change nothing: an empty member of the oneof, shared by all streams. They hold no pooled memory, so that
-// gRPC's Free is without effect.
+// Responses that change nothing: an empty member of the oneof, shared by all streams. They hold no pooled memory, so gRPC's
+// Free has no effect on them.
 var (
 	passRequestHeaders   = passReply(replyRequestHeaders)
 	passResponseHeaders  = passReply(replyResponseHeaders)
@@ -243,12 +242,12 @@ func passReply(phase protowire.Number) *reply {
 	return w.done()
 }
 
-// echoReply sends a chunk of a body back (at most MaxChunk bytes, whose references it takes over) as FULL_DUPLEX_STREAMED
-// demands.
+// echoReply sends a chunk of a body back, as FULL_DUPLEX_STREAMED requires. chunk has at most MaxChunk bytes; its references
+// move to the reply.
 func echoReply(phase protowire.Number, chunk mem.BufferSlice, end bool) *reply {
 	size := chunk.Len()
 	w := newWriter(48)
-	// The body is the last field of every message around it, so that what goes before its bytes is one short buffer.
+	// The body is the last field of every enclosing message, so that everything before its bytes is one short buffer.
 	lengths := func(n int) { w.varint(uint64(n)) }
 	lengths(size)
 	w.tag(1, protowire.BytesType) // StreamedBodyResponse.body

@@ -8,14 +8,14 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Codec is the gRPC server's codec: external processing messages by hand, everything else (health, reflection, the access
-// log) as ordinary proto messages. For grpc.ForceServerCodecV2.
+// Codec returns the gRPC server's codec, for grpc.ForceServerCodecV2. It encodes external processing messages itself and
+// everything else (health, reflection, the access log) as ordinary proto messages.
 func Codec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2("proto")} }
 
-// codec without proto is for clients, which handle no other message.
+// codec is used without proto by clients, which handle external processing messages only.
 type codec struct{ proto encoding.CodecV2 }
 
-// Name is the content subtype that clients already send.
+// Name implements encoding.CodecV2: the content subtype that clients send.
 func (codec) Name() string { return "proto" }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {

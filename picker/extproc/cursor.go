@@ -13,7 +13,7 @@ var errTruncated = errors.New("message ends inside a field")
 // maxGroupDepth bounds the nesting of unknown groups that are skipped; no message of this protocol has a group.
 const maxGroupDepth = 32
 
-// cursor reads protobuf wire format from buffers as gRPC received them, without joining them first.
+// cursor reads the protobuf wire format from buffers as gRPC received them, without joining them first.
 type cursor struct {
 	bufs mem.BufferSlice
 	cur  []byte // what is left of bufs[idx]
@@ -29,7 +29,7 @@ func newCursor(bufs mem.BufferSlice) cursor {
 	return c
 }
 
-// advance makes c.cur non-empty; the caller knows that bytes are left.
+// advance makes c.cur non-empty; bytes must be left.
 func (c *cursor) advance() {
 	for len(c.cur) == 0 {
 		c.idx++
@@ -82,7 +82,7 @@ func (c *cursor) length() (int, error) {
 	return int(v), nil
 }
 
-// bytes returns the next n bytes: a view if they lie in one buffer, a copy otherwise.
+// bytes returns the next n bytes: a view if they are in one buffer, a copy otherwise.
 func (c *cursor) bytes(n int) []byte {
 	if n == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (c *cursor) bytes(n int) []byte {
 	return b
 }
 
-// slice appends views of the next n bytes to dst, each holding a reference of its own.
+// slice appends views of the next n bytes to dst, each with its own reference.
 func (c *cursor) slice(dst mem.BufferSlice, n int) mem.BufferSlice {
 	for n > 0 {
 		c.advance()
@@ -134,7 +134,7 @@ func (c *cursor) discard(n int) error {
 	return nil
 }
 
-// skip passes over the value of an unknown field.
+// skip skips the value of an unknown field.
 func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error {
 	switch typ {
 	case protowire.VarintType:
@@ -174,7 +174,7 @@ func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error
 }
 
 // fields calls f for every field of the flat message b: val is the payload of length-delimited fields, num64 the value of
-// varints. Fields of other wire types are passed over.
+// varints. Fields of other wire types are skipped.
 func fields(b []byte, f func(num protowire.Number, val []byte, num64 uint64, typ protowire.Type) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

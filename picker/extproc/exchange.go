@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/grpc"
@@ -13,18 +14,17 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Request is what is known of a request when it is picked for.
+// Request is an HTTP request at the time of its pick.
 type Request struct {
 	Pool        string   // as the gateway named it; "" if it named none
 	Retries     int      // of the route's own retry policy
-	Spill       []string // texts that may be picked beside the pool's own endpoints, in order
-	Last        bool     // it was spilled already
+	Spill       []string // spill targets, in order
+	Last        bool     // the request was spilled already
 	TraceParent string   // W3C trace context of the ext_proc call; "" if the gateway does not trace it
 	Headers     *Message
-	// Body is what was read of the body before the pick: all of it in BUFFERED and FULL_DUPLEX_STREAMED if the pool
-	// waits for it, else nothing.
+	// Body is the whole body in BUFFERED and FULL_DUPLEX_STREAMED if the pool waits for it, and empty otherwise.
 	Body mem.BufferSlice
-	// Facts are what the body says; zero without a body.
+	// Facts are read from the body; zero without a body.
 	Facts request.Facts
 }
 
@@ -44,9 +44,8 @@ type exchange struct {
 	held    int  // bytes in request.Body
 	scanner request.Scanner
 
-	picked      bool // a pick or an immediate response went out
-	rejected    bool // it was an immediate response: nothing more is answered
-	requestEnd  bool // the request's end went back to Envoy (FULL_DUPLEX_STREAMED)
+	rejected    bool // an immediate response was sent: no message is answered after it
+	requestEnd  bool // the request's end was sent back to Envoy (FULL_DUPLEX_STREAMED)
 	responseEnd bool
 	track       Tracker
 }
@@ -63,7 +62,7 @@ func (x *exchange) close() {
 
 func (x *exchange) send(r *reply) error { return x.stream.SendMsg(r) }
 
-// handle answers one message and frees it, except for the request's headers, which live as long as the stream.
+// handle answers one message and frees it, except the request's headers, which live as long as the stream.
 func (x *exchange) handle(m *Message) error {
 	x.learnModes(m)
 	if m.Kind == RequestHeaders && x.request.Headers == nil {
@@ -90,7 +89,7 @@ func (x *exchange) handle(m *Message) error {
 		x.responseEnd = true
 		return x.send(passResponseTrailers)
 	case RequestHeaders:
-		return fmt.Errorf("request headers came twice on one stream")
+		return errors.New("second request headers on one stream")
 	}
 	return nil
 }
@@ -113,7 +112,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 	}
 	x.policy = x.picker.Body(x.request.Pool)
 	if x.policy.Unavailable {
-		return status.Error(codes.Unavailable, "another picker has to say")
+		return status.Error(codes.Unavailable, "no Envoy gets its configuration from this process: ask another picker")
 	}
 	if x.requestMode == ModeUnknown {
 		x.requestMode, x.responseMode = x.policy.Assume, x.policy.Assume
@@ -127,14 +126,14 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.send(passRequestHeaders)
 	case ModeFullDuplexStreamed:
 		x.waiting = true
-		return nil // the headers are answered with the pick, when the body has been read
+		return nil // the pick answers the headers, after the body has been read
 	}
 	return x.pick(replyRequestHeaders)
 }
 
-// pick asks the picker and answers phase. Once it has answered, the body that was held is given back.
+// pick asks the picker and answers phase.
 func (x *exchange) pick(phase protowire.Number) error {
-	x.waiting, x.picked = false, true
+	x.waiting = false
 	a := x.picker.Pick(x.ctx, &x.request)
 	x.track = a.Track
 	return x.answer(phase, &a)
@@ -165,9 +164,8 @@ func (x *exchange) requestBody(m *Message) error {
 	}
 	streamed := x.requestMode == ModeFullDuplexStreamed
 	if x.waiting {
-		if over := x.hold(m); over != nil {
-			x.picked = true
-			return x.answer(replyRequestBody, over)
+		if tooLarge := x.hold(m); tooLarge != nil {
+			return x.answer(replyRequestBody, tooLarge)
 		}
 		if streamed && !m.EndOfStream {
 			return nil
@@ -184,18 +182,18 @@ func (x *exchange) requestBody(m *Message) error {
 		return x.send(passRequestBody)
 	}
 	if x.requestEnd {
-		return nil // a second end; the first one was answered
+		return nil // a second end of the body; the first one was answered
 	}
 	x.requestEnd = m.EndOfStream
 	return x.echo(replyRequestBody, m.TakeBody(nil), m.EndOfStream)
 }
 
-// hold keeps m's body for the pick and reads it. It returns an answer if the body is too large.
+// hold keeps m's body for the pick and scans it. It returns an answer if the body is too large.
 func (x *exchange) hold(m *Message) *Answer {
 	x.held += m.Body.Len()
 	if x.held > x.policy.Limit {
 		return &Answer{Status: 413, Reason: "body_too_large",
-			Message: fmt.Sprintf("the request's body is larger than the %d bytes that this pool reads", x.policy.Limit)}
+			Message: fmt.Sprintf("the request's body is larger than this pool's limit of %d bytes", x.policy.Limit)}
 	}
 	for _, b := range m.Body {
 		x.scanner.Write(b.ReadOnlyData())
@@ -204,7 +202,7 @@ func (x *exchange) hold(m *Message) *Answer {
 	return nil
 }
 
-// pickAndReturnBody ends the wait of a FULL_DUPLEX_STREAMED request: the pick answers the headers, the held body follows.
+// pickAndReturnBody answers the headers of a FULL_DUPLEX_STREAMED request with a pick, and then sends the held body back.
 func (x *exchange) pickAndReturnBody(end bool) error {
 	if err := x.pick(replyRequestHeaders); err != nil || x.rejected {
 		return err
@@ -218,7 +216,7 @@ func (x *exchange) pickAndReturnBody(end bool) error {
 	return x.echo(replyRequestBody, body, end)
 }
 
-// echo sends body back in chunks and takes over its references, sent or not.
+// echo sends body back in chunks. It consumes body's references, on errors too.
 func (x *exchange) echo(phase protowire.Number, body mem.BufferSlice, end bool) error {
 	if len(body) == 0 && !end {
 		return nil
@@ -237,7 +235,7 @@ func (x *exchange) echo(phase protowire.Number, body mem.BufferSlice, end bool) 
 	}
 }
 
-// cut takes up to n bytes from the front of b, moving references.
+// cut splits b after at most n bytes, moving its references.
 func cut(b mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
 	for i, buf := range b {
 		if size := buf.Len(); size <= n {
@@ -263,7 +261,7 @@ func (x *exchange) requestTrailers() error {
 	if x.waiting {
 		x.request.Facts = x.scanner.Facts()
 		if x.requestMode != ModeFullDuplexStreamed {
-			// BUFFERED with trailers and no body at all: the trailers are the only message left to answer.
+			// BUFFERED with trailers and no body: the trailers are the last message that can be answered.
 			return x.pick(replyRequestTrailers)
 		}
 		if err := x.pickAndReturnBody(false); err != nil || x.rejected {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// pooled cuts data into counted buffers of n bytes, as HTTP/2 frames arrive, and tells whether all were given back.
+// pooled cuts data into buffers of n bytes, as HTTP/2 frames arrive. The pool counts the ones that were not freed.
 func pooled(data []byte, n int) (mem.BufferSlice, *countingPool) {
 	pool := &countingPool{}
 	var bufs mem.BufferSlice
@@ -35,10 +35,10 @@ func (p *countingPool) Get(n int) *[]byte { b := make([]byte, n); return &b }
 
 func (p *countingPool) Put(b *[]byte) {
 	p.out--
-	clear((*b)[:cap(*b)]) // whoever still reads sees it
+	clear((*b)[:cap(*b)]) // so that a use after free shows
 }
 
-// view is what both readers say about a message.
+// view is the part of a message that both decoders are compared on.
 type view struct {
 	Kind                      Kind
 	End, Observe              bool
@@ -164,11 +164,11 @@ func FuzzMessage(f *testing.F) {
 		bufs, pool := pooled(data, int(cut)+1)
 		m := newMessage()
 		err := m.unmarshal(bufs)
-		bufs.Free() // as gRPC does once the codec is done
+		bufs.Free() // as gRPC does after the codec returns
 		var reference extprocv3.ProcessingRequest
 		if proto.Unmarshal(data, &reference) == nil {
 			if err != nil {
-				t.Fatalf("refused what proto reads: %v", err)
+				t.Fatalf("an error for a message that proto reads: %v", err)
 			}
 			if diff := cmp.Diff(theirs(&reference), ours(m)); diff != "" {
 				t.Fatalf("proto (-), ours (+):\n%s", diff)
@@ -176,7 +176,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		m.Free()
 		if pool.out != 0 {
-			t.Fatalf("%d buffers were not given back", pool.out)
+			t.Fatalf("%d buffers were not freed", pool.out)
 		}
 	})
 }
@@ -250,7 +250,7 @@ func FuzzEcho(f *testing.F) {
 		}
 		r.bufs.Free()
 		if pool.out != 0 {
-			t.Errorf("%d buffers were not given back", pool.out)
+			t.Errorf("%d buffers were not freed", pool.out)
 		}
 	})
 }
@@ -267,12 +267,12 @@ func FuzzRemoteMessage(f *testing.F) {
 		var reference extprocv3.ProcessingResponse
 		var m remoteMessage
 		err := m.unmarshal(mem.BufferSlice{mem.SliceBuffer(data)})
-		// A remote that gives one member of the oneof and then another is not one whose answer has a meaning.
+		// An answer with several members of the oneof has no defined meaning here.
 		if proto.Unmarshal(data, &reference) != nil || strings.Count(shape(data), "r") > 1 {
 			return
 		}
 		if err != nil {
-			t.Fatalf("refused what proto reads: %v", err)
+			t.Fatalf("an error for a message that proto reads: %v", err)
 		}
 		if want := int(reference.GetImmediateResponse().GetStatus().GetCode()); m.status != want {
 			t.Errorf("status %d, want %d", m.status, want)

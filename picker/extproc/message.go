@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Kind is which of the phases of a request or a response a Message belongs to: the oneof of ProcessingRequest.
+// Kind is the phase of a request or a response that a Message belongs to: the oneof of ProcessingRequest.
 type Kind uint8
 
 // The kinds, numbered as the fields of ProcessingRequest.
@@ -24,8 +24,8 @@ const (
 // Mode is how a gateway sends bodies: ProcessingMode.BodySendMode.
 type Mode int8
 
-// The modes, numbered as in ProcessingMode. ModeUnknown is a gateway that does not say (Envoy before 1.33, other data
-// planes).
+// The modes, numbered as in ProcessingMode. ModeUnknown is a gateway that doesn't send its mode (Envoy before 1.33, other
+// data planes).
 const (
 	ModeUnknown            Mode = -1
 	ModeNone               Mode = 0
@@ -47,8 +47,8 @@ const (
 // Message is one ProcessingRequest, reduced to what a picker reads. Views into it are valid until Free.
 type Message struct {
 	Kind        Kind
-	EndOfStream bool // of headers or a body chunk; a body's end_of_stream_without_message counts too
-	// Observe is the filter's observability_mode: nobody waits for an answer, and none may be sent.
+	EndOfStream bool // of headers or a body chunk; also set by a body's end_of_stream_without_message
+	// Observe is the filter's observability_mode: no response may be sent.
 	Observe bool
 	// RequestMode and ResponseMode are ModeUnknown on all but the first message of a stream.
 	RequestMode, ResponseMode Mode
@@ -66,7 +66,7 @@ var messages = sync.Pool{New: func() any { return new(Message) }}
 
 func newMessage() *Message { return messages.Get().(*Message) }
 
-// Free gives back every buffer that m holds, and m itself.
+// Free frees every buffer that m holds, and returns m to its pool.
 func (m *Message) Free() {
 	m.Body.Free()
 	m.raw.Free()
@@ -86,7 +86,7 @@ func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	return dst
 }
 
-// unmarshal reads data and keeps references to it. On an error m holds what was read so far; the caller frees it.
+// unmarshal reads data and keeps references to it. After an error m holds part of the message; the caller frees it.
 func (m *Message) unmarshal(data mem.BufferSlice) error {
 	m.RequestMode, m.ResponseMode = ModeUnknown, ModeUnknown
 	data.Ref()
@@ -124,8 +124,8 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// phase reads one member of the oneof. A member that follows another one replaces it; the same one twice is merged, as
-// every protobuf reader does.
+// phase reads one member of the oneof. As in every protobuf reader, a later member replaces another one and is merged with an
+// earlier value of the same one.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {
@@ -202,8 +202,8 @@ func (m *Message) protocolConfig(b []byte) error {
 	})
 }
 
-// Header returns the first value of a header; name is in lower case, pseudo-headers begin with a colon. The value is in
-// raw_value in every Envoy of today; value is read for data planes that still use it. nil: not there.
+// Header returns the first value of a header, or nil without one. name is in lower case; pseudo-headers begin with a colon.
+// Current Envoys send the value in raw_value; value is read for data planes that still use it.
 func (m *Message) Header(name string) []byte {
 	var found []byte
 	for _, block := range m.headers {

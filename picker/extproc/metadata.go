@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Subset returns the endpoints that the data plane allows (the protocol's subset hint) and whether it gave a hint at all.
-// A hint that is set but empty allows none. Entries are "ip:port" or "ip", as text; what is not text is no endpoint.
+// Subset returns the endpoints of the protocol's subset hint, and whether the data plane set a hint. A hint that is set but
+// empty allows no endpoint. Entries are strings, "ip:port" or "ip"; values of other types are skipped.
 func (m *Message) Subset() (entries []string, set bool) {
 	value, ok := m.metadata(namespaceSubset, keySubset)
 	if !ok {
@@ -37,8 +37,8 @@ func (m *Message) Subset() (entries []string, set bool) {
 	return entries, true
 }
 
-// Served returns the endpoint that served the request ("ip:port"), as Envoy tells with the response's headers; nil if none
-// did.
+// Served returns the endpoint that served the request ("ip:port"), which Envoy sends with the response's headers. It returns
+// nil if none did.
 func (m *Message) Served() []byte {
 	value, ok := m.metadata(namespaceLB, keyServed)
 	if !ok {
@@ -56,7 +56,7 @@ func (m *Message) metadata(namespace, key string) ([]byte, bool) {
 	var set bool
 	for _, block := range m.context {
 		eachEntry(block, namespace, func(object []byte) {
-			// Of two entries with one key the later one counts, so a value found before is forgotten.
+			// Of two entries with one key the later one is used, so a value found before is dropped.
 			found, set = nil, false
 			eachEntry(object, key, func(value []byte) { found, set = value, true })
 		})
@@ -79,7 +79,7 @@ func eachEntry(b []byte, key string, f func(value []byte)) {
 				case 2:
 					if v == nil {
 						v = val
-					} else { // a message given twice is merged, and merging is appending
+					} else { // a repeated message field is merged, and merging is appending
 						v = append(v[:len(v):len(v)], val...)
 					}
 				}
@@ -93,7 +93,7 @@ func eachEntry(b []byte, key string, f func(value []byte)) {
 	})
 }
 
-// Members of google.protobuf.Value that a picker understands.
+// Members of google.protobuf.Value that a picker reads.
 const (
 	valueString = 3
 	valueList   = 6
@@ -123,7 +123,7 @@ func structValue(b []byte) (kind protowire.Number, payload []byte) {
 		}
 		_, _, head := protowire.ConsumeTag(field)
 		v, _ := protowire.ConsumeBytes(field[head:])
-		if num == valueList { // a message given twice is merged
+		if num == valueList { // a repeated message field is merged
 			v = append(payload[:len(payload):len(payload)], v...)
 		}
 		payload = v

@@ -20,34 +20,34 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// connectTime is how long a remote picker may take to be connected to before the next one is tried. It is well below the
-// 2 s that Envoy waits for an answer of ours.
-const connectTime = 500 * time.Millisecond
+// connectTimeout is how long connecting to a remote picker may take before the next one is tried. It is well below the 2 s
+// that Envoy waits for this picker's response.
+const connectTimeout = 500 * time.Millisecond
 
-// remoteWindow lets a remote picker send a whole body back without anybody reading it: what comes after the pick is of no
-// interest, and must not block the remote before it has read the response's headers.
+// remoteWindow lets a remote picker send a whole body back unread: messages after the pick are ignored, and must not block
+// the remote before it has read the response's headers.
 const remoteWindow = 34 << 20
 
-// RemoteConfig says where a remote picker is.
+// RemoteConfig locates a remote picker.
 type RemoteConfig struct {
 	Addrs []netip.AddrPort // tried in order; required
 	TLS   bool             // without verification; false is cleartext
 }
 
-// Remote is the other side of the protocol: it asks another picker what a gateway asked us.
+// Remote is the client side of the protocol: it forwards a gateway's request to another picker.
 type Remote struct {
 	conns []*grpc.ClientConn
-	users atomic.Int64 // requests that still talk, and one for the owner until Close
+	users atomic.Int64 // open calls, and one for the owner until Close
 }
 
 // ErrClosed is Ask's error after Close.
 var ErrClosed = errors.New("the connections to this picker were closed")
 
-// NewRemote makes a Remote. It connects when it is asked first. Close it.
+// NewRemote returns a Remote, which connects at the first Ask. The caller closes it.
 func NewRemote(c RemoteConfig) (*Remote, error) {
 	creds := insecure.NewCredentials()
 	if c.TLS {
-		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) // pickers make their own certificates
+		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) // pickers serve self-signed certificates
 	}
 	r := &Remote{}
 	r.users.Store(1)
@@ -66,10 +66,10 @@ func NewRemote(c RemoteConfig) (*Remote, error) {
 	return r, nil
 }
 
-// Close ends all connections once the requests that use them have ended. Call it once.
+// Close closes all connections once the calls that use them have ended. Call it once.
 func (r *Remote) Close() { r.release() }
 
-// use keeps the connections open until release; false after Close.
+// use keeps the connections open until release. It returns false after Close.
 func (r *Remote) use() bool {
 	for {
 		n := r.users.Load()
@@ -91,19 +91,19 @@ func (r *Remote) release() {
 	}
 }
 
-// RemoteAnswer is what a remote picker said.
+// RemoteAnswer is a remote picker's response.
 type RemoteAnswer struct {
 	Endpoints []string // the pick, in order; empty with an immediate response
 	Immediate []byte   // an encoded ImmediateResponse, for Answer.Passthrough; nil with a pick
 	Status    int      // of the immediate response
-	// Track forwards the response's headers to the remote picker, if our own gateway sends them, and ends its stream.
+	// Track forwards the response's headers to the remote picker, if the gateway sends them, and ends its stream.
 	Track Tracker
 }
 
-// Ask forwards r's headers and body, and returns the remote picker's answer. The remote sees FULL_DUPLEX_STREAMED, the
-// only mode that every picker of this protocol speaks, whatever mode our own gateway uses. A request whose body was not
-// read is shown as one without a body: the remote would wait for it in vain. Whatever else the remote answers (other
-// headers, a rewritten body) is not taken over: what it may change here is the destination alone.
+// Ask forwards q's headers and body, and returns the remote picker's answer. Whatever mode the gateway uses, the remote sees
+// FULL_DUPLEX_STREAMED, the only mode that every picker of this protocol supports. A request whose body was not read is sent
+// as one without a body, because the remote would wait for it in vain. Only the destination of the remote's response is
+// used; other headers and a rewritten body are ignored.
 func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 	if !r.use() {
 		return RemoteAnswer{}, ErrClosed
@@ -124,12 +124,12 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 	return RemoteAnswer{}, errors.Join(problems...)
 }
 
-// connected waits until conn can be used.
+// connected waits until conn is ready.
 func connected(ctx context.Context, conn *grpc.ClientConn) error {
 	if conn.GetState() == connectivity.Ready {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	for {
 		state := conn.GetState()
@@ -149,9 +149,9 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// unreachable asks a connection that has failed for the reason, which a call fails with at once.
+// unreachable returns why a connection failed: a call on it fails at once with the reason.
 func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
-	ctx, cancel := context.WithCancel(ctx) // should it be reachable by now
+	ctx, cancel := context.WithCancel(ctx) // ends the call if conn has become ready
 	defer cancel()
 	if _, err := conn.NewStream(ctx, &processStream, "/"+ServiceName+"/Process"); err != nil {
 		return err
@@ -159,24 +159,24 @@ func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
 	return errors.New("not reachable")
 }
 
-// What Reason says of the two sides not agreeing about TLS.
+// What Reason returns if only one of the two sides uses TLS.
 const (
-	ReasonCleartext = "it answers in cleartext, and is asked over TLS"
+	ReasonCleartext = "it answers in cleartext to a TLS handshake"
 	ReasonHandshake = "the TLS handshake fails"
 )
 
-// ephemeral is what is another text for each connection.
+// ephemeral matches the parts of gRPC's errors that differ between attempts, and those that carry no information.
 var ephemeral = regexp.MustCompile(`(read|write) tcp \S+->|rpc error: code = \w+ desc = |connection error: desc = |transport: |passthrough:///`)
 
-// Reason is why Ask failed, for people: the same text for the same cause.
+// Reason returns why Ask failed, for display: the same text for the same cause.
 func Reason(err error) string {
 	text := err.Error()
-	for _, known := range []struct{ says, reason string }{
+	for _, known := range []struct{ part, reason string }{
 		{"does not look like a TLS handshake", ReasonCleartext},
 		{"handshake failed: EOF", ReasonHandshake + ": it closes the connection"},
 		{"connection refused", "connection refused"},
 	} {
-		if strings.Contains(text, known.says) {
+		if strings.Contains(text, known.part) {
 			return known.reason
 		}
 	}
@@ -185,7 +185,7 @@ func Reason(err error) string {
 
 var processStream = grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}
 
-// ask talks to one remote picker. Unless it fails, the use of r ends with the conversation.
+// ask calls one remote picker. On success the call's end releases r; on an error the caller does.
 func (r *Remote) ask(ctx context.Context, conn *grpc.ClientConn, q *Request) (RemoteAnswer, error) {
 	if q.TraceParent != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", q.TraceParent)
@@ -221,7 +221,7 @@ func converse(stream grpc.ClientStream, q *Request) (RemoteAnswer, error) {
 		chunk, body = cut(body, MaxChunk)
 		if err := stream.SendMsg(forwardChunk(chunk, len(body) == 0)); err != nil {
 			body.Free()
-			break // the remote ended the stream; what it said comes with the next message
+			break // the remote ended the stream; RecvMsg returns its answer or its error
 		}
 	}
 	for {
@@ -238,7 +238,8 @@ func converse(stream grpc.ClientStream, q *Request) (RemoteAnswer, error) {
 	}
 }
 
-// forwardHeaders is the message as our gateway sent it, corrected by what is appended: fields that come again are merged.
+// forwardHeaders returns the message as the gateway sent it, with the body mode changed by appended fields: protobuf merges
+// repeated fields.
 func forwardHeaders(m *Message, end bool) *reply {
 	w := newWriter(16)
 	mark := w.len()
@@ -255,7 +256,7 @@ func forwardHeaders(m *Message, end bool) *reply {
 	return &reply{bufs: append(bufs, mem.SliceBuffer(w.buf[w.at:]))}
 }
 
-// forwardChunk takes over chunk's references.
+// forwardChunk returns a message with a chunk of the body. It consumes chunk's references.
 func forwardChunk(chunk mem.BufferSlice, end bool) *reply {
 	w := newWriter(24)
 	size := chunk.Len()
@@ -293,7 +294,7 @@ func (t remoteTracker) Response(status int, served string) {
 	w.close(1, mark) // HeaderMap.headers
 	w.close(1, mark) // HttpHeaders.headers
 	w.close(protowire.Number(ResponseHeaders), mark)
-	_ = t.stream.SendMsg(w.done()) // the remote may have gone; it misses a report, the client misses nothing
+	_ = t.stream.SendMsg(w.done()) // fails if the remote is gone, which then needs no report
 }
 
 // End implements Tracker.
@@ -303,7 +304,7 @@ func (t remoteTracker) End() {
 	t.remote.release()
 }
 
-// remoteMessage is one ProcessingResponse of a remote picker, reduced to a pick or a refusal.
+// remoteMessage is one ProcessingResponse of a remote picker, reduced to a pick or an immediate response.
 type remoteMessage struct {
 	header, metadata string
 	immediate        []byte
@@ -340,7 +341,7 @@ func (m *remoteMessage) unmarshal(data mem.BufferSlice) error {
 			})
 		case replyMetadata:
 			eachEntry(val, namespaceLB, func(value []byte) {
-				m.metadata = ""                                     // of two entries with one key the later one counts
+				m.metadata = ""                                     // of two entries with one key the later one is used
 				_ = eachField(value, 5, func(object []byte) error { // struct_value
 					eachEntry(object, keyDestination, func(value []byte) {
 						m.metadata = ""

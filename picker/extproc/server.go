@@ -14,32 +14,32 @@ const (
 	MetadataKeyPool = "x-penstock-pool"
 	// MetadataKeyRetries is how many retries the route's own retry policy allows, as decimal text.
 	MetadataKeyRetries = "x-penstock-retries"
-	// MetadataKeySpill names what may be picked beside the pool's own endpoints, comma-separated, such as
-	// "envoy://hop-b.default/".
+	// MetadataKeySpill lists the request's spill targets, comma-separated, such as "envoy://hop-b.default/".
 	MetadataKeySpill = "x-penstock-spill"
-	// MetadataKeyLast says that the request was spilled already and goes nowhere else: its call has no MetadataKeySpill.
+	// MetadataKeyLast is "true" for a request that was spilled already. It can't be spilled again: its call has no
+	// MetadataKeySpill.
 	MetadataKeyLast = "x-penstock-last"
 )
 
-// Picker decides. Its methods are called by many streams at once.
+// Picker decides about requests. Its methods are called by many streams concurrently.
 type Picker interface {
-	// Body says what a pool wants of request bodies, and how a gateway that does not tell its mode is taken to send them.
+	// Body returns what a pool needs of request bodies, and the mode that is assumed for gateways that don't send theirs.
 	// pool is "" for a gateway that names none.
 	Body(pool string) BodyPolicy
 	// Pick answers one request. It must not keep r or anything in it after Answer.Track's End.
 	Pick(ctx context.Context, r *Request) Answer
 }
 
-// BodyPolicy is what a pool wants of request bodies.
+// BodyPolicy is what a pool needs of request bodies.
 type BodyPolicy struct {
-	// Wait holds the pick back until the body was read (in modes where that is possible: not in NONE and STREAMED).
+	// Wait delays the pick until the body has been read, in modes that allow it (not NONE and STREAMED).
 	Wait bool
-	// Assume is the mode of gateways that do not tell theirs; ModeNone, ModeBuffered or ModeFullDuplexStreamed.
+	// Assume is the mode of gateways that don't send theirs: ModeNone, ModeBuffered or ModeFullDuplexStreamed.
 	Assume Mode
 	// Limit is the largest body, in bytes, that is held for a pick; larger ones are answered 413.
 	Limit int
-	// Unavailable leaves the request to another picker, as Answer.Unavailable does, before anything of it was answered: a call
-	// that has been answered in part cannot be made again.
+	// Unavailable ends the call as Answer.Unavailable does, but before its first response: Envoy doesn't retry a call that was
+	// answered in part.
 	Unavailable bool
 }
 
@@ -51,10 +51,10 @@ type Config struct {
 // Server is envoy.service.ext_proc.v3.ExternalProcessor. It has no state of its own.
 type Server struct{ picker Picker }
 
-// New makes a Server.
+// New returns a Server.
 func New(c Config) *Server { return &Server{picker: c.Picker} }
 
-// ServiceName is the service's name on the wire, which is also the name under which its health is asked.
+// ServiceName is the service's name on the wire and in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // Register adds the service to a gRPC server, which must have been made with Codec.
@@ -72,8 +72,8 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// process serves one HTTP request. Envoy resets the stream as soon as it needs nothing more, so an end of the stream is
-// never an error, whatever its form.
+// process serves one HTTP request. Envoy resets the stream as soon as it needs no more responses, so no end of the stream is
+// an error.
 func (s *Server) process(stream grpc.ServerStream) error {
 	x := exchange{picker: s.picker, stream: stream, ctx: stream.Context()}
 	x.request.readCall(x.ctx)
@@ -93,7 +93,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 }
 
-// readCall takes what the gateway's configuration says from the call's metadata.
+// readCall reads the call's initial metadata.
 func (r *Request) readCall(ctx context.Context) {
 	first := func(key string) string {
 		if v := metadata.ValueFromIncomingContext(ctx, key); len(v) > 0 {
@@ -108,7 +108,7 @@ func (r *Request) readCall(ctx context.Context) {
 	r.Last = first(MetadataKeyLast) == "true"
 }
 
-// Number reads a decimal of up to four digits, such as a status or a number of retries; anything else is 0.
+// Number parses a decimal of up to four digits, such as a status or a number of retries. It returns 0 for anything else.
 func Number[T string | []byte](text T) int {
 	if len(text) == 0 || len(text) > 4 {
 		return 0

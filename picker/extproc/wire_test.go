@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// fakePicker answers what it is told to, and remembers what it was asked.
+// fakePicker returns the configured answer and records the requests.
 type fakePicker struct {
 	policy BodyPolicy
 	answer func(*Request) Answer
@@ -80,14 +80,14 @@ func start(t testing.TB, p *fakePicker) *grpc.ClientConn {
 	return conn
 }
 
-// talk is a gateway's side of one stream.
-type talk struct {
+// client is a gateway's side of one stream.
+type client struct {
 	extprocv3.ExternalProcessor_ProcessClient
 	t      testing.TB
 	cancel context.CancelFunc
 }
 
-func open(t testing.TB, conn *grpc.ClientConn, pairs ...string) talk {
+func open(t testing.TB, conn *grpc.ClientConn, pairs ...string) client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), pairs...), 20*time.Second)
 	t.Cleanup(cancel)
@@ -95,17 +95,17 @@ func open(t testing.TB, conn *grpc.ClientConn, pairs ...string) talk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return talk{stream, t, cancel}
+	return client{stream, t, cancel}
 }
 
-func (k talk) say(r *extprocv3.ProcessingRequest) {
+func (k client) send(r *extprocv3.ProcessingRequest) {
 	k.t.Helper()
 	if err := k.Send(r); err != nil {
 		k.t.Fatal(err)
 	}
 }
 
-func (k talk) hear() *extprocv3.ProcessingResponse {
+func (k client) receive() *extprocv3.ProcessingResponse {
 	k.t.Helper()
 	p, err := k.Recv()
 	if err != nil {
@@ -114,8 +114,8 @@ func (k talk) hear() *extprocv3.ProcessingResponse {
 	return p
 }
 
-// silent fails if anything was answered before the stream's end.
-func (k talk) silent() {
+// expectEnd ends the stream, and fails if the server sends a message before its own end.
+func (k client) expectEnd() {
 	k.t.Helper()
 	_ = k.CloseSend()
 	if p, err := k.Recv(); err == nil {
@@ -162,63 +162,63 @@ const (
 	modeStreamed = filterv3.ProcessingMode_STREAMED
 )
 
-func TestHeaderAndMetadataNameTheSameEndpoints(t *testing.T) {
+func TestExtProc_HeaderAndMetadataNameTheSameEndpoints(t *testing.T) {
 	for _, mode := range []filterv3.ProcessingMode_BodySendMode{modeNone, modeStreamed, modeBuffered, modeDuplex} {
 		p := &fakePicker{}
 		k := open(t, start(t, p), MetadataKeyPool, "ns/pool", MetadataKeyRetries, "4", MetadataKeySpill, "envoy://a/,envoy://b/", "traceparent", "00-x")
-		k.say(headersOf(mode, false))
-		r := k.hear()
+		k.send(headersOf(mode, false))
+		r := k.receive()
 		wantPick(t, r, r.GetRequestHeaders().GetResponse())
 		k.cancel()
 		<-p.ended
 		q := p.asked[0]
 		if q.Pool != "ns/pool" || q.Retries != 4 || strings.Join(q.Spill, " ") != "envoy://a/ envoy://b/" || q.TraceParent != "00-x" {
-			t.Errorf("the call's metadata were read as %+v", q)
+			t.Errorf("the call's metadata: %+v", q)
 		}
 	}
 }
 
-func TestABufferedBodyIsReadBeforeThePick(t *testing.T) {
+func TestExtProc_BufferedBodyIsReadBeforePick(t *testing.T) {
 	p := &fakePicker{policy: BodyPolicy{Wait: true}}
 	k := open(t, start(t, p))
-	k.say(headersOf(modeBuffered, false))
-	if r := k.hear(); r.GetRequestHeaders() == nil || r.DynamicMetadata != nil {
+	k.send(headersOf(modeBuffered, false))
+	if r := k.receive(); r.GetRequestHeaders() == nil || r.DynamicMetadata != nil {
 		t.Fatalf("answer to headers: %v", r)
 	}
 	body := `{"model":"llama","stream":true,"pad":"` + strings.Repeat("z", 300<<10) + `"}`
-	k.say(bodyOf(body, true))
-	r := k.hear()
+	k.send(bodyOf(body, true))
+	r := k.receive()
 	wantPick(t, r, r.GetRequestBody().GetResponse())
 	if f := p.asked[0].Facts; f.Model != "llama" || !f.Stream || f.Size != len(body) || p.bodies[0] != body {
 		t.Errorf("facts %+v", f)
 	}
 }
 
-func TestARequestWithoutABodyIsPickedAtOnce(t *testing.T) {
+func TestExtProc_RequestWithoutBodyIsPickedAtOnce(t *testing.T) {
 	p := &fakePicker{policy: BodyPolicy{Wait: true}}
 	k := open(t, start(t, p))
-	k.say(headersOf(modeBuffered, true))
-	r := k.hear()
+	k.send(headersOf(modeBuffered, true))
+	r := k.receive()
 	wantPick(t, r, r.GetRequestHeaders().GetResponse())
 }
 
-func TestBufferedWithTrailersInsteadOfABodyIsAnswered(t *testing.T) {
+func TestExtProc_BufferedTrailersWithoutBodyAreAnswered(t *testing.T) {
 	k := open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: true}}))
-	k.say(headersOf(modeBuffered, false))
-	k.hear()
-	k.say(trailers)
-	r := k.hear()
+	k.send(headersOf(modeBuffered, false))
+	k.receive()
+	k.send(trailers)
+	r := k.receive()
 	if _, meta := picked(r, nil); r.GetRequestTrailers() == nil || meta == "" {
 		t.Errorf("%v", r)
 	}
 }
 
 // readBody collects streamed chunks until the end of the stream.
-func (k talk) readBody(end bool) string {
+func (k client) readBody(end bool) string {
 	k.t.Helper()
 	var body bytes.Buffer
 	for {
-		r := k.hear()
+		r := k.receive()
 		s := r.GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse()
 		if s == nil {
 			if end || r.GetRequestTrailers() == nil {
@@ -236,97 +236,97 @@ func (k talk) readBody(end bool) string {
 	}
 }
 
-func TestFullDuplexGivesEveryByteBackInSmallChunks(t *testing.T) {
+func TestExtProc_FullDuplexReturnsWholeBodyInChunks(t *testing.T) {
 	first, second := strings.Repeat("a", 200<<10), strings.Repeat("b", 3*MaxChunk)
 	for _, wait := range []bool{false, true} {
 		p := &fakePicker{policy: BodyPolicy{Wait: wait, Limit: 4 << 20}}
 		k := open(t, start(t, p))
-		k.say(headersOf(modeDuplex, false))
-		k.say(bodyOf(first, false))
-		k.say(bodyOf(second, true))
-		r := k.hear()
+		k.send(headersOf(modeDuplex, false))
+		k.send(bodyOf(first, false))
+		k.send(bodyOf(second, true))
+		r := k.receive()
 		wantPick(t, r, r.GetRequestHeaders().GetResponse())
 		if got := k.readBody(true); got != first+second {
-			t.Errorf("wait %v: %d bytes of %d came back", wait, len(got), len(first+second))
+			t.Errorf("wait %v: %d bytes of %d were sent back", wait, len(got), len(first+second))
 		}
-		k.say(bodyOf("", true)) // a second end
-		k.silent()
+		k.send(bodyOf("", true)) // a second end
+		k.expectEnd()
 	}
 }
 
-func TestFullDuplexRequestsMayEndWithTrailersOrAnEmptyChunk(t *testing.T) {
+func TestExtProc_FullDuplexEndsWithTrailersOrEmptyChunk(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		k := open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: wait}}))
-		k.say(headersOf(modeDuplex, false))
-		k.say(bodyOf("body", false))
-		k.say(trailers)
-		k.hear()
+		k.send(headersOf(modeDuplex, false))
+		k.send(bodyOf("body", false))
+		k.send(trailers)
+		k.receive()
 		if got := k.readBody(false); got != "body" {
 			t.Errorf("wait %v: %q before the trailers", wait, got)
 		}
 
 		k = open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: wait}}))
-		k.say(headersOf(modeDuplex, false))
-		k.say(bodyOf("body", false))
-		k.say(bodyOf("", true))
-		k.hear()
+		k.send(headersOf(modeDuplex, false))
+		k.send(bodyOf("body", false))
+		k.send(bodyOf("", true))
+		k.receive()
 		if got := k.readBody(true); got != "body" {
 			t.Errorf("wait %v: %q before an empty end", wait, got)
 		}
 	}
 }
 
-func TestAGatewayThatTellsNoModeIsServedInTheAssumedOne(t *testing.T) {
+func TestExtProc_UnknownModeUsesAssumedOne(t *testing.T) {
 	k := open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: true, Assume: ModeFullDuplexStreamed}}))
 	headers := headersOf(modeNone, false)
 	headers.ProtocolConfig = nil
-	k.say(headers)
-	k.say(bodyOf("body", true))
-	r := k.hear()
+	k.send(headers)
+	k.send(bodyOf("body", true))
+	r := k.receive()
 	wantPick(t, r, r.GetRequestHeaders().GetResponse())
 	if got := k.readBody(true); got != "body" {
 		t.Errorf("%q", got)
 	}
 }
 
-func TestARefusalEndsTheConversation(t *testing.T) {
+func TestExtProc_ImmediateResponseIsTheLastMessage(t *testing.T) {
 	for _, status := range []int{429, 503} {
 		p := &fakePicker{policy: BodyPolicy{Wait: true}, answer: func(*Request) Answer {
 			return Answer{Status: status, Reason: "why", Message: `a "quoted" word`}
 		}}
 		k := open(t, start(t, p))
-		k.say(headersOf(modeDuplex, false))
-		k.say(bodyOf("{}", true))
-		i := k.hear().GetImmediateResponse()
+		k.send(headersOf(modeDuplex, false))
+		k.send(bodyOf("{}", true))
+		i := k.receive().GetImmediateResponse()
 		if int(i.GetStatus().GetCode()) != status || !strings.Contains(string(i.GetBody()), `"message":"a \"quoted\" word"`) {
 			t.Errorf("%v", i)
 		}
-		k.say(bodyOf("", true))
-		k.silent()
+		k.send(bodyOf("", true))
+		k.expectEnd()
 	}
 }
 
-func TestABodyAboveTheLimitIsRefusedAndNotHeld(t *testing.T) {
+func TestExtProc_BodyAboveLimitGets413(t *testing.T) {
 	k := open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: true, Limit: 10}}))
-	k.say(headersOf(modeDuplex, false))
-	k.say(bodyOf("0123456789a", true))
-	if i := k.hear().GetImmediateResponse(); i.GetStatus().GetCode() != 413 {
+	k.send(headersOf(modeDuplex, false))
+	k.send(bodyOf("0123456789a", true))
+	if i := k.receive().GetImmediateResponse(); i.GetStatus().GetCode() != 413 {
 		t.Errorf("%v", i)
 	}
 }
 
-func TestTheServedEndpointIsReadFromTheResponse(t *testing.T) {
+func TestExtProc_ServedEndpointIsReportedToTracker(t *testing.T) {
 	p := &fakePicker{}
 	k := open(t, start(t, p))
-	k.say(headersOf(modeNone, true))
-	k.hear()
+	k.send(headersOf(modeNone, true))
+	k.receive()
 	served, _ := structpb.NewStruct(map[string]any{keyServed: "10.0.0.2:8000"})
-	k.say(&extprocv3.ProcessingRequest{
+	k.send(&extprocv3.ProcessingRequest{
 		Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{
 			Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":status", RawValue: []byte("503")}}}}},
 		MetadataContext: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespaceLB: served}},
 	})
-	if r := k.hear(); r.GetResponseHeaders() == nil {
+	if r := k.receive(); r.GetResponseHeaders() == nil {
 		t.Errorf("%v", r)
 	}
 	k.cancel()
@@ -336,16 +336,16 @@ func TestTheServedEndpointIsReadFromTheResponse(t *testing.T) {
 	}
 }
 
-func TestAResponseBodyInFullDuplexComesBackWhole(t *testing.T) {
+func TestExtProc_FullDuplexReturnsWholeResponseBody(t *testing.T) {
 	k := open(t, start(t, &fakePicker{}))
-	k.say(headersOf(modeDuplex, true))
-	k.hear()
+	k.send(headersOf(modeDuplex, true))
+	k.receive()
 	sent := strings.Repeat("r", 2*MaxChunk+5)
-	k.say(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseBody{
+	k.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseBody{
 		ResponseBody: &extprocv3.HttpBody{Body: []byte(sent), EndOfStream: true}}})
 	var got strings.Builder
 	for {
-		s := k.hear().GetResponseBody().GetResponse().GetBodyMutation().GetStreamedResponse()
+		s := k.receive().GetResponseBody().GetResponse().GetBodyMutation().GetStreamedResponse()
 		got.Write(s.GetBody())
 		if s.GetEndOfStream() {
 			break
@@ -356,19 +356,19 @@ func TestAResponseBodyInFullDuplexComesBackWhole(t *testing.T) {
 	}
 }
 
-func TestAnObservingFilterGetsNoAnswer(t *testing.T) {
+func TestExtProc_ObservabilityModeGetsNoResponse(t *testing.T) {
 	p := &fakePicker{}
 	k := open(t, start(t, p))
 	m := headersOf(modeNone, true)
 	m.ObservabilityMode = true
-	k.say(m)
-	k.silent()
+	k.send(m)
+	k.expectEnd()
 	if len(p.asked) != 0 {
-		t.Error("a pick was made that nobody follows")
+		t.Error("the picker was asked in observability mode")
 	}
 }
 
-func TestHealthAndReflectionWorkOnTheSameServer(t *testing.T) {
+func TestExtProc_ServesHealthAndReflectionOnSameServer(t *testing.T) {
 	conn := start(t, &fakePicker{})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -1,18 +1,20 @@
-// Package probe finds out how endpoint pickers that are not ours answer, so that Envoy asks each in a way that it understands.
+// Package probe finds out how external pickers answer, so that Envoy calls each in a body mode that the picker supports.
 //
-// The endpoint picker protocol wants FULL_DUPLEX_STREAMED: a picker sends back every byte of a body that it was sent. Some only
-// acknowledge what they read (the inference extension's lwepp v1.6.0), and Envoy, in that mode, ends each such request with a 503.
-// Nothing that a user writes tells the two apart, and no mode of Envoy suits both. So a Prober asks: once for each connection to a picker it
-// shows it a request whose body is a question mark, as Envoy would, and looks at the form of the answer alone. A picker that
-// reads bodies refuses it as no JSON; to one that does not, it is one more pick, which nobody follows.
+// The endpoint picker protocol requires FULL_DUPLEX_STREAMED: a picker sends back every byte of a body that it receives. Some
+// only acknowledge what they read (the inference extension's lwepp v1.6.0), and Envoy in that mode ends each such request with
+// a 503. No configuration of the user distinguishes the two, and no mode of Envoy suits both. So a Prober probes: once for
+// each connection to a picker it sends a request whose body is a question mark, as Envoy would, and looks only at the form of
+// the answer. A picker that reads bodies rejects it as invalid JSON; for one that doesn't, it is one more pick, which is
+// never used.
 //
-// The same way it finds out whether a picker serves health on its port: not all do, and Envoy's gRPC check takes those that do not for down.
+// The Prober also finds out whether a picker serves health on its port: not all do, and Envoy's gRPC health check treats
+// those that don't as down.
 //
-// cmd says where pickers are (Follow, Forget), runs Run, and hands what is found to the store (Config.OnAnswer), from where
-// translation reads it. A picker of which nothing is known is taken to speak the protocol.
+// cmd configures which pickers to probe (Set, Remove), runs Run, and stores the results (Config.OnAnswer) for translation. A
+// picker without a result is assumed to follow the protocol.
 //
-// Invariants: nothing of a user's requests is ever sent; a picker is asked again only after its connection was lost, or while it
-// has not answered; Tell is called from one goroutine, and only with news.
+// Invariants: no part of a user's request is ever sent; a picker is probed again only after its connection was lost, or while
+// it has not answered; OnAnswer is called from one goroutine, and only with changes.
 //
 // Tests: go test ./picker/probe
 package probe

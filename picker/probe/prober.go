@@ -14,62 +14,60 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Dialect is how a picker answers.
+// Dialect is how a picker answers bodies.
 type Dialect int
 
 // The dialects. Unknown is that of a picker that has not answered yet.
 const (
 	Unknown Dialect = iota
-	// FullDuplex is the protocol's: bodies come back, perhaps changed.
+	// FullDuplex is the protocol's: bodies are sent back, perhaps changed.
 	FullDuplex
-	// Acknowledges says that bodies are read and not sent back.
+	// Acknowledges means that bodies are read and acknowledged, but not sent back.
 	Acknowledges
 )
 
-// Answer is what a picker has shown.
+// Answer is the result of probing a picker.
 type Answer struct {
 	Dialect Dialect
-	// Health: the gRPC health service of its port knows ServiceName, which is SERVING or not. Of several pickers that elect a leader, the
-	// others are not.
+	// Health means that the gRPC health service on the picker's port knows ServiceName, SERVING or not. Of several pickers that
+	// elect a leader, the others are NOT_SERVING.
 	Health bool
 }
 
-// Picker is where one is.
+// Picker locates an external picker.
 type Picker struct {
 	Addresses []netip.AddrPort
 	TLS       bool   // without verification: what is sent is no secret
 	SNI       string // in TLS; may be empty
 }
 
-// Config is what a Prober needs.
+// Config of a Prober.
 type Config struct {
-	// Tell is called with the name of a picker each time that something else is known of it than before; it may block. An error
-	// ends Run.
+	// OnAnswer is called with a picker's name whenever its Answer changes; it may block. An error ends Run. Required.
 	OnAnswer func(name string, a Answer) error
-	// Retry is how long after a question that was not answered the next one is asked; it grows up to twenty times as long. 1 s
-	// by default.
+	// Retry is the pause after a probe without an answer; it grows up to twenty times as long. 1 s by default.
 	Retry time.Duration
-	// Timeout is of one question; 2 s by default, which is also what Envoy waits.
+	// Timeout of one probe; 2 s by default, which is also how long Envoy waits.
 	Timeout time.Duration
 	Log     *slog.Logger // slog.Default if nil
 }
 
-// Prober asks pickers. Safe for use by many.
+// Prober probes pickers. Its methods may be called concurrently.
 type Prober struct {
 	cfg Config
 
-	changed chan struct{} // wanted is another; holds one
+	changed chan struct{} // notifies Run of a change of wanted; capacity 1
 
-	mu     sync.Mutex
-	wanted map[string]Picker
-	silent map[string]bool // those of them that have addresses of which one has not answered
-	moved  chan struct{}   // closed and replaced when silent changes
+	mu       sync.Mutex
+	wanted   map[string]Picker
+	pending  map[string]bool // wanted pickers with an address that has not answered
+	progress chan struct{}   // closed and replaced when pending shrinks
 }
 
-// New makes a Prober that asks nobody.
+// New returns a Prober without pickers.
 func New(cfg Config) (*Prober, error) {
 	if cfg.OnAnswer == nil {
-		return nil, errors.New("dialects of pickers: nobody to tell them to")
+		return nil, errors.New("probe: Config needs OnAnswer")
 	}
 	if cfg.Retry <= 0 {
 		cfg.Retry = time.Second
@@ -80,146 +78,147 @@ func New(cfg Config) (*Prober, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Prober{cfg: cfg, wanted: map[string]Picker{}, silent: map[string]bool{}, changed: make(chan struct{}, 1), moved: make(chan struct{})}, nil
+	return &Prober{cfg: cfg, wanted: map[string]Picker{}, pending: map[string]bool{}, changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
 }
 
-// Follow has a picker asked, now and after each loss of a connection to it. It replaces what was said of the name before.
+// Set adds a picker or replaces the one with this name. Run probes it now and after each loss of a connection to it.
 func (p *Prober) Set(name string, at Picker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old, known := p.wanted[name]
 	p.wanted[name] = at
 	if len(at.Addresses) > 0 && !(known && reflect.DeepEqual(old, at)) {
-		p.silent[name] = true
+		p.pending[name] = true
 	}
-	p.poke()
+	p.notify()
 }
 
-// Settled returns when all that is followed has answered and was told, or with its context's error.
+// Remove removes a picker. OnAnswer then receives the zero Answer if it had another one.
+func (p *Prober) Remove(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.wanted, name)
+	p.done(name)
+	p.notify()
+}
+
+// WaitAnswered returns nil when all addresses of all pickers have answered and OnAnswer has returned, or the context's error.
 func (p *Prober) WaitAnswered(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		done, moved := len(p.silent) == 0, p.moved
+		done, progress := len(p.pending) == 0, p.progress
 		p.mu.Unlock()
 		if done {
 			return nil
 		}
 		select {
-		case <-moved:
+		case <-progress:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// settle notes that a picker has answered at all of its addresses.
-func (p *Prober) settle(name string, f *followed) {
-	for addr := range f.ends {
-		if f.found[addr].Dialect == Unknown {
+// checkAnswered removes a picker from the pending ones if all of its addresses have answered.
+func (p *Prober) checkAnswered(name string, t *target) {
+	for addr := range t.stop {
+		if t.answers[addr].Dialect == Unknown {
 			return
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if reflect.DeepEqual(p.wanted[name], f.at) {
-		p.answered(name)
+	if reflect.DeepEqual(p.wanted[name], t.at) {
+		p.done(name)
 	}
 }
 
-// answered takes a picker off those that are waited for. mu is held.
-func (p *Prober) answered(name string) {
-	delete(p.silent, name)
-	close(p.moved)
-	p.moved = make(chan struct{})
+// done removes a picker from the pending ones. mu is held.
+func (p *Prober) done(name string) {
+	delete(p.pending, name)
+	close(p.progress)
+	p.progress = make(chan struct{})
 }
 
-// Forget ends that; what was found is told to be nothing.
-func (p *Prober) Remove(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.wanted, name)
-	p.answered(name)
-	p.poke()
-}
-
-func (p *Prober) poke() {
+func (p *Prober) notify() {
 	select {
 	case p.changed <- struct{}{}:
 	default:
 	}
 }
 
-// place is one address of one picker.
-type place struct {
+// address is one address of one picker.
+type address struct {
 	name string
 	addr netip.AddrPort
 }
 
-type found struct {
-	place
+// result is the answer of one address.
+type result struct {
+	address
 	Answer
 }
 
-// followed is one picker in Run.
-type followed struct {
-	at    Picker
-	ends  map[netip.AddrPort]context.CancelFunc // of each address's conversation
-	found map[netip.AddrPort]Answer
-	told  Answer
+// target is Run's state of one picker.
+type target struct {
+	at       Picker
+	stop     map[netip.AddrPort]context.CancelFunc // of each address's connection
+	answers  map[netip.AddrPort]Answer
+	reported Answer // to OnAnswer
 }
 
-// Run asks until its context ends.
+// Run probes pickers until its context ends.
 func (p *Prober) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	news := make(chan found)
+	results := make(chan result)
 	group.Go(func() error {
-		pickers := map[string]*followed{}
+		targets := map[string]*target{}
 		for {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-p.changed:
-				if err := p.arrange(ctx, group, pickers, news); err != nil {
+				if err := p.update(ctx, group, targets, results); err != nil {
 					return err
 				}
-			case n := <-news:
-				f := pickers[n.name]
-				if f == nil || f.ends[n.addr] == nil {
-					continue // it was forgotten meanwhile
+			case r := <-results:
+				t := targets[r.name]
+				if t == nil || t.stop[r.addr] == nil {
+					continue // the address was removed meanwhile
 				}
-				f.found[n.addr] = n.Answer
-				if err := p.tell(n.name, f); err != nil {
+				t.answers[r.addr] = r.Answer
+				if err := p.report(r.name, t); err != nil {
 					return err
 				}
-				p.settle(n.name, f)
+				p.checkAnswered(r.name, t)
 			}
 		}
 	})
 	return group.Wait()
 }
 
-// arrange begins and ends conversations, so that they are with those who are wanted.
-func (p *Prober) arrange(ctx context.Context, group *errgroup.Group, pickers map[string]*followed, news chan<- found) error {
+// update starts and stops connections, so that there is one for each address of the wanted pickers.
+func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[string]*target, results chan<- result) error {
 	p.mu.Lock()
 	wanted := maps.Clone(p.wanted)
 	p.mu.Unlock()
-	for name, f := range pickers {
+	for name, t := range targets {
 		now, still := wanted[name]
-		if still && reflect.DeepEqual(now, f.at) {
+		if still && reflect.DeepEqual(now, t.at) {
 			continue
 		}
-		moved := now.TLS != f.at.TLS || now.SNI != f.at.SNI
-		f.at = now
-		for addr, end := range f.ends {
-			if moved || !slices.Contains(now.Addresses, addr) {
-				end()
-				delete(f.ends, addr)
-				delete(f.found, addr)
+		reconnect := now.TLS != t.at.TLS || now.SNI != t.at.SNI
+		t.at = now
+		for addr, stop := range t.stop {
+			if reconnect || !slices.Contains(now.Addresses, addr) {
+				stop()
+				delete(t.stop, addr)
+				delete(t.answers, addr)
 			}
 		}
 		if !still {
-			delete(pickers, name)
-			if f.told != (Answer{}) {
+			delete(targets, name)
+			if t.reported != (Answer{}) {
 				if err := p.cfg.OnAnswer(name, Answer{}); err != nil {
 					return err
 				}
@@ -227,49 +226,49 @@ func (p *Prober) arrange(ctx context.Context, group *errgroup.Group, pickers map
 		}
 	}
 	for name, at := range wanted {
-		f := pickers[name]
-		if f == nil {
-			f = &followed{at: at, ends: map[netip.AddrPort]context.CancelFunc{}, found: map[netip.AddrPort]Answer{}}
-			pickers[name] = f
+		t := targets[name]
+		if t == nil {
+			t = &target{at: at, stop: map[netip.AddrPort]context.CancelFunc{}, answers: map[netip.AddrPort]Answer{}}
+			targets[name] = t
 		}
 		for _, addr := range at.Addresses {
-			if f.ends[addr] != nil {
+			if t.stop[addr] != nil {
 				continue
 			}
-			talk, end := context.WithCancel(ctx)
-			f.ends[addr] = end
+			connCtx, stop := context.WithCancel(ctx)
+			t.stop[addr] = stop
 			group.Go(func() error {
-				p.converse(talk, place{name, addr}, at, news)
+				p.connect(connCtx, address{name, addr}, at, results)
 				return nil
 			})
 		}
-		if err := p.tell(name, f); err != nil {
+		if err := p.report(name, t); err != nil {
 			return err
 		}
-		p.settle(name, f)
+		p.checkAnswered(name, t)
 	}
 	return nil
 }
 
-// tell tells what the answers of a picker's addresses say together, if it is news. While they differ, as in a rollout, it is
-// Acknowledges: asked in that way, a picker that sends bodies back is still followed, only its changes to them are not; and health is served
-// where all serve it. Where none of them has answered, what was told stays.
-func (p *Prober) tell(name string, f *followed) error {
-	if len(f.found) == 0 {
+// report merges the answers of a picker's addresses and calls OnAnswer if the result changed. If dialects differ, as during a
+// rollout, the result is Acknowledges: in that mode the picks of a picker that sends bodies back still apply, only its changes
+// to bodies are lost. Health needs all addresses. While no address has answered, the last result remains.
+func (p *Prober) report(name string, t *target) error {
+	if len(t.answers) == 0 {
 		return nil
 	}
-	is := Answer{Health: true}
-	for _, a := range f.found {
-		is.Dialect = max(is.Dialect, a.Dialect)
-		is.Health = is.Health && a.Health
+	merged := Answer{Health: true}
+	for _, a := range t.answers {
+		merged.Dialect = max(merged.Dialect, a.Dialect)
+		merged.Health = merged.Health && a.Health
 	}
-	if is.Dialect == Unknown {
-		is.Dialect = f.told.Dialect
+	if merged.Dialect == Unknown {
+		merged.Dialect = t.reported.Dialect
 	}
-	if is == f.told {
+	if merged == t.reported {
 		return nil
 	}
-	f.told = is
-	p.cfg.Log.Debug("a picker has shown how it answers", "picker", name, "acknowledges", is.Dialect == Acknowledges, "health", is.Health)
-	return p.cfg.OnAnswer(name, is)
+	t.reported = merged
+	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health)
+	return p.cfg.OnAnswer(name, merged)
 }

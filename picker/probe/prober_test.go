@@ -18,20 +18,22 @@ import (
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// picker answers as its behave says, which may change.
+// picker answers with its behave function, which may change.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	addr   netip.AddrPort
 	server *grpc.Server
 
-	mu     sync.Mutex
-	behave func(extprocv3.ExternalProcessor_ProcessServer) error
-	asked  int
+	mu       sync.Mutex
+	behave   func(extprocv3.ExternalProcessor_ProcessServer) error
+	received int
 }
 
-// start serves until the test ends, with what is given besides: options of the server, or a health service.
+// start serves until the test ends. with holds server options and health services.
 func start(t *testing.T, address string, behave func(extprocv3.ExternalProcessor_ProcessServer) error, with ...any) *picker {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -65,19 +67,19 @@ func start(t *testing.T, address string, behave func(extprocv3.ExternalProcessor
 
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	p.mu.Lock()
-	p.asked++
+	p.received++
 	behave := p.behave
 	p.mu.Unlock()
 	return behave(s)
 }
 
-func (p *picker) questions() int {
+func (p *picker) probes() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.asked
+	return p.received
 }
 
-// acknowledges is lwepp v1.6.0: pieces of a body are answered before the headers are.
+// acknowledges behaves as lwepp v1.6.0: it answers chunks of a body before the headers.
 func acknowledges(s extprocv3.ExternalProcessor_ProcessServer) error {
 	for {
 		m, err := s.Recv()
@@ -93,8 +95,8 @@ func acknowledges(s extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// sendsBack is the protocol: nothing before the end of the body, then the headers, then the body.
-func sendsBack(s extprocv3.ExternalProcessor_ProcessServer) error {
+// fullDuplex follows the protocol: it answers after the end of the body, first the headers, then the body.
+func fullDuplex(s extprocv3.ExternalProcessor_ProcessServer) error {
 	for {
 		m, err := s.Recv()
 		if err != nil {
@@ -109,7 +111,7 @@ func sendsBack(s extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-func refuses(code int) func(extprocv3.ExternalProcessor_ProcessServer) error {
+func immediate(code int) func(extprocv3.ExternalProcessor_ProcessServer) error {
 	return func(s extprocv3.ExternalProcessor_ProcessServer) error {
 		for {
 			m, err := s.Recv()
@@ -125,7 +127,7 @@ func refuses(code int) func(extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-func breaksOff(extprocv3.ExternalProcessor_ProcessServer) error {
+func fails(extprocv3.ExternalProcessor_ProcessServer) error {
 	return status.Error(codes.Internal, "no pods available")
 }
 
@@ -139,23 +141,23 @@ func bodyResponse(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
 	}}
 }
 
-// notes is what a Prober told.
+// notes records what a Prober reported.
 type notes struct {
-	mu   sync.Mutex
-	told map[string][]Answer
+	mu       sync.Mutex
+	reported map[string][]Answer
 }
 
 func (n *notes) report(name string, a Answer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told[name] = append(n.told[name], a)
+	n.reported[name] = append(n.reported[name], a)
 	return nil
 }
 
 func (n *notes) answer(name string) (last Answer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if l := n.told[name]; len(l) > 0 {
+	if l := n.reported[name]; len(l) > 0 {
 		last = l[len(l)-1]
 	}
 	return last
@@ -165,7 +167,7 @@ func (n *notes) last(name string) Dialect { return n.answer(name).Dialect }
 
 func run(t *testing.T) (*Prober, *notes) {
 	t.Helper()
-	n := &notes{told: map[string][]Answer{}}
+	n := &notes{reported: map[string][]Answer{}}
 	p, err := New(Config{OnAnswer: n.report, Retry: 20 * time.Millisecond, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -183,34 +185,25 @@ func run(t *testing.T) (*Prober, *notes) {
 	return p, n
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func at(addrs ...netip.AddrPort) Picker { return Picker{Addresses: addrs} }
 
-func TestAPickerThatOnlyAcknowledgesBodiesIsToldFromOneThatSendsThemBack(t *testing.T) {
+func TestExternalPicker_DialectIsDetected(t *testing.T) {
 	p, n := run(t)
 	for name, c := range map[string]struct {
 		behave func(extprocv3.ExternalProcessor_ProcessServer) error
 		is     Dialect
 	}{
 		"lwepp":          {acknowledges, Acknowledges},
-		"duplex":         {sendsBack, FullDuplex},
-		"finds no model": {refuses(400), FullDuplex},
+		"duplex":         {fullDuplex, FullDuplex},
+		"rejects bodies": {immediate(400), FullDuplex},
 	} {
 		p.Set(name, at(start(t, "127.0.0.1:0", c.behave).addr))
-		eventually(t, name, func() bool { return n.last(name) == c.is })
+		poll.Until(t, name, func() bool { return n.last(name) == c.is })
 	}
 }
 
-// The lab's pickers, and those of most installations, have certificates of their own making.
-func TestAPickerBehindTLSIsAsked(t *testing.T) {
+// Pickers of the lab and of most installations have self-signed certificates.
+func TestExternalPicker_SelfSignedTLSIsProbed(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	certificate := grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2"}}))
@@ -218,96 +211,96 @@ func TestAPickerBehindTLSIsAsked(t *testing.T) {
 	where := at(start(t, "127.0.0.1:0", acknowledges, certificate).addr)
 	where.TLS = true
 	p.Set("tls", where)
-	eventually(t, "an answer over TLS", func() bool { return n.last("tls") == Acknowledges })
+	poll.Until(t, "an answer over TLS", func() bool { return n.last("tls") == Acknowledges })
 }
 
-// A picker that has no pods yet shows nothing of how it answers.
-func TestAPickerIsAskedUntilItAnswersAndThenNoMore(t *testing.T) {
-	for name, first := range map[string]func(extprocv3.ExternalProcessor_ProcessServer) error{"broken off": breaksOff, "503": refuses(503)} {
+// A picker whose pool has no pods yet does not reveal its dialect.
+func TestExternalPicker_ProbedUntilItAnswersAndNoLonger(t *testing.T) {
+	for name, first := range map[string]func(extprocv3.ExternalProcessor_ProcessServer) error{"error": fails, "503": immediate(503)} {
 		p, n := run(t)
 		epp := start(t, "127.0.0.1:0", first)
 		p.Set("epp", at(epp.addr))
-		eventually(t, name+": asked again", func() bool { return epp.questions() > 2 })
+		poll.Until(t, name+": probed again", func() bool { return epp.probes() > 2 })
 		if d := n.last("epp"); d != Unknown {
-			t.Errorf("%s: told %v", name, d)
+			t.Errorf("%s: reported %v", name, d)
 		}
 		epp.mu.Lock()
 		epp.behave = acknowledges
 		epp.mu.Unlock()
-		eventually(t, name+": told", func() bool { return n.last("epp") == Acknowledges })
-		asked := epp.questions()
-		p.Set("epp", at(epp.addr)) // nothing new
-		p.Set("other", at(start(t, "127.0.0.1:0", sendsBack).addr))
-		eventually(t, name+": the other one", func() bool { return n.last("other") == FullDuplex })
-		if now := epp.questions(); now != asked {
-			t.Errorf("%s: a picker that had answered was asked %d more times", name, now-asked)
+		poll.Until(t, name+": reported", func() bool { return n.last("epp") == Acknowledges })
+		probes := epp.probes()
+		p.Set("epp", at(epp.addr)) // no change
+		p.Set("other", at(start(t, "127.0.0.1:0", fullDuplex).addr))
+		poll.Until(t, name+": the other one", func() bool { return n.last("other") == FullDuplex })
+		if now := epp.probes(); now != probes {
+			t.Errorf("%s: a picker that had answered was probed %d more times", name, now-probes)
 		}
 	}
 }
 
-// A picker's newer release may take its place at the same address.
-func TestAPickerThatComesBackIsAskedAgain(t *testing.T) {
+// A newer release of a picker may serve at the same address.
+func TestExternalPicker_ProbedAgainAfterRestart(t *testing.T) {
 	p, n := run(t)
 	old := start(t, "127.0.0.1:0", acknowledges)
 	p.Set("epp", at(old.addr))
-	eventually(t, "the old one's answer", func() bool { return n.last("epp") == Acknowledges })
+	poll.Until(t, "the old one's answer", func() bool { return n.last("epp") == Acknowledges })
 	old.server.Stop()
-	start(t, old.addr.String(), sendsBack)
-	eventually(t, "the new one's answer", func() bool { return n.last("epp") == FullDuplex })
+	start(t, old.addr.String(), fullDuplex)
+	poll.Until(t, "the new one's answer", func() bool { return n.last("epp") == FullDuplex })
 }
 
-// During a rollout both kinds answer under one name. What stays known while no picker is there is what a pool fails open with.
-func TestPickersOfTwoKindsAreAskedInTheWayThatBothUnderstand(t *testing.T) {
+// During a rollout pickers of both dialects have one name. Without any picker the last result remains.
+func TestExternalPicker_MixedDialectsUseAcknowledges(t *testing.T) {
 	p, n := run(t)
-	old, young := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", sendsBack)
-	p.Set("epp", at(young.addr))
-	eventually(t, "the young one's answer", func() bool { return n.last("epp") == FullDuplex })
-	p.Set("epp", at(young.addr, old.addr))
-	eventually(t, "both", func() bool { return n.last("epp") == Acknowledges })
+	old, newer := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", fullDuplex)
+	p.Set("epp", at(newer.addr))
+	poll.Until(t, "the newer one's answer", func() bool { return n.last("epp") == FullDuplex })
+	p.Set("epp", at(newer.addr, old.addr))
+	poll.Until(t, "both", func() bool { return n.last("epp") == Acknowledges })
 	p.Set("epp", at())
-	p.Set("epp", at(young.addr))
-	eventually(t, "the young one alone", func() bool { return n.last("epp") == FullDuplex })
+	p.Set("epp", at(newer.addr))
+	poll.Until(t, "the newer one alone", func() bool { return n.last("epp") == FullDuplex })
 	p.Remove("epp")
-	eventually(t, "nothing", func() bool { return n.last("epp") == Unknown })
+	poll.Until(t, "nothing", func() bool { return n.last("epp") == Unknown })
 }
 
-// A follower that says so must not be asked for picks, and one that serves no health at all must.
-func TestAPickerThatSaysWhetherItIsTheOneToAskIsToldFromOneThatDoesNot(t *testing.T) {
+// Envoy must not call a follower that reports NOT_SERVING, but must call a picker without a health service.
+func TestExternalPicker_HealthServiceIsDetected(t *testing.T) {
 	p, n := run(t)
 	follower := health.NewServer()
 	follower.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
-	two := start(t, "127.0.0.1:0", breaksOff, follower)
+	two := start(t, "127.0.0.1:0", fails, follower)
 	p.Set("epp", at(two.addr))
-	eventually(t, "a follower's health", func() bool { return n.answer("epp") == Answer{Unknown, true} })
-	p.Set("strangers", at(start(t, "127.0.0.1:0", sendsBack, health.NewServer()).addr)) // which knows of no picker
-	eventually(t, "the strangers", func() bool { return n.answer("strangers") == Answer{FullDuplex, false} })
-	p.Set("epp", at(two.addr, start(t, "127.0.0.1:0", sendsBack).addr))
-	eventually(t, "one of two without health", func() bool { return n.answer("epp") == Answer{FullDuplex, false} })
+	poll.Until(t, "a follower's health", func() bool { return n.answer("epp") == Answer{Unknown, true} })
+	p.Set("unrelated", at(start(t, "127.0.0.1:0", fullDuplex, health.NewServer()).addr)) // its health service has no ServiceName
+	poll.Until(t, "the unrelated health service", func() bool { return n.answer("unrelated") == Answer{FullDuplex, false} })
+	p.Set("epp", at(two.addr, start(t, "127.0.0.1:0", fullDuplex).addr))
+	poll.Until(t, "one of two without health", func() bool { return n.answer("epp") == Answer{FullDuplex, false} })
 }
 
-// Before that, an Envoy that comes back would be told to ask pickers otherwise than it does.
-func TestOneCanWaitUntilAllPickersHaveAnsweredAndNoLonger(t *testing.T) {
+// Serving earlier would switch an Envoy that reconnects to another mode for a moment.
+func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	p, n := run(t)
 	if err := p.WaitAnswered(t.Context()); err != nil {
 		t.Errorf("with no picker: %v", err)
 	}
-	slow := start(t, "127.0.0.1:0", breaksOff)
+	slow := start(t, "127.0.0.1:0", fails)
 	p.Set("nowhere yet", at())
 	p.Set("quick", at(start(t, "127.0.0.1:0", acknowledges).addr))
 	p.Set("slow", at(slow.addr))
-	eventually(t, "the slow one was asked twice", func() bool { return slow.questions() > 1 })
-	over, end := context.WithCancel(t.Context())
-	end()
-	if err := p.WaitAnswered(over); err == nil {
+	poll.Until(t, "the slow one was probed twice", func() bool { return slow.probes() > 1 })
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.WaitAnswered(canceled); err == nil {
 		t.Error("it did not wait for the slow one")
 	}
 	slow.mu.Lock()
-	slow.behave = sendsBack
+	slow.behave = fullDuplex
 	slow.mu.Unlock()
 	if err := p.WaitAnswered(t.Context()); err != nil || n.last("quick") != Acknowledges || n.last("slow") != FullDuplex {
 		t.Errorf("%v: quick %v, slow %v", err, n.last("quick"), n.last("slow"))
 	}
-	p.Set("gone", at(start(t, "127.0.0.1:0", breaksOff).addr))
+	p.Set("gone", at(start(t, "127.0.0.1:0", fails).addr))
 	p.Remove("gone")
 	if err := p.WaitAnswered(t.Context()); err != nil {
 		t.Error(err)

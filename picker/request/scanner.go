@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// Facts are what a body says about itself.
+// Facts are the fields of a body that a picker uses.
 type Facts struct {
-	// Model is the top-level "model", unescaped; "" if there is none, if it is not a string, or if it is longer than
-	// 4096 bytes as written. Of several the last counts, as for the JSON readers of the model servers.
+	// Model is the top-level "model", unescaped. It is "" if there is none, if it is not a string, or if it is longer than
+	// 4096 bytes as written. Of several the last is used, as by the model servers' JSON parsers.
 	Model string
-	// Stream is the top-level "stream": true only for the literal true. The last one counts.
+	// Stream is the top-level "stream": true only for the literal true. Of several the last is used.
 	Stream bool
 	// Size of the body in bytes.
 	Size int
@@ -22,7 +22,7 @@ const (
 	maxModel = 4096
 )
 
-// place is where the scanner is among the members of the top-level object.
+// place is the scanner's position among the members of the top-level object.
 type place uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	beforeColon
 	beforeValue
 	afterValue
-	outside // after the object, or in a body that is none
+	outside // after the object, or in a body that is no object
 )
 
 type member uint8
@@ -47,11 +47,11 @@ type Scanner struct {
 	size  int
 	depth int // of brackets; 1 is inside the top-level object
 	place place
-	of    member // whose value comes, or is being read
+	of    member // the member whose value is next, or is being read
 
 	inString bool
 	escaped  bool // the chunk before ended in an odd run of backslashes
-	limit    int  // bytes that capture may take; 0: the string is not wanted
+	limit    int  // of capture, in bytes; 0: the string is not captured
 	capture  []byte
 	tooLong  bool
 
@@ -59,7 +59,7 @@ type Scanner struct {
 	stream bool
 }
 
-// Write reads the next chunk. It keeps nothing of it but the values wanted.
+// Write reads the next chunk. It keeps copies of captured values only.
 func (s *Scanner) Write(chunk []byte) {
 	s.size += len(chunk)
 	for i := 0; i < len(chunk) && s.place != outside; {
@@ -76,7 +76,7 @@ func (s *Scanner) Write(chunk []byte) {
 	}
 }
 
-// Facts of the chunks written so far.
+// Facts returns the facts of the chunks written so far.
 func (s *Scanner) Facts() Facts {
 	return Facts{Model: unquote(s.model), Stream: s.stream, Size: s.size}
 }
@@ -84,7 +84,7 @@ func (s *Scanner) Facts() Facts {
 // text reads inside a string, up to and including its closing quote, and returns how many bytes it took.
 func (s *Scanner) text(p []byte) int {
 	from := 0
-	if s.escaped { // p[0] belongs to an escape and closes nothing
+	if s.escaped { // p[0] belongs to an escape and does not close the string
 		from = 1
 		s.escaped = false
 	}
@@ -156,7 +156,7 @@ func memberOf(key []byte) member {
 	return otherMember
 }
 
-// nested passes over bytes below the top-level members, up to a quote or a bracket, and returns how many it took.
+// nested skips bytes below the top-level members, up to a quote or a closing bracket, and returns how many it took.
 func (s *Scanner) nested(p []byte) int {
 	for i, c := range p {
 		switch c {
@@ -194,7 +194,7 @@ func (s *Scanner) structure(c byte) {
 	case ':':
 		if s.place == beforeColon {
 			s.place = beforeValue
-			s.forget()
+			s.reset()
 			return
 		}
 	}
@@ -210,8 +210,8 @@ func (s *Scanner) structure(c byte) {
 	}
 }
 
-// forget drops the earlier value of a member that is given again.
-func (s *Scanner) forget() {
+// reset drops the earlier value of a repeated member.
+func (s *Scanner) reset() {
 	switch s.of {
 	case modelMember:
 		s.model = s.model[:0]
@@ -241,7 +241,7 @@ func (s *Scanner) open(limit int) {
 	s.inString, s.limit, s.capture, s.tooLong = true, limit, s.capture[:0], false
 }
 
-// unquote resolves JSON escapes. What is no valid string is nothing.
+// unquote resolves JSON escapes. It returns "" for an invalid string.
 func unquote(raw []byte) string {
 	if len(raw) == 0 {
 		return ""

@@ -23,22 +23,22 @@ var bodies = []struct {
 }{
 	{"plain", `{"model":"llama","stream":true,"messages":[]}`, "llama", true},
 	{"model last", `{"messages":[{"role":"user","content":"hi"}], "stream" : false , "model" : "m-1" }`, "m-1", false},
-	{"a nested model is not the model", `{"x":{"model":"no","stream":true},"y":[{"model":"no"}]}`, "", false},
-	{"a model inside text is not the model", `{"p":"\"model\":\"no\"","model":"yes"}`, "yes", false},
-	{"text that ends in a backslash", `{"p":"\\","model":"yes"}`, "yes", false},
+	{"a nested model is ignored", `{"x":{"model":"no","stream":true},"y":[{"model":"no"}]}`, "", false},
+	{"a model inside a string is ignored", `{"p":"\"model\":\"no\"","model":"yes"}`, "yes", false},
+	{"a string that ends in a backslash", `{"p":"\\","model":"yes"}`, "yes", false},
 	{"escaped key and value", `{"mod\u0065l":"a\"b\\c\u00e9\ud83d\ude00"}`, `a"b\cé😀`, false},
-	{"the last of two models counts", `{"model":"a","model":"b"}`, "b", false},
-	{"a later model that is no string leaves none", `{"model":"a","model":7}`, "", false},
-	{"stream as text is not true", `{"stream":"true","model":null}`, "", false},
-	{"the last of two streams counts", `{"stream":true,"stream":false}`, "", false},
+	{"the last of two models is used", `{"model":"a","model":"b"}`, "b", false},
+	{"a later model that is no string replaces the first", `{"model":"a","model":7}`, "", false},
+	{"stream as a string is not true", `{"stream":"true","model":null}`, "", false},
+	{"the last of two streams is used", `{"stream":true,"stream":false}`, "", false},
 	{"an array has no model", `[{"model":"x"}]`, "", false},
-	{"text has no model", `"model"`, "", false},
+	{"a string has no model", `"model"`, "", false},
 	{"empty", ``, "", false},
-	{"a long key is passed over", `{"` + strings.Repeat("k", 999) + `":"x","model":"m"}`, "m", false},
-	{"braces in text", `{"p":"}}]]{{[[","model":"m"}`, "m", false},
+	{"a long key is skipped", `{"` + strings.Repeat("k", 999) + `":"x","model":"m"}`, "m", false},
+	{"braces in a string", `{"p":"}}]]{{[[","model":"m"}`, "m", false},
 }
 
-func TestModelAndStreamAreFoundWhereverAChunkEnds(t *testing.T) {
+func TestModel_FoundWhereverAChunkEnds(t *testing.T) {
 	for _, tt := range bodies {
 		t.Run(tt.name, func(t *testing.T) {
 			for chunk := 1; chunk <= len(tt.body)+1; chunk++ {
@@ -51,7 +51,7 @@ func TestModelAndStreamAreFoundWhereverAChunkEnds(t *testing.T) {
 	}
 }
 
-func TestAModelNameOfUnreasonableLengthIsNoModel(t *testing.T) {
+func TestModel_OverlongNameIsIgnored(t *testing.T) {
 	body := `{"model":"` + strings.Repeat("m", maxModel+1) + `","stream":true}`
 	if got := scan([]byte(body), 100); got.Model != "" || !got.Stream {
 		t.Errorf("model of %d bytes, stream %v", len(got.Model), got.Stream)
@@ -76,7 +76,7 @@ func FuzzScanner(f *testing.F) {
 			_ = json.Unmarshal(raw, &want.Model)
 		}
 		if got != want {
-			t.Fatalf("body %q: got %+v, encoding/json says %+v", body, got, want)
+			t.Fatalf("body %q: got %+v, encoding/json reads %+v", body, got, want)
 		}
 	})
 }

@@ -2,19 +2,19 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// Verdict is what a strategy thinks of one endpoint.
+// Verdict is a strategy's evaluation of one endpoint.
 type Verdict struct {
 	Address string         `json:"address"`
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
-	// Out names the filter that took the endpoint away ("subset", "draining", "full"); "" for a candidate.
+	// Out names the filter that removed the endpoint ("subset", "draining", "full"); "" for a candidate.
 	Out string `json:"out,omitempty"`
-	// Costs by scorer, 0 (best) to 1, and their weighted mean; candidates of strategies with scorers only.
+	// Costs by scorer, 0 (best) to 1, and their weighted mean; only for candidates of strategies with scorers.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  float64            `json:"cost"`
 }
 
-// Describe judges every endpoint of list as Rank would now, and chooses nothing.
+// Describe evaluates every endpoint of list as Rank would now, and chooses none.
 func (s *Strategy) Describe(list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool) []Verdict {
 	verdicts := make([]Verdict, len(list))
 	var candidates []Candidate
@@ -24,7 +24,7 @@ func (s *Strategy) Describe(list []endpoint.Endpoint, allowed func(*endpoint.End
 		v := Verdict{Address: e.Text, Pod: e.Pod, State: e.State()}
 		if allowed != nil && !allowed(e) {
 			v.Out = "subset"
-		} else if f := s.stoppedBy(e, &v.State); f != "" {
+		} else if f := s.filteredBy(e, &v.State); f != "" {
 			v.Out = f
 		} else {
 			candidates = append(candidates, Candidate{Endpoint: e, State: v.State})
@@ -46,7 +46,8 @@ func (s *Strategy) Describe(list []endpoint.Endpoint, allowed func(*endpoint.End
 	return verdicts
 }
 
-func (s *Strategy) stoppedBy(e *endpoint.Endpoint, state *endpoint.State) string {
+// filteredBy returns the name of the filter that removes an endpoint, or "".
+func (s *Strategy) filteredBy(e *endpoint.Endpoint, state *endpoint.State) string {
 	for i := range s.filters {
 		if !s.filters[i].keep(e, state) {
 			return s.filters[i].name
@@ -55,7 +56,7 @@ func (s *Strategy) stoppedBy(e *endpoint.Endpoint, state *endpoint.State) string
 	return ""
 }
 
-// Preview ranks as Rank does, but takes no turn: the next request is not moved on.
+// Preview ranks as Rank does, but does not advance the round-robin position.
 func (s *Strategy) Preview(list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
 	if s.turn == nil {
 		return s.Rank(list, allowed, n, scratch)

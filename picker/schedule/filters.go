@@ -4,8 +4,8 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 
 var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.State) bool { return !e.Draining }}
 
-// notFull keeps endpoints below all thresholds. A stale endpoint is judged by our own requests alone: its old queue says
-// nothing about now.
+// notFull keeps endpoints below all thresholds. Only the threshold of requests in flight applies to a stale endpoint, because
+// its last sample no longer holds.
 func notFull(f Full) filter {
 	return filter{"full", func(_ *endpoint.Endpoint, s *endpoint.State) bool {
 		if f.InFlight > 0 && s.InFlight >= int64(f.InFlight) {
@@ -21,8 +21,8 @@ func notFull(f Full) filter {
 	}}
 }
 
-// queue is how many requests wait: those of the last scrape, and, if there were any, all that we sent since, because a
-// server that lets requests wait starts no new one.
+// queue returns how many requests wait: those of the last scrape and, if there were any, all requests sent since, because a
+// server with a queue starts no new request.
 func queue(s *endpoint.State) float64 {
 	if s.Queue > 0 {
 		return s.Queue + float64(s.Unseen)

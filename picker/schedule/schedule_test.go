@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// load is what a test's endpoint says and has.
+// load is the state of a test's endpoint.
 type load struct {
 	queue, running int
 	kv             float64
-	inFlight       int // of our own, beyond what the page shows
+	inFlight       int // this process's requests, beyond those on the page
 	stale          bool
 	draining       bool
 }
@@ -56,7 +56,7 @@ func endpoints(t *testing.T, loads ...load) []endpoint.Endpoint {
 	return s.Endpoints
 }
 
-// pages serves metrics without a network.
+// pages serves metrics pages without a network.
 type pages func(host string) *load
 
 func (p pages) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -88,7 +88,7 @@ func ranked(s *Strategy, list []endpoint.Endpoint, n int) []byte {
 	return out
 }
 
-func TestLoadPrefersTheServerThatIsLessBusy(t *testing.T) {
+func TestStrategy_LoadPrefersLessBusyEndpoint(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		loads []load
@@ -98,18 +98,18 @@ func TestLoadPrefersTheServerThatIsLessBusy(t *testing.T) {
 		{"queue", []load{{queue: 5}, {queue: 1}, {queue: 9}}, Options{}, "[1 0 2]"},
 		{"KV cache", []load{{kv: .9}, {kv: .2}, {kv: .5}}, Options{}, "[1 2 0]"},
 		{"running requests of other gateways", []load{{running: 4}, {running: 1}}, Options{}, "[1 0]"},
-		{"our own requests that no scrape shows", []load{{inFlight: 3}, {inFlight: 1}}, Options{}, "[1 0]"},
+		{"requests in flight that no scrape shows", []load{{inFlight: 3}, {inFlight: 1}}, Options{}, "[1 0]"},
 		{"weights decide", []load{{queue: 1, kv: .1}, {queue: 0, kv: .9}}, Options{Weights: Weights{KVCache: 1}}, "[0 1]"},
-		{"the queue counts double what requests under way do", []load{{queue: 2}, {inFlight: 2}}, Options{}, "[1 0]"},
-		{"stale ranks behind fresh with the same", []load{{stale: true}, {}}, Options{}, "[1 0]"},
-		{"stale comes behind the busiest that is known", []load{{stale: true}, {queue: 3, kv: .3}, {queue: 9, kv: .9}}, Options{}, "[1 2 0]"},
-		{"among stale ones our own requests decide", []load{{stale: true, inFlight: 2}, {stale: true, inFlight: 1}}, Options{}, "[1 0]"},
+		{"a queued request counts twice as much as one in flight", []load{{queue: 2}, {inFlight: 2}}, Options{}, "[1 0]"},
+		{"stale ranks after fresh with the same load", []load{{stale: true}, {}}, Options{}, "[1 0]"},
+		{"stale ranks after the busiest fresh one", []load{{stale: true}, {queue: 3, kv: .3}, {queue: 9, kv: .9}}, Options{}, "[1 2 0]"},
+		{"among stale ones requests in flight decide", []load{{stale: true, inFlight: 2}, {stale: true, inFlight: 1}}, Options{}, "[1 0]"},
 		{"draining is not chosen", []load{{draining: true}, {queue: 50}}, Options{}, "[1]"},
 		{"full by queue", []load{{queue: 5}, {queue: 4, kv: .9}}, Options{Full: Full{Queue: 5}}, "[1]"},
 		{"full by KV cache", []load{{kv: .8}, {kv: .79, queue: 9}}, Options{Full: Full{KVCachePercent: 80}}, "[1]"},
-		{"full by our own requests", []load{{inFlight: 2}, {inFlight: 1, queue: 9}}, Options{Full: Full{InFlight: 2}}, "[1]"},
-		{"a stale queue fills nothing", []load{{stale: true}}, Options{Full: Full{Queue: 1}}, "[0]"},
-		{"what was sent since waits too where others wait", []load{{queue: 1, inFlight: 2}, {queue: 2}}, Options{Full: Full{Queue: 3}}, "[1]"},
+		{"full by requests in flight", []load{{inFlight: 2}, {inFlight: 1, queue: 9}}, Options{Full: Full{InFlight: 2}}, "[1]"},
+		{"a stale queue makes no endpoint full", []load{{stale: true}}, Options{Full: Full{Queue: 1}}, "[0]"},
+		{"requests sent since the scrape wait in a non-empty queue", []load{{queue: 1, inFlight: 2}, {queue: 2}}, Options{Full: Full{Queue: 3}}, "[1]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := fmt.Sprint(ranked(strategy(t, tt.o), endpoints(t, tt.loads...), 9)); got != tt.want {
@@ -119,14 +119,14 @@ func TestLoadPrefersTheServerThatIsLessBusy(t *testing.T) {
 	}
 }
 
-func TestLeastRequestLooksAtOurOwnRequestsAlone(t *testing.T) {
+func TestLeastRequest_IgnoresMetrics(t *testing.T) {
 	list := endpoints(t, load{inFlight: 2}, load{queue: 9, kv: 1})
 	if got := ranked(strategy(t, Options{Name: "least-request"}), list, 1); got[0] != 1 {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestRoundRobinTakesTurnsAndAPreviewTakesNone(t *testing.T) {
+func TestRoundRobin_PreviewTakesNoTurn(t *testing.T) {
 	list := endpoints(t, load{}, load{draining: true}, load{}, load{})
 	s := strategy(t, Options{Name: "round-robin"})
 	for i, want := range []string{"[0 2]", "[2 3]", "[3 0]", "[0 2]"} {
@@ -138,7 +138,7 @@ func TestRoundRobinTakesTurnsAndAPreviewTakesNone(t *testing.T) {
 	}
 }
 
-func TestEqualServersAreChosenAlike(t *testing.T) {
+func TestStrategy_EqualEndpointsAreChosenEquallyOften(t *testing.T) {
 	list := endpoints(t, load{}, load{}, load{}, load{})
 	for _, name := range []string{"random", "load", "least-request"} {
 		s := strategy(t, Options{Name: name})
@@ -154,7 +154,7 @@ func TestEqualServersAreChosenAlike(t *testing.T) {
 	}
 }
 
-func TestAnExplanationNamesWhatEachPartSaid(t *testing.T) {
+func TestStrategy_DescribeShowsFiltersAndCosts(t *testing.T) {
 	list := endpoints(t, load{queue: 4, kv: .5}, load{queue: 2}, load{draining: true}, load{queue: 9})
 	s := strategy(t, Options{Full: Full{Queue: 9}})
 	v := s.Describe(list, func(e *endpoint.Endpoint) bool { return true })
@@ -166,9 +166,9 @@ func TestAnExplanationNamesWhatEachPartSaid(t *testing.T) {
 	}
 }
 
-func TestAnUnknownStrategyIsNamedWithThoseThatExist(t *testing.T) {
+func TestStrategy_UnknownNameListsValidNames(t *testing.T) {
 	_, err := New(Options{Name: "best"})
-	if err == nil || err.Error() != `no strategy "best"; there are [least-request load random round-robin]` {
+	if err == nil || err.Error() != `unknown strategy "best": use one of [least-request load random round-robin]` {
 		t.Error(err)
 	}
 }

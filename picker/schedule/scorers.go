@@ -2,16 +2,15 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// Scorers divide by the largest value among the candidates, so that a cost says how an endpoint compares, whatever the size
-// of its numbers. A stale endpoint takes the worst value of the fresh ones: it is then told apart by our own requests
-// alone among its like, and staleScorer puts it behind every fresh one: a dead server whose page cannot be read does not
-// look idle.
+// Scorers divide by the largest value among the candidates, so that a cost compares endpoints whatever the scale of the
+// values. A stale endpoint gets the worst value of the fresh ones. Stale endpoints then differ by their requests in flight
+// only, and staleScorer puts them after every fresh one: a dead server whose page can't be read does not look idle.
 
 var queueScorer = scorer{"queue", func(c []Candidate, out []float64) {
 	relative(c, out, func(s *endpoint.State) (float64, bool) { return queue(s), s.Fresh })
 }}
 
-// kvScorer needs no normalising: the series is a share already.
+// kvScorer does not normalise: the series is a fraction already.
 var kvScorer = scorer{"kv-cache", func(c []Candidate, out []float64) {
 	worst := worstOf(c, kv)
 	for i := range c {
@@ -25,8 +24,8 @@ var kvScorer = scorer{"kv-cache", func(c []Candidate, out []float64) {
 
 func kv(s *endpoint.State) (float64, bool) { return s.KV, s.Fresh }
 
-// loadScorer compares the requests at a server: what its page showed and what we sent since, other gateways' requests
-// among them; at least our own under way.
+// loadScorer compares all requests at a server, those of other gateways included: the last scrape's and those sent since,
+// but at least this process's requests in flight.
 var loadScorer = scorer{"in-flight", func(c []Candidate, out []float64) {
 	relative(c, out, func(s *endpoint.State) (float64, bool) {
 		if !s.Fresh {
@@ -36,7 +35,7 @@ var loadScorer = scorer{"in-flight", func(c []Candidate, out []float64) {
 	})
 }}
 
-// staleScorer puts endpoints without fresh metrics behind those that have them. Where no endpoint has any, it says nothing.
+// staleScorer puts endpoints without fresh metrics after those with them. If all are stale, it has no effect.
 var staleScorer = scorer{"stale", func(c []Candidate, out []float64) {
 	for i := range c {
 		out[i] = 0
@@ -46,7 +45,7 @@ var staleScorer = scorer{"stale", func(c []Candidate, out []float64) {
 	}
 }}
 
-// inFlightScorer compares our own requests under way.
+// inFlightScorer compares this process's requests in flight.
 var inFlightScorer = scorer{"in-flight", func(c []Candidate, out []float64) {
 	relative(c, out, func(s *endpoint.State) (float64, bool) { return float64(s.InFlight), true })
 }}

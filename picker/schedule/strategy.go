@@ -9,16 +9,16 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Weights of the scorers of strategy "load"; relative, 0 leaves one out. All zero means 2, 2 and 1.
+// Weights of the scorers of strategy "load", relative to each other; 0 omits a scorer. All zero means 2, 2 and 1.
 type Weights struct {
 	Queue, KVCache, InFlight int32
 }
 
-// Full says when an endpoint takes no further request: when it reaches any threshold that is not 0.
+// Full are the thresholds of a full endpoint, which takes no further requests: one threshold is enough; 0 disables one.
 type Full struct {
 	Queue          int32 // requests waiting
 	KVCachePercent int32 // 1 to 100
-	InFlight       int32 // our own requests under way
+	InFlight       int32 // this process's requests in flight
 }
 
 // Options of a Strategy.
@@ -29,16 +29,16 @@ type Options struct {
 	Random  func(n int) int // uniform in [0,n); required
 }
 
-// Strategy chooses. One serves a pool for as long as its options stay; its methods are called at once by many requests.
+// Strategy ranks endpoints. One serves a pool until its options change; many requests call its methods concurrently.
 type Strategy struct {
 	name    string
 	filters []filter
 	scorers []weighted
 	random  func(n int) int
-	turn    *atomic.Uint64 // of a strategy that takes endpoints in turn; nil otherwise
+	turn    *atomic.Uint64 // the round-robin position; nil in other strategies
 }
 
-// filter decides about one endpoint by itself.
+// filter keeps or removes one endpoint, independently of the others.
 type filter struct {
 	name string
 	keep func(*endpoint.Endpoint, *endpoint.State) bool
@@ -55,7 +55,7 @@ type weighted struct {
 	weight float64
 }
 
-// Candidate is an endpoint that passed the filters, with the state that it was judged by.
+// Candidate is an endpoint that passed the filters, with the state that they evaluated.
 type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	State    endpoint.State
@@ -63,11 +63,11 @@ type Candidate struct {
 	tie      uint64
 }
 
-// Scratch is working space for Rank, to be reused.
+// Scratch is reusable working memory for Rank.
 type Scratch struct {
 	candidates []Candidate
 	costs      []float64
-	// Eligible counts the endpoints that were asked for and are not draining, full or not, after Rank.
+	// Eligible is the last Rank's number of allowed endpoints that are not draining, full ones included.
 	Eligible int
 }
 
@@ -81,14 +81,14 @@ func Names() []string {
 	return names
 }
 
-// New makes the strategy that o names, or says which names there are.
+// New returns the strategy that o names. The error for an unknown name lists the names.
 func New(o Options) (*Strategy, error) {
 	if o.Name == "" {
 		o.Name = "load"
 	}
 	build, ok := strategies[o.Name]
 	if !ok {
-		return nil, fmt.Errorf("no strategy %q; there are %v", o.Name, Names())
+		return nil, fmt.Errorf("unknown strategy %q: use one of %v", o.Name, Names())
 	}
 	s := build(o)
 	s.name, s.random = o.Name, o.Random
@@ -128,9 +128,9 @@ func (s *Strategy) candidates(list []endpoint.Endpoint, allowed func(*endpoint.E
 		if !e.Draining {
 			scratch.Eligible++
 		}
-		// Into the scratch space first: a variable of its own would be allocated for every endpoint.
+		// The state goes into scratch first: a local variable would be allocated for every endpoint.
 		c = append(c, Candidate{Endpoint: e, State: e.StateAt(now)})
-		if s.stoppedBy(e, &c[len(c)-1].State) != "" {
+		if s.filteredBy(e, &c[len(c)-1].State) != "" {
 			c = c[:len(c)-1]
 		}
 	}
@@ -151,7 +151,7 @@ func (s *Strategy) score(c []Candidate, scratch *Scratch) {
 	}
 }
 
-// best moves the n best candidates to the front: least cost; of equal costs fresh before stale; then by lot.
+// best moves the n best candidates to the front: by cost, then fresh before stale, then at random.
 func best(c []Candidate, n int) []Candidate {
 	n = min(n, len(c))
 	for i := range n {
@@ -185,5 +185,5 @@ func inTurn(c []Candidate, turn uint64, n int) []Candidate {
 	return c[:min(n, len(c))]
 }
 
-// Candidates are all endpoints that passed the filters of the last Rank or Preview, those returned first.
+// Candidates returns all endpoints that passed the filters of the last Rank or Preview, the ranked ones first.
 func (s *Scratch) Candidates() []Candidate { return s.candidates }

@@ -17,43 +17,43 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// ServiceName is what health services know a picker as.
+// ServiceName is a picker's service name in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// again is how long one waits before a connection is tried again: a picker that comes back soon has requests.
-var again = backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
+// reconnect is the pause before connecting again. It is short: Envoy sends a restarted picker requests at once.
+var reconnect = backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
 
-// converse keeps a connection to one address, and asks once for each until it is answered. It returns when ctx ends.
-func (p *Prober) converse(ctx context.Context, at place, picker Picker, news chan<- found) {
+// connect keeps a connection to one address until ctx ends. It probes each new connection until the picker answers.
+func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
 	creds := insecure.NewCredentials()
 	if picker.TLS {
 		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, ServerName: picker.SNI})
 	}
 	conn, err := grpc.NewClient("passthrough:///"+at.addr.String(), grpc.WithTransportCredentials(creds), grpc.WithIdleTimeout(0),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: p.cfg.Timeout}))
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: p.cfg.Timeout}))
 	if err != nil {
-		p.cfg.Log.Warn("a picker cannot be asked how it answers", "picker", at.name, "address", at.addr, "error", err)
+		p.cfg.Log.Warn("external picker can't be probed", "picker", at.name, "address", at.addr, "error", err)
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	say := func(a Answer) {
+	send := func(a Answer) {
 		select {
-		case news <- found{at, a}:
+		case results <- result{at, a}:
 		case <-ctx.Done():
 		}
 	}
 	for ready(ctx, conn) {
-		health := p.serves(ctx, conn)
-		say(Answer{Health: health}) // the next question may not be answered for long
-		if d, ok := p.insist(ctx, at, conn); ok {
-			say(Answer{d, health})
+		health := p.servesHealth(ctx, conn)
+		send(Answer{Health: health}) // now, because the dialect may take long
+		if d, ok := p.probeUntilAnswered(ctx, at, conn); ok {
+			send(Answer{d, health})
 			conn.WaitForStateChange(ctx, connectivity.Ready)
 		}
 	}
 }
 
-// serves says whether a picker can be asked whether it is the one to ask.
-func (p *Prober) serves(ctx context.Context, conn *grpc.ClientConn) bool {
+// servesHealth reports whether the picker's port has a health service that knows ServiceName.
+func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	r, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: ServiceName})
@@ -76,14 +76,14 @@ func ready(ctx context.Context, conn *grpc.ClientConn) bool {
 	}
 }
 
-// insist asks until there is an answer; false when the connection is lost, or ctx has ended.
-func (p *Prober) insist(ctx context.Context, at place, conn *grpc.ClientConn) (Dialect, bool) {
+// probeUntilAnswered probes until the picker answers. It returns false if the connection is lost or ctx ends.
+func (p *Prober) probeUntilAnswered(ctx context.Context, at address, conn *grpc.ClientConn) (Dialect, bool) {
 	for pause := p.cfg.Retry; ; pause = min(2*pause, 20*p.cfg.Retry) {
-		d, err := p.ask(ctx, conn)
+		d, err := p.probe(ctx, conn)
 		if err == nil {
 			return d, true
 		}
-		p.cfg.Log.Debug("a picker did not show how it answers", "picker", at.name, "address", at.addr, "error", err)
+		p.cfg.Log.Debug("external picker did not answer its probe", "picker", at.name, "address", at.addr, "error", err)
 		wait, cancel := context.WithTimeout(ctx, pause)
 		lost := conn.GetState() != connectivity.Ready || conn.WaitForStateChange(wait, connectivity.Ready)
 		cancel()
@@ -93,17 +93,17 @@ func (p *Prober) insist(ctx context.Context, at place, conn *grpc.ClientConn) (D
 	}
 }
 
-// ask shows a picker a request, in the pieces in which Envoy would.
-func (p *Prober) ask(ctx context.Context, conn *grpc.ClientConn) (Dialect, error) {
+// probe sends a picker a request, in the same messages as Envoy, and classifies the answer.
+func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	stream, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx)
 	if err != nil {
 		return Unknown, err
 	}
-	for _, m := range question() {
+	for _, m := range probeMessages() {
 		if err := stream.Send(m); err != nil {
-			break // why is what Recv says
+			break // Recv returns the reason
 		}
 	}
 	for {
@@ -119,19 +119,19 @@ func (p *Prober) ask(ctx context.Context, conn *grpc.ClientConn) (Dialect, error
 			return Acknowledges, nil
 		case *extprocv3.ProcessingResponse_ImmediateResponse:
 			if code := r.ImmediateResponse.GetStatus().GetCode(); code < 400 || code >= 500 {
-				return Unknown, fmt.Errorf("a refusal: %d", code) // it has nobody to name yet, perhaps
+				return Unknown, fmt.Errorf("immediate response with status %d", code) // perhaps its pool has no pods yet
 			}
-			return FullDuplex, nil // it has read the body and found fault with it, as the protocol says
+			return FullDuplex, nil // it read the body and rejected it, as the protocol allows
 		}
 	}
 }
 
-// question is a request as Envoy shows it in FULL_DUPLEX_STREAMED: headers, a piece of the body, its end.
-func question() []*extprocv3.ProcessingRequest {
+// probeMessages returns a request as Envoy sends it in FULL_DUPLEX_STREAMED: headers, a chunk of the body, its end.
+func probeMessages() []*extprocv3.ProcessingRequest {
 	headers := &corev3.HeaderMap{}
 	for _, h := range [][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":authority", "penstock"}, {":path", "/v1/completions"},
-		{"content-type", "application/json"}, {"content-length", "1"}, {"user-agent", "penstock"}, {"x-request-id", "penstock-dialect"},
+		{"content-type", "application/json"}, {"content-length", "1"}, {"user-agent", "penstock"}, {"x-request-id", "penstock-probe"},
 	} {
 		headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: h[0], RawValue: []byte(h[1])})
 	}
