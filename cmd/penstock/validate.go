@@ -88,7 +88,7 @@ func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resour
 		if r.Type == resource.Endpoints { // clusters that are not used yet do not ask for them
 			continue
 		}
-		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRefused) {
+		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRejected) {
 			return err
 		}
 	}
@@ -118,8 +118,8 @@ type refusals struct {
 	reports []report.Report
 }
 
-// Refused implements server.Reports. A proxy that is gone refuses nothing; what it did refuse is what was asked for.
-func (r *refusals) Refused(_, _ string, reports []report.Report) {
+// Rejected implements server.Reports. The report of a disconnected proxy is ignored: its rejections are the result.
+func (r *refusals) Rejected(_, _ string, reports []report.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(reports) > 0 {
