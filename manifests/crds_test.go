@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// Without it a kind could be read from files in a version that a cluster would refuse, or not be installable at all.
-func TestEveryKindHasItsCRDInTheVersionThatIsRead(t *testing.T) {
+// Otherwise a kind could be read from files in a version that a cluster does not serve, or not be installable.
+func TestCRD_EveryKindIsServedInTheVersionThatIsRead(t *testing.T) {
 	versions := map[string]string{
 		"GatewayClass": "v1", "Gateway": "v1", "ListenerSet": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1", "TLSRoute": "v1", "TCPRoute": "v1",
 		"ReferenceGrant": "v1beta1", "BackendTLSPolicy": "v1",
@@ -52,7 +52,7 @@ func TestEveryKindHasItsCRDInTheVersionThatIsRead(t *testing.T) {
 		}
 		for _, table := range store.Tables() {
 			if table.Kind() == kind && table.Group() != f.Group {
-				t.Errorf("%s: the store says group %s, the CRD %s", kind, table.Group(), f.Group)
+				t.Errorf("%s: the store has group %s, the CRD %s", kind, table.Group(), f.Group)
 			}
 		}
 	}
@@ -63,8 +63,8 @@ func TestEveryKindHasItsCRDInTheVersionThatIsRead(t *testing.T) {
 	}
 }
 
-// An API server refuses to install a CRD whose schema is not structural or whose rules do not compile.
-func TestOurCRDsCanBeInstalled(t *testing.T) {
+// An API server rejects a CRD whose schema is not structural or whose rules do not compile.
+func TestCRD_CanBeInstalled(t *testing.T) {
 	files, err := manifests.CRDs()
 	if err != nil {
 		t.Fatal(err)
@@ -94,8 +94,8 @@ func TestOurCRDsCanBeInstalled(t *testing.T) {
 	}
 }
 
-// A fleet that such an object shapes would serve nobody, or could not be told of in a status.
-func TestAnEnvoyFleetThatCannotServeIsRefused(t *testing.T) {
+// A fleet with such a spec could not serve, or its addresses could not be written to a status.
+func TestEnvoyFleet_InvalidSpecIsRejected(t *testing.T) {
 	crd, err := manifests.CRD("penstock.dev", "envoyfleets")
 	if err != nil {
 		t.Fatal(err)

@@ -16,20 +16,21 @@ func newBootstrap() *cobra.Command {
 	var tls bootstrap.TLS
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
-		Short: "Print the bootstrap with which an Envoy of yours attaches to a Gateway",
-		Long: `Print the bootstrap with which an Envoy of yours attaches to a Gateway over ADS. Start it with the arguments that
-stand in the first line of what is printed: some settings of Envoy have no field in the bootstrap.
+		Short: "Print the bootstrap that attaches your own Envoy to a Gateway",
+		Long: `Print the bootstrap that attaches your own Envoy to a Gateway over ADS. Start Envoy with the arguments in the first
+line of the output: some settings of Envoy have no field in the bootstrap.
 
-A Gateway in Kubernetes takes such proxies if its EnvoyFleet says mode: external, and names them. They speak TLS, verify the
-control plane by the certificates in the Secret penstock-ca (tls.crt, and next.crt before it takes over), and prove who they
-are by a token for the audience penstock.dev of a service account in external.serviceAccounts, or by a certificate for one
-of external.subjects that --xds-client-ca (the chart's clientCA) verifies. The control plane's own certificate is for
-penstock.penstock-system.svc: whoever reaches it by an address says so with --tls-server-name. A new authority comes each
-year, and tokens end: with --secrets Envoy reads the files again when they are replaced.`,
+A Gateway in Kubernetes accepts such proxies if its EnvoyFleet has mode: external and names them. They connect over TLS and
+verify the control plane with the certificates in the Secret penstock-ca: tls.crt, and next.crt before it takes over. They
+authenticate with a token for the audience penstock.dev of a service account in external.serviceAccounts, or with a
+certificate for one of external.subjects that --xds-client-ca (the chart's clientCA) verifies. The control plane's
+certificate is for penstock.penstock-system.svc: pass this name with --tls-server-name if --xds is an IP address. The
+certificate authority changes once a year and tokens expire: with --secrets, Envoy reads the files again when they are
+replaced.`,
 		Example: `  penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)
 
-  # Two control planes, so that losing one is not noticed.
+  # Two control planes: if one ends, Envoy uses the other.
   penstock bootstrap --gateway default/gw --xds 10.0.0.1:18000 --xds 10.0.0.2:18000
 
   # A control plane in Kubernetes, at its Service's address.
@@ -58,25 +59,25 @@ year, and tokens end: with --secrets Envoy reads the files again when they are r
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.Gateway, "gateway", "", "NAMESPACE/NAME of the Gateway (required)")
-	f.StringSliceVar(&cfg.ADS, "xds", []string{"127.0.0.1:18000"}, "address of a control plane; may be repeated")
-	f.StringVar(&cfg.NodeID, "node", "", "name of this Envoy (default: the Gateway's)")
-	f.StringVar(&cfg.Zone, "zone", "", "zone that this Envoy runs in")
-	f.StringVar(&cfg.Admin, "admin", "127.0.0.1:19000", "address of Envoy's admin interface, IP:PORT or unix:PATH")
-	f.DurationVar(&cfg.DrainTime, "drain-time", bootstrap.DefaultDrainTime, "how long streams may go on whose listener has gone")
-	f.IntVar(&cfg.Concurrency, "concurrency", 0, "worker threads (default: one a CPU)")
-	f.StringVar(&tls.CA, "tls-ca", "", "file with the CA that verifies the control plane; without it, cleartext")
-	f.StringVar(&tls.Cert, "tls-cert", "", "file with this Envoy's certificate")
-	f.StringVar(&tls.Key, "tls-key", "", "file with its key")
-	f.StringVar(&cfg.Token, "token", "", "file with the token that proves to the control plane who this Envoy is")
-	f.StringVar(&cfg.Secrets, "secrets", "", "folder, for good, where files are written that let Envoy follow changes of CA, certificate and token")
-	f.StringVar(&cfg.Ready, "ready", "", "IP:PORT at which /ready answers 200 while this Envoy serves (default: none)")
-	f.StringVar(&tls.ServerName, "tls-server-name", "", "name that the control plane's certificate must have")
+	f.StringVar(&cfg.Gateway, "gateway", "", "Gateway, as NAMESPACE/NAME (required)")
+	f.StringSliceVar(&cfg.ADS, "xds", []string{"127.0.0.1:18000"}, "address of a control plane, as HOST:PORT; may be repeated")
+	f.StringVar(&cfg.NodeID, "node", "", "node ID of this Envoy (default: the Gateway's name)")
+	f.StringVar(&cfg.Zone, "zone", "", "zone of this Envoy, for locality-aware load balancing (default: none)")
+	f.StringVar(&cfg.Admin, "admin", "127.0.0.1:19000", "address of Envoy's admin interface, as IP:PORT or unix:PATH")
+	f.DurationVar(&cfg.DrainTime, "drain-time", bootstrap.DefaultDrainTime, "drain time: how long connections may continue after their listener is removed")
+	f.IntVar(&cfg.Concurrency, "concurrency", 0, "number of worker threads (default: one per CPU)")
+	f.StringVar(&tls.CA, "tls-ca", "", "file with the CA certificates that verify the control plane (default: none, and the connection is cleartext)")
+	f.StringVar(&tls.Cert, "tls-cert", "", "file with this Envoy's client certificate (default: none)")
+	f.StringVar(&tls.Key, "tls-key", "", "file with the private key of --tls-cert (default: none)")
+	f.StringVar(&cfg.Token, "token", "", "file with the token that authenticates this Envoy to the control plane (default: none)")
+	f.StringVar(&cfg.Secrets, "secrets", "", "folder for the files through which Envoy follows changes of CA, certificate and token; keep it as long as Envoy runs (default: none)")
+	f.StringVar(&cfg.Ready, "ready", "", "address, as IP:PORT, at which /ready answers 200 while this Envoy serves (default: none)")
+	f.StringVar(&tls.ServerName, "tls-server-name", "", "name that the control plane's certificate must have (default: the host of --xds)")
 	_ = cmd.MarkFlagRequired("gateway")
 	return cmd
 }
 
-// absolute makes paths absolute, those that are given: Envoy takes relative ones for others than we do, or refuses them.
+// absolute makes the given paths absolute: Envoy resolves relative ones against its own working directory, or rejects them.
 func absolute(paths ...*string) (err error) {
 	for _, p := range paths {
 		if *p == "" {
@@ -89,7 +90,7 @@ func absolute(paths ...*string) (err error) {
 	return nil
 }
 
-// writeSecrets writes the files by which Envoy follows its secrets.
+// writeSecrets writes the files through which Envoy follows its secrets.
 func writeSecrets(cfg bootstrap.Config) error {
 	files, err := bootstrap.SecretFiles(cfg)
 	if err != nil {

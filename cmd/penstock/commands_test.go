@@ -23,7 +23,7 @@ func penstock(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestEveryCommandTeachesByExample(t *testing.T) {
+func TestCommand_HasExamples(t *testing.T) {
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		if cmd.Runnable() && !strings.Contains(cmd.Example, "penstock ") {
@@ -39,7 +39,7 @@ func TestEveryCommandTeachesByExample(t *testing.T) {
 	visit(newRoot())
 }
 
-func TestVersionNamesTheEnvoyThatUpWouldStart(t *testing.T) {
+func TestVersion_NamesTheEnvoyThatUpStarts(t *testing.T) {
 	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestVersionNamesTheEnvoyThatUpWouldStart(t *testing.T) {
 	}
 }
 
-func TestVersionSaysWhyThereIsNoEnvoyAndStillSucceeds(t *testing.T) {
+func TestVersion_WithoutEnvoyNamesTheCause(t *testing.T) {
 	t.Setenv("ENVOY", "/no/such/envoy")
 	out, err := penstock(t, "version")
 	if err != nil || !strings.Contains(out, "/no/such/envoy") {
@@ -65,13 +65,13 @@ func TestVersionSaysWhyThereIsNoEnvoyAndStillSucceeds(t *testing.T) {
 	}
 }
 
-func TestAnOutputThatIsNotKnownIsAnError(t *testing.T) {
+func TestVersion_UnknownOutputIsAnError(t *testing.T) {
 	if out, err := penstock(t, "version", "-o", "xml"); err == nil || !strings.Contains(err.Error(), "text or json") {
 		t.Errorf("got %v: %s", err, out)
 	}
 }
 
-func TestSimRefusesWhatCannotWork(t *testing.T) {
+func TestSim_InvalidFlagIsAnError(t *testing.T) {
 	if _, err := penstock(t, "sim", "--listen", "127.0.0.1:0", "--fail-rate", "2"); err == nil || !strings.Contains(err.Error(), "between 0 and 1") {
 		t.Errorf("got %v", err)
 	}

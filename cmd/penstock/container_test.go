@@ -10,7 +10,7 @@ import (
 )
 
 // The image is built elsewhere; here is what would break it, or the promise that what is installed is what was tested.
-func TestTheImageIsTheOneThatTheChartInstallsAndNamesItsEnvoy(t *testing.T) {
+func TestContainerImage_MatchesTheChartAndTheTestedEnvoy(t *testing.T) {
 	read := func(path ...string) string {
 		raw, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
 		if err != nil {

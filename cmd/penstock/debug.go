@@ -168,7 +168,7 @@ func (r running) stream(ctx context.Context, path string, line func([]byte) erro
 }
 
 func newXDSStreams() *cobra.Command {
-	return debugCommand("streams", "Print the connected proxies, and how many resources each holds, lacks and has rejected", "", cobra.NoArgs, func(cmd *cobra.Command, at running, _ []string) error {
+	return debugCommand("streams", "Print the connected proxies, and how many resources each holds, lacks and has rejected", `  penstock debug xds streams -f ./config`, cobra.NoArgs, func(cmd *cobra.Command, at running, _ []string) error {
 		var proxies []server.ProxyStatus
 		if err := at.ask(cmd.Context(), "/proxies", &proxies); err != nil {
 			return err

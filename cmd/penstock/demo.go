@@ -16,14 +16,14 @@ func newDemo() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show it all on this machine: two clusters, simulated model servers, a story in six steps",
+		Short: "Show everything on this machine: two clusters, simulated model servers, six steps",
 		Long: `Show what Penstock does, on this machine and without a GPU: a gateway with two pools of simulated model servers, a
-second cluster whose pool is imported in both ways there are, a streamed answer, a split by weights, and a spill when
-the local pool is full; with who answered, and why. Every step checks itself: the exit status is 1 if one of them did
-not go as promised. All ports are free ones on loopback, and nothing is left behind.`,
+second cluster whose pool is imported in both routing modes, a streamed response, a split by weight, and a spill when the
+local pool is full. Each step prints which server answered, and why. Each step checks its result: the exit status is 1 if
+one of them fails. The demo uses free ports on loopback and leaves nothing behind.`,
 		Example: `  penstock demo
 
-  # Leave it up, with requests to try and files to edit, until Ctrl-C.
+  # Keep it running until Ctrl-C, with requests to try and files to edit.
   penstock demo --keep`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,11 +49,11 @@ not go as promised. All ports are free ones on loopback, and nothing is left beh
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave everything up after the last step, until Ctrl-C")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep everything running after the last step, until Ctrl-C")
 	return cmd
 }
 
-// wantsColour tells whether a person reads out at a terminal, and has not asked for plain text (https://no-color.org).
+// wantsColour reports whether out is a terminal whose user has not asked for plain text (https://no-color.org).
 func wantsColour(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {

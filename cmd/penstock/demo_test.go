@@ -53,7 +53,7 @@ func shortTemp(t *testing.T) string {
 
 var demoGateway = regexp.MustCompile(`GW=(\S+)`)
 
-// ended waits for the process and says whether it kept what it promised and cleaned up.
+// ended waits for the process and checks that its steps passed and that it cleaned up.
 func (d *demonstration) ended(t *testing.T) {
 	t.Helper()
 	timer := time.AfterFunc(2*time.Minute, func() { _ = d.cmd.Process.Kill() })
@@ -83,7 +83,7 @@ func expectEmpty(t *testing.T, dir string) {
 	}
 }
 
-func TestTwoDemosSideBySideKeepTheirPromisesAndLeaveNothingBehind(t *testing.T) {
+func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	once, kept := startDemo(t), startDemo(t, "--keep")
 	once.ended(t)
@@ -112,15 +112,15 @@ func TestTwoDemosSideBySideKeepTheirPromisesAndLeaveNothingBehind(t *testing.T) 
 	kept.ended(t)
 }
 
-// The step in which a picker of another cluster is asked must not pass if that picker is somewhere else.
-func TestADemoWhoseOtherClusterCannotBeAskedFailsAndSaysWhatItExpected(t *testing.T) {
+// The step that queries the picker of another cluster must not pass if that picker is elsewhere.
+func TestDemo_UnreachableClusterFailsItsStep(t *testing.T) {
 	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	binary, temp := filepath.Join(t.TempDir(), "elsewhere"), shortTemp(t)
 	t.Setenv("TMPDIR", temp)
-	// It is penstock, but --picker is not where it was told to be.
+	// It is penstock, but --picker has another address than requested.
 	script := `#!/bin/sh
 for arg; do
   shift
@@ -139,7 +139,7 @@ exec penstock "$@"
 		t.Errorf("expected that the demo fails, got %v", err)
 	}
 	if text := out.String(); !strings.Contains(text, "✗ expected that a new route answers 200 from its first request on, got 503") || strings.Contains(text, "All 6 steps") {
-		t.Errorf("it does not say what was expected and seen:\n%s", text)
+		t.Errorf("the output lacks what was expected and what was seen:\n%s", text)
 	}
 	expectEmpty(t, temp)
 }

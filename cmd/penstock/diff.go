@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Exit codes of diff, as diff(1) has them.
+// Exit codes of diff, as in diff(1).
 const (
 	exitDiffers exitCode = 1
 	exitTrouble exitCode = 2
@@ -37,14 +37,15 @@ func newDiff() *cobra.Command {
 	var o diffOptions
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Print what a change of files changes in Envoy's configuration, without running anything",
-		Long: `Print what becomes different in Envoy's configuration when the folder (or file) OLD becomes NEW: for each resource that is added, removed
-or changed a unified diff of its YAML. Private keys are left out. Neither what only the picker reads nor a comment is a difference.
+		Short: "Print how a change of files changes Envoy's configuration, without running anything",
+		Long: `Print how Envoy's configuration changes when the folder (or file) OLD becomes NEW: a unified diff of the YAML of each
+resource that is added, removed or changed. Private keys are omitted. A comment, or a field that only the picker reads, is no
+difference.
 
-What is wrong in NEW and was not in OLD is printed first, on standard error. The exit status is that of diff: 0 if Envoys would see
-nothing of the change, 1 if they would, 2 if it cannot be told, or if NEW has errors that OLD had not: something in it does not take
-effect, and a penstock that runs keeps the last good version of an object that is not valid.`,
-		Example: `  # What does this branch change?
+Findings of NEW that OLD does not have are printed first, on standard error. The exit status is that of diff(1): 0 if Envoy's
+configuration does not change, 1 if it changes, 2 on failure, or if NEW has errors that OLD does not have. With errors,
+something in NEW does not take effect; a running penstock keeps the last good version of an invalid object.`,
+		Example: `  # What does this branch change in Envoy's configuration?
   git worktree add ../main main && penstock diff ../main/config ./config
 
   # In CI: names only, or JSON with the resources before and after.
@@ -52,20 +53,20 @@ effect, and a penstock that runs keeps the last good version of an object that i
   penstock diff old new -o json | jq -r '.[] | select(.type == "listener") | .name'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return trouble(cmd, errors.New("say which two folders or files: penstock diff OLD NEW"))
+				return trouble(cmd, errors.New("two folders or files are required: penstock diff OLD NEW"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return trouble(cmd, o.run(cmd, args[0], args[1])) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, NAMESPACE/NAME")
-	f.StringVarP(&o.output, "output", "o", "diff", "diff, names or json")
+	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: all)")
+	f.StringVarP(&o.output, "output", "o", "diff", "output format: diff, names or json")
 	addOffline(f, &o.picker, &o.any)
 	return cmd
 }
 
-// trouble tells an error and makes it an exit status; that there are differences is none.
+// trouble prints an error and returns its exit status. exitDiffers is a result, not an error, and is returned as it is.
 func trouble(cmd *cobra.Command, err error) error {
 	if err == nil || errors.Is(err, exitDiffers) {
 		return err
@@ -78,9 +79,9 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	printers := map[string]func(io.Writer, []difference) error{"diff": printDiff, "names": printNames, "json": printDifferences}
 	show := printers[o.output]
 	if show == nil {
-		return fmt.Errorf("--output %q is not known: diff, names or json", o.output)
+		return fmt.Errorf("--output %q is unknown: write diff, names or json", o.output)
 	}
-	was, complaints, err := o.side(cmd, before)
+	was, old, err := o.side(cmd, before)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	worse := 0
 	for _, f := range found {
 		known := func(c report.Finding) bool { return c.Owner == f.Owner && c.Field == f.Field && c.Problem == f.Problem }
-		if !slices.ContainsFunc(complaints, known) {
+		if !slices.ContainsFunc(old, known) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", f.Severity, f)
 			if f.Severity == report.Error {
 				worse++
@@ -106,7 +107,7 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 		return err
 	}
 	if worse > 0 {
-		return fmt.Errorf("%s has errors that %s had not (%d): the difference is that of a start with it; a penstock that runs keeps the last good version of objects that are not valid", after, before, worse)
+		return fmt.Errorf("%s has %d errors that %s does not have: the printed difference is that of a fresh start; a running penstock keeps the last good version of invalid objects", after, worse, before)
 	}
 	if len(differences) > 0 {
 		return exitDiffers
@@ -114,13 +115,13 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	return nil
 }
 
-// place is where a resource is: one of a Gateway's.
+// place identifies a resource of one Gateway.
 type place struct {
 	gateway string
 	ref     resource.Ref
 }
 
-// side translates one of the two, and says what there is to complain about.
+// side translates one of the two folders. It returns the resources and the findings.
 func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource.Resource, []report.Finding, error) {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	p, t, err := offline(cmd.Context(), []string{path}, o.picker, o.any, log)
@@ -138,7 +139,7 @@ func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource
 	return all, status.NewDocument(p.Board().List(), app.Controller, nil, time.Time{}).Findings, nil
 }
 
-// difference is one resource that is not the same on both sides.
+// difference is one resource that differs between the two sides.
 type difference struct {
 	Gateway string          `json:"gateway"`
 	Type    string          `json:"type"` // listener, route, cluster, endpoints or secret
@@ -148,7 +149,7 @@ type difference struct {
 	New     json.RawMessage `json:"new,omitempty"`
 }
 
-// compare lists what differs, in the order of Gateways, types and names.
+// compare lists the differences, sorted by Gateway, type and name.
 func compare(was, is map[place]*resource.Resource) ([]difference, error) {
 	var places []place
 	for p, r := range was {
@@ -164,7 +165,7 @@ func compare(was, is map[place]*resource.Resource) ([]difference, error) {
 	slices.SortFunc(places, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.gateway, b.gateway), a.ref.Compare(b.ref))
 	})
-	out := []difference{} // in JSON, none is a list too
+	out := []difference{} // never nil: JSON shows an empty list
 	for _, p := range places {
 		d := difference{Gateway: p.gateway, Type: p.ref.Type.String(), Name: p.ref.Name, Change: "changed"}
 		var err error
@@ -208,7 +209,7 @@ func printDiff(w io.Writer, list []difference) error {
 		}
 		shown := udiff.Unified("old "+d.String(), "new "+d.String(), before, after)
 		if shown == "" {
-			shown = fmt.Sprintf("--- old %s\n+++ new %s\nThe private key is another one.\n", d, d)
+			shown = fmt.Sprintf("--- old %s\n+++ new %s\nThe private key differs.\n", d, d)
 		}
 		if _, err := io.WriteString(w, shown); err != nil {
 			return err
@@ -217,7 +218,7 @@ func printDiff(w io.Writer, list []difference) error {
 	return nil
 }
 
-// text is a resource as YAML; empty if there is none.
+// text returns a resource as YAML, or "" for none.
 func text(raw json.RawMessage) (string, error) {
 	if raw == nil {
 		return "", nil

@@ -15,23 +15,23 @@ func newDrain() *cobra.Command {
 	var c drain.Config
 	cmd := &cobra.Command{
 		Use:   "drain",
-		Short: "Have an Envoy end its work, and wait until it has",
-		Long: `Have an Envoy end its work, and wait until it has: it fails its health checks, ends each connection with the next
-answer, and is left when nothing is under way. Fleets in Kubernetes run it before they stop a proxy (preStop).`,
+		Short: "Drain an Envoy, and wait until its requests have ended",
+		Long: `Drain an Envoy, and wait until its requests have ended. Envoy fails its health checks and closes each connection with
+the next response; the command returns when nothing is in flight. Fleets in Kubernetes run it before a proxy stops (preStop).`,
 		Example: `  penstock drain --admin /run/penstock/admin.sock --timeout 10m`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return drain.Drain(cmd.Context(), c) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Admin, "admin", "", "socket of Envoy's admin interface (required)")
-	f.DurationVar(&c.Timeout, "timeout", 0, "how long it may take at most (default 10m)")
-	f.DurationVar(&c.Settle, "settle", 0, "how long it takes at least: until load balancers know (default 10s)")
-	f.DurationVar(&c.Quiet, "quiet", 0, "how long to wait for connections on which nothing happens (default 5s)")
+	f.StringVar(&c.Admin, "admin", "", "path of the socket of Envoy's admin interface (required)")
+	f.DurationVar(&c.Timeout, "timeout", 0, "longest time that the drain takes (default 10m)")
+	f.DurationVar(&c.Settle, "settle", 0, "shortest time that the drain takes, so that load balancers notice the failed health check (default 10s)")
+	f.DurationVar(&c.Quiet, "quiet", 0, "how long to wait for idle connections after the last request has ended (default 5s)")
 	_ = cmd.MarkFlagRequired("admin")
 	return cmd
 }
 
-// newCopy is for containers without a shell, in which penstock drain shall run.
+// newCopy is for containers without a shell that must run penstock drain.
 func newCopy() *cobra.Command {
 	return &cobra.Command{
 		Use:     "copy PATH",
@@ -48,7 +48,7 @@ func newCopy() *cobra.Command {
 	}
 }
 
-// copyProgram replaces the target in one step: half a program is never there.
+// copyProgram replaces the target atomically, so that a partly written program never runs.
 func copyProgram(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

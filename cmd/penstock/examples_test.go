@@ -18,12 +18,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 )
 
-// silent are kinds that have no status: they work through others, which say so.
+// silent are kinds without a status: the objects that use them report it.
 var silent = []string{"Namespace", "Service", "ReferenceGrant", "Secret", "ConfigMap"}
 
-// Other people's configuration: all examples of the Gateway API, one file at a time and all at once, with their Gateways
-// taken for ours. Each object of each file ends in a condition or a finding, and Envoy refuses nothing.
-func TestTheGatewayAPIsOwnExamplesAreUnderstoodOrAnsweredFor(t *testing.T) {
+// All examples of the Gateway API, one file at a time and all at once, whatever their Gateways' class. Each object of each
+// file has a condition or a finding, and Envoy rejects nothing.
+func TestGatewayAPIExamples_EachObjectIsReported(t *testing.T) {
 	t.Parallel()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
 	if err != nil {
@@ -37,7 +37,7 @@ func TestTheGatewayAPIsOwnExamplesAreUnderstoodOrAnsweredFor(t *testing.T) {
 	for _, channel := range []string{"standard", "experimental"} {
 		t.Run("all of "+channel, func(t *testing.T) {
 			t.Parallel()
-			refusedNothing(t, filepath.Join(examples, channel), "--any-controller")
+			acceptedByEnvoy(t, filepath.Join(examples, channel), "--any-controller")
 		})
 	}
 	for _, file := range files {
@@ -55,22 +55,22 @@ func TestTheGatewayAPIsOwnExamplesAreUnderstoodOrAnsweredFor(t *testing.T) {
 			}
 			for _, o := range objects {
 				if !slices.Contains(silent, o.Kind) && !mentioned(&doc, o) {
-					t.Errorf("nothing is said of %s %s", o.Kind, o.Metadata.Name)
+					t.Errorf("%s %s has no condition and no finding", o.Kind, o.Metadata.Name)
 				}
 			}
 			for _, f := range doc.Findings {
 				if byEnvoy.MatchString(f.Problem) || f.Source == "" {
-					t.Errorf("Envoy refuses something, or a finding has no place: %s", f)
+					t.Errorf("Envoy rejects a resource, or a finding has no source: %s", f)
 				}
 			}
 		})
 	}
 }
 
-// byEnvoy is in what is said of a refusal by Envoy. (EnvoyFleet is a kind.)
+// byEnvoy matches the report of a NACK. (EnvoyFleet is a kind.)
 var byEnvoy = regexp.MustCompile(`\bEnvoy\b`)
 
-// object is what a file says an object is.
+// object is the identity of an object in a file.
 type object struct {
 	Kind     string
 	Metadata struct{ Name, Namespace string }
@@ -96,7 +96,7 @@ func objectsOf(t *testing.T, file string) []object {
 	}
 }
 
-// mentioned says whether an object has a condition, at one of its parents or itself, or there is a finding about it.
+// mentioned reports whether an object has a condition, at one of its parents or itself, or there is a finding about it.
 func mentioned(doc *status.Document, o object) bool {
 	for _, s := range doc.Objects {
 		if s.Kind != o.Kind || s.Name != o.Metadata.Name {

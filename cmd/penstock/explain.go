@@ -26,16 +26,17 @@ func newExplain() *cobra.Command {
 	var headers []string
 	cmd := &cobra.Command{
 		Use:   "explain URL",
-		Short: "Say where a request would go, and why: listener, route, backend, picker, endpoint",
-		Long: `Say where a request would go, and why: the listener, host, route and rule that take it, the backends with their shares,
-who picks, what would be picked now, what happens without a pick, and the conditions of the objects on the way. If
-penstock runs for the same files it is asked; otherwise the files are read, and the picker's view is left out. With --http
-the one at an address is asked, in Kubernetes for instance.
+		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint",
+		Long: `Explain where a request would go, and why: the listener, host, route and rule that match it, the backends with their
+shares, the picker, the endpoint that it would pick now, what happens without a pick, and the conditions of the objects
+involved. The command queries the penstock that runs for the same files. If none runs, it reads the files itself and omits
+the picker's view. With --http it queries the penstock at that address, for example in Kubernetes.
 
-The exit status is 1 if the request, or a share of it, would not get to a backend that has endpoints; a redirect is as good.
+The exit status is 1 if the request, or a share of it, would not reach a backend that has endpoints. A redirect counts as
+success.
 
-URLs of grpc and grpcs ask about a gRPC request, such as grpc://localhost:8080/echo.Echo/Say; those of tls and tcp about a
-connection that is handed on.`,
+A URL with the scheme grpc or grpcs is a gRPC request, such as grpc://localhost:8080/echo.Echo/Echo. A URL with the scheme
+tls or tcp is a connection that a TLSRoute or TCPRoute forwards.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
   penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json
@@ -43,7 +44,7 @@ connection that is handed on.`,
   kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock explain --http 127.0.0.1:9091 http://llm.example.com/v1/models`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("say which request: penstock explain http://HOST:PORT/PATH")
+				return fmt.Errorf("a URL is required: penstock explain http://HOST:PORT/PATH")
 			}
 			return nil
 		},
@@ -60,7 +61,7 @@ connection that is handed on.`,
 			for _, h := range headers {
 				app.AddHeader(q.Header, h)
 			}
-			if model != "" { // as the gateway does, which reads it from the body
+			if model != "" { // the gateway reads it from the body
 				headers = append(headers, "X-Gateway-Model-Name: "+model)
 				q.Header.Set("X-Gateway-Model-Name", model)
 			}
@@ -74,7 +75,7 @@ connection that is handed on.`,
 			case "text":
 				err = printExplained(cmd.OutOrStdout(), e)
 			default:
-				return fmt.Errorf("--output %q is not known: text or json", output)
+				return fmt.Errorf("--output %q is unknown: write text or json", output)
 			}
 			if err == nil && !e.Served {
 				err = exitCode(1)
@@ -84,15 +85,15 @@ connection that is handed on.`,
 	}
 	s.flags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&method, "method", "X", http.MethodGet, "method")
-	f.StringArrayVarP(&headers, "header", "H", nil, "header, as 'name: value'; may be repeated")
-	f.StringVar(&model, "model", "", "model that the body names, for routes by X-Gateway-Model-Name")
-	f.StringVar(&gateway, "gateway", "", "only this Gateway, NAMESPACE/NAME")
-	f.StringVarP(&output, "output", "o", "text", "text or json")
+	f.StringVarP(&method, "method", "X", http.MethodGet, "HTTP method of the request")
+	f.StringArrayVarP(&headers, "header", "H", nil, "request header, as 'name: value'; may be repeated (default: none)")
+	f.StringVar(&model, "model", "", "model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
+	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
+	f.StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return cmd
 }
 
-// explain asks the process that runs for these files, or else looks into the files.
+// explain queries the process that runs for these files, or reads the files if none runs.
 func (s *asked) explain(cmd *cobra.Command, q translator.Query, headers []string) (app.Explained, error) {
 	var e app.Explained
 	args := url.Values{"url": {q.URL.String()}, "method": {q.Method}, "gateway": {q.Gateway}, "header": headers}
@@ -108,11 +109,11 @@ func (s *asked) explain(cmd *cobra.Command, q translator.Query, headers []string
 		return e, nil
 	}
 	if len(s.paths) == 0 {
-		return e, fmt.Errorf("no penstock runs with the state folder %s; say which files to read: -f FOLDER", dir)
+		return e, fmt.Errorf("no penstock runs with the state folder %s; name the files to read: -f FOLDER", dir)
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running for these files: this is what they say, without what the picker knows")
+	fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running for these files: the explanation comes from the files, without the picker's view")
 	if _, err := os.Stat(dir); err != nil {
-		dir = "" // nothing ever ran here: there are no last good objects, and no reason to begin a record of them
+		dir = "" // nothing ran here before: there are no last good versions to read, and none should be recorded
 	}
 	p, err := app.New(app.Config{
 		Paths: s.paths, StateDir: dir, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
@@ -128,7 +129,7 @@ func (s *asked) explain(cmd *cobra.Command, q translator.Query, headers []string
 	return p.Explain(q), nil
 }
 
-// printer writes lines until one cannot be written.
+// printer writes lines until the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -183,10 +184,10 @@ func printExplained(w io.Writer, e app.Explained) error {
 	return p.err
 }
 
-// backend prints one share of a rule's requests or connections, and what stands behind its hops, further in.
+// backend prints one share of a rule's requests or connections, with the backends behind its hops indented.
 func (p *printer) backend(indent, what string, b translator.BackendView, picks map[string]json.RawMessage) {
 	to := b.Backend
-	if b.Cluster != "" { // there is none for a backend that does not exist
+	if b.Cluster != "" { // empty for a backend that does not exist
 		to += " (cluster " + b.Cluster + ")"
 	}
 	p.line(indent+"backend", "%s of %s to %s", b.Share, what, to)
@@ -199,7 +200,7 @@ func (p *printer) backend(indent, what string, b translator.BackendView, picks m
 	}
 	if b.Picker != "" {
 		body := map[string]string{"None": "headers only", "Buffered": "headers and body", "Duplex": "headers and a stream of the body"}[b.Body]
-		p.line(indent+"picker", "%s, which sees %s", b.Picker, body)
+		p.line(indent+"picker", "%s, which receives %s", b.Picker, body)
 	}
 	if len(b.Endpoints) > 0 {
 		p.line(indent+"endpoints", "%s", strings.Join(b.Endpoints, " "))
@@ -218,7 +219,7 @@ func (p *printer) backend(indent, what string, b translator.BackendView, picks m
 	}
 }
 
-// pick prints what our picker would choose now.
+// pick prints what Penstock's picker would choose now.
 func (p *printer) pick(indent string, raw json.RawMessage) {
 	var e picker.Explanation
 	if raw == nil || json.Unmarshal(raw, &e) != nil {
@@ -226,7 +227,7 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	}
 	switch {
 	case len(e.Relay) > 0:
-		p.line(indent+"now", "the remote picker is asked: %s", strings.Join(e.Relay, " "))
+		p.line(indent+"now", "the remote picker decides: %s", strings.Join(e.Relay, " "))
 	case e.Status != 0:
 		p.line(indent+"now", "%d (%s)", e.Status, e.Reason)
 	default:
@@ -237,7 +238,7 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	}
 }
 
-// verdictText is what the picker thinks of one endpoint, in a line.
+// verdictText describes the picker's view of one endpoint in one line.
 func verdictText(v schedule.Verdict) string {
 	s := v.State
 	load := fmt.Sprintf("queue %.0f, running %.0f, KV cache %.0f%%", s.Queue, s.Running, s.KV*100)
@@ -248,7 +249,7 @@ func verdictText(v schedule.Verdict) string {
 	if v.Pod != "" {
 		name += " (" + v.Pod + ")"
 	}
-	text := fmt.Sprintf("%s: %s, %d of ours under way", name, load, s.InFlight)
+	text := fmt.Sprintf("%s: %s, %d of our requests in flight", name, load, s.InFlight)
 	if v.Out != "" {
 		return text + "; out: " + v.Out
 	}

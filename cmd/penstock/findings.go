@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// calm is how long nothing new must be said before findings are printed: what holds for a moment between two steps of one
-// change is not worth a line.
-const calm = 200 * time.Millisecond
+// findingsDebounce is how long the board must stay unchanged before findings are printed, so that a finding that exists only
+// between two steps of one change is not printed.
+const findingsDebounce = 200 * time.Millisecond
 
-// printFindings prints each error and warning once, when it comes up, and says when it is mended.
+// printFindings prints each error and warning once, when it appears, and one line when all are resolved.
 func printFindings(ctx context.Context, board *status.Board, out io.Writer) error {
 	var seen uint64
-	told := map[string]bool{}
+	printed := map[string]bool{}
 	for {
 		next, err := settled(ctx, board, seen)
 		if errors.Is(err, context.Canceled) {
@@ -36,22 +36,22 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 			}
 			text := fmt.Sprintf("%s: %s", f.Severity, f)
 			now[text] = true
-			if !told[text] {
+			if !printed[text] {
 				fmt.Fprintln(out, text)
 			}
 		}
-		if len(told) > 0 && len(now) == 0 {
-			fmt.Fprintln(out, "all mended: no errors or warnings are left")
+		if len(printed) > 0 && len(now) == 0 {
+			fmt.Fprintln(out, "all errors and warnings are resolved")
 		}
-		told = now
+		printed = now
 	}
 }
 
-// settled waits until there is something new, and then until there is nothing more.
+// settled waits for a change, and then until the board is unchanged for findingsDebounce.
 func settled(ctx context.Context, board *status.Board, seen uint64) (uint64, error) {
 	next, err := board.Wait(ctx, seen)
 	for err == nil {
-		quiet, cancel := context.WithTimeout(ctx, calm)
+		quiet, cancel := context.WithTimeout(ctx, findingsDebounce)
 		var more uint64
 		more, err = board.Wait(quiet, next)
 		cancel()

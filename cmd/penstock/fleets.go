@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// defaultEnvoyImage is the Envoy that this release is tested with.
+// defaultEnvoyImage has the version of Envoy that this release is tested with.
 const defaultEnvoyImage = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
 
-// fleetFlags are how serve runs the proxies of Gateways.
+// fleetFlags configure how serve runs the proxies of Gateways.
 type fleetFlags struct {
 	penstockImage, envoyImage string
 	addresses                 []string
@@ -27,27 +27,27 @@ type fleetFlags struct {
 
 func (o *fleetFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.penstockImage, "penstock-image", "", "run the proxies of each Gateway, as Deployments, with this image of penstock beside Envoy; ADS is then served over TLS, to proxies that prove who they are. It needs --service and --peers-listen (default: others run the proxies)")
-	f.StringVar(&o.envoyImage, "envoy-image", defaultEnvoyImage, "image of Envoy, where no EnvoyFleet names one")
-	f.StringSliceVar(&o.addresses, "xds-address", nil, "HOST:PORT at which proxies reach ADS; may be repeated (default: --service, with the port of --xds)")
-	f.BoolVar(&o.openPicker, "picker-open", false, "with --penstock-image, answer picks of anyone, gateways of other clusters for instance, and not of the Gateways' own proxies alone")
-	f.StringSliceVar(&o.externalIPs, "external-ips", nil, "CIDR in which Gateways may have addresses that the nodes take (a Service's externalIPs), besides the one that a Service is given; may be repeated (default: none, because who may write a Gateway could take any address)")
-	f.StringVar(&o.clientCA, "xds-client-ca", "", "file with the authorities that sign certificates of proxies that others run")
+	f.StringVar(&o.penstockImage, "penstock-image", "", "image of penstock for the proxies' pods: with it, serve runs a Deployment of proxies for each Gateway, and serves ADS over TLS to authenticated proxies only. Requires --service and --peers-listen (default: none, and serve runs no proxies)")
+	f.StringVar(&o.envoyImage, "envoy-image", defaultEnvoyImage, "image of Envoy for proxies whose EnvoyFleet names none")
+	f.StringSliceVar(&o.addresses, "xds-address", nil, "address at which proxies reach ADS, as HOST:PORT; may be repeated (default: --service, with the port of --xds)")
+	f.BoolVar(&o.openPicker, "picker-open", false, "with --penstock-image, accept picks from every client, such as gateways of other clusters (default: only from the Gateways' own proxies)")
+	f.StringSliceVar(&o.externalIPs, "external-ips", nil, "range, as CIDR, in which a Gateway's spec.addresses may become externalIPs of its Service; may be repeated. Everyone who can write a Gateway can claim every address in it (default: none)")
+	f.StringVar(&o.clientCA, "xds-client-ca", "", "file with the CA certificates that verify client certificates of external proxies (default: none)")
 }
 
-// config is nil if others run the proxies.
+// config returns nil if serve runs no proxies.
 func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes) (*app.Fleet, error) {
 	if o.penstockImage == "" {
 		return nil, nil
 	}
 	if k.Service == "" || cmd.Flag("peers-listen").Value.String() == "" {
-		return nil, errors.New("--penstock-image needs --service, whose name is in the certificate of ADS, and --peers-listen")
+		return nil, errors.New("--penstock-image requires --peers-listen, and --service, whose name is in the certificate of ADS")
 	}
 	out := &app.Fleet{ADS: o.addresses, Names: app.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage, OpenPicker: o.openPicker}
 	if len(out.ADS) == 0 {
 		_, port, err := net.SplitHostPort(cmd.Flag("xds").Value.String())
 		if err != nil {
-			return nil, fmt.Errorf("--xds: %w; or say where proxies reach it, with --xds-address", err)
+			return nil, fmt.Errorf("--xds: %w; or set the address at which proxies reach ADS with --xds-address", err)
 		}
 		out.ADS = []string{net.JoinHostPort(out.Names[0], port)}
 	}
@@ -65,7 +65,7 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes) (*app.Fleet, 
 		}
 		out.ClientCA = x509.NewCertPool()
 		if !out.ClientCA.AppendCertsFromPEM(raw) {
-			return nil, fmt.Errorf("--xds-client-ca %s: no certificate in PEM", o.clientCA)
+			return nil, fmt.Errorf("--xds-client-ca %s: the file has no PEM certificate", o.clientCA)
 		}
 	}
 	return out, nil

@@ -17,18 +17,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A golden is one thing that a user can ask for, in one file: what it is, the YAML that the user writes, and below want/
-// what comes out of it. A golden shows what matters to it and leaves out the rest:
+// A golden is one feature in one file: a description, the YAML that the user writes, and the results below want/. A golden
+// shows the resources that matter to it and omits the rest:
 //
 //	want/routes.yaml                            all resources of a type, of all Gateways
 //	want/clusters/pool/default/chat.yaml        the one with this name
-//	want/status.txt                             what `penstock translate --status` says
-//	want/explain -X POST http://localhost/v1    what `penstock explain` says, with these arguments
+//	want/status.txt                             what `penstock translate --status` prints
+//	want/explain -X POST http://localhost/v1    what `penstock explain` prints, with these arguments
 //
 // `make golden` rewrites what is below want/.
 const wanted = "want/"
 
-func TestGoldenWhatUsersWriteAndWhatTheyGet(t *testing.T) {
+func TestTranslate_Golden(t *testing.T) {
 	for name, golden := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
 			dir := unpack(t, golden)
@@ -55,7 +55,7 @@ func TestGoldenWhatUsersWriteAndWhatTheyGet(t *testing.T) {
 
 func lines(a *txtar.Archive) []string { return strings.Split(string(txtar.Format(a)), "\n") }
 
-// goldens reads all of them, by name.
+// goldens reads all goldens, by name.
 func goldens(t *testing.T) map[string]*txtar.Archive {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", "golden", "*.txtar"))
@@ -73,7 +73,7 @@ func goldens(t *testing.T) map[string]*txtar.Archive {
 	return out
 }
 
-// unpack writes what the user wrote into a folder.
+// unpack writes the user's files into a folder.
 func unpack(t *testing.T, golden *txtar.Archive) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,8 +146,8 @@ func resourceName(t *testing.T, raw json.RawMessage) string {
 	return r.Name + r.Cluster
 }
 
-// run is a command over a golden's folder; what it prints names files as the golden does. Findings that make it fail are
-// part of what a golden shows.
+// run runs a command over a golden's folder. In its output, file names are relative as in the golden. Findings that make it
+// fail are part of the golden.
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -161,23 +161,23 @@ func run(t *testing.T, dir string, args ...string) string {
 	return strings.ReplaceAll(out.String(), dir+string(filepath.Separator), "")
 }
 
-// TestGoldenInputsAreAcceptedByEnvoy has the real Envoy judge what every golden's YAML becomes.
-func TestGoldenInputsAreAcceptedByEnvoy(t *testing.T) {
+// TestTranslate_GoldenInputsAreAcceptedByEnvoy delivers the configuration of every golden to the real Envoy.
+func TestTranslate_GoldenInputsAreAcceptedByEnvoy(t *testing.T) {
 	for name, golden := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			refusedNothing(t, unpack(t, golden))
+			acceptedByEnvoy(t, unpack(t, golden))
 		})
 	}
 }
 
-// refusedNothing fails if Envoy refuses anything of what a folder becomes. It returns the folder's status.
-func refusedNothing(t *testing.T, dir string, args ...string) string {
+// acceptedByEnvoy fails if Envoy rejects a resource of a folder's configuration. It returns the folder's status.
+func acceptedByEnvoy(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	args = append([]string{"translate", "--status"}, args...)
 	without, with := run(t, dir, args...), run(t, dir, append(args, "--validate")...)
 	if diff := cmp.Diff(without, with); diff != "" {
-		t.Errorf("Envoy has something to say that we did not know (-before +asked):\n%s", diff)
+		t.Errorf("Envoy reports something that translation does not (-translation +Envoy):\n%s", diff)
 	}
 	return with
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/features"
 )
 
-// kubernetes is how serve finds its cluster.
+// kubernetes has the flags by which serve finds its cluster.
 type kubernetes struct {
 	kubeconfig string
 	namespace  string
@@ -26,21 +26,21 @@ type kubernetes struct {
 
 func (k *kubernetes) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&k.kubeconfig, "kubeconfig", "", "read this cluster instead of files (default: the cluster that penstock runs in, if no -f is given)")
-	f.StringVar(&k.namespace, "namespace", "", "namespace that penstock runs in, for its Lease (default: the pod's own, else the kubeconfig's)")
-	f.StringVar(&k.service, "service", "", "Service in that namespace in front of all penstock processes: Envoys ask pickers behind its port "+app.PickerPort+", and the processes find each other behind "+app.PeerPort)
+	f.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster to read instead of files (default: the cluster that penstock runs in, if no -f is given)")
+	f.StringVar(&k.namespace, "namespace", "", "namespace of penstock's Lease (default: the pod's namespace, else the kubeconfig's)")
+	f.StringVar(&k.service, "service", "", "Service in that namespace that selects all penstock processes: Envoys reach the pickers at its port named "+app.PickerPort+", and the processes find each other at the one named "+app.PeerPort+" (default: none)")
 	k.fleet.flags(cmd)
 }
 
-// wanted says whether a cluster is to be read.
+// wanted reports whether objects come from a cluster.
 func (k *kubernetes) wanted(paths []string) bool {
 	return k.kubeconfig != "" || len(paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// config makes the Kubernetes part of the app's configuration.
+// config returns the cluster's part of the configuration.
 func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*app.Kubernetes, error) {
 	if len(paths) > 0 {
-		return nil, errors.New("objects come from files or from a cluster: leave out -f or --kubeconfig")
+		return nil, errors.New("objects come from files or from a cluster: remove -f or --kubeconfig")
 	}
 	out := &app.Kubernetes{Features: features.Names()}
 	var err error
@@ -59,13 +59,13 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*app.Kubernetes
 	}
 	out.REST.UserAgent = "penstock"
 	if out.Namespace == "" {
-		return nil, errors.New("the namespace that penstock runs in is not known: say it with --namespace")
+		return nil, errors.New("the namespace that penstock runs in is unknown: set it with --namespace")
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name of this process: %w", err)
 	}
-	// Two processes of one machine are two: a name of their own each.
+	// The process ID keeps two processes on one machine apart.
 	out.Identity = fmt.Sprintf("%s-%d", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid())
 	if k.service != "" {
 		out.Service = out.Namespace + "/" + strings.TrimPrefix(k.service, out.Namespace+"/")
@@ -76,7 +76,7 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*app.Kubernetes
 	return out, nil
 }
 
-// ownNamespace is that of the pod's service account; empty outside a cluster.
+// ownNamespace is the namespace of the pod's service account; empty outside a cluster.
 func ownNamespace() string {
 	raw, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {
@@ -85,5 +85,5 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// clusterState is where a process that reads a cluster has its socket: it keeps nothing else.
+// clusterState is the state folder of a process that reads a cluster: it holds the socket and nothing else.
 func clusterState() string { return filepath.Join(os.TempDir(), "penstock") }

@@ -17,18 +17,17 @@ const (
 	root   = "../.." // of the repository, from here
 )
 
-// topLevel is everything that the top of the repository may hold, besides dot files and what builds leave behind; true
-// means that it must be there.
+// topLevel lists what the top of the repository may hold, besides dot files and build output; true means required.
 var topLevel = map[string]bool{
 	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true,
 	"manifests": true, "conformance": true,
 	"Containerfile": true, "Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": true, "ENVOY.md": true, "LICENSE": true, "CONTRIBUTING.md": true,
-	"OPERATIONS.md": false, "REFERENCE.md": false,
+	"OPERATIONS.md": true, "REFERENCE.md": true,
 }
 
-// allowed says who may import whom across the borders of the top level, as folders: a rule holds for everything below
-// them. What is not here is not allowed; siblings meet through small interfaces that the consumer declares.
+// allowed lists which folders may import which across the top level; a rule holds for everything below them. All other
+// imports are forbidden: siblings meet through small interfaces that the consumer declares.
 var allowed = []struct{ from, to string }{
 	{"cmd", "."},
 	{".", "discovery/status/report"},
@@ -52,18 +51,18 @@ var forbidden = []struct{ from, to, why string }{
 	{"xds/resource", "xds", "translator imports resource, and must not get the server with it"},
 }
 
-// testsMayUse is what any test may import besides: the fake Envoy and the real one with its bootstrap, and the store as
-// the place where fixtures live.
+// testsMayUse lists what every test may also import: the fake Envoy, the real one with its bootstrap, and the store for
+// fixtures.
 var testsMayUse = []string{"xds/xdstest", "xds/bootstrap", "discovery/store"}
 
 // source is one Go file of the main module.
 type source struct {
 	file    string   // its path from the root
 	imports []string // folders of this module
-	foreign []string // packages of others, the standard library's included
+	other   []string // packages of others, the standard library's included
 }
 
-func TestLayoutSiblingsDoNotKnowEachOther(t *testing.T) {
+func TestLayout_SiblingsDoNotImportEachOther(t *testing.T) {
 	for _, s := range sources(t) {
 		from, test := path.Dir(s.file), strings.HasSuffix(s.file, "_test.go")
 		for _, to := range s.imports {
@@ -74,16 +73,16 @@ func TestLayoutSiblingsDoNotKnowEachOther(t *testing.T) {
 	}
 }
 
-// impure are packages by which translation could see more than its arguments. (A clock is a function, not a package:
+// impure are packages through which translation could depend on more than its arguments. (A clock is a function, not a package:
 // time is also where durations live.)
 var impure = []string{"os", "syscall", "log", "math/rand", "crypto/rand", "io/fs"}
 
-func TestLayoutTranslationSeesOnlyItsArguments(t *testing.T) {
+func TestLayout_TranslationIsPure(t *testing.T) {
 	for _, s := range sources(t) {
 		if top(s.file) != "translator" || strings.HasSuffix(s.file, "_test.go") {
 			continue
 		}
-		for _, used := range s.foreign {
+		for _, used := range s.other {
 			if slices.ContainsFunc(impure, func(pkg string) bool { return below(used, pkg) }) {
 				t.Errorf("%s imports %s: the same objects would not always give the same bytes", s.file, used)
 			}
@@ -91,7 +90,7 @@ func TestLayoutTranslationSeesOnlyItsArguments(t *testing.T) {
 	}
 }
 
-func TestLayoutRulesRefuseWhatTheyShould(t *testing.T) {
+func TestLayout_RulesRejectForbiddenImports(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
 		test, ok bool
@@ -126,7 +125,7 @@ func TestLayoutRulesRefuseWhatTheyShould(t *testing.T) {
 	}
 }
 
-// verdict tells why from may not import to, both folders of this module; "" means it may.
+// verdict returns why the folder from must not import the folder to; "" if it may.
 func verdict(from, to string, test bool) string {
 	if test && slices.ContainsFunc(testsMayUse, func(folder string) bool { return below(to, folder) }) {
 		return ""
@@ -147,7 +146,7 @@ func verdict(from, to string, test bool) string {
 			return ""
 		}
 	}
-	return "siblings do not know each other; declare an interface where it is used, and let cmd fill it"
+	return "siblings do not import each other; declare an interface where it is used, and let cmd fill it"
 }
 
 func top(folder string) string { first, _, _ := strings.Cut(folder, "/"); return first }
@@ -156,7 +155,7 @@ func below(folder, ancestor string) bool {
 	return ancestor == "." || folder == ancestor || strings.HasPrefix(folder, ancestor+"/")
 }
 
-func TestLayoutTopLevelIsWhatTheDesignNames(t *testing.T) {
+func TestLayout_TopLevelIsComplete(t *testing.T) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +176,7 @@ func TestLayoutTopLevelIsWhatTheDesignNames(t *testing.T) {
 	}
 }
 
-func TestLayoutEveryPackageSaysWhatItOwns(t *testing.T) {
+func TestLayout_EveryPackageHasADocGo(t *testing.T) {
 	folders := map[string]bool{} // with Go files that are not tests; true: one of them is doc.go
 	walk(t, true, func(file string) {
 		if dir := filepath.Dir(file); !strings.HasSuffix(file, "_test.go") {
@@ -193,13 +192,13 @@ func TestLayoutEveryPackageSaysWhatItOwns(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if file.Doc == nil || len(file.Doc.Text()) < 100 {
-			t.Errorf("%s/doc.go does not say what the package owns, who calls it, what always holds, and how to test it alone", dir)
+			t.Errorf("%s/doc.go lacks what the package owns, who calls it, its invariants, and how to test it alone", dir)
 		}
 	}
 }
 
 // An import that hides a package's name behind an alias, or two packages with one name, make a reader guess which one a
-// qualifier means. An alias of another module's package is fine if its own name says nothing (v1) or is taken.
+// qualifier means. An alias of another module's package is fine if its own name is ambiguous (v1) or taken.
 func TestLayout_PackageNamesAreUnique(t *testing.T) {
 	named := map[string]string{} // package name -> folder
 	fset := token.NewFileSet()
@@ -238,7 +237,7 @@ func sources(t *testing.T) []source {
 			if to, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/"); ours {
 				s.imports = append(s.imports, to)
 			} else {
-				s.foreign = append(s.foreign, to)
+				s.other = append(s.other, to)
 			}
 		}
 		all = append(all, s)

@@ -16,7 +16,7 @@ func main() {
 	defer stop()
 	if err := newRoot().ExecuteContext(ctx); err != nil {
 		var code exitCode
-		if errors.As(err, &code) { // what it is has been told
+		if errors.As(err, &code) { // the error is already printed
 			os.Exit(int(code))
 		}
 		fmt.Fprintln(os.Stderr, "penstock:", err)
@@ -24,14 +24,14 @@ func main() {
 	}
 }
 
-// newRoot returns the command that all others hang below. A new subcommand is a file with a function, and a line here.
+// newRoot returns the root command. A new subcommand is a file with a function, and a line here.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "penstock",
-		Short: "Routes inference requests: an xDS control plane for Envoy with the endpoint picker inside",
+		Short: "An xDS control plane for Envoy that routes inference requests, with the endpoint picker inside",
 		Long: `Penstock turns Gateway API routes to InferencePools into the configuration of running Envoys, and picks the model
 server for every request.`,
-		SilenceUsage:  true, // a failed run is answered with what went wrong, not with all flags
+		SilenceUsage:  true, // a failed run prints its error, not all flags
 		SilenceErrors: true, // main prints them, once
 	}
 	root.AddCommand(

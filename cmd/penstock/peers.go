@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// peerFlags are how serve finds and knows the other processes for the same Envoys.
+// peerFlags configure how serve finds and authenticates its peers, the other processes for the same Envoys.
 type peerFlags struct {
 	addresses     []string
 	listen        string
@@ -22,18 +22,18 @@ type peerFlags struct {
 
 func (o *peerFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVar(&o.addresses, "peers", nil, "HOST:PORT of --xds, or of --peers-listen, of the other penstock processes for the same Envoys (its own is left out); each lists all")
-	f.StringVar(&o.listen, "peers-listen", "", "address to serve other penstock processes on (default: that of --xds)")
-	f.StringVar(&o.ca, "peers-ca", "", "file with the authorities of the processes' certificates: who has none is not told anything, and not believed. It needs --peers-listen, --peers-cert and --peers-key (default: whoever reaches the port is told; with --penstock-image, certificates that penstock makes)")
-	f.StringVar(&o.cert, "peers-cert", "", "file with this process's certificate, for clients and servers, with the hosts of --peers; it is read again for each connection")
-	f.StringVar(&o.key, "peers-key", "", "file with its key")
+	f.StringSliceVar(&o.addresses, "peers", nil, "addresses of all penstock processes for the same Envoys, as HOST:PORT of their --peers-listen or --xds; the process skips its own (default: none)")
+	f.StringVar(&o.listen, "peers-listen", "", "address on which peers are served, as HOST:PORT (default: that of --xds)")
+	f.StringVar(&o.ca, "peers-ca", "", "file with the CA certificates that verify peers: a client without a valid certificate is denied. Requires --peers-listen, --peers-cert and --peers-key (default: none, and every client that reaches the port is served; with --penstock-image, certificates that penstock issues)")
+	f.StringVar(&o.cert, "peers-cert", "", "file with this process's certificate for client and server authentication, valid for the hosts of --peers; read again for each connection (default: none)")
+	f.StringVar(&o.key, "peers-key", "", "file with the private key of --peers-cert (default: none)")
 }
 
 func (o *peerFlags) config(ctx context.Context) (out app.Peers, err error) {
 	out.Addresses = o.addresses
 	if given := o.ca != "" || o.cert != "" || o.key != ""; given {
 		if o.ca == "" || o.cert == "" || o.key == "" || o.listen == "" {
-			return out, errors.New("--peers-ca, --peers-cert and --peers-key need each other, and --peers-listen: Envoys, which have no such certificate, use the port of --xds")
+			return out, errors.New("--peers-ca, --peers-cert and --peers-key require each other and --peers-listen: Envoys, which have no such certificate, use the port of --xds")
 		}
 		if out.TLS, err = o.mutual(); err != nil {
 			return out, err
@@ -45,7 +45,7 @@ func (o *peerFlags) config(ctx context.Context) (out app.Peers, err error) {
 	return out, err
 }
 
-// mutual is TLS in which both sides show a certificate.
+// mutual returns TLS configurations in which both sides present a certificate.
 func (o *peerFlags) mutual() (*app.MutualTLS, error) {
 	raw, err := os.ReadFile(o.ca)
 	if err != nil {
@@ -53,7 +53,7 @@ func (o *peerFlags) mutual() (*app.MutualTLS, error) {
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(raw) {
-		return nil, fmt.Errorf("--peers-ca %s: no certificate in PEM", o.ca)
+		return nil, fmt.Errorf("--peers-ca %s: the file has no PEM certificate", o.ca)
 	}
 	pair := func() (*tls.Certificate, error) {
 		c, err := tls.LoadX509KeyPair(o.cert, o.key)

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-func TestProcessesWithCertificatesTellNobodyElse(t *testing.T) {
+func TestPeer_WithoutCertificateIsDenied(t *testing.T) {
 	one, two := peerCertificate(t), peerCertificate(t)
 	flags := func(ca, cert string) *peerFlags {
 		return &peerFlags{listen: "127.0.0.1:0", ca: filepath.Join(ca, "cert"), cert: filepath.Join(cert, "cert"), key: filepath.Join(cert, "key")}
@@ -51,10 +51,10 @@ func TestProcessesWithCertificatesTellNobodyElse(t *testing.T) {
 		return errors.Join(err, <-served)
 	}
 	if err := dial(ours.TLS.Client); err != nil {
-		t.Errorf("a process of ours is refused: %v", err)
+		t.Errorf("a peer with a certificate is denied: %v", err)
 	}
 	if dial(theirs.Client) == nil || dial(&tls.Config{InsecureSkipVerify: true}) == nil {
-		t.Error("somebody else is told")
+		t.Error("a client without a certificate is served")
 	}
 	for _, half := range []*peerFlags{{ca: "a", cert: "b", key: "c"}, {listen: "127.0.0.1:0", ca: "a"}, flags(t.TempDir(), one)} {
 		if _, err := half.config(t.Context()); err == nil {

@@ -8,31 +8,30 @@ import (
 )
 
 const (
-	// repeatAfter is how often one and the same warning is worth a line.
+	// repeatAfter is the shortest interval between two lines of the same warning.
 	repeatAfter = time.Minute
-	// repeatsKept is how many texts are remembered; with more than that, all begin anew.
+	// repeatsKept bounds how many texts are remembered; beyond that, all are dropped.
 	repeatsKept = 4096
 )
 
-// repeats is a handler that leaves out warnings and errors that were logged in the last minute with the same text and the same
-// attributes: whatever is tried again, and a proxy that is refused tries three times a second, says once a minute what is
-// still wrong, and how often it was.
+// repeats is a handler that drops warnings and errors whose text and attributes were logged within the last minute. A proxy
+// whose connection is denied retries three times a second; the log has one line a minute, with the number of repetitions.
 type repeats struct {
 	slog.Handler
-	prefix string // what WithAttrs and WithGroup added
+	prefix string // attributes and groups of WithAttrs and WithGroup
 	seen   *seen
 }
 
-// seen is what all handlers that come from one share.
+// seen is shared by all handlers derived from one.
 type seen struct {
 	mu    sync.Mutex
 	texts map[string]*repeated
 }
 
-// repeated is one text.
+// repeated is the record of one text.
 type repeated struct {
-	told time.Time
-	more int // times that it was left out since
+	logged  time.Time // the last time
+	dropped int       // repetitions since then
 }
 
 func newRepeats(h slog.Handler) *repeats {
@@ -49,8 +48,8 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 		text += " " + a.String()
 		return true
 	})
-	more, tell := h.seen.tell(text, r.Time)
-	if !tell {
+	more, due := h.seen.due(text, r.Time)
+	if !due {
 		return nil
 	}
 	if more > 0 {
@@ -74,20 +73,20 @@ func (h *repeats) WithGroup(name string) slog.Handler {
 	return &repeats{Handler: h.Handler.WithGroup(name), prefix: h.prefix + name + ".", seen: h.seen}
 }
 
-// tell says whether a text is to be told now, and how often it was left out before.
-func (s *seen) tell(text string, now time.Time) (more int, tell bool) {
+// due reports whether a text is to be logged now, and how many repetitions were dropped before.
+func (s *seen) due(text string, now time.Time) (dropped int, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, known := s.texts[text]
 	switch {
-	case known && now.Sub(r.told) < repeatAfter:
-		r.more++
+	case known && now.Sub(r.logged) < repeatAfter:
+		r.dropped++
 		return 0, false
 	case known:
-		more = r.more
+		dropped = r.dropped
 	case len(s.texts) >= repeatsKept:
 		clear(s.texts)
 	}
-	s.texts[text] = &repeated{told: now}
-	return more, true
+	s.texts[text] = &repeated{logged: now}
+	return dropped, true
 }

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// A proxy that is refused comes again at once, for ever: an operator must still find what else is wrong.
-func TestTheSameWarningIsToldOnceAMinute(t *testing.T) {
+// A proxy whose connection is denied retries for ever: other warnings must stay visible in the log.
+func TestLog_RepeatedWarningOnceAMinute(t *testing.T) {
 	var out bytes.Buffer
 	h := newRepeats(slog.NewTextHandler(&out, nil))
 	now := time.Now()
 	warn := func(log slog.Handler, at time.Duration, level slog.Level, node string) {
-		r := slog.NewRecord(now.Add(at), level, "proxy refused", 0)
+		r := slog.NewRecord(now.Add(at), level, "proxy denied", 0)
 		r.AddAttrs(slog.String("node", node), slog.Any("error", errors.New("no token")))
 		if err := log.Handle(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	told := func(want ...string) {
+	logged := func(want ...string) {
 		t.Helper()
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		out.Reset()
@@ -31,7 +31,7 @@ func TestTheSameWarningIsToldOnceAMinute(t *testing.T) {
 		}
 		for i, w := range want {
 			if !strings.Contains(lines[i], w) {
-				t.Errorf("line %q does not say %q", lines[i], w)
+				t.Errorf("line %q lacks %q", lines[i], w)
 			}
 		}
 	}
@@ -41,14 +41,14 @@ func TestTheSameWarningIsToldOnceAMinute(t *testing.T) {
 	warn(h, time.Second, slog.LevelWarn, "b")
 	warn(h, time.Second, slog.LevelError, "a")
 	warn(h.WithAttrs([]slog.Attr{slog.String("gateway", "x")}), time.Second, slog.LevelWarn, "a")
-	told("node=a", "node=b", "level=ERROR", "gateway=x")
+	logged("node=a", "node=b", "level=ERROR", "gateway=x")
 	warn(h, time.Minute, slog.LevelWarn, "a")
-	told("node=a error=\"no token\" repeated=179")
+	logged("node=a error=\"no token\" repeated=179")
 	warn(h, time.Minute, slog.LevelInfo, "a")
 	warn(h, time.Minute, slog.LevelInfo, "a")
-	told("level=INFO", "level=INFO")
+	logged("level=INFO", "level=INFO")
 
-	// However many texts there are, they are not all kept.
+	// The number of remembered texts is bounded.
 	for i := range 2 * repeatsKept {
 		warn(h, 0, slog.LevelWarn, fmt.Sprint(i))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// asked is whom status and explain ask: the penstock that runs for some files, or one at an address.
+// asked is the process that status and explain query: the penstock that runs for some files, or one at an address.
 type asked struct {
 	files
 	http string
@@ -22,15 +22,15 @@ type asked struct {
 
 func (a *asked) flags(cmd *cobra.Command) {
 	a.files.flags(cmd)
-	cmd.Flags().StringVar(&a.http, "http", "", "ask the penstock that serves its --admin (or, on loopback, its --http) at this address, instead of the one that runs for -f")
+	cmd.Flags().StringVar(&a.http, "http", "", "query the penstock whose --admin (or, on loopback, whose --http) has this address, instead of the one that runs for -f (default: none)")
 	cmd.MarkFlagsMutuallyExclusive("file", "http")
 	cmd.MarkFlagsMutuallyExclusive("state", "http")
 }
 
-// running is where a penstock that runs is asked.
+// running is the address of a running penstock.
 type running struct{ network, address string }
 
-// runningAt is the penstock at an address.
+// runningAt returns the penstock at an address.
 func runningAt(address string) running {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return running{"unix", path}
@@ -38,10 +38,10 @@ func runningAt(address string) running {
 	return running{"tcp", strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")}
 }
 
-// runningFor is the penstock that has a state folder.
+// runningFor returns the penstock that uses a state folder.
 func runningFor(stateDir string) running { return running{"unix", app.Socket(stateDir)} }
 
-// ask reads the JSON of a page from the penstock that has a state folder.
+// ask reads the JSON of a page from the penstock that uses a state folder.
 func ask(ctx context.Context, stateDir, path string, into any) error {
 	return runningFor(stateDir).ask(ctx, path, into)
 }

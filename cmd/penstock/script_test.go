@@ -14,8 +14,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"penstock": main})
 }
 
-// TestScripts runs testdata/script: what a person types, and what the person sees.
-func TestScripts(t *testing.T) {
+// TestCommand_Scripts runs testdata/script: what a person types, and what the person sees.
+func TestCommand_Scripts(t *testing.T) {
 	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)

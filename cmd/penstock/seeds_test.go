@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// seeds are the published manifests that this project began with, as they stand in their documents, with the Gateways
-// that the documents speak of and do not show.
+// seeds returns a folder with the published manifests that this project began with, verbatim, and the Gateways that their
+// documents mention but do not show.
 func seeds(t *testing.T, with string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,10 +39,10 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
-func TestTheSeedsManifestsAreTakenVerbatimAndTheirOneMistakeIsTold(t *testing.T) {
+func TestSeedManifests_ReadVerbatimAndMistakesReported(t *testing.T) {
 	t.Parallel()
 	dir := seeds(t, seedGateways)
-	got := refusedNothing(t, dir)
+	got := acceptedByEnvoy(t, dir)
 	var errors []string
 	for line := range strings.Lines(got) {
 		if rest, ok := strings.CutPrefix(line, "error "); ok {
@@ -70,13 +70,13 @@ func TestTheSeedsManifestsAreTakenVerbatimAndTheirOneMistakeIsTold(t *testing.T)
 		"HTTPRoute example/llm-route at inf-gw ResolvedRefs=True",
 	} {
 		if !strings.Contains(explained, want) {
-			t.Errorf("explain does not say %q:\n%s", want, explained)
+			t.Errorf("explain lacks %q:\n%s", want, explained)
 		}
 	}
 }
 
 // The proposal's split "MUST be split equally between Cluster A and B".
-func TestTheSeedsSplitIsExact(t *testing.T) {
+func TestSeedManifests_SplitIsExact(t *testing.T) {
 	t.Parallel()
 	route := `---
 apiVersion: gateway.networking.k8s.io/v1

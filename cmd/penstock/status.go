@@ -20,15 +20,15 @@ func newStatus() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say of every object whether it takes effect, and what is wrong",
-		Long: `Say of every object that penstock up or serve reads whether it takes effect, and what is wrong: conditions as the
-Gateway API has them, findings with file and line, and the connected Envoys with what they refused. If nothing runs,
-the last status that was written is shown.
+		Short: "Print for every object whether it takes effect, and what is wrong",
+		Long: `Print for every object that penstock up or serve reads whether it takes effect, and what is wrong: the conditions of
+Gateway API, findings with file and line, and the connected Envoys with the resources that they reject. If no penstock runs,
+the command prints the last status that was written.
 
-In Kubernetes the same stands in the objects' own statuses. With --http a process there can be asked, which also knows
-findings that are no condition, and the Envoys that are connected to it.
+In Kubernetes the conditions are in the objects' own status. With --http the command queries a process there, which also has
+findings that are no conditions, and the Envoys that are connected to it.
 
-The exit status is 1 if there is an error among the findings: something that is written does not take effect.`,
+The exit status is 1 if there is a finding of severity error: something written does not take effect.`,
 		Example: `  penstock status -f ./config
   kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock status --http 127.0.0.1:9091
   penstock status -f ./config -o json | jq '.findings[] | select(.severity == "error")'`,
@@ -48,17 +48,17 @@ The exit status is 1 if there is an error among the findings: something that is 
 		},
 	}
 	s.flags(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return cmd
 }
 
-// statusJSON is what -o json prints.
+// statusJSON is the output of -o json.
 type statusJSON struct {
 	*status.Document
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
 }
 
-// printStatus asks a process, or else reads the file that it wrote; "" for none.
+// printStatus queries a process, or reads the file that it wrote if none answers; file is "" for none.
 func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	var out statusJSON
 	err := at.ask(cmd.Context(), "/status", &out.Document)
@@ -71,19 +71,19 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.New("nothing is known of these files: run penstock up with the same -f (and --state) first, or penstock translate --status")
+		return errors.New("these files have no status yet: run penstock up with the same -f (and --state) first, or penstock translate --status")
 	case err != nil:
 		return err
 	case output == "json":
 		if err := printJSON(cmd.OutOrStdout(), out); err != nil {
 			return err
 		}
-		return told(io.Discard, out.Findings)
+		return printAll(io.Discard, out.Findings)
 	case output != "text":
-		return fmt.Errorf("--output %q is not known: text or json", output)
+		return fmt.Errorf("--output %q is unknown: write text or json", output)
 	}
 	if !runs {
-		fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running; this is the last status that it wrote")
+		fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running: this is the last status that it wrote")
 	}
 	if err := status.Text(cmd.OutOrStdout(), out.Document); err != nil {
 		return err
@@ -91,11 +91,12 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	if err := printProxies(cmd.OutOrStdout(), out.Proxies); err != nil {
 		return err
 	}
-	return told(io.Discard, out.Findings)
+	return printAll(io.Discard, out.Findings)
 }
 
-// standing says whether a proxy has what it should. Clusters that outlive the routes to them for some seconds are in nobody's way.
-func standing(p server.ProxyStatus) string {
+// syncState describes whether a proxy has all of its resources. A cluster that lingers for some seconds after its last route
+// does not make a proxy count as behind.
+func syncState(p server.ProxyStatus) string {
 	var parts []string
 	behind := false
 	for _, t := range p.Types {
@@ -104,27 +105,27 @@ func standing(p server.ProxyStatus) string {
 				parts = append(parts, fmt.Sprintf("%d of type %s %s", n, t.Type, what))
 			}
 		}
-		add(t.Pending-t.Leaving, "to come")
-		add(t.Leaving, "to go")
-		add(t.Rejected, "refused")
+		add(t.Pending-t.Leaving, "to add")
+		add(t.Leaving, "to remove")
+		add(t.Rejected, "rejected")
 		serves := t.Type != resource.Cluster.String() && t.Type != resource.Endpoints.String()
 		behind = behind || t.Pending > t.Leaving || t.Rejected > 0 || serves && t.Leaving > 0
 	}
 	text := strings.Join(parts, ", ")
 	switch {
 	case p.InSync:
-		return "has everything"
+		return "is in sync"
 	case text == "":
-		return "is behind: it has just connected"
+		return "is behind: it connected just now"
 	case behind:
 		return "is behind: " + text
 	}
-	return "has everything (" + text + ")"
+	return "is in sync (" + text + ")"
 }
 
 func printProxies(w io.Writer, proxies []server.ProxyStatus) error {
 	for _, p := range proxies {
-		if _, err := fmt.Fprintf(w, "Envoy %s of Gateway %s %s\n", p.Node, p.Gateway, standing(p)); err != nil {
+		if _, err := fmt.Fprintf(w, "Envoy %s of Gateway %s %s\n", p.Node, p.Gateway, syncState(p)); err != nil {
 			return err
 		}
 	}

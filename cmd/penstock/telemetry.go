@@ -19,15 +19,15 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// telemetry is what the standard OTEL_* variables ask for: spans of our own, and where Envoys send theirs.
+// telemetry holds what the standard OTEL_* variables configure: Penstock's own spans, and the collector of Envoy's spans.
 type telemetry struct {
 	provider  trace.TracerProvider
-	collector netip.AddrPort // for Envoys, which speak OTLP over gRPC; not valid: none
+	collector netip.AddrPort // of Envoy's spans, which are OTLP over gRPC; invalid for none
 	sampling  float64        // percent
 	shutdown  func(context.Context) error
 }
 
-// newTelemetry reads the environment. Without OTEL_TRACES_EXPORTER or an OTLP endpoint nothing is traced.
+// newTelemetry reads the environment. Without OTEL_TRACES_EXPORTER and without an OTLP endpoint, tracing is off.
 func newTelemetry(ctx context.Context) (*telemetry, error) {
 	t := &telemetry{provider: noop.NewTracerProvider(), sampling: 100, shutdown: func(context.Context) error { return nil }}
 	endpoint := firstOf("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -69,11 +69,11 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 	return t, nil
 }
 
-// end sends what spans there are.
+// end sends the remaining spans.
 func (t *telemetry) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	_ = t.shutdown(ctx) // spans that cannot be sent now are lost
+	_ = t.shutdown(ctx) // spans that cannot be sent now are dropped
 }
 
 func firstOf(names ...string) string {
@@ -85,7 +85,7 @@ func firstOf(names ...string) string {
 	return ""
 }
 
-// resolveCollector finds the address that Envoys are given: like everything that they dial it is an IP address.
+// resolveCollector resolves the collector for Envoy, which dials IP addresses only.
 func resolveCollector(ctx context.Context, endpoint string) (netip.AddrPort, error) {
 	fail := func(err error) (netip.AddrPort, error) {
 		return netip.AddrPort{}, fmt.Errorf("OTLP endpoint %q for Envoy's spans: %w", endpoint, err)

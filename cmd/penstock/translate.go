@@ -29,7 +29,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// exitCode is an error that has been told already; main exits with it.
+// exitCode is an error that is already printed; main exits with it.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -48,44 +48,44 @@ func newTranslate() *cobra.Command {
 	var o translateOptions
 	cmd := &cobra.Command{
 		Use:   "translate",
-		Short: "Print the Envoy configuration that a folder of YAML becomes, without running anything",
-		Long: `Print the Envoy configuration that a folder of YAML becomes, without running anything: for each Gateway its listeners,
-route configurations, clusters, endpoints and secrets (keys are left out). Equal input gives equal bytes, so that two
-outputs can be compared. What is wrong in the folder is printed on standard error; the exit status is 1 if anything
-that is written there does not take effect.`,
+		Short: "Print the Envoy configuration for a folder of YAML, without running anything",
+		Long: `Print the Envoy configuration for a folder of YAML, without running anything: for each Gateway its listeners, route
+configurations, clusters, endpoints and secrets. Private keys are omitted. Equal input gives equal bytes, so that two
+outputs can be compared. Findings are printed on standard error; the exit status is 1 if there is one of severity error:
+something in the folder does not take effect.`,
 		Example: `  penstock translate -f ./config
   penstock translate -f ./config --gateway default/gw -o json | jq .clusters
 
-  # Ask the real Envoy, too: it is started for a moment, without opening a port.
-  penstock translate -f ./config --validate >/dev/null && echo good
+  # Validate with the real Envoy, too: it runs for a moment, without opening a port.
+  penstock translate -f ./config --validate >/dev/null && echo valid
 
-  # What would become of somebody else's Gateways?
+  # Translate Gateways of another controller.
   penstock translate -f ./their-config --any-controller --validate
 
-  # Only what is to be said about the objects.
+  # Print the status of the objects instead.
   penstock translate -f ./config --status`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&o.paths, "file", "f", nil, "folder (read with all below it) or file with YAML or JSON; may be repeated (required)")
-	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, NAMESPACE/NAME")
-	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or json")
+	f.StringArrayVarP(&o.paths, "file", "f", nil, "folder (read recursively) or file with YAML or JSON; may be repeated (required)")
+	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: all)")
+	f.StringVarP(&o.output, "output", "o", "yaml", "output format: yaml or json")
 	addOffline(f, &o.picker, &o.any)
-	f.BoolVar(&o.validate, "validate", false, "have the real Envoy accept or refuse each resource")
-	f.BoolVar(&o.status, "status", false, "print the objects' status instead of Envoy's configuration")
+	f.BoolVar(&o.validate, "validate", false, "deliver each resource to the real Envoy, and report those that it rejects (default false)")
+	f.BoolVar(&o.status, "status", false, "print the objects' status instead of Envoy's configuration (default false)")
 	return cmd
 }
 
-// addOffline adds the flags of those commands that translate without running anything.
+// addOffline adds the flags of the commands that translate without running anything.
 func addOffline(f *pflag.FlagSet, picker *string, anyController *bool) {
-	f.StringVar(picker, "picker-address", "127.0.0.1:9002", "IP:PORT at which Envoys would reach Penstock's picker")
-	f.BoolVar(anyController, "any-controller", false, "translate Gateways of other controllers' classes, too")
+	f.StringVar(picker, "picker-address", "127.0.0.1:9002", "address of Penstock's picker in the output, as IP:PORT")
+	f.BoolVar(anyController, "any-controller", false, "also translate Gateways whose class belongs to another controller (default false)")
 }
 
 func (o *translateOptions) run(cmd *cobra.Command) error {
 	if o.output != "yaml" && o.output != "json" {
-		return fmt.Errorf("--output %q is not known: yaml or json", o.output)
+		return fmt.Errorf("--output %q is unknown: write yaml or json", o.output)
 	}
 	if len(o.paths) == 0 {
 		return errNoFiles
@@ -106,12 +106,12 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 			if err != nil {
 				return err
 			}
-			refused, err := validate(cmd.Context(), binary, gw, resources, log)
+			rejected, err := validate(cmd.Context(), binary, gw, resources, log)
 			if err != nil {
 				return err
 			}
-			p.Board().Set("envoy", refused...)
-			if len(refused) == 0 {
+			p.Board().Set("envoy", rejected...)
+			if len(rejected) == 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "Envoy %s accepts all %d resources of Gateway %s\n", binary.Version, len(resources), gw)
 			}
 		}
@@ -125,14 +125,14 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 	if err := o.print(cmd.OutOrStdout(), gateways, doc); err != nil {
 		return err
 	}
-	complaints := cmd.ErrOrStderr()
+	findings := cmd.ErrOrStderr()
 	if o.status {
-		complaints = io.Discard // the status has them
+		findings = io.Discard // the status has them
 	}
-	return told(complaints, doc.Findings)
+	return printAll(findings, doc.Findings)
 }
 
-// offline translates what stands in files, without running anything. The app holds the reports.
+// offline translates files without running anything. The app's board has the findings.
 func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.App, *translator.Translator, error) {
 	addr, err := netip.ParseAddrPort(picker)
 	if err != nil {
@@ -147,7 +147,7 @@ func offline(ctx context.Context, paths []string, picker string, anyController b
 	}
 	t, out := p.Translate()
 	if out.Err != nil {
-		return nil, nil, fmt.Errorf("this is a mistake in penstock, not in your files: %w", out.Err)
+		return nil, nil, fmt.Errorf("penstock has an internal error, your files may be valid: %w", out.Err)
 	}
 	return p, t, nil
 }
@@ -177,8 +177,8 @@ func (o *translateOptions) print(w io.Writer, gateways []gatewayConfig, doc *sta
 	return nil
 }
 
-// told prints findings and makes errors among them an exit status.
-func told(w io.Writer, findings []report.Finding) error {
+// printAll prints findings. It returns exit status 1 if there is one of severity error.
+func printAll(w io.Writer, findings []report.Finding) error {
 	errorsFound := 0
 	for _, f := range findings {
 		fmt.Fprintf(w, "%s: %s\n", f.Severity, f)
@@ -192,7 +192,7 @@ func told(w io.Writer, findings []report.Finding) error {
 	return nil
 }
 
-// gatewayConfig is one Gateway's configuration, to be printed.
+// gatewayConfig is the printed form of one Gateway's configuration.
 type gatewayConfig struct {
 	Gateway   string            `json:"gateway"`
 	Listeners []json.RawMessage `json:"listeners"`
@@ -218,7 +218,7 @@ func newGatewayConfig(name string, resources []*resource.Resource) (gatewayConfi
 	return g, nil
 }
 
-// toJSON writes a resource as people read it in Envoy's documentation, hosts by name, without private keys.
+// toJSON returns a resource with the field names of Envoy's documentation, its hosts sorted by name, without private keys.
 func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	msg, err := decode(r)
 	if err != nil {
@@ -229,14 +229,14 @@ func toJSON(r *resource.Resource) (json.RawMessage, error) {
 		if c := m.GetTlsCertificate(); c != nil {
 			c.PrivateKey = nil
 		}
-	case *routev3.RouteConfiguration: // Envoy gets them in no order that means anything
+	case *routev3.RouteConfiguration: // their order has no meaning to Envoy
 		slices.SortFunc(m.VirtualHosts, func(a, b *routev3.VirtualHost) int { return strings.Compare(a.GetName(), b.GetName()) })
 	}
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
 	if err != nil {
 		return nil, err
 	}
-	var tidy any // protojson varies its white space on purpose
+	var tidy any // protojson varies its white space deliberately
 	if err := json.Unmarshal(raw, &tidy); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
-// attach starts an Envoy of one's own for the site's Gateway, with more arguments of Envoy's, which ends with the test.
+// attach starts an Envoy with a bootstrap for the site's Gateway and further arguments. It ends with the test.
 func (s *site) attach(xds string, more ...string) {
 	t := s.t
 	t.Helper()
@@ -35,9 +35,9 @@ func (s *site) attach(xds string, more ...string) {
 	}
 	first, _, _ := strings.Cut(boot, "\n")
 	args := strings.Fields(strings.TrimPrefix(first, "# envoy arguments: "))
-	said := newTranscript()
+	output := newTranscript()
 	own := exec.Command(envoy.Path, append(append([]string{"-c", file, "--log-level", "warning"}, args...), more...)...)
-	own.Stdout, own.Stderr = said, said
+	own.Stdout, own.Stderr = output, output
 	if err := own.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -45,15 +45,16 @@ func (s *site) attach(xds string, more ...string) {
 		_ = own.Process.Signal(syscall.SIGKILL)
 		_ = own.Wait()
 		if t.Failed() {
-			t.Logf("Envoy said:\n%s", said)
+			t.Logf("Envoy printed:\n%s", output)
 		}
 	})
 }
 
-// The README says how Prometheus gets at the metrics of Envoys: it is a bootstrap that Envoy takes, and it serves them.
-func TestTheREADMEsWayToTheMetricsOfEnvoysWorks(t *testing.T) {
+// The documentation shows an EnvoyFleet through which Prometheus reads the metrics of Envoys: Envoy accepts its bootstrap, and
+// serves them.
+func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../OPERATIONS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,12 +93,12 @@ func TestTheREADMEsWayToTheMetricsOfEnvoysWorks(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if got := page("/config_dump"); got.status != http.StatusNotFound {
-		t.Errorf("the rest of the admin interface is open to everyone: %d", got.status)
+		t.Errorf("the rest of the admin interface is reachable: %d", got.status)
 	}
 }
 
-// What the help of serve and bootstrap says can be typed: the owner of an Envoy attaches it.
-func TestAnEnvoyOfYourOwnAttachesByItsBootstrap(t *testing.T) {
+// The commands in the help of serve and bootstrap attach an Envoy.
+func TestBootstrap_OwnEnvoyAttachesAndServesThroughARestart(t *testing.T) {
 	t.Parallel()
 	port, xds := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
@@ -107,7 +108,7 @@ func TestAnEnvoyOfYourOwnAttachesByItsBootstrap(t *testing.T) {
 	if got := answers(t, local(port), http.StatusOK); got.header.Get("x-served-by") != "pod-1" {
 		t.Errorf("served by %q", got.header.Get("x-served-by"))
 	}
-	// Penstock is gone for a while: what was configured goes on, without picks; a change is taken in when it is back.
+	// While Penstock is down Envoy keeps its configuration, without picks. It receives the change after the restart.
 	requests := sendTraffic(t, local(port))
 	if code := s.stop(); code != 0 {
 		t.Errorf("serve ended with exit status %d", code)

@@ -17,7 +17,7 @@ import (
 
 // referencePicker reads a request to its end, picks, and serves no health. With acknowledges it answers in the order of the
 // inference extension's lwepp v1.6.0: each piece of the body as it comes, before the headers, and without sending it back.
-// Otherwise it does as the protocol says.
+// Otherwise it follows the protocol.
 type referencePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	pick         string
@@ -95,35 +95,35 @@ func (p *referencePicker) headers() *extprocv3.ProcessingResponse {
 	}
 }
 
-// Neither kind serves health, and nothing that the user writes tells them apart.
-func TestAForeignPickerIsAskedInTheWayThatItUnderstands(t *testing.T) {
+// Neither kind serves health checks, and nothing in the user's objects distinguishes them.
+func TestEndpointPicker_ExternalPickersOfBothBodyModesWork(t *testing.T) {
 	t.Parallel()
 	first, second := modelServer(t, sim.Config{Name: "pod-1"}), modelServer(t, sim.Config{Name: "pod-2"})
-	port, foreign := freePort(t), freePort(t)
-	address := fmt.Sprintf("127.0.0.1:%d", foreign)
+	port, external := freePort(t), freePort(t)
+	address := fmt.Sprintf("127.0.0.1:%d", external)
 	stop := (&referencePicker{pick: second, acknowledges: true}).serve(t, address)
-	s := up(t, withPicker(chatFiles(port, first, second), foreign))
+	s := up(t, withPicker(chatFiles(port, first, second), external))
 	picked := func(by string) {
 		t.Helper()
 		answers(t, local(port), http.StatusOK)
 		for range 10 {
 			got, err := chat(t.Context(), local(port))
-			if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != by || !strings.Contains(got.body, "say this again") {
+			if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != by || !strings.Contains(got.body, "repeat this") {
 				t.Fatalf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
 			}
 		}
 	}
 	picked("pod-2")
 	if out := s.penstock("status"); !strings.Contains(out, "does not send them back") {
-		t.Errorf("the status says nothing of it:\n%s", out)
+		t.Errorf("the status does not report it:\n%s", out)
 	}
 
 	// A newer release takes its place.
 	stop()
 	(&referencePicker{pick: first}).serve(t, address)
-	eventually(t, "the status says nothing of it any more", func() error {
+	eventually(t, "the status does not report it any more", func() error {
 		if out := s.penstock("status"); strings.Contains(out, "does not send them back") {
-			return fmt.Errorf("it says:\n%s", out)
+			return fmt.Errorf("it is:\n%s", out)
 		}
 		return nil
 	})
@@ -144,13 +144,13 @@ spec:
 	return files
 }
 
-// What a process knows of pickers ends with it. The next one must know before it tells an Envoy how to ask them.
-func TestARestartLosesNoRequestToAPickerThatOnlyAcknowledgesBodies(t *testing.T) {
+// A process starts without knowledge of pickers. It must probe them before it configures how Envoy calls them.
+func TestEndpointPicker_RestartKeepsTheBodyMode(t *testing.T) {
 	t.Parallel()
 	pod := modelServer(t, sim.Config{Name: "pod-1"})
-	port, foreign, xds := freePort(t), freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	(&referencePicker{pick: pod, acknowledges: true}).serve(t, fmt.Sprintf("127.0.0.1:%d", foreign))
-	s := prepare(t, withPicker(chatFiles(port, pod), foreign))
+	port, external, xds := freePort(t), freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	(&referencePicker{pick: pod, acknowledges: true}).serve(t, fmt.Sprintf("127.0.0.1:%d", external))
+	s := prepare(t, withPicker(chatFiles(port, pod), external))
 	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
 	s.attach(xds)
 	answers(t, local(port), http.StatusOK)

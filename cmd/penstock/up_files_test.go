@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-func TestNoRequestFailsWhileFilesAreBrokenMendedAndMoved(t *testing.T) {
+func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
@@ -36,11 +36,11 @@ func TestNoRequestFailsWhileFilesAreBrokenMendedAndMoved(t *testing.T) {
 	s.write("empty.yaml", "")
 	requests.flows(t, 5)
 
-	// Mended, and with a change that can be seen.
+	// Fixed, with a visible change.
 	s.write("pool.yaml", files["pool.yaml"])
 	s.write("gateway.yaml", files["gateway.yaml"])
 	s.write("route.yaml", strings.Replace(files["route.yaml"], "filters: [", "filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: x-version, value: two}]}}, ", 1))
-	s.errs.expect(t, "all mended")
+	s.errs.expect(t, "all errors and warnings are resolved")
 	eventually(t, "the new version is live", func() error {
 		if got, err := chat(t.Context(), local(port)); err != nil || got.header.Get("x-version") != "two" {
 			return fmt.Errorf("%v %v", got.header, err)
@@ -55,7 +55,7 @@ func TestNoRequestFailsWhileFilesAreBrokenMendedAndMoved(t *testing.T) {
 	requests.end(t)
 }
 
-func TestADeletedObjectStopsServingAndOneThatReturnsServes(t *testing.T) {
+func TestHTTPRoute_DeletedStopsServingAndRestoredServes(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
@@ -73,7 +73,7 @@ func TestADeletedObjectStopsServingAndOneThatReturnsServes(t *testing.T) {
 	s.write("route.yaml", files["route.yaml"])
 	answers(t, local(port), http.StatusOK)
 
-	// The pool goes: 500 for exactly what named it, and the condition says so.
+	// The pool is deleted: 500 for exactly the routes that name it, and a condition reports it.
 	s.remove("pool.yaml")
 	answers(t, local(port), http.StatusInternalServerError)
 	eventually(t, "status names the missing pool", func() error {
@@ -86,7 +86,7 @@ func TestADeletedObjectStopsServingAndOneThatReturnsServes(t *testing.T) {
 	answers(t, local(port), http.StatusOK)
 }
 
-func TestARestartOverABrokenFileServesWhatWasServed(t *testing.T) {
+func TestLastGood_SurvivesARestart(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
@@ -94,7 +94,7 @@ func TestARestartOverABrokenFileServesWhatWasServed(t *testing.T) {
 	answers(t, local(port), http.StatusOK)
 	s.write("route.yaml", strings.Replace(files["route.yaml"], "PathPrefix", "PathPrefx", 1))
 	s.errs.expect(t, "PathPrefx")
-	s.write("servers.yaml", "{{ a template that nobody filled in")
+	s.write("servers.yaml", "{{ an unrendered template")
 	s.errs.expect(t, "servers.yaml:1")
 	if code := s.stop(); code != 0 {
 		t.Errorf("exit status %d", code)
@@ -109,7 +109,7 @@ func TestARestartOverABrokenFileServesWhatWasServed(t *testing.T) {
 	s.errs.expect(t, "servers.yaml:1")
 }
 
-func TestAStreamedAnswerOutlivesEveryChangeOfTheConfiguration(t *testing.T) {
+func TestStreaming_ResponseSurvivesConfigurationChanges(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	slow := sim.Config{Name: "pod-1", InterTokenLatency: 50 * time.Millisecond}
@@ -136,7 +136,7 @@ func TestAStreamedAnswerOutlivesEveryChangeOfTheConfiguration(t *testing.T) {
 		case <-arrived:
 		case err := <-ended:
 			t.Fatalf("the stream ended early: %v", err)
-		case <-time.After(patience):
+		case <-time.After(pollTimeout):
 			t.Fatal("nothing more arrives")
 		}
 	}

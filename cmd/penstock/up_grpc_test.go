@@ -76,7 +76,7 @@ endpoints: [{addresses: [%[2]s]}]
 `, name, host, port)
 }
 
-func TestGRPCIsRoutedByServiceMethodAndMetadataAndStreamsThroughAPool(t *testing.T) {
+func TestGRPCRoute_MatchesServiceMethodAndMetadataAndStreamsThroughAPool(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	s := up(t, map[string]string{
@@ -90,9 +90,9 @@ metadata: {name: echo}
 spec:
   parentRefs: [{name: gw}]
   rules:
-  - matches: [{method: {service: echo.Echo, method: Say}}]
+  - matches: [{method: {service: echo.Echo, method: Greet}}]
     backendRefs: [{name: one, port: 80}]
-  - matches: [{method: {service: echo.Echo, method: Say}, headers: [{name: team, value: b}]}, {method: {method: Shout}}]
+  - matches: [{method: {service: echo.Echo, method: Greet}, headers: [{name: team, value: b}]}, {method: {method: Shout}}]
     backendRefs: [{name: two, port: 80}]
   - matches: [{method: {type: RegularExpression, service: "echo[.].*", method: "L.*"}}]
     backendRefs: [{name: missing, port: 80}]
@@ -110,8 +110,8 @@ spec:
 		ctx          context.Context
 		method, want string
 	}{
-		{t.Context(), "/echo.Echo/Say", "one: hello"},
-		{team, "/echo.Echo/Say", "two: hello"}, // more header matches come first
+		{t.Context(), "/echo.Echo/Greet", "one: hello"},
+		{team, "/echo.Echo/Greet", "two: hello"}, // more header matches come first
 		{t.Context(), "/any.Service/Shout", "two: hello"},
 		{t.Context(), "/echo.Echo/List", "Unavailable"},
 		{t.Context(), "/echo.Echo/Unknown", "Unimplemented"},
@@ -138,7 +138,7 @@ spec:
 		if i == 0 { // a change of another rule does not cut it
 			s.write("services.yaml", serviceYAML("one", grpcServer(t, "new")))
 			eventually(t, "the other backend is in force", func() error {
-				if got := call(t.Context(), conn, "/echo.Echo/Say"); got != "new: hello" {
+				if got := call(t.Context(), conn, "/echo.Echo/Greet"); got != "new: hello" {
 					return errors.New(got)
 				}
 				return nil

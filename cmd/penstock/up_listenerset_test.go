@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// A team adds listeners of its own, and takes them away, while the Gateway's own go on.
-func TestAListenerSetAddsAPortAHostAndACertificateAndCutsNobody(t *testing.T) {
+// A team adds and removes its own listeners while the Gateway's keep serving.
+func TestListenerSet_AddsListenersWithoutClosingConnections(t *testing.T) {
 	t.Parallel()
 	port, own := freePort(t), freePort(t)
 	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
@@ -51,7 +51,7 @@ spec:
 	})
 	requests.flows(t, 5)
 	if out := s.penstock("status"); !strings.Contains(out, "team/listeners") {
-		t.Errorf("status does not tell of it:\n%s", out)
+		t.Errorf("the status does not report it:\n%s", out)
 	}
 
 	s.remove("team.yaml")

@@ -25,13 +25,13 @@ func exporter(t *testing.T, servers ...string) (gateway, picker int) {
 	return gateway, picker
 }
 
-func TestAForeignPickerOfAPoolIsAskedAndItsFailureModeCounts(t *testing.T) {
+func TestEndpointPicker_ExternalPickerDecidesAndFailureModeApplies(t *testing.T) {
 	t.Parallel()
 	first, second := modelServer(t, sim.Config{Name: "pod-1"}), modelServer(t, sim.Config{Name: "pod-2"})
-	// The foreign picker knows pod-2 alone: that all requests go there shows that it was asked.
-	_, foreign := exporter(t, second)
+	// The external picker picks pod-2 only: all requests go there, so Envoy calls it.
+	_, external := exporter(t, second)
 	port := freePort(t)
-	pool := strings.TrimSuffix(poolYAML("chat"), "\n") + fmt.Sprintf("\n  endpointPickerRef: {name: epp, port: {number: %d}, failureMode: FailClose}\n", foreign)
+	pool := strings.TrimSuffix(poolYAML("chat"), "\n") + fmt.Sprintf("\n  endpointPickerRef: {name: epp, port: {number: %d}, failureMode: FailClose}\n", external)
 	service := fmt.Sprintf(`---
 apiVersion: v1
 kind: Service
@@ -45,27 +45,27 @@ metadata: {name: epp-1, labels: {kubernetes.io/service-name: epp}}
 addressType: IPv4
 ports: [{name: ext-proc, port: %d}]
 endpoints: [{addresses: [127.0.0.1]}]
-`, foreign, foreign)
+`, external, external)
 	files := chatFiles(port, first, second)
 	files["pool.yaml"] = pool + service
 	s := up(t, files)
 	answers(t, local(port), http.StatusOK)
 	for range 20 {
 		got, err := chat(t.Context(), local(port))
-		if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "pod-2" || !strings.Contains(got.body, "say this again") {
+		if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "pod-2" || !strings.Contains(got.body, "repeat this") {
 			t.Fatalf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
 		}
 	}
 
 	// A picker that cannot be reached: nothing answers for FailClose, anything for FailOpen.
-	nobody := strings.ReplaceAll(pool+service, fmt.Sprint(foreign), fmt.Sprint(freePort(t)))
-	s.write("pool.yaml", nobody)
+	unreachable := strings.ReplaceAll(pool+service, fmt.Sprint(external), fmt.Sprint(freePort(t)))
+	s.write("pool.yaml", unreachable)
 	answers(t, local(port), http.StatusServiceUnavailable)
-	s.write("pool.yaml", strings.Replace(nobody, "FailClose", "FailOpen", 1))
+	s.write("pool.yaml", strings.Replace(unreachable, "FailClose", "FailOpen", 1))
 	answers(t, local(port), http.StatusOK)
 }
 
-func TestAnImportIsReachedThroughItsPickerAndThroughItsGateway(t *testing.T) {
+func TestInferencePoolImport_EndpointModeAndParentModeServe(t *testing.T) {
 	t.Parallel()
 	remote := modelServer(t, sim.Config{Name: "east-1"})
 	gateway, remotePicker := exporter(t, remote)
@@ -102,7 +102,7 @@ status:
 	for _, path := range []string{"/relayed", "/declared", "/parent", "/all"} {
 		for range 5 {
 			got := answers(t, local(port)+path, http.StatusOK)
-			if by := got.header.Get("x-served-by"); by != "east-1" || !strings.Contains(got.body, "say this again") {
+			if by := got.header.Get("x-served-by"); by != "east-1" || !strings.Contains(got.body, "repeat this") {
 				t.Errorf("%s: from %q: %s", path, by, got.body)
 			}
 		}
@@ -123,7 +123,7 @@ status:
 	answers(t, local(port)+"/relayed", http.StatusServiceUnavailable)
 }
 
-func TestAFullPoolsRequestsGoToTheNextOneAndTheClientIsToldWhenAllAreFull(t *testing.T) {
+func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	slow := sim.Config{InterTokenLatency: 50 * time.Millisecond}
@@ -152,8 +152,8 @@ spec:
 	}
 	ctx, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
-	// occupy begins an answer that takes minutes, and says who gives it. An earlier request counts until its end is known,
-	// which is a moment after the client has it: so who is first is not said here.
+	// occupy begins a response that takes minutes, and returns the server's name. An earlier request counts until the picker
+	// receives its end, a moment after the client does, so the order of the servers is not fixed.
 	busy := map[string]bool{}
 	occupy := func() error {
 		body := fmt.Sprintf(`{"stream": true, "messages": [{"role": "user", "content": %q}]}`, strings.Repeat("word ", 3000))
@@ -196,8 +196,8 @@ func llmd(t *testing.T, model string, args ...string) string {
 	}
 	port := freePort(t)
 	cmd := exec.Command(binary, append([]string{"--model", model, "--port", fmt.Sprint(port), "--mode", "echo"}, args...)...)
-	said := newTranscript()
-	cmd.Stdout, cmd.Stderr = said, said
+	output := newTranscript()
+	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func llmd(t *testing.T, model string, args ...string) string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("llm-d-inference-sim said:\n%s", said)
+			t.Logf("llm-d-inference-sim printed:\n%s", output)
 		}
 	})
 	eventually(t, "llm-d-inference-sim answers", func() error {
@@ -219,8 +219,8 @@ func llmd(t *testing.T, model string, args ...string) string {
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// A simulator that we did not write: its metrics steer the picks, its answers arrive whole and streamed.
-func TestTheIdleServerOfTwoIsPickedByTheMetricsOfAForeignSimulator(t *testing.T) {
+// llm-d-inference-sim is an independent simulator: its metrics decide the picks, its responses arrive plain and streamed.
+func TestEndpointPicker_PicksTheIdleServerByItsMetrics(t *testing.T) {
 	t.Parallel()
 	busy := llmd(t, "llama", "--fake-metrics", `{"running-requests": 5, "waiting-requests": 40, "kv-cache-usage": 0.95}`)
 	idle := llmd(t, "llama")
@@ -244,7 +244,7 @@ func TestTheIdleServerOfTwoIsPickedByTheMetricsOfAForeignSimulator(t *testing.T)
 	})
 	for range 10 {
 		got := answers(t, local(port), http.StatusOK)
-		if !strings.Contains(got.body, "say this again") {
+		if !strings.Contains(got.body, "repeat this") {
 			t.Errorf("not an echo: %s", got.body)
 		}
 	}

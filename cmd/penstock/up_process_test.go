@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-func TestTwoGatewaysThatWantOnePortAreToldAndTheFirstServes(t *testing.T) {
+func TestGateway_PortConflictIsReportedAndTheFirstServes(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
@@ -25,17 +25,17 @@ func TestTwoGatewaysThatWantOnePortAreToldAndTheFirstServes(t *testing.T) {
 	s.errs.expect(t, fmt.Sprintf("second.yaml:7: Gateway default/also spec.listeners: port %d is already used by Gateway default/gw; choose another port", port))
 	requests.flows(t, 10)
 	if out := s.penstock("status"); !strings.Contains(out, "AddressNotUsable") {
-		t.Errorf("status does not say so:\n%s", out)
+		t.Errorf("the status does not report it:\n%s", out)
 	}
-	// Another port mends it.
+	// Another port resolves it.
 	other := freePort(t)
 	s.write("second.yaml", gatewayYAML("also", other))
 	s.out.expect(t, fmt.Sprintf("Gateway default/also serves at %s", local(other)))
-	s.errs.expect(t, "all mended")
+	s.errs.expect(t, "all errors and warnings are resolved")
 	requests.end(t)
 }
 
-func TestAnEnvoyThatDiesIsStartedAgainAndServes(t *testing.T) {
+func TestEnvoy_RestartedAfterACrash(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
@@ -61,7 +61,7 @@ func TestAnEnvoyThatDiesIsStartedAgainAndServes(t *testing.T) {
 	})
 }
 
-func TestSIGTERMLetsRequestsEndAndLeavesNothingBehind(t *testing.T) {
+func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1", InterTokenLatency: 20e6})))
@@ -92,14 +92,14 @@ func TestSIGTERMLetsRequestsEndAndLeavesNothingBehind(t *testing.T) {
 	if got, err := chat(t.Context(), local(port)); err == nil {
 		t.Errorf("something still answers: %+v", got)
 	}
-	// The last status can be read, and says that it is the last one.
+	// The last status is still readable, and marked as the last one.
 	out, err := penstock(t, "status", "-f", s.dir, "--state", s.state)
 	if err != nil || !strings.Contains(out, "penstock is not running") || !strings.Contains(out, "default/chat") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
-func TestASecondPenstockForTheSameFilesIsRefused(t *testing.T) {
+func TestStateFolder_SecondProcessFails(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	s := up(t, chatFiles(port, modelServer(t, sim.Config{})))
@@ -112,7 +112,7 @@ func TestASecondPenstockForTheSameFilesIsRefused(t *testing.T) {
 	answers(t, local(port), http.StatusOK)
 }
 
-func TestOperatorsCanSeeHealthMetricsStatusAndPicks(t *testing.T) {
+func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 	t.Parallel()
 	port, admin := freePort(t), freePort(t)
 	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})), "--http", fmt.Sprintf("127.0.0.1:%d", admin))
@@ -135,7 +135,7 @@ func TestOperatorsCanSeeHealthMetricsStatusAndPicks(t *testing.T) {
 		}
 	}
 	eventually(t, "the pick is counted", func() error {
-		for _, want := range []string{"penstock_picker_", "penstock_xds_streams 1\n", "penstock_xds_streams_rejecting 0\n", "penstock_xds_streams_behind 0\n", "go_goroutines", `pool="default/chat"`,
+		for _, want := range []string{"penstock_picker_", "penstock_xds_streams 1\n", "penstock_xds_streams_refusing 0\n", "penstock_xds_streams_behind 0\n", "go_goroutines", `pool="default/chat"`,
 			`penstock_findings{severity="error"} 0`, "penstock_change_seconds_count "} {
 			if text := page("/metrics"); !strings.Contains(text, want) {
 				return fmt.Errorf("/metrics has no %s:\n%s", want, text)
@@ -167,7 +167,7 @@ func TestOperatorsCanSeeHealthMetricsStatusAndPicks(t *testing.T) {
 	out := s.penstock("explain", "-X", "POST", url)
 	for _, want := range []string{"HTTPRoute default/chat, rule 0", "100.0% of requests to InferencePool default/chat", "strategy load", "127.0.0.1:", "Accepted=True"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("explain does not say %q:\n%s", want, out)
+			t.Errorf("explain lacks %q:\n%s", want, out)
 		}
 	}
 	if out := s.penstock("status"); !strings.Contains(out, "has everything") {
@@ -175,8 +175,8 @@ func TestOperatorsCanSeeHealthMetricsStatusAndPicks(t *testing.T) {
 	}
 }
 
-// What objects say is for operators: in Kubernetes any pod of any namespace reaches the address that has metrics.
-func TestWhoeverReachesTheMetricsReadsNoObject(t *testing.T) {
+// Objects are for operators only: in Kubernetes every pod of every namespace reaches the address that serves metrics.
+func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 	t.Parallel()
 	port, open, admin := freePort(t), freePort(t), freePort(t)
 	up(t, chatFiles(port, modelServer(t, sim.Config{})), "--http", fmt.Sprintf("0.0.0.0:%d", open), "--admin", fmt.Sprintf("127.0.0.1:%d", admin))
@@ -214,11 +214,11 @@ func TestWhoeverReachesTheMetricsReadsNoObject(t *testing.T) {
 		t.Errorf("explain: %v\n%s", err, out)
 	}
 	if out, err := penstock(t, "status", "--http", fmt.Sprintf("127.0.0.1:%d", open)); err == nil || !strings.Contains(err.Error(), "--admin") {
-		t.Errorf("asked at the wrong address, status says %v\n%s", err, out)
+		t.Errorf("status at the wrong address: %v\n%s", err, out)
 	}
 }
 
-func TestAFolderWithoutAGatewayWaitsForOne(t *testing.T) {
+func TestGateway_FolderWithoutOneWaits(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, nil)
 	s.start()
@@ -238,7 +238,7 @@ func TestAFolderWithoutAGatewayWaitsForOne(t *testing.T) {
 	})
 }
 
-func TestASecondPenstockCannotTakeAPortUnnoticedAndHasItWhenItIsFree(t *testing.T) {
+func TestGateway_PortInUseIsReportedUntilFree(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	files := map[string]string{"gateway.yaml": fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
@@ -253,17 +253,17 @@ spec:
 	second := prepare(t, files)
 	second.start()
 	second.errs.expect(t, "Address already in use")
-	says := func(refused bool) {
+	reports := func(rejected bool) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("the status says that Envoy refuses it: %t", refused), func() error {
-			if out := second.penstock("status"); refused != strings.Contains(out, fmt.Sprintf("cannot bind '127.0.0.1:%d': Address already in use", port)) {
+		eventually(t, fmt.Sprintf("the status reports that Envoy rejects the listener: %t", rejected), func() error {
+			if out := second.penstock("status"); rejected != strings.Contains(out, fmt.Sprintf("cannot bind '127.0.0.1:%d': Address already in use", port)) {
 				return errors.New(out)
 			}
 			return nil
 		})
 	}
-	says(true)
+	reports(true)
 	first.stop()
 	second.out.expect(t, fmt.Sprintf("http://127.0.0.1:%d", port))
-	says(false)
+	reports(false)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// heldPicker is a remote picker that answers when it is told to.
+// heldPicker is a remote picker whose answers the test releases.
 type heldPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	names string
@@ -58,9 +58,9 @@ func (p *heldPicker) serve(t *testing.T) (port int) {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// Found by the zero-loss harness: the endpoint that is named for the first request has no cluster any more in the objects,
-// and that cluster is still Envoy's.
-func TestARequestUnderWayIsServedWhenItsImportLeavesWhileTheRemotePickerIsAsked(t *testing.T) {
+// Found by the zero-loss harness: the objects no longer have a cluster for the endpoint that the picker names for the first
+// request, while Envoy still has it.
+func TestInferencePoolImport_DeletedKeepsRequestsInFlight(t *testing.T) {
 	for what, leave := range map[string]func(*site, map[string]string){
 		"the cluster leaves the import": func(s *site, files map[string]string) {
 			s.write("import.yaml", strings.Replace(files["import.yaml"], "name: west", "name: north", 1))
@@ -105,17 +105,18 @@ status:
 			close(remote.may)
 			got := <-first
 			if got.err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "west-1" {
-				t.Errorf("the request that was under way: %d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, got.err)
+				t.Errorf("the request in flight: %d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, got.err)
 			}
 		})
 	}
 }
 
-// A foreign picker's call lasts as long as its request: it is told who served. Envoy cuts it with the picker's cluster.
-func TestARequestIsServedThoughItsForeignPickerLeavesMeanwhile(t *testing.T) {
+// A call to an external picker lasts as long as its request, because the picker receives which endpoint served. Envoy resets
+// the call with the picker's cluster.
+func TestEndpointPicker_RemovedExternalPickerKeepsRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	server := modelServer(t, sim.Config{Name: "pod-1", TimeToFirstToken: 7 * time.Second}) // longer than a cluster outlives its routes
-	_, foreign := exporter(t, server)
+	_, external := exporter(t, server)
 	port := freePort(t)
 	files := chatFiles(port, server)
 	files["pool.yaml"] = strings.TrimSuffix(poolYAML("chat"), "\n") + fmt.Sprintf(`
@@ -128,7 +129,7 @@ spec:
   selector: {app: epp}
   ports: [{port: %d, targetPort: %d, appProtocol: kubernetes.io/h2c}]
 ---
-%s`, foreign, foreign, foreign, serversYAML("epp", fmt.Sprintf("127.0.0.1:%d", foreign)))
+%s`, external, external, external, serversYAML("epp", fmt.Sprintf("127.0.0.1:%d", external)))
 	s := up(t, files)
 	var got reply
 	var err error
@@ -157,7 +158,7 @@ spec:
 }
 
 // Between two Penstocks: the remote picker serves cleartext, and a port without appProtocol means TLS.
-func TestAUserLearnsWhyARemotePickersPicksDoNotServe(t *testing.T) {
+func TestInferencePoolImport_FailedRemotePicksAreReported(t *testing.T) {
 	t.Parallel()
 	server := modelServer(t, sim.Config{Name: "west-1"})
 	_, serverPort, _ := net.SplitHostPort(server)
@@ -181,9 +182,9 @@ status:
 	files["import.yaml"] = write("", "10.0.0.0/8")
 	files["far.yaml"] = routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
 	s := up(t, files, "--http", fmt.Sprintf("127.0.0.1:%d", admin))
-	says := func(text string) {
+	reports := func(text string) {
 		t.Helper()
-		eventually(t, "status says "+text, func() error {
+		eventually(t, "the status reports "+text, func() error {
 			if got, err := chat(t.Context(), local(port)+"/far"); err == nil && got.status == http.StatusOK {
 				return fmt.Errorf("served by %q", got.header.Get("x-served-by"))
 			}
@@ -194,15 +195,15 @@ status:
 		})
 	}
 	tls := fmt.Sprintf("status.clusters[0].endpointPicker.service: cluster west: its picker at 127.0.0.1:%d cannot be asked", remote)
-	says(tls)
+	reports(tls)
 	s.errs.expect(t, "cannot be asked: it answers in cleartext")
-	says("set appProtocol: kubernetes.io/h2c on the service's port\n")
+	reports("set appProtocol: kubernetes.io/h2c on the service's port\n")
 
 	s.write("import.yaml", write(cleartext, "10.0.0.0/8"))
-	says("cluster west: its picker named " + server + ", which is not sent to: declared are addresses in 10.0.0.0/8, at port " + serverPort)
+	reports("cluster west: its picker named " + server + ", which is not sent to: declared are addresses in 10.0.0.0/8, at port " + serverPort)
 	s.errs.expect(t, "which is not sent to")
 	if out := s.penstock("status"); strings.Contains(out, "cannot be asked") {
-		t.Errorf("what is mended is still said:\n%s", out)
+		t.Errorf("a resolved problem is still reported:\n%s", out)
 	}
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/debug/picks?pool=default/far@west", admin))
 	if err != nil {
@@ -215,7 +216,7 @@ status:
 	}
 
 	s.write("import.yaml", write(cleartext, "127.0.0.0/8"))
-	eventually(t, "it serves, and nothing is said", func() error {
+	eventually(t, "it serves, and nothing is reported", func() error {
 		if got, err := chat(t.Context(), local(port)+"/far"); err != nil || got.status != http.StatusOK {
 			return fmt.Errorf("%v %+v", err, got)
 		}
@@ -226,7 +227,7 @@ status:
 	})
 	for _, text := range []string{"cannot be asked", "which is not sent to"} {
 		if n := strings.Count(s.errs.String(), text); n != 1 {
-			t.Errorf("%q was told %d times", text, n)
+			t.Errorf("%q was printed %d times", text, n)
 		}
 	}
 }

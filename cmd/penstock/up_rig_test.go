@@ -27,8 +27,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
-// patience is how long a test waits for something that should happen within a second: machines are busy.
-const patience = 30 * time.Second
+// pollTimeout bounds each wait of a test. What it waits for takes less than a second on an idle machine.
+const pollTimeout = 30 * time.Second
 
 // site is one `penstock up`, as a process of its own, over a folder of its own.
 type site struct {
@@ -40,7 +40,7 @@ type site struct {
 	out, errs  *transcript
 }
 
-// up writes the files, starts penstock and waits until it says that it serves. The test's end ends it.
+// up writes the files, starts penstock and waits until it serves. The end of the test stops it.
 func up(t *testing.T, files map[string]string, args ...string) *site {
 	t.Helper()
 	s := prepare(t, files, args...)
@@ -95,13 +95,13 @@ func (s *site) run(command string, args ...string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-ended:
-		case <-time.After(patience):
+		case <-time.After(pollTimeout):
 			_ = cmd.Process.Kill()
 			<-ended
-			s.t.Errorf("penstock did not end; it said:\n%s", errs)
+			s.t.Errorf("penstock did not end; it printed:\n%s", errs)
 		}
 		if s.t.Failed() {
-			s.t.Logf("penstock %s said:\n%s%s", command, out, errs)
+			s.t.Logf("penstock %s printed:\n%s%s", command, out, errs)
 		}
 	})
 }
@@ -114,8 +114,8 @@ func (s *site) stop() int {
 	}
 	select {
 	case <-s.ended:
-	case <-time.After(patience):
-		s.t.Fatalf("penstock did not end within %s of SIGTERM:\n%s", patience, s.errs)
+	case <-time.After(pollTimeout):
+		s.t.Fatalf("penstock did not end within %s of SIGTERM:\n%s", pollTimeout, s.errs)
 	}
 	return s.cmd.ProcessState.ExitCode()
 }
@@ -182,9 +182,9 @@ func (tr *transcript) String() string {
 // expect waits until a text was written.
 func (tr *transcript) expect(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the output says %q", text), func() error {
+	eventually(t, fmt.Sprintf("the output has %q", text), func() error {
 		if !strings.Contains(tr.String(), text) {
-			return fmt.Errorf("it says:\n%s", tr)
+			return fmt.Errorf("it is:\n%s", tr)
 		}
 		return nil
 	})
@@ -193,20 +193,20 @@ func (tr *transcript) expect(t *testing.T, text string) {
 // eventually polls a condition until it holds.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(pollTimeout)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) || t.Context().Err() != nil {
-			t.Fatalf("not so after %s: %s: %v", patience, what, err)
+			t.Fatalf("not so after %s: %s: %v", pollTimeout, what, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// freePort returns a port that nobody has, below those that the kernel gives to clients: another test's connection does
+// freePort returns a free port, below those that the kernel gives to clients: another test's connection does
 // not take it before its Envoy does.
 func freePort(t *testing.T) int {
 	t.Helper()
@@ -237,7 +237,7 @@ func modelServer(t *testing.T, cfg sim.Config) string {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Run(ctx) // its error says that a request was cut off by the test's end
+		_ = server.Run(ctx) // its error is a request that the end of the test cut off
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -255,7 +255,7 @@ type reply struct {
 
 // client makes a connection for each request, so that no test depends on what another one left behind.
 func client() *http.Client {
-	return &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return &http.Client{Timeout: pollTimeout, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
 }
@@ -270,7 +270,7 @@ func do(c *http.Client, req *http.Request) (reply, error) {
 	return reply{resp.StatusCode, resp.Header, string(body)}, err
 }
 
-const question = `{"model": "llama", "messages": [{"role": "user", "content": "say this again"}]}`
+const question = `{"model": "llama", "messages": [{"role": "user", "content": "repeat this"}]}`
 
 // chat sends a chat completion.
 func chat(ctx context.Context, url string) (reply, error) {
@@ -376,7 +376,7 @@ func (tr *traffic) flows(t *testing.T, requests int) {
 	})
 }
 
-// end stops the requests and says which failed.
+// end stops the requests and reports those that failed.
 func (tr *traffic) end(t *testing.T) {
 	t.Helper()
 	tr.stop()

@@ -18,7 +18,7 @@ import (
 )
 
 // lineServer answers each line with its name in front, and holds connections until the client ends them. With a
-// certificate it speaks TLS, and says the server name that it was asked for.
+// certificate it speaks TLS, and sends back the server name of the client.
 func lineServer(t *testing.T, name string, cert *tls.Certificate) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,17 +39,17 @@ func lineServer(t *testing.T, name string, cert *tls.Certificate) string {
 			mu.Unlock()
 			serving.Go(func() {
 				defer c.Close()
-				said := name
+				greeting := name
 				if cert != nil {
 					secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{*cert}})
 					if secure.Handshake() != nil {
 						return
 					}
-					c, said = secure, name+" "+secure.ConnectionState().ServerName
+					c, greeting = secure, name+" "+secure.ConnectionState().ServerName
 				}
 				lines := bufio.NewScanner(c)
 				for lines.Scan() {
-					if _, err := fmt.Fprintf(c, "%s: %s\n", said, lines.Text()); err != nil {
+					if _, err := fmt.Fprintf(c, "%s: %s\n", greeting, lines.Text()); err != nil {
 						return
 					}
 				}
@@ -68,7 +68,7 @@ func lineServer(t *testing.T, name string, cert *tls.Certificate) string {
 	return l.Addr().String()
 }
 
-// line is a connection that one says lines over.
+// line is a connection for lines of text.
 type line struct {
 	net.Conn
 	answers *bufio.Reader
@@ -80,7 +80,7 @@ func connect(ctx context.Context, port int, roots *x509.CertPool, name string) (
 	if err != nil {
 		return nil, err
 	}
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(pollTimeout)); err != nil {
 		return nil, err
 	}
 	if roots != nil {
@@ -94,7 +94,7 @@ func connect(ctx context.Context, port int, roots *x509.CertPool, name string) (
 	return &line{c, bufio.NewReader(c)}, nil
 }
 
-func (l *line) say(text string) (string, error) {
+func (l *line) send(text string) (string, error) {
 	if _, err := fmt.Fprintln(l, text); err != nil {
 		return "", err
 	}
@@ -102,17 +102,17 @@ func (l *line) say(text string) (string, error) {
 	return strings.TrimSpace(answer), err
 }
 
-// askOnce says one line over a connection of its own.
+// askOnce sends one line over a new connection.
 func askOnce(ctx context.Context, port int, roots *x509.CertPool, name string) (string, error) {
 	c, err := connect(ctx, port, roots, name)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	return c.say("hello")
+	return c.send("hello")
 }
 
-// keepConnecting opens a connection after the other, two at a time, until it is stopped, and says which failed.
+// keepConnecting opens a connection after the other, two at a time, until it is stopped, and returns those that failed.
 func keepConnecting(t *testing.T, port int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -157,7 +157,7 @@ spec:
 `, kind, name, parent, hostnames, backends)
 }
 
-func TestTLSIsPassedOnOrEndedOrBegunAnewByTheNameThatIsAskedForBesideHTTPS(t *testing.T) {
+func TestTLSRoute_PassthroughTerminateAndReencryptBesideHTTPS(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	names := []string{"through.example.com", "ends.example.com", "again.example.com", "web.example.com"}
@@ -212,7 +212,7 @@ spec:
 	for name, want := range map[string]string{
 		"through.example.com": "secret through.example.com: hello", // a policy for the Service changes nothing in it
 		"ends.example.com":    "plain: hello",
-		"again.example.com":   "again again.example.com: hello", // over TLS anew, as a policy says
+		"again.example.com":   "again again.example.com: hello", // over TLS again, because of a policy
 	} {
 		eventually(t, name+" is served", func() error { // secrets may come after the listener
 			got, err := askOnce(t.Context(), port, roots, name)
@@ -243,7 +243,7 @@ spec:
 	}
 }
 
-func TestTCPConnectionsAreDividedByWeightAndSurviveChangesOfTheirRoute(t *testing.T) {
+func TestTCPRoute_SplitsByWeightAndKeepsConnections(t *testing.T) {
 	t.Parallel()
 	port, halfGone := freePort(t), freePort(t)
 	route := func(backends string) string {
@@ -313,7 +313,7 @@ spec:
 			}
 			return err
 		})
-		if got, err := standing.say(to); err != nil || got != "a: "+to {
+		if got, err := standing.send(to); err != nil || got != "a: "+to {
 			t.Fatalf("the connection that stood was cut by a change: %q %v", got, err)
 		}
 	}
@@ -326,7 +326,7 @@ spec:
 		}
 		return nil
 	})
-	if got, err := standing.say("still"); err != nil || got != "a: still" {
+	if got, err := standing.send("still"); err != nil || got != "a: still" {
 		t.Errorf("the connection that stood was cut by the end of its route: %q %v", got, err)
 	}
 }

@@ -96,7 +96,7 @@ func collect(t *testing.T) (*spans, string) {
 	return s, l.Addr().String()
 }
 
-func TestOneTraceLeadsFromTheRequestToThePickAndOneFromAFileToTheProxy(t *testing.T) {
+func TestTracing_RequestToPickAndFileToProxy(t *testing.T) {
 	t.Parallel()
 	got, address := collect(t)
 	port := freePort(t)
@@ -136,7 +136,7 @@ func TestOneTraceLeadsFromTheRequestToThePickAndOneFromAFileToTheProxy(t *testin
 			return fmt.Errorf("the pick of %q is not below Envoy's call: %v", pick.service, pick)
 		}
 		if served := textOf(pick.Attributes, "pool"); served != "default/chat" && !strings.Contains(fmt.Sprint(pick.Attributes), "default/chat") {
-			return fmt.Errorf("the pick does not say its pool: %v", pick.Attributes)
+			return fmt.Errorf("the pick has no pool: %v", pick.Attributes)
 		}
 		return nil
 	})

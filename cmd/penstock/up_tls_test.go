@@ -56,7 +56,7 @@ data:
 
 // over asks an HTTPS port: the name of the TLS handshake and the one in the request may differ.
 func over(ctx context.Context, roots *x509.CertPool, port int, sni, host string) (reply, error) {
-	c := &http.Client{Timeout: patience, Transport: &http.Transport{
+	c := &http.Client{Timeout: pollTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: sni},
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
@@ -70,7 +70,7 @@ func over(ctx context.Context, roots *x509.CertPool, port int, sni, host string)
 	return do(c, req)
 }
 
-func TestHTTPSServesEachHostWithItsCertificateAndRefusesTheOthers(t *testing.T) {
+func TestHTTPS_EachHostHasItsCertificate(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	certA, keyA := certificate(t, "a.example.com")
@@ -122,7 +122,7 @@ endpoints: [{addresses: [%s]}]
 		{"b.example.com", "b.example.com", 200},
 		{"a.example.com", "b.example.com", 421}, // another listener's: the client should open a connection for it
 		{"b.example.com", "a.example.com", 421},
-		{"a.example.com", "c.example.com", 404}, // nobody's
+		{"a.example.com", "c.example.com", 404}, // no route has the host
 	} {
 		got, err := over(t.Context(), roots, port, c.sni, c.host)
 		if err != nil || got.status != c.status {
@@ -136,7 +136,7 @@ endpoints: [{addresses: [%s]}]
 		t.Errorf("a host without a certificate is answered: %+v", got)
 	}
 
-	// A new certificate is taken over. One with a key that is not its own is told, and the last good one goes on.
+	// A new certificate replaces the old one. One whose key does not match is reported, and the last good one stays.
 	newCert, newKey := certificate(t, "a.example.com")
 	s.write("certs.yaml", secretYAML("cert-a", newCert, newKey)+"---\n"+secretYAML("cert-b", certB, keyB))
 	fresh := x509.NewCertPool()
@@ -150,7 +150,7 @@ endpoints: [{addresses: [%s]}]
 	if _, err := over(t.Context(), fresh, port, "a.example.com", "a.example.com"); err != nil {
 		t.Errorf("the last good certificate is not served any more: %v", err)
 	}
-	// Without the Secret that listener closes, and says so.
+	// Without the Secret that listener closes, and a condition reports it.
 	s.write("certs.yaml", secretYAML("cert-b", certB, keyB))
 	s.errs.expect(t, "gateway.yaml:8: Gateway default/gw spec.listeners[0].tls.certificateRefs[0]: Secret default/cert-a does not exist")
 	if out := s.penstock("status"); !strings.Contains(out, "InvalidCertificateRef") {

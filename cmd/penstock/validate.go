@@ -24,19 +24,19 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// validateTime is how long Envoy may take to accept everything; it takes less than a second for thousands of routes.
+// validateTime is the timeout for Envoy's answers; thousands of routes take less than a second.
 const validateTime = 30 * time.Second
 
-// validate delivers a gateway's configuration to a real Envoy that binds no port, and reports what it refuses.
+// validate delivers a gateway's configuration to a real Envoy that binds no port, and reports what it rejects.
 func validate(ctx context.Context, binary supervisor.Binary, gateway string, resources []*resource.Resource, log *slog.Logger) ([]report.Report, error) {
 	dir, err := os.MkdirTemp("", "penstock-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	refused := &refusals{}
+	found := &rejections{}
 	c := cache.New(cache.Config{})
-	xds, err := server.New(server.Config{Cache: c, Reports: refused, Log: log})
+	xds, err := server.New(server.Config{Cache: c, Reports: found, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 	if err != nil {
 		return nil, err
 	}
-	// Nobody uses it, so it has nothing to drain.
+	// It serves no requests, so it has nothing to drain.
 	p, err := supervisor.NewEnvoy(supervisor.EnvoyConfig{Envoy: binary.Path, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(dir, "envoy"), Args: cfg.Args(), Grace: time.Millisecond, LogLevel: "off", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
@@ -76,26 +76,26 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 		return acceptedAll(ctx, xds, gateway, resources)
 	})
 	if err := group.Wait(); err != nil {
-		return nil, fmt.Errorf("ask Envoy about gateway %s: %w", gateway, err)
+		return nil, fmt.Errorf("validate gateway %s with Envoy: %w", gateway, err)
 	}
-	return refused.list(), nil
+	return found.list(), nil
 }
 
-// acceptedAll waits until Envoy has accepted or refused every resource that it asks for by itself: of the others it asks
-// for the route configurations and secrets that listeners name.
+// acceptedAll waits until Envoy has accepted or rejected every listener and cluster, and the route configurations and secrets
+// that these name.
 func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resources []*resource.Resource) error {
 	for _, r := range resources {
-		if r.Type == resource.Endpoints { // clusters that are not used yet do not ask for them
+		if r.Type == resource.Endpoints { // Envoy does not request them for clusters that are not in use
 			continue
 		}
-		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRejected) {
+		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRefused) {
 			return err
 		}
 	}
 	return nil
 }
 
-// unbound is a listener that opens no port: the ports may be in use, by the very Gateway that is being validated.
+// unbound returns a listener that opens no port: the port may be in use, even by the Gateway that is validated.
 func unbound(r *resource.Resource) (*resource.Resource, error) {
 	if r.Type != resource.Listener {
 		return r, nil
@@ -112,14 +112,14 @@ func unbound(r *resource.Resource) (*resource.Resource, error) {
 	return resource.New(r.Type, r.Name, l, r.Refs, r.Owners())
 }
 
-// refusals collects what the proxy refuses.
-type refusals struct {
+// rejections collects the resources that the proxy rejects.
+type rejections struct {
 	mu      sync.Mutex
 	reports []report.Report
 }
 
-// Rejected implements server.Reports. The report of a disconnected proxy is ignored: its rejections are the result.
-func (r *refusals) Rejected(_, _ string, reports []report.Report) {
+// Refused implements server.Reports. The report of a proxy that has disconnected is empty and ignored.
+func (r *rejections) Refused(_, _ string, reports []report.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(reports) > 0 {
@@ -127,7 +127,7 @@ func (r *refusals) Rejected(_, _ string, reports []report.Report) {
 	}
 }
 
-func (r *refusals) list() []report.Report {
+func (r *rejections) list() []report.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reports

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// What all tests rest on that have Envoy judge something: a refusal is seen, and told to the owner in Envoy's own words.
-func TestValidationTellsTheOwnerWhatEnvoyRefuses(t *testing.T) {
+// All tests that validate with Envoy rest on this: a NACK is seen, and reported to the owner in Envoy's own words.
+func TestNACK_ValidateReportsTheOwner(t *testing.T) {
 	t.Parallel()
 	owner := report.Ref{Kind: "InferencePool", Group: "inference.networking.k8s.io", Namespace: "default", Name: "odd"}
 	options, err := anypb.New(&corev3.Metadata{})
@@ -46,14 +46,14 @@ func TestValidationTellsTheOwnerWhatEnvoyRefuses(t *testing.T) {
 	if len(reports) != 1 || reports[0].Owner != owner {
 		t.Fatalf("want a report for %s: %+v", owner, reports)
 	}
-	var said strings.Builder
+	var text strings.Builder
 	for _, f := range reports[0].Findings {
-		said.WriteString(f.String())
+		text.WriteString(f.String())
 	}
 	for _, c := range reports[0].Conditions {
-		said.WriteString(c.Message)
+		text.WriteString(c.Message)
 	}
-	if !strings.Contains(said.String(), "load balancer") {
+	if !strings.Contains(text.String(), "load balancer") {
 		t.Errorf("not Envoy's words: %+v", reports[0])
 	}
 }

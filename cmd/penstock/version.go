@@ -12,15 +12,15 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
-// versions is what `penstock version` knows. Its JSON form is for scripts.
+// versions is the output of `penstock version`. Its JSON form is for scripts.
 type versions struct {
 	Penstock string `json:"penstock"`         // a release, a pseudo-version of a commit, or "(devel)"
 	Commit   string `json:"commit,omitempty"` // of the source tree, with "+changed" when it was not clean
 	Go       string `json:"go"`
 	Platform string `json:"platform"`        // GOOS/GOARCH
-	Envoy    string `json:"envoy,omitempty"` // what `penstock up` would start
+	Envoy    string `json:"envoy,omitempty"` // the version that `penstock up` would start
 	Path     string `json:"envoyPath,omitempty"`
-	NoEnvoy  string `json:"envoyProblem,omitempty"` // why it would not
+	NoEnvoy  string `json:"envoyProblem,omitempty"` // why there is none
 }
 
 func newVersion() *cobra.Command {
@@ -44,11 +44,11 @@ func newVersion() *cobra.Command {
 			return v.write(cmd.OutOrStdout(), output)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return cmd
 }
 
-// commit reads what the Go toolchain recorded of the source tree; a build outside of one has nothing.
+// commit returns the commit that the Go toolchain recorded; empty for a build outside of a source tree.
 func commit(info *debug.BuildInfo) string {
 	var revision, changed string
 	for _, s := range info.Settings {
@@ -83,6 +83,6 @@ func (v versions) write(w io.Writer, output string) error {
 		_, err := fmt.Fprintf(w, "%s\ngo       %s %s\nenvoy    %s\n", line, v.Go, v.Platform, envoy)
 		return err
 	default:
-		return fmt.Errorf("--output %q is not known: text or json", output)
+		return fmt.Errorf("--output %q is unknown: write text or json", output)
 	}
 }

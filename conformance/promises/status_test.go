@@ -161,7 +161,7 @@ spec:
 		})
 	}
 	large("/[a-z]{100,200}/[0-9]{100,200}")
-	programmed(metav1.ConditionFalse, "Envoy rejects")
+	programmed(metav1.ConditionFalse, "Envoy refuses")
 	p.answers("http://" + address + "/health")
 	large("/a+")
 	programmed(metav1.ConditionTrue, "")

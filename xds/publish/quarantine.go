@@ -14,52 +14,52 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// quarantine finds the rejected parts of a route configuration, which Envoy accepts or rejects as a whole. It sends
-// variants: first only what has not changed since the last accepted version, then half of the changes with it, and so
-// on down to the virtual host and the route in it. Each accepted variant is in force at once, so good changes apply
-// first, and a part that is not known to be good stays as it was. In the end a rejected part answers 500. If Envoy
-// rejects that too, because the match itself is invalid, the part stays as it was.
+// quarantine finds what is bad in a route configuration that the proxy refuses as a whole, by sending others that are
+// mostly good: first what has not changed since the proxy took it last, then half of the rest with it, and so on down to
+// the virtual host and in it the route. Each one that it takes is in force at once, so good changes come first, and what
+// is not known to be good stays as it was meanwhile. What is bad answers 500 in the end; where the proxy refuses that
+// too, because the match itself is bad, it stays as it was.
 type quarantine struct {
-	of    *cache.Entry // the rejected version
+	of    *cache.Entry // what was refused
 	names []*cache.Slot
 	whole piece
-	// groups are still to be searched, the next one last.
+	// groups are yet to be searched, the next one last.
 	groups []*group
-	good   string // the version that the proxy accepted last
-	// entry is the variant to send now; then continues with the proxy's answer.
+	good   string // the version that the proxy has taken last
+	// entry is what to send now, and then what follows from the proxy's answer.
 	entry *cache.Entry
-	then  func(ok bool, detail string)
+	then  func(ok bool, words string)
 	found []Fault
-	// unsplittable: the cause is outside of the virtual hosts.
-	unsplittable bool
+	// hopeless: what is bad is not in a virtual host.
+	hopeless bool
 }
 
-// Fault is a part of a route configuration that a proxy rejects.
+// Fault is a part of a route configuration that a proxy refuses.
 type Fault struct {
-	Host, Route string // names; Route is empty if the virtual host itself is rejected
-	Message     string // Envoy's error detail
+	Host, Route string // names; Route is empty if it is the host itself
+	Message     string // the proxy's words
 	Owners      []report.Ref
 }
 
-// piece is the encoded configuration, a virtual host in it, or a route.
+// piece is the encoded configuration, a virtual host of it, or a route.
 type piece struct {
 	level int
-	host  string // the virtual host that it is, or is in
+	host  string // it is, or is in
 	name  string
-	raw   []byte // as wanted
+	raw   []byte // as it should be
 	old   []byte // as the proxy had it; nil: it had none
-	sends []byte // as in the next variant; nil: left out
-	open  bool   // encoded as head and inner
+	sends []byte // as it goes now; nil: not at all
+	open  bool   // inner goes, within head
 	head  []byte // its other fields
 	inner []*piece
 }
 
-// group is pieces of which some may be rejected.
+// group is pieces of which some may be bad.
 type group struct {
-	pieces   []*piece
-	rejected bool   // some are
-	other    *group // contains a rejected piece if this one does not
-	detail   string // Envoy's error detail for them
+	pieces []*piece
+	bad    bool   // some are
+	other  *group // is bad if this one is not
+	words  string // the proxy's, when it refused them
 }
 
 // The fields that hold the pieces of the next level, and those that hold a piece's name, by level.
@@ -68,8 +68,8 @@ var (
 	fieldName  = []protowire.Number{1, 1, 14}
 )
 
-// newQuarantine starts with the rejected version and the one that the proxy has; before is nil if that is not known.
-func newQuarantine(of, before *cache.Entry, detail string) *quarantine {
+// newQuarantine begins with what was refused and what the proxy had before, nil if that is not known.
+func newQuarantine(of, before *cache.Entry, words string) *quarantine {
 	q := &quarantine{of: of, names: slices.Clone(of.Names)}
 	var old []*resource.Part
 	if before != nil {
@@ -80,32 +80,32 @@ func newQuarantine(of, before *cache.Entry, detail string) *quarantine {
 			}
 		}
 	}
-	suspects := q.whole.splitParts(of.Parts, old)
-	if q.unsplittable = len(suspects) == 0; q.unsplittable {
+	suspects := q.whole.takePartsApart(of.Parts, old)
+	if q.hopeless = len(suspects) == 0; q.hopeless {
 		return q
 	}
 	q.try(func(ok bool, _ string) {
-		if q.unsplittable = !ok; ok {
-			q.groups = append(q.groups, &group{pieces: suspects, rejected: true, detail: detail})
+		if q.hopeless = !ok; ok {
+			q.groups = append(q.groups, &group{pieces: suspects, bad: true, words: words})
 			q.search()
 		}
 	})
 	return q
 }
 
-// done reports that nothing is left to find out.
-func (q *quarantine) done() bool { return q.then == nil }
+// over says that there is nothing left to find out.
+func (q *quarantine) over() bool { return q.then == nil }
 
-// answer continues with the proxy's answer to the entry.
-func (q *quarantine) answer(ok bool, detail string) {
+// answer goes on with what the proxy said to the entry.
+func (q *quarantine) answer(ok bool, words string) {
 	then := q.then
 	if q.then = nil; ok {
 		q.good = q.entry.Version
 	}
-	then(ok, detail)
+	then(ok, words)
 }
 
-func (q *quarantine) try(then func(ok bool, detail string)) {
+func (q *quarantine) try(then func(ok bool, words string)) {
 	entry := cache.Variant(q.of, q.whole.encode(), q.names)
 	if entry.Version == q.good {
 		then(true, "")
@@ -114,83 +114,83 @@ func (q *quarantine) try(then func(ok bool, detail string)) {
 	q.then, q.entry = then, entry
 }
 
-// search continues with the next group.
+// search goes on with the next group.
 func (q *quarantine) search() {
 	for len(q.groups) > 0 {
 		g := q.groups[len(q.groups)-1]
 		q.groups = q.groups[:len(q.groups)-1]
 		switch {
 		case len(g.pieces) == 0:
-		case !g.rejected:
+		case !g.bad:
 			for _, p := range g.pieces {
 				p.sends = p.raw
 			}
-			q.try(func(ok bool, detail string) { q.tried(g, ok, detail) })
+			q.try(func(ok bool, words string) { q.tried(g, ok, words) })
 			return
 		case len(g.pieces) > 1:
 			n := len(g.pieces) / 2
-			second := &group{pieces: g.pieces[n:], detail: g.detail}
-			q.groups = append(q.groups, second, &group{pieces: g.pieces[:n], other: second, detail: g.detail})
+			second := &group{pieces: g.pieces[n:], words: g.words}
+			q.groups = append(q.groups, second, &group{pieces: g.pieces[:n], other: second, words: g.words})
 		default:
-			q.isolate(g.pieces[0], g.detail)
+			q.corner(g.pieces[0], g.words)
 			return
 		}
 	}
 }
 
-func (q *quarantine) tried(g *group, ok bool, detail string) {
+func (q *quarantine) tried(g *group, ok bool, words string) {
 	if ok {
 		if g.other != nil {
-			g.other.rejected = true
+			g.other.bad = true
 		}
 	} else {
 		for _, p := range g.pieces {
 			p.sends = p.old
 		}
-		g.rejected, g.detail = true, detail
+		g.bad, g.words = true, words
 		q.groups = append(q.groups, g)
 	}
 	q.search()
 }
 
-// isolate handles a single rejected piece: it splits a virtual host, and disables a route.
-func (q *quarantine) isolate(p *piece, detail string) {
-	suspects := p.split()
+// corner deals with one piece that is bad: it looks into a virtual host, and shuts off a route.
+func (q *quarantine) corner(p *piece, words string) {
+	suspects := p.takeApart()
 	if len(suspects) == 0 {
-		q.disable(p, detail)
+		q.shut(p, words)
 		return
 	}
 	q.try(func(ok bool, _ string) {
 		if !ok {
 			p.open = false
-			q.disable(p, detail)
+			q.shut(p, words)
 			return
 		}
-		q.groups = append(q.groups, &group{pieces: suspects, rejected: true, detail: detail})
+		q.groups = append(q.groups, &group{pieces: suspects, bad: true, words: words})
 		q.search()
 	})
 }
 
-// disable makes a piece answer 500.
-func (q *quarantine) disable(p *piece, detail string) {
+// shut lets a piece answer 500.
+func (q *quarantine) shut(p *piece, words string) {
 	p.open = false
-	fault := Fault{Host: p.host, Message: detail, Owners: q.owners(p)}
+	fault := Fault{Host: p.host, Message: words, Owners: q.owners(p)}
 	if p.level == 2 {
 		fault.Route = p.name
 	}
 	q.found = append(q.found, fault)
-	p.sends = p.encodeDisabled()
+	p.sends = p.shutOff()
 	q.try(func(ok bool, _ string) {
 		if ok {
 			q.search()
 			return
 		}
 		p.sends = p.old
-		q.try(func(bool, string) { q.search() }) // the proxy accepted it before
+		q.try(func(bool, string) { q.search() }) // it was good before
 	})
 }
 
-// owners are those owners whose KIND/NAMESPACE/NAME begins a route's name; all, if there is none.
+// owners are those of the owners whose KIND/NAMESPACE/NAME the names of routes begin with; all, if none does.
 func (q *quarantine) owners(p *piece) []report.Ref {
 	names := []string{p.name}
 	if p.level == 1 {
@@ -212,18 +212,18 @@ func (q *quarantine) owners(p *piece) []report.Ref {
 	return out
 }
 
-// split opens a piece and returns its changed pieces, which are sent as they were before.
-func (p *piece) split() (changed []*piece) {
+// takeApart opens a piece and returns what has changed in it. That goes as it was before.
+func (p *piece) takeApart() (changed []*piece) {
 	if p.level >= len(fieldInner) {
 		return nil
 	}
 	head, inner := fields(p.raw, fieldInner[p.level])
 	_, before := fields(p.old, fieldInner[p.level])
-	return p.splitInto(head, inner, before)
+	return p.opened(head, inner, before)
 }
 
-// splitParts is split for the whole configuration, without concatenating its parts first.
-func (p *piece) splitParts(parts, old []*resource.Part) (changed []*piece) {
+// takePartsApart does the same with the whole, which need not be put together for it.
+func (p *piece) takePartsApart(parts, old []*resource.Part) (changed []*piece) {
 	split := func(parts []*resource.Part) (head []byte, inner [][]byte) {
 		for _, part := range parts {
 			rest, values := fields(part.Body, fieldInner[p.level])
@@ -233,11 +233,11 @@ func (p *piece) splitParts(parts, old []*resource.Part) (changed []*piece) {
 	}
 	head, inner := split(parts)
 	_, before := split(old)
-	return p.splitInto(head, inner, before)
+	return p.opened(head, inner, before)
 }
 
-// splitInto opens a piece into its inner pieces.
-func (p *piece) splitInto(head []byte, inner, before [][]byte) (changed []*piece) {
+// opened is a piece in pieces.
+func (p *piece) opened(head []byte, inner, before [][]byte) (changed []*piece) {
 	p.head = head
 	old := make(map[string][]byte, len(before))
 	for _, b := range before {
@@ -258,7 +258,7 @@ func (p *piece) splitInto(head []byte, inner, before [][]byte) (changed []*piece
 	return changed
 }
 
-// encode returns the piece as in the next variant.
+// encode is the piece as it goes now.
 func (p *piece) encode() []byte {
 	if !p.open {
 		return p.sends
@@ -273,8 +273,8 @@ func (p *piece) encode() []byte {
 	return out
 }
 
-// encodeDisabled returns the piece with its match and the answer 500 only; as it was before, if it cannot be decoded.
-func (p *piece) encodeDisabled() []byte {
+// shutOff is the piece with nothing in it but for whom it is, and the answer 500; as it was, if that cannot be made.
+func (p *piece) shutOff() []byte {
 	answer := &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 500}}
 	var msg proto.Message
 	switch p.level {
@@ -304,7 +304,7 @@ func fields(b []byte, field protowire.Number) (rest []byte, values [][]byte) {
 	for len(b) > 0 {
 		num, _, n := protowire.ConsumeField(b)
 		if n < 0 {
-			return append(rest, b...), values // malformed; Envoy rejects it with a cause
+			return append(rest, b...), values // broken, as the proxy will say too
 		}
 		if num == field {
 			_, _, tag := protowire.ConsumeTag(b)

@@ -22,19 +22,18 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// Reports receives what proxies reject, by the objects that own the resources.
+// Reports takes what proxies refuse, for the objects that it was made from.
 type Reports interface {
-	// Rejected replaces what one proxy rejects, one report for each owner, sorted. It is empty once the proxy rejects
-	// nothing any more, or has been disconnected for Config.Absence.
-	Rejected(gateway, node string, reports []report.Report)
+	// Refused is everything that one proxy refuses now, one report an owner, sorted; empty: nothing any more, or the
+	// proxy is gone and did not come back within Config.Absence.
+	Refused(gateway, node string, reports []report.Report)
 }
 
-// Authorize returns the gateway ("namespace/name") that a node may read, from the credentials of its connection. An
-// error denies the connection. permitted is checked again for as long as the stream lasts (see Server.Recheck): an
-// error ends the stream. nil: the permission never ends.
-type Authorize func(ctx context.Context, node *corev3.Node) (gateway string, permitted func() error, err error)
+// Authorize says which gateway ("namespace/name") a node may read, by what its connection proves. An error refuses it. still says
+// whether it may go on reading, for as long as the stream lasts: see Server.Recheck; nil: it may.
+type Authorize func(ctx context.Context, node *corev3.Node) (gateway string, still func() error, err error)
 
-// TrustNode takes the gateway from node.cluster without any credential: for loopback and sockets only.
+// TrustNode believes what the node says in node.cluster: for loopback and sockets only.
 func TrustNode(_ context.Context, node *corev3.Node) (string, func() error, error) {
 	gateway := node.GetCluster()
 	if ns, name, ok := strings.Cut(gateway, "/"); !ok || ns == "" || name == "" {
@@ -43,41 +42,41 @@ func TrustNode(_ context.Context, node *corev3.Node) (string, func() error, erro
 	return gateway, nil, nil
 }
 
-// Config configures a Server.
+// Config is what a Server needs.
 type Config struct {
 	// Cache is what is served. Required.
 	Cache *cache.Cache
-	// Authorize is called once for each stream. Default: TrustNode.
+	// Authorize is asked once a stream. Default: TrustNode.
 	Authorize Authorize
-	// Reports, Log, Metrics and Tracing may be nil.
+	// Reports, Log, Metrics and Tracing may be nil: nobody is told.
 	Reports Reports
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	Tracing trace.TracerProvider
-	// Count is called with a gateway's number of streams whenever it changes. It must not call back. It may be nil.
+	// Count is told how many streams a gateway has, whenever that has changed; nil: nobody is. It must not call back.
 	Count func(gateway string, streams int)
-	// Publish configures the order of delivery. The kind of stream sets its StateOfTheWorld.
+	// Publish is how changes are ordered; its StateOfTheWorld is set by the kind of stream.
 	Publish publish.Config
-	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
+	// Absence is how long what a proxy refuses stays reported when it disconnects. Default: 1 min.
 	Absence time.Duration
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
 
-// Server is the AggregatedDiscoveryService. It is safe for concurrent use.
+// Server is the AggregatedDiscoveryService. Safe for use by many.
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	config     Config
-	metrics    *metrics
-	tracer     trace.Tracer
-	rejections rejections
+	config   Config
+	metrics  *metrics
+	tracer   trace.Tracer
+	refusals refusals
 
 	mu       sync.Mutex
 	gateways map[string]*gateway
 	stopped  bool // Run has ended
 }
 
-// New returns a server that is not registered yet. It returns an error if one of its metrics is registered already.
+// New makes a server; it serves when it is registered. An error is a metric that exists already.
 func New(c Config) (*Server, error) {
 	if c.Authorize == nil {
 		c.Authorize = TrustNode
@@ -94,29 +93,29 @@ func New(c Config) (*Server, error) {
 	c.Absence = cmp.Or(c.Absence, time.Minute)
 	s := &Server{
 		config: c, gateways: map[string]*gateway{},
-		rejections: rejections{reporters: map[proxyName]reporter{}, wake: make(chan struct{}, 1)},
-		tracer:     c.Tracing.Tracer("github.com/penstock-project/penstock/xds/server"),
+		refusals: refusals{said: map[proxyName]voice{}, wake: make(chan struct{}, 1)},
+		tracer:   c.Tracing.Tracer("github.com/penstock-project/penstock/xds/server"),
 	}
 	var err error
-	if s.metrics, err = newMetrics(c.Metrics, s.lag); err != nil {
+	if s.metrics, err = newMetrics(c.Metrics, s.trouble); err != nil {
 		return nil, fmt.Errorf("xds server: %w", err)
 	}
 	return s, nil
 }
 
-// window is HTTP/2's flow control window, in bytes. A fixed window also keeps gRPC from enlarging it.
+// window is HTTP/2's flow control window, in bytes. Setting it also keeps gRPC from enlarging it by itself.
 const window = 64 << 10
 
-// Options are the options of the gRPC server that a Server is registered on. Other services may share it.
+// Options are what a gRPC server must be made with that a Server is registered on. Other services may share it.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		// The bootstrap lets Envoy ping every 10 s; gRPC's default rejects that as an attack.
+		// The bootstrap lets Envoy ping every 10 s; gRPC's default takes that for an attack.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// The smallest window, also under load: what a thousand proxies send at once waits on the wire, not in memory.
+		// As small as they can be, and no larger when much arrives: what a thousand proxies say at once waits on the wire.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
-		// A proxy that reconnects names everything that it has.
+		// A proxy that comes back names everything that it has.
 		grpc.MaxRecvMsgSize(64 << 20),
 	}
 }
@@ -126,9 +125,9 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
 }
 
-// Run ends all streams when the context ends; a graceful stop of the gRPC server would wait for them without end. Until
-// then it clears the rejections of proxies that do not reconnect. It may be called once. The server also serves without
-// it.
+// Run waits for the context's end and then ends all streams, which a graceful stop of the gRPC server would wait for
+// without end. Meanwhile it takes back what proxies refused that are gone for good. It may be called once; the server
+// serves without it as well.
 func (s *Server) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -138,7 +137,7 @@ func (s *Server) Run(ctx context.Context) error {
 			timer.Reset(next.Sub(s.config.Now()))
 		}
 		select {
-		case <-s.rejections.wake:
+		case <-s.refusals.wake:
 		case <-timer.C:
 		case <-ctx.Done():
 		}

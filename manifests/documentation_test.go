@@ -19,11 +19,15 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// What a reader types first is an example of the README: an API server takes each as it stands.
-func TestEveryExampleOfTheREADMECanBeApplied(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
+// A reader copies examples from the documentation: an API server accepts each as it is.
+func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
+	var text []byte
+	for _, page := range []string{"../README.md", "../OPERATIONS.md"} {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, raw...)
 	}
 	files, err := manifests.CRDs()
 	if err != nil {
@@ -53,7 +57,7 @@ func TestEveryExampleOfTheREADMECanBeApplied(t *testing.T) {
 	}
 	for _, kind := range []string{"Gateway", "HTTPRoute", "InferencePool", "InferencePoolImport", "PoolPolicy", "ModelServers", "EnvoyFleet"} {
 		if kinds[kind] == 0 {
-			t.Errorf("the README has no %s: %v", kind, kinds)
+			t.Errorf("README.md and OPERATIONS.md have no example of %s: %v", kind, kinds)
 		}
 	}
 }

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// conditionRow is one line of the tables of conditions: what a user reads in a status, and what it means.
+type conditionRow struct {
+	Object  string // the kind, or a part of it such as "Gateway listener"
+	Type    string
+	Status  string
+	Reason  string
+	Meaning string
+}
+
+// conditionWords are the types and reasons of conditions that the source code can report.
+type conditionWords struct {
+	types   map[string]bool
+	reasons map[reasonOf]string // position of one use
+}
+
+// reasonOf is a reason of a condition. Family is the Go type of Gateway API's constant, such as "GatewayConditionReason";
+// empty for a reason that is a plain string in our code.
+type reasonOf struct{ family, reason string }
+
+// families are the objects of the tables that a family of Gateway API's constants is about.
+var families = map[string][]string{
+	"GatewayClassConditionReason":  {"GatewayClass"},
+	"GatewayConditionReason":       {"Gateway"},
+	"ListenerConditionReason":      {"Gateway listener"},
+	"ListenerEntryConditionReason": {"Gateway listener"},
+	"ListenerSetConditionReason":   {"ListenerSet"},
+	"RouteConditionReason":         {"Route"},
+	"PolicyConditionReason":        {"BackendTLSPolicy"},
+}
+
+// knownConditions reads the source code of the module for what it reports: constants of Gateway API, and strings that
+// become the type or the reason of a condition.
+func knownConditions(t *testing.T) conditionWords {
+	t.Helper()
+	api := gatewayConstants(t)
+	out := conditionWords{types: map[string]bool{}, reasons: map[reasonOf]string{}}
+	for dir, files := range packages(t) {
+		reasonParams := map[string][]int{} // function -> indexes of parameters that are a plain reason
+		for _, f := range files {
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
+					reasonParams[fn.Name.Name] = paramsNamed(fn.Type, "reason")
+				}
+			}
+		}
+		for _, f := range files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.SelectorExpr:
+					if c, ok := api[n.Sel.Name]; ok && isPackage(n.X, "gatewayv1") {
+						out.add(c, dir)
+					}
+				case *ast.ValueSpec:
+					for i, name := range n.Names {
+						if value := stringAt(n.Values, i); value != "" {
+							out.add(apiConstant{typ: constantType(n.Type, name.Name), value: value}, dir)
+						}
+					}
+				case *ast.CompositeLit:
+					out.literal(n, dir)
+				case *ast.AssignStmt:
+					for i, left := range n.Lhs {
+						if sel, ok := left.(*ast.SelectorExpr); ok && sel.Sel.Name == "Reason" {
+							out.plain(stringAt(n.Rhs, i), dir)
+						}
+					}
+				case *ast.CallExpr:
+					if fn, ok := n.Fun.(*ast.Ident); ok {
+						for _, i := range reasonParams[fn.Name] {
+							out.plain(stringAt(n.Args, i), dir)
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	return out
+}
+
+// add takes a constant in if it is the type or the reason of a condition.
+func (w *conditionWords) add(c apiConstant, dir string) {
+	switch {
+	case strings.HasSuffix(c.typ, "ConditionType"):
+		w.types[c.value] = true
+	case strings.HasSuffix(c.typ, "ConditionReason"):
+		w.reasons[reasonOf{c.typ, c.value}] = dir
+	case c.typ == "reason":
+		w.plain(c.value, dir)
+	}
+}
+
+// plain takes in a reason that is a string; what does not look like one is another package's idea of a reason.
+func (w *conditionWords) plain(reason, dir string) {
+	if reason != "" && reason[0] >= 'A' && reason[0] <= 'Z' && !strings.Contains(reason, " ") {
+		w.reasons[reasonOf{"", reason}] = dir
+	}
+}
+
+// literal takes in what a composite literal such as report.Condition{Type: "Accepted", Reason: "Accepted"} names.
+func (w *conditionWords) literal(lit *ast.CompositeLit, dir string) {
+	fields := map[string]ast.Expr{}
+	for _, e := range lit.Elts {
+		if kv, ok := e.(*ast.KeyValueExpr); ok {
+			if key, ok := kv.Key.(*ast.Ident); ok {
+				fields[key.Name] = kv.Value
+			}
+		}
+	}
+	reason, found := fields["Reason"]
+	if !found {
+		return
+	}
+	w.plain(stringOf(reason), dir)
+	if typ, ok := fields["Type"]; ok && stringOf(typ) != "" {
+		w.types[stringOf(typ)] = true
+	}
+}
+
+// apiConstant is a constant's type and its value.
+type apiConstant struct{ typ, value string }
+
+// constantType is the type that a constant is declared with; one of ours without a type is a reason, or a condition's type,
+// by its name.
+func constantType(declared ast.Expr, name string) string {
+	switch d := declared.(type) {
+	case *ast.SelectorExpr:
+		return d.Sel.Name
+	case *ast.Ident:
+		return d.Name
+	case nil:
+		name = strings.ToLower(name)
+		if strings.Contains(name, "condition") && strings.Contains(name, "reason") {
+			return "reason"
+		}
+		if strings.HasPrefix(name, "condition") {
+			return "ConditionType"
+		}
+	}
+	return ""
+}
+
+// gatewayConstants reads the constants of Gateway API's package v1, by name.
+func gatewayConstants(t *testing.T) map[string]apiConstant {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]apiConstant{}
+	for _, f := range parsePackage(t, filepath.Join(strings.TrimSpace(string(dir)), "apis", "v1")) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok {
+				for i, name := range spec.Names {
+					if value := stringAt(spec.Values, i); value != "" {
+						out[name.Name] = apiConstant{constantType(spec.Type, ""), value}
+					}
+				}
+			}
+			return true
+		})
+	}
+	if len(out) < 100 {
+		t.Fatalf("found %d constants of Gateway API: this test looks in the wrong place", len(out))
+	}
+	return out
+}
+
+// packages parses the Go files of the module, without tests and what is generated, by folder.
+func packages(t *testing.T) map[string][]*ast.File {
+	t.Helper()
+	out := map[string][]*ast.File{}
+	walk(t, false, func(file string) {
+		if dir := filepath.Dir(file); out[dir] == nil {
+			out[dir] = parsePackage(t, filepath.Join(root, dir))
+		}
+	})
+	return out
+}
+
+// parsePackage parses the Go files of one folder, without tests and what is generated.
+func parsePackage(t *testing.T, dir string) []*ast.File {
+	t.Helper()
+	var out []*ast.File
+	names, err := fs.Glob(os.DirFS(dir), "*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "zz_") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// paramsNamed lists the indexes of a function's parameters of type string that have a name.
+func paramsNamed(fn *ast.FuncType, name string) (out []int) {
+	i := 0
+	for _, field := range fn.Params.List {
+		for _, n := range field.Names {
+			if typ, ok := field.Type.(*ast.Ident); ok && typ.Name == "string" && n.Name == name {
+				out = append(out, i)
+			}
+			i++
+		}
+		if len(field.Names) == 0 {
+			i++
+		}
+	}
+	return out
+}
+
+func isPackage(e ast.Expr, name string) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == name
+}
+
+func stringAt(list []ast.Expr, i int) string {
+	if i >= len(list) {
+		return ""
+	}
+	return stringOf(list[i])
+}
+
+// stringOf is the value of a string literal; empty for everything else.
+func stringOf(e ast.Expr) string {
+	lit, ok := e.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return ""
+	}
+	return constant.StringVal(constant.MakeFromLiteral(lit.Value, lit.Kind, 0))
+}
+
+// conditionsSection writes the tables of conditions, and fails for each condition that they lack or that no code reports.
+func conditionsSection(t *testing.T, rows []conditionRow) string {
+	t.Helper()
+	known := knownConditions(t)
+	for r, dir := range known.reasons {
+		objects := families[r.family]
+		if r.family != "" && objects == nil {
+			t.Errorf("%s: reasons of the type %s are not assigned to a table: add the type to families", dir, r.family)
+		}
+		if !slices.ContainsFunc(rows, func(row conditionRow) bool {
+			return row.Reason == r.reason && (objects == nil || slices.Contains(objects, row.Object))
+		}) {
+			t.Errorf("%s reports the reason %s (%s), which testdata/reference.yaml does not explain", dir, r.reason, r.family)
+		}
+	}
+	for typ := range known.types {
+		if !slices.ContainsFunc(rows, func(row conditionRow) bool { return row.Type == typ }) {
+			t.Errorf("the condition %s is not explained in testdata/reference.yaml", typ)
+		}
+	}
+	var b strings.Builder
+	object := ""
+	for _, row := range rows {
+		used := false
+		for r := range known.reasons {
+			used = used || r.reason == row.Reason && (r.family == "" || slices.Contains(families[r.family], row.Object))
+		}
+		if !used || !known.types[row.Type] {
+			t.Errorf("testdata/reference.yaml explains %s %s %s, which no code reports", row.Object, row.Type, row.Reason)
+		}
+		if row.Object != object {
+			object = row.Object
+			b.WriteString("\n### " + object + "\n\n| Condition | Status | Reason | Meaning |\n|---|---|---|---|\n")
+		}
+		b.WriteString("| `" + row.Type + "` | " + row.Status + " | `" + row.Reason + "` | " + row.Meaning + " |\n")
+	}
+	return b.String()
+}

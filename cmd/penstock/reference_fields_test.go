@@ -1,0 +1,285 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests"
+)
+
+// kindsSection writes the table of kinds: the versions that are read from files, the versions that are watched in a
+// cluster, and what each kind is for.
+func kindsSection(t *testing.T) string {
+	t.Helper()
+	fromFiles, fromCluster := fileVersions(t), clusterVersions(t)
+	var b strings.Builder
+	b.WriteString("\n| Kind | API group | In files | In a cluster | Purpose |\n|---|---|---|---|---|\n")
+	seen := map[string]bool{}
+	for _, k := range store.Tables() {
+		versions := fromFiles[k.Kind()]
+		if len(versions) == 0 { // a table of facts that Penstock writes itself
+			continue
+		}
+		seen[k.Kind()] = true
+		if kindWords[k.Kind()] == "" {
+			t.Errorf("kindWords has no words for %s", k.Kind())
+		}
+		group := "core"
+		if k.Group() != "" {
+			group = k.Group()
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", k.Kind(), group, shortVersions(k.Group(), versions), strings.Join(fromCluster[k.Kind()], ", "), kindWords[k.Kind()])
+	}
+	for kind := range kindWords {
+		if !seen[kind] {
+			t.Errorf("kindWords has words for %s, which is not read", kind)
+		}
+	}
+	return b.String()
+}
+
+// shortVersions leaves out the group where it is the kind's.
+func shortVersions(group string, apiVersions []string) string {
+	var out []string
+	for _, v := range apiVersions {
+		if short, own := strings.CutPrefix(v, group+"/"); own || group == "" {
+			out = append(out, short)
+		} else {
+			g, short, _ := strings.Cut(v, "/")
+			out = append(out, short+" of "+g)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// fileVersions finds out which apiVersions of each kind are read from files: translate reports the others as findings.
+func fileVersions(t *testing.T) map[string][]string {
+	t.Helper()
+	candidates := map[string][]string{}
+	var text strings.Builder
+	for _, k := range store.Tables() {
+		groups := []string{k.Group()}
+		if k.Kind() == "InferencePool" {
+			groups = append(groups, "inference.networking.x-k8s.io")
+		}
+		for _, g := range groups {
+			for _, v := range []string{"v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"} {
+				apiVersion := strings.TrimPrefix(g+"/"+v, "/")
+				fmt.Fprintf(&text, "apiVersion: %s\nkind: %s\nmetadata: {name: n%d}\n---\n", apiVersion, k.Kind(), len(candidates[k.Kind()]))
+				candidates[k.Kind()] = append(candidates[k.Kind()], apiVersion)
+			}
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var doc status.Document
+	if err := json.Unmarshal([]byte(run(t, dir, "translate", "--status", "-o", "json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	unread := map[string]bool{}
+	for _, f := range doc.Findings {
+		if f.Field == "apiVersion" || strings.Contains(f.Problem, "kind "+f.Owner.Kind+" of ") {
+			unread[f.Owner.Kind+" "+f.Owner.Name] = true
+		}
+	}
+	out := map[string][]string{}
+	for kind, versions := range candidates {
+		for i, v := range versions {
+			if !unread[fmt.Sprintf("%s n%d", kind, i)] {
+				out[kind] = append(out[kind], v)
+			}
+		}
+	}
+	return out
+}
+
+// clusterVersions reads which versions of each kind discovery watches in a cluster: the version strings beside the kind's
+// plural in the source code.
+func clusterVersions(t *testing.T) map[string][]string {
+	t.Helper()
+	isVersion := regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+	byPlural := map[string][]string{}
+	for dir, files := range packages(t) {
+		if dir = filepath.ToSlash(dir); !below(dir, "discovery") || below(dir, "discovery/file") {
+			continue
+		}
+		for _, f := range files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				var elements []ast.Expr
+				switch n := n.(type) {
+				case *ast.CallExpr:
+					elements = n.Args
+				case *ast.CompositeLit:
+					elements = n.Elts
+				}
+				plural, versions := "", []string(nil)
+				for _, e := range elements {
+					if kv, ok := e.(*ast.KeyValueExpr); ok {
+						e = kv.Value
+					}
+					list := []ast.Expr{e}
+					if lit, ok := e.(*ast.CompositeLit); ok {
+						list = lit.Elts
+					}
+					for _, e := range list {
+						if s := stringOf(e); isVersion.MatchString(s) {
+							versions = append(versions, s)
+						} else if s != "" && plural == "" {
+							plural = s
+						}
+					}
+				}
+				if plural != "" && len(versions) > 0 {
+					for _, v := range versions {
+						if !slices.Contains(byPlural[plural], v) {
+							byPlural[plural] = append(byPlural[plural], v)
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	out := map[string][]string{}
+	for _, k := range store.Tables() {
+		lower := strings.ToLower(k.Kind())
+		for _, plural := range []string{lower, lower + "s", lower + "es", strings.TrimSuffix(lower, "y") + "ies"} {
+			if versions := byPlural[plural]; versions != nil {
+				slices.SortFunc(versions, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), -cmp.Compare(a, b)) })
+				out[k.Kind()] = versions
+			}
+		}
+	}
+	return out
+}
+
+// fieldsSection writes the fields of the kinds that are defined here, from the schemas that an API server validates with.
+func fieldsSection(t *testing.T) string {
+	t.Helper()
+	files, err := manifests.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, f := range files {
+		if f.Group != "penstock.dev" && f.Plural != "inferencepoolimports" {
+			continue
+		}
+		crd, err := manifests.CRD(f.Group, f.Plural)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range crd.Spec.Versions {
+			schema := v.Schema.OpenAPIV3Schema
+			fmt.Fprintf(&b, "\n### %s (`%s/%s`)\n\n%s\n\n| Field | Type | Default and limits | Description |\n|---|---|---|---|\n", crd.Spec.Names.Kind, f.Group, v.Name, oneLine(schema.Description))
+			for _, top := range []string{"spec", "status"} {
+				if p, ok := schema.Properties[top]; ok {
+					fields(&b, top, p)
+				}
+			}
+			rules(&b, "", *schema)
+		}
+	}
+	return b.String()
+}
+
+// fields writes a row for each field below a property, in alphabetical order.
+func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
+	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
+		child := p.Properties[name]
+		at, typ := path+"."+name, child.Type
+		limits := limitsOf(child, slices.Contains(p.Required, name))
+		inner := child
+		for inner.Type == "array" && inner.Items != nil && inner.Items.Schema != nil {
+			at += "[]"
+			inner = *inner.Items.Schema
+			typ = "list of " + inner.Type
+			if l := limitsOf(inner, false); l != "" {
+				limits = strings.TrimPrefix(limits+"; each: "+l, "; ")
+			}
+		}
+		if name == "conditions" {
+			typ = "list of Condition"
+		}
+		if child.XIntOrString || inner.XIntOrString {
+			typ = "integer or string"
+		}
+		if inner.AdditionalProperties != nil && inner.AdditionalProperties.Schema != nil {
+			value := inner.AdditionalProperties.Schema
+			typ = "map of " + cmp.Or(value.Type, "quantity")
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typ, limits, oneLine(child.Description))
+		if name != "conditions" {
+			fields(b, at, inner)
+		}
+	}
+}
+
+// limitsOf writes what a schema demands of a value.
+func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if required {
+		add("required")
+	}
+	if p.Default != nil {
+		add("default `%s`", strings.Trim(string(p.Default.Raw), `"`))
+	}
+	if len(p.Enum) > 0 {
+		var values []string
+		for _, v := range p.Enum {
+			values = append(values, "`"+strings.Trim(string(v.Raw), `"`)+"`")
+		}
+		add("one of %s", strings.Join(values, ", "))
+	}
+	switch {
+	case p.Minimum != nil && p.Maximum != nil:
+		add("%v to %v", int64(*p.Minimum), int64(*p.Maximum))
+	case p.Minimum != nil:
+		add("at least %v", int64(*p.Minimum))
+	case p.Maximum != nil:
+		add("at most %v", int64(*p.Maximum))
+	}
+	if p.MaxLength != nil {
+		add("at most %d characters", *p.MaxLength)
+	}
+	if p.MaxItems != nil {
+		add("at most %d items", *p.MaxItems)
+	}
+	return strings.Join(out, "; ")
+}
+
+// rules writes what the schema's CEL rules demand, by their messages.
+func rules(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
+	for _, r := range p.XValidations {
+		if r.Message != "" {
+			fmt.Fprintf(b, "| `%s` | rule | | %s |\n", strings.TrimPrefix(path, "."), oneLine(r.Message))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
+		rules(b, path+"."+name, p.Properties[name])
+	}
+	if p.Items != nil && p.Items.Schema != nil {
+		rules(b, path+"[]", *p.Items.Schema)
+	}
+}
+
+// oneLine fits a description into a cell of a table.
+func oneLine(s string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(strings.Join(strings.Fields(s), " "))
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// metricRow is one Prometheus metric.
+type metricRow struct{ name, typ, labels, help string }
+
+// metricsSection writes the table of metrics, from the constructors' arguments in the source code.
+func metricsSection(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("\n| Metric | Type | Labels | Help |\n|---|---|---|---|\n")
+	for _, m := range knownMetrics(t) {
+		labels := "`" + strings.ReplaceAll(m.labels, ",", "`, `") + "`"
+		if m.labels == "" {
+			labels = ""
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.typ, labels, m.help)
+	}
+	return b.String()
+}
+
+func knownMetrics(t *testing.T) []metricRow {
+	t.Helper()
+	var rows []metricRow
+	for _, files := range packages(t) {
+		for _, f := range files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				sel, ok := call.Fun.(*ast.SelectorExpr)
+				if !ok || !isPackage(sel.X, "prometheus") || !strings.HasPrefix(sel.Sel.Name, "New") || len(call.Args) == 0 {
+					return true
+				}
+				for _, scope := range scopes(f, call) {
+					if m := metricOf(sel.Sel.Name, call.Args, scope); strings.HasPrefix(m.name, "penstock_") {
+						rows = append(rows, m)
+					}
+				}
+				return true
+			})
+		}
+	}
+	if len(rows) < 10 {
+		t.Fatalf("found %d metrics: this test looks in the wrong place", len(rows))
+	}
+	slices.SortFunc(rows, func(a, b metricRow) int { return cmp.Compare(a.name, b.name) })
+	return rows
+}
+
+// metricOf reads the arguments of one of Prometheus's constructors.
+func metricOf(constructor string, args []ast.Expr, scope map[string]string) (m metricRow) {
+	if constructor == "NewDesc" && len(args) == 4 {
+		m = metricRow{name: evaluate(args[0], scope), typ: "gauge", help: evaluate(args[1], scope), labels: labelsOf(args[2])}
+		if strings.HasSuffix(m.name, "_total") {
+			m.typ = "counter"
+		}
+		return m
+	}
+	opts, ok := args[0].(*ast.CompositeLit)
+	if !ok {
+		return m
+	}
+	for _, e := range opts.Elts {
+		if kv, ok := e.(*ast.KeyValueExpr); ok && isPackage(kv.Key, "Name") {
+			m.name = evaluate(kv.Value, scope)
+		} else if ok && isPackage(kv.Key, "Help") {
+			m.help = evaluate(kv.Value, scope)
+		}
+	}
+	if len(args) > 1 {
+		m.labels = labelsOf(args[1])
+	}
+	m.typ = strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(constructor, "New"), "Vec"), "Func"))
+	return m
+}
+
+// scopes are the values of the parameters of the function literal that a call stands in: one for each call of the literal
+// by its name, or a single empty one.
+func scopes(f *ast.File, call *ast.CallExpr) (out []map[string]string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		assign, ok := n.(*ast.AssignStmt)
+		if !ok || len(assign.Lhs) != 1 || len(assign.Rhs) != 1 {
+			return true
+		}
+		name, named := assign.Lhs[0].(*ast.Ident)
+		fn, literal := assign.Rhs[0].(*ast.FuncLit)
+		if !named || !literal || call.Pos() < fn.Pos() || call.End() > fn.End() {
+			return true
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			use, ok := n.(*ast.CallExpr)
+			if !ok || !isPackage(use.Fun, name.Name) {
+				return true
+			}
+			scope, i := map[string]string{}, 0
+			for _, field := range fn.Type.Params.List {
+				for _, param := range field.Names {
+					scope[param.Name] = stringAt(use.Args, i)
+					i++
+				}
+			}
+			out = append(out, scope)
+			return true
+		})
+		return true
+	})
+	if out == nil {
+		out = []map[string]string{nil}
+	}
+	return out
+}
+
+// evaluate computes a string expression of literals, parameters and concatenations.
+func evaluate(e ast.Expr, scope map[string]string) string {
+	switch e := e.(type) {
+	case *ast.BinaryExpr:
+		return evaluate(e.X, scope) + evaluate(e.Y, scope)
+	case *ast.Ident:
+		return scope[e.Name]
+	}
+	return stringOf(e)
+}
+
+// labelsOf reads a []string literal.
+func labelsOf(e ast.Expr) string {
+	lit, ok := e.(*ast.CompositeLit)
+	if !ok {
+		return ""
+	}
+	var out []string
+	for _, label := range lit.Elts {
+		out = append(out, stringOf(label))
+	}
+	return strings.Join(out, ",")
+}
+
+// answersSection writes the results of picks and the reasons of answers without a pick, from the constants of package picker
+// and their comments.
+func answersSection(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("\n| Result | Meaning |\n|---|---|\n")
+	found := 0
+	for _, f := range parsePackage(t, filepath.Join(root, "picker")) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != 1 {
+				return true
+			}
+			name, value := spec.Names[0].Name, stringAt(spec.Values, 0)
+			if value == "" || !strings.HasPrefix(name, "Reason") && !strings.HasPrefix(name, "result") {
+				return true
+			}
+			found++
+			fmt.Fprintf(&b, "| `%s` | %s |\n", value, cmp.Or(oneLine(spec.Comment.Text()), resultWords[value]))
+			return true
+		})
+	}
+	if found < 5 {
+		t.Errorf("found %d results of picks in package picker: this test looks in the wrong place", found)
+	}
+	return b.String()
+}
