@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// goProps makes a schema of a Go type's JSON form: fields and types, so that built-in kinds too have unknown fields and
-// wrong types found at their paths. What is required stands in no type; the kinds' checks know what matters.
+// goProps makes a schema of a Go type's JSON form: fields and types, so that unknown fields and wrong types are found in
+// built-in kinds too. Go types do not state which fields are required; the kinds' checks do.
 func goProps(of any) *apiextensions.JSONSchemaProps {
 	p := typeProps(reflect.TypeOf(of).Elem())
 	return &p
@@ -34,7 +34,7 @@ var specialTypes = map[reflect.Type]apiextensions.JSONSchemaProps{
 	reflect.TypeFor[metav1.MicroTime]():   {Type: "string", Format: "date-time"},
 	reflect.TypeFor[metav1.Duration]():    {Type: "string"},
 	reflect.TypeFor[intstr.IntOrString](): {XIntOrString: true},
-	reflect.TypeFor[resource.Quantity]():  {XPreserveUnknownFields: new(true)}, // a number or a text
+	reflect.TypeFor[resource.Quantity]():  {XPreserveUnknownFields: new(true)}, // a number or a string
 	reflect.TypeFor[[]byte]():             {Type: "string", Format: "byte"},
 	reflect.TypeFor[metav1.FieldsV1]():    {Type: "object", XPreserveUnknownFields: new(true)},
 }

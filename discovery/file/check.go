@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// checks collects mistakes that a kind's check finds.
+// checks collects the mistakes that a kind's check finds.
 type checks struct{ found []mistake }
 
 func wrong(field, problem, fix string) mistake {
@@ -38,7 +38,7 @@ func (c *checks) ip(field, s string) {
 
 func (c *checks) cidr(field, s string) {
 	if _, err := netip.ParsePrefix(s); err != nil {
-		c.wrong(field, "must be a range of addresses, is "+quote(s), "write it as 10.244.0.0/16")
+		c.wrong(field, "must be a CIDR range, is "+quote(s), "write a range such as 10.244.0.0/16")
 	}
 }
 
@@ -52,7 +52,7 @@ func (c *checks) ipOrHost(field, s string) {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return
 	}
-	// Four numbers with dots are meant as an address, although a host name may look so.
+	// Digits and dots are meant as an address, although a host name may look so.
 	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) > 0 || strings.Trim(s, "0123456789.") == "" {
 		c.wrong(field, "must be an IP address or a host name, is "+quote(s), "write 192.0.2.7 or llm.example.com, without scheme or port")
 	}
@@ -66,7 +66,7 @@ func (c *checks) oneOf(field, s string, allowed ...string) {
 	c.wrong(field, "must be one of "+strings.Join(allowed, ", ")+", is "+quote(s), suggest(s, allowed))
 }
 
-// at is the path of a list's item.
+// at returns the path of a list's item.
 func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 func quote(s string) string { return strconv.Quote(s) }

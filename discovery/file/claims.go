@@ -10,14 +10,14 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// claim is one document's word on one object. Of several the first by path and line counts.
+// claim is one definition of an object. Of several claims to one object, the first by path and line is in use.
 type claim struct {
 	path   string
 	doc    *document
 	object *object
 }
 
-// claim enters what a source says.
+// claim adds the definitions in a source, and adds their objects to affected.
 func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	for _, doc := range src.docs {
 		for _, o := range doc.objects {
@@ -35,8 +35,8 @@ func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	}
 }
 
-// disown takes back what the file at path says, and names every object that this may concern.
-func (r *Reader) disown(path string, affected map[report.Ref]bool) {
+// unclaim removes the definitions in the file at path, and adds their objects to affected.
+func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
 	for ref := range r.keptBy[path] {
 		affected[ref] = true
 	}
@@ -56,11 +56,11 @@ func (r *Reader) disown(path string, affected map[report.Ref]bool) {
 	}
 }
 
-// decide says what the store is to do about objects, and of which ones the last good form is another now.
+// decide returns the store operations for the affected objects, and the objects whose last good form changed.
 func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []report.Ref) {
 	for _, ref := range slices.SortedFunc(maps.Keys(affected), report.Ref.Compare) {
 		before, had := r.kept[ref]
-		now := r.verdict(ref, before)
+		now := r.currentForm(ref, before)
 		if had && before.path != now.path {
 			delete(r.keptBy[before.path], ref)
 		}
@@ -83,16 +83,16 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 	return ops, dirty
 }
 
-// verdict is the form of an object that counts now; without one, the object is to go.
-func (r *Reader) verdict(ref report.Ref, before keptObject) keptObject {
+// currentForm returns the form of an object that is in use now. A zero form removes the object.
+func (r *Reader) currentForm(ref report.Ref, before keptObject) keptObject {
 	list := r.claims[ref]
 	switch {
 	case len(list) > 0 && list[0].object.good != nil:
 		return keptObject{list[0].object.good, list[0].path}
 	case before.good == nil:
-	case len(list) > 0: // wrong as written
+	case len(list) > 0: // its definition is invalid
 		return keptObject{before.good, list[0].path}
-	case r.files[before.path] != nil && r.files[before.path].nameless(): // its text may be the one that nobody can read
+	case r.files[before.path] != nil && r.files[before.path].unidentified(): // the broken part of the file may define it
 		return before
 	}
 	return keptObject{}

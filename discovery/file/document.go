@@ -8,22 +8,22 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// document is one YAML document of a file, and what came of it. Lines in it are relative to its first line, so that
-// a document that only moved within its file is not read again.
+// document is one YAML document of a file, and the objects in it. Its line numbers are relative to its first line, so
+// that a document that only moved within its file is not read again.
 type document struct {
 	text     string
 	line     int       // of its first line in the file, from 1
-	objects  []*object // what it describes, good or bad
-	mistakes []mistake // those that belong to no object
-	// nameless says that some part of it could not be read far enough to tell whose it is: objects that the file
-	// had before may still be meant.
-	nameless bool
+	objects  []*object // valid and invalid ones
+	mistakes []mistake // those of no object
+	// unidentified is true if some part of the document is too broken to name its object. It may be any object that the
+	// file had before.
+	unidentified bool
 }
 
 // object is one object as one document describes it.
 type object struct {
 	ref      report.Ref
-	kind     *kind // nil: nobody reads it
+	kind     *kind // nil: Penstock does not read the kind
 	line     int   // of its first line, relative to the document
 	item     int   // position in a List's items; -1 if the document is the object
 	good     *good
@@ -35,14 +35,14 @@ type object struct {
 type mistake struct {
 	severity report.Severity
 	line     int // relative to the document's first line; 0 is that line
-	first    int // for what is there twice: where it is first, counted from 1 within the document; 0 for all else
+	first    int // of a duplicate key: the line of the first one, from 1 within the document; else 0
 	field    string
 	problem  string
 	fix      string
 }
 
-// split cuts a file into documents at the lines that start with the document marker, which YAML allows nowhere else.
-// Documents of nothing but comments are left out.
+// split cuts a file into documents at lines that start with the document marker, which YAML allows nowhere else. It omits
+// documents that have only comments.
 func split(content string) []*document {
 	var docs []*document
 	line, start, startLine := 1, 0, 1
@@ -72,7 +72,7 @@ func marker(line string) bool {
 	return ok && (rest == "" || strings.ContainsRune(" \t\r\n", rune(rest[0])))
 }
 
-// blank says whether a text holds nothing but comments, markers and white space.
+// blank returns true if a text has only comments, markers and white space.
 func blank(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -83,7 +83,7 @@ func blank(text string) bool {
 	return true
 }
 
-// decodeText makes UTF-8 of a file's bytes: a byte order mark goes; ok is false for anything else, such as UTF-16.
+// decodeText decodes UTF-8, with or without a byte order mark. ok is false for other encodings, such as UTF-16.
 func decodeText(raw []byte) (text string, ok bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {

@@ -15,29 +15,29 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// draft is one object on its way in, as plain values that conversions may change.
+// draft is one object before decoding: plain values that conversions may change.
 type draft struct {
 	obj   map[string]any
 	moved []move
 }
 
-// move says that what is at one path now was written at another.
+// move records that a conversion moved a value: it is now at to, and the user wrote it at from.
 type move struct{ to, from string }
 
 func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}) }
 
-// good is an object's valid form: what the store gets, and what is kept on disk.
+// good is an object's valid form, as the store and the state file hold it.
 type good struct {
 	kind *kind
 	obj  store.Object
 	form []byte // JSON of the whole object, in the kind's first version
 }
 
-// read fills in a document's objects and mistakes. The error is a failure of ours, such as a schema that does not compile.
+// read fills in a document's objects and mistakes. An error means a bug, such as a schema that does not compile.
 func (doc *document) read(ctx context.Context, c *catalog) error {
 	node, m := parseNode(doc.text)
 	if m != nil {
-		doc.nameless = true
+		doc.unidentified = true
 		doc.mistakes = append(doc.mistakes, *m)
 		return nil
 	}
@@ -48,7 +48,7 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 	case v == nil && len(p.mistakes) == 0:
 		return nil
 	case !ok:
-		doc.nameless = true
+		doc.unidentified = true
 		doc.mistakes = append(p.mistakes, mistake{severity: report.Error, line: node.Line - 1, problem: "is not a Kubernetes object", fix: "write apiVersion, kind, metadata and spec"})
 		return nil
 	}
@@ -68,7 +68,7 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 		itemNode := nodeAt(node, at)
 		obj, ok := item.(map[string]any)
 		if !ok || itemNode == nil {
-			doc.nameless = true
+			doc.unidentified = true
 			doc.mistakes = append(doc.mistakes, mistake{severity: report.Error, line: lineOf(node, at), field: at, problem: "is not a Kubernetes object", fix: "write apiVersion, kind, metadata and spec"})
 			continue
 		}
@@ -82,7 +82,7 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 	return nil
 }
 
-// below picks the mistakes under a path and shortens their paths to it.
+// below returns the mistakes under a path, with fields relative to it.
 func below(all []mistake, path string) (out []mistake) {
 	for _, m := range all {
 		if rest, ok := strings.CutPrefix(m.field, path); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
@@ -104,16 +104,16 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 	o.kind = k
 	if o.ref.Name == "" {
 		doc.mistakes = append(doc.mistakes, o.mistakes...)
-		doc.nameless = doc.nameless || hasError(o.mistakes)
+		doc.unidentified = doc.unidentified || hasError(o.mistakes)
 		return nil
 	}
 	doc.objects = append(doc.objects, o)
 	if k == nil {
-		doc.nameless = doc.nameless || hasError(o.mistakes) // a mistyped kind, say
+		doc.unidentified = doc.unidentified || hasError(o.mistakes) // such as a mistyped kind
 		return nil
 	}
 	if hasError(o.mistakes) {
-		doc.nameless = doc.nameless || m != nil && strings.HasPrefix(m.field, "metadata.") // it may have had another name
+		doc.unidentified = doc.unidentified || m != nil && strings.HasPrefix(m.field, "metadata.") // it may have had another name
 		return nil
 	}
 	d := &draft{obj: obj}
@@ -136,7 +136,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 	return nil
 }
 
-// identify finds out whose text this is. k is nil for kinds that nobody reads.
+// identify sets the object's ref and returns its kind. k is nil for kinds that Penstock does not read.
 func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func(*draft), m *mistake) {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kindName, _ := obj["kind"].(string)
@@ -144,7 +144,7 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 	name, _ := meta["name"].(string)
 	namespace, _ := meta["namespace"].(string)
 	if obj["apiVersion"] == nil && obj["kind"] == nil && obj["metadata"] == nil && obj["spec"] == nil {
-		return nil, nil, &mistake{severity: report.Info, problem: "is left out: it is not a Kubernetes object"}
+		return nil, nil, &mistake{severity: report.Info, problem: "is ignored: it is not a Kubernetes object"}
 	}
 	if apiVersion == "" || kindName == "" {
 		missing := "apiVersion"
@@ -155,8 +155,8 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 	}
 	k, convert, exact := c.find(apiVersion, kindName)
 	o.ref = report.Ref{Group: groupOf(apiVersion), Kind: kindName, Namespace: namespace, Name: name}
-	if k == nil || !exact && !meant(apiVersion, k) {
-		return nil, nil, c.unread(apiVersion, kindName)
+	if k == nil || !exact && !likelyMeant(apiVersion, k) {
+		return nil, nil, c.unreadKind(apiVersion, kindName)
 	}
 	o.ref.Group = k.table.Group()
 	switch {
@@ -176,7 +176,7 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 	return k, convert, o.checkNames(k)
 }
 
-// checkNames finds names that no cluster would take.
+// checkNames returns a mistake for a name that an API server rejects.
 func (o *object) checkNames(k *kind) *mistake {
 	valid := validation.IsDNS1123Subdomain
 	if k == nil || k.table.Kind() == "Service" || k.table.Kind() == "Namespace" {
@@ -186,14 +186,14 @@ func (o *object) checkNames(k *kind) *mistake {
 	case o.ref.Name == "":
 		return &mistake{severity: report.Error, field: "metadata.name", problem: "is missing", fix: "give the object a name of lower-case letters, digits and dashes"}
 	case len(valid(o.ref.Name)) > 0:
-		return &mistake{severity: report.Error, field: "metadata.name", problem: "is not a name that Kubernetes takes: " + quote(o.ref.Name), fix: "use lower-case letters, digits and dashes, beginning and ending with a letter or digit"}
+		return &mistake{severity: report.Error, field: "metadata.name", problem: "is not a valid name: " + quote(o.ref.Name), fix: "use lower-case letters, digits and dashes, beginning and ending with a letter or digit"}
 	case o.ref.Namespace != "" && len(validation.IsDNS1123Label(o.ref.Namespace)) > 0:
-		return &mistake{severity: report.Error, field: "metadata.namespace", problem: "is not a namespace that Kubernetes takes: " + quote(o.ref.Namespace), fix: "use lower-case letters, digits and dashes"}
+		return &mistake{severity: report.Error, field: "metadata.namespace", problem: "is not a valid namespace name: " + quote(o.ref.Namespace), fix: "use lower-case letters, digits and dashes"}
 	}
 	return nil
 }
 
-// accept validates a converted object and makes the typed one.
+// accept validates a converted object and decodes it.
 func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]mistake, error) {
 	s, err := c.schema[k]()
 	if err != nil {
@@ -210,15 +210,15 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	}
 	if len(unknown)+len(errs) > 0 {
 		if k.explain != nil {
-			var said []mistake
-			said, errs = k.explain(errs)
-			return append(s.mistakes(unknown, errs), said...), nil
+			var own []mistake
+			own, errs = k.explain(errs)
+			return append(s.mistakes(unknown, errs), own...), nil
 		}
 		return s.mistakes(unknown, errs), nil
 	}
 	obj := k.table.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.obj, obj); err != nil {
-		return []mistake{{severity: report.Error, problem: "cannot be read: " + err.Error()}}, nil
+		return []mistake{{severity: report.Error, problem: "cannot be decoded: " + err.Error()}}, nil
 	}
 	var out []mistake
 	if k.check != nil {
@@ -235,11 +235,11 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are the fields of metadata that a cluster writes, and that come along when an object is read from one.
+// clusterWrites are the fields of metadata that an API server writes. Objects that were exported from a cluster have them.
 var clusterWrites = []string{"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 
-// trimMetadata leaves what a user says about an object: name, namespace, labels and annotations.
+// trimMetadata leaves what a user writes: name, namespace, labels and annotations.
 func trimMetadata(obj map[string]any) {
 	meta, _ := obj["metadata"].(map[string]any)
 	for _, key := range clusterWrites {
@@ -250,7 +250,7 @@ func trimMetadata(obj map[string]any) {
 	}
 }
 
-// written is the path at which a user wrote what is at path now.
+// written returns the path at which the user wrote what is at path now.
 func written(moved []move, path string) string {
 	best := move{}
 	for _, m := range moved {

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// The time from noticing that one route was edited until the store has it, with 1,000 routes in one file or one in each.
+// BenchmarkOneEditAmong1000Routes measures the time from the event of one edited route until the store has it, with 1,000
+// routes in one file or one file each.
 func BenchmarkOneEditAmong1000Routes(b *testing.B) {
 	text := func(i, weight int) string {
 		return fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r%d}\nspec:\n  parentRefs: [{name: gw}]\n  rules:\n  - backendRefs: [{name: svc, port: 80, weight: %d}]\n", i, weight)

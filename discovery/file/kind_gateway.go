@@ -18,7 +18,7 @@ func gatewayKind() *kind {
 	}
 }
 
-// protocols are those that Gateway API names; others carry a domain (ProtocolType: "Implementations can define").
+// protocols are the core protocols of Gateway API; others have a domain prefix (ProtocolType: "Implementations can define").
 var protocols = []string{"HTTP", "HTTPS", "TLS", "TCP", "UDP"}
 
 func checkGateway(o store.Object) (out []mistake) {
@@ -33,10 +33,10 @@ func checkProtocol(field string, protocol gatewayv1.ProtocolType) []mistake {
 	if slices.Contains(protocols, p) || strings.Contains(p, "/") {
 		return nil
 	}
-	return []mistake{wrong(field, "is not a protocol: "+quote(p), "write one of "+strings.Join(protocols, ", "))}
+	return []mistake{wrong(field, "is not a known protocol: "+quote(p), "write one of "+strings.Join(protocols, ", "))}
 }
 
-// ourClass: a Gateway in a folder that Penstock reads is meant for it; no class need be named.
+// ourClass sets the class of a Gateway that names none: a Gateway in a folder that Penstock reads is meant for it.
 func ourClass(d *draft) {
 	if spec, ok := d.obj["spec"].(map[string]any); ok && spec["gatewayClassName"] == nil {
 		spec["gatewayClassName"] = "penstock"

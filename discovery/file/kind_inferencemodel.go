@@ -2,7 +2,7 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// What of an InferenceModel has no effect yet is said by translation.
+// inferenceModelKind: translation reports the fields that have no effect yet.
 func inferenceModelKind() *kind {
 	return &kind{
 		table:    store.InferenceModels,

@@ -2,8 +2,8 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// InferencePool is read in today's form and in that of v1alpha2, of the older group. In both, files may say the picker's
-// port as portNumber, as the multi-cluster proposal does.
+// inferencePoolKind reads v1, and v1alpha2 of the older group. In both, the picker's port may be written as portNumber, as
+// in the multi-cluster proposal.
 func inferencePoolKind() *kind {
 	return &kind{
 		table: store.InferencePools,

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// An InferencePoolImport has nothing but a status, which a controller writes, or a person who has none.
+// inferencePoolImportKind: an import has only a status. A controller writes it, or the user in a setup without one.
 func inferencePoolImportKind() *kind {
 	return &kind{
 		table:    store.InferencePoolImports,
@@ -18,8 +18,8 @@ func inferencePoolImportKind() *kind {
 	}
 }
 
-// proposedImport takes what the multi-cluster proposal's examples write: an empty spec, service as an object, conditions
-// of nothing but type and status.
+// proposedImport accepts the form of the multi-cluster proposal's examples: an empty spec, service as an object, conditions
+// with only type and status.
 func proposedImport(d *draft) {
 	if spec, ok := d.obj["spec"]; ok {
 		if m, isMap := spec.(map[string]any); spec == nil || isMap && len(m) == 0 {
@@ -46,7 +46,7 @@ func proposedImport(d *draft) {
 	}
 }
 
-// listOfOne makes a list of a service that is written as an object.
+// listOfOne turns a service that is written as an object into a list.
 func listOfOne(d *draft, in map[string]any, path string) {
 	if service, ok := in["service"].(map[string]any); ok {
 		in["service"] = []any{service}
@@ -54,7 +54,7 @@ func listOfOne(d *draft, in map[string]any, path string) {
 	}
 }
 
-// completeConditions fills in what the schema of a condition requires and people leave out.
+// completeConditions fills in fields of conditions that the schema requires and users omit.
 func completeConditions(in map[string]any) {
 	list, _ := in["conditions"].([]any)
 	for i := range list {

@@ -2,7 +2,7 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// All three versions have one shape.
+// referenceGrantKind: all three versions have one shape.
 func referenceGrantKind() *kind {
 	return &kind{
 		table: store.ReferenceGrants,

@@ -12,28 +12,28 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// stringData becomes data, as the API server would do it, so that readers look in one place.
+// secretKind converts stringData to data, as the API server does, so that values are in one place.
 func secretKind() *kind {
 	return &kind{table: store.Secrets, versions: []version{{"v1", stringDataToData}}, check: checkSecret, explain: hideValues}
 }
 
-// hideValues explains what is wrong with a Secret's values itself, because the usual words show the value: findings go
-// to logs, to the status file and over HTTP.
-func hideValues(errs field.ErrorList) (said []mistake, rest field.ErrorList) {
+// hideValues replaces findings about a Secret's values, because the usual ones show the value: findings go to logs, to the
+// status file and over HTTP.
+func hideValues(errs field.ErrorList) (own []mistake, rest field.ErrorList) {
 	for _, e := range errs {
 		if top, _, below := strings.Cut(e.Field, "."); below && (top == "data" || top == "stringData") {
-			said = append(said, wrong(e.Field, "is not base64", "write the value's base64 in data, or its plain text in stringData"))
+			own = append(own, wrong(e.Field, "is not base64", "write the value's base64 in data, or its plain text in stringData"))
 			continue
 		}
 		rest = append(rest, e)
 	}
-	return said, rest
+	return own, rest
 }
 
 func stringDataToData(d *draft) {
 	plain, ok := d.obj["stringData"].(map[string]any)
 	if !ok {
-		return // absent, or of a type that the schema will refuse
+		return // absent, or of a type that the schema rejects
 	}
 	data, ok := d.obj["data"].(map[string]any)
 	if !ok {
@@ -45,7 +45,7 @@ func stringDataToData(d *draft) {
 	for _, k := range sortedKeys(plain) {
 		s, ok := plain[k].(string)
 		if !ok {
-			return // the schema names it
+			return // the schema reports it
 		}
 		data[k] = base64.StdEncoding.EncodeToString([]byte(s))
 		d.move(join("data", k), join("stringData", k))

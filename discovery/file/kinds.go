@@ -9,25 +9,25 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// kind is how objects of one kind come in. See kind_httproute.go for an example.
+// kind describes how objects of one kind are read. See kind_httproute.go for an example.
 type kind struct {
 	table    store.Kind
 	versions []version // apiVersions that files may use; the first is what the store's type is
 	crd      string    // plural of the kind's CRD in manifests; empty for kinds that Kubernetes has built in
-	status   bool      // the status says something to us; else it is what somebody else's controller once wrote
-	// check finds what the schema cannot say, in a decoded object that its schema accepts. May be nil.
+	status   bool      // the status is input; else it is dropped, as the output of some other controller
+	// check finds mistakes that the schema cannot express, in a decoded object that its schema accepts. May be nil.
 	check func(store.Object) []mistake
-	// explain takes out of what the schema found what this kind says in words of its own. May be nil.
-	explain func(field.ErrorList) (said []mistake, rest field.ErrorList)
+	// explain replaces some of the schema's errors by mistakes with words of the kind's own, and returns the rest. May be nil.
+	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
 }
 
-// version is one apiVersion of a kind, and how to make the first of the kind's versions of it.
+// version is one apiVersion of a kind, and its conversion to the kind's first version.
 type version struct {
 	apiVersion string
-	convert    func(*draft) // nil: as it stands
+	convert    func(*draft) // nil: no conversion
 }
 
-// kinds lists every kind that is read, in the order of store.Tables.
+// kinds lists every kind that Penstock reads, in the order of store.Tables.
 func kinds() []*kind {
 	return []*kind{
 		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(),
@@ -37,7 +37,7 @@ func kinds() []*kind {
 	}
 }
 
-// catalog finds kinds by name, and has their schemas compiled once in a process, each when it is first needed.
+// catalog finds kinds by name. It compiles each schema once in a process, when it is first needed.
 type catalog struct {
 	byName map[string][]*kind // kind name -> kinds; InferencePool is one kind in two groups
 	schema map[*kind]func() (*schema, error)
@@ -53,7 +53,8 @@ var theCatalog = sync.OnceValue(func() *catalog {
 	return c
 })
 
-// find looks a kind up. found is nil if nobody reads it; convert may be nil also for a kind that is read.
+// find returns a kind by its name. found is nil if Penstock does not read it; exact is false if the kind has no such
+// apiVersion; convert may be nil.
 func (c *catalog) find(apiVersion, kindName string) (found *kind, convert func(*draft), exact bool) {
 	for _, k := range c.byName[kindName] {
 		found = k
@@ -66,7 +67,7 @@ func (c *catalog) find(apiVersion, kindName string) (found *kind, convert func(*
 	return found, nil, false
 }
 
-// groupOf is the API group in an apiVersion.
+// groupOf returns the API group in an apiVersion.
 func groupOf(apiVersion string) string {
 	if group, _, ok := strings.Cut(apiVersion, "/"); ok {
 		return group
@@ -74,9 +75,9 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are the groups whose kinds are about traffic: their authors expect an effect.
+// laterGroups are the groups whose kinds affect traffic: a kind of them that is ignored is worth a warning.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io", "inference.networking.x-k8s.io"}
 
-// laterKinds are kinds of these groups that exist and that nobody translates yet. One that is not listed may be mistyped.
+// laterKinds are kinds of these groups that exist and that Penstock does not support yet. Any other may be mistyped.
 var laterKinds = []string{"UDPRoute",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh", "InferenceModelRewrite", "InferenceObjective"}

@@ -34,7 +34,7 @@ func wrongRoute(name string) string {
 	return strings.Replace(route(name, "new.example.com"), "port: 80", "port: eighty", 1)
 }
 
-func TestAWrongObjectKeepsItsLastGoodVersionAndHoldsUpNobody(t *testing.T) {
+func TestLastGood_InvalidObjectKeepsItAndDelaysNoOther(t *testing.T) {
 	f := newFolder(t)
 	f.write("r.yaml", route("a", "a.example.com")+"---\n"+route("b", "b.example.com"))
 	f.load()
@@ -42,7 +42,7 @@ func TestAWrongObjectKeepsItsLastGoodVersionAndHoldsUpNobody(t *testing.T) {
 	f.load()
 	f.expectHosts(map[string]string{"a": "a.example.com", "b": "b2.example.com", "c": "c.example.com"})
 	if all := strings.Join(f.findings(), "\n"); !strings.Contains(all, stays) {
-		t.Errorf("nothing says what is in use:\n%s", all)
+		t.Errorf("no finding states that the last good version is in use:\n%s", all)
 	}
 	// Over a restart too, and over another one.
 	for range 2 {
@@ -56,7 +56,7 @@ func TestAWrongObjectKeepsItsLastGoodVersionAndHoldsUpNobody(t *testing.T) {
 	f.expectFindings()
 }
 
-func TestAFileThatIsNoYAMLTakesNothingAway(t *testing.T) {
+func TestLastGood_BrokenYAMLRemovesNothing(t *testing.T) {
 	f := newFolder(t)
 	f.write("r.yaml", route("a", "a.example.com")+"---\n"+route("b", "b.example.com"))
 	f.write("other.yaml", route("c", "c.example.com"))
@@ -73,7 +73,7 @@ func TestAFileThatIsNoYAMLTakesNothingAway(t *testing.T) {
 	f.expectHosts(map[string]string{"c": "c.example.com"})
 }
 
-func TestAMistypedKindOrNameTakesNothingAway(t *testing.T) {
+func TestLastGood_MistypedKindOrNameRemovesNothing(t *testing.T) {
 	for _, c := range [][2]string{
 		{"kind: HTTPRoute", "kind: HTTPRuote"}, {"kind: HTTPRoute\n", ""}, {"kind: HTTPRoute", "kind:"},
 		{"name: a", "name: A_1"}, {"name: a", "name:"}, {"name: a", "name: a\n  namespace: Default"}, {"metadata:", "metadta:"},
@@ -86,12 +86,12 @@ func TestAMistypedKindOrNameTakesNothingAway(t *testing.T) {
 		f.load()
 		f.expectHosts(map[string]string{"a": "a.example.com"})
 		if len(f.findings()) == 0 {
-			t.Errorf("%q for %q: nothing is said", c[1], c[0])
+			t.Errorf("%q for %q: no finding", c[1], c[0])
 		}
 	}
 }
 
-func TestWhatWasDeletedWhileNobodyLookedIsGone(t *testing.T) {
+func TestLastGood_DeletedWhileStoppedIsGone(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", route("a", "a.example.com")+"---\n"+route("b", "b.example.com"))
 	f.write("c.yaml", route("c", "c.example.com"))
@@ -101,14 +101,14 @@ func TestWhatWasDeletedWhileNobodyLookedIsGone(t *testing.T) {
 	f.remove("c.yaml")
 	f.load()
 	f.expectHosts(map[string]string{"a": "a.example.com"})
-	// And it does not come back when the file breaks later.
+	// It does not come back when the file breaks later.
 	f.restart()
 	f.write("a.yaml", "[")
 	f.load()
 	f.expectHosts(map[string]string{"a": "a.example.com"})
 }
 
-func TestAnObjectMovesBetweenFilesInOneStep(t *testing.T) {
+func TestFile_ObjectMovesBetweenFilesInOneRevision(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", route("x", "x.example.com"))
 	f.load()
@@ -127,31 +127,31 @@ func TestAnObjectMovesBetweenFilesInOneStep(t *testing.T) {
 	f.expectHosts(map[string]string{"x": "x.example.com"})
 }
 
-func TestOfTwoObjectsWithOneNameTheFirstByPlaceCounts(t *testing.T) {
+func TestFile_DuplicateObjectFirstByPathIsUsed(t *testing.T) {
 	f := newFolder(t)
 	f.write("b.yaml", route("x", "second.example.com"))
 	f.write("a.yaml", "# first\n---\n"+route("x", "first.example.com"))
 	f.load()
 	f.expectHosts(map[string]string{"x": "first.example.com"})
-	f.expectFindings("error: b.yaml:1: HTTPRoute default/x is written twice; the one at a.yaml:3 counts; remove one, or give it another name")
+	f.expectFindings("error: b.yaml:1: HTTPRoute default/x is defined twice; the definition at a.yaml:3 is in use; remove one, or give it another name")
 	f.remove("a.yaml")
 	f.load()
 	f.expectHosts(map[string]string{"x": "second.example.com"})
 	f.expectFindings()
 }
 
-func TestTheSameObjectTwiceIsSaidAfterEveryEdit(t *testing.T) {
+func TestFile_IdenticalDuplicateIsReportedAfterEveryEdit(t *testing.T) {
 	f := newFolder(t)
 	twice := route("x", "x.example.com") + "---\n" + route("x", "x.example.com")
 	f.write("a.yaml", twice)
 	f.load()
-	f.expectFindings("info: a.yaml:15: HTTPRoute default/x is written twice, the same at a.yaml:1")
+	f.expectFindings("info: a.yaml:15: HTTPRoute default/x is defined twice, identically at a.yaml:1")
 	f.write("a.yaml", route("y", "y.example.com")+"---\n"+twice)
 	f.load()
-	f.expectFindings("info: a.yaml:29: HTTPRoute default/x is written twice, the same at a.yaml:15")
+	f.expectFindings("info: a.yaml:29: HTTPRoute default/x is defined twice, identically at a.yaml:15")
 }
 
-func TestAFullDiskDoesNotStopChanges(t *testing.T) {
+func TestLastGood_UnwritableStateDoesNotStopChanges(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", route("x", "1.example.com"))
 	f.load()
@@ -172,7 +172,7 @@ func TestAFullDiskDoesNotStopChanges(t *testing.T) {
 	f.expectHosts(map[string]string{"x": "2.example.com", "y": "1.example.com"})
 }
 
-func TestNobodyElseCanReadKeptSecrets(t *testing.T) {
+func TestLastGood_SecretsAreReadableByOwnerOnly(t *testing.T) {
 	f := newFolder(t)
 	f.write("s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {key: hunter2}\n")
 	f.load()
@@ -197,7 +197,7 @@ func TestNobodyElseCanReadKeptSecrets(t *testing.T) {
 	}
 }
 
-func TestStateThatIsDamagedIsNoReasonNotToStart(t *testing.T) {
+func TestLastGood_DamagedStateDoesNotPreventStart(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", route("a", "a.example.com"))
 	f.load()
@@ -215,7 +215,7 @@ func TestStateThatIsDamagedIsNoReasonNotToStart(t *testing.T) {
 	f.expectHosts(map[string]string{"a": "a.example.com"})
 }
 
-func TestFindingsOfOthersGetTheirPlace(t *testing.T) {
+func TestFile_LocateReturnsLineOfField(t *testing.T) {
 	f := newFolder(t)
 	f.write("r.yaml", route("a", "a.example.com")+"---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: inference.networking.x-k8s.io/v1alpha2\n  kind: InferencePool\n  metadata: {name: p}\n  spec:\n    selector: {app: x}\n    targetPortNumber: 80\n    extensionRef: {name: epp}\n")
 	f.load()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each case is what a user wrote, and every word of the answer. A case that loses its line, field or fix loses its use.
-func TestMistakesInPlainWords(t *testing.T) {
+// Each case has what a user wrote, and the full text of the findings.
+func TestSchema_FindingNamesFieldProblemAndFix(t *testing.T) {
 	base := route("chat", "a.example.com")
 	pool := "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: llm}\nspec:\n"
 	for name, c := range map[string]struct {
@@ -15,19 +15,19 @@ func TestMistakesInPlainWords(t *testing.T) {
 	}{
 		"unknown field": {
 			strings.Replace(base, "hostnames:", "hostname:", 1),
-			[]string{"error: x.yaml:8: HTTPRoute default/chat spec.hostname: is not a field here; did you mean hostnames?"},
+			[]string{"error: x.yaml:8: HTTPRoute default/chat spec.hostname: is not a known field; did you mean hostnames?"},
 		},
 		"wrong type": {
 			strings.Replace(base, "port: 80", "port: http", 1),
-			[]string{`error: x.yaml:13: HTTPRoute default/chat spec.rules[0].backendRefs[0].port: must be a whole number, is a text; write a whole number from 1 to 65535`},
+			[]string{`error: x.yaml:13: HTTPRoute default/chat spec.rules[0].backendRefs[0].port: must be an integer, is a string; write an integer from 1 to 65535`},
 		},
 		"text that looks like a number": {
 			strings.Replace(base, "      port: 80", "      port: 80\n    name: 7", 1),
-			[]string{"error: x.yaml:14: HTTPRoute default/chat spec.rules[0].name: must be a text, is a number; put the value in quotes"},
+			[]string{"error: x.yaml:14: HTTPRoute default/chat spec.rules[0].name: must be a string, is a number; put the value in quotes"},
 		},
 		"missing field": {
 			strings.Replace(base, "- name: svc\n      port: 80", "- port: 80", 1),
-			[]string{"error: x.yaml:12: HTTPRoute default/chat spec.rules[0].backendRefs[0].name: is missing; write a text"},
+			[]string{"error: x.yaml:12: HTTPRoute default/chat spec.rules[0].backendRefs[0].name: is missing; write a string"},
 		},
 		"CEL rule": {
 			strings.Replace(base, "      port: 80\n", "", 1) + "    filters:\n    - type: RequestRedirect\n      requestRedirect: {scheme: https}\n",
@@ -43,8 +43,8 @@ func TestMistakesInPlainWords(t *testing.T) {
 		"pattern": {
 			strings.Replace(base, "a.example.com", "https://A.example.com", 1) + "    timeouts: {request: 10 sec}\n",
 			[]string{
-				`error: x.yaml:9: HTTPRoute default/chat spec.hostnames[0]: has a form that is not allowed: "https://A.example.com"; write a host name in lower case, such as chat.example.com or *.example.com, without scheme or port`,
-				`error: x.yaml:14: HTTPRoute default/chat spec.rules[0].timeouts.request: has a form that is not allowed: "10 sec"; write a duration such as 30s, 500ms or 1m30s`,
+				`error: x.yaml:9: HTTPRoute default/chat spec.hostnames[0]: has an invalid format: "https://A.example.com"; write a host name in lower case, such as chat.example.com or *.example.com, without scheme or port`,
+				`error: x.yaml:14: HTTPRoute default/chat spec.rules[0].timeouts.request: has an invalid format: "10 sec"; write a duration such as 30s, 500ms or 1m30s`,
 			},
 		},
 		"mapping instead of list": {
@@ -53,7 +53,7 @@ func TestMistakesInPlainWords(t *testing.T) {
 		},
 		"two listeners of one name": {
 			"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  listeners:\n  - {name: http, port: 80, protocol: HTTP}\n  - {name: http, port: 81, protocol: HTTP}\n",
-			[]string{`error: x.yaml:7: Gateway default/g spec.listeners[1]: is there twice: name "http"; keep one of them, or give one another value`},
+			[]string{`error: x.yaml:7: Gateway default/g spec.listeners[1]: is a duplicate: name "http"; remove it, or give it another value`},
 		},
 		"not base64": {
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: hello!}\n",
@@ -61,15 +61,15 @@ func TestMistakesInPlainWords(t *testing.T) {
 		},
 		"text or number": {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec:\n  ports:\n  - port: 80\n    targetPort: [1]\n",
-			[]string{"error: x.yaml:7: Service default/s spec.ports[0].targetPort: must be a number or a text, is a list; write a number or a text"},
+			[]string{"error: x.yaml:7: Service default/s spec.ports[0].targetPort: must be a number or a string, is a list; write a number or a string"},
 		},
 		"wrong type and not one of those allowed": {
 			"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: p}\nspec:\n  targetRef: {name: x}\n  picker: {strategy: [a]}\n",
-			[]string{"error: x.yaml:6: PoolPolicy default/p spec.picker.strategy: must be a text, is a list; write load, round-robin, random or least-request"},
+			[]string{"error: x.yaml:6: PoolPolicy default/p spec.picker.strategy: must be a string, is a list; write load, round-robin, random or least-request"},
 		},
 		"duplicate key": {
 			strings.Replace(base, "spec:", "spec: {}\nspec:", 1),
-			[]string{"error: x.yaml:6: HTTPRoute default/chat spec: is written twice (first in line 5); keep one of them"},
+			[]string{"error: x.yaml:6: HTTPRoute default/chat spec: is a duplicate key (first at line 5); keep one of them"},
 		},
 		"syntax": {
 			strings.Replace(base, "  - name: gw", "  - name: \"gw", 1),
@@ -94,13 +94,13 @@ func TestMistakesInPlainWords(t *testing.T) {
 		"kinds for later": {
 			"apiVersion: gateway.networking.k8s.io/v1\nkind: UDPRoute\nmetadata: {name: g}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
 			[]string{
-				"info: x.yaml:5: Deployment d is left out: kind Deployment of apps/v1 says nothing to Penstock",
+				"info: x.yaml:5: Deployment d is ignored: Penstock does not read kind Deployment of apps/v1",
 				"warning: x.yaml:1: UDPRoute g has no effect: kind UDPRoute of gateway.networking.k8s.io/v1 is not supported yet",
 			},
 		},
 		"old form, place as written": {
 			"apiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferencePool\nmetadata: {name: llm}\nspec:\n  targetPortNumber: 0\n  selector: {app: x}\n",
-			[]string{"error: x.yaml:5: InferencePool default/llm spec.targetPortNumber: must be at least 1, is 0; write a whole number from 1 to 65535"},
+			[]string{"error: x.yaml:5: InferencePool default/llm spec.targetPortNumber: must be at least 1, is 0; write an integer from 1 to 65535"},
 		},
 		"pool without ports": {
 			pool + "  selector: {matchLabels: {app: x}}\n",
@@ -112,11 +112,11 @@ func TestMistakesInPlainWords(t *testing.T) {
 		},
 		"twice in a List": {
 			"apiVersion: v1\nkind: List\nkind: List\nitems: []\n",
-			[]string{"error: x.yaml:3: kind: is written twice (first in line 2); keep one of them"},
+			[]string{"error: x.yaml:3: kind: is a duplicate key (first at line 2); keep one of them"},
 		},
 		"built-in kinds": {
 			"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: e}\naddressType: IPv4\nendpoints:\n- addresses: [pod-1]\n  condition: {ready: true}\n",
-			[]string{"error: x.yaml:7: EndpointSlice default/e endpoints[0].condition: is not a field here; did you mean conditions?"},
+			[]string{"error: x.yaml:7: EndpointSlice default/e endpoints[0].condition: is not a known field; did you mean conditions?"},
 		},
 		"address": {
 			"apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: m}\nspec:\n  servers:\n  - address: http://gpu-1:8000\n",
@@ -128,11 +128,11 @@ func TestMistakesInPlainWords(t *testing.T) {
 		},
 		"some other YAML": {
 			"image: {tag: v1}\n",
-			[]string{"info: x.yaml:1: is left out: it is not a Kubernetes object"},
+			[]string{"info: x.yaml:1: is ignored: it is not a Kubernetes object"},
 		},
 		"the same twice": {
 			base + "---\n" + base,
-			[]string{"info: x.yaml:15: HTTPRoute default/chat is written twice, the same at x.yaml:1"},
+			[]string{"info: x.yaml:15: HTTPRoute default/chat is defined twice, identically at x.yaml:1"},
 		},
 		"not an object": {
 			"just some text\n",
@@ -148,21 +148,21 @@ func TestMistakesInPlainWords(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNotTextIsSaid(t *testing.T) {
+func TestFile_NotUTF8IsReported(t *testing.T) {
 	f := newFolder(t)
 	f.write("x.yaml", "\xff\xfea\x00")
 	f.load()
 	f.expectFindings("error: x.yaml: is not text in UTF-8; save it as UTF-8")
 }
 
-func TestWhatIsLeftEmptyCountsAsAbsent(t *testing.T) {
+func TestSchema_KeyWithoutValueCountsAsAbsent(t *testing.T) {
 	f := newFolder(t)
 	f.write("x.yaml", route("chat", "a.example.com")+"    filters:\n    matches:\nstatus: {parents: []}\n")
 	f.load()
 	f.expectFindings()
 }
 
-func TestJSONIsReadAsWell(t *testing.T) {
+func TestFile_JSONIsRead(t *testing.T) {
 	f := newFolder(t)
 	f.write("x.json", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Namespace\",\n\t\"metadata\": {\"name\": \"a\"}\n}\n")
 	f.load()

@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// moments is a folder in which a route moves from Service to Service: each new one is written before the route names it, and
-// goes only when the route has left it. So there is no moment at which the route has no backend.
+// moments is a folder in which a route moves from Service to Service. Each new Service is written before the route names it,
+// and is removed after the route has left it. So the route has a backend at every moment.
 type moments struct {
 	t    *testing.T
 	dir  string
@@ -23,7 +24,7 @@ type moments struct {
 	read *Reader
 
 	*store.Store
-	torn []string // what was applied and never was
+	torn []string // revisions with a state that the folder never had
 }
 
 func newMoments(t *testing.T) *moments {
@@ -33,7 +34,7 @@ func newMoments(t *testing.T) *moments {
 		t.Fatal(err)
 	}
 	m := &moments{t: t, dir: t.TempDir(), Store: s}
-	m.read, err = New(Config{Paths: []string{m.dir}, Store: m, StateDir: t.TempDir(), Settle: 100 * time.Microsecond, Poll: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	m.read, err = New(Config{Paths: []string{m.dir}, Store: m, StateDir: t.TempDir(), Debounce: 100 * time.Microsecond, Poll: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func (m *moments) Apply(ops ...store.Op) (store.Revision, error) {
 	v := m.View()
 	for _, r := range store.HTTPRoutes.All(v) {
 		if name := string(r.Spec.Rules[0].BackendRefs[0].Name); !has(v, name) {
-			m.torn = append(m.torn, fmt.Sprintf("revision %d: the route leads to %s, which is not there", rev.N, name))
+			m.torn = append(m.torn, fmt.Sprintf("revision %d: the route names %s, which does not exist", rev.N, name))
 		}
 	}
 	return rev, err
@@ -69,7 +70,7 @@ func (m *moments) save(name, text string) {
 	}
 }
 
-// file names where Service i stands: some before the route's file, some after it, as a reader that sorts them meets them.
+// file returns the file of Service i: some sort before the route's file, some after it.
 func (m *moments) file(i int) string { return fmt.Sprintf("%c-%d.yaml", "az"[i%2], i) }
 
 func service(n int) string {
@@ -88,7 +89,7 @@ spec:
 `, m.n))
 }
 
-// move leads the route to the next Service, which has a file of its own.
+// move changes the route to the next Service, which has a file of its own.
 func (m *moments) move() {
 	m.t.Helper()
 	old := m.file(m.n)
@@ -100,7 +101,7 @@ func (m *moments) move() {
 	}
 }
 
-// edit does the same with files that are there already.
+// edit does the same with existing files.
 func (m *moments) edit() {
 	m.t.Helper()
 	m.n++
@@ -116,15 +117,16 @@ func (m *moments) remove(name string) {
 	}
 }
 
-// once tells of files that changed. Later, or without any, it tells of nothing, or that anything may have.
-func once(anything bool, paths ...string) func() (changed []string, everything bool) {
-	return func() (changed []string, everything bool) {
-		changed, paths = paths, nil
-		return changed, anything && changed == nil
+// once returns paths at its first call. Later, or without paths, it returns everything.
+func once(everything bool, paths ...string) nextChanges {
+	return func() ([]string, bool) {
+		files := paths
+		paths = nil
+		return files, everything && files == nil
 	}
 }
 
-// sync has the reader read, and checks what came of it.
+// sync has the reader read, and checks the result.
 func (m *moments) sync(changed ...string) {
 	m.t.Helper()
 	var paths []string
@@ -136,29 +138,29 @@ func (m *moments) sync(changed ...string) {
 	}
 	m.whole()
 	if v := m.View(); !has(v, fmt.Sprintf("svc-%d", m.n)) || len(store.Services.All(v)) != 1 {
-		m.t.Errorf("what was written last is not what was read last")
+		m.t.Errorf("the last version that was written is not the last one that was read")
 	}
 }
 
 func (m *moments) whole() {
 	m.t.Helper()
 	if len(m.torn) > 0 {
-		m.t.Errorf("half of a change was taken:\n%s", strings.Join(m.torn, "\n"))
+		m.t.Errorf("half of a change was applied:\n%s", strings.Join(m.torn, "\n"))
 	}
 }
 
-// On a busy machine much time passes between the first file that is read and the last. Whoever moves a route, and deletes
-// what it has left, would have requests answered 500 for as long as half of that is in force.
-func TestAChangeIsNotTakenByHalfWhileItIsWritten(t *testing.T) {
-	for _, told := range []bool{false, true} { // that some files have changed; else everything is looked at
+// On a busy machine much time passes between the reads of the first file and the last. While half of a move is applied,
+// requests get 500.
+func TestFile_ChangeDuringReadIsNotAppliedByHalves(t *testing.T) {
+	for _, known := range []bool{false, true} { // whether the changed files are known; else everything is scanned
 		for moves := 1; moves <= 3; moves++ {
 			for at := range 2 {
-				t.Run(fmt.Sprintf("told %t, %d moves before read %d", told, moves, at), func(t *testing.T) {
+				t.Run(fmt.Sprintf("known %t, %d moves before read %d", known, moves, at), func(t *testing.T) {
 					m := newMoments(t)
 					m.sync()
 					m.move()
 					var changed []string
-					if told {
+					if known {
 						m.sync()
 						changed = []string{m.file(m.n), "route.yaml"}
 					}
@@ -177,8 +179,7 @@ func TestAChangeIsNotTakenByHalfWhileItIsWritten(t *testing.T) {
 	}
 }
 
-// A folder that somebody writes to all the time is taken nevertheless.
-func TestAFolderThatIsNeverAtRestIsRead(t *testing.T) {
+func TestFile_FolderWithConstantWritesIsRead(t *testing.T) {
 	m := newMoments(t)
 	m.read.readFile = func(path string) ([]byte, error) {
 		text, err := os.ReadFile(path)
@@ -206,14 +207,10 @@ func (m *moments) run() (stop func()) {
 func (m *moments) until(n int) {
 	m.t.Helper()
 	name := fmt.Sprintf("svc-%d", n)
-	for end := time.Now().Add(20 * time.Second); !has(m.View(), name); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			m.t.Fatalf("%s is never read", name)
-		}
-	}
+	poll.Until(m.t, name+" is read", func() bool { return has(m.View(), name) })
 }
 
-func TestChangesThatComeOneAfterTheOtherAreTakenInTheirOrder(t *testing.T) {
+func TestFile_SuccessiveChangesApplyInOrder(t *testing.T) {
 	m := newMoments(t)
 	stop := m.run()
 	for range 300 {
@@ -224,8 +221,8 @@ func TestChangesThatComeOneAfterTheOtherAreTakenInTheirOrder(t *testing.T) {
 	m.whole()
 }
 
-// Only the route's file is known to have changed when it is read; the other one changes just then, and before it.
-func TestWhatChangesWhileOneFileIsReadIsReadToo(t *testing.T) {
+// Only the route's file is known to have changed when it is read. The other file changes during that read.
+func TestFile_OtherFileChangedDuringReadIsRead(t *testing.T) {
 	m := newMoments(t)
 	m.edit()
 	m.remove(m.file(1))
@@ -244,9 +241,9 @@ func TestWhatChangesWhileOneFileIsReadIsReadToo(t *testing.T) {
 	m.whole()
 }
 
-// What a change costs must not depend on how many other files there are. That they are left alone shows by one which changed
-// under another name, of which nobody is told.
-func TestAChangeHasNoOtherFileLookedAt(t *testing.T) {
+// The cost of a change must not depend on the number of other files. The test changes one of them through another hard link,
+// which sends no event: a reader that scans it would apply that change.
+func TestFile_ChangeReadsNoOtherFile(t *testing.T) {
 	m := newMoments(t)
 	name := filepath.Join(m.dir, m.file(m.n))
 	secret := filepath.Join(t.TempDir(), "same")
@@ -266,12 +263,8 @@ func TestAChangeHasNoOtherFileLookedAt(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "name: r", "name: renamed", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); m.View().Revision() == before; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the change is never read")
-		}
-	}
+	poll.Until(t, "the change is read", func() bool { return m.View().Revision() != before })
 	if len(store.Services.All(m.View())) != 1 {
-		t.Error("another file was looked at")
+		t.Error("another file was read")
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Limits of one document, against aliases that expand to more than any memory.
+// Limits of one document. They stop aliases that expand without bound.
 const (
 	maxDepth    = 100
 	maxExpanded = 100_000 // nodes reached through aliases
 )
 
-// parseNode reads a document's text. A syntax error comes back as a mistake at its line.
+// parseNode parses a document's text. It returns a syntax error as a mistake at its line.
 func parseNode(text string) (*yaml.Node, *mistake) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
@@ -56,7 +56,7 @@ type entry struct {
 	merged     bool // from a "<<" key
 }
 
-// target follows an alias to what it stands for.
+// target returns the node that an alias stands for, and any other node as it is.
 func target(n *yaml.Node) *yaml.Node {
 	for i := 0; n != nil && n.Kind == yaml.AliasNode && i < maxDepth; i++ {
 		n = n.Alias
@@ -64,11 +64,11 @@ func target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// parser makes plain values (those of JSON) of nodes, and collects what is wrong with them.
+// parser makes plain values (those of JSON) of nodes, and collects mistakes.
 type parser struct {
 	mistakes []mistake
 	expanded int // nodes reached through aliases so far
-	aliases  int // how many aliases we are below
+	aliases  int // depth of aliases
 	tooMuch  bool
 }
 
@@ -84,7 +84,7 @@ func (p *parser) value(n *yaml.Node, path string, depth int) any {
 	if depth > maxDepth || p.expanded > maxExpanded {
 		if !p.tooMuch {
 			p.tooMuch = true
-			p.wrong(n, path, "is nested too deeply or repeats too much through aliases", "write it out without anchors and aliases")
+			p.wrong(n, path, "is nested too deeply, or aliases expand to too many values", "write it out without anchors and aliases")
 		}
 		return nil
 	}
@@ -105,7 +105,7 @@ func (p *parser) value(n *yaml.Node, path string, depth int) any {
 	case yaml.ScalarNode:
 		return p.scalar(n, path)
 	}
-	p.wrong(n, path, "is nothing that YAML has a value for", "")
+	p.wrong(n, path, "is not a YAML value", "")
 	return nil
 }
 
@@ -117,8 +117,8 @@ func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
 		key := e.key.Value
 		at := join(path, key)
 		if line, twice := first[key]; twice {
-			if !e.merged { // a merged key gives way to the mapping's own
-				p.wrong(e.key, at, "is written twice", "keep one of them")
+			if !e.merged { // the mapping's own key overrides a merged one
+				p.wrong(e.key, at, "is a duplicate key", "keep one of them")
 				p.mistakes[len(p.mistakes)-1].first = line
 			}
 			continue
@@ -136,7 +136,7 @@ func (p *parser) entries(n *yaml.Node, path string, depth int) []entry {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := target(n.Content[i]), n.Content[i+1]
 		if k.Kind != yaml.ScalarNode {
-			p.wrong(n.Content[i], path, "has a key that is not a plain word", "write keys as plain words")
+			p.wrong(n.Content[i], path, "has a key that is not a scalar", "write keys as plain strings")
 			continue
 		}
 		if k.ShortTag() != "!!merge" {
@@ -188,13 +188,13 @@ func (p *parser) scalar(n *yaml.Node, path string) any {
 		}
 		return s
 	}
-	return n.Value // strings, timestamps (kept as written), and tags that nobody here knows
+	return n.Value // strings, timestamps as written, and unknown tags
 }
 
 func (p *parser) float(n *yaml.Node, path string) any {
 	var f float64
 	if n.Decode(&f) != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		p.wrong(n, path, fmt.Sprintf("is a number that cannot be used, %s", n.Value), "write a plain number")
+		p.wrong(n, path, fmt.Sprintf("is not a finite number: %s", n.Value), "write a plain number")
 		return nil
 	}
 	return f

@@ -6,8 +6,8 @@ import (
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// Words for a pattern that no schema has any more would be lost on everybody.
-func TestPatternsThatHaveWordsAreInUse(t *testing.T) {
+// A pattern that a new release of the Gateway API changed would be shown as a regular expression.
+func TestSchema_PatternsWithWordsAreInUse(t *testing.T) {
 	used := map[string]bool{}
 	var walk func(s *structural.Structural)
 	walk = func(s *structural.Structural) {

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// maxFile is the size of the largest file that is read, in bytes.
+	// maxFile is the largest size of a file, in bytes.
 	maxFile = 64 << 20
-	// emptyGrace is how long a file that had objects may be empty before that is believed: a shell empties a file long
-	// before the command that fills it has written.
+	// emptyGrace is the grace period of a file that had objects and is empty: a shell truncates a file long before the
+	// command that fills it has written.
 	emptyGrace = 2 * time.Second
-	// maxLooks bounds how often a folder is looked at that is written to without a pause.
-	maxLooks = 50
-	// maxFolders bounds folders below folders, against links that lead in circles.
+	// maxScans bounds how often a folder is scanned that is written to without a pause.
+	maxScans = 50
+	// maxFolders bounds the depth of folders, against cycles of links.
 	maxFolders = 32
 )
 
-// root is one path that a user gave.
+// root is one of Config.Paths.
 type root struct {
 	path string // as given
 	abs  string
@@ -41,7 +41,7 @@ func newRoot(path string) (root, error) {
 	return root{path: filepath.Clean(path), abs: abs}, nil
 }
 
-// signature tells whether a file is the one that was read.
+// signature identifies the version of a file that was read.
 type signature struct {
 	info fs.FileInfo
 }
@@ -50,36 +50,39 @@ func (s signature) same(info fs.FileInfo) bool {
 	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
 }
 
-// news are files that are not as they were taken: what they are now, by path; nil for one that is gone.
-type news map[string]*source
+// changes holds the files that differ from Reader.files, by path: their current source, or nil if they are gone.
+type changes map[string]*source
 
-// latest is a file as it was seen last; nil if there is none.
-func (r *Reader) latest(n news, path string) *source {
+// latest returns a file as it was read last, or nil.
+func (r *Reader) latest(n changes, path string) *source {
 	if src, seen := n[path]; seen {
 		return src
 	}
 	return r.files[path]
 }
 
-// anything is what a Reader is told of that nobody tells of changes.
-func anything() (changed []string, everything bool) { return nil, true }
+// nextChanges returns the files that are known to have changed since its last call. everything is true if any file may
+// have changed, so that a scan is needed.
+type nextChanges func() (files []string, everything bool)
 
-// gather finds files that are new or changed, with their documents still to be read, and files that are gone, all as of
-// one moment. Files are read one after the other, and whoever writes meanwhile knows what must come first, such as a
-// backend before the route to it. So it goes on until nothing has changed: then all files are as they were read when it
-// was told so, or when the last look at all of them began. told as in sync; files that it names are read whatever their
-// times say.
-func (r *Reader) gather(told func() (changed []string, everything bool)) (fresh []*source, gone []string, problems []mistake) {
-	n, problems, steady := news{}, r.problems, false
-	for look := 0; look < maxLooks && !steady; look++ {
-		changed, everything := told()
-		r.open(changed, true, n)
-		if steady = len(changed) == 0; everything {
-			steady, problems = r.look(n)
+// scanEverything is the nextChanges of a Reader that watches nothing.
+func scanEverything() (files []string, everything bool) { return nil, true }
+
+// gather finds files that are new or changed, with their documents still to be parsed, and files that are gone, all as of
+// one moment. Files are read one after the other while others may write them, and a writer may depend on order: a backend
+// before the route to it. So gather repeats until nothing has changed since the last pass began. It reads the files that
+// next returns whatever their modification times are.
+func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
+	n, problems, steady := changes{}, r.problems, false
+	for pass := 0; pass < maxScans && !steady; pass++ {
+		files, everything := next()
+		r.open(files, true, n)
+		if steady = len(files) == 0; everything {
+			steady, problems = r.scan(n)
 		}
 	}
 	if !steady {
-		r.cfg.Log.Warn("the configuration is written to without a pause: half of a change may be in force")
+		r.cfg.Log.Warn("configuration files change without a pause: half of a change may be in use")
 	}
 	for _, path := range slices.Sorted(maps.Keys(n)) {
 		switch src := n[path]; {
@@ -92,8 +95,8 @@ func (r *Reader) gather(told func() (changed []string, everything bool)) (fresh 
 	return fresh, gone, problems
 }
 
-// look adds what has changed since it was seen last. steady says that nothing has.
-func (r *Reader) look(n news) (steady bool, problems []mistake) {
+// scan compares all files with their last read, and adds those that differ to n. steady is true if none does.
+func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	found, lost, problems := r.list()
 	steady = !r.open(found, false, n)
 	missing := func(path string) bool {
@@ -113,15 +116,14 @@ func (r *Reader) look(n news) (steady bool, problems []mistake) {
 	return steady, problems
 }
 
-// list finds every file below the roots, sorted, and the roots that are not there any more: what was read from those
-// stays.
+// list returns every file below the roots, sorted, and the paths that cannot be read any more: their objects stay.
 func (r *Reader) list() (found, lost []string, problems []mistake) {
 	seen := map[string]bool{}
 	for _, root := range r.roots {
 		info, err := os.Stat(root.path)
 		if err != nil {
 			lost = append(lost, root.path)
-			problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s; what was read from it stays in use", root.path, clean(err)), fix: "put it back"})
+			problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s; objects that were read from it stay in use", root.path, clean(err)), fix: "restore it"})
 			continue
 		}
 		if !info.IsDir() {
@@ -130,14 +132,14 @@ func (r *Reader) list() (found, lost []string, problems []mistake) {
 		}
 		walk(root.path, 0, func(path string) { seen[path] = true }, func(path string, err error) {
 			lost = append(lost, path)
-			problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s", path, clean(err)), fix: "allow reading it"})
+			problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s", path, clean(err)), fix: "make it readable for penstock"})
 		})
 	}
 	return slices.Sorted(maps.Keys(seen)), lost, problems
 }
 
-// walk visits the files below a folder that hold configuration by their names. Links are followed, as mounted ConfigMaps
-// need it; names that start with a dot are skipped, which leaves out editors' files and the folders behind such mounts.
+// walk visits the files below a folder whose names are those of configuration. It follows links, which mounted ConfigMaps
+// consist of. It skips names that start with a dot: files of editors, and the folders behind such mounts.
 func walk(dir string, depth int, visit func(path string), fail func(path string, err error)) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -164,7 +166,7 @@ func walk(dir string, depth int, visit func(path string), fail func(path string,
 	}
 }
 
-// hidden says whether a name is one of those that editors, version control and mounts use for themselves.
+// hidden returns true for names that editors, version control and mounts use for their own files.
 func hidden(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#")
 }
@@ -177,8 +179,9 @@ func readable(name string) bool {
 	return false
 }
 
-// open splits the files at paths that are not as they were seen last, and says whether there were any.
-func (r *Reader) open(paths []string, forced bool, n news) (any bool) {
+// open reads and splits the files at paths that differ from their last read, adds them to n, and returns true if there are
+// any.
+func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 	for _, path := range paths {
 		old := r.latest(n, path)
 		info, err := os.Stat(path)
@@ -201,16 +204,16 @@ func (r *Reader) open(paths []string, forced bool, n news) (any bool) {
 			raw, err = r.readFile(path)
 		}
 		if err != nil {
-			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err), fix: "allow reading it, or move it out of the folder"}
+			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err), fix: "make it readable for penstock, or move it out of the folder"}
 		} else if text, ok := decodeText(raw); ok {
 			src.docs = split(text)
 		} else {
 			src.unusable = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
 		}
 		if old != nil && info == nil && old.mark.info == nil && *old.unusable == *src.unusable {
-			continue // nor could it be looked at before
+			continue // it could not be read before either
 		}
-		if r.doubt(src, old, len(bytes.TrimSpace(raw)) == 0) {
+		if r.deferEmptied(src, old, len(bytes.TrimSpace(raw)) == 0) {
 			continue
 		}
 		n[path], any = src, true
@@ -218,8 +221,8 @@ func (r *Reader) open(paths []string, forced bool, n news) (any bool) {
 	return any
 }
 
-// doubt says whether a file that had objects and is empty now should be looked at again before that is believed.
-func (r *Reader) doubt(src, old *source, empty bool) bool {
+// deferEmptied returns true if a file that had objects is empty, and its grace period has not passed.
+func (r *Reader) deferEmptied(src, old *source, empty bool) bool {
 	if old == nil || len(old.docs) == 0 || !empty || src.unusable != nil {
 		delete(r.emptied, src.path)
 		return false
@@ -236,14 +239,14 @@ func (r *Reader) doubt(src, old *source, empty bool) bool {
 	return false
 }
 
-// doubtful says whether some file is to be looked at again soon.
-func (r *Reader) doubtful() bool {
+// hasEmptied returns true if the grace period of some empty file runs.
+func (r *Reader) hasEmptied() bool {
 	r.work.Lock()
 	defer r.work.Unlock()
 	return len(r.emptied) > 0
 }
 
-// within says whether path is dir or below it.
+// within returns true if path is dir or below it.
 func within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator)) || dir == "."
 }

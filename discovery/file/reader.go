@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Store takes what was read. *store.Store is one.
+// Store receives the objects. *store.Store implements it.
 type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 }
@@ -31,16 +31,16 @@ type Config struct {
 	// Paths are folders, read recursively, and single files, read whatever their name ends in. At least one.
 	Paths []string
 	Store Store
-	// StateDir keeps each object's last good form over restarts. It is made if need be; empty: nothing is kept, and each change
-	// has all files looked at (fence).
+	// StateDir is the folder that persists each object's last good form. New creates it. If empty, nothing is persisted, and
+	// each change scans all files (see sentinel).
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// Report gets everything that there is to say about the files, as a whole, each time that something changed; one call
-	// at a time. A report without an owner holds findings about no object. May be nil.
+	// Report receives all reports about the files, each time that one may have changed; one call at a time. A report without
+	// an owner has findings about no object. May be nil.
 	Report func([]report.Report)
-	// Settle is how long nothing may change before a burst of changes counts as over; 5 ms by default.
-	Settle time.Duration
-	// Poll is how often everything is looked at without being told, for file systems that do not tell; 10 s by default.
+	// Debounce is how long no further event may arrive before changed files are read. 0: debounceQuiet.
+	Debounce time.Duration
+	// Poll is the interval of full scans, for file systems that send no events; 10 s by default.
 	Poll time.Duration
 }
 
@@ -51,22 +51,22 @@ type Reader struct {
 	roots   []root
 	synced  chan struct{}
 
-	readFile func(path string) ([]byte, error) // os.ReadFile, but for tests of what happens meanwhile
+	readFile func(path string) ([]byte, error) // os.ReadFile; tests replace it
 
-	work     sync.Mutex // held by whoever reads files; guards what follows
+	work     sync.Mutex // held while files are read; guards what follows
 	loaded   bool
 	files    map[string]*source             // by path
-	keptBy   map[string]map[report.Ref]bool // what the store has of a file's objects, by path
+	keptBy   map[string]map[report.Ref]bool // the refs in kept, by path
 	journal  journal
 	problems []mistake            // about the roots themselves
 	emptied  map[string]time.Time // when a file was first seen empty
 
-	mu     sync.Mutex                // held to change what follows, which only the holder of work does; Locate reads it
-	claims map[report.Ref][]claim    // what files say of an object, the one that counts first
-	kept   map[report.Ref]keptObject // what the store has
+	mu     sync.Mutex                // guards what follows, which only the holder of work changes; Locate reads it
+	claims map[report.Ref][]claim    // definitions of an object, the one in use first
+	kept   map[report.Ref]keptObject // last good forms, which the store has
 }
 
-// keptObject is an object's last good form, and the file that it is from.
+// keptObject is an object's last good form, and the path of its file.
 type keptObject struct {
 	*good
 	path string
@@ -74,15 +74,15 @@ type keptObject struct {
 
 // source is one file as it was last read.
 type source struct {
-	path     string // as a user would write it: the root, as given, and the way from there
+	path     string // as the user would write it: the root as given, joined with the relative path
 	mark     signature
 	docs     []*document
 	unusable *mistake // the file as a whole could not be read
 }
 
-// nameless says that the file may hold objects that could not be made out.
-func (s *source) nameless() bool {
-	return s.unusable != nil || slices.ContainsFunc(s.docs, func(d *document) bool { return d.nameless })
+// unidentified returns true if the file may have objects that could not be identified.
+func (s *source) unidentified() bool {
+	return s.unusable != nil || slices.ContainsFunc(s.docs, func(d *document) bool { return d.unidentified })
 }
 
 // New makes a Reader. It reads nothing yet.
@@ -96,8 +96,8 @@ func New(cfg Config) (*Reader, error) {
 	if cfg.Report == nil {
 		cfg.Report = func([]report.Report) {}
 	}
-	if cfg.Settle <= 0 {
-		cfg.Settle = 5 * time.Millisecond
+	if cfg.Debounce <= 0 {
+		cfg.Debounce = debounceQuiet
 	}
 	if cfg.Poll <= 0 {
 		cfg.Poll = 10 * time.Second
@@ -120,65 +120,65 @@ func New(cfg Config) (*Reader, error) {
 // Synced is closed when everything has been read once.
 func (r *Reader) Synced() <-chan struct{} { return r.synced }
 
-// Load reads everything once. It fails if a path cannot be read at all, or with the store; mistakes in files are reported.
+// Load reads everything once. It returns an error if a path cannot be read at all, or from the store. Mistakes in files are
+// reported instead.
 func (r *Reader) Load(ctx context.Context) error {
 	for _, root := range r.roots {
 		if _, err := os.Stat(root.path); err != nil {
 			return fmt.Errorf("configuration: %w", err)
 		}
 	}
-	return r.sync(ctx, anything)
+	return r.sync(ctx, scanEverything)
 }
 
-// sync reads what changed and applies it in one batch. told is asked, until there is nothing more, for files that are known
-// to be all that changed since it was asked last; or anything may have.
-func (r *Reader) sync(ctx context.Context, told func() (changed []string, everything bool)) error {
+// sync reads the files that next returns, until it returns no more, and applies them in one batch.
+func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	r.work.Lock()
 	defer r.work.Unlock()
 	affected := map[report.Ref]bool{}
 	if !r.loaded {
-		if err := r.recall(); err != nil {
+		if err := r.restore(); err != nil {
 			return err
 		}
 		for ref := range r.kept {
 			affected[ref] = true
 		}
 	}
-	fresh, gone, problems := r.gather(told)
+	fresh, gone, problems := r.gather(next)
 	if err := r.readAll(ctx, fresh); err != nil {
 		return err
 	}
-	say := !r.loaded || len(fresh) > 0 || len(gone) > 0 || !slices.Equal(problems, r.problems)
+	changed := !r.loaded || len(fresh) > 0 || len(gone) > 0 || !slices.Equal(problems, r.problems)
 	r.problems = problems
 	ops, dirty, reports := r.take(fresh, gone, affected)
 	if _, err := r.cfg.Store.Apply(ops...); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	if say {
+	if changed {
 		r.cfg.Report(reports)
 	}
 	if !r.loaded {
 		r.loaded = true
 		close(r.synced)
 	}
-	if err := r.remember(dirty); err != nil {
-		// What serves does not depend on it; the next change writes everything.
+	if err := r.persist(dirty); err != nil {
+		// Serving does not depend on the state; the next change writes all of it.
 		r.journal.written = false
-		r.cfg.Log.Error("last good versions are not kept: they would be lost in a restart", "error", err)
+		r.cfg.Log.Error("cannot persist last good versions: a restart would lose them", "error", err)
 	}
 	return nil
 }
 
-// take makes sources that were read count instead of what their files said before.
+// take replaces the previous definitions of files by those in their new sources.
 func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bool) ([]store.Op, []report.Ref, []report.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, path := range gone {
-		r.disown(path, affected)
+		r.unclaim(path, affected)
 		delete(r.files, path)
 	}
 	for _, src := range fresh {
-		r.disown(src.path, affected)
+		r.unclaim(src.path, affected)
 		r.files[src.path] = src
 		r.claim(src, affected)
 	}
@@ -186,8 +186,8 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 	return ops, dirty, r.reports()
 }
 
-// readAll parses and validates the documents of new sources that the file's last form did not have. It uses every
-// processor, since a cold start's time goes here, and no goroutine outlives it.
+// readAll parses and validates the documents of new sources that the file's last version did not have. It uses every
+// processor, because a cold start spends its time here. No goroutine outlives it.
 func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -215,8 +215,8 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	return nil
 }
 
-// Locate says where an object is written, as "file:line", or where a field of it is; the nearest field around it that is
-// written, if it is not. Empty for objects that are in no file.
+// Locate returns the place of an object as "file:line", or that of a field of it. For a field that is not written, it
+// returns the innermost written field around it; for an object that is in no file, "".
 func (r *Reader) Locate(ref report.Ref, field string) string {
 	r.mu.Lock()
 	var c claim
@@ -230,7 +230,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	}
 	line := c.object.line
 	if c.object.good == nil && kept.good != nil {
-		return place(c.path, c.doc.line+line) // what is in force is not what is written: no field of it has a line
+		return place(c.path, c.doc.line+line) // the form in use is not the one in the file: its fields have no lines
 	}
 	if node, m := parseNode(c.doc.text); field != "" && m == nil {
 		if c.object.item >= 0 {
@@ -245,7 +245,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 
 func place(path string, line int) string { return fmt.Sprintf("%s:%d", path, line) }
 
-// reports says everything that there is to say, sorted by object, then by place.
+// reports returns all reports, sorted by object, then by place.
 func (r *Reader) reports() []report.Report {
 	by := map[report.Ref][]report.Finding{}
 	add := func(owner report.Ref, path string, doc *document, m mistake) {
@@ -253,7 +253,7 @@ func (r *Reader) reports() []report.Report {
 		if doc != nil {
 			f.Source = place(path, doc.line+m.line)
 			if m.first > 0 {
-				f.Problem += fmt.Sprintf(" (first in line %d)", doc.line+m.first-1)
+				f.Problem += fmt.Sprintf(" (first at line %d)", doc.line+m.first-1)
 			}
 		}
 		by[owner] = append(by[owner], f)
@@ -271,11 +271,11 @@ func (r *Reader) reports() []report.Report {
 				add(report.Ref{}, path, doc, m)
 			}
 			for _, o := range doc.objects {
-				// The schema's findings come in no order of their own.
+				// The schema's errors are in no order.
 				found := slices.SortedStableFunc(slices.Values(o.mistakes), func(a, b mistake) int {
 					return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.field, b.field))
 				})
-				for _, m := range append(found, r.standing(doc, o)...) {
+				for _, m := range append(found, r.superseded(doc, o)...) {
 					add(o.ref, path, doc, m)
 				}
 			}
@@ -288,8 +288,8 @@ func (r *Reader) reports() []report.Report {
 	return out
 }
 
-// standing says what became of an object that does not count as it is written.
-func (r *Reader) standing(doc *document, o *object) []mistake {
+// superseded returns the mistake of a definition that is not in use.
+func (r *Reader) superseded(doc *document, o *object) []mistake {
 	list := r.claims[o.ref]
 	switch {
 	case o.kind == nil || len(list) == 0:
@@ -297,17 +297,17 @@ func (r *Reader) standing(doc *document, o *object) []mistake {
 	case list[0].doc != doc || list[0].object != o:
 		first := list[0]
 		if o.good != nil && first.object.good != nil && bytes.Equal(o.good.form, first.object.good.form) {
-			return []mistake{{severity: report.Info, line: o.line, problem: "is written twice, the same at " + place(first.path, first.doc.line+first.object.line)}}
+			return []mistake{{severity: report.Info, line: o.line, problem: "is defined twice, identically at " + place(first.path, first.doc.line+first.object.line)}}
 		}
 		return []mistake{{severity: report.Error, line: o.line,
-			problem: "is written twice; the one at " + place(first.path, first.doc.line+first.object.line) + " counts", fix: "remove one, or give it another name"}}
+			problem: "is defined twice; the definition at " + place(first.path, first.doc.line+first.object.line) + " is in use", fix: "remove one, or give it another name"}}
 	case o.good == nil && r.kept[o.ref].good != nil:
-		return []mistake{{severity: report.Warning, line: o.line, problem: "is not taken as it is written here; its last good version stays in use"}}
+		return []mistake{{severity: report.Warning, line: o.line, problem: "is invalid as written here; its last good version stays in use"}}
 	}
 	return nil
 }
 
-// clean is how a mistake of the operating system reads.
+// clean returns the text of an error without the operation and path.
 func clean(err error) string {
 	var p *os.PathError
 	if errors.As(err, &p) {

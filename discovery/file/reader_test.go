@@ -35,20 +35,20 @@ func newFolder(t *testing.T) *folder {
 	return f
 }
 
-// restart begins anew with what is on disk.
+// restart makes a new store and reader of the same folders.
 func (f *folder) restart() {
 	f.t.Helper()
 	var err error
 	if f.store, err = store.New(); err != nil {
 		f.t.Fatal(err)
 	}
-	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.hear, Log: slog.New(slog.DiscardHandler)})
+	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.setReported, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-func (f *folder) hear(r []report.Report) {
+func (f *folder) setReported(r []report.Report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reported = r
@@ -79,7 +79,7 @@ func (f *folder) load() {
 	}
 }
 
-// findings are what was reported last, paths without the folder.
+// findings returns the last reported findings, with paths relative to the folder.
 func (f *folder) findings() (out []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,7 +113,7 @@ func (f *folder) hostOf(name string) string {
 	return string(r.Spec.Hostnames[0])
 }
 
-func TestAFolderBecomesObjectsInTheStore(t *testing.T) {
+func TestFile_FolderFillsStore(t *testing.T) {
 	f := newFolder(t)
 	f.write("a/routes.yaml", route("chat", "a.example.com")+"---\n"+route("other", "b.example.com"))
 	f.load()
@@ -123,15 +123,15 @@ func TestAFolderBecomesObjectsInTheStore(t *testing.T) {
 	}
 }
 
-func TestAMistakeNamesItsPlaceAndWhatToWriteInstead(t *testing.T) {
+func TestFile_FindingNamesLineAndFix(t *testing.T) {
 	f := newFolder(t)
 	f.write("routes.yaml", strings.Replace(route("chat", "a.example.com"), "port: 80", "port: 80\n      weight: -1", 1))
 	f.load()
-	f.expectFindings("error: routes.yaml:14: HTTPRoute default/chat spec.rules[0].backendRefs[0].weight: must be at least 0, is -1; write a whole number from 0 to 1000000")
+	f.expectFindings("error: routes.yaml:14: HTTPRoute default/chat spec.rules[0].backendRefs[0].weight: must be at least 0, is -1; write an integer from 0 to 1000000")
 }
 
-// testdata/kinds uses every kind that is read.
-func TestEveryKindIsRead(t *testing.T) {
+// testdata/kinds has an object of every kind that Penstock reads.
+func TestFile_EveryKindIsRead(t *testing.T) {
 	f := newFolder(t)
 	examples, err := filepath.Glob("testdata/kinds/*.yaml")
 	if err != nil || len(examples) == 0 {
@@ -158,7 +158,7 @@ func TestEveryKindIsRead(t *testing.T) {
 	}
 }
 
-func TestAGatewayNeedsNoClass(t *testing.T) {
+func TestGateway_ClassMayBeOmitted(t *testing.T) {
 	f := newFolder(t)
 	f.write("g.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  listeners: [{name: http, port: 80, protocol: HTTP}]\n")
 	f.load()
@@ -168,7 +168,7 @@ func TestAGatewayNeedsNoClass(t *testing.T) {
 	}
 }
 
-func TestAnEmptyNamespaceIsTheDefaultOne(t *testing.T) {
+func TestNamespace_EmptyMeansDefault(t *testing.T) {
 	f := newFolder(t)
 	f.write("r.yaml", strings.Replace(route("a", "a.example.com"), "  name: a\n", "  name: a\n  namespace: \"\"\n", 1))
 	f.load()
@@ -179,7 +179,7 @@ func TestAnEmptyNamespaceIsTheDefaultOne(t *testing.T) {
 	}
 }
 
-func TestSecretsMayBeWrittenAsText(t *testing.T) {
+func TestSecret_StringDataIsRead(t *testing.T) {
 	f := newFolder(t)
 	f.write("s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ntype: kubernetes.io/tls\nstringData: {tls.crt: hello}\n")
 	f.load()
@@ -188,7 +188,7 @@ func TestSecretsMayBeWrittenAsText(t *testing.T) {
 		"error: s.yaml:5: Secret default/s stringData[tls.crt]: is not PEM; write the PEM file's base64 in data, or its text in stringData")
 }
 
-func TestWhatAClusterWroteIsDropped(t *testing.T) {
+func TestFile_FieldsOfAPIServerAreDropped(t *testing.T) {
 	f := newFolder(t)
 	f.write("r.yaml", strings.Replace(route("a", "a.example.com"), "  name: a\n", `  name: a
   uid: 0f4d9ad5-9f5d-4d5e-8d0a-2f1d5b1f8a11

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// testdata/seeds has the YAML of the documents that this project began with, as it stands there: a v1alpha2 pool with
-// targetPortNumber and extensionRef, portNumber in a picker's reference, v1beta1 routes, an import with service as object.
-func TestPublishedExamplesAreTakenAsTheyStand(t *testing.T) {
+// testdata/seeds has YAML from published documents, unchanged: a v1alpha2 pool with targetPortNumber and extensionRef,
+// portNumber in a picker's reference, v1beta1 routes, an import with service as an object.
+func TestFile_PublishedExamplesAreValid(t *testing.T) {
 	f := newFolder(t)
 	examples, err := filepath.Glob("testdata/seeds/*.yaml")
 	if err != nil || len(examples) == 0 {

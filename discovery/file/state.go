@@ -15,12 +15,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// stateFile is the journal of last good forms in the state folder: a line of JSON for each change, of which the last one
-// about an object counts. One file, since thousands of small ones take seconds to make on some file systems. Secrets are
-// in it: only we may read it.
+// stateFile is the journal of last good forms in the state folder: a line of JSON for each change. The last line about an
+// object is valid. It is one file because creating thousands of small ones takes seconds on some file systems. It has
+// Secrets, so its mode is 0600.
 const stateFile = "last-good.jsonl"
 
-// maxWaste is how many bytes of outdated lines the journal may have, beyond as many as there are valid ones.
+// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the size of the valid ones.
 const maxWaste = 1 << 20
 
 // record is one line of the journal.
@@ -30,16 +30,16 @@ type record struct {
 	Object json.RawMessage `json:"object,omitempty"` // absent: the object is gone
 }
 
-// journal is what is known of the file on disk.
+// journal is the state of the file on disk.
 type journal struct {
-	path    string // empty: nothing is kept
-	written bool   // by this process, so that its end is sound
+	path    string // empty: nothing is persisted
+	written bool   // by this process, so that its last line is complete
 	size    int    // bytes, outdated lines included
 }
 
-// recall reads the last good forms of an earlier run. What cannot be read or understood is dropped: files are the truth,
-// and this is only for those that are wrong just now.
-func (r *Reader) recall() error {
+// restore reads the last good forms of an earlier run. It drops what it cannot decode: the state only serves for files
+// that are invalid at present.
+func (r *Reader) restore() error {
 	if r.cfg.StateDir == "" {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (r *Reader) recall() error {
 		if rec.Object == nil || !ours {
 			continue
 		}
-		g, err := r.revive(rec.Object)
+		g, err := r.decodeForm(rec.Object)
 		if err != nil {
 			dropped = fmt.Errorf("%s: %w", ref, err)
 			continue
@@ -81,7 +81,7 @@ func (r *Reader) recall() error {
 	return nil
 }
 
-// keep notes what the store has of an object.
+// keep records the last good form of an object.
 func (r *Reader) keep(ref report.Ref, k keptObject) {
 	r.kept[ref] = k
 	if r.keptBy[k.path] == nil {
@@ -90,7 +90,8 @@ func (r *Reader) keep(ref report.Ref, k keptObject) {
 	r.keptBy[k.path][ref] = true
 }
 
-// asGiven is the path that a root's user would write for an absolute one.
+// asGiven returns an absolute path as the user would write it, below the root as given. It returns false for a path below
+// no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -100,15 +101,15 @@ func (r *Reader) asGiven(abs string) (string, bool) {
 	return "", false
 }
 
-// revive makes an object of its last good form.
-func (r *Reader) revive(form []byte) (*good, error) {
+// decodeForm makes an object of its last good form.
+func (r *Reader) decodeForm(form []byte) (*good, error) {
 	var is metav1.TypeMeta
 	if err := json.Unmarshal(form, &is); err != nil {
 		return nil, err
 	}
 	k, _, exact := r.catalog.find(is.APIVersion, is.Kind)
 	if !exact {
-		return nil, fmt.Errorf("kind %s %s is not read any more", is.APIVersion, is.Kind)
+		return nil, fmt.Errorf("kind %s %s is not supported any more", is.APIVersion, is.Kind)
 	}
 	obj := k.table.New()
 	if err := json.Unmarshal(form, obj); err != nil {
@@ -117,8 +118,9 @@ func (r *Reader) revive(form []byte) (*good, error) {
 	return &good{kind: k, obj: obj, form: form}, nil
 }
 
-// remember writes down what became of objects. The first time, and when the journal has grown, it is written anew.
-func (r *Reader) remember(dirty []report.Ref) error {
+// persist writes the last good forms of changed objects. The first call of a process rewrites the journal, and so does one
+// that finds it grown.
+func (r *Reader) persist(dirty []report.Ref) error {
 	if r.journal.path == "" || len(dirty) == 0 {
 		return nil
 	}
@@ -142,7 +144,7 @@ func (r *Reader) remember(dirty []report.Ref) error {
 	return nil
 }
 
-// records are the lines about objects.
+// records returns the journal's lines for objects.
 func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -162,8 +164,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite puts a journal of nothing but what counts in place of the old one. It is not synced to the disk: after a power
-// cut, torn lines are dropped.
+// rewrite replaces the journal by one without outdated lines. It does not sync to disk: after a power cut, restore drops
+// torn lines.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// unknownField is the mistake of a field that the schema does not have, with the nearest that it has.
+// unknownField returns the mistake for a field that the schema does not have. Its fix is the field with the nearest name.
 func (s *schema) unknownField(path string) mistake {
-	m := mistake{severity: report.Error, field: path, problem: "is not a field here"}
+	m := mistake{severity: report.Error, field: path, problem: "is not a known field"}
 	segs := segments(path)
 	parent := s.node(segs[:len(segs)-1])
 	if parent == nil {
@@ -26,7 +26,7 @@ func (s *schema) unknownField(path string) mistake {
 	return m
 }
 
-// suggest is the fix for a value that is not one of those allowed.
+// suggest returns the fix for a value that is not one of those allowed.
 func suggest(bad string, allowed []string) string {
 	if near := nearest(bad, allowed); near != "" {
 		return "write " + near
@@ -41,9 +41,9 @@ func oneOfWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " or " + list[len(list)-1]
 }
 
-// unread is the finding for an object of a kind that nobody reads: a warning where its author may expect an effect on
-// traffic, an error where the kind looks mistyped, else only good to know.
-func (c *catalog) unread(apiVersion, kindName string) *mistake {
+// unreadKind returns the mistake for an object of a kind that Penstock does not read: an error if the kind looks mistyped,
+// a warning if its author may expect an effect on traffic, else an info.
+func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	names := slices.Sorted(maps.Keys(c.byName))
 	near := nearest(kindName, names)
 	if near != "" && near != kindName && !slices.Contains(laterKinds, kindName) && (slices.Contains(laterGroups, groupOf(apiVersion)) || groupOf(apiVersion) == c.byName[near][0].table.Group()) {
@@ -52,11 +52,12 @@ func (c *catalog) unread(apiVersion, kindName string) *mistake {
 	if slices.Contains(laterGroups, groupOf(apiVersion)) {
 		return &mistake{severity: report.Warning, problem: fmt.Sprintf("has no effect: kind %s of %s is not supported yet", kindName, apiVersion)}
 	}
-	return &mistake{severity: report.Info, problem: fmt.Sprintf("is left out: kind %s of %s says nothing to Penstock", kindName, apiVersion)}
+	return &mistake{severity: report.Info, problem: fmt.Sprintf("is ignored: Penstock does not read kind %s of %s", kindName, apiVersion)}
 }
 
-// meant says whether an apiVersion that a kind does not have is one of its own groups, or nearly.
-func meant(apiVersion string, k *kind) bool {
+// likelyMeant returns true if the group of an apiVersion that a kind does not have is one of the kind's groups, or is
+// spelled nearly so.
+func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
 	return group == k.table.Group() || slices.ContainsFunc(k.versions, func(v version) bool {
 		return group == groupOf(v.apiVersion) || group != "" && distance(group, groupOf(v.apiVersion)) <= 3
@@ -71,7 +72,7 @@ func versionList(k *kind) string {
 	return oneOfWords(names)
 }
 
-// nearest is the name that s was most likely meant to be, or empty.
+// nearest returns the name that s most likely is a misspelling of, or "".
 func nearest(s string, names []string) string {
 	best, bestDistance := "", min(3, max(1, len(s)/3))+1
 	for _, n := range names {
@@ -82,7 +83,7 @@ func nearest(s string, names []string) string {
 	return best
 }
 
-// distance is the number of letters to change, insert or remove to get from a to b.
+// distance is the Levenshtein distance of a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

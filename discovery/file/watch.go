@@ -13,18 +13,23 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// maxSettle bounds how long a burst that does not end is waited for.
-const maxSettle = 200 * time.Millisecond
+// Debouncing of file events: changed files are read once no further event has arrived for debounceQuiet, and at the latest
+// debounceMax after the first event.
+const (
+	debounceQuiet = 5 * time.Millisecond
+	debounceMax   = 200 * time.Millisecond
+)
 
-// Run loads everything, then follows changes until its context ends. It fails as Load does, or if nothing can be watched.
+// Run loads everything, then follows changes until its context ends. It returns an error as Load does, or if the system
+// provides no file events.
 func (r *Reader) Run(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("configuration: watch: %w", err)
 	}
 	defer watcher.Close()
-	w := &watch{reader: r, notify: watcher, folders: map[string]fs.FileInfo{}, failed: map[string]bool{}, touched: map[string]bool{}}
-	w.fence = newFence(r.cfg.StateDir, watcher)
+	w := &watch{reader: r, notify: watcher, folders: map[string]fs.FileInfo{}, failed: map[string]bool{}, changed: map[string]bool{}}
+	w.sentinel = newSentinel(r.cfg.StateDir, watcher)
 	w.follow() // before reading, so that no change is missed in between
 	if err := r.Load(ctx); err != nil {
 		return err
@@ -33,7 +38,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	defer poll.Stop()
 	for {
 		var again <-chan time.Time
-		if r.doubtful() {
+		if r.hasEmptied() {
 			again = time.After(emptyGrace)
 		}
 		select {
@@ -56,7 +61,7 @@ func (r *Reader) Run(ctx context.Context) error {
 				return nil
 			}
 			w.note(ev)
-			w.settle(ctx)
+			w.debounce(ctx)
 		}
 		if err := w.sync(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -67,37 +72,36 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 }
 
-// watch collects what changed between two reads.
+// watch collects changes between two reads.
 type watch struct {
 	reader     *Reader
 	notify     *fsnotify.Watcher
-	fence      *fence                 // nil: there is none
+	sentinel   *sentinel              // nil: none, so that changes scan everything
 	folders    map[string]fs.FileInfo // those watched
-	failed     map[string]bool        // folders that cannot be watched, which was said
-	touched    map[string]bool        // paths that were told of
+	failed     map[string]bool        // folders that cannot be watched; each is logged once
+	changed    map[string]bool        // paths with events
 	everything bool                   // anything may have changed
 }
 
-// note takes in one event.
+// note records one event.
 func (w *watch) note(ev fsnotify.Event) {
 	path := filepath.Clean(ev.Name)
 	switch {
-	case ev.Op == fsnotify.Chmod && !readable(filepath.Base(path)), w.fence.owns(path), w.foreign(path):
+	case ev.Op == fsnotify.Chmod && !readable(filepath.Base(path)), w.sentinel.owns(path), w.outside(path):
 	default:
-		w.touched[path] = true
+		w.changed[path] = true
 	}
 }
 
-// classify says which files of those that were told of are all that changed. A plain change of a file that was read names
-// just that file; anything else, such as a new name, a folder or a link that was turned, means looking at everything.
-// r.work is held.
-func (r *Reader) classify(touched map[string]bool) (changed []string, everything bool) {
-	for path := range touched {
+// classify splits paths with events. The change of a regular file that was read before needs only that file read. A new
+// name, a folder, or a link that points elsewhere needs a scan of everything. r.work is held.
+func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
+	for path := range paths {
 		switch base := filepath.Base(path); {
 		case r.plain(path):
 			changed = append(changed, path)
 		case hidden(base) && base != "..data":
-			// Editors' files come and go; a mount's folders are followed by its ..data.
+			// Files of editors have no effect. A mounted ConfigMap changes by its ..data link.
 		default:
 			everything = true
 		}
@@ -106,7 +110,7 @@ func (r *Reader) classify(touched map[string]bool) (changed []string, everything
 	return changed, everything
 }
 
-// plain says that a path is a file that was read and is not behind a link. r.work is held.
+// plain returns true for a regular file that was read before and is not a link. r.work is held.
 func (r *Reader) plain(path string) bool {
 	if r.files[path] == nil {
 		return false
@@ -115,11 +119,11 @@ func (r *Reader) plain(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// settle takes in events until nothing happens for a while.
-func (w *watch) settle(ctx context.Context) {
-	end := time.NewTimer(maxSettle)
+// debounce records events until none has arrived for Config.Debounce.
+func (w *watch) debounce(ctx context.Context) {
+	end := time.NewTimer(debounceMax)
 	defer end.Stop()
-	quiet := time.NewTimer(w.reader.cfg.Settle)
+	quiet := time.NewTimer(w.reader.cfg.Debounce)
 	defer quiet.Stop()
 	for {
 		select {
@@ -134,26 +138,26 @@ func (w *watch) settle(ctx context.Context) {
 				return
 			}
 			w.note(ev)
-			quiet.Reset(w.reader.cfg.Settle)
+			quiet.Reset(w.reader.cfg.Debounce)
 		}
 	}
 }
 
-// sync reads what was noted, and what is written meanwhile.
+// sync reads the files with events, and those that change meanwhile.
 func (w *watch) sync(ctx context.Context) error {
-	if !w.everything && len(w.touched) == 0 {
+	if !w.everything && len(w.changed) == 0 {
 		return nil
 	}
 	first, following := true, false
 	err := w.reader.sync(ctx, func() (changed []string, everything bool) {
 		if !first {
 			all := w.passed()
-			if w.everything = w.everything || !all; len(w.touched) > 0 {
-				w.settle(ctx) // what is written just now may be written by halves
+			if w.everything = w.everything || !all; len(w.changed) > 0 {
+				w.debounce(ctx) // a file that is being written may be incomplete
 			}
 		}
-		changed, everything = w.reader.classify(w.touched)
-		clear(w.touched)
+		changed, everything = w.reader.classify(w.changed)
+		clear(w.changed)
 		if w.everything = w.everything || everything; w.everything && !following {
 			following = true
 			w.follow()
@@ -165,8 +169,8 @@ func (w *watch) sync(ctx context.Context) error {
 	return err
 }
 
-// foreign says whether a path is in a folder that is watched for a root's own sake alone, and is not the root.
-func (w *watch) foreign(path string) bool {
+// outside returns true for a path beside a root: in a folder that is watched only for the root's own name.
+func (w *watch) outside(path string) bool {
 	alone := false
 	for _, root := range w.reader.roots {
 		if within(root.path, path) {
@@ -177,8 +181,8 @@ func (w *watch) foreign(path string) bool {
 	return alone
 }
 
-// follow watches every folder that a file may be in, or come to be in: those below the roots, those that links lead to,
-// and those that the roots are in, since a root may be replaced as a whole.
+// follow watches every folder that may hold a configuration file: those below the roots, those that links point to, and
+// the parents of the roots, because a root may be replaced as a whole.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	for _, root := range w.reader.roots {
@@ -199,7 +203,7 @@ func (w *watch) follow() {
 	}
 }
 
-// enter watches a folder, and anew if it is another of the same name.
+// enter watches a folder. If another folder has taken its name, it replaces the watch.
 func (w *watch) enter(dir string) {
 	info, err := os.Stat(dir)
 	if old := w.folders[dir]; old != nil && (err != nil || !os.SameFile(old, info)) {
@@ -214,12 +218,12 @@ func (w *watch) enter(dir string) {
 		delete(w.failed, dir)
 	case !errors.Is(err, fs.ErrNotExist) && !w.failed[dir]:
 		w.failed[dir] = true
-		w.reader.cfg.Log.Warn("cannot watch a folder; it is looked at from time to time", "folder", dir, "error", err)
+		w.reader.cfg.Log.Warn("cannot watch a folder; it is scanned periodically instead", "folder", dir, "error", err)
 	}
 }
 
 func (w *watch) leave(dir string) {
-	_ = w.notify.Remove(dir) // may be gone already
+	_ = w.notify.Remove(dir) // the folder may be gone
 	delete(w.folders, dir)
 }
 
@@ -245,7 +249,7 @@ func foldersBelow(dir string, depth int, into map[string]bool) {
 	}
 }
 
-// linked adds the folder of the file that a link leads to.
+// linked adds the folder of the file that a link points to.
 func linked(path string, into map[string]bool) {
 	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
 		into[filepath.Dir(real)] = true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // follow runs the folder's reader until the test ends.
@@ -27,20 +28,16 @@ func (f *folder) follow() {
 	select {
 	case <-f.read.Synced():
 	case <-time.After(30 * time.Second):
-		f.t.Fatal("never read everything")
+		f.t.Fatal("the first read does not end")
 	}
 }
 
 func (f *folder) eventually(name, host string) {
 	f.t.Helper()
-	for end := time.Now().Add(20 * time.Second); f.hostOf(name) != host; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			f.t.Fatalf("route %s has host %q, never %q; findings %v", name, f.hostOf(name), host, f.findings())
-		}
-	}
+	poll.Until(f.t, fmt.Sprintf("route %s has host %q", name, host), func() bool { return f.hostOf(name) == host })
 }
 
-func TestASavedFileIsLive(t *testing.T) {
+func TestFile_SavedFileIsLive(t *testing.T) {
 	f := newFolder(t)
 	f.write("r.yaml", route("a", "1.example.com"))
 	f.follow()
@@ -74,8 +71,8 @@ func TestASavedFileIsLive(t *testing.T) {
 	f.expectFindings()
 }
 
-// A mounted ConfigMap is links to a folder that is swapped as a whole.
-func TestAMountedConfigMapIsFollowed(t *testing.T) {
+// A mounted ConfigMap consists of links to a folder that kubelet swaps as a whole.
+func TestFile_MountedConfigMapIsFollowed(t *testing.T) {
 	f := newFolder(t)
 	link := func(old, name string) {
 		t.Helper()
@@ -115,7 +112,7 @@ func TestAMountedConfigMapIsFollowed(t *testing.T) {
 	f.expectFindings()
 }
 
-func TestALinkToAFileElsewhereIsFollowed(t *testing.T) {
+func TestFile_LinkToFileElsewhereIsFollowed(t *testing.T) {
 	f := newFolder(t)
 	elsewhere := filepath.Join(t.TempDir(), "shared.yaml")
 	save := func(host string) {
@@ -134,7 +131,7 @@ func TestALinkToAFileElsewhereIsFollowed(t *testing.T) {
 	f.eventually("a", "2.example.com")
 }
 
-func TestSeveralPathsAndSingleFiles(t *testing.T) {
+func TestFile_SeveralPathsAndSingleFiles(t *testing.T) {
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "one.conf"), filepath.Join(dir, "two")
 	f := &folder{t: t, dir: two, state: t.TempDir()}
@@ -161,25 +158,25 @@ func TestSeveralPathsAndSingleFiles(t *testing.T) {
 	f.eventually("a", "2.example.com")
 }
 
-func TestTheCurrentFolder(t *testing.T) {
+func TestFile_CurrentFolder(t *testing.T) {
 	f := newFolder(t)
 	t.Chdir(f.dir)
 	f.write("r.yaml", wrongRoute("a"))
 	var err error
-	f.read, err = file.New(file.Config{Paths: []string{"."}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.hear})
+	f.read, err = file.New(file.Config{Paths: []string{"."}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.setReported})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.follow()
-	f.expectFindings("error: r.yaml:13: HTTPRoute default/a spec.rules[0].backendRefs[0].port: must be a whole number, is a text; write a whole number from 1 to 65535")
+	f.expectFindings("error: r.yaml:13: HTTPRoute default/a spec.rules[0].backendRefs[0].port: must be an integer, is a string; write an integer from 1 to 65535")
 	f.write("r.yaml", route("a", "1.example.com"))
 	f.eventually("a", "1.example.com")
 	f.write("sub/b.yaml", route("b", "1.example.com"))
 	f.eventually("b", "1.example.com")
 }
 
-// A shell empties a file before the command that fills it runs.
-func TestAFileThatIsBeingWrittenTakesNothingAway(t *testing.T) {
+// A shell truncates a file before the command that fills it runs.
+func TestFile_TruncatedDuringWriteRemovesNothing(t *testing.T) {
 	f := newFolder(t)
 	f.write("r.yaml", route("a", "1.example.com"))
 	f.write("sign.yaml", route("sign", "1.example.com"))
@@ -194,11 +191,11 @@ func TestAFileThatIsBeingWrittenTakesNothingAway(t *testing.T) {
 	f.eventually("a", "2.example.com")
 	f.write("r.yaml", "# nothing any more\n")
 	f.eventually("a", "")
-	f.write("sign.yaml", "") // and nothing comes
+	f.write("sign.yaml", "") // and it stays empty
 	f.eventually("sign", "")
 }
 
-func TestAFolderThatIsTakenAwayTakesNothingWithIt(t *testing.T) {
+func TestFile_MovedFolderRemovesNothing(t *testing.T) {
 	f := newFolder(t)
 	f.dir = filepath.Join(f.dir, "config")
 	f.write("r.yaml", route("a", "1.example.com"))
@@ -217,8 +214,8 @@ func TestAFolderThatIsTakenAwayTakesNothingWithIt(t *testing.T) {
 	f.eventually("a", "3.example.com")
 }
 
-// As deployments do it: a link is turned from one release to the next.
-func TestALinkToAFolderIsFollowed(t *testing.T) {
+// Deployment tools switch a link from one release to the next.
+func TestFile_LinkToFolderIsFollowed(t *testing.T) {
 	f := newFolder(t)
 	current := filepath.Join(f.dir, "current")
 	turn := func(to string) {
@@ -245,8 +242,8 @@ func TestALinkToAFolderIsFollowed(t *testing.T) {
 	f.eventually("a", "3.example.com")
 }
 
-// Some file systems do not tell of changes; a file that is written under its other name is like one of theirs.
-func TestWhatNobodyTellsIsFoundByLooking(t *testing.T) {
+// Some file systems send no events. Writing a file through another hard link sends none either.
+func TestFile_ChangeWithoutEventIsFoundByScan(t *testing.T) {
 	f := newFolder(t)
 	elsewhere := filepath.Join(t.TempDir(), "same.yaml")
 	f.write("r.yaml", route("a", "1.example.com"))
@@ -264,7 +261,7 @@ func TestWhatNobodyTellsIsFoundByLooking(t *testing.T) {
 	f.eventually("a", "changed.example.com")
 }
 
-func TestAFolderThatDoesNotExistIsSaidAtOnce(t *testing.T) {
+func TestFile_MissingFolderIsAnError(t *testing.T) {
 	s, err := store.New()
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func (c *Compiler) Compile(s *structural.Structural) *Schema {
 }
 
 // Valid returns true if v, a value as encoding/json decodes it but with int64 for whole numbers, is certainly valid. It
-// returns false if v is invalid, or if this package cannot tell.
+// returns false if v is invalid, or if the schema or the value is unsupported.
 func (sc *Schema) Valid(v any) bool {
 	if sc == nil || sc.unsupported {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// mistakes explains everything that validate found. Of a value of the wrong type nothing else is said: what is below it
-// or its limits follow from that.
+// mistakes explains the errors of validate. It drops errors at or below a value of the wrong type: they follow from the
+// type.
 func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	var out, wrongType []mistake
 	for _, e := range errs {
@@ -36,7 +36,7 @@ func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	return append(out, wrongType...)
 }
 
-// explain puts what a schema or a CEL rule says into words: what is wrong, and what to write instead.
+// explain turns an error of the schema or of a CEL rule into words: what is wrong, and what to write instead.
 func (s *schema) explain(e *field.Error) mistake {
 	path := strings.TrimPrefix(e.Field, "<nil>")
 	path = strings.Trim(path, ".")
@@ -50,7 +50,7 @@ func (s *schema) explain(e *field.Error) mistake {
 	case field.ErrorTypeTypeInvalid:
 		m.problem, m.fix = typeWords(node, e)
 	case field.ErrorTypeDuplicate:
-		m.problem, m.fix = "is there twice: "+keyWords(e.BadValue), "keep one of them, or give one another value"
+		m.problem, m.fix = "is a duplicate: "+keyWords(e.BadValue), "remove it, or give it another value"
 	case field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeInvalid:
 		m.problem, m.fix = limitWords(node, e)
 	default:
@@ -77,7 +77,7 @@ func typeWords(node *structural.Structural, e *field.Error) (problem, fix string
 	return problem, fix
 }
 
-// keyWords shows the keys by which an item of a list is known.
+// keyWords formats the keys that identify an item of a list.
 func keyWords(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -90,9 +90,9 @@ func keyWords(v any) string {
 	return strings.Join(parts, ", ")
 }
 
-// limitWords explains a value outside of what its schema allows, or a rule that is broken.
+// limitWords explains a value outside of its schema's limits, or a CEL rule that is violated.
 func limitWords(node *structural.Structural, e *field.Error) (problem, fix string) {
-	// CEL messages stand as they are: the API's authors wrote them for people.
+	// Messages of CEL rules are kept: the API's authors wrote them for users.
 	problem = plain(e.Detail)
 	if node == nil || node.ValueValidation == nil {
 		return problem, ""
@@ -121,7 +121,7 @@ func limitWords(node *structural.Structural, e *field.Error) (problem, fix strin
 			if !known {
 				want = "a value that matches " + v.Pattern
 			}
-			return "has a form that is not allowed: " + quote(bad), "write " + want
+			return "has an invalid format: " + quote(bad), "write " + want
 		}
 	}
 	switch e.Type {
@@ -162,7 +162,7 @@ func enumOf(node *structural.Structural) []string {
 	return out
 }
 
-// plain tidies a message of the validation libraries.
+// plain removes the prefix of a message of the validation libraries.
 func plain(detail string) string {
 	if i := strings.Index(detail, " in body "); i >= 0 {
 		detail = detail[i+len(" in body "):]
@@ -170,7 +170,7 @@ func plain(detail string) string {
 	return strings.TrimSpace(detail)
 }
 
-// kindOfValue is what to write at a place in the schema.
+// kindOfValue describes the values that a schema accepts.
 func kindOfValue(node *structural.Structural) string {
 	if node == nil {
 		return "a value"
@@ -183,7 +183,7 @@ func kindOfValue(node *structural.Structural) string {
 	case "integer", "number":
 		noun := "a number"
 		if node.Type == "integer" {
-			noun = "a whole number"
+			noun = "an integer"
 		}
 		if v != nil && v.Minimum != nil && v.Maximum != nil && *v.Maximum < math.MaxInt32 {
 			return fmt.Sprintf("%s from %s to %s", noun, num(*v.Minimum), num(*v.Maximum))
@@ -201,7 +201,7 @@ func typeName(node *structural.Structural) string {
 		return "of another type"
 	}
 	if node.XIntOrString {
-		return "a number or a text"
+		return "a number or a string"
 	}
 	switch node.Type {
 	case "object":
@@ -212,11 +212,11 @@ func typeName(node *structural.Structural) string {
 	case "array":
 		return "a list"
 	case "string":
-		return "a text"
+		return "a string"
 	case "boolean":
 		return "true or false"
 	case "integer":
-		return "a whole number"
+		return "an integer"
 	case "number":
 		return "a number"
 	}
@@ -238,15 +238,15 @@ func fieldNames(node *structural.Structural) string {
 	return strings.Join(names, ", ")
 }
 
-// valueWords shows a value that a user wrote; a mapping or list by its type.
+// valueWords formats a value that a user wrote. Mappings and lists are named by their type.
 func valueWords(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "nothing"
 	case string:
 		if slices.Contains([]string{"object", "array", "boolean", "integer", "number", "string"}, v) {
-			// The library puts the type's name where the value was of the wrong type.
-			return map[string]string{"object": "a mapping", "array": "a list", "boolean": "true or false", "integer": "a number", "number": "a number", "string": "a text"}[v]
+			// The library reports the type's name in place of a value of the wrong type.
+			return map[string]string{"object": "a mapping", "array": "a list", "boolean": "true or false", "integer": "a number", "number": "a number", "string": "a string"}[v]
 		}
 		return quote(v)
 	case map[string]any:

@@ -1,0 +1,159 @@
+package file_test
+
+import (
+	"strings"
+	"testing"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// read loads one document and returns the findings and the objects of a table.
+func read[T store.Object](t *testing.T, table *store.Table[T], text string) (objects []T, findings []string) {
+	t.Helper()
+	f := newFolder(t)
+	f.write("x.yaml", text)
+	f.load()
+	return table.All(f.store.View()), f.findings()
+}
+
+// valid loads one document, which must become one object without findings.
+func valid[T store.Object](t *testing.T, table *store.Table[T], text string) T {
+	t.Helper()
+	objects, findings := read(t, table, text)
+	if len(objects) != 1 || len(findings) > 0 {
+		t.Fatalf("%d objects, findings %q", len(objects), findings)
+	}
+	return objects[0]
+}
+
+// invalid loads one document, which must yield one finding and no object.
+func invalid[T store.Object](t *testing.T, table *store.Table[T], text, finding string) {
+	t.Helper()
+	objects, findings := read(t, table, text)
+	if len(objects) > 0 || len(findings) != 1 || !strings.Contains(findings[0], finding) {
+		t.Errorf("%d objects, findings %q, want one with %q", len(objects), findings, finding)
+	}
+}
+
+func object(apiVersion, kind, rest string) string {
+	return "apiVersion: " + apiVersion + "\nkind: " + kind + "\nmetadata: {name: x}\n" + rest
+}
+
+func TestGatewayClass_V1Beta1IsRead(t *testing.T) {
+	c := valid(t, store.GatewayClasses, object("gateway.networking.k8s.io/v1beta1", "GatewayClass", "spec: {controllerName: penstock.dev/gateway-controller}\n"))
+	if c.APIVersion != "gateway.networking.k8s.io/v1" || c.Namespace != "" {
+		t.Errorf("class %s in namespace %q", c.APIVersion, c.Namespace)
+	}
+}
+
+func TestGateway_UnknownProtocolIsReported(t *testing.T) {
+	invalid(t, store.Gateways, object("gateway.networking.k8s.io/v1", "Gateway", "spec:\n  listeners: [{name: a, port: 80, protocol: HTP}]\n"),
+		`spec.listeners[0].protocol: is not a known protocol: "HTP"; write one of HTTP, HTTPS, TLS, TCP, UDP`)
+}
+
+func TestListenerSet_UnknownProtocolIsReported(t *testing.T) {
+	invalid(t, store.ListenerSets, object("gateway.networking.k8s.io/v1", "ListenerSet", "spec:\n  parentRef: {name: gw}\n  listeners: [{name: a, port: 80, protocol: HTP}]\n"),
+		`spec.listeners[0].protocol: is not a known protocol: "HTP"`)
+}
+
+func TestHTTPRoute_V1Beta1IsRead(t *testing.T) {
+	r := valid(t, store.HTTPRoutes, strings.Replace(route("chat", "a.example.com"), "io/v1", "io/v1beta1", 1))
+	if r.APIVersion != "gateway.networking.k8s.io/v1" {
+		t.Errorf("route of %s", r.APIVersion)
+	}
+}
+
+func TestGRPCRoute_V1Alpha2IsReadWithDefaults(t *testing.T) {
+	r := valid(t, store.GRPCRoutes, object("gateway.networking.k8s.io/v1alpha2", "GRPCRoute", "spec:\n  rules: [{matches: [{method: {service: a.B}}], backendRefs: [{name: s, port: 80}]}]\n"))
+	if m := r.Spec.Rules[0].Matches[0].Method.Type; m == nil || *m != gatewayv1.GRPCMethodMatchExact {
+		t.Errorf("match type %v", m)
+	}
+}
+
+func TestTLSRoute_HostnameIsRequired(t *testing.T) {
+	invalid(t, store.TLSRoutes, object("gateway.networking.k8s.io/v1", "TLSRoute", "spec:\n  rules: [{backendRefs: [{name: s, port: 443}]}]\n"), "spec.hostnames: is missing; write a list")
+}
+
+func TestTCPRoute_PortOfServiceIsRequired(t *testing.T) {
+	invalid(t, store.TCPRoutes, object("gateway.networking.k8s.io/v1", "TCPRoute", "spec:\n  rules: [{backendRefs: [{name: s}]}]\n"), "spec.rules[0].backendRefs[0]: Must have port for Service reference")
+}
+
+func TestReferenceGrant_EveryVersionIsRead(t *testing.T) {
+	for _, version := range []string{"v1", "v1beta1", "v1alpha2"} {
+		g := valid(t, store.ReferenceGrants, object("gateway.networking.k8s.io/"+version, "ReferenceGrant",
+			"spec:\n  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: a}]\n  to: [{group: '', kind: Service}]\n"))
+		if len(g.Spec.From) != 1 || len(g.Spec.To) != 1 {
+			t.Errorf("%s: %+v", version, g.Spec)
+		}
+	}
+}
+
+func TestBackendTLSPolicy_WithoutAnyCAIsInvalid(t *testing.T) {
+	invalid(t, store.BackendTLSPolicies, object("gateway.networking.k8s.io/v1alpha3", "BackendTLSPolicy",
+		"spec:\n  targetRefs: [{group: '', kind: Service, name: s}]\n  validation: {hostname: a.example.com}\n"), "must specify either CACertificateRefs or WellKnownCACertificates")
+}
+
+func TestInferencePool_V1Alpha2IsConverted(t *testing.T) {
+	p := valid(t, store.InferencePools, object("inference.networking.x-k8s.io/v1alpha2", "InferencePool",
+		"spec: {targetPortNumber: 8000, selector: {app: x}, extensionRef: {name: epp}}\n"))
+	if p.Spec.TargetPorts[0].Number != 8000 || p.Spec.Selector.MatchLabels["app"] != "x" || p.Spec.EndpointPickerRef.Port.Number != 9002 {
+		t.Errorf("converted to %+v", p.Spec)
+	}
+}
+
+func TestInferencePoolImport_InvalidPodAddressIsReported(t *testing.T) {
+	invalid(t, store.InferencePoolImports, object("inference.networking.x-k8s.io/v1alpha1", "InferencePoolImport",
+		"status:\n  clusters: [{name: a, routingMode: EndpointMode, targetPorts: [{number: 8000}], podCIDRs: [10.1.0.0]}]\n"), `status.clusters[0].podCIDRs[0]: must be a CIDR range, is "10.1.0.0"; write a range such as 10.244.0.0/16`)
+}
+
+func TestInferenceModel_UnknownCriticalityIsReported(t *testing.T) {
+	invalid(t, store.InferenceModels, object("inference.networking.x-k8s.io/v1alpha2", "InferenceModel",
+		"spec: {modelName: m, criticality: critical, poolRef: {name: llama}}\n"), `spec.criticality: must be one of Critical, Standard, Sheddable, is "critical"; write Critical`)
+}
+
+func TestPoolPolicy_InvalidRangeIsReported(t *testing.T) {
+	invalid(t, store.PoolPolicies, object("penstock.dev/v1alpha1", "PoolPolicy", "spec: {targetRef: {name: llama}, remote: {podCIDRs: [10.244.0.0]}}\n"),
+		`spec.remote.podCIDRs[0]: must be a CIDR range, is "10.244.0.0"`)
+}
+
+func TestModelServers_AddressMayBeHostNameOrIP(t *testing.T) {
+	m := valid(t, store.ModelServers, object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: gpu.example.com}, {address: 'fd00::1'}]}\n"))
+	if len(m.Spec.Servers) != 2 {
+		t.Errorf("servers %+v", m.Spec.Servers)
+	}
+	invalid(t, store.ModelServers, object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: 10.0.0.256}]}\n"), "spec.servers[0].address: must be an IP address or a host name")
+}
+
+func TestEnvoyFleet_MemoryLimitTooSmallIsReported(t *testing.T) {
+	invalid(t, store.EnvoyFleets, object("penstock.dev/v1alpha1", "EnvoyFleet", "spec: {resources: {limits: {memory: 1Mi}}}\n"), "spec.resources")
+}
+
+func TestPod_StatusIsKept(t *testing.T) {
+	p := valid(t, store.Pods, object("v1", "Pod", "status: {podIP: 10.0.0.1}\n"))
+	if p.Status.PodIP != "10.0.0.1" {
+		t.Errorf("status %+v", p.Status)
+	}
+	invalid(t, store.Pods, object("v1", "Pod", "status: {podIP: pod-1}\n"), `status.podIP: must be an IP address, is "pod-1"`)
+}
+
+func TestService_UnknownFieldIsReported(t *testing.T) {
+	invalid(t, store.Services, object("v1", "Service", "spec: {ports: [{port: 80, targetport: 8080}]}\n"), "spec.ports[0].targetport: is not a known field; did you mean targetPort?")
+}
+
+func TestEndpointSlice_InvalidAddressIsReported(t *testing.T) {
+	invalid(t, store.EndpointSlices, object("discovery.k8s.io/v1", "EndpointSlice", "addressType: IPv4\nendpoints: [{addresses: [pod-1]}]\n"),
+		`endpoints[0].addresses[0]: must be an IP address, is "pod-1"`)
+}
+
+func TestConfigMap_ValueMustBeString(t *testing.T) {
+	invalid(t, store.ConfigMaps, object("v1", "ConfigMap", "data: {ca: 7}\n"), "data.ca: must be a string, is a number; put the value in quotes")
+}
+
+func TestNamespace_LabelsAreKept(t *testing.T) {
+	n := valid(t, store.Namespaces, "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {team: a}}\n")
+	if n.Labels["team"] != "a" {
+		t.Errorf("labels %v", n.Labels)
+	}
+}

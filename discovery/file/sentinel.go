@@ -1,0 +1,78 @@
+package file
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// sentinel is a folder of our own, watched together with the folders of the configuration. inotify delivers all events of
+// one watcher in order: once the event of a file that we create here arrives, all earlier events have arrived. So the cost
+// of detecting changes that were made while files were read does not depend on the number of files. (Watchman
+// synchronizes with the file system by the same means.)
+type sentinel struct {
+	dir   string
+	n     int
+	works bool // an event of it has arrived
+}
+
+const (
+	sentinelFolder = "sentinel"
+	// sentinelTimeout bounds the wait for the event. The machine may stall, and some file systems send no events: then all
+	// files are scanned instead.
+	sentinelTimeout = 2 * time.Second
+)
+
+// newSentinel makes one in the state folder. It returns nil without a state folder, and on systems that do not order events.
+func newSentinel(state string, notify *fsnotify.Watcher) *sentinel {
+	if state == "" || runtime.GOOS != "linux" {
+		return nil
+	}
+	f := &sentinel{dir: filepath.Join(state, sentinelFolder)}
+	if os.RemoveAll(f.dir) != nil || os.MkdirAll(f.dir, 0o700) != nil || notify.Add(f.dir) != nil {
+		return nil
+	}
+	return f
+}
+
+func (f *sentinel) owns(path string) bool { return f != nil && within(f.dir, path) }
+
+// passed records all changes up to now. It returns false if some may be missing.
+func (w *watch) passed() bool {
+	f := w.sentinel
+	if f == nil {
+		return false
+	}
+	f.n++
+	path := filepath.Join(f.dir, strconv.Itoa(f.n)) // a new name each time: a late event is of no other
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return false
+	}
+	defer func() { _ = os.Remove(path) }() // newSentinel removes what is left
+	late := time.NewTimer(sentinelTimeout)
+	defer late.Stop()
+	for {
+		select {
+		case <-late.C:
+			if !f.works {
+				w.sentinel = nil // the file system sends no events
+			}
+			return false
+		case <-w.notify.Errors:
+			return false // may be an overflow
+		case ev, ok := <-w.notify.Events:
+			if !ok {
+				return false
+			}
+			if ev.Name == path {
+				f.works = true
+				return true
+			}
+			w.note(ev)
+		}
+	}
+}
