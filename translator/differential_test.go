@@ -104,10 +104,7 @@ func TestIncrementalEqualsFresh(t *testing.T) {
 
 // sequence starts with a world of some objects and changes it ten times.
 func sequence(t *testing.T, c *chaos, seed int) {
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	incremental, sum := translator.New(config()), newProxyWorld()
 	batch := 25
 	for step := range 10 {

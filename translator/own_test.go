@@ -15,10 +15,7 @@ import (
 
 // A new key or authority must reach proxies as a secret alone: a changed cluster would end the calls that wait for a pick.
 func TestANewKeyForThePickerChangesNoCluster(t *testing.T) {
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	authority := func(key string) store.Op {
 		return store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: []byte("certificates"), Key: key})
 	}

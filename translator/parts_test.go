@@ -25,10 +25,7 @@ type port struct {
 // newPort returns it with its route configuration.
 func newPort(t *testing.T, hosts int) (*port, *resource.Resource) {
 	t.Helper()
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	p := &port{t, s, translator.New(config())}
 	ops := []store.Op{store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
 		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},

@@ -33,10 +33,7 @@ func TestAFallbackUsesTheFirstSpillTargetOnly(t *testing.T) {
 	policy.Spec.TargetRef.Name = "first"
 	policy.Spec.Picker.FailureMode = "FailClose"
 	policy.Spec.Spill = []v1alpha1.PoolRef{{Name: "zebra"}, {Name: "alpha"}}
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	if _, err := s.Apply(pool("first"), pool("zebra"), pool("alpha"), store.HTTPRoutes.Put(route), store.PoolPolicies.Put(policy),
 		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: named("gw"), Spec: gatewayv1.GatewaySpec{
 			GatewayClassName: "penstock",

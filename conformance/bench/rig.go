@@ -49,9 +49,7 @@ func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
 		return nil, err
 	}
 	r := &rig{world: w, translator: translator.New(translation), cache: cache.New(cache.Config{})}
-	if r.store, err = store.New(); err != nil {
-		return nil, err
-	}
+	r.store = store.New()
 	if r.server, err = server.New(server.Config{Cache: r.cache}); err != nil {
 		return nil, err
 	}

@@ -84,10 +84,7 @@ func slowCatalog(b *testing.B) *catalog {
 func benchmarkLoad(b *testing.B, dir string, c *catalog) {
 	b.ReportAllocs()
 	for b.Loop() {
-		s, err := store.New()
-		if err != nil {
-			b.Fatal(err)
-		}
+		s := store.New()
 		r, err := New(Config{Paths: []string{dir}, Store: s, StateDir: filepath.Join(b.TempDir(), "state")})
 		if err != nil {
 			b.Fatal(err)

@@ -29,11 +29,9 @@ type moments struct {
 
 func newMoments(t *testing.T) *moments {
 	t.Helper()
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	m := &moments{t: t, dir: t.TempDir(), Store: s}
+	var err error
 	m.read, err = New(Config{Paths: []string{m.dir}, Store: m, StateDir: t.TempDir(), Debounce: 100 * time.Microsecond, Poll: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -39,9 +39,7 @@ func newFolder(t *testing.T) *folder {
 func (f *folder) restart() {
 	f.t.Helper()
 	var err error
-	if f.store, err = store.New(); err != nil {
-		f.t.Fatal(err)
-	}
+	f.store = store.New()
 	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.setReported, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.t.Fatal(err)

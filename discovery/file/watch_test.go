@@ -262,10 +262,7 @@ func TestFile_ChangeWithoutEventIsFoundByScan(t *testing.T) {
 }
 
 func TestFile_MissingFolderIsAnError(t *testing.T) {
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	r, err := file.New(file.Config{Paths: []string{filepath.Join(t.TempDir(), "nowhere")}, Store: s})
 	if err != nil {
 		t.Fatal(err)

@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// usingTables are the tables whose objects namesInUse looks at.
+// usingTables lists the tables that namesInUse reads.
 func usingTables() []string {
 	return []string{store.ModelServers.Kind(), store.InferencePoolImports.Kind(), store.Services.Kind()}
 }
 
-// namesInUse lists the host names that objects use as addresses: in lower case, sorted, each once.
+// namesInUse returns the host names that objects use as addresses, in lower case, sorted, without duplicates.
 func namesInUse(r store.Reader) []string {
 	var names []string
 	add := func(address string) {

@@ -17,12 +17,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Lookup answers for one name. *net.Resolver is one: it reads /etc/hosts too.
+// Lookup resolves one name. *net.Resolver implements it, and reads /etc/hosts too.
 type Lookup interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Store is where names are used and answers go. *store.Store is one.
+// Store has the objects that use names, and receives Hosts. *store.Store implements it.
 type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 	View() *store.View
@@ -33,21 +33,21 @@ type Store interface {
 type Config struct {
 	Store    Store
 	Lookup   Lookup        // nil: net.DefaultResolver
-	Interval time.Duration // between two look-ups of a name; 30 s by default
-	Retry    time.Duration // the same after one that failed; 2 s by default
-	Timeout  time.Duration // of one look-up; 5 s by default
-	// StateDir keeps the last good addresses over restarts; empty: nothing is kept.
+	Interval time.Duration // between two lookups of a name; 30 s by default
+	Retry    time.Duration // between a failed lookup and the next; 2 s by default
+	Timeout  time.Duration // of one lookup; 5 s by default
+	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
 }
 
 // Resolver keeps store.Hosts. See the package's comment.
 type Resolver struct {
-	cfg    Config
-	memory memory
+	cfg   Config
+	state state
 }
 
-// parallel bounds how many look-ups are under way.
+// parallel bounds the number of concurrent lookups.
 const parallel = 32
 
 // New makes a Resolver.
@@ -70,22 +70,22 @@ func New(cfg Config) (*Resolver, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	m, err := recall(cfg.StateDir)
+	st, err := restore(cfg.StateDir)
 	if err != nil {
 		return nil, err
 	}
-	return &Resolver{cfg: cfg, memory: m}, nil
+	return &Resolver{cfg: cfg, state: st}, nil
 }
 
-// answer is what one look-up found.
+// answer is the result of one lookup.
 type answer struct {
 	name      string
 	addresses []string
 	problem   string
 }
 
-// ResolveOnce looks up every name in use and stores all answers in one batch. It fails with its context or the store; a
-// name that does not resolve is a Host with an Error.
+// ResolveOnce looks up every name in use and stores all answers in one batch. It returns the error of ctx or of the store.
+// A name that does not resolve becomes a Host with an Error.
 func (r *Resolver) ResolveOnce(ctx context.Context) error {
 	names := namesInUse(r.cfg.Store.View())
 	answers := make([]answer, len(names))
@@ -93,15 +93,15 @@ func (r *Resolver) ResolveOnce(ctx context.Context) error {
 	group.SetLimit(parallel)
 	for i, name := range names {
 		group.Go(func() error {
-			answers[i] = r.ask(lookups, name)
+			answers[i] = r.lookup(lookups, name)
 			return nil
 		})
 	}
-	_ = group.Wait() // no look-up returns an error
+	_ = group.Wait() // lookup errors are in the answers
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return r.keep(answers)
+	return r.save(answers)
 }
 
 // Run follows the store until its context ends.
@@ -118,7 +118,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 	return nil
 }
 
-// notify says when an object that may use names has changed.
+// notify sends to changed after a revision that may change which names are in use.
 func notify(ctx context.Context, sub *store.Subscription, changed chan<- struct{}) error {
 	for {
 		revisions, _, err := sub.Next(ctx)
@@ -137,24 +137,24 @@ func notify(ctx context.Context, sub *store.Subscription, changed chan<- struct{
 	}
 }
 
-// follow asks for new names at once and for known ones when their time has come. Slow answers hold up nobody.
+// follow looks up new names at once and known ones when they are due. A slow lookup delays no other name.
 func (r *Resolver) follow(ctx context.Context, changed <-chan struct{}) error {
 	group, ctx := errgroup.WithContext(ctx)
 	free := make(chan struct{}, parallel)
 	answers := make(chan answer, parallel)
-	due := map[string]time.Time{} // names in use, and when to ask next; zero while a look-up is under way
-	wake := time.NewTimer(0)
-	defer wake.Stop()
+	due := map[string]time.Time{} // names in use, and the time of their next lookup; zero while one runs
+	next := time.NewTimer(0)
+	defer next.Stop()
 	group.Go(func() error {
 		for {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-changed:
-				if err := r.keep(nil); err != nil {
+				if err := r.save(nil); err != nil {
 					return err
 				}
-			case <-wake.C:
+			case <-next.C:
 			case a := <-answers:
 				batch := []answer{a}
 				for more := true; more; {
@@ -168,11 +168,11 @@ func (r *Resolver) follow(ctx context.Context, changed <-chan struct{}) error {
 				for _, a := range batch {
 					due[a.name] = time.Now().Add(r.pause(a))
 				}
-				if err := r.keep(batch); err != nil {
+				if err := r.save(batch); err != nil {
 					return err
 				}
 			}
-			for _, name := range askNow(due, namesInUse(r.cfg.Store.View())) {
+			for _, name := range dueNames(due, namesInUse(r.cfg.Store.View())) {
 				due[name] = time.Time{}
 				group.Go(func() error {
 					select {
@@ -180,7 +180,7 @@ func (r *Resolver) follow(ctx context.Context, changed <-chan struct{}) error {
 					case <-ctx.Done():
 						return ctx.Err()
 					}
-					a := r.ask(ctx, name)
+					a := r.lookup(ctx, name)
 					<-free
 					select {
 					case answers <- a:
@@ -190,7 +190,7 @@ func (r *Resolver) follow(ctx context.Context, changed <-chan struct{}) error {
 					}
 				})
 			}
-			wake.Reset(untilNext(due, r.cfg.Interval))
+			next.Reset(untilNext(due, r.cfg.Interval))
 		}
 	})
 	return group.Wait()
@@ -203,8 +203,8 @@ func (r *Resolver) pause(a answer) time.Duration {
 	return r.cfg.Interval
 }
 
-// askNow forgets names that nobody uses, and lists those in use whose time has come.
-func askNow(due map[string]time.Time, used []string) (names []string) {
+// dueNames removes names that are no longer in use from due, and returns those in use that are due.
+func dueNames(due map[string]time.Time, used []string) (names []string) {
 	maps.DeleteFunc(due, func(name string, at time.Time) bool {
 		_, inUse := slices.BinarySearch(used, name)
 		return !inUse && !at.IsZero()
@@ -228,7 +228,7 @@ func untilNext(due map[string]time.Time, longest time.Duration) time.Duration {
 	return next
 }
 
-func (r *Resolver) ask(ctx context.Context, name string) answer {
+func (r *Resolver) lookup(ctx context.Context, name string) answer {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	found, err := r.cfg.Lookup.LookupNetIP(ctx, "ip", name)
@@ -254,23 +254,23 @@ func (r *Resolver) ask(ctx context.Context, name string) answer {
 	return answer{name: name, addresses: slices.Compact(addresses)}
 }
 
-// why puts a failed look-up into words that do not change from one to the next, as ports in messages would: each new
-// text is a change of the Host.
+// why describes a failed lookup in words that are the same for the same failure. The error itself contains port numbers,
+// and each new text would change the Host.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "no such host"
 	case errors.As(err, &dns) && dns.IsTimeout, errors.Is(err, context.DeadlineExceeded):
-		return "the name server did not answer in time"
+		return "the DNS server did not answer in time"
 	case errors.As(err, &dns):
-		return "the name server failed"
+		return "the DNS server failed"
 	}
 	return err.Error()
 }
 
-// keep stores answers for names that are still in use, and removes Hosts that nobody uses.
-func (r *Resolver) keep(answers []answer) error {
+// save stores answers for names that are still in use, and removes Hosts of names that are not.
+func (r *Resolver) save(answers []answer) error {
 	view := r.cfg.Store.View()
 	used := namesInUse(view)
 	var ops []store.Op
@@ -289,7 +289,7 @@ func (r *Resolver) keep(answers []answer) error {
 		case a.problem != "" && known:
 			host.Addresses = before.Addresses
 		case a.problem != "":
-			host.Addresses = r.memory.known[a.name]
+			host.Addresses = r.state.addresses[a.name]
 		}
 		if a.problem != "" && (!known || before.Error == "") {
 			r.cfg.Log.Warn("host name does not resolve", "host", a.name, "error", a.problem, "kept", len(host.Addresses))
@@ -302,9 +302,9 @@ func (r *Resolver) keep(answers []answer) error {
 	if _, err := r.cfg.Store.Apply(ops...); err != nil {
 		return fmt.Errorf("host names: %w", err)
 	}
-	if err := r.memory.remember(r.cfg.Store.View()); err != nil {
-		// What serves does not depend on it; the next answers are written again.
-		r.cfg.Log.Error("addresses of host names are not kept: they would be lost in a restart", "error", err)
+	if err := r.state.persist(r.cfg.Store.View()); err != nil {
+		// Serving does not depend on the state; the next answers write it again.
+		r.cfg.Log.Error("cannot persist addresses of host names: a restart would lose them", "error", err)
 	}
 	return nil
 }

@@ -19,9 +19,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// names is a name server: answers by name; a name without one does not exist.
+// names is a fake DNS server: answers by name. A name without an answer does not exist.
 type names struct {
 	mu      sync.Mutex
 	answers map[string][]string
@@ -66,10 +67,7 @@ func apply(t *testing.T, s *store.Store, ops ...store.Op) {
 
 func setup(t *testing.T, lookup hostname.Lookup) (*store.Store, *hostname.Resolver) {
 	t.Helper()
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, Interval: 2 * time.Millisecond, Retry: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -82,16 +80,7 @@ func host(s *store.Store, name string) *store.Host {
 	return h
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never happened: %s", what)
-		}
-	}
-}
-
-func TestEveryNameUsedAsAnAddressIsResolved(t *testing.T) {
+func TestHostname_EveryAddressIsResolved(t *testing.T) {
 	dns := &names{}
 	for _, n := range []string{"gpu.example.com", "epp.example.com", "gw.example.com", "svc.example.com"} {
 		dns.set(n, "192.0.2.2", "192.0.2.1", "192.0.2.2")
@@ -121,7 +110,7 @@ func TestEveryNameUsedAsAnAddressIsResolved(t *testing.T) {
 	}
 }
 
-func TestTheLastGoodAddressesServeWhileALookUpFails(t *testing.T) {
+func TestHostname_FailedLookupKeepsAddresses(t *testing.T) {
 	dns := &names{}
 	dns.set("gpu", "192.0.2.1")
 	s, r := setup(t, dns)
@@ -140,16 +129,13 @@ func TestTheLastGoodAddressesServeWhileALookUpFails(t *testing.T) {
 	}
 }
 
-func TestTheLastGoodAddressesServeAfterARestartWhileALookUpFails(t *testing.T) {
+func TestHostname_FailedLookupAfterRestartKeepsAddresses(t *testing.T) {
 	dir := t.TempDir()
 	dns := &names{}
 	dns.set("gpu", "192.0.2.1")
 	dns.set("other", "192.0.2.2")
 	begin := func() *store.Store {
-		s, err := store.New()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := store.New()
 		r, err := hostname.New(hostname.Config{Store: s, Lookup: dns, StateDir: dir, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
@@ -163,24 +149,24 @@ func TestTheLastGoodAddressesServeAfterARestartWhileALookUpFails(t *testing.T) {
 	begin()
 	dns.set("gpu")
 	dns.set("other", "192.0.2.3")
-	for range 2 { // what was remembered only is remembered on
+	for range 2 { // restored addresses are persisted again
 		s := begin()
 		if h := host(s, "gpu"); !slices.Equal(h.Addresses, []string{"192.0.2.1"}) || h.Error != "no such host" {
 			t.Errorf("gpu: %v %q", h.Addresses, h.Error)
 		}
 		if h := host(s, "other"); !slices.Equal(h.Addresses, []string{"192.0.2.3"}) {
-			t.Errorf("a name that resolves is what it is now: %v", h.Addresses)
+			t.Errorf("a name that resolves has old addresses: %v", h.Addresses)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "hosts.json"), []byte("{nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if h := host(begin(), "gpu"); len(h.Addresses) != 0 {
-		t.Errorf("from nonsense: %v", h.Addresses)
+		t.Errorf("from a damaged file: %v", h.Addresses)
 	}
 }
 
-func TestAMovedServerIsFoundAgainAndAnUnusedNameIsForgotten(t *testing.T) {
+func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	dns := &names{}
 	dns.set("gpu", "192.0.2.1")
 	s, r := setup(t, dns)
@@ -197,18 +183,18 @@ func TestAMovedServerIsFoundAgainAndAnUnusedNameIsForgotten(t *testing.T) {
 		return func() bool { h := host(s, "gpu"); return h != nil && slices.Equal(h.Addresses, []string{ip}) }
 	}
 	apply(t, s, store.ModelServers.Put(servers("m", "gpu")))
-	eventually(t, "the name of a new object is resolved", at("192.0.2.1"))
+	poll.Until(t, "the name of a new object is resolved", at("192.0.2.1"))
 	dns.set("gpu", "192.0.2.2")
-	eventually(t, "a new address is noticed", at("192.0.2.2"))
+	poll.Until(t, "a new address is noticed", at("192.0.2.2"))
 	apply(t, s, store.ModelServers.Put(servers("m", "later")))
-	eventually(t, "a failed name is known", func() bool { h := host(s, "later"); return h != nil && h.Error != "" })
+	poll.Until(t, "a failed lookup is stored", func() bool { h := host(s, "later"); return h != nil && h.Error != "" })
 	dns.set("later", "192.0.2.3")
-	eventually(t, "a name that failed is asked for again", func() bool { h := host(s, "later"); return h != nil && h.Error == "" })
+	poll.Until(t, "a failed lookup is repeated", func() bool { h := host(s, "later"); return h != nil && h.Error == "" })
 	apply(t, s, store.ModelServers.Delete("default/m"))
-	eventually(t, "an unused name is removed", func() bool { return len(store.Hosts.All(s.View())) == 0 })
+	poll.Until(t, "an unused name is removed", func() bool { return len(store.Hosts.All(s.View())) == 0 })
 }
 
-func TestLocalhostIsOneServer(t *testing.T) {
+func TestHostname_LocalhostIsOneServer(t *testing.T) {
 	s, r := setup(t, nil) // the machine's own resolver
 	apply(t, s, store.ModelServers.Put(servers("m", "localhost")))
 	if err := r.ResolveOnce(context.Background()); err != nil {
@@ -220,7 +206,7 @@ func TestLocalhostIsOneServer(t *testing.T) {
 	}
 }
 
-func TestWithSeveralFamiliesIPv4IsUsed(t *testing.T) {
+func TestHostname_IPv4IsPreferred(t *testing.T) {
 	dns := &names{}
 	dns.set("both", "2001:db8::1", "192.0.2.1")
 	dns.set("six", "2001:db8::1")

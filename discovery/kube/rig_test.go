@@ -38,9 +38,7 @@ func begin(t *testing.T, prepare func(*kubetest.Server)) *rig {
 		prepare(r.api)
 	}
 	var err error
-	if r.store, err = store.New(); err != nil {
-		t.Fatal(err)
-	}
+	r.store = store.New()
 	r.source, err = kube.New(kube.Config{REST: r.api.Config(), Store: r.store, Log: slog.New(slog.DiscardHandler), Report: func(reports []report.Report) {
 		r.mu.Lock()
 		defer r.mu.Unlock()

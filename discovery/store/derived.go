@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Host is what discovery found for a host name that some object uses as an address. No user writes it. Its name is the
-// host name, in lower case.
+// Host holds the addresses of a host name that some object uses as an address. discovery/hostname writes it. Its name is
+// the host name, in lower case.
 type Host struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Addresses []string // IP addresses, sorted; the last good answer while a newer one fails
-	Error     string   // why the newest look-up failed; empty if it did not
+	Addresses []string // IP addresses, sorted; those of the last lookup that succeeded
+	Error     string   // the error of the newest lookup; empty if it succeeded
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -25,8 +25,8 @@ func (h *Host) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Learned holds addresses that a remote picker named and that were found to be allowed: endpoints of one exporting
-// cluster of an import. No user writes it. Its namespace is the import's, its name LearnedName.
+// Learned holds endpoints of one exporting cluster of an import that a remote picker named and that are in the allowed
+// ranges. multicluster/learned writes it. Its namespace is the import's, its name LearnedName.
 type Learned struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -34,7 +34,7 @@ type Learned struct {
 	Endpoints []string // "ip:port", sorted
 }
 
-// LearnedName is the name of the Learned object of one exporting cluster of an import.
+// LearnedName returns the name of the Learned object of one exporting cluster of an import.
 func LearnedName(importName, cluster string) string { return importName + "." + cluster }
 
 // DeepCopyObject implements runtime.Object.
@@ -45,14 +45,14 @@ func (l *Learned) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Dialect is what a foreign picker has shown of how it answers (picker/probe). There is none for a picker of which there is nothing
-// to say. No user writes it. Its name is that of the picker's Envoy cluster.
+// Dialect holds the results of picker/probe for an external picker: how it answers. There is none for a picker without
+// results. picker/probe writes it. Its name is that of the picker's Envoy cluster.
 type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Acknowledges bool // it only acknowledges bodies, where the endpoint picker protocol wants them sent back
-	Health       bool // its health service says whether it is the one to ask
+	Acknowledges bool // it only acknowledges bodies; the endpoint picker protocol requires it to send them back
+	Health       bool // its health service reports whether it is the replica to call
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -62,8 +62,8 @@ func (d *Dialect) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Authority is what proxies need to know to call Penstock's own services: whose certificates to trust, and the key that shows
-// that they may. No user writes it. There is one, named OwnAuthority, where those services speak TLS.
+// Authority has what proxies need to call Penstock's own services: the certificates to trust, and the key that authorizes
+// them. cmd writes it. There is one, named OwnAuthority, if those services use TLS.
 type Authority struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

@@ -1,18 +1,18 @@
-// Package store holds every object that Penstock knows, whoever read it: a typed table a kind,
-// each index of it a copy-on-write B-tree.
+// Package store holds all objects that Penstock reads: a typed table for each kind. Each index of a table is a
+// copy-on-write B-tree.
 //
-// Warning: objects are immutable. Whoever reads one must not change it, nor anything that it points to; whoever writes
-// one hands it over for good.
+// Warning: objects are immutable. A reader must not change an object, nor anything that it points to. A writer must not
+// change an object after it has passed it to Apply.
 //
-// Writers (discovery/file, discovery/kube) call Apply with what arrived together; it is one transaction and one
-// revision. Readers take a View, which is one consistent world. A Subscription gets every revision's changes, each
-// with the keys of every index that the old and the new object have, so that whoever remembered having read
-// (table, index, key) knows whether to read again. The translator and the multicluster parts read it; nobody else does.
+// Writers (discovery/file, discovery/kube) call Apply with everything that arrived together: one transaction, one
+// revision. Readers (the translator, the multicluster parts, xds/fleet) take a View, which is a consistent snapshot. A
+// Subscription receives the changes of every revision. Each change has the keys of all indexes of the old and the new
+// object, so a reader that recorded its reads as (table, index, key) can tell which of them are out of date.
 //
 // Adding a kind is one variable in tables.go, with its indexes.
 //
-// Invariants: a primary key is "namespace/name" (or "name", for cluster-scoped kinds); rows come out sorted by it; a
-// revision's number grows by one each; applying an object that equals the stored one is no change.
+// Invariants: a primary key is "namespace/name", or "name" for cluster-scoped kinds. Rows are sorted by primary key.
+// Revision numbers grow by one. Applying an object that equals the stored one is no change.
 //
 // Tests: go test ./discovery/store
 package store

@@ -6,7 +6,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// gatewayParents are the keys in ByParent of a route in a namespace.
+// gatewayParents returns the keys in ByParent of a route in a namespace.
 func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []string) {
 	for _, p := range refs {
 		if p.Kind != nil && *p.Kind != "Gateway" {
@@ -23,7 +23,7 @@ func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []
 	return keys
 }
 
-// listenerSetParent is the key in ByParent of a ListenerSet, whose parent is a Gateway and nothing else.
+// listenerSetParent returns the keys in ByParent of a ListenerSet. Its parent can only be a Gateway.
 func listenerSetParent(s *gatewayv1.ListenerSet) []string {
 	p := s.Spec.ParentRef
 	if p.Kind != nil && *p.Kind != "Gateway" || p.Group != nil && *p.Group != gatewayv1.GroupName {

@@ -9,19 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Rows is the answer to one read: objects of one table, sorted by primary key. Only a Table looks inside.
+// Rows is the result of one read: objects of one table, sorted by primary key. Only Table's methods decode it.
 type Rows struct{ list []any }
 
 // Len is the number of rows.
 func (r Rows) Len() int { return len(r.list) }
 
-// Reader answers reads. A View is one; so is whatever remembers what was read on its way to a View.
+// Reader serves reads. A View implements it; so does the translator's graph, which records each read before it passes it to
+// a View.
 type Reader interface {
 	// Rows reads one key of one index of one table.
 	Rows(table, index, key string) Rows
 }
 
-// Op is one operation of a batch: made by a Table's Put or Delete.
+// Op is one operation of a batch. A Table's Put or Delete makes it.
 type Op struct {
 	table interface {
 		Kind() string
@@ -31,7 +32,7 @@ type Op struct {
 	obj any // nil: delete
 }
 
-// Change is what a revision did to one object.
+// Change is the change of one object in a revision.
 type Change struct {
 	Table   string     // the kind
 	ID      string     // primary key
@@ -41,29 +42,29 @@ type Change struct {
 
 // Revision is one commit.
 type Revision struct {
-	N       uint64 // counts up from 1
+	N       uint64 // from 1, without gaps
 	Changes []Change
 }
 
-// Store is the one source of objects. Safe for use by many.
+// Store holds all tables. Its methods are safe for concurrent use.
 type Store struct {
 	mu   sync.Mutex
 	n    uint64
 	now  trees
-	last trees // what of them Views of revision n read
+	last trees // the snapshot of now that Views of revision n read
 	subs map[*Subscription]struct{}
 }
 
-// New makes an empty store with every table of Tables.
-func New() (*Store, error) {
+// New makes an empty store with all Tables.
+func New() *Store {
 	s := &Store{now: newTrees(), subs: map[*Subscription]struct{}{}}
 	s.last = s.now.after(trees{}, nil)
-	return s, nil
+	return s
 }
 
-// Apply carries out a batch in one transaction and returns its revision. A batch that changes nothing makes no
-// revision: it returns the current number with no changes. Of several operations on one object the last one counts. It
-// fails as a whole if an object has no name.
+// Apply commits a batch in one transaction and returns its revision. A batch without effect makes no revision: Apply
+// returns the current number without changes. Of several operations on one object, only the last has effect. If an object
+// has no name, Apply returns an error and commits nothing.
 func (s *Store) Apply(ops ...Op) (Revision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +93,7 @@ func (s *Store) Apply(ops ...Op) (Revision, error) {
 	return rev, nil
 }
 
-// apply carries out one operation; nil if it changes nothing.
+// apply commits one operation. It returns nil if the operation has no effect.
 func (s *Store) apply(op Op) *Change {
 	table := op.table.Kind()
 	old := s.now.get(table, op.id)
@@ -138,32 +139,32 @@ func lastOfEach(ops []Op) []Op {
 	return out
 }
 
-// View is the world at the newest revision, for as long as the caller wants to look at it.
+// View returns a snapshot of the newest revision. The caller may keep it as long as it needs it.
 func (s *Store) View() *View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &View{n: s.n, trees: s.last}
 }
 
-// View is one consistent world. It is safe for use by many and needs no closing.
+// View is a consistent snapshot of all tables. It is safe for concurrent use, and is never closed.
 type View struct {
 	n     uint64
 	trees trees
 }
 
-// Revision is the number of the revision that the view shows; 0 before the first.
+// Revision returns the number of the view's revision; 0 before the first.
 func (v *View) Revision() uint64 { return v.n }
 
 // Rows implements Reader.
 func (v *View) Rows(table, index, key string) Rows {
 	list, ok := v.trees.list(table, index, key)
 	if !ok {
-		panic(fmt.Sprintf("store: there is no table %s with index %s", table, index))
+		panic(fmt.Sprintf("store: no table %s with index %s", table, index))
 	}
 	return Rows{list}
 }
 
-// Subscription collects revisions for one reader, who never misses one and never holds the writer up.
+// Subscription queues all revisions for one reader. It never blocks the writer.
 type Subscription struct {
 	store   *Store
 	mu      sync.Mutex
@@ -171,8 +172,7 @@ type Subscription struct {
 	wake    chan struct{}
 }
 
-// Subscribe starts a subscription with everything that is in the store now, as one revision whose changes name each
-// object.
+// Subscribe starts a subscription. Its first revision has a change for each object that is in the store now.
 func (s *Store) Subscribe() *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Store) Subscribe() *Subscription {
 	return sub
 }
 
-// Everything lists each object of a view as a change: what a reader that knows nothing yet has to look at.
+// Everything returns a change for each object of a view: what a new reader has to process.
 func Everything(v *View) []Change {
 	var out []Change
 	for _, t := range Tables() {
@@ -207,8 +207,8 @@ func (sub *Subscription) push(rev Revision) {
 	}
 }
 
-// Next waits until there is something new and returns all of it, oldest first, with a view that is at least as new
-// as the last revision returned. It fails only with its context.
+// Next waits for a revision and returns all that are queued, oldest first, with a view that is at least as new as the last
+// of them. Its only error is that of ctx.
 func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	for {
 		sub.mu.Lock()
@@ -226,7 +226,7 @@ func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	}
 }
 
-// Pending is what Next would return at once: nothing, if there is nothing new.
+// Pending returns what Next would return without waiting; no revisions if none is queued.
 func (sub *Subscription) Pending() ([]Revision, *View) {
 	sub.mu.Lock()
 	revs := sub.pending

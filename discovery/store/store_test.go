@@ -21,11 +21,8 @@ func names(pods []*corev1.Pod) (out []string) {
 	return out
 }
 
-func TestReadersSeeOneConsistentWorld(t *testing.T) {
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestStore_ViewIsConsistent(t *testing.T) {
+	s := store.New()
 	if _, err := s.Apply(store.Pods.Put(pod("b", map[string]string{"app": "x"})), store.Pods.Put(pod("a", map[string]string{"app": "x"}))); err != nil {
 		t.Fatal(err)
 	}
@@ -46,13 +43,13 @@ func TestReadersSeeOneConsistentWorld(t *testing.T) {
 	}
 	for _, want := range []store.IndexKey{{Index: store.ByLabel, Key: "default app=x"}, {Index: store.ByLabel, Key: "default app=y"}, {Index: store.ByID, Key: "default/a"}, {Index: store.ByAll}} {
 		if !slices.Contains(rev.Changes[0].Keys, want) {
-			t.Errorf("change does not name old and new keys: no %v in %v", want, rev.Changes[0].Keys)
+			t.Errorf("change lacks an old or new key: no %v in %v", want, rev.Changes[0].Keys)
 		}
 	}
 }
 
-func TestEqualObjectsMakeNoRevision(t *testing.T) {
-	s, _ := store.New()
+func TestStore_EqualObjectMakesNoRevision(t *testing.T) {
+	s := store.New()
 	_, _ = s.Apply(store.Pods.Put(pod("a", nil)))
 	rev, err := s.Apply(store.Pods.Put(pod("a", nil)), store.Pods.Delete("default/none"))
 	if err != nil || rev.N != 1 || len(rev.Changes) != 0 {
@@ -60,8 +57,8 @@ func TestEqualObjectsMakeNoRevision(t *testing.T) {
 	}
 }
 
-func TestASubscriberGetsTheWorldAndThenEveryRevision(t *testing.T) {
-	s, _ := store.New()
+func TestStore_SubscriberReceivesEveryRevision(t *testing.T) {
+	s := store.New()
 	_, _ = s.Apply(store.Pods.Put(pod("a", nil)), store.Pods.Put(pod("b", nil)))
 	sub := s.Subscribe()
 	defer sub.Close()

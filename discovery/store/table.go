@@ -19,33 +19,33 @@ type Object interface {
 const (
 	// ByID is the primary key, "namespace/name" or "name".
 	ByID = "id"
-	// ByAll has the one key "", which every row has: reading it is reading the whole table.
+	// ByAll has the one key "", which every row has: reading it reads the whole table.
 	ByAll = "all"
 )
 
-// Index is a further way to ask a table for rows.
+// Index is a secondary index of a table.
 type Index[T Object] struct {
 	Name string
 	Keys func(T) []string // the keys under which an object is found; may be none, may repeat
 }
 
-// Table is the typed handle of one kind's table. It holds no data: rows come from the Reader that is passed in.
+// Table is the typed handle of one kind's table. It holds no data: rows come from the Reader that callers pass.
 type Table[T Object] struct {
 	group, kind string
 	clusterWide bool
 	indexes     []Index[T]
 }
 
-// Kind is the kind's name, which is also the table's.
+// Kind returns the name of the kind and of its table.
 func (t *Table[T]) Kind() string { return t.kind }
 
-// Group is the kind's API group; empty for core.
+// Group returns the kind's API group; "" for the core group.
 func (t *Table[T]) Group() string { return t.group }
 
-// Namespaced says whether the kind's objects live in a namespace.
+// Namespaced returns true if the kind's objects have a namespace.
 func (t *Table[T]) Namespaced() bool { return !t.clusterWide }
 
-// Ref names an object of the table by its primary key.
+// Ref returns the ref of an object of the table.
 func (t *Table[T]) Ref(obj T) report.Ref {
 	return report.Ref{Group: t.group, Kind: t.kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
@@ -59,8 +59,8 @@ func (t *Table[T]) Get(r Reader, id string) (obj T, ok bool) {
 	return rows.list[0].(T), true
 }
 
-// By returns the objects that have a key in an index, sorted by primary key. An unknown index is a mistake in the
-// program and panics.
+// By returns the objects that have a key in an index, sorted by primary key. It panics if the table has no such index,
+// which is a bug of the caller.
 func (t *Table[T]) By(r Reader, index, key string) []T {
 	rows := r.Rows(t.kind, index, key)
 	out := make([]T, rows.Len())
@@ -73,28 +73,28 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 // All returns every object of the kind, sorted by primary key.
 func (t *Table[T]) All(r Reader) []T { return t.By(r, ByAll, "") }
 
-// Put is the operation that stores obj.
+// Put returns the operation that stores obj.
 func (t *Table[T]) Put(obj T) Op { return Op{table: t, id: ID(obj), obj: obj} }
 
-// Delete is the operation that removes the object with a primary key; removing what is not there is no change.
+// Delete returns the operation that removes the object with a primary key. It has no effect if there is none.
 func (t *Table[T]) Delete(id string) Op { return Op{table: t, id: id} }
 
-// New returns an empty object of the kind, for decoding into.
+// New returns an empty object of the kind, as a target for decoding.
 func (t *Table[T]) New() Object {
 	var zero T
 	return reflect.New(reflect.TypeOf(zero).Elem()).Interface().(Object)
 }
 
-// Object is Get for a caller that chose the table by name.
+// Object is Get for a caller without the type.
 func (t *Table[T]) Object(r Reader, id string) (Object, bool) {
 	obj, ok := t.Get(r, id)
 	return obj, ok
 }
 
-// PutObject is Put for a caller that chose the table by name; obj must be of the table's kind.
+// PutObject is Put for a caller without the type. It panics if obj is not of the table's kind.
 func (t *Table[T]) PutObject(obj Object) Op { return t.Put(obj.(T)) }
 
-// ID is an object's primary key.
+// ID returns an object's primary key.
 func ID(obj metav1.Object) string {
 	if ns := obj.GetNamespace(); ns != "" {
 		return ns + "/" + obj.GetName()
@@ -102,7 +102,7 @@ func ID(obj metav1.Object) string {
 	return obj.GetName()
 }
 
-// Kind is what is known of a table without its type: how a writer that reads kinds by name finds its table.
+// Kind is a Table without its type parameter, for callers that choose tables by name.
 type Kind interface {
 	Kind() string
 	Group() string
@@ -111,14 +111,14 @@ type Kind interface {
 	Object(r Reader, id string) (Object, bool)
 	PutObject(Object) Op
 	Delete(id string) Op
-	// Keys lists the keys under which an object of the kind is found, ByID first.
+	// Keys returns an object's keys in all indexes, ByID first.
 	Keys(Object) []IndexKey
 
-	indexNames() []string // but for ByAll
+	indexNames() []string // all but ByAll
 	keys(obj any) []IndexKey
 }
 
-// IndexKey is one key of one index: what a change touches, and what a reader can have asked for.
+// IndexKey is one key of one index: the unit of dependency between changes and reads.
 type IndexKey struct{ Index, Key string }
 
 // Keys implements Kind.

@@ -14,29 +14,29 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Names of indexes. What a key looks like stands at each.
+// Names of indexes, with the form of their keys.
 const (
 	// ByNamespace has the object's namespace.
 	ByNamespace = "namespace"
-	// ByLabel has "namespace key=value" for each label: a selector's first pair finds few candidates.
+	// ByLabel has "namespace key=value" for each label. A selector's first pair finds a few candidates.
 	ByLabel = "label"
 	// ByParent has "namespace/name" of each Gateway that a route or ListenerSet names as its parent.
 	ByParent = "parent"
-	// ByRoute has "Kind namespace/name" of the route itself: one key for routes of every kind.
+	// ByRoute has "Kind namespace/name" of the route itself: the same form for routes of all kinds.
 	ByRoute = "route"
 	// ByBackend has "Kind namespace/name" of each backend that a route names.
 	ByBackend = "backend"
 	// ByService has "namespace/name" of the Service that an EndpointSlice belongs to.
 	ByService = "service"
-	// ByGateway has "namespace/name" of the Gateway whose proxies a Service is in front of, by its well-known label.
+	// ByGateway has "namespace/name" of the Gateway whose proxies a Service exposes, from its well-known label.
 	ByGateway = "gateway"
 	// ByClass has the name of the GatewayClass that a Gateway names.
 	ByClass = "class"
-	// ByTarget has "Kind namespace/name" of what a policy or model is about.
+	// ByTarget has "Kind namespace/name" of the target of a policy or model.
 	ByTarget = "target"
 )
 
-// The tables: one a kind.
+// The tables, one for each kind.
 var (
 	GatewayClasses = &Table[*gatewayv1.GatewayClass]{group: gatewayv1.GroupName, kind: "GatewayClass", clusterWide: true}
 	Gateways       = &Table[*gatewayv1.Gateway]{group: gatewayv1.GroupName, kind: "Gateway", indexes: []Index[*gatewayv1.Gateway]{
@@ -129,7 +129,7 @@ var (
 	Authorities      = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
 )
 
-// Tables lists every table, in the order in which a reader would meet the kinds.
+// Tables lists all tables.
 func Tables() []Kind {
 	return []Kind{
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
@@ -139,10 +139,10 @@ func Tables() []Kind {
 	}
 }
 
-// TargetKey is a key of ByTarget, ByBackend and ByRoute.
+// TargetKey returns a key of ByTarget, ByBackend and ByRoute.
 func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 
-// LabelKey is a key of ByLabel.
+// LabelKey returns a key of ByLabel.
 func LabelKey(namespace, label, value string) string { return namespace + " " + label + "=" + value }
 
 func labelKeys(namespace string, labels map[string]string) []string {

@@ -17,10 +17,7 @@ func TestEveryViewStaysAsItWasWhateverIsWrittenLater(t *testing.T) {
 		want map[string]string // label "app" by id
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	var kept []snapshot
 	now := map[string]string{}
 	for range 300 {
@@ -59,7 +56,7 @@ func TestEveryViewStaysAsItWasWhateverIsWrittenLater(t *testing.T) {
 }
 
 func TestABatchWithAnObjectThatHasNoNameChangesNothing(t *testing.T) {
-	s, _ := store.New()
+	s := store.New()
 	if _, err := s.Apply(store.Pods.Put(pod("a", nil)), store.Secrets.Delete("")); err == nil {
 		t.Error("no error")
 	}

@@ -39,10 +39,7 @@ var (
 )
 
 func setUp(t *testing.T) (*store.Store, *proxies, *Keeper, *time.Time) {
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	p := &proxies{make(chan uint64, 1), make(chan uint64)}
 	now := time.Unix(1000, 0)
 	return s, p, New(Config{Store: s, Delivery: p, For: time.Minute, Now: func() time.Time { return now }}), &now

@@ -48,10 +48,7 @@ func (w *wire) deliver(ctx context.Context, snapshot bool) {
 func two(t *testing.T) (stores [2]*store.Store, keepers [2]*Keeper, wires [2]*wire, now *time.Time) {
 	at := time.Unix(1000, 0)
 	for i := range keepers {
-		s, err := store.New()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := store.New()
 		stores[i] = s
 		wires[i] = &wire{t: t, all: map[string]channel.Item{}}
 		keepers[i] = New(Config{Store: s, Delivery: eager{}, Peers: wires[i], For: time.Minute, Now: func() time.Time { return at }})
@@ -72,10 +69,7 @@ func TestLearned_EveryProcessHasWhatOneLearned(t *testing.T) {
 		t.Fatalf("the other process has %v", got)
 	}
 	// The first one starts again with nothing, and asks the second one.
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	again := New(Config{Store: s, Delivery: eager{}, For: time.Minute, Now: keepers[0].cfg.Now})
 	wires[1].to = again
 	wires[1].deliver(t.Context(), true)

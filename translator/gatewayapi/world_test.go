@@ -91,10 +91,7 @@ func selfSigned(t *testing.T, private crypto.Signer) (cert, key string) {
 
 func view(t *testing.T, ops []store.Op) *store.View {
 	t.Helper()
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	if _, err := s.Apply(ops...); err != nil {
 		t.Fatal(err)
 	}

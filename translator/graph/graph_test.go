@@ -86,10 +86,7 @@ type lab struct {
 }
 
 func newLab(t *testing.T) *lab {
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	w := newWorld()
 	return &lab{t, w, s, w.engine()}
 }
@@ -193,7 +190,7 @@ func TestAnUnrelatedChangeComputesNothing(t *testing.T) {
 func TestATableMayOnlyReadEarlierOnes(t *testing.T) {
 	late := &graph.Table[string]{Name: "late", Sources: []graph.Source{{Table: "Pod", Index: store.ByID}}, Compute: func(*graph.Reader, string) (string, bool) { return "", true }}
 	early := &graph.Table[string]{Name: "early", Sources: []graph.Source{{Table: "Pod", Index: store.ByID}}, Compute: func(r *graph.Reader, key string) (string, bool) { return late.Get(r, key) }}
-	s, _ := store.New()
+	s := store.New()
 	rev, _ := s.Apply(wanting("p", "s"))
 	defer func() {
 		if recover() == nil {

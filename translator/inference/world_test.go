@@ -15,10 +15,7 @@ import (
 // world puts YAML documents, in the kinds' own present forms, into a store. Objects without a namespace go to "default".
 func world(t *testing.T, documents string) *store.View {
 	t.Helper()
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	var ops []store.Op
 	for doc := range strings.SplitSeq(documents, "\n---\n") {
 		var head struct{ Kind string }

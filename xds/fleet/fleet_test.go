@@ -323,10 +323,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	r := &rig{
 		t: t, store: s, cluster: &memory{objects: map[apply.Ref]apply.Object{}}, board: &board{said: map[string]report.Report{}},
 		spec: &v1alpha1.EnvoyFleetSpec{},

@@ -42,10 +42,7 @@ func TestBenchWorld_FilesAndObjectsMatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		objects, err := store.New()
-		if err != nil {
-			t.Fatal(err)
-		}
+		objects := store.New()
 		if _, err := objects.Apply(w.Ops()...); err != nil {
 			t.Fatal(err)
 		}
@@ -53,10 +50,7 @@ func TestBenchWorld_FilesAndObjectsMatch(t *testing.T) {
 		if err := w.WriteFiles(dir); err != nil {
 			t.Fatal(err)
 		}
-		files, err := store.New()
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := store.New()
 		reader, err := file.New(file.Config{Paths: []string{dir}, Store: files})
 		if err != nil {
 			t.Fatal(err)
@@ -79,10 +73,7 @@ func TestHTTPRoute_ChangeAffectsOneRouteConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true})
 	rev, err := s.Apply(w.Ops()...)
 	if err != nil {

@@ -68,10 +68,7 @@ func (o object) ref() report.Ref {
 // follow runs a source on a server.
 func follow(t *testing.T, s *server) (*store.Store, *kube.Source) {
 	t.Helper()
-	world, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	world := store.New()
 	source, err := kube.New(kube.Config{REST: s.rest, Store: world, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -103,10 +100,7 @@ func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 		s.create(t, o.resource, o.text())
 		write(t, filepath.Join(dir, o.name+".yaml"), []byte(o.text()))
 	}
-	files, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := store.New()
 	reader, err := file.New(file.Config{Paths: []string{dir}, Store: files, StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Report: func(reports []report.Report) {
 		for _, r := range reports {
 			for _, f := range r.Findings {

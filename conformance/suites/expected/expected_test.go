@@ -78,10 +78,7 @@ func read(t *testing.T, paths ...string) *world {
 	if err := os.WriteFile(filepath.Join(dir, "secrets.yaml"), []byte(secrets(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := store.New()
 	r, err := file.New(file.Config{Paths: []string{dir}, Store: s, Log: slog.New(slog.DiscardHandler), Report: func(list []report.Report) {
 		for _, rep := range list {
 			for _, f := range rep.Findings {

@@ -67,9 +67,7 @@ func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 		prepare(r.api)
 	}
 	var err error
-	if r.store, err = store.New(); err != nil {
-		t.Fatal(err)
-	}
+	r.store = store.New()
 	source, err := kube.New(kube.Config{REST: r.api.Config(), Store: r.store, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -194,9 +194,7 @@ func TranslatorConfig(cfg Config, pickers []netip.AddrPort) translator.Config {
 }
 
 func (p *App) discovery() (err error) {
-	if p.store, err = store.New(); err != nil {
-		return err
-	}
+	p.store = store.New()
 	if p.hosts, err = hostname.New(hostname.Config{Store: p.store, StateDir: p.cfg.StateDir, Log: p.log}); err != nil {
 		return err
 	}

@@ -31,10 +31,7 @@ func inline(text string) *corev3.DataSource {
 // pages serves the debug pages over a store with one Secret and a gateway with one secret and one cluster.
 func pages(t *testing.T) *httptest.Server {
 	t.Helper()
-	objects, err := store.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := store.New()
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cert", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: private}},
 		Data:       map[string][]byte{corev1.TLSCertKey: []byte("BEGIN CERTIFICATE"), corev1.TLSPrivateKeyKey: []byte(private), "password": []byte(private)},

@@ -13,23 +13,23 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// memoryFile is where addresses are kept over restarts: proxies have them, and a name server that does not answer a process
-// that has just started must not take them away. A JSON object: name to addresses.
-const memoryFile = "hosts.json"
+// stateFile persists addresses over restarts: proxies use them, and a name server that fails just after a start must not
+// remove them. It is a JSON object: name to addresses.
+const stateFile = "hosts.json"
 
-// memory is what names meant when they were resolved last.
-type memory struct {
-	path  string // empty: nothing is kept
-	known map[string][]string
+// state holds the addresses of the last successful lookups.
+type state struct {
+	path      string // empty: nothing is persisted
+	addresses map[string][]string
 }
 
-// recall reads what an earlier process knew. A file that cannot be understood is as none: the next answers replace it.
-func recall(stateDir string) (memory, error) {
-	m := memory{known: map[string][]string{}}
+// restore reads the state of an earlier process. It ignores a file that it cannot decode: the next answers replace it.
+func restore(stateDir string) (state, error) {
+	m := state{addresses: map[string][]string{}}
 	if stateDir == "" {
 		return m, nil
 	}
-	m.path = filepath.Join(stateDir, memoryFile)
+	m.path = filepath.Join(stateDir, stateFile)
 	raw, err := os.ReadFile(m.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
@@ -37,21 +37,21 @@ func recall(stateDir string) (memory, error) {
 	if err != nil {
 		return m, fmt.Errorf("state of host names: %w", err)
 	}
-	if json.Unmarshal(raw, &m.known) != nil || m.known == nil {
-		m.known = map[string][]string{}
+	if json.Unmarshal(raw, &m.addresses) != nil || m.addresses == nil {
+		m.addresses = map[string][]string{}
 	}
 	return m, nil
 }
 
-// remember writes down what names mean now, if that is news.
-func (m *memory) remember(view *store.View) error {
+// persist writes the current addresses if they changed.
+func (m *state) persist(view *store.View) error {
 	now := map[string][]string{}
 	for _, h := range store.Hosts.All(view) {
 		if len(h.Addresses) > 0 {
 			now[h.Name] = h.Addresses
 		}
 	}
-	if m.path == "" || maps.EqualFunc(m.known, now, slices.Equal) {
+	if m.path == "" || maps.EqualFunc(m.addresses, now, slices.Equal) {
 		return nil
 	}
 	raw, err := json.Marshal(now)
@@ -64,6 +64,6 @@ func (m *memory) remember(view *store.View) error {
 	if err := os.Rename(m.path+".new", m.path); err != nil {
 		return fmt.Errorf("state of host names: %w", err)
 	}
-	m.known = now
+	m.addresses = now
 	return nil
 }
