@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// promised is the issue's table, and the one figure in its text: names, units and limits.
+// promised are the names, units and limits of the issue's figures.
 var promised = map[string]figure{
 	"change_growth": {unit: "ratio", limit: 2}, "change_cpu": {unit: "ms", limit: 2}, "change_vs_rebuild": {unit: "ratio", limit: 0.02},
 	"change_to_effective": {unit: "ms", limit: 40}, "change_cleartext": {unit: "ms", limit: 10},
@@ -44,7 +44,7 @@ func TestBench_EveryFigureIsMeasuredAndExplained(t *testing.T) {
 	}
 	for name, want := range promised {
 		if f := figures[name]; f.unit != want.unit || f.limit != want.limit || !measured[name] {
-			t.Errorf("%s is promised as %g %s at most; it is %+v, measured: %t", name, want.limit, want.unit, f, measured[name])
+			t.Errorf("%s must have the limit %g %s; it is %+v, measured: %t", name, want.limit, want.unit, f, measured[name])
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestBench_ResentResourcesAreCounted(t *testing.T) {
 	}
 	have := first.Have()
 	first.Close()
-	have[resource.Endpoints] = map[string]string{model.ServiceCluster("default", "svc-2", 80): "of another time"}
+	have[resource.Endpoints] = map[string]string{model.ServiceCluster("default", "svc-2", 80): "old"}
 	c, _, err := resume(t.Context(), r.address, 3, proxy.Have(have))
 	if err != nil {
 		t.Fatal(err)
@@ -155,12 +155,12 @@ func TestBench_ResentResourcesAreCounted(t *testing.T) {
 func TestBench_LostRequestsAreAFigureAndMissingReportFails(t *testing.T) {
 	got := map[string]float64{}
 	out := func(name, suffix string, value float64) { got[name+"/"+suffix] = value }
-	said := `echo 'FAILED request 7'; echo '{"name":"failed_requests","value":1,"unit":"requests","limit":0}'
+	script := `echo 'FAILED request 7'; echo '{"name":"failed_requests","value":1,"unit":"requests","limit":0}'
 echo '{"name":"failed_requests.of","value":900,"unit":"requests"}'; exit 1`
-	if err := loss(t.Context(), exec.Command("sh", "-c", said), "", out); err != nil || got["failed_requests/"] != 1 || got["failed_requests/of"] != 900 {
+	if err := loss(t.Context(), exec.Command("sh", "-c", script), "", out); err != nil || got["failed_requests/"] != 1 || got["failed_requests/of"] != 900 {
 		t.Errorf("%v %v", got, err)
 	}
 	if err := loss(t.Context(), exec.Command("sh", "-c", "exit 1"), "", out); err == nil {
-		t.Error("a harness that did not run gives no error")
+		t.Error("a harness that did not run returned no error")
 	}
 }

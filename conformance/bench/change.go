@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// routeChanges is one rig with one follower, and what changes of single routes cost there.
+// routeChanges is a rig with a follower, on which it measures changes of single routes.
 type routeChanges struct {
 	*rig
 	follower  *follower
@@ -41,13 +41,13 @@ func (c *routeChanges) close() {
 	c.rig.close()
 }
 
-// one changes a route and notes the time from the store's commit to the last byte at the proxy, and the CPU time of
-// this process until the ACK is in.
+// one changes a route. It returns the time from the store's commit to the last byte at the proxy, and the CPU time of
+// this process until the ACK.
 func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
 	c.revision++
-	i := c.revision * 37 % c.world.Hosts // some other listener each time
+	i := c.revision * 37 % c.world.Hosts // another listener each time
 	op := store.HTTPRoutes.Put(c.world.Route(i, c.revision))
-	c.follower.forget()
+	c.follower.drop()
 	used, start := cpuTime(), time.Now()
 	if err := how(op); err != nil {
 		return 0, 0, err
@@ -61,7 +61,7 @@ func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (to
 	return took, cpuTime() - used, err
 }
 
-// measure makes some changes the incremental way.
+// measure makes some incremental changes.
 func (c *routeChanges) measure(ctx context.Context, n int) error {
 	for range n {
 		took, cpu, err := c.one(ctx, c.change)
@@ -73,7 +73,7 @@ func (c *routeChanges) measure(ctx context.Context, n int) error {
 	return nil
 }
 
-// measureChange: one route among 5,000 and among 100, in turns, and a rebuild of everything beside it.
+// measureChange measures a route's change among 5,000 and among 100, in turns, and a full translation for comparison.
 func measureChange(ctx context.Context, _ config, out report) error {
 	small, err := newRouteChanges(ctx, world.Routes100)
 	if err != nil {
@@ -97,7 +97,7 @@ func measureChange(ctx context.Context, _ config, out report) error {
 				return err
 			}
 			rebuilds = append(rebuilds, took)
-			// The incremental translator has not seen that change: it catches up before its next one.
+			// The incremental translator has not seen that change, so it catches up before its next one.
 			if err := large.catchUp(); err != nil {
 				return err
 			}
@@ -123,7 +123,7 @@ func measureChange(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// catchUp lets the translator know of what a rebuild has seen instead of it.
+// catchUp passes the changes of a rebuild to the incremental translator.
 func (c *routeChanges) catchUp() error {
 	view := c.store.View()
 	return c.commit(view.Revision(), c.translator.Update(view, store.Everything(view)))
@@ -136,7 +136,7 @@ func mean(list []time.Duration) (sum time.Duration) {
 	return sum / time.Duration(max(len(list), 1))
 }
 
-// measureCleartext: one route among 5,000 that share one port and so one route configuration.
+// measureCleartext measures a route's change among 5,000 that share one port and so one route configuration.
 func measureCleartext(ctx context.Context, _ config, out report) error {
 	c, err := newRouteChanges(ctx, world.Cleartext5000)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// probe is a secret that no world has. A proxy that asks for it is answered at once, behind everything that it asked for
-// before: that is how a crowd knows that it has been served.
+// probe is a Secret that no world has. The server answers a subscription to it at once, after all earlier requests, so
+// the answer shows that a proxy has been served.
 const probe = "secret/default/no-such-secret"
 
 // crowd is many proxies with a connection each.
@@ -25,18 +25,18 @@ type crowd struct {
 	proxies []*proxy.Proxy
 
 	answered atomic.Int64 // probes
-	resent   atomic.Int64 // resources that came other than by a change that was waited for
+	resent   atomic.Int64 // resources other than the expected change
 	ready    chan struct{}
-	at       time.Time // when the last probe was answered; read after ready
+	at       time.Time // time of the last probe's answer; read after ready
 
 	mu      sync.Mutex
-	want    string // a resource that is waited for, and by how many
+	want    string // the expected resource, and the number of proxies that have it
 	left    int
 	arrived chan time.Time
 }
 
-// gather connects n proxies, so many at once, each of which says the same requests. served, if there is one, returns when
-// some of them have been heard, and the next may come.
+// gather connects n proxies, atOnce at a time, which send the same requests. served, if not nil, returns when so many
+// have been served, and the next may connect.
 func gather(ctx context.Context, address string, n, atOnce int, requests [][]byte, served func(int) error) (*crowd, error) {
 	c := &crowd{proxies: make([]*proxy.Proxy, n), ready: make(chan struct{}), arrived: make(chan time.Time, 1)}
 	for from := 0; from < n; from += atOnce {
@@ -58,7 +58,7 @@ func gather(ctx context.Context, address string, n, atOnce int, requests [][]byt
 	return c, nil
 }
 
-// join connects one of the proxies.
+// join connects a proxy.
 func (c *crowd) join(ctx context.Context, i int, address string, requests [][]byte) error {
 	p, err := proxy.Connect(ctx, proxy.Config{Address: address, Node: fmt.Sprint("bench-", i), Cluster: world.Gateway, Handle: c.handle})
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *crowd) join(ctx context.Context, i int, address string, requests [][]by
 	return nil
 }
 
-// resume gathers n proxies that come back with what they have, and returns when the last one was answered.
+// resume gathers n proxies that reconnect with their resources, and returns when the last one has been answered.
 func resume(ctx context.Context, address string, n int, have proxy.Have) (*crowd, time.Time, error) {
 	c, err := gather(ctx, address, n, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)), nil)
 	if err != nil {
@@ -84,7 +84,7 @@ func resume(ctx context.Context, address string, n int, have proxy.Have) (*crowd
 		return c, c.at, nil
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		err = fmt.Errorf("%d of %d proxies were answered: %w", c.answered.Load(), len(c.proxies), c.errors())
 	}
 	c.close()
@@ -101,7 +101,7 @@ func (c *crowd) close() {
 	_ = group.Wait() // Close has no error
 }
 
-// handle is called by every proxy's reader.
+// handle receives every proxy's responses.
 func (c *crowd) handle(r proxy.Response) {
 	if slices.Contains(r.Removed, probe) && int(c.answered.Add(1)) == len(c.proxies) {
 		c.at = r.At
@@ -128,24 +128,24 @@ func (c *crowd) expect(name string) {
 	c.want, c.left = name, len(c.proxies)
 }
 
-// wait returns when the last proxy has what expect said.
+// wait returns when the last proxy has the expected resource.
 func (c *crowd) wait(ctx context.Context) (time.Time, error) {
 	select {
 	case at := <-c.arrived:
 		return at, nil
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return time.Time{}, errors.Join(errors.New("a change did not reach every proxy"), c.errors())
 	}
 }
 
-// errors are the first few of the proxies'.
+// errors returns the first few errors of the proxies.
 func (c *crowd) errors() error {
 	var all []error
 	for _, p := range c.proxies {
 		if p == nil {
-			continue // it never came
+			continue // it never connected
 		}
 		if err := p.Err(); err != nil {
 			all = append(all, err)

@@ -2,64 +2,64 @@ package main
 
 const none = -1
 
-// figures declares every name that is given out.
+// figures declares every figure.
 var figures = map[string]figure{
-	"change_growth":             {"ratio", 2, "One route changes: time from the store's commit to the last byte at a proxy, among 5,000 routes over the same among 100. 1 means that size does not matter."},
+	"change_growth":             {"ratio", 2, "One route changes: time from the store's commit to the last byte at a proxy, among 5,000 routes over the same among 100. 1 means that the size does not matter."},
 	"change_growth.at_100":      {"ms", none, ""},
 	"change_growth.at_5000":     {"ms", none, ""},
-	"change_growth.store":       {"ms", none, "Of that: the store's transaction, with the index keys that it touches."},
-	"change_growth.translate":   {"ms", none, "What read these keys is computed again, to encoded resources."},
-	"change_growth.commit":      {"ms", none, "They are appended to the Gateway's log, and its streams woken."},
-	"change_growth.deliver":     {"ms", none, "A stream reads the log, decides, sends; the proxy reads."},
-	"change_cpu":                {"ms", 2, "CPU of one such change among 5,000, mean: all of the process that serves, garbage collection included, until the ACK is in. The client has a process of its own."},
+	"change_growth.store":       {"ms", none, "Of that: the store's transaction, with the index keys that it changes."},
+	"change_growth.translate":   {"ms", none, "Recomputing the results that have read these keys, up to encoded resources."},
+	"change_growth.commit":      {"ms", none, "Appending them to the Gateway's log, and notifying its streams."},
+	"change_growth.deliver":     {"ms", none, "A stream reads the log and sends; the proxy reads."},
+	"change_cpu":                {"ms", 2, "CPU of one such change among 5,000, mean: of the whole serving process until the ACK, garbage collection included. The client is another process."},
 	"change_cpu.median":         {"ms", none, ""},
-	"change_vs_rebuild":         {"ratio", 0.02, "The same change over translating everything again, as a control plane does that has no incremental path: same objects, same bytes, same stream."},
+	"change_vs_rebuild":         {"ratio", 0.02, "The same change over a full translation, like that of a control plane without an incremental path: same objects, same bytes, same stream."},
 	"change_vs_rebuild.rebuild": {"ms", none, ""},
-	"change_cleartext":          {"ms", 10, "CPU of one route's change where 5,000 hosts share one cleartext port, and so one route configuration of over a megabyte, which Envoy takes only whole."},
+	"change_cleartext":          {"ms", 10, "CPU of one route's change where 5,000 hosts share a cleartext port, and so a route configuration of over a megabyte, which Envoy only accepts whole."},
 	"change_cleartext.median":   {"ms", none, ""},
 	"change_cleartext.time":     {"ms", none, ""},
 
-	"endpoint_fanout":                 {"ratio", 1.5, "One endpoint of 50,000 changes and 1,000 proxies, a connection each, are told: from the store's commit until the last of them has read it, over sending the same bytes once more on the same streams. 1 is what gRPC costs."},
+	"endpoint_fanout":                 {"ratio", 1.5, "One endpoint of 50,000 changes, and 1,000 proxies with a connection each receive it: from the store's commit until the last proxy has read it, over sending the same bytes again on the same streams. 1 is the cost of gRPC."},
 	"endpoint_fanout.ours":            {"ms", none, ""},
 	"endpoint_fanout.constant":        {"ms", none, ""},
 	"endpoint_fanout.queued":          {"ratio", none, "The same until the last SendMsg has returned, which is before gRPC has sent anything."},
-	"endpoint_fanout_vs_gcp":          {"ratio", 0.05, "The same over go-control-plane's LinearCache, which is spared translation and everything but endpoints."},
+	"endpoint_fanout_vs_gcp":          {"ratio", 0.05, "The same over go-control-plane's LinearCache, which needs no translation and serves only endpoints."},
 	"endpoint_fanout_vs_gcp.gcp":      {"ms", none, ""},
-	"endpoint_fanout_vs_gcp.snapshot": {"ms", none, "Its SnapshotCache's, one snapshot for all of the proxies; that the snapshot has to be made anew is not counted."},
+	"endpoint_fanout_vs_gcp.snapshot": {"ms", none, "The same for its SnapshotCache, with one snapshot for all proxies. The time to build the new snapshot does not count."},
 
-	"cold_start":               {"s", 3, "5,000 routes: from starting penstock serve over a folder of files that it never saw until a proxy, which connects at once, has the last byte of everything."},
-	"cold_start.cpu":           {"s", none, "CPU of the process in that time, which a busy machine changes less."},
-	"cold_start.restart":       {"s", none, "The same with the state that the first run left behind."},
-	"memory_heap":              {"MiB", 120, "Go's heap in the restarted process: the least in ten seconds, which is what is live."},
-	"memory_heap.with_garbage": {"MiB", none, "The most in the same ten seconds."},
-	"memory_rss":               {"MiB", 200, "Its resident memory, as the kernel counts it."},
-	"memory_rss.first_start":   {"MiB", none, "The same of the process that never saw the folder."},
+	"cold_start":               {"s", 3, "5,000 routes: from the start of penstock serve with a new folder of files until a proxy, which connects at once, has the last byte of everything."},
+	"cold_start.cpu":           {"s", none, "CPU of the process in that time, which depends less on how busy the machine is."},
+	"cold_start.restart":       {"s", none, "The same with the state of the first run."},
+	"memory_heap":              {"MiB", 120, "Go's heap in the restarted process: the minimum in ten seconds, which is the live heap."},
+	"memory_heap.with_garbage": {"MiB", none, "The maximum in the same ten seconds."},
+	"memory_rss":               {"MiB", 200, "Its resident memory, as the kernel reports it."},
+	"memory_rss.first_start":   {"MiB", none, "The same for the process with the new folder."},
 	"memory_rss.streams":       {"MiB", none, "The same with 1,000 streams connected."},
-	"reconnect_storm":          {"s", 2, "1,000 proxies connect at once, with everything of 5,000 routes already theirs: until the last one is answered, with the time that all of them need on the same machine."},
-	"reconnect_resent":         {"resources", 0, "Resources that were sent in it although the proxy had them."},
-	"idle_cpu":                 {"% of a core", 0.5, "CPU of the process with 5,000 routes and 1,000 streams while nothing happens. Nobody picks from its pools, so their 5,000 endpoints are not asked for their load; what is left is keepalives."},
+	"reconnect_storm":          {"s", 2, "1,000 proxies reconnect at once and have everything of 5,000 routes: until the last one is answered. It includes the time of the proxies on the same machine."},
+	"reconnect_resent":         {"resources", 0, "Resources that were resent in that storm although the proxy had them."},
+	"idle_cpu":                 {"% of a core", 0.5, "CPU of the process with 5,000 routes and 1,000 idle streams. No request uses its pools, so their 5,000 endpoints are not scraped, and only keepalives remain."},
 
-	"change_to_effective":     {"ms", 40, "A file of 100 routes is saved, among 5,000, to the first request through a real Envoy that sees the new route; median."},
+	"change_to_effective":     {"ms", 40, "From saving a file of 100 routes, among 5,000, to the first request through a real Envoy that sees the new route; median."},
 	"change_to_effective.p90": {"ms", none, ""},
 
-	"failed_requests":             {"requests", 0, "Requests that failed, streams that were cut, answers from where a host does not lead: in 1,000 random changes and 3 restarts (ended, killed, frozen) of each of two penstock serve in turn, under 200 requests a second and 50 streams through a real Envoy."},
+	"failed_requests":             {"requests", 0, "Requests that failed, streams that were cut, and answers by a wrong backend: in 1,000 random changes and 3 restarts (SIGTERM, SIGKILL, SIGSTOP) of each of two penstock serve in turn, with 200 requests a second and 50 streams through a real Envoy."},
 	"failed_requests.of":          {"requests", none, ""},
 	"failed_requests.streams":     {"requests", none, ""},
 	"failed_requests.changes":     {"changes", none, ""},
 	"failed_requests.restarts":    {"restarts", none, ""},
-	"failed_requests.standstills": {"times", none, "How often the machine let the harness itself, or an Envoy, wait for more than a second, half of what a pick may take: what failed then is nobody's."},
+	"failed_requests.standstills": {"times", none, "How often the machine did not run the harness or an Envoy for more than a second, half of a pick's timeout. Failures during that time do not count against Penstock."},
 
-	"served_after_absence":         {"s", 1, "A real Envoy starts while both control planes are away, for 8 s: from when the first of them is ready again until every host is served, the longest of five times. Envoy waits up to half a second between its tries."},
+	"served_after_absence":         {"s", 1, "A real Envoy starts while both control planes are down, for 8 s: from when the first of them is ready again until every host is served, the longest of five times. Envoy waits up to half a second between connection attempts."},
 	"served_after_absence.started": {"s", none, "The same from the start of their processes."},
 
-	"change_vs_envoy_gateway":              {"ratio", 1, "A file of 100 routes is saved, all that there are, to its bytes at a proxy: penstock serve over Envoy Gateway v1.9.1 with its file provider; medians, in turns. The limit is ours: not slower than the peer."},
+	"change_vs_envoy_gateway":              {"ratio", 1, "From saving a file of 100 routes, which are all, to its bytes at a proxy: penstock serve over Envoy Gateway v1.9.1 with its file provider; medians, in turns. The limit is our own: not slower than the peer."},
 	"change_vs_envoy_gateway.ours_50":      {"ms", none, ""},
 	"change_vs_envoy_gateway.peer_50":      {"ms", none, ""},
 	"change_vs_envoy_gateway.cpu_ours_50":  {"ms", none, ""},
 	"change_vs_envoy_gateway.cpu_peer_50":  {"ms", none, ""},
 	"change_vs_envoy_gateway.ours_100":     {"ms", none, ""},
 	"change_vs_envoy_gateway.peer_100":     {"ms", none, ""},
-	"change_vs_envoy_gateway.cpu_ours_100": {"ms", none, "CPU of the process for one such change, until it has come to rest."},
+	"change_vs_envoy_gateway.cpu_ours_100": {"ms", none, "CPU of the process for one such change, until it is idle."},
 	"change_vs_envoy_gateway.cpu_peer_100": {"ms", none, ""},
 
 	"kube_change_1000":          {"ratio", 3, "On Kubernetes, one HTTPRoute of 1,000 is written: until its bytes are at a proxy, over until a watch of HTTPRoutes in the same run delivers it; medians."},
@@ -68,12 +68,12 @@ var figures = map[string]figure{
 	"kube_change_5000":          {"ratio", 3, "The same among 5,000."},
 	"kube_change_5000.bytes":    {"ms", none, ""},
 	"kube_change_5000.event":    {"ms", none, ""},
-	"kube_change_cpu":           {"ms", 5, "CPU of penstock for one such change among 5,000, status and all that follows included."},
+	"kube_change_cpu":           {"ms", 5, "CPU of penstock for one such change among 5,000, including the status."},
 	"kube_memory":               {"MiB", 200, "Resident memory with 5,000 routes, each with its own Service and EndpointSlice."},
-	"kube_cold_start":           {"s", 3, "From its start over these 5,000 until a proxy has the last byte of everything."},
-	"kube_attached":             {"s", 2, "1,000 routes are made at once: from the last write until the Gateway says 1,000 attachedRoutes and every route is accepted."},
-	"kube_attached_writes":      {"writes", 20, "Writes to the Gateway in it."},
-	"kube_failed_requests":      {"requests", 0, "200 requests a second while a route's backend is switched 20 times, 200 ms apart, and penstock, the backends and the Gateway's Envoys are rolled out, one after the other."},
+	"kube_cold_start":           {"s", 3, "From its start with these 5,000 until a proxy has the last byte of everything."},
+	"kube_attached":             {"s", 2, "1,000 routes are created at once: from the last write until the Gateway reports 1,000 attachedRoutes and every route is accepted."},
+	"kube_attached_writes":      {"writes", 20, "Writes to the Gateway in that time."},
+	"kube_failed_requests":      {"requests", 0, "Failed requests, of 200 a second, while a route's backend is switched 20 times, 200 ms apart, and penstock, the backends and the Gateway's Envoys are rolled out, one after the other."},
 	"kube_failed_requests.sent": {"requests", none, ""},
 }
 
@@ -82,7 +82,7 @@ func havePenstock(c config) bool { return c.penstock != "" }
 func haveEnvoy(c config) bool    { return c.penstock != "" && c.envoy != "" }
 func havePeer(c config) bool     { return c.penstock != "" && c.envoyGateway != "" }
 
-// measurements are all runs, in order.
+// measurements are all measurements, in order.
 var measurements = []measurement{
 	{names: []string{"change_growth", "change_cpu", "change_vs_rebuild"}, what: "one route's change among 100 and among 5,000 routes", run: measureChange},
 	{names: []string{"change_cleartext"}, what: "one route's change among 5,000 on one cleartext port", run: measureCleartext},
@@ -90,9 +90,9 @@ var measurements = []measurement{
 	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
 	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},
-	{names: []string{"served_after_absence"}, what: "an Envoy that starts while both control planes are away", needs: haveEnvoy, run: measureAbsence},
+	{names: []string{"served_after_absence"}, what: "an Envoy that starts while both control planes are down", needs: haveEnvoy, run: measureAbsence},
 	{names: []string{"change_vs_envoy_gateway"}, what: "a saved file to bytes at a proxy, beside Envoy Gateway", needs: havePeer, run: measurePeer},
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},
 	{names: []string{"kube_attached", "kube_attached_writes"}, what: "1,000 routes at once on Kubernetes", needs: haveKube, run: measureAttached},
-	{names: []string{"kube_failed_requests"}, what: "a usual day on Kubernetes", needs: haveKube, run: measureKubeTraffic},
+	{names: []string{"kube_failed_requests"}, what: "common operations on Kubernetes", needs: haveKube, run: measureKubeTraffic},
 }

@@ -1,17 +1,18 @@
-// Command bench measures what a change costs, at which size, and beside whom. It writes progress and noise to standard
-// error, and on standard output one JSON object a figure for benchtable, which makes the table:
+// Command bench measures what a change costs, by size and compared with others. It writes progress to standard error,
+// and one JSON object a figure to standard output, for benchtable:
 //
 //	{"name":"change_growth","value":1.2,"unit":"ratio","limit":2,"about":"what it means"}
 //
-// The names, limits and runs are in declared.go; `-run` chooses by regular expression. The sides of a ratio come from one
-// run, measured in turns where both can be there at once, so that a busy machine slows both. Times are medians if there are
-// several; CPU is a mean, because collecting garbage is part of it now and then. A time ends where the last byte is read by
-// a client (package proxy) at the other end of a real gRPC connection over loopback. Where CPU is counted, the client has a
-// process of its own (follower.go): this program, started again.
+// declared.go has the names, limits and runs; `-run` selects figures by regular expression. Both sides of a ratio come
+// from one run, in turns if both can run at once, so that a busy machine slows both. Times are medians; CPU is a mean,
+// because it includes garbage collection. A time ends when a client (package proxy) at the other end of a real gRPC
+// connection over loopback has read the last byte. Where CPU is measured, the client is another process (follower.go):
+// this program, started again.
 //
-// What is measured elsewhere joins by writing such lines too: `make bench` gives benchtable the output of all.
+// Package world has the measured configurations. Other measurements can join by writing such lines: `make bench` pipes
+// all of them into benchtable. Folder peers has modules that pin the control planes to compare with.
 //
 // -profile FOLDER writes a CPU and an allocation profile of each measurement.
 //
-// Only `make bench` calls it. Tests: cd conformance && go test ./bench/...
+// Only `make bench` and `make bench-kube` call it. Tests: cd conformance && go test ./bench/...
 package main

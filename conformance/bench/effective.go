@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// measureEffective: a saved file to the first request that sees it, through a real Envoy.
+// measureEffective measures from a saved file to the first request through a real Envoy that sees the change.
 func measureEffective(ctx context.Context, c config, out report) error {
 	size := world.Routes5000
 	var err error
@@ -53,7 +53,7 @@ func measureEffective(ctx context.Context, c config, out report) error {
 		}
 		return errors.Join(fmt.Errorf("revision %q: %w", got, err), p.running())
 	}); err != nil {
-		return fmt.Errorf("%w; it said:\n%s", err, p.output())
+		return fmt.Errorf("%w; its output:\n%s", err, p.output())
 	}
 	var times []time.Duration
 	for revision := 1; revision <= 31; revision++ {
@@ -86,22 +86,22 @@ func (v *visit) effective(ctx context.Context, w *world.World, files string, rou
 		if got == fmt.Sprint(revision) {
 			return time.Since(start), nil
 		}
-		if time.Since(start) > patience {
+		if time.Since(start) > timeout {
 			return 0, fmt.Errorf("revision %d never took effect: requests see %s", revision, got)
 		}
 	}
 }
 
-// answer serves what the endpoints of the first backend are.
+// answer serves HTTP at the endpoints of the first backend.
 func answer(w *world.World) (stop func(), err error) {
-	s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: patience}
+	s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: timeout}
 	for e := range w.Endpoints {
 		l, err := net.Listen("tcp", net.JoinHostPort(w.Address(e), "8000"))
 		if err != nil {
 			_ = s.Close()
 			return nil, err
 		}
-		go func() { _ = s.Serve(l) }() // returns when it is closed
+		go func() { _ = s.Serve(l) }() // ends with stop
 	}
 	return func() { _ = s.Close() }, nil
 }
@@ -115,16 +115,16 @@ type visit struct {
 func visitor(port int32, host string) *visit {
 	return &visit{
 		url: fmt.Sprintf("https://%s:%d/v1", host, port),
-		client: http.Client{Timeout: patience, Transport: &http.Transport{
+		client: http.Client{Timeout: timeout, Transport: &http.Transport{
 			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
 			},
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the certificate is one of a moment
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // a temporary certificate
 		}},
 	}
 }
 
-// revision is what a request sees of its route.
+// revision returns the revision of its route that a request sees.
 func (v *visit) revision(ctx context.Context) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.url, nil)
 	if err != nil {
@@ -141,7 +141,7 @@ func (v *visit) revision(ctx context.Context) (string, error) {
 	return resp.Header.Get(world.RevisionHeader), errors.Join(err, resp.Body.Close())
 }
 
-// freePort returns a port that nobody has now.
+// freePort returns an unused port.
 func freePort() (int32, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 
 const streams = 1000
 
-// measureFanout: one endpoint of 50,000 changes, and 1,000 proxies have to know.
+// measureFanout measures one changed endpoint of 50,000, until 1,000 proxies have it.
 func measureFanout(ctx context.Context, _ config, out report) error {
 	ours, assignments, err := fanout(ctx, out)
 	if err != nil {
 		return err
 	}
-	runtime.GC() // ours is not theirs to collect
+	runtime.GC() // our garbage is not part of their time
 	g, err := newGCP(assignments)
 	if err != nil {
 		return fmt.Errorf("go-control-plane: %w", err)
@@ -44,7 +44,7 @@ func measureFanout(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// fanout measures ours, from the store's commit on, and returns the assignments that were served.
+// fanout measures Penstock from the store's commit on, and returns the assignments that were served.
 func fanout(ctx context.Context, out report) (time.Duration, map[string][]byte, error) {
 	var t tap
 	r, err := newRig(world.Fleet, t.option())

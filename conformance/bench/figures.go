@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// measurement is one run, which gives one or several figures.
+// measurement is a run that produces one or several figures.
 type measurement struct {
 	names []string // of the figures
-	what  string   // for a person who waits
+	what  string   // for progress
 	needs func(config) bool
 	run   func(context.Context, config, report) error
 }
 
-// report takes a figure of a measurement; a suffix, if any, is joined to its name with '.'.
+// report receives a figure of a measurement; a suffix, if any, is joined to its name with '.'.
 type report func(name, suffix string, value float64)
 
-// figure is what is promised about a name. A limit is what the project holds itself to.
+// figure describes a name. A limit is the project's own target.
 type figure struct {
 	unit  string
 	limit float64 // the largest acceptable value; negative: none
@@ -37,7 +37,7 @@ func (m measurement) gives(chosen *regexp.Regexp) bool {
 	return slices.ContainsFunc(m.names, chosen.MatchString)
 }
 
-// profiled runs a measurement, with profiles if they are wanted.
+// profiled runs a measurement, with profiles if configured.
 func (m measurement) profiled(ctx context.Context, c config) error {
 	if c.profiles == "" {
 		return m.run(ctx, c, emit)
@@ -63,7 +63,7 @@ func (m measurement) profiled(ctx context.Context, c config) error {
 	return err
 }
 
-// output is what emit writes: one JSON object a line.
+// output is a JSON line that emit writes.
 type output struct {
 	Name  string   `json:"name"`
 	Value float64  `json:"value"`
@@ -94,14 +94,14 @@ func emit(name, suffix string, value float64) {
 	}
 }
 
-// round keeps three digits that count: more would pretend.
+// round keeps three significant digits, as many as are reproducible.
 func round(v float64) float64 {
 	var out float64
 	_, _ = fmt.Sscanf(fmt.Sprintf("%.3g", v), "%g", &out)
 	return out
 }
 
-// median of a list, which it sorts; 0 of an empty one.
+// median sorts a list and returns its median; 0 if it is empty.
 func median[T ~int64 | ~float64](list []T) T {
 	if len(list) == 0 {
 		return 0
@@ -112,14 +112,14 @@ func median[T ~int64 | ~float64](list []T) T {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// cpuTime is what this process has used so far, its kernel time included.
+// cpuTime is the CPU time of this process so far, in user and kernel mode.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for wrong arguments only
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for invalid arguments only
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// load is the machine's load average of the last minute, where it can be read.
+// load is the machine's load average of the last minute, or "" where it cannot be read.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// followerEnv has the address that this program is to follow, instead of measuring anything.
+// followerEnv has the address to follow. It makes this program a follower.
 const followerEnv = "PENSTOCK_BENCH_FOLLOW"
 
-// follower is a proxy in a process of its own, so that this one's CPU time is the control plane's alone: to read a
-// response costs a client as much as to send it costs the server.
+// follower is a proxy in another process, so that this process's CPU time is the control plane's alone: a response
+// costs a client as much as the server.
 type follower struct {
 	cmd     *exec.Cmd
 	arrived chan arrival
 	have    atomic.Int64 // resources
 	done    chan struct{}
-	err     error // how it ended; read after done
+	err     error // why it ended; read after done
 }
 
 // arrival is a response that the follower has read to the last byte, and acknowledged.
@@ -35,7 +35,7 @@ type arrival struct {
 	at   time.Time
 }
 
-// follow starts a follower, which gets everything and then all that changes.
+// follow starts a follower, which receives everything and then all changes.
 func follow(address string) (*follower, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -65,16 +65,16 @@ func (f *follower) read(out io.Reader) error {
 		var a arrival
 		var nanoseconds int64
 		if _, err := fmt.Sscan(lines.Text(), &a.url, &a.have, &nanoseconds); err != nil {
-			return fmt.Errorf("follower says %q: %w", lines.Text(), err)
+			return fmt.Errorf("follower printed %q: %w", lines.Text(), err)
 		}
 		a.at = time.Unix(0, nanoseconds)
 		f.arrived <- a
-		f.have.Store(a.have) // behind it: who has waited for all of them may forget them
+		f.have.Store(a.have) // after the arrival was queued: complete's callers may drop the arrivals of all resources
 	}
 	return lines.Err()
 }
 
-// complete polls until the follower has as many resources as there are.
+// complete waits until the follower has as many resources as there are.
 func (f *follower) complete(ctx context.Context, want int) error {
 	return eventually(ctx, func() error {
 		select {
@@ -89,9 +89,9 @@ func (f *follower) complete(ctx context.Context, want int) error {
 	})
 }
 
-// next is when the next response of a type was there.
+// next returns the time of the next response of a type.
 func (f *follower) next(ctx context.Context, url string) (time.Time, error) {
-	timeout := time.After(patience)
+	expired := time.After(timeout)
 	for {
 		select {
 		case a := <-f.arrived:
@@ -100,14 +100,14 @@ func (f *follower) next(ctx context.Context, url string) (time.Time, error) {
 			}
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()
-		case <-timeout:
+		case <-expired:
 			return time.Time{}, errors.New("the change never arrived")
 		}
 	}
 }
 
-// forget drops what has arrived so far.
-func (f *follower) forget() {
+// drop drops all arrivals so far.
+func (f *follower) drop() {
 	for len(f.arrived) > 0 {
 		<-f.arrived
 	}
@@ -118,7 +118,7 @@ func (f *follower) close() {
 	<-f.done
 }
 
-// asFollower makes this process a follower if it was started as one.
+// asFollower runs a follower if this process was started as one.
 func asFollower() {
 	address := os.Getenv(followerEnv)
 	if address == "" {
@@ -131,7 +131,7 @@ func asFollower() {
 	os.Exit(0)
 }
 
-// runFollower is a follower's own process: a line for each response, until it is killed or the stream ends.
+// runFollower prints a line for each response, until it is killed or the stream ends.
 func runFollower(ctx context.Context, address string) error {
 	ended := make(chan error, 1)
 	have := map[string]struct{}{}

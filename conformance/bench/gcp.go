@@ -24,8 +24,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gcp is what go-control-plane's caches are measured with: the assignments that ours served, as messages, and what proxies
-// say that have them.
+// gcp has the input for go-control-plane's caches: the assignments that Penstock served, as messages, and the requests
+// of proxies that have them.
 type gcp struct {
 	loads map[string]types.Resource
 	have  proxy.Have
@@ -39,7 +39,7 @@ func newGCP(assignments map[string][]byte) (*gcp, error) {
 			return nil, err
 		}
 		g.loads[name] = load
-		theirs, err := gcpcache.MarshalResource(load) // ours may have the same in another order
+		theirs, err := gcpcache.MarshalResource(load) // the order of fields may differ from ours
 		if err != nil {
 			return nil, err
 		}
@@ -51,12 +51,13 @@ func newGCP(assignments map[string][]byte) (*gcp, error) {
 // gcpCache is one of the caches.
 type gcpCache struct {
 	gcpcache.Cache
-	watched func(name string) int // how many streams watch a name
-	// change prepares another assignment under a name, and returns what puts it in force: from there on it is timed.
+	watched func(name string) int // number of streams that watch a name
+	// change prepares another assignment of a name, and returns a function that puts it in force, where the time
+	// starts.
 	change func(name string, load types.Resource) (func() error, error)
 }
 
-// linear is the cache of one type's resources.
+// linear returns the cache of one type's resources.
 func (g *gcp) linear() gcpCache {
 	c := gcpcache.NewLinearCache(resource.Endpoints.URL(), gcpcache.WithInitialResources(maps.Clone(g.loads)))
 	return gcpCache{Cache: c, watched: c.NumWatches, change: func(name string, load types.Resource) (func() error, error) {
@@ -64,12 +65,12 @@ func (g *gcp) linear() gcpCache {
 	}}
 }
 
-// byGateway tells nodes apart by the gateway that they are of: they share a snapshot.
+// byGateway makes the nodes of a gateway share a snapshot.
 type byGateway struct{}
 
 func (byGateway) ID(node *corev3.Node) string { return node.GetCluster() }
 
-// snapshot is the cache of whole snapshots, of which each change makes a new one.
+// snapshot returns the cache of whole snapshots. Each change creates a new one.
 func (g *gcp) snapshot(ctx context.Context) (gcpCache, error) {
 	c := gcpcache.NewSnapshotCache(true, byGateway{}, nil)
 	loads, version := maps.Clone(g.loads), 0
@@ -94,11 +95,11 @@ func (g *gcp) snapshot(ctx context.Context) (gcpCache, error) {
 	}}, err
 }
 
-// fanout measures a cache behind go-control-plane's own server: the same assignments, proxies and turns as ours, though the
-// proxies ask for assignments only, and the change starts at the cache.
+// fanout measures a cache behind go-control-plane's own server, with our assignments, proxies and turns. The proxies
+// request assignments only, and the change starts at the cache.
 func (g *gcp) fanout(ctx context.Context, cache gcpCache) (time.Duration, error) {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second})) // the proxies ask as often as Envoys do
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second})) // the proxies' interval is Envoy's
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, gcpserver.NewServer(ctx, cache, nil))
@@ -115,7 +116,8 @@ func (g *gcp) fanout(ctx context.Context, cache gcpCache) (time.Duration, error)
 			return nil
 		})
 	}
-	// Not all at once, as with ours: while one stream's 5,000 names are looked up the others are not read, until connections time out.
+	// Not all at once as with ours: while the server looks up one stream's 5,000 names it reads no others, until
+	// connections time out.
 	c, err := gather(ctx, address, streams, 50, proxy.Resumption(g.have), watched)
 	if err != nil {
 		return 0, err
@@ -145,7 +147,7 @@ func (g *gcp) fanout(ctx context.Context, cache gcpCache) (time.Duration, error)
 		times = append(times, at.Sub(start))
 	}
 	if n := c.resent.Load(); n > 0 {
-		return 0, fmt.Errorf("%d resources were sent that did not change: it does not know what the proxies have", n)
+		return 0, fmt.Errorf("%d resources were sent that did not change", n)
 	}
 	return median(times), nil
 }

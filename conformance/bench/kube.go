@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// kubePlane is penstock serve on a cluster, with one proxy attached to it.
+// kubePlane is penstock serve on a cluster, with a proxy.
 type kubePlane struct {
 	*plane
 	proxy   *proxy.Proxy
@@ -29,7 +29,7 @@ type kubePlane struct {
 	arrived chan time.Time // of each response with route configurations
 }
 
-// startKube runs the control plane against a cluster's API, beside the cluster, and connects a proxy to it.
+// startKube runs the control plane beside the cluster, and connects a proxy to it.
 func startKube(ctx context.Context, c config, cluster *cluster, state string) (*kubePlane, error) {
 	p, err := start(c.penstock, "serve", "--kubeconfig", cluster.kubeconfig, "--state", state, "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--log-level", "warn")
 	if err != nil {
@@ -54,7 +54,7 @@ func (k *kubePlane) note(r proxy.Response) {
 	if r.URL == resource.RouteConfiguration.URL() {
 		select {
 		case k.arrived <- r.At:
-		default: // nobody waits
+		default: // no receiver
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (k *kubePlane) close() {
 	k.stop()
 }
 
-// has waits until the proxy has the clusters of so many routes, and all endpoints of them.
+// has waits until the proxy has the clusters of so many routes, with their endpoints.
 func (k *kubePlane) has(ctx context.Context, routes int) error {
 	return eventually(ctx, func() error {
 		if err := errors.Join(k.proxy.Err(), k.running()); err != nil {
@@ -80,7 +80,7 @@ func (k *kubePlane) has(ctx context.Context, routes int) error {
 	})
 }
 
-// informer notes when each revision of a kind's objects arrives, as any controller would see it.
+// informer records when each revision of a kind's objects arrives, as for any controller.
 type informer struct {
 	watch watch.Interface
 	mu    sync.Mutex
@@ -94,7 +94,7 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 	if err != nil {
 		return nil, err
 	}
-	// The API server ends watches when it likes, and of those first that have much to hear.
+	// The API server ends watches at any time, those with many events first.
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return c.client.Resource(kind).Namespace(c.namespace).Watch(ctx, o)
@@ -135,7 +135,7 @@ func (n *informer) at(ctx context.Context, version string) (at time.Time, err er
 	return at, err
 }
 
-// events is how often an object was written, as far as it has arrived.
+// events returns how often an object was written, as far as its events have arrived.
 func (n *informer) events(name string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,10 +154,10 @@ func (n *informer) having(wanted func(*unstructured.Unstructured) bool) (count i
 	return count
 }
 
-// kubeSize is world.Routes5000 with a Service of its own for each route.
+// kubeSize is world.Routes5000 with a Service for each route.
 var kubeSize = world.Size{Listeners: 50, Hosts: 5000, Backends: 5000, Endpoints: 10, Port: 443, NoPools: true}
 
-// measureKube: what a change costs on Kubernetes, at two sizes, and what so large a cluster costs.
+// measureKube measures what a change costs on Kubernetes, at two sizes, and what the large cluster costs.
 func measureKube(ctx context.Context, c config, out report) error {
 	cluster, err := bareCluster(ctx)
 	if err != nil {
@@ -197,7 +197,7 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 	}
 	defer k.close()
 	if err := k.has(ctx, size); err != nil {
-		return fmt.Errorf("%w; it said:\n%s", err, k.output())
+		return fmt.Errorf("%w; its output:\n%s", err, k.output())
 	}
 	informer, err := cluster.inform(ctx, httpRoutes)
 	if err != nil {
@@ -213,7 +213,7 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 		return nil
 	})
 	if err == nil {
-		err = k.rest(ctx)
+		_, err = k.settled(ctx, time.Second)
 	}
 	if err != nil {
 		return err
@@ -236,7 +236,7 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 		select {
 		case at := <-k.arrived:
 			bytes = append(bytes, at.Sub(start))
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			return errors.New("a change never arrived")
 		case <-ctx.Done():
 			return ctx.Err()
@@ -251,7 +251,7 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 	out(name, "", float64(median(bytes))/float64(median(events)))
 	out(name, "bytes", milliseconds(median(bytes)))
 	out(name, "event", milliseconds(median(events)))
-	if err := k.rest(ctx); err != nil {
+	if _, err := k.settled(ctx, time.Second); err != nil {
 		return err
 	}
 	after, err := k.cpu()
@@ -264,26 +264,7 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 	return err
 }
 
-// rest waits until the process has used next to nothing for a second.
-func (k *kubePlane) rest(ctx context.Context) error {
-	last, quiet := time.Duration(0), time.Now()
-	for time.Since(quiet) < time.Second {
-		if err := errors.Join(ctx.Err(), k.running()); err != nil {
-			return err
-		}
-		time.Sleep(100 * time.Millisecond)
-		now, err := k.cpu()
-		if err != nil {
-			return err
-		}
-		if now-last > 20*time.Millisecond {
-			last, quiet = now, time.Now()
-		}
-	}
-	return nil
-}
-
-// kubeColdStart: from the process's start until a proxy has everything.
+// kubeColdStart measures from the process's start until a proxy has everything.
 func kubeColdStart(ctx context.Context, c config, cluster *cluster, state string, size int, out report) error {
 	start := time.Now()
 	k, err := startKube(ctx, c, cluster, state)
@@ -298,7 +279,7 @@ func kubeColdStart(ctx context.Context, c config, cluster *cluster, state string
 	return nil
 }
 
-// measureAttached: many routes at once, and how soon and with how few writes everybody is told.
+// measureAttached creates many routes at once, and measures the time and the writes until all are reported.
 func measureAttached(ctx context.Context, c config, out report) error {
 	cluster, err := bareCluster(ctx)
 	if err != nil {
@@ -323,7 +304,7 @@ func measureAttached(ctx context.Context, c config, out report) error {
 	}
 	defer k.close()
 	if err := eventually(ctx, func() error { _, err := cluster.attached(ctx); return err }); err != nil {
-		return fmt.Errorf("%w; it said:\n%s", err, k.output())
+		return fmt.Errorf("%w; its output:\n%s", err, k.output())
 	}
 	watched, err := cluster.inform(ctx, gateways)
 	if err != nil {
@@ -345,7 +326,7 @@ func measureAttached(ctx context.Context, c config, out report) error {
 			return fmt.Errorf("%d routes are accepted", n)
 		}
 		if watched.having(func(u *unstructured.Unstructured) bool { n, _ := attachedRoutes(u); return n == routes }) == 0 {
-			return errors.New("the Gateway does not say that all are attached")
+			return errors.New("the Gateway does not report all routes as attached")
 		}
 		return nil
 	})

@@ -22,10 +22,10 @@ var (
 	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 )
 
-// echoImage answers with what it was asked; the image of Gateway API's own conformance tests.
+// echoImage is the echo server of Gateway API's conformance tests.
 const echoImage = "gcr.io/k8s-staging-gateway-api/echo-basic:v20251106-v1.3.0-263-g47c3435c"
 
-// measureKubeTraffic: nothing that happens to a cluster on a usual day loses a request.
+// measureKubeTraffic counts the requests that common operations on a cluster lose.
 func measureKubeTraffic(ctx context.Context, _ config, out report) error {
 	cluster, err := installedCluster(ctx)
 	if err != nil {
@@ -54,8 +54,8 @@ func measureKubeTraffic(ctx context.Context, _ config, out report) error {
 	return err
 }
 
-// usualDay is 20 switches of the route's backend, 200 ms apart, and one rollout each of penstock, the backends and the
-// Gateway's Envoys.
+// usualDay switches the route's backend 20 times, 200 ms apart, and rolls out penstock, the backends and the Gateway's
+// Envoys.
 func (c *cluster) usualDay(ctx context.Context) error {
 	for i := range 20 {
 		if err := c.point(ctx, []string{"b", "a"}[i%2]); err != nil {
@@ -82,7 +82,7 @@ func (c *cluster) usualDay(ctx context.Context) error {
 	return nil
 }
 
-// application makes two backends, a Gateway and a route, and returns the Gateway's address once it has one.
+// application creates two backends, a Gateway and a route, and returns the Gateway's address once it has one.
 func (c *cluster) application(ctx context.Context) (address string, err error) {
 	for _, name := range []string{"a", "b"} {
 		labels := map[string]any{"app": name}
@@ -128,15 +128,15 @@ func (c *cluster) application(ctx context.Context) (address string, err error) {
 	return address, err
 }
 
-// point makes the route send to another backend.
+// point changes the route's backend.
 func (c *cluster) point(ctx context.Context, backend string) error {
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/rules/0/backendRefs/0/name","value":%q}]`, backend)
 	_, err := c.client.Resource(httpRoutes).Namespace(c.namespace).Patch(ctx, "app", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
 
-// rollout replaces every pod of a Deployment, as `kubectl rollout restart` does, and waits until the last old one has
-// drained and is gone: the Deployment's status counts no pod that ends.
+// rollout replaces every pod of a Deployment, like `kubectl rollout restart`, and waits until the last old one is gone,
+// which the Deployment's status does not include.
 func (c *cluster) rollout(ctx context.Context, namespace, name string) error {
 	in := c.client.Resource(deployments).Namespace(namespace)
 	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339Nano))
@@ -170,10 +170,10 @@ func (c *cluster) rollout(ctx context.Context, namespace, name string) error {
 type traffic struct {
 	url          string
 	sent, failed atomic.Int64
-	first        atomic.Pointer[string] // what was wrong with the first that failed
+	first        atomic.Pointer[string] // the first error
 }
 
-// run sends 200 requests a second over a few connections until it is told to end.
+// run sends 200 requests a second over a few connections until ctx ends.
 func (t *traffic) run(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range 10 {

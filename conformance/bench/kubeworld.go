@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// The resources that the cluster's world is made of.
+// The resources of the cluster's world.
 var (
 	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	services       = schema.GroupVersionResource{Version: "v1", Resource: "services"}
@@ -37,7 +37,7 @@ var (
 	envoyFleets    = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
 )
 
-// cluster is the API of a lab, and a namespace of ours in it.
+// cluster is the API of a lab, and a namespace in it.
 type cluster struct {
 	lab        *lab.Lab
 	kubeconfig string
@@ -45,7 +45,7 @@ type cluster struct {
 	namespace  string
 }
 
-// bareCluster is a lab of its own: penstock runs beside it, so that its CPU is its own.
+// bareCluster starts a lab without Penstock, which runs beside it, so that its CPU can be measured.
 func bareCluster(ctx context.Context) (*cluster, error) {
 	dir, err := filepath.Abs("../.lab-bench")
 	if err != nil {
@@ -58,7 +58,7 @@ func bareCluster(ctx context.Context) (*cluster, error) {
 	return inLab(ctx, l)
 }
 
-// installedCluster is a lab of its own with Penstock in it.
+// installedCluster starts a lab with Penstock in it.
 func installedCluster(ctx context.Context) (*cluster, error) {
 	l, err := installed.Start(ctx, lab.Config{Dir: "../.lab-bench"})
 	if err != nil {
@@ -67,7 +67,7 @@ func installedCluster(ctx context.Context) (*cluster, error) {
 	return inLab(ctx, l)
 }
 
-// inLab connects to a lab, without a limit of its own on how fast it asks.
+// inLab connects to a lab, without a client-side rate limit.
 func inLab(ctx context.Context, l *lab.Lab) (*cluster, error) {
 	c := &cluster{lab: l, kubeconfig: l.Kubeconfig(), namespace: "bench"}
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
@@ -91,7 +91,7 @@ func (c *cluster) end() {
 	}
 }
 
-// create makes an object from its fields, or from a typed one; one that exists is left alone.
+// create creates an object from its fields, or from a typed one, unless it exists.
 func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, object any) error {
 	raw, err := json.Marshal(object)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, 
 	return err
 }
 
-// gateway makes the class and the Gateway of a world, whose proxies nobody runs.
+// gateway creates the class and the Gateway of a world, with external proxies.
 func (c *cluster) gateway(ctx context.Context, w *world.World) error {
 	class := map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": map[string]any{"name": "penstock"},
 		"spec": map[string]any{"controllerName": translation.Controller}}
@@ -131,7 +131,7 @@ func (c *cluster) gateway(ctx context.Context, w *world.World) error {
 	return errors.Join(c.create(ctx, classes, class), c.create(ctx, envoyFleets, fleet), c.create(ctx, gateways, gateway))
 }
 
-// routes makes routes first..n-1 of a world and, if wanted, a Service and an EndpointSlice for each.
+// routes creates routes first..n-1 of a world and, with backends, a Service and an EndpointSlice for each.
 func (c *cluster) routes(ctx context.Context, w *world.World, first, n int, backends bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
@@ -149,17 +149,17 @@ func (c *cluster) routes(ctx context.Context, w *world.World, first, n int, back
 	return group.Wait()
 }
 
-// clusterService is backend b as a cluster takes it, which refuses loopback addresses.
+// clusterService is backend b without loopback addresses, which a cluster does not accept.
 func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s, slice := w.Service(b, 0)
-	s.Spec.ClusterIP = corev1.ClusterIPNone // neither selector nor address: the slice is ours
+	s.Spec.ClusterIP = corev1.ClusterIPNone // without a selector, so the EndpointSlice is ours
 	for e := range slice.Endpoints {
 		slice.Endpoints[e].Addresses = []string{fmt.Sprintf("10.%d.%d.%d", 192+b/250, b%250, 1+e)}
 	}
 	return s, slice
 }
 
-// change writes a revision of a route, which a response header tells, and returns its resourceVersion.
+// change writes a revision of a route, visible as a response header, and returns its resourceVersion.
 func (c *cluster) change(ctx context.Context, i, revision int) (version string, err error) {
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/rules/0/filters/0/responseHeaderModifier/set/0/value","value":"%d"}]`, revision)
 	u, err := c.client.Resource(httpRoutes).Namespace(c.namespace).Patch(ctx, fmt.Sprintf("route-%d", i), types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
@@ -169,7 +169,7 @@ func (c *cluster) change(ctx context.Context, i, revision int) (version string, 
 	return u.GetResourceVersion(), nil
 }
 
-// attached is what the Gateway's status says of its first listener's routes.
+// attached returns the attachedRoutes in the Gateway's status.
 func (c *cluster) attached(ctx context.Context) (int64, error) {
 	u, err := c.client.Resource(gateways).Namespace(c.namespace).Get(ctx, "gw", metav1.GetOptions{})
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *cluster) attached(ctx context.Context) (int64, error) {
 	return attachedRoutes(u)
 }
 
-// attachedRoutes is how many routes a Gateway's first listener has; an error while its status says nothing.
+// attachedRoutes returns the attachedRoutes of a Gateway's first listener, or an error if the status has none.
 func attachedRoutes(gateway *unstructured.Unstructured) (int64, error) {
 	listeners, _, err := unstructured.NestedSlice(gateway.Object, "status", "listeners")
 	if err != nil || len(listeners) == 0 {
@@ -188,7 +188,7 @@ func attachedRoutes(gateway *unstructured.Unstructured) (int64, error) {
 	return n, err
 }
 
-// accepted says whether a route's only parent has accepted it.
+// accepted reports whether a route's only parent has accepted it.
 func accepted(route *unstructured.Unstructured) bool {
 	parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
 	for _, parent := range parents {

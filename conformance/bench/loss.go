@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// measureLoss runs the zero-loss harness, which says meanwhile what it does.
+// measureLoss runs the zero-loss harness, which prints its progress.
 func measureLoss(ctx context.Context, c config, out report) error { return zeroloss(ctx, c, out) }
 
-// measureAbsence has it start Envoys while no control plane is there.
+// measureAbsence lets it start Envoys without a control plane.
 func measureAbsence(ctx context.Context, c config, out report) error {
 	return zeroloss(ctx, c, out, "-absences", "5")
 }
 
-// zeroloss builds and runs that harness, and passes its figures on.
+// zeroloss builds and runs the harness, and reports its figures.
 func zeroloss(ctx context.Context, c config, out report, args ...string) error {
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
@@ -28,8 +28,8 @@ func zeroloss(ctx context.Context, c config, out report, args ...string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	harness := filepath.Join(dir, "zeroloss")
-	if said, err := exec.CommandContext(ctx, "go", "build", "-o", harness, "./promises/zeroloss").CombinedOutput(); err != nil {
-		return fmt.Errorf("build zeroloss: %w\n%s", err, said)
+	if text, err := exec.CommandContext(ctx, "go", "build", "-o", harness, "./promises/zeroloss").CombinedOutput(); err != nil {
+		return fmt.Errorf("build zeroloss: %w\n%s", err, text)
 	}
 	penstock, err := filepath.Abs(c.penstock)
 	if err != nil {
@@ -38,7 +38,7 @@ func zeroloss(ctx context.Context, c config, out report, args ...string) error {
 	return loss(ctx, exec.Command(harness, append([]string{"-penstock", penstock}, args...)...), c.envoy, out)
 }
 
-// loss runs a command that prints figures and, if requests failed, how to see that again.
+// loss runs a command that prints figures and, if requests failed, how to repeat the run.
 func loss(ctx context.Context, cmd *exec.Cmd, envoy string, out report) error {
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), "ENVOY="+envoy), os.Stderr, dieWithParent()
 	pipe, err := cmd.StdoutPipe()
@@ -64,7 +64,7 @@ func loss(ctx context.Context, cmd *exec.Cmd, envoy string, out report) error {
 	}
 	err = cmd.Wait()
 	if given > 0 && lines.Err() == nil {
-		return nil // that requests failed is a figure
+		return nil // failed requests are a figure, not an error
 	}
-	return errors.Join(errors.New("the harness gave no figures"), err, lines.Err())
+	return errors.Join(errors.New("the harness printed no figures"), err, lines.Err())
 }

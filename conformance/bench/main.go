@@ -16,11 +16,11 @@ func main() {
 	asFollower()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	run := flag.String("run", ".", "regular expression: which figures")
-	penstock := flag.String("penstock", "", "the penstock binary, for figures of whole processes; empty leaves them out")
-	envoy := flag.String("envoy", os.Getenv("ENVOY"), "the Envoy binary, for figures with a real Envoy; empty leaves them out")
-	gateway := flag.String("envoy-gateway", os.Getenv("ENVOY_GATEWAY"), "the envoy-gateway binary, a peer; empty leaves it out")
-	labs := flag.Bool("labs", false, "start labs for figures on Kubernetes; without it they are left out")
+	run := flag.String("run", ".", "regular expression of the figures")
+	penstock := flag.String("penstock", "", "the penstock binary, for figures of processes; empty omits them")
+	envoy := flag.String("envoy", os.Getenv("ENVOY"), "the Envoy binary, for figures with a real Envoy; empty omits them")
+	gateway := flag.String("envoy-gateway", os.Getenv("ENVOY_GATEWAY"), "the envoy-gateway binary, a peer; empty omits its figures")
+	labs := flag.Bool("labs", false, "start labs for figures on Kubernetes; without it they are omitted")
 	profile := flag.String("profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
 	flag.Parse()
 	if err := measure(ctx, *run, config{penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, profiles: *profile}); err != nil {
@@ -29,13 +29,13 @@ func main() {
 	}
 }
 
-// config is what figures may need.
+// config has the programs that figures may need.
 type config struct {
 	penstock, envoy, envoyGateway, profiles string
 	labs                                    bool
 }
 
-// measure runs the chosen figures, one after the other. One that fails does not keep the others from running.
+// measure runs the selected measurements, one after the other. A failure does not stop the others.
 func measure(ctx context.Context, run string, c config) error {
 	chosen, err := regexp.Compile(run)
 	if err != nil {
@@ -58,7 +58,7 @@ func measure(ctx context.Context, run string, c config) error {
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", m.names[0], err)
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s: done in %s\n", m.names[0], time.Since(start).Round(100*time.Millisecond))
-		debug.FreeOSMemory() // what one figure loaded must not slow the next
+		debug.FreeOSMemory() // memory of one figure must not slow the next
 	}
 	fmt.Fprintf(os.Stderr, "bench: load average before %s, after %s\n", before, load())
 	if failed > 0 {

@@ -2,7 +2,7 @@ package main
 
 import "syscall"
 
-// dieWithParent has the kernel end a child whose parent is gone, however that ended.
+// dieWithParent makes the kernel kill a child whose parent has ended.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// What Envoy Gateway v1.9 has fixed: where it serves ADS, how its class and its Gateway's proxies are called.
+// Constants of Envoy Gateway v1.9: its ADS port, the controller name, the node cluster of its proxies.
 const (
 	peerADS        = "127.0.0.1:18000"
 	peerController = "gateway.envoyproxy.io/gatewayclass-controller"
 )
 
-// saver is a control plane that reads a folder, with one proxy attached to it.
+// saver is a control plane that reads a folder, with a proxy.
 type saver struct {
 	world   *world.World
 	files   string
@@ -49,10 +49,10 @@ func (s *saver) close() {
 	s.remove()
 }
 
-// measurePeer: a file of routes is saved, of which one has changed: until its bytes are at a proxy, by penstock serve
-// and by Envoy Gateway with its file provider, in turns. The worlds are small, because the peer's time is seconds.
+// measurePeer saves a file of routes with one change and measures until its bytes are at a proxy, for penstock serve
+// and for Envoy Gateway with its file provider, in turns. The worlds are small, because the peer needs seconds.
 func measurePeer(ctx context.Context, c config, out report) error {
-	var medians [2][2]time.Duration // size, who
+	var medians [2][2]time.Duration // by size and control plane
 	for n, hosts := range []int{50, 100} {
 		size := world.Size{Listeners: 1, Hosts: hosts, Backends: hosts / 5, Endpoints: 10, Port: 8443, NoPools: true}
 		ours, err := saveOurs(ctx, c, size)
@@ -82,7 +82,7 @@ func measurePeer(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// save changes one route of a file and waits until a proxy has it.
+// save changes a route of a file and waits until the proxy has it.
 func (s *saver) save(ctx context.Context) error {
 	s.last++
 	if err := s.world.StageRoutes(s.files, 0, s.last%10, s.last); err != nil {
@@ -104,27 +104,13 @@ func (s *saver) save(ctx context.Context) error {
 		s.times = append(s.times, at.Sub(start))
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return fmt.Errorf("the change never arrived; %w", s.process.running())
 	}
-	// What it does after the bytes are out, such as writing status, is part of the change's cost: it ends when nothing is used for a while.
-	after, err := s.settled(ctx)
+	// Work after the bytes are out, such as a status, is part of the change's cost, so wait until the process is idle.
+	after, err := s.process.settled(ctx, 500*time.Millisecond)
 	s.cpu = append(s.cpu, after-before)
 	return err
-}
-
-// settled waits until the process has used no CPU to speak of for half a second, and returns what it used so far.
-func (s *saver) settled(ctx context.Context) (time.Duration, error) {
-	last, err := s.process.cpu()
-	quiet := time.Now()
-	for err == nil && ctx.Err() == nil && time.Since(quiet) < 500*time.Millisecond {
-		time.Sleep(50 * time.Millisecond)
-		var now time.Duration
-		if now, err = s.process.cpu(); now-last > 10*time.Millisecond {
-			last, quiet = now, time.Now()
-		}
-	}
-	return last, errors.Join(err, ctx.Err())
 }
 
 // attach connects a proxy and waits until it has the first and the last route's chain.
@@ -135,7 +121,7 @@ func (s *saver) attach(ctx context.Context, address, cluster string, secured *tl
 		if r.URL == resource.RouteConfiguration.URL() {
 			select {
 			case s.arrived <- r.At:
-			default: // nobody waits
+			default: // no receiver
 			}
 		}
 	}
@@ -149,7 +135,7 @@ func (s *saver) attach(ctx context.Context, address, cluster string, secured *tl
 	if err := s.proxy.Start(); err != nil {
 		return err
 	}
-	want := s.world.Listeners // one filter chain, and so one route configuration, each
+	want := s.world.Listeners // one filter chain, and so one route configuration, for each
 	return eventually(ctx, func() error {
 		if err := errors.Join(s.proxy.Err(), s.process.running()); err != nil {
 			return err
@@ -210,11 +196,11 @@ func savePeer(ctx context.Context, c config, size world.Size) (*saver, error) {
 	return s, nil
 }
 
-// startPeer makes its certificates, writes its configuration and starts it. It also wants to run an Envoy, which it
-// cannot fetch where there is no network: it logs that and goes on.
+// startPeer creates the peer's certificates, writes its configuration and starts it. It tries to run an Envoy, which it
+// cannot fetch without network: it logs that and continues.
 func (s *saver) startPeer(c config, state string) (*tls.Config, error) {
-	if said, err := exec.Command(c.envoyGateway, "certgen", "--local", "--config-home", state).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("certgen: %w: %s", err, said)
+	if text, err := exec.Command(c.envoyGateway, "certgen", "--local", "--config-home", state).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("certgen: %w: %s", err, text)
 	}
 	text := fmt.Sprintf(`apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: EnvoyGateway
@@ -250,7 +236,7 @@ extensionApis: {enableBackend: true}
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: "envoy-gateway", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// forPeer writes a Service and its EndpointSlice as the peer's own kind, because it reads neither from files.
+// forPeer converts a Service and its EndpointSlice to the peer's own kind, because the peer reads neither from files.
 func forPeer(object any) any {
 	switch o := object.(type) {
 	case *corev1.Service:

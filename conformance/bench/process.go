@@ -24,10 +24,10 @@ type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	mu   sync.Mutex
-	said bytes.Buffer
+	out  bytes.Buffer
 }
 
-// start runs a program until stop; nothing of it outlives this process.
+// start runs a program until stop, or until this process ends.
 func start(path string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
@@ -37,23 +37,23 @@ func start(path string, args ...string) (*process, error) {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // how it ended is in what it said
+		_ = p.cmd.Wait() // the output has the reason
 	}()
 	return p, nil
 }
 
-// Write keeps what the process says.
+// Write implements io.Writer for the process's output.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.said.Write(b)
+	return p.out.Write(b)
 }
 
-// output is what the process has said so far.
+// output returns the process's output so far.
 func (p *process) output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.said.String()
+	return p.out.String()
 }
 
 func (p *process) stop() {
@@ -66,7 +66,7 @@ func (p *process) stop() {
 	}
 }
 
-// running is an error once the process has ended.
+// running returns an error once the process has ended.
 func (p *process) running() error {
 	select {
 	case <-p.done:
@@ -76,7 +76,7 @@ func (p *process) running() error {
 	}
 }
 
-// cpu is what the process has used so far, from /proc: the kernel counts in hundredths of a second.
+// cpu returns the process's CPU time so far, from /proc, where the kernel counts hundredths of a second.
 func (p *process) cpu() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
@@ -94,7 +94,26 @@ func (p *process) cpu() (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// rss is the process's resident memory in MiB.
+// settled waits until the process has been idle for a while, and returns its CPU time so far. Idle means less than 2% of a core.
+func (p *process) settled(ctx context.Context, idle time.Duration) (time.Duration, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	last, err := p.cpu()
+	for since := time.Now(); err == nil && time.Since(since) < idle; {
+		select {
+		case <-ctx.Done():
+			return last, ctx.Err()
+		case <-tick.C:
+		}
+		var now time.Duration
+		if now, err = p.cpu(); now-last > idle/50 {
+			last, since = now, time.Now()
+		}
+	}
+	return last, errors.Join(err, p.running())
+}
+
+// rss returns the process's resident memory in MiB.
 func (p *process) rss() (float64, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -114,7 +133,7 @@ func (p *process) rss() (float64, error) {
 // plane is penstock serve or up.
 type plane struct {
 	*process
-	api http.Client // speaks to the socket in the state folder
+	api http.Client // for the socket in the state folder
 }
 
 // startPlane starts penstock serve or up and does not wait for it.
@@ -127,7 +146,7 @@ func startPlane(c config, command, files, state string, args ...string) (*plane,
 	return planeOf(p, state), nil
 }
 
-// planeOf is a penstock process with its state folder.
+// planeOf returns a penstock process with its state folder.
 func planeOf(p *process, state string) *plane {
 	socket := filepath.Join(state, "api.sock")
 	return &plane{process: p, api: http.Client{Transport: &http.Transport{
@@ -137,7 +156,7 @@ func planeOf(p *process, state string) *plane {
 	}}}
 }
 
-// adsAddress waits until penstock serve says where it serves ADS.
+// adsAddress waits until penstock serve prints its ADS address.
 func (p *plane) adsAddress(ctx context.Context) (address string, err error) {
 	err = eventually(ctx, func() error {
 		_, after, _ := strings.Cut(p.output(), "ADS at ")
@@ -150,7 +169,7 @@ func (p *plane) adsAddress(ctx context.Context) (address string, err error) {
 	return address, err
 }
 
-// metric reads one gauge or counter without labels from /metrics.
+// metric reads a gauge or counter without labels from /metrics.
 func (p *plane) metric(ctx context.Context, name string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock/metrics", nil)
 	if err != nil {
@@ -173,7 +192,7 @@ func (p *plane) metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("no metric %s", name)
 }
 
-// folder makes a folder with a world's files and one for state.
+// folder creates a folder with a world's files and one for state.
 func folder(write func(dir string) error) (files, state string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "penstock-bench")
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/penstock-project/penstock/conformance/bench/proxy"
 	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/conformance/lab/retry"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/cache"
@@ -19,15 +19,15 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// patience is how long anything may take before a measurement fails.
-const patience = 3 * time.Minute
+// timeout ends a measurement that hangs.
+const timeout = 3 * time.Minute
 
-// translation is how penstock serve translates, but for the addresses.
+// translation is the configuration of penstock serve, without addresses.
 var translation = translator.Config{
 	Controller: "penstock.dev/gateway-controller", AnyClass: true, Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is a control plane in this process: the way of data of cmd/penstock/internal/app, from the store on.
+// rig is a control plane in this process: the data path of cmd/penstock/internal/app, from the store on.
 type rig struct {
 	world      *world.World
 	store      *store.Store
@@ -39,7 +39,7 @@ type rig struct {
 	last       stages // of the last change
 }
 
-// stages is how long the parts of a change took that are done before its bytes go out.
+// stages are the times of the stages of a change before its bytes are sent.
 type stages struct{ store, translate, commit time.Duration }
 
 // newRig loads a world and serves it.
@@ -69,7 +69,7 @@ func serve(s *grpc.Server) (address string, err error) {
 	if err != nil {
 		return "", err
 	}
-	go func() { _ = s.Serve(l) }() // returns when it is stopped
+	go func() { _ = s.Serve(l) }() // ends when the server is stopped
 	return l.Addr().String(), nil
 }
 
@@ -97,7 +97,7 @@ func (r *rig) commit(revision uint64, out translator.Output) error {
 	return out.Err
 }
 
-// rebuild is the same revision made the other way: everything is translated again, and the cache finds out what differs.
+// rebuild is the same revision by a full translation; the cache finds the differences.
 func (r *rig) rebuild(ops ...store.Op) error {
 	rev, err := r.store.Apply(ops...)
 	if err != nil {
@@ -107,14 +107,14 @@ func (r *rig) rebuild(ops ...store.Op) error {
 	return r.commit(rev.N, translator.New(translation).Update(view, store.Everything(view)))
 }
 
-// acked waits until all proxies have a resource's newest version.
+// acked waits until all proxies have acknowledged a resource's newest version.
 func (r *rig) acked(ctx context.Context, ref resource.Ref) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return r.server.WaitAcked(ctx, world.Gateway, ref, "")
 }
 
-// attach connects a proxy, has it follow everything, and returns when it has all that there is.
+// attach connects a proxy that follows everything, and returns when it has all resources.
 func (r *rig) attach(ctx context.Context, handle func(proxy.Response)) (*proxy.Proxy, error) {
 	p, err := proxy.Connect(ctx, proxy.Config{Address: r.address, Node: "bench", Cluster: world.Gateway, Follow: true, Handle: handle})
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *rig) attach(ctx context.Context, handle func(proxy.Response)) (*proxy.P
 	return p, complete(ctx, p, len(r.translator.Resources(world.Gateway)))
 }
 
-// complete polls until a proxy has as many resources as there are.
+// complete waits until a proxy has as many resources as there are.
 func complete(ctx context.Context, p *proxy.Proxy, want int) error {
 	return eventually(ctx, func() error {
 		if err := p.Err(); err != nil {
@@ -140,14 +140,9 @@ func complete(ctx context.Context, p *proxy.Proxy, want int) error {
 	})
 }
 
-// eventually polls a condition until it holds.
+// eventually polls check until it succeeds, and returns its last error after the timeout.
 func eventually(ctx context.Context, check func() error) error {
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
-			return errors.Join(err, ctx.Err())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return retry.Until(ctx, 5*time.Millisecond, func(context.Context) error { return check() })
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// idleFor is how long nothing happens while the CPU time of nothing is measured.
+// idleFor is the time over which idle CPU is measured.
 const idleFor = 20 * time.Second
 
-// measureProcess: penstock serve as a process, from its start to 1,000 idle streams.
+// measureProcess measures penstock serve as a process, from its start to 1,000 idle streams.
 func measureProcess(ctx context.Context, c config, out report) error {
 	w, err := world.New(world.Routes5000)
 	if err != nil {
@@ -65,7 +65,7 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	return idle(ctx, p, out)
 }
 
-// storms has everybody reconnect a few times, and returns those of the last time, who stay.
+// storms reconnects all proxies a few times, and returns those of the last time, which stay connected.
 func storms(ctx context.Context, address string, have proxy.Have, out report) (*crowd, error) {
 	var times []time.Duration
 	var resent int64
@@ -87,7 +87,7 @@ func storms(ctx context.Context, address string, have proxy.Have, out report) (*
 	return last, nil
 }
 
-// resourcesOf is how many resources a proxy gets of a world.
+// resourcesOf returns the number of resources that a proxy receives of a world.
 func resourcesOf(size world.Size) (int, error) {
 	r, err := newRig(size)
 	if err != nil {
@@ -129,10 +129,10 @@ func firstPush(ctx context.Context, p *plane, start time.Time, want int) (time.D
 	return first.Last().Sub(start), first.Have(), err
 }
 
-// rest is how long a process has to come to rest after it has loaded everything.
+// rest is the time a process has to become idle after it has loaded everything.
 const rest = 5 * time.Second
 
-// memoryAtRest is the resident memory of a process in MiB once it has come to rest.
+// memoryAtRest returns the resident memory of an idle process in MiB.
 func memoryAtRest(ctx context.Context, p *plane) (float64, error) {
 	select {
 	case <-time.After(rest):
@@ -142,8 +142,8 @@ func memoryAtRest(ctx context.Context, p *plane) (float64, error) {
 	}
 }
 
-// memory looks at a process: first at what the kernel counts, because asking it for its metrics makes garbage, then at its
-// heap for a while. The least of that is what is live.
+// memory measures a process: first its resident memory, because reading metrics makes garbage, then its heap for a
+// while. The minimum is the live heap.
 func memory(ctx context.Context, p *plane, out report) error {
 	rss, err := memoryAtRest(ctx, p)
 	if err != nil {
@@ -168,9 +168,9 @@ func memory(ctx context.Context, p *plane, out report) error {
 	return nil
 }
 
-// idle measures a process of which nobody wants anything.
+// idle measures an idle process.
 func idle(ctx context.Context, p *plane, out report) error {
-	rss, err := memoryAtRest(ctx, p) // what the storm left behind ends
+	rss, err := memoryAtRest(ctx, p) // memory of the storm is returned first
 	if err != nil {
 		return err
 	}

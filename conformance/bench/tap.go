@@ -11,15 +11,15 @@ import (
 	"google.golang.org/grpc"
 )
 
-// tap sits between a control plane and gRPC, in the same process. It notes when messages were sent, and can send one of
-// them again on every stream: that is what sending a constant costs, on the same streams.
+// tap sits between a control plane and gRPC, in the same process. It records when messages were sent, and can send one
+// of them again on every stream: that is the cost of a constant message, on the same streams.
 type tap struct {
 	mu      sync.Mutex
 	streams map[*tapped]struct{}
-	last    any // the message that was sent last, by any stream
+	last    any // sent last, by any stream
 
 	sent atomic.Int64
-	// answers are the messages that proxies have sent, in the same count.
+	// answers counts the messages from proxies since begin.
 	answers atomic.Int64
 	at      atomic.Int64 // when the last send returned, in nanoseconds since start
 }
@@ -28,12 +28,12 @@ type tap struct {
 type tapped struct {
 	grpc.ServerStream
 	tap *tap
-	mu  sync.Mutex // gRPC takes one sender at a time
+	mu  sync.Mutex // gRPC allows one sender at a time
 }
 
 var processStart = time.Now()
 
-// option makes a gRPC server use the tap.
+// option installs the tap in a gRPC server.
 func (t *tap) option() grpc.ServerOption {
 	return grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		s := &tapped{ServerStream: stream, tap: t}
@@ -75,13 +75,13 @@ func (s *tapped) RecvMsg(m any) error {
 	return err
 }
 
-// begin starts to count: the next message that is sent is the one that constant repeats.
+// begin starts to count; constant repeats the next message that is sent.
 func (t *tap) begin() {
 	t.sent.Store(0)
 	t.answers.Store(0)
 }
 
-// answered waits for the n-th answer since begin. What is measured next must not pay for reading them.
+// answered waits for the n-th answer since begin, so that the next measurement does not include their reading.
 func (t *tap) answered(ctx context.Context, n int) error {
 	return eventually(ctx, func() error {
 		if got := int(t.answers.Load()); got < n {
@@ -91,19 +91,19 @@ func (t *tap) answered(ctx context.Context, n int) error {
 	})
 }
 
-// wait returns how long after start the n-th send since begin returned.
+// wait returns the time from start to the end of the n-th send since begin.
 func (t *tap) wait(ctx context.Context, n int, start time.Time) (time.Duration, error) {
 	err := eventually(ctx, func() error {
 		if int(t.sent.Load()) < n {
-			return errors.New("not everything was sent")
+			return errors.New("not all messages were sent")
 		}
 		return nil
 	})
 	return processStart.Add(time.Duration(t.at.Load())).Sub(start), err
 }
 
-// constant sends the message of the last begin on every stream, each from a goroutine that waited for it, as the
-// streams of a control plane do.
+// constant sends the message of the last begin on every stream, each from a goroutine that waited for it, like the
+// streams of a control plane.
 func (t *tap) constant(ctx context.Context) (time.Duration, error) {
 	t.mu.Lock()
 	message := t.last
@@ -120,7 +120,7 @@ func (t *tap) constant(ctx context.Context) (time.Duration, error) {
 		done.Go(func() {
 			waiting.Done()
 			<-wake[i]
-			_ = s.SendMsg(message) // a stream that has ended is missed by wait
+			_ = s.SendMsg(message) // wait notices a stream that has ended
 		})
 	}
 	waiting.Wait()

@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/sandbox"
 )
 
-// program is what `make labs` builds.
+// program is built by `make labs`.
 const program = "../../bin/lab"
 
 func TestLab_CheckPassesWhereALabRuns(t *testing.T) {
-	// In a network namespace of its own, where no other lab comes and goes.
+	// In a network namespace of its own, where no other lab starts or ends.
 	out, err := exec.Command("unshare", "--net", "sh", "-c", program+" check && cat /proc/net/dev").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "Inter-") {
 		t.Errorf("lab check: %v: %s", err, out)
@@ -28,17 +28,17 @@ func TestLab_CheckPassesWhereALabRuns(t *testing.T) {
 }
 
 func TestLab_CheckNamesMissingPrerequisites(t *testing.T) {
-	// A user that no namespace knows may not make any.
+	// A user that is not mapped into the namespace may not create any.
 	out, err := exec.Command("unshare", "--user", program, "check").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "kernel.unprivileged_userns_clone") {
 		t.Errorf("lab check: %v: %s", err, out)
 	}
 }
 
-// Whoever is not root gets namespaces of their own, where the machine allows that, and else an error that names what does not.
+// Without root, a lab runs in a user namespace. Where the machine forbids that, the error names the setting.
 func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	if !sandbox.Users() {
-		return // nobody is root here: TestLab_CheckPassesWhereALabRuns has shown it
+		return // no user namespace: TestLab_CheckPassesWhereALabRuns covers this
 	}
 	dir, err := os.MkdirTemp("", "lab-rootless") // t.TempDir is for its owner only
 	if err != nil {
@@ -58,18 +58,18 @@ func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	}
 	cmd := exec.Command(mine, "check")
 	cmd.Dir = dir
-	const nobody = 65534
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	const unprivileged = 65534
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	out, err := cmd.CombinedOutput()
 	if made := err == nil && len(out) == 0; !made && !strings.Contains(string(out), "user.max_user_namespaces") {
 		t.Errorf("lab check: %v: %s", err, out)
 	}
 }
 
-// What people type: up prints a line for the shell, and down leaves nothing.
+// up prints a line for the shell, and down leaves nothing.
 func TestLab_UpPrintsKubeconfigAndDownLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")
-	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test does not come to it
+	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test fails before its own
 	up := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin")
 	out, err := up.Output()
 	if err != nil {
@@ -78,7 +78,7 @@ func TestLab_UpPrintsKubeconfigAndDownLeavesNothing(t *testing.T) {
 	if want := "export KUBECONFIG=" + filepath.Join(dir, "kubeconfig") + "\n"; string(out) != want {
 		t.Errorf("lab up printed %q, want %q", out, want)
 	}
-	links, err := links(filepath.Join(dir, "kubeconfig"))
+	links, err := linksOf(filepath.Join(dir, "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// releases are the modules whose CRDs a cluster of Penstock's has, and where in them: Gateway API's experimental channel,
-// which has all that the standard one has, and the inference extension.
+// releases are the modules of the CRDs, and the folders in them: Gateway API's experimental channel, which contains the
+// standard one, and the inference extension.
 var releases = []struct{ module, folder string }{
 	{"sigs.k8s.io/gateway-api", "config/crd/experimental"},
 	{"sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases"},
 }
 
-// CRDs lists the folders with all CustomResourceDefinitions that Penstock works with: Gateway API's experimental channel, the
-// inference extension, and our own kinds, which it writes below dir. The modules' versions are those of the go.mod
-// that counts in the folder releasesOf; empty is the working directory.
+// CRDs returns the folders with all CustomResourceDefinitions that Penstock uses: Gateway API's experimental channel,
+// the inference extension, and our own kinds, which it writes below dir. The go.mod that applies in the folder
+// releasesOf names the modules' versions; "" is the working directory.
 func CRDs(ctx context.Context, dir, releasesOf string) ([]string, error) {
 	var folders []string
 	for _, r := range releases {
@@ -50,7 +50,7 @@ func CRDs(ctx context.Context, dir, releasesOf string) ([]string, error) {
 	}
 	for _, f := range files {
 		if f.Group == "gateway.networking.k8s.io" || f.Group == "inference.networking.k8s.io" {
-			continue // as released, not as we need it in folders
+			continue // our copy for folders differs from the release
 		}
 		if err := os.WriteFile(filepath.Join(own, f.Group+"_"+f.Plural+".yaml"), f.YAML, 0o644); err != nil {
 			return nil, fmt.Errorf("CRDs: %w", err)

@@ -1,6 +1,7 @@
-// Package lab starts real Kubernetes clusters on this machine for tests and benchmarks: Start, and Down. What a cluster
-// consists of is in README.md.
+// Package lab starts real Kubernetes clusters on this machine for tests and benchmarks: Start, and Down. README.md
+// lists the parts of a cluster.
 //
-// It drives the command lab (cmd/lab), which `make lab` builds; a lab ends with the process that started it, however that
-// ends. It is called by the conformance suites' runner, bench-kube and tests that need a cluster. `make test-lab` tests it.
+// It runs the command lab (cmd/lab), which `make labs` builds. A lab ends with the process that started it, however
+// that process ends. The runner of the conformance suites, the benchmarks and the tests that need a cluster call it.
+// `make test-lab` tests it.
 package lab

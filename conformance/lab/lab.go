@@ -18,23 +18,24 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// Config is what a lab is made of. The zero value but for Dir is one cluster.
+// Config is what a lab consists of. Only Dir is required; the default is one cluster.
 type Config struct {
-	// Dir is the lab's folder, which Start empties and Down removes: kubeconfig, logs. Not below /run.
+	// Dir is the lab's folder for the kubeconfig and logs. Start empties it and Down removes it. It must not be below
+	// /run.
 	Dir string
-	// Clusters is how many run side by side, joined; 0 is 1.
+	// Clusters is the number of clusters, which reach each other; 0 means 1.
 	Clusters int
-	// CRDs are files and folders to apply; nil is what CRDs returns.
+	// CRDs are files and folders to apply; nil means the result of CRDs.
 	CRDs []string
-	// ReleasesOf is a folder whose go.mod names the releases of Gateway API and the inference extension that CRDs are of; empty is the working
-	// directory.
+	// ReleasesOf is a folder whose go.mod names the releases of Gateway API and the inference extension; empty means
+	// the working directory.
 	ReleasesOf string
-	// Audit has each API server note all requests, in the file AuditLog.
+	// Audit makes each API server log all requests to the file AuditLog.
 	Audit bool
-	// Images are loaded besides those that every lab knows.
+	// Images are loaded in addition to the predefined ones.
 	Images []image.Image
-	// Root is the repository, with what `make labs` builds in bin and .tools/bin; empty is the one that the working
-	// directory is in.
+	// Root is the repository, with the programs of `make labs` in bin and .tools/bin; empty means the repository of the
+	// working directory.
 	Root string
 }
 
@@ -46,10 +47,11 @@ type Lab struct {
 	errs   *bytes.Buffer
 }
 
-// Start starts a lab and returns when it is ready. It ends with Down, or with this process. ctx only limits the start.
+// Start starts a lab and returns when it is ready. The lab ends with Down, or with this process. ctx only limits the
+// start.
 //
-// As root, clients reach the clusters' API servers, pods and LoadBalancers from this process. Without root there would be
-// nothing to reach, and Start says so: `unshare --map-root-user --net` makes a place where it works.
+// As root, this process reaches the clusters' API servers, pods and LoadBalancers. Without root it could not reach
+// them, and Start fails; `unshare --map-root-user --net` provides a namespace where it works.
 func Start(ctx context.Context, config Config) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a lab that this process can reach needs root: run it as root, or with unshare --map-root-user --net")
@@ -77,13 +79,13 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 		return nil, fmt.Errorf("start a lab: %w", err)
 	}
 	l.life, l.cmd.Stderr = life, l.errs
-	l.cmd.WaitDelay = 10 * time.Second // what a lab that failed leaves running for a moment may hold its output open
+	l.cmd.WaitDelay = 10 * time.Second // processes of a failed lab may hold its output open for a moment
 	out, err := l.cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start a lab: %w", err)
 	}
 	if err := l.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a lab: %w (make labs builds what it needs)", err)
+		return nil, fmt.Errorf("start a lab: %w (build its programs with make labs)", err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = l.life.Close() })
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -96,10 +98,10 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 	return l, nil
 }
 
-// Kubeconfig is a file with a context for each cluster, lab1 being the current one.
+// Kubeconfig returns the path of a file with a context for each cluster. The current one is lab1.
 func (l *Lab) Kubeconfig() string { return filepath.Join(l.config.Dir, "kubeconfig") }
 
-// Contexts are the names of the clusters and of their contexts.
+// Contexts returns the names of the clusters, which are those of their contexts.
 func (l *Lab) Contexts() []string {
 	names := make([]string, max(1, l.config.Clusters))
 	for i := range names {
@@ -108,20 +110,20 @@ func (l *Lab) Contexts() []string {
 	return names
 }
 
-// AuditLog is the file in which the API server of a cluster notes requests, as JSON lines of audit.k8s.io/v1 Events. See
-// Config.Audit.
+// AuditLog returns the path of the file to which the API server of a cluster logs requests, as JSON lines of
+// audit.k8s.io/v1 Events. See Config.Audit.
 func (l *Lab) AuditLog(context string) string {
 	return filepath.Join(l.config.Dir, context, "audit.log")
 }
 
-// Load lets images of pods stand for programs of this machine, from the next container on.
+// Load maps images of pods to programs of this machine, for containers that start from now on.
 func (l *Lab) Load(images ...image.Image) error {
 	return image.Open(filepath.Join(l.config.Dir, "images.yaml")).Load(images...)
 }
 
-// Down ends the lab and removes its folder. Nothing of it stays.
+// Down ends the lab and removes its folder.
 func (l *Lab) Down() error {
-	_ = l.life.Close() // it may be closed already
+	_ = l.life.Close() // already closed if Down was called before
 	if err := l.cmd.Wait(); err != nil {
 		return fmt.Errorf("end the lab: %w: %s", err, bytes.TrimSpace(l.errs.Bytes()))
 	}
@@ -131,7 +133,7 @@ func (l *Lab) Down() error {
 	return nil
 }
 
-// Repository is the folder of this repository that the working directory is in.
+// Repository returns the root of the repository that contains the working directory.
 func Repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -4,7 +4,6 @@ package lab_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,49 +24,35 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// running is the lab that the tests share: two clusters, so that one can be asked from the other.
+// running is the lab that the tests share. It has two clusters, to test connections between them.
 var running *lab.Lab
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	var links []string
+	os.Exit(labtest.Main(m, func(ctx context.Context, dir string) (_ *lab.Lab, err error) {
+		if running, err = lab.Start(ctx, lab.Config{Dir: dir, Clusters: 2, Images: []image.Image{{Name: "shell", Program: "/bin/sh"}}}); err == nil {
+			links, err = linksOf(running.Kubeconfig())
+		}
+		return running, err
+	}, func(dir string) error { return remains(dir, links) }))
+}
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "lab")
-	if err != nil {
-		return failed(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	running, err = lab.Start(ctx, lab.Config{Dir: dir, Clusters: 2, Images: []image.Image{{Name: "shell", Program: "/bin/sh"}}})
-	if err != nil {
-		return failed(err)
-	}
-	links, err := links(running.Kubeconfig())
-	if err != nil {
-		return failed(errors.Join(err, running.Down()))
-	}
-	code := m.Run()
-	if err := running.Down(); err != nil {
-		return failed(err)
-	}
+// remains reports what a lab that has ended has left behind.
+func remains(dir string, links []string) error {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		return failed(fmt.Errorf("the lab's folder is still there: %v", err))
+		return fmt.Errorf("the lab's folder is left: %v", err)
 	}
 	if left := there(links); len(left) > 0 {
-		return failed(fmt.Errorf("network interfaces are left: %q", left))
+		return fmt.Errorf("network interfaces are left: %q", left)
 	}
 	if left := processes(dir); len(left) > 0 {
-		return failed(fmt.Errorf("processes are left: %q", left))
+		return fmt.Errorf("processes are left: %q", left)
 	}
-	return code
+	return nil
 }
 
-func failed(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
-}
-
-// links are the network interfaces of a lab's clusters: others may run beside it.
-func links(kubeconfig string) (names []string, err error) {
+// linksOf returns the network interfaces of a lab's clusters. Other labs may run beside it.
+func linksOf(kubeconfig string) (names []string, err error) {
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -94,7 +78,7 @@ func links(kubeconfig string) (names []string, err error) {
 	return names, nil
 }
 
-// there are those of some network interfaces that the machine has.
+// there returns those of some network interfaces that exist.
 func there(links []string) (names []string) {
 	for _, name := range links {
 		if _, err := net.InterfaceByName(name); err == nil {
@@ -104,7 +88,7 @@ func there(links []string) (names []string) {
 	return names
 }
 
-// processes are the command lines that name a folder.
+// processes returns the command lines that contain a path.
 func processes(dir string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -116,7 +100,7 @@ func processes(dir string) []string {
 	return found
 }
 
-// place is a namespace of a test's own in one cluster.
+// place is a namespace for a test in one cluster.
 type place struct{ labtest.Place }
 
 func newPlace(t *testing.T, contextName string) place {
@@ -129,7 +113,7 @@ func newPlace(t *testing.T, contextName string) place {
 	return p
 }
 
-// pod creates a pod as written.
+// pod creates a pod.
 func (p place) pod(manifest string) *corev1.Pod {
 	p.Helper()
 	pod := &corev1.Pod{}
@@ -143,17 +127,11 @@ func (p place) pod(manifest string) *corev1.Pod {
 	return pod
 }
 
-// logs are what a container said, in its life before this one if so asked.
-func (p place) logs(ctx context.Context, pod, container string, previous bool) (string, error) {
-	raw, err := p.CoreV1().Pods(p.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container, Previous: previous}).DoRaw(ctx)
-	return string(raw), err
-}
-
-// says waits until a container's log holds all of the texts.
-func (p place) says(pod, container string, texts ...string) {
+// logged waits until a container's log contains all of the texts.
+func (p place) logged(pod, container string, texts ...string) {
 	p.Helper()
 	p.Until("the log of "+pod+"/"+container, func(ctx context.Context) error {
-		log, err := p.logs(ctx, pod, container, false)
+		log, err := p.PodLog(ctx, p.Namespace, pod, container, false)
 		if err != nil {
 			return err
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// A pod's programs find what their pod says: environment, downward API, files of every kind of volume, each container its
-// own view; init containers run first, sidecars beside.
+// A pod's containers see their environment, the downward API and files of every kind of volume. Init containers run
+// first; sidecars run beside.
 func TestKubelet_PodSeesEnvironmentAndVolumes(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -78,12 +78,12 @@ spec:
   - {name: tokens, projected: {sources: [{serviceAccountToken: {path: vault, audience: vault, expirationSeconds: 600}}]}}
 `)
 	p.status("view", "the pod's end", func(s corev1.PodStatus) bool { return s.Phase == corev1.PodSucceeded })
-	p.says("view", "main", "env green sesame 10.", " node 64 sesame", `init prepared config green secret sesame labels team="blue"`, "token ey own ey",
+	p.logged("view", "main", "env green sesame 10.", " node 64 sesame", `init prepared config green secret sesame labels team="blue"`, "token ey own ey",
 		"pid 1 host view sub green", "writable", "protected", "private", "clean")
-	p.says("view", "beside", "beside 1")
+	p.logged("view", "beside", "beside 1")
 }
 
-// A server whose process dies comes back, with its restart counted and its last words kept.
+// A container whose process dies is restarted, with its restart count and termination message.
 func TestKubelet_DeadProcessIsRestarted(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -101,13 +101,13 @@ spec:
 		}
 		return false
 	})
-	log, err := p.logs(t.Context(), "mortal", "main", true)
+	log, err := p.PodLog(t.Context(), p.Namespace, "mortal", "main", true)
 	if err != nil || !strings.Contains(log, "alive") {
-		t.Errorf("the log of the life before: %q, %v", log, err)
+		t.Errorf("the log of the previous container: %q, %v", log, err)
 	}
 }
 
-// Who is told to end may finish its work: the hook first, then the signal, and then the grace period.
+// A deleted pod runs its hook first, then receives the signal, and then has its grace period.
 func TestKubelet_DeletedPodEndsInOrder(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -118,19 +118,19 @@ spec:
   containers:
   - name: main
     image: shell
-    command: [sh, -c, 'trap "echo told >> /out/log; cat /out/log; exit 0" TERM; echo up; while :; do sleep 0.1; done']
+    command: [sh, -c, 'trap "echo signal >> /out/log; cat /out/log; exit 0" TERM; echo up; while :; do sleep 0.1; done']
     volumeMounts: [{name: out, mountPath: /out}]
     lifecycle: {preStop: {exec: {command: [sh, -c, 'echo hook >> /out/log']}}}
   volumes: [{name: out, emptyDir: {}}]
 `)
-	p.says("graceful", "main", "up")
+	p.logged("graceful", "main", "up")
 	if err := p.CoreV1().Pods(p.Namespace).Delete(t.Context(), "graceful", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p.status("graceful", "its end", func(s corev1.PodStatus) bool {
 		return len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].State.Terminated != nil && s.ContainerStatuses[0].State.Terminated.ExitCode == 0
 	})
-	p.says("graceful", "main", "hook\n", "told\n")
+	p.logged("graceful", "main", "hook\n", "signal\n")
 	if _, err := p.CoreV1().Pods(p.Namespace).Patch(t.Context(), "graceful", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +139,11 @@ spec:
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return errors.Join(err, errors.New("it is still there"))
+		return errors.Join(err, errors.New("it still exists"))
 	})
 }
 
-// Probes decide: a start by TCP, readiness by HTTP and by a command; a failing liveness probe restarts.
+// A TCP probe guards the start, HTTP and exec probes decide readiness, and a failing liveness probe restarts.
 func TestKubelet_ProbesDecideReadinessAndRestart(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -175,7 +175,7 @@ spec:
 	})
 }
 
-// An image that nothing stands for says so where people look, and what to do.
+// The status of a pod with an unknown image names the command that loads one.
 func TestImage_UnknownNameExplainsLoad(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -190,7 +190,8 @@ spec:
 	})
 }
 
-// A pod that must not run as root runs as its image's user, or as the one that it names; its kernel parameters are its own.
+// A pod that must not run as root runs as its image's user, or as the user that it sets; its kernel parameters are its
+// own.
 func TestKubelet_PodRunsAsItsUser(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -213,6 +214,6 @@ spec:
     securityContext: {runAsUser: 1234, runAsGroup: 99}
   volumes: [{name: data, emptyDir: {}}]
 `)
-	p.says("modest", "image", "user 4321 groups 0 777 port 80", " 4321 777 ")
-	p.says("modest", "pod", "user 1234 group 99")
+	p.logged("modest", "image", "user 4321 groups 0 777 port 80", " 4321 777 ")
+	p.logged("modest", "pod", "user 1234 group 99")
 }

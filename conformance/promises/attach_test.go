@@ -24,9 +24,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
-// tokensAreReadAgain: an Envoy that somebody runs attaches with what `penstock bootstrap` prints; the token that it shows is the
-// one that is in its file, as the kubelet replaces it, and the stream that it has is not cut for that.
-func tokensAreReadAgain(p place) {
+// An Envoy that its owner runs attaches with the output of `penstock bootstrap`. When the kubelet replaces the token's
+// file, Envoy keeps its stream and sends the new token with the next one.
+func tokenRotates(p place) {
 	port := freePort(p)
 	mine := strings.Replace(attached, "port: 80", fmt.Sprintf("port: %d", port), 1)
 	p.apply(mine + strings.NewReplacer("name: gw", "name: second", "name: mine", "name: second", "[mine]", "[second]").Replace(mine))
@@ -62,27 +62,27 @@ func tokensAreReadAgain(p place) {
 	before := p.attached(node, p.Namespace+"/gw", func() {})
 	p.programmed("gw")
 	p.swap(dir, p.token("second", "penstock.dev"))
-	// It is another account's, so that one can see which one Envoy shows when it has to connect again.
+	// The token is another account's: it shows which token Envoy sends when it reconnects.
 	if now := p.attached(node, p.Namespace+"/gw", func() {}); now.Connected != before.Connected {
-		p.Errorf("its stream was cut: %s, before %s", now.Connected, before.Connected)
+		p.Errorf("the stream was cut: connected at %s, before at %s", now.Connected, before.Connected)
 	}
 	p.attached(node, p.Namespace+"/second", to.cut)
 	p.programmed("second")
-	// Who is not named any more is told nothing more, on the stream that there is too.
-	p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: second}\nspec: {mode: external, external: {serviceAccounts: [nobody]}}\n")
-	p.Until("the proxy is sent away", func(ctx context.Context) error {
+	// A proxy whose account is no longer named is disconnected from its open stream.
+	p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: second}\nspec: {mode: external, external: {serviceAccounts: [other]}}\n")
+	p.Until("the proxy is disconnected", func(ctx context.Context) error {
 		list, err := p.proxies(ctx)
 		if err == nil && slices.ContainsFunc(list, func(is proxy) bool { return is.Node == node }) {
-			err = errors.New("it is there")
+			err = errors.New("it is connected")
 		}
 		return err
 	})
 }
 
-// proxy is one that is connected to a process of Penstock's.
+// proxy is a proxy that is connected to a process of Penstock.
 type proxy struct{ Node, Gateway, Connected string }
 
-// proxies are those that are connected to any process.
+// proxies lists the proxies that are connected to any process.
 func (p place) proxies(ctx context.Context) (all []proxy, err error) {
 	processes, err := p.pods(ctx, system, "app.kubernetes.io/name=penstock")
 	if err != nil {
@@ -98,7 +98,7 @@ func (p place) proxies(ctx context.Context) (all []proxy, err error) {
 	return all, nil
 }
 
-// admin reads a page of a process's --admin, which is at its pod's loopback, as with `kubectl port-forward`.
+// admin reads a page of a process's --admin address, on its pod's loopback, like `kubectl port-forward`.
 func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	transport, upgrader, err := spdy.RoundTripperFor(p.REST)
 	if err != nil {
@@ -133,7 +133,8 @@ func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	return errors.Join(json.NewDecoder(resp.Body).Decode(into), resp.Body.Close())
 }
 
-// attached waits until a proxy is connected as one of a gateway's. elsewhere is called when it is connected as another's.
+// attached waits until a proxy is connected as a proxy of gateway. It calls elsewhere while the proxy is connected as
+// another gateway's.
 func (p place) attached(node, gateway string, elsewhere func()) (is proxy) {
 	p.Helper()
 	p.Until(node+" is a proxy of "+gateway, func(ctx context.Context) error {
@@ -176,7 +177,7 @@ func (p place) swap(dir, token string) {
 	}
 }
 
-// forwarder is a way to a process that can be cut.
+// forwarder forwards connections to a process, and can cut them.
 type forwarder struct {
 	address string
 	mu      sync.Mutex
@@ -207,7 +208,7 @@ func (p place) forward(to string) *forwarder {
 			f.mu.Unlock()
 			for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
 				running.Go(func() {
-					_, _ = io.Copy(way[0], way[1]) // until either is closed
+					_, _ = io.Copy(way[0], way[1]) // until one of them is closed
 					_ = way[0].Close()
 				})
 			}
@@ -231,7 +232,7 @@ func (f *forwarder) cut() {
 	f.open = nil
 }
 
-// freePort is one of this machine's that nobody uses now.
+// freePort returns an unused port of this machine.
 func freePort(p place) int {
 	p.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,9 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,37 +23,20 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// system is where Penstock itself is.
+// system is Penstock's namespace.
 const system = "penstock-system"
 
 // running is the lab that all tests share.
 var running *lab.Lab
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "promises")
-	if err != nil {
-		return failed(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	if running, err = installed.Start(ctx, lab.Config{Dir: dir, Audit: true}); err != nil {
-		return failed(err)
-	}
-	code := m.Run()
-	if err := running.Down(); err != nil {
-		return failed(err)
-	}
-	return code
+func TestMain(m *testing.M) {
+	os.Exit(labtest.Main(m, func(ctx context.Context, dir string) (l *lab.Lab, err error) {
+		running, err = installed.Start(ctx, lab.Config{Dir: dir, Audit: true})
+		return running, err
+	}, nil))
 }
 
-func failed(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
-}
-
-// place is a namespace of a test's own.
+// place is a namespace for a test.
 type place struct {
 	labtest.Place
 	dynamic dynamic.Interface
@@ -68,9 +49,9 @@ func newPlace(t *testing.T) place {
 	if p.dynamic, err = dynamic.NewForConfig(p.REST); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // its proxies would take the CPU that the next tests need
+	t.Cleanup(func() { // its proxies would use the CPU of the next tests
 		if t.Failed() {
-			p.tell()
+			p.logPods()
 		}
 		if err := p.CoreV1().Namespaces().Delete(context.Background(), p.Namespace, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
@@ -79,8 +60,8 @@ func newPlace(t *testing.T) place {
 	return p
 }
 
-// tell shows what a person would look at first.
-func (p place) tell() {
+// logPods logs the pods' states and the ends of their logs.
+func (p place) logPods() {
 	pods, err := p.CoreV1().Pods(p.Namespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		p.Error(err)
@@ -92,7 +73,7 @@ func (p place) tell() {
 	}
 }
 
-// apply does what kubectl apply does; namespace, if nothing else is said, is the place's.
+// apply applies manifests like kubectl, by default in the place's namespace.
 func (p place) apply(manifests string) {
 	p.Helper()
 	if err := installed.Apply(p.Context(), p.REST, p.Namespace, []byte(manifests)); err != nil {
@@ -120,7 +101,7 @@ func (p place) route(ctx context.Context, name string) (*gatewayv1.HTTPRoute, er
 	return route, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, route)
 }
 
-// programmed waits until a Gateway's newest form is programmed, and returns its addresses.
+// programmed waits until a Gateway's newest generation is programmed, and returns its addresses.
 func (p place) programmed(name string) (addresses []string) {
 	p.Helper()
 	p.Until("Gateway "+name+" is programmed", func(ctx context.Context) error {
@@ -136,14 +117,14 @@ func (p place) programmed(name string) (addresses []string) {
 			addresses = append(addresses, a.Value)
 		}
 		if len(addresses) == 0 {
-			return errors.New("it has no address")
+			return errors.New("its status has no address")
 		}
 		return nil
 	})
 	return addresses
 }
 
-// holds says what keeps a condition from having a status for a generation.
+// holds returns nil if a condition has a status for a generation.
 func holds(conditions []metav1.Condition, typ string, status metav1.ConditionStatus, generation int64) error {
 	for _, c := range conditions {
 		if c.Type == typ && c.Status == status && c.ObservedGeneration == generation {
@@ -153,7 +134,7 @@ func holds(conditions []metav1.Condition, typ string, status metav1.ConditionSta
 	return fmt.Errorf("%s is not %s for generation %d: %+v", typ, status, generation, conditions)
 }
 
-// pods are those of a fleet, or of Penstock, that are not about to go.
+// pods returns the pods of a selector that are not being deleted.
 func (p place) pods(ctx context.Context, namespace, selector string) (out []corev1.Pod, err error) {
 	list, err := p.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -167,28 +148,7 @@ func (p place) pods(ctx context.Context, namespace, selector string) (out []core
 	return out, nil
 }
 
-// rolledOut waits until a Deployment runs what its newest form says, and nothing older: pods that drain included.
-func (p place) rolledOut(namespace, name string) *appsv1.Deployment {
-	p.Helper()
-	var d *appsv1.Deployment
-	p.Until("the rollout of "+name, func(ctx context.Context) (err error) {
-		if d, err = p.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		n := *d.Spec.Replicas
-		if s := d.Status; s.ObservedGeneration < d.Generation || s.UpdatedReplicas != n || s.AvailableReplicas != n || s.Replicas != n {
-			return fmt.Errorf("%+v", s)
-		}
-		pods, err := p.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
-		if err != nil || len(pods.Items) != int(n) {
-			return fmt.Errorf("%d pods of %d: %w", len(pods.Items), n, err)
-		}
-		return nil
-	})
-	return d
-}
-
-// answers waits until a URL is answered with 200.
+// answers waits until a URL answers with 200.
 func (p place) answers(url string) {
 	p.Helper()
 	p.Until(url+" answers", func(ctx context.Context) error { return fetch(ctx, http.MethodGet, url, "", true) })
@@ -198,13 +158,13 @@ func kindOf(group, version, plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
 }
 
-// gateways is where Gateways are.
+// gateways is the resource of Gateways.
 var gateways = kindOf(gatewayv1.GroupName, "v1", "gateways")
 
 // envoys selects a Gateway's pods.
 func envoys(gateway string) string { return "gateway.networking.k8s.io/gateway-name=" + gateway }
 
-// podNames are for messages.
+// podNames joins the names of pods, for messages.
 func podNames(pods []corev1.Pod) string {
 	var list []string
 	for _, pod := range pods {

@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,15 +28,15 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// withClientCA is what the chart's value clientCA adds to Penstock's Deployment.
+// withClientCA adds the chart's value clientCA to Penstock's Deployment.
 const withClientCA = `[
  {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--xds-client-ca=/etc/penstock/client-ca/ca.crt"},
  {"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts/-", "value": {"name": "client-ca", "mountPath": "/etc/penstock/client-ca", "readOnly": true}},
  {"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "client-ca", "configMap": {"name": "clients"}}}
 ]`
 
-// rolloutAndCertificates: Penstock is given another setting, which replaces all of its processes under load; with this one, who
-// has a certificate of a named authority attaches as the Gateway that names it, and nobody else does.
+// A changed setting replaces all processes of Penstock under load. With clientCA, a proxy attaches with a certificate
+// of the CA as a proxy of the Gateway that names its subject. Other certificates are denied.
 func rolloutAndCertificates(p place) {
 	p.apply(chat + plainGateway)
 	t := p.load(p.programmed("gw")[0])
@@ -46,35 +45,35 @@ func rolloutAndCertificates(p place) {
 	if _, err := p.AppsV1().Deployments(system).Patch(p.Context(), "penstock", types.JSONPatchType, []byte(withClientCA), metav1.PatchOptions{}); err != nil {
 		p.Fatal(err)
 	}
-	p.rolledOut(system, "penstock")
+	p.RolledOut(system, "penstock")
 	processes := p.processes()
 	p.end(t)
 
 	p.apply(strings.NewReplacer("name: gw", "name: far", "serviceAccounts: [mine]", "subjects: [edge.example.com]").Replace(attached))
 	address := processes[0].Status.PodIP + ":18000"
-	p.Until("who has the certificate is a proxy", func(context.Context) error {
+	p.Until("the certificate is accepted", func(context.Context) error {
 		_, err := p.askWith(address, p.with(newClient(p, authority, "edge.example.com")), resource.Listener)
 		return err
 	})
 	for who, client := range map[string]*client{
-		"somebody of another name":      newClient(p, authority, "other.example.com"),
-		"somebody of another authority": newClient(p, nil, "edge.example.com"),
+		"another subject": newClient(p, authority, "other.example.com"),
+		"another CA":      newClient(p, nil, "edge.example.com"),
 	} {
 		if answer, err := p.askWith(address, p.with(client), resource.Listener); err == nil {
-			p.Errorf("%s is answered: %v", who, answer)
-		} else if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable { // the latter is TLS's
+			p.Errorf("%s received an answer: %v", who, answer)
+		} else if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable { // Unavailable comes from TLS
 			p.Errorf("%s: %v", who, err)
 		}
 	}
 }
 
-// client is somebody with a certificate.
+// client has a certificate and its key.
 type client struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// newClient signs a certificate for a name, by an authority or, without one, by itself.
+// newClient creates a client with a certificate for a name, signed by another client or, if nil, by itself.
 func newClient(p place, by *client, name string) *client {
 	p.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -104,7 +103,7 @@ func (c *client) pem() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw}))
 }
 
-// with are the credentials of a client who knows Penstock's certificate.
+// with returns the dial options of a client that trusts Penstock's certificate.
 func (p place) with(c *client) []grpc.DialOption {
 	p.Helper()
 	pool := x509.NewCertPool()
@@ -114,9 +113,9 @@ func (p place) with(c *client) []grpc.DialOption {
 	}))}
 }
 
-// shutOut: Penstock loses its permissions, and then all of its processes; those that come in their place can read nothing. What is
-// served stays served, and when the permissions are back, so is all else.
-func shutOut(p place) {
+// Penstock loses its permissions, and then its processes are killed; the new ones can read nothing. Traffic goes on,
+// and everything recovers with the permissions.
+func permissionsRevoked(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
 	t := p.load(address, "/health")
@@ -140,17 +139,17 @@ func shutOut(p place) {
 		p.kill(process)
 	}
 	for _, process := range processes {
-		p.Until(process.Name+" has begun anew and reads nothing", func(ctx context.Context) error {
+		p.Until(process.Name+" has restarted and can read nothing", func(ctx context.Context) error {
 			pod, err := p.CoreV1().Pods(system).Get(ctx, process.Name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			if c := pod.Status.ContainerStatuses[0]; c.RestartCount == process.Status.ContainerStatuses[0].RestartCount || c.State.Running == nil || labtest.Ready(pod.Status) {
-				return errors.New("not yet")
+				return errors.New("it has not restarted")
 			}
-			log, err := p.CoreV1().Pods(system).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
-			if err == nil && !strings.Contains(string(log), "forbidden") {
-				err = errors.New("it has not tried yet")
+			log, err := p.PodLog(ctx, system, pod.Name, "", false)
+			if err == nil && !strings.Contains(log, "forbidden") {
+				err = errors.New("its log has no forbidden request yet")
 			}
 			return err
 		})

@@ -1,10 +1,11 @@
-// Package promises holds what Penstock promises to whoever installs it on Kubernetes, as tests: each function in
-// promises_test.go is one promise, and keeps it on a real cluster with real Envoys, installed from manifests/install, under
-// the permissions that these grant.
+// Package promises tests what Penstock promises on Kubernetes: each entry in promises_test.go is one promise, tested on
+// a real cluster with real Envoys. Penstock is installed from manifests/install and has the permissions granted there.
 //
-// All share one lab, whose API server notes who asked for what. Promises about one Gateway have a namespace each and run side
-// by side; those for which the control plane itself is killed or replaced come after them, one by one; the last reads what was
-// noted of all. What a test asserts by a clock of its own is only that nothing takes forever.
+// The tests share one lab whose API server keeps an audit log. Tests about one Gateway have a namespace each and run in
+// parallel. Tests that kill or replace the control plane run after them, one after the other. The last ones read the
+// audit log of all. No test asserts a time; deadlines only end tests that hang.
 //
-// Tests: make test-lab, or `make build labs` and go test -tags lab ./promises; one of them: -run 'Promises/.*/autoscaler'.
+// Packages chart and apiserver test the Helm chart and the behaviour of the API server; command zeroloss sends requests
+// during random changes and reports lost ones. Run them with `make test-lab`, or `make build labs` and `go test -tags
+// lab ./promises`. To run one: -run 'Promises/.*/HorizontalPodAutoscaler'.
 package promises

@@ -29,13 +29,13 @@ import (
 // fleet is the name of all objects of the Gateway gw.
 const fleet = "gw-penstock"
 
-// owned are the kinds of objects that a Gateway becomes.
+// owned are the resources of a Gateway's fleet.
 var owned = []struct{ group, version, resource string }{
 	{"apps", "v1", "deployments"}, {"", "v1", "services"}, {"", "v1", "serviceaccounts"}, {"", "v1", "configmaps"}, {"policy", "v1", "poddisruptionbudgets"},
 }
 
-// gatewayBecomesFleet: all objects are there, carry what spec.infrastructure says, belong to the Gateway, and serve.
-func gatewayBecomesFleet(p place) {
+// The objects exist, have the labels and annotations of spec.infrastructure, are owned by the Gateway, and serve.
+func fleetServes(p place) {
 	cert, key := certificate(p)
 	if _, err := p.CoreV1().Secrets(p.Namespace).Create(p.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": cert, "tls.key": key},
@@ -75,7 +75,7 @@ spec:
 			p.Errorf("%s belongs to %v", o.resource, there.GetOwnerReferences())
 		}
 	}
-	p.rolledOut(p.Namespace, fleet)
+	p.RolledOut(p.Namespace, fleet)
 	pods, err := p.pods(p.Context(), p.Namespace, envoys("gw")+",team=blue")
 	if err != nil || len(pods) != 2 || pods[0].Annotations["example.com/owner"] != "jane" || pods[0].Spec.ServiceAccountName != fleet {
 		p.Errorf("proxies: %s %v", podNames(pods), err)
@@ -91,14 +91,14 @@ spec:
 	p.answers("http://" + address + "/v1/models")
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cert)
-	p.Until("the certificate is shown", func(context.Context) error {
+	p.Until("the certificate is served", func(context.Context) error {
 		conn, err := tls.Dial("tcp", address+":443", &tls.Config{RootCAs: roots, ServerName: "edge.example.com"})
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	})
-	// Nodes are emptied one proxy at a time.
+	// The PodDisruptionBudget lets a drained node evict one proxy at a time.
 	for i, want := range []bool{true, false} {
 		err := p.PolicyV1().Evictions(p.Namespace).Evict(p.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pods[i].Name}})
 		if (err == nil) != want {
@@ -107,7 +107,7 @@ spec:
 	}
 }
 
-// certificate signs itself.
+// certificate returns a self-signed certificate and its key.
 func certificate(p place) (cert, key []byte) {
 	p.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -126,14 +126,14 @@ func certificate(p place) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// deletionDrains: a stream goes on after its proxy was told to end, as long as it takes; then nothing of the fleet is left.
+// A stream outlives the deletion of its Gateway and proxy; then nothing of the fleet is left.
 func deletionDrains(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
 	p.answers("http://" + address + "/v1/models")
 	ctx, hangUp := context.WithCancel(p.Context())
 	defer hangUp()
-	const long = 600 // words, a second each: more than Kubernetes takes to notice that the Gateway is gone
+	const long = 600 // one word a second: longer than Kubernetes needs to delete the proxy
 	body := fmt.Sprintf(`{"max_tokens": %d, "stream": true, "messages": [{"role": "user", "content": "%s"}]}`, long, strings.Repeat("word ", long))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
@@ -157,17 +157,17 @@ func deletionDrains(p place) {
 	if err := p.dynamic.Resource(gateways).Namespace(p.Namespace).Delete(p.Context(), "gw", metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
-	p.Until("the proxy is told to end", func(ctx context.Context) error {
+	p.Until("the proxy is being deleted", func(ctx context.Context) error {
 		read(2) // a word and an empty line
 		left, err := p.pods(ctx, p.Namespace, envoys("gw"))
 		if err == nil && len(left) > 0 {
-			err = errors.New(podNames(left) + " is not")
+			err = errors.New(podNames(left) + " is not being deleted")
 		}
 		return err
 	})
 	read(2 * 12)
 	hangUp()
-	p.Until("nothing is left", func(ctx context.Context) error {
+	p.Until("the fleet's objects are gone", func(ctx context.Context) error {
 		for _, o := range append(slices.Clone(owned), struct{ group, version, resource string }{"", "v1", "pods"}) {
 			list, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
 			if err != nil || len(list.Items) > 0 {
@@ -178,12 +178,13 @@ func deletionDrains(p place) {
 	})
 }
 
-// staticAddresses: one that the network can give is given and answers; one that it cannot give is said in a condition.
+// An address that the network can assign is assigned and serves. An address that it cannot assign is reported in a
+// condition.
 func staticAddresses(p place) {
 	p.apply(plainGateway)
 	given := p.programmed("gw")[0]
 	p.apply(plainGateway + "  addresses: [{value: 203.0.113.7}]\n")
-	p.Until("the Gateway says that it cannot have the address", func(ctx context.Context) error {
+	p.Until("the condition AddressNotUsable", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err != nil {
 			return err
@@ -195,7 +196,7 @@ func staticAddresses(p place) {
 		}
 		return fmt.Errorf("%+v", gw.Status.Conditions)
 	})
-	// One more than what the load balancer gave: nobody else has it so soon.
+	// The load balancer assigns addresses in order, so this one is still free.
 	wanted := given[:strings.LastIndex(given, ".")+1] + "200"
 	p.apply(chat + plainGateway + "  addresses: [{value: " + wanted + "}]\n")
 	if got := p.programmed("gw"); !slices.Equal(got, []string{wanted}) {
@@ -204,7 +205,7 @@ func staticAddresses(p place) {
 	p.answers("http://" + wanted + "/health")
 }
 
-// plainGateway is one of a single small proxy; more of its spec may follow.
+// plainGateway has one small proxy; more of its spec may follow.
 const plainGateway = `
 ---
 apiVersion: penstock.dev/v1alpha1
@@ -221,7 +222,7 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
-// metrics is what one writes who wants Prometheus to read Envoy's figures, which penstock shows to nobody.
+// metrics exposes Envoy's metrics to Prometheus, which Penstock does not do by itself.
 const metrics = `
   bootstrap:
     static_resources:
@@ -246,7 +247,7 @@ const metrics = `
           endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: /run/penstock/admin.sock}}}}]}]
 `
 
-// parametersTakeEffect: an edited EnvoyFleet is what runs, and while its pods are replaced no request is lost.
+// A changed EnvoyFleet takes effect, and no request is lost while its pods are replaced.
 func parametersTakeEffect(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
@@ -266,14 +267,14 @@ spec:
   resources: {requests: {cpu: 20m, memory: 40Mi}, limits: {memory: 500Mi}}
   pod: {labels: {tier: edge}}
 ` + metrics)
-	p.Until("the Deployment is as the EnvoyFleet says", func(ctx context.Context) error {
+	p.Until("the Deployment has the EnvoyFleet's settings", func(ctx context.Context) error {
 		d, err := p.AppsV1().Deployments(p.Namespace).Get(ctx, fleet, metav1.GetOptions{})
 		if err == nil && d.Spec.Template.Labels["tier"] != "edge" {
-			err = errors.New("not yet")
+			err = errors.New("the Deployment is unchanged")
 		}
 		return err
 	})
-	d := p.rolledOut(p.Namespace, fleet)
+	d := p.RolledOut(p.Namespace, fleet)
 	p.end(t)
 	envoy := d.Spec.Template.Spec.Containers[0]
 	if *d.Spec.Replicas != 2 || envoy.Resources.Requests.Cpu().String() != "20m" || envoy.Resources.Limits.Memory().String() != "500Mi" {
@@ -285,23 +286,23 @@ spec:
 	}
 	for _, pod := range pods {
 		if pod.Name == before[0].Name {
-			p.Errorf("proxy %s was not replaced", pod.Name)
+			p.Errorf("proxy %s was not replaced by the rollout", pod.Name)
 		}
-		figures := p.figures(pod.Status.PodIP)
-		if !strings.Contains(figures, "envoy_server_concurrency{} 3\n") {
+		text := p.metricsOf(pod.Status.PodIP)
+		if !strings.Contains(text, "envoy_server_concurrency{} 3\n") {
 			p.Errorf("proxy %s does not run three threads", pod.Name)
 		}
-		if !strings.Contains(figures, "envoy_overload_") {
+		if !strings.Contains(text, "envoy_overload_") {
 			p.Errorf("proxy %s does not watch its memory", pod.Name)
 		}
 	}
 	p.answers("http://" + address + "/health")
 }
 
-// figures are what an Envoy with metrics in its bootstrap says.
-func (p place) figures(ip string) (text string) {
+// metricsOf returns the metrics of an Envoy that has metrics in its bootstrap.
+func (p place) metricsOf(ip string) (text string) {
 	p.Helper()
-	p.Until("figures of the proxy "+ip, func(ctx context.Context) error {
+	p.Until("metrics of the proxy "+ip, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ip+":9990/stats/prometheus", nil)
 		if err != nil {
 			return err
@@ -321,17 +322,17 @@ func (p place) figures(ip string) (text string) {
 	return text
 }
 
-// fleetIs writes what the EnvoyFleet gw says.
+// fleetIs applies the EnvoyFleet gw with a spec.
 func (p place) fleetIs(spec string) {
 	p.Helper()
 	p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: gw}\nspec: {" + spec + "}\n")
 }
 
-// small are resources of proxies that do little.
+// small are resources of proxies with little traffic.
 const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
 
-// scalingAndOthers: what an EnvoyFleet says of autoscaling and of who runs the proxies is so, and undone when it does not say it any more.
-func scalingAndOthers(p place) {
+// Autoscaling and external proxies of an EnvoyFleet take effect, and end when the EnvoyFleet no longer sets them.
+func scalingAndExternal(p place) {
 	p.apply(chat + plainGateway)
 	p.programmed("gw")
 	p.fleetIs(small + "autoscaling: {minReplicas: 1, maxReplicas: 3, cpuPercent: 70}")
@@ -348,26 +349,26 @@ func scalingAndOthers(p place) {
 	p.fleetIs(small + "replicas: 1")
 	p.Until("the autoscaler is gone", func(ctx context.Context) error {
 		if _, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
-			return errors.New("the autoscaler is there")
+			return errors.New("the autoscaler still exists")
 		}
 		return nil
 	})
 	p.answers("http://" + p.programmed("gw")[0] + "/health")
 	p.fleetIs("mode: external, external: {addresses: [edge.example.com], serviceAccounts: [mine]}")
-	p.Until("others run the proxies", func(ctx context.Context) error {
+	p.Until("the fleet's objects are gone, and the Gateway has the external address", func(ctx context.Context) error {
 		if err := p.at(ctx, "edge.example.com"); err != nil {
 			return err
 		}
 		for _, o := range owned {
 			if _, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
-				return fmt.Errorf("%s are there", o.resource)
+				return fmt.Errorf("%s still exist", o.resource)
 			}
 		}
 		return nil
 	})
 }
 
-// at says what keeps the Gateway gw from having one address, and that one.
+// at returns nil if the Gateway gw has the given address and no other.
 func (p place) at(ctx context.Context, address string) error {
 	gw, err := p.gateway(ctx, "gw")
 	if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != address {

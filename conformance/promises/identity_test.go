@@ -30,10 +30,10 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// processes are Penstock's own pods that are ready, the one that leads first.
+// processes waits until both of Penstock's pods are ready, and returns the leader first.
 func (p place) processes() (pods []corev1.Pod) {
 	p.Helper()
-	p.Until("two processes of Penstock, of which one leads", func(ctx context.Context) (err error) {
+	p.Until("two processes of Penstock, one of them the leader", func(ctx context.Context) (err error) {
 		if pods, err = p.pods(ctx, system, "app.kubernetes.io/name=penstock"); err != nil {
 			return err
 		}
@@ -58,16 +58,16 @@ func (p place) processes() (pods []corev1.Pod) {
 	return pods
 }
 
-// lease is that by which one process leads.
+// lease returns the Lease of the leader election.
 func (p place) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := p.CoordinationV1().Leases(system).Get(ctx, "penstock", metav1.GetOptions{})
 	if err == nil && lease.Spec.HolderIdentity == nil {
-		err = errors.New("nobody leads")
+		err = errors.New("the Lease has no holder")
 	}
 	return lease, err
 }
 
-// token is one of a service account, as the kubelet gets them for pods.
+// token returns a service account's token, as the kubelet requests it for pods.
 func (p place) token(account, audience string) string {
 	p.Helper()
 	t, err := p.CoreV1().ServiceAccounts(p.Namespace).CreateToken(p.Context(), account,
@@ -78,7 +78,7 @@ func (p place) token(account, audience string) string {
 	return t.Status.Token
 }
 
-// authorities are what a proxy trusts, in PEM: Penstock's Secret has them.
+// authorities returns the CAs that proxies trust, in PEM, from Penstock's Secret.
 func (p place) authorities() (all []byte) {
 	p.Helper()
 	s, err := p.CoreV1().Secrets(system).Get(p.Context(), "penstock-ca", metav1.GetOptions{})
@@ -91,7 +91,7 @@ func (p place) authorities() (all []byte) {
 	return all
 }
 
-// as are the credentials of somebody who knows Penstock's certificate and has a token, or none.
+// as returns the dial options of a client that trusts Penstock's certificate and has a token, or "" for none.
 func (p place) as(token string) []grpc.DialOption {
 	p.Helper()
 	pool := x509.NewCertPool()
@@ -103,7 +103,7 @@ func (p place) as(token string) []grpc.DialOption {
 	return out
 }
 
-// bearer is a token that goes with each call. It implements credentials.PerRPCCredentials.
+// bearer is a token that is sent with each call. It implements credentials.PerRPCCredentials.
 type bearer string
 
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
@@ -111,7 +111,7 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 }
 func (bearer) RequireTransportSecurity() bool { return true }
 
-// others is a second Gateway beside gw, whose one route leads to what gw's proxies must not see.
+// others is a second Gateway beside gw. The proxies of gw must not receive its route's backend.
 const others = `
 ---
 apiVersion: v1
@@ -133,15 +133,16 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
-// tokensDecide: who has a Gateway's token gets that Gateway's configuration, whatever it asks for; who has none gets nothing.
-func tokensDecide(p place) {
+// A proxy with a Gateway's token receives that Gateway's configuration, even if it requests another's. Without a valid
+// token it receives nothing.
+func tokenLimitsProxy(p place) {
 	p.apply(chat + plainGateway + others)
 	p.programmed("gw")
 	p.programmed("other")
 	for _, process := range p.processes() {
 		ads := process.Status.PodIP + ":18000"
 		for gateway, own := range map[string]string{"gw": "/chat", "other": "/hidden"} {
-			p.Until("the process knows the Gateway", func(context.Context) error {
+			p.Until("the process serves the Gateway", func(context.Context) error {
 				_, err := p.ask(ads, p.token(gateway+"-penstock", "penstock.dev"), resource.Cluster)
 				return err
 			})
@@ -155,42 +156,42 @@ func tokensDecide(p place) {
 			curious.Wait("a listener", func() bool { return len(curious.Names(resource.Listener)) > 0 })
 			for _, name := range curious.Names(resource.Cluster) {
 				if strings.Contains(name, map[string]string{"gw": "/hidden", "other": "/chat"}[gateway]) {
-					p.Errorf("a proxy of Gateway %s was told of %s", gateway, name)
+					p.Errorf("a proxy of Gateway %s received %s", gateway, name)
 				}
 			}
 			curious.Disconnect()
 		}
 		for who, token := range map[string]string{
-			"nobody":                        "",
-			"a token that nobody gave":      "e30.e30.e30",
-			"a token for somebody else":     p.token("gw-penstock", "vault"),
+			"no token":                      "",
+			"an invalid token":              "e30.e30.e30",
+			"a token for another audience":  p.token("gw-penstock", "vault"),
 			"a service account of no fleet": p.token("default", "penstock.dev"),
 		} {
 			if _, err := p.ask(ads, token, resource.Cluster); status.Code(err) != codes.PermissionDenied {
-				p.Errorf("%s is answered: %v", who, err)
+				p.Errorf("%s received an answer: %v", who, err)
 			}
 		}
 		if _, err := p.pick(process.Status.PodIP+":9002", p.token("gw-penstock", "penstock.dev")); status.Code(err) != codes.Unauthenticated {
-			p.Errorf("the picker answers whoever asks: %v", err)
+			p.Errorf("the picker answers a client without its key: %v", err)
 		}
 		if err := p.follow(process.Status.PodIP + ":18001"); err == nil || !strings.Contains(err.Error(), "certificate required") {
-			p.Errorf("the port for other processes is open to whoever comes: %v", err)
+			p.Errorf("the port for other processes accepts a client without a certificate: %v", err)
 		}
 	}
 }
 
-// follow asks for what processes tell each other, as somebody who has no certificate.
+// follow connects to the port for other processes without a certificate.
 func (p place) follow(address string) error {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	_, err = conn.Read(make([]byte, 1)) // a server of gRPC begins
+	_, err = conn.Read(make([]byte, 1)) // a gRPC server sends first
 	return err
 }
 
-// ask asks for resources of a type, and returns the first answer.
+// ask requests resources of a type, and returns the first response.
 func (p place) ask(address, token string, of resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	return p.askWith(address, p.as(token), of, names...)
 }

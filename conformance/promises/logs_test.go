@@ -11,8 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// logTells: what becomes of fleets and proxies, and who leads, stands in the log in words that one may search for; the README names them.
-func logTells(p place) {
+// The log has a line for each fleet that is created or changed, each proxy that connects or disconnects, and each new
+// leader.
+func logReports(p place) {
 	gateway, own := "gateway="+p.Namespace+"/gw", "fleet="+p.Namespace+"/"+fleet
 	p.apply(plainGateway)
 	p.programmed("gw")
@@ -29,23 +30,23 @@ func logTells(p place) {
 	p.logged(all[1:], "serving", "ads=")
 }
 
-// logged waits until one of some processes has a line with all of the texts.
+// logged waits until one of some processes has logged a line with all of the texts.
 func (p place) logged(processes []corev1.Pod, texts ...string) {
 	p.Helper()
 	p.Until(fmt.Sprintf("a line with %q", texts), func(ctx context.Context) error {
 		var all []string
 		for _, process := range processes {
-			log, err := p.CoreV1().Pods(system).GetLogs(process.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+			log, err := p.PodLog(ctx, system, process.Name, "", false)
 			if err != nil {
 				return err
 			}
-			for line := range strings.Lines(string(log)) {
+			for line := range strings.Lines(log) {
 				if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
 					return nil
 				}
 			}
-			all = append(all, string(log))
+			all = append(all, log)
 		}
-		return fmt.Errorf("not in:\n%s", strings.Join(all, "\n"))
+		return fmt.Errorf("no such line in:\n%s", strings.Join(all, "\n"))
 	})
 }

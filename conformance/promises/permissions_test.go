@@ -10,11 +10,9 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
-// request is what the API server notes of one.
+// request is an event of the API server's audit log.
 type request struct {
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
@@ -31,7 +29,7 @@ type request struct {
 	} `json:"responseStatus"`
 }
 
-// requests are what Penstock's processes have asked of the API server in all of the tests, in order.
+// requests returns the requests of Penstock's processes to the API server during all tests, in order.
 func (p place) requests() (all []request) {
 	p.Helper()
 	file, err := os.Open(running.AuditLog("lab1"))
@@ -44,7 +42,7 @@ func (p place) requests() (all []request) {
 	for lines.Scan() {
 		var r request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			continue // the last line may be half written
+			continue // the last line may be incomplete
 		}
 		if r.User.Username == "system:serviceaccount:"+system+":penstock" {
 			all = append(all, r)
@@ -56,9 +54,9 @@ func (p place) requests() (all []request) {
 	return all
 }
 
-// onlyTheLeaderWrites reads in what Penstock asked of the API server that nobody wrote but who had taken the Lease last. Processes are
-// known by their addresses. Each keeps the authority's Secret, and has tokens reviewed.
-func onlyTheLeaderWrites(p place) {
+// Between two changes of the Lease, only its holder writes. The source address identifies a process. Every process
+// maintains the CA's Secret and creates TokenReviews.
+func onlyLeaderWrites(p place) {
 	leader, leaders, writes := "", map[string]bool{}, 0
 	for _, r := range p.requests() {
 		if len(r.SourceIPs) == 0 || r.ResponseStatus.Code >= 300 || !slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb) {
@@ -72,23 +70,22 @@ func onlyTheLeaderWrites(p place) {
 		default:
 			writes++
 			if who != leader {
-				p.Errorf("%s does not lead, %s does, and yet: %s %s", who, leader, r.Verb, r.RequestURI)
+				p.Errorf("%s wrote while %s was the leader: %s %s", who, leader, r.Verb, r.RequestURI)
 			}
 		}
 	}
 	if writes == 0 || len(leaders) < 2 {
-		p.Errorf("%d writes while %v led: this says nothing", writes, leaders)
+		p.Errorf("%d writes by the leaders %v are too few to prove anything", writes, leaders)
 	}
 }
 
-// permissionsSuffice reads what Penstock asked of the API server in all of the tests: it was refused nothing, and no Secret was
-// read that no Gateway names.
+// No request of Penstock during all tests was forbidden, and it read only Secrets that a Gateway names.
 func permissionsSuffice(p place) {
 	requests, secrets := p.requests(), 0
 	for _, r := range requests {
-		// A namespace that goes takes nothing new, whoever may write to it.
+		// A terminating namespace accepts no new objects, whatever the permissions.
 		if terminating := strings.Contains(r.ResponseStatus.Message, "being terminated"); r.ResponseStatus.Code == 401 || r.ResponseStatus.Code == 403 && !terminating {
-			p.Errorf("refused: %s %s: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
+			p.Errorf("forbidden: %s %s: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
 		}
 		if r.ObjectRef.Resource != "secrets" {
 			continue
@@ -100,18 +97,18 @@ func permissionsSuffice(p place) {
 		}
 		own := r.ObjectRef.Namespace == system && (r.ObjectRef.Name == "penstock-ca" || r.Verb == "create")
 		if !own && !strings.HasPrefix(u.Query().Get("fieldSelector"), "metadata.name=") {
-			p.Errorf("Secrets that nobody named were asked for: %s %s", r.Verb, r.RequestURI)
+			p.Errorf("Secrets were read that no Gateway names: %s %s", r.Verb, r.RequestURI)
 		}
 	}
 	if len(requests) == 0 || secrets == 0 {
-		p.Errorf("%d requests were noted, %d of them for Secrets", len(requests), secrets)
+		p.Errorf("the audit log has %d requests, %d of them for Secrets", len(requests), secrets)
 	}
 	for _, pod := range p.processes() {
-		log, err := p.CoreV1().Pods(system).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(context.WithoutCancel(p.Context()))
+		log, err := p.PodLog(context.WithoutCancel(p.Context()), system, pod.Name, "", false)
 		if err != nil {
 			p.Fatal(err)
 		}
-		for line := range strings.Lines(string(log)) {
+		for line := range strings.Lines(log) {
 			if strings.Contains(line, "forbidden") {
 				p.Errorf("%s: %s", pod.Name, line)
 			}

@@ -15,27 +15,27 @@ type promise struct {
 
 // ofFleets are about a Gateway and its Envoys.
 var ofFleets = []promise{
-	{"Gateway_ServesAtItsAddress", gatewayBecomesFleet},
+	{"Gateway_ServesAtItsAddress", fleetServes},
 	{"Gateway_DeletionDrainsAndLeavesNothing", deletionDrains},
 	{"Gateway_StaticAddressIsUsedOrReported", staticAddresses},
 	{"EnvoyFleet_ParametersChangeUnderLoad", parametersTakeEffect},
-	{"HorizontalPodAutoscaler_ScalesEnvoysAndExternalFleetsAttach", scalingAndOthers},
+	{"HorizontalPodAutoscaler_ScalesEnvoysAndExternalFleetsAttach", scalingAndExternal},
 	{"EnvoyFleet_ServiceTypeIsServed", servicesOfEveryKind},
 }
 
 // ofTrust are about credentials and their renewal.
 var ofTrust = []promise{
-	{"ServiceAccountToken_LimitsProxyToItsGateway", tokensDecide},
-	{"ServiceAccountToken_RotationCutsNothing", tokensAreReadAgain},
+	{"ServiceAccountToken_LimitsProxyToItsGateway", tokenLimitsProxy},
+	{"ServiceAccountToken_RotationCutsNothing", tokenRotates},
 	{"Certificate_RenewalLosesNoRequest", certificatesRenewed},
 }
 
 // ofStatuses are about the statuses of objects, and the log.
 var ofStatuses = []promise{
-	{"Programmed_WaitsForACKs", programmedAfterAcks},
-	{"Log_ReportsFleetsProxiesAndLeader", logTells},
-	{"NACK_StatusQuotesEnvoy", refusalInEnvoysWords},
-	{"NACK_ReachesLeaderFromAnyProcess", refusalElsewhere},
+	{"Programmed_WaitsForACKs", programmedAfterACKs},
+	{"Log_ReportsFleetsProxiesAndLeader", logReports},
+	{"NACK_StatusQuotesEnvoy", nackInStatus},
+	{"NACK_ReachesLeaderFromAnyProcess", nackReachesLeader},
 }
 
 // ofProcesses kill processes of Penstock.
@@ -47,8 +47,8 @@ var ofProcesses = []promise{
 // ofAll check what Penstock did during all of the others, so they run last.
 var ofAll = []promise{
 	{"RBAC_SufficesAndReadsOnlyNamedSecrets", permissionsSuffice},
-	{"LeaderElection_OnlyLeaderWrites", onlyTheLeaderWrites},
-	{"RBAC_RevokedReadsChangeNothing", shutOut},
+	{"LeaderElection_OnlyLeaderWrites", onlyLeaderWrites},
+	{"RBAC_RevokedReadsChangeNothing", permissionsRevoked},
 }
 
 // The order matters and the tests share one lab, so they are subtests: go test -tags lab -run /.*/NACK ./promises selects some.

@@ -32,7 +32,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// successor is an authority that takes over from Penstock's, as Penstock makes them; how old it is, the test says.
+// successor is a CA that replaces Penstock's, in the form in which Penstock creates it. The test chooses its age.
 type successor struct {
 	key    *ecdsa.PrivateKey
 	keyPEM []byte
@@ -51,13 +51,14 @@ func newSuccessor(p place) *successor {
 	return &successor{key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}
 }
 
-// aged is its certificate, made so long ago. Whoever trusts one of them trusts all: name and key are the same.
+// aged returns its certificate of a given age. All its certificates have the same name and key, so trust in one is
+// trust in all.
 func (s *successor) aged(p place, age time.Duration) []byte {
 	p.Helper()
 	made := time.Now().Add(-age)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(made.UnixNano()), Subject: pkix.Name{CommonName: "penstock successor"},
-		NotBefore: made.Add(-time.Hour), NotAfter: made.AddDate(1, 0, 0), // an hour is what clocks may be wrong by
+		NotBefore: made.Add(-time.Hour), NotAfter: made.AddDate(1, 0, 0), // an hour for differing clocks
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, s.key.Public(), s.key)
@@ -67,34 +68,37 @@ func (s *successor) aged(p place, age time.Duration) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// pickKey is what proxies show to the picker once the authority's keys are given out.
+// become writes it to the Secret of Penstock's CA with a certificate of a given age, which it returns.
+func (s *successor) become(p place, age time.Duration) []byte {
+	p.Helper()
+	cert := s.aged(p, age)
+	p.Until("the Secret of the CA is written", func(ctx context.Context) error {
+		ca, err := p.CoreV1().Secrets(system).Get(ctx, "penstock-ca", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ca.Data["next.crt"], ca.Data["next.key"] = cert, s.keyPEM
+		_, err = p.CoreV1().Secrets(system).Update(ctx, ca, metav1.UpdateOptions{})
+		return err
+	})
+	return cert
+}
+
+// pickKey is the key that proxies send to the picker once they have the keys of the new CA.
 func (s *successor) pickKey() string {
 	mac := hmac.New(sha256.New, s.keyPEM)
 	mac.Write([]byte("picker"))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// certificatesRenewed lives through the days in which one authority takes over from another, in minutes: no process is
-// restarted, no request lost, and no proxy shut out.
+// One CA replaces another: the steps of two days, in minutes. No process restarts, no request is lost, and every proxy
+// stays connected.
 func certificatesRenewed(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
 	t := p.load(address)
 	processes := p.processes()
 	next := newSuccessor(p)
-	become := func(age time.Duration) (cert []byte) {
-		cert = next.aged(p, age)
-		p.Until("the authority's Secret is written", func(ctx context.Context) error {
-			s, err := p.CoreV1().Secrets(system).Get(ctx, "penstock-ca", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			s.Data["next.crt"], s.Data["next.key"] = cert, next.keyPEM
-			_, err = p.CoreV1().Secrets(system).Update(ctx, s, metav1.UpdateOptions{})
-			return err
-		})
-		return cert
-	}
 	each := func(what string, f func(ip string) error) {
 		p.Helper()
 		for _, process := range processes {
@@ -102,8 +106,8 @@ func certificatesRenewed(p place) {
 		}
 	}
 
-	// The first day: all learn to trust it.
-	young := become(0)
+	// The first day: everyone trusts it.
+	young := next.become(p, 0)
 	each("its keys are accepted", func(ip string) error {
 		if _, err := p.pick(ip+":9002", next.pickKey()); status.Code(err) == codes.Unauthenticated {
 			return err
@@ -115,28 +119,28 @@ func certificatesRenewed(p place) {
 		p.Fatalf("proxies: %s %v", podNames(proxy), err)
 	}
 	bundle := fmt.Sprintf("/proc/%d/root/etc/penstock/ca.crt", p.Process(proxy[0], "/etc/penstock/bootstrap.yaml"))
-	p.Until("the proxy trusts it", func(context.Context) error {
+	p.Until("the proxy trusts the new CA", func(context.Context) error {
 		text, err := os.ReadFile(bundle)
 		if err == nil && !bytes.Contains(text, young) {
-			err = errors.New("not yet")
+			err = errors.New("the new CA is not in its bundle")
 		}
 		return err
 	})
 
-	// That afternoon: proxies are given its keys.
-	become(13 * time.Hour)
+	// That afternoon: proxies receive its keys.
+	next.become(p, 13*time.Hour)
 	token := p.token(fleet, "penstock.dev")
-	each("proxies are given its keys", func(ip string) error {
+	each("proxies receive its keys", func(ip string) error {
 		answer, err := p.ask(ip+":18000", token, resource.Secret, model.OwnKey)
 		if raw, _ := proto.Marshal(answer); err == nil && !bytes.Contains(raw, []byte(next.pickKey())) {
-			err = errors.New("not yet")
+			err = errors.New("the key is another one")
 		}
 		return err
 	})
 
 	// The second day: it signs.
-	old := become(25 * time.Hour)
-	each("its certificate is shown", func(ip string) error {
+	old := next.become(p, 25*time.Hour)
+	each("its certificate is served", func(ip string) error {
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(old)
 		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", ip+":18000", &tls.Config{RootCAs: pool, ServerName: "penstock." + system + ".svc"})
@@ -153,7 +157,7 @@ func certificatesRenewed(p place) {
 			p.Errorf("process %s was started %d times", pod.Name, n+1)
 		}
 	}
-	// Whoever comes now comes in by the new one, between processes too: they agree on what proxies have.
+	// A new Gateway is programmed too: the processes exchange ACKs with certificates of the new CA.
 	p.apply(strings.ReplaceAll(plainGateway, "name: gw", "name: later"))
 	p.programmed("later")
 }

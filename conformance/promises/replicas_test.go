@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kill ends the process of a pod of Penstock's as a lack of memory would: it learns of nothing.
+// kill ends the process of a pod of Penstock with SIGKILL, like an out-of-memory kill.
 func (p place) kill(pod corev1.Pod) {
 	p.Helper()
 	if err := syscall.Kill(p.Process(pod, "serve"), syscall.SIGKILL); err != nil {
@@ -21,8 +21,7 @@ func (p place) kill(pod corev1.Pod) {
 	}
 }
 
-// leaderKilled: either process of Penstock may be killed. No request is lost, what changes meanwhile takes effect, and
-// statuses go on.
+// Each process of Penstock can be killed. No request is lost, changes take effect, and statuses are written.
 func leaderKilled(p place) {
 	p.apply(strings.Replace(chat+plainGateway, "replicas: 1", "replicas: 2", 1))
 	address := p.programmed("gw")[0]
@@ -30,7 +29,7 @@ func leaderKilled(p place) {
 	pods := p.processes()
 	for i, pod := range pods {
 		p.kill(pod)
-		if i == 0 { // its node is lost with it: the other one must come to lead
+		if i == 0 { // its node is gone too: the other process must become the leader
 			zero := int64(0)
 			if err := p.CoreV1().Pods(system).Delete(p.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 				p.Fatal(err)
@@ -51,14 +50,14 @@ spec:
 	p.end(t)
 }
 
-// accepted says what keeps an HTTPRoute from being accepted in its newest form.
+// accepted returns nil if the newest generation of an HTTPRoute is accepted.
 func (p place) accepted(ctx context.Context, name string) error {
 	route, err := p.route(ctx, name)
 	if err != nil {
 		return err
 	}
 	if len(route.Status.Parents) == 0 {
-		return errors.New("it has no parent")
+		return errors.New("its status has no parent")
 	}
 	return holds(route.Status.Parents[0].Conditions, "Accepted", metav1.ConditionTrue, route.Generation)
 }

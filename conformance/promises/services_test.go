@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// servicesOfEveryKind: a Gateway is reached by the kind of Service that its EnvoyFleet names, and its addresses are where; what Kubernetes
-// does not let a Service change to is said, with what to do, and doing it helps.
+// A Gateway gets the type of Service that its EnvoyFleet names, and reports its addresses. A change that Kubernetes
+// forbids is reported with the command that resolves it.
 func servicesOfEveryKind(p place) {
 	p.apply(chat + plainGateway)
 	balanced := p.programmed("gw")[0]
@@ -40,7 +40,7 @@ func servicesOfEveryKind(p place) {
 	p.fleetIs(small + "service: {loadBalancerClass: example.com/none}")
 	p.service("it has a class", func(s *corev1.Service) bool { return s.Spec.LoadBalancerClass != nil })
 	p.fleetIs(small + "replicas: 1")
-	p.Until("it is said what to do to be rid of the class", func(ctx context.Context) error {
+	p.Until("the condition names the command that removes the class", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err != nil {
 			return err
@@ -56,7 +56,7 @@ func servicesOfEveryKind(p place) {
 	if err := p.CoreV1().Services(p.Namespace).Delete(p.Context(), fleet, metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
-	p.service("it is there again, without a class", func(s *corev1.Service) bool { return s.Spec.LoadBalancerClass == nil })
+	p.service("it is created again, without a class", func(s *corev1.Service) bool { return s.Spec.LoadBalancerClass == nil })
 	p.Until("the load balancer is back", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err == nil && (len(gw.Status.Addresses) != 1 || !strings.HasPrefix(gw.Status.Addresses[0].Value, balanced[:strings.LastIndex(balanced, ".")])) {
@@ -70,7 +70,7 @@ func servicesOfEveryKind(p place) {
 // service waits until the Service of the Gateway gw is as wanted.
 func (p place) service(what string, wanted func(*corev1.Service) bool) (s *corev1.Service) {
 	p.Helper()
-	p.Until("of the Service: "+what, func(ctx context.Context) (err error) {
+	p.Until("Service "+what, func(ctx context.Context) (err error) {
 		if s, err = p.CoreV1().Services(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil && !wanted(s) {
 			err = fmt.Errorf("%+v", s.Spec)
 		}

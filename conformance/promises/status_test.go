@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// attached is a Gateway whose proxies somebody else runs, with the service account mine.
+// attached is a Gateway with external proxies, which use the service account mine.
 const attached = `
 ---
 apiVersion: v1
@@ -38,20 +38,20 @@ spec:
   allowedListeners: {namespaces: {from: Same}}
 `
 
-// programmedAfterAcks: neither a Gateway nor a ListenerSet says that it is programmed before its proxies have acknowledged it,
-// although they are connected to the process that does not write statuses.
-func programmedAfterAcks(p place) {
+// Neither a Gateway nor a ListenerSet is Programmed before its proxies have sent their ACKs, even if they are connected
+// to the process that does not write statuses.
+func programmedAfterACKs(p place) {
 	p.apply(chat + attached)
 	follower := p.processes()[1].Status.PodIP + ":18000"
 	proxy := func(name string, silent ...resource.Type) *xdstest.Fake {
 		return xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: name, Gateway: p.Namespace + "/gw", Silent: silent, Dial: p.as(p.token("mine", "penstock.dev"))})
 	}
-	p.Until("the process knows the Gateway", func(context.Context) error {
+	p.Until("the process serves the Gateway", func(context.Context) error {
 		_, err := p.ask(follower, p.token("mine", "penstock.dev"), resource.Cluster)
 		return err
 	})
 	slow := proxy("slow", resource.Listener)
-	p.Until("the Gateway waits for its proxy", func(ctx context.Context) error {
+	p.Until("the Gateway reports the missing ACK", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 		s := &gatewayv1.ListenerSet{}
 		return s, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s)
 	}
-	p.Until("the ListenerSet waits for a proxy", func(ctx context.Context) error {
+	p.Until("the ListenerSet reports the missing ACK", func(ctx context.Context) error {
 		s, err := set(ctx)
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 	})
 }
 
-// unacknowledged says what keeps conditions from telling that the proxies have not acknowledged something.
+// unacknowledged returns nil if the condition Programmed reports a missing ACK.
 func unacknowledged(conditions []metav1.Condition) error {
 	for _, c := range conditions {
 		if c.Type != "Programmed" {
@@ -106,11 +106,11 @@ func unacknowledged(conditions []metav1.Condition) error {
 		}
 		return fmt.Errorf("%+v", c)
 	}
-	return errors.New("no condition Programmed")
+	return errors.New("there is no condition Programmed")
 }
 
-// refusalInEnvoysWords: what an Envoy refuses stands in the condition of the object at fault, and all else serves.
-func refusalInEnvoysWords(p place) {
+// The condition of the object at fault quotes Envoy's NACK, and everything else serves.
+func nackInStatus(p place) {
 	p.apply(chat + plainGateway + `
 ---
 apiVersion: penstock.dev/v1alpha1
@@ -119,7 +119,7 @@ metadata: {name: gw}
 spec:
   replicas: 1
   resources: {requests: {cpu: 10m, memory: 32Mi}}
-  bootstrap: # it takes no large expressions, which nobody but this Envoy knows
+  bootstrap: # this Envoy rejects large expressions, which Penstock cannot know
     layered_runtime: {layers: [{name: small, static_layer: {re2.max_program_size.error_level: 50}}]}
 `)
 	address := p.programmed("gw")[0]
@@ -140,44 +140,44 @@ spec:
 	}
 	programmed := func(status metav1.ConditionStatus, words string) {
 		p.Helper()
-		p.Until("the route says whether it is programmed: "+string(status), func(ctx context.Context) error {
+		p.Until("the route's condition Programmed: "+string(status), func(ctx context.Context) error {
 			route, err := p.route(ctx, "large")
 			if err != nil {
 				return err
 			}
 			if len(route.Status.Parents) != 1 {
-				return errors.New("it has no parent")
+				return errors.New("its status has no parent")
 			}
-			refused := false
+			rejected := false
 			for _, c := range route.Status.Parents[0].Conditions {
 				if c.Type == "Programmed" && c.Status == metav1.ConditionFalse {
-					refused = strings.Contains(c.Message, words)
+					rejected = strings.Contains(c.Message, words)
 				}
 			}
-			if refused != (status == metav1.ConditionFalse) {
+			if rejected != (status == metav1.ConditionFalse) {
 				return fmt.Errorf("%+v", route.Status.Parents[0].Conditions)
 			}
 			return holds(route.Status.Parents[0].Conditions, "Accepted", metav1.ConditionTrue, route.Generation)
 		})
 	}
 	large("/[a-z]{100,200}/[0-9]{100,200}")
-	programmed(metav1.ConditionFalse, "Envoy refuses")
+	programmed(metav1.ConditionFalse, "max program size")
 	p.answers("http://" + address + "/health")
 	large("/a+")
 	programmed(metav1.ConditionTrue, "")
 }
 
-// refusalElsewhere: what a proxy refuses that is connected to the process that does not write statuses stands in them all the same, and
-// no more once it takes it.
-func refusalElsewhere(p place) {
+// A NACK at the process that does not write statuses reaches them too. It leaves them when the proxy accepts the
+// resource.
+func nackReachesLeader(p place) {
 	p.apply(chat + attached)
 	follower := p.processes()[1].Status.PodIP + ":18000"
-	p.Until("the process knows the Gateway", func(context.Context) error {
+	p.Until("the process serves the Gateway", func(context.Context) error {
 		_, err := p.ask(follower, p.token("mine", "penstock.dev"), resource.Cluster)
 		return err
 	})
-	refuses := xdstest.StartFake(p, xdstest.FakeConfig{
-		Address: follower, Node: "refuses", Gateway: p.Namespace + "/gw", Dial: p.as(p.token("mine", "penstock.dev")),
+	rejecting := xdstest.StartFake(p, xdstest.FakeConfig{
+		Address: follower, Node: "rejecting", Gateway: p.Namespace + "/gw", Dial: p.as(p.token("mine", "penstock.dev")),
 		Refuses: func(ref resource.Ref) string {
 			if ref.Type == resource.Listener {
 				return "this proxy cannot listen"
@@ -185,7 +185,7 @@ func refusalElsewhere(p place) {
 			return ""
 		},
 	})
-	p.Until("the Gateway says what its proxy says", func(ctx context.Context) error {
+	p.Until("the Gateway's condition quotes the NACK", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
 		if err != nil {
 			return err
@@ -197,7 +197,7 @@ func refusalElsewhere(p place) {
 		}
 		return fmt.Errorf("%+v", gw.Status.Conditions)
 	})
-	refuses.Disconnect()
-	xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: "refuses", Gateway: p.Namespace + "/gw", Dial: p.as(p.token("mine", "penstock.dev"))})
+	rejecting.Disconnect()
+	xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: "rejecting", Gateway: p.Namespace + "/gw", Dial: p.as(p.token("mine", "penstock.dev"))})
 	p.programmed("gw")
 }

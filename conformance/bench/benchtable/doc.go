@@ -1,14 +1,13 @@
-// Command benchtable reads the figures of bench (JSON lines) and the output of `go test -bench` on standard input and
-// writes each figure twice on standard output: first all of them as a table for a person, with what they mean, then one
-// JSON object a line for a program:
+// Command benchtable reads the figures of bench (JSON lines) and the output of `go test -bench` from standard input. It
+// writes a table of all figures and their meaning, and then one JSON object a line:
 //
 //	{"name":"BenchmarkPick/100-endpoints","value":812.4,"unit":"ns/op","limit":1000}
 //
-// limit is what the figure must not exceed, or null where nobody promised anything. A benchmark states it as one more
-// metric of its own, the unit with "limit-" before it: b.ReportMetric(1000, "limit-ns/op").
+// limit is the largest acceptable value, or null. A benchmark states it as a metric of its own, the unit with "limit-"
+// before it: b.ReportMetric(1000, "limit-ns/op").
 //
-// A figure over its limit is marked OVER in the table and does not fail the run: machines differ, and a person judges.
-// What does fail it is a benchmark that failed or input without a single figure.
+// A figure above its limit is marked OVER in the table and does not fail the run, because machines differ. A failed
+// benchmark does, and so does an input without figures.
 //
-// Only `make bench` calls it. Its own tests: cd conformance && go test ./bench/benchtable
+// Only `make bench` and `make bench-kube` call it. Tests: cd conformance && go test ./bench/benchtable
 package main

@@ -11,21 +11,21 @@ import (
 	"text/tabwriter"
 )
 
-// figure is one measured number. Its JSON form is what programs read.
+// figure is one measured number, and its JSON form.
 type figure struct {
 	Name  string   `json:"name"`  // the benchmark's full name, without the number of CPUs
 	Value float64  `json:"value"` // as go test printed it
-	Unit  string   `json:"unit"`  // "ns/op", "B/op", or whatever b.ReportMetric named
-	Limit *float64 `json:"limit"` // the largest acceptable value; nil: none was stated
+	Unit  string   `json:"unit"`  // "ns/op", "B/op", or the unit of b.ReportMetric
+	Limit *float64 `json:"limit"` // the largest acceptable value; nil: none
 
-	about string // what it means, for a person; "" where the name says it
+	about string // the figure's meaning; "" if the name is enough
 }
 
-// cpus is what go test appends to a benchmark's name when GOMAXPROCS is not 1.
+// cpus matches the suffix that go test appends to a benchmark's name when GOMAXPROCS is not 1.
 var cpus = regexp.MustCompile(`-\d+$`)
 
-// parse reads the output of bench and of go test. failed tells that some package or benchmark did not succeed; lines
-// that are neither figures nor failures (package headers, logs) are passed over.
+// parse reads the output of bench and of go test. failed reports that a package or benchmark failed. Other lines
+// (package headers, logs) are ignored.
 func parse(r io.Reader) (figures []figure, failed bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -47,7 +47,7 @@ func parse(r io.Reader) (figures []figure, failed bool, err error) {
 	return figures, failed, lines.Err()
 }
 
-// parseObject reads a figure as bench writes it.
+// parseObject parses a JSON line of bench.
 func parseObject(line string) (figure, error) {
 	var with struct {
 		figure
@@ -60,8 +60,8 @@ func parseObject(line string) (figure, error) {
 	return with.figure, nil
 }
 
-// parseLine reads "BenchmarkName-2   1000   812 ns/op   48 B/op   1000 limit-ns/op": a name, a count of iterations,
-// then pairs of value and unit. Anything else gives nothing.
+// parseLine parses "BenchmarkName-2   1000   812 ns/op   48 B/op   1000 limit-ns/op": a name, a count of iterations,
+// then pairs of value and unit. It returns nil for other lines.
 func parseLine(line string) []figure {
 	words := strings.Fields(line)
 	if len(words) < 4 || len(words)%2 != 0 || !strings.HasPrefix(words[0], "Benchmark") {
@@ -90,7 +90,7 @@ func parseLine(line string) []figure {
 	return figures
 }
 
-// write prints the table, what the figures mean, and the JSON lines, with blank lines between.
+// write prints the table, the figures' meaning, and the JSON lines, with blank lines between.
 func write(w io.Writer, figures []figure) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "value\tunit\tlimit\t\t  figure")

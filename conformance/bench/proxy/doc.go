@@ -1,11 +1,10 @@
-// Package proxy is the smallest Envoy that a control plane can be measured with: a delta ADS client over gRPC that
-// subscribes as Envoy does, acknowledges everything at once, and keeps nothing but names and versions.
+// Package proxy is a minimal Envoy for measurements: a delta ADS client over gRPC that subscribes like Envoy,
+// acknowledges everything at once, and stores only names and versions.
 //
-// It reads responses with a few lines of wire format and writes requests from shared bytes, so that a thousand of them
-// cost less than the control plane that they are there to measure.
+// It decodes responses with a few lines of code and sends requests from shared bytes, so that a thousand proxies cost
+// less than the control plane that they measure.
 //
-// Invariants: every response is acknowledged; Handle functions are called from the stream's one reader, in order; no
-// goroutine outlives Close.
+// Invariants: every response is acknowledged; the stream's reader calls Handle in order; no goroutine outlives Close.
 //
 // Tests: cd conformance && go test ./bench (its crowds are made of proxies)
 package proxy

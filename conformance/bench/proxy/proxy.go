@@ -21,13 +21,13 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// method is the service that Envoy calls.
+// method is the gRPC method that Envoy calls.
 const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// Have is what a proxy has: versions by type and name.
+// Have is the versions of a proxy's resources by type and name.
 type Have map[resource.Type]map[string]string
 
-// Count is the number of resources in it.
+// Count is the number of resources.
 func (h Have) Count() (n int) {
 	for _, names := range h {
 		n += len(names)
@@ -38,15 +38,16 @@ func (h Have) Count() (n int) {
 // Config is what a Proxy needs.
 type Config struct {
 	Address string // of the control plane: host:port
-	Node    string // its id
-	Cluster string // the gateway
-	// TLS is how to speak with a control plane that wants it; nil: cleartext.
+	Node    string // node.id
+	Cluster string // node.cluster: the gateway
+	// TLS is for control planes that require it; nil: cleartext.
 	TLS *tls.Config
-	// Keepalive is how often an idle connection is probed. Default: 10 s, as in the bootstrap.
+	// Keepalive is the interval of probes on an idle connection. Default: 10 s, as in the bootstrap.
 	Keepalive time.Duration
-	// Handle sees each response, after it was acknowledged. May be nil.
+	// Handle receives each response, after its ACK. May be nil.
 	Handle func(Response)
-	// Follow makes the proxy subscribe as Envoy does: endpoints for clusters, routes and secrets for listeners.
+	// Follow makes the proxy subscribe like Envoy: to the endpoints of clusters, and the routes and secrets of
+	// listeners.
 	Follow bool
 }
 
@@ -55,20 +56,20 @@ type Proxy struct {
 	config Config
 	conn   *grpc.ClientConn
 	stream grpc.ClientStream
-	ctx    context.Context // of all of it; Close ends it
+	ctx    context.Context // of everything; Close cancels it
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error  // of the reader; read after done
-	node   []byte // an encoded request that says no more than who this is; nil once it was sent
+	node   []byte // an encoded request with the node only; nil once it was sent
 
-	sending sync.Mutex // gRPC streams take one sender at a time
+	sending sync.Mutex // gRPC streams allow one sender at a time
 
 	mu   sync.Mutex
 	have Have
 	last time.Time
 }
 
-// Connect opens a connection of the proxy's own, and the stream. Nothing is sent yet.
+// Connect opens a connection of the proxy's own, and the stream. It sends nothing.
 func Connect(ctx context.Context, c Config) (*Proxy, error) {
 	secured := insecure.NewCredentials()
 	if c.TLS != nil {
@@ -105,7 +106,7 @@ func (p *Proxy) Close() {
 	_ = p.conn.Close()
 }
 
-// Send sends one encoded request, which must not be changed after and may be shared with other proxies.
+// Send sends an encoded request, which may be shared with other proxies and must not be modified.
 func (p *Proxy) Send(request []byte) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -117,7 +118,7 @@ func (p *Proxy) Send(request []byte) error {
 	return p.stream.SendMsg(first)
 }
 
-// Start subscribes to clusters and listeners as a whole, as an Envoy does that has nothing yet.
+// Start subscribes to all clusters and listeners, like an Envoy without resources.
 func (p *Proxy) Start() error {
 	if err := p.Send(request(resource.Cluster.URL())); err != nil {
 		return err
@@ -125,12 +126,12 @@ func (p *Proxy) Start() error {
 	return p.Send(request(resource.Listener.URL()))
 }
 
-// Subscribe asks for resources by name.
+// Subscribe subscribes to resources by name.
 func (p *Proxy) Subscribe(t resource.Type, names ...string) error {
 	return p.Send(Subscription(t, names...))
 }
 
-// Subscription is the request for resources by name.
+// Subscription encodes a subscription to resources by name.
 func Subscription(t resource.Type, names ...string) []byte {
 	b := request(t.URL())
 	for _, name := range names {
@@ -139,7 +140,7 @@ func Subscription(t resource.Type, names ...string) []byte {
 	return b
 }
 
-// Resumption is what a proxy says that comes back with what it has: one request a type, in Envoy's order.
+// Resumption returns the requests of a proxy that reconnects with its resources: one a type, in Envoy's order.
 func Resumption(h Have) (requests [][]byte) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret, resource.RouteConfiguration} {
 		if len(h[t]) == 0 {
@@ -160,7 +161,7 @@ func Resumption(h Have) (requests [][]byte) {
 	return requests
 }
 
-// Have is a copy of what the proxy was given so far.
+// Have returns a copy of the versions received so far.
 func (p *Proxy) Have() Have {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +172,7 @@ func (p *Proxy) Have() Have {
 	return out
 }
 
-// Last is when the last response was there.
+// Last returns the time of the last response.
 func (p *Proxy) Last() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +182,7 @@ func (p *Proxy) Last() time.Time {
 // Ended is closed when the stream has ended.
 func (p *Proxy) Ended() <-chan struct{} { return p.done }
 
-// Err is why the stream ended; nil while it goes on, and after Close.
+// Err returns why the stream ended; nil while it is open, and after Close.
 func (p *Proxy) Err() error {
 	select {
 	case <-p.done:
@@ -208,7 +209,7 @@ func (p *Proxy) read() {
 	}
 }
 
-// take notes and acknowledges one response.
+// take records and acknowledges a response.
 func (p *Proxy) take(b []byte, at time.Time) error {
 	r, err := parseResponse(b)
 	r.At = at
@@ -246,7 +247,7 @@ func (p *Proxy) note(t resource.Type, r Response) {
 	}
 }
 
-// follow asks for what a response names.
+// follow subscribes to what a response refers to.
 func (p *Proxy) follow(t resource.Type, r Response) error {
 	want := map[resource.Type][]string{}
 	for _, item := range r.Items {

@@ -44,7 +44,7 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (raw) Name() string { return "proto" }
 
-// Item is one resource of a response. Body is shared with the response: look, and let go.
+// Item is a resource of a response. Body shares the response's memory: do not keep it.
 type Item struct {
 	Name, Version string
 	Body          []byte // of the Any's value
@@ -57,7 +57,7 @@ type Response struct {
 	Items   []Item
 	Removed []string
 	Size    int       // bytes of the message
-	At      time.Time // when its last byte was there
+	At      time.Time // when its last byte arrived
 }
 
 // The fields of DeltaDiscoveryResponse, of its Resource, and of DeltaDiscoveryRequest.
@@ -153,7 +153,7 @@ func appendInitial(b []byte, name, version string) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, requestInitial, protowire.BytesType), entry)
 }
 
-// namedBy lists what a listener asks for by name: route configurations and secrets.
+// namedBy returns the names in a listener: route configurations and secrets.
 func namedBy(body []byte) (names map[resource.Type][]string, err error) {
 	names = map[resource.Type][]string{}
 	l := &listenerv3.Listener{}

@@ -28,42 +28,42 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Gateway is the one Gateway of every World, "namespace/name".
+// Gateway is the only Gateway of every World, "namespace/name".
 const Gateway = "default/gw"
 
-// RevisionHeader is the response header by which a client sees which revision of its route answered.
+// RevisionHeader is the response header with the revision of the route that served a request.
 const RevisionHeader = "x-revision"
 
-// Size says how large a World is.
+// Size is the size of a World.
 type Size struct {
 	Listeners int // HTTPS listeners on Port, each with a wildcard hostname and a certificate; 0: one cleartext listener
 	Hosts     int // one HTTPRoute each; spread evenly over the listeners
 	Backends  int // every other one an InferencePool, the rest Services; see NoPools
 	Endpoints int // of each backend
 	Port      int32
-	NoPools   bool // every backend is a Service: for peers that know no InferencePool
+	NoPools   bool // every backend is a Service, for peers without InferencePools
 }
 
-// The sizes that figures name.
+// The sizes of the figures.
 var (
 	Routes5000    = Size{Listeners: 50, Hosts: 5000, Backends: 1000, Endpoints: 10, Port: 8443}
 	Routes100     = Size{Listeners: 1, Hosts: 100, Backends: 20, Endpoints: 10, Port: 8443}
 	Cleartext5000 = Size{Listeners: 0, Hosts: 5000, Backends: 1000, Endpoints: 10, Port: 8080}
-	// Fleet has 5,000 backends with 50,000 endpoints, one for each host: what one endpoint's change is sent from.
+	// Fleet has 5,000 backends with 50,000 endpoints, for the change of one endpoint.
 	Fleet = Size{Listeners: 50, Hosts: 5000, Backends: 5000, Endpoints: 10, Port: 8443}
 )
 
 // World is one configuration.
 type World struct {
 	Size
-	// Adapt returns what is written to a file in an object's place, nil for nothing: for peers that write some things
-	// otherwise. Default: the object.
+	// Adapt returns what is written to a file in an object's place, or nil for nothing, for peers with other kinds.
+	// Default: the object.
 	Adapt func(object any) any
 
 	cert, key []byte
 }
 
-// New makes a World, with a certificate that is valid for its listeners.
+// New creates a World, with a certificate that is valid for its listeners.
 func New(size Size) (*World, error) {
 	w := &World{Size: size}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -101,7 +101,7 @@ func meta(format string, args ...any) metav1.ObjectMeta {
 // Host is the hostname of route i.
 func (w *World) Host(i int) string { return fmt.Sprintf("h%d%s", i, domain(i%max(w.Listeners, 1))) }
 
-// Chain is the name of the filter chain, and so of the route configuration, that route i is in.
+// Chain is the name of the filter chain, and so of the route configuration, of route i.
 func (w *World) Chain(i int) string {
 	if w.Listeners == 0 {
 		return model.ChainName(false, uint16(w.Port), "")
@@ -109,7 +109,7 @@ func (w *World) Chain(i int) string {
 	return model.ChainName(true, uint16(w.Port), "*"+domain(i%w.Listeners))
 }
 
-// GatewayObject is the Gateway.
+// GatewayObject returns the Gateway.
 func (w *World) GatewayObject() *gatewayv1.Gateway {
 	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway"}, ObjectMeta: meta("gw")}
 	g.Spec.GatewayClassName = "penstock"
@@ -127,13 +127,13 @@ func (w *World) GatewayObject() *gatewayv1.Gateway {
 	return g
 }
 
-// SecretObject is the certificate of listener l.
+// SecretObject returns the certificate of listener l.
 func (w *World) SecretObject(l int) *corev1.Secret {
 	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta("cert%d", l), Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: w.cert, corev1.TLSPrivateKeyKey: w.key}}
 }
 
-// Route is route i at a revision, which a response header tells.
+// Route returns route i at a revision, which is visible as a response header.
 func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 	r := &gatewayv1.HTTPRoute{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "HTTPRoute"}, ObjectMeta: meta("route-%d", i)}
 	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
@@ -156,14 +156,13 @@ func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 	return r
 }
 
-// pooled says whether backend b is an InferencePool.
+// pooled reports whether backend b is an InferencePool.
 func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
-// address is endpoint e of backend b: nobody listens there.
+// address is the address of endpoint e of backend b, on which no process listens.
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
-// Service is backend b, of which every even one is a Service, with its EndpointSlice. Another turn gives its first
-// endpoint another address.
+// Service returns backend b, if it is a Service, with its EndpointSlice. The turn changes its first endpoint's address.
 func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("svc-%d", b)}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -181,7 +180,7 @@ func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlic
 	return s, slice
 }
 
-// pool is backend b, of which every odd one is an InferencePool, with its model servers.
+// pool returns backend b, if it is an InferencePool, with its model servers.
 func (w *World) pool(b int) (*inferencev1.InferencePool, *v1alpha1.ModelServers) {
 	p := &inferencev1.InferencePool{TypeMeta: metav1.TypeMeta{APIVersion: "inference.networking.k8s.io/v1", Kind: "InferencePool"}, ObjectMeta: meta("pool-%d", b)}
 	p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": inferencev1.LabelValue(p.Name)}
@@ -194,7 +193,7 @@ func (w *World) pool(b int) (*inferencev1.InferencePool, *v1alpha1.ModelServers)
 	return p, m
 }
 
-// Ops puts the whole World into a store.
+// Ops returns the operations that put the World into a store.
 func (w *World) Ops() []store.Op {
 	ops := []store.Op{store.Gateways.Put(w.GatewayObject())}
 	for l := range w.Listeners {
@@ -215,14 +214,14 @@ func (w *World) Ops() []store.Op {
 	return ops
 }
 
-// perFile is how many hosts or backends share a file: as many as one team of a large site may have.
+// perFile is the number of hosts or backends in a file, as many as one team of a large site may have.
 const perFile = 100
 
-// RouteFile is the name of the file that route i is in.
+// RouteFile is the name of the file with route i.
 func (w *World) RouteFile(i int) string { return fmt.Sprintf("routes-%03d.yaml", i/perFile) }
 
-// WriteFiles writes the whole World to a folder: one file for the Gateway and its Secrets, and one for each 100 backends
-// and each 100 routes.
+// WriteFiles writes the World to a folder: one file for the Gateway and its Secrets, and one for each 100 backends and
+// each 100 routes.
 func (w *World) WriteFiles(dir string) error {
 	objects := []any{w.GatewayObject()}
 	for l := range w.Listeners {
@@ -254,7 +253,7 @@ func (w *World) WriteFiles(dir string) error {
 	return nil
 }
 
-// Address is where endpoint e of Service 0 listens; see WriteFiles.
+// Address is the address of endpoint e of Service 0; see WriteFiles.
 func (w *World) Address(e int) string {
 	if e == 0 {
 		return address(0, 100)
@@ -262,8 +261,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file that route i is in, with route changed at a revision and all others at 0, beside its
-// place: Commit puts it there.
+// StageRoutes writes the file of route i, with route changed at a revision and all others at 0, under a temporary name.
+// Commit renames it.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile
@@ -277,7 +276,7 @@ func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	return w.write(dir, w.RouteFile(i)+"~", objects...)
 }
 
-// save writes objects beside a file first, then in its place.
+// save writes objects to a temporary file, then renames it.
 func (w *World) save(dir, name string, objects ...any) error {
 	if err := w.write(dir, name+"~", objects...); err != nil {
 		return err
@@ -285,12 +284,12 @@ func (w *World) save(dir, name string, objects ...any) error {
 	return Commit(dir, name)
 }
 
-// Commit puts a file in place that was written beside it.
+// Commit renames the temporary file of a file.
 func Commit(dir, name string) error {
 	return os.Rename(filepath.Join(dir, name+"~"), filepath.Join(dir, name))
 }
 
-// write writes objects as a person would: without status and empty fields.
+// write writes objects without status and empty fields.
 func (w *World) write(dir, name string, objects ...any) error {
 	var text bytes.Buffer
 	for _, o := range objects {

@@ -17,7 +17,7 @@ var small = []Size{
 	{Listeners: 0, Hosts: 20, Backends: 5, Endpoints: 2, Port: 8080},
 }
 
-// translate is what Envoy gets of a store; it fails the test if anything of it could not be made.
+// translate returns the resources of a store; the test fails if the translation has problems.
 func translate(t *testing.T, s *store.Store) (names []string) {
 	t.Helper()
 	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true})
@@ -60,7 +60,7 @@ func TestBenchWorld_FilesAndObjectsMatch(t *testing.T) {
 		}
 		want := translate(t, objects)
 		if diff := cmp.Diff(want, translate(t, files)); diff != "" {
-			t.Errorf("%+v: what Envoy gets (-objects +files):\n%s", size, diff)
+			t.Errorf("%+v: Envoy's resources (-objects +files):\n%s", size, diff)
 		}
 		if len(want) < size.Backends*2 {
 			t.Errorf("%+v: only %d resources", size, len(want))

@@ -20,13 +20,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// again is how long after a failed write the next attempt is.
+// again is the delay before a failed write is repeated.
 const again = time.Second
 
 // Config is what a Balancer needs.
 type Config struct {
 	Client kubernetes.Interface
-	Range  netip.Prefix // the first address of it is not used
+	Range  netip.Prefix // the first address is not used
 	Log    *slog.Logger
 }
 
@@ -65,7 +65,7 @@ func (b *Balancer) Run(ctx context.Context) error {
 			return fmt.Errorf("load balancers: %w", err)
 		}
 		var retry <-chan time.Time
-		given.forget(all)
+		given.prune(all)
 		for service, addr := range assign(all, given, b.Range) {
 			if err := b.write(ctx, name(service), addr); err != nil && ctx.Err() == nil {
 				b.Log.Warn("load balancer", "service", name(service), "error", err)
@@ -83,7 +83,7 @@ func (b *Balancer) Run(ctx context.Context) error {
 	}
 }
 
-// write sets the addresses in a Service's status; no address takes them away.
+// write sets the address in a Service's status. An invalid address removes it.
 func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr netip.Addr) error {
 	status := corev1.LoadBalancerStatus{}
 	if addr.IsValid() {
@@ -100,10 +100,11 @@ func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr
 	return err
 }
 
-// addresses are those that were written: the list of Services is a little behind, and whoever was given one keeps it.
+// addresses are the addresses that this process has written. They override the cached list of Services, which lags
+// behind.
 type addresses map[types.UID]netip.Addr
 
-// of is the address that a Service has.
+// of returns the address of a Service.
 func (a addresses) of(s *corev1.Service) netip.Addr {
 	if given, ok := a[s.UID]; ok {
 		return given
@@ -111,8 +112,8 @@ func (a addresses) of(s *corev1.Service) netip.Addr {
 	return current(s)
 }
 
-// forget drops Services that are gone.
-func (a addresses) forget(all []*corev1.Service) {
+// prune removes Services that no longer exist.
+func (a addresses) prune(all []*corev1.Service) {
 	there := map[types.UID]bool{}
 	for _, s := range all {
 		there[s.UID] = true
@@ -120,7 +121,7 @@ func (a addresses) forget(all []*corev1.Service) {
 	maps.DeleteFunc(a, func(uid types.UID, _ netip.Addr) bool { return !there[uid] })
 }
 
-// assign says which Services need another address than they have: the writes that are due.
+// assign returns the writes that are due: the Services whose address has to change, and the new address.
 func assign(services []*corev1.Service, given addresses, within netip.Prefix) map[*corev1.Service]netip.Addr {
 	services = slices.SortedFunc(slices.Values(services), func(a, b *corev1.Service) int {
 		if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {
@@ -134,7 +135,7 @@ func assign(services []*corev1.Service, given addresses, within netip.Prefix) ma
 	}
 	writes := map[*corev1.Service]netip.Addr{}
 	var open []*corev1.Service
-	for _, s := range services { // whoever has what it should have keeps it
+	for _, s := range services { // a Service with a valid address keeps it
 		has := given.of(s)
 		asked, err := netip.ParseAddr(s.Spec.LoadBalancerIP)
 		switch {
@@ -148,7 +149,7 @@ func assign(services []*corev1.Service, given addresses, within netip.Prefix) ma
 			open = append(open, s)
 		}
 	}
-	slices.SortStableFunc(open, func(a, b *corev1.Service) int { // those who ask for an address go first
+	slices.SortStableFunc(open, func(a, b *corev1.Service) int { // requests for a given address first
 		return len(b.Spec.LoadBalancerIP) - len(a.Spec.LoadBalancerIP)
 	})
 	next := within.Addr()
@@ -180,7 +181,7 @@ func name(s *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// current is the address that a Service is said to have.
+// current returns the address in a Service's status.
 func current(s *corev1.Service) netip.Addr {
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		if addr, err := netip.ParseAddr(i.IP); err == nil {

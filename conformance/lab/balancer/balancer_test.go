@@ -25,9 +25,9 @@ func balanced(name string, age int, asked, has string) *corev1.Service {
 
 func TestLoadBalancer_ServiceKeepsItsOwnAddress(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/29") // .1 to .7
-	foreign := balanced("foreign", 1, "", "")
+	classed := balanced("classed", 1, "", "")
 	class := "example.com/other"
-	foreign.Spec.LoadBalancerClass = &class
+	classed.Spec.LoadBalancerClass = &class
 	plain := balanced("plain", 1, "", "10.0.0.7") // was a LoadBalancer once
 	plain.Spec.Type = corev1.ServiceTypeClusterIP
 	leaving := balanced("leaving", 1, "", "")
@@ -41,13 +41,13 @@ func TestLoadBalancer_ServiceKeepsItsOwnAddress(t *testing.T) {
 		{"new ones get free ones, the oldest first", []*corev1.Service{balanced("b", 2, "", ""), balanced("a", 1, "", ""), balanced("c", 3, "", "10.0.0.1")},
 			map[string]string{"a": "10.0.0.2", "b": "10.0.0.3"}},
 		{"all keep what they have", []*corev1.Service{balanced("a", 2, "", "10.0.0.4"), balanced("b", 1, "10.0.0.2", "10.0.0.2")}, nil},
-		{"what is asked for goes before what is not", []*corev1.Service{balanced("a", 1, "", ""), balanced("b", 2, "10.0.0.1", "")},
+		{"a requested address goes first", []*corev1.Service{balanced("a", 1, "", ""), balanced("b", 2, "10.0.0.1", "")},
 			map[string]string{"a": "10.0.0.2", "b": "10.0.0.1"}},
-		{"another's address is not given, nor one of another range", []*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "10.0.0.1", ""), balanced("c", 3, "10.9.9.9", "")}, nil},
-		{"who asks for another moves", []*corev1.Service{balanced("a", 1, "10.0.0.5", "10.0.0.1")}, map[string]string{"a": "10.0.0.5"}},
-		{"two with one address are told apart", []*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "", "10.0.0.1")}, map[string]string{"b": "10.0.0.2"}},
-		{"others' Services are left alone", []*corev1.Service{foreign, leaving}, nil},
-		{"who is no LoadBalancer any more has none", []*corev1.Service{plain}, map[string]string{"plain": "invalid IP"}},
+		{"an address in use or outside the range stays pending", []*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "10.0.0.1", ""), balanced("c", 3, "10.9.9.9", "")}, nil},
+		{"a new request moves the Service", []*corev1.Service{balanced("a", 1, "10.0.0.5", "10.0.0.1")}, map[string]string{"a": "10.0.0.5"}},
+		{"two Services never share an address", []*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "", "10.0.0.1")}, map[string]string{"b": "10.0.0.2"}},
+		{"Services of other classes and deleted Services are ignored", []*corev1.Service{classed, leaving}, nil},
+		{"a Service that is no longer a LoadBalancer loses its address", []*corev1.Service{plain}, map[string]string{"plain": "invalid IP"}},
 	} {
 		got := map[string]string{}
 		for s, addr := range assign(test.services, nil, within) {
@@ -70,7 +70,7 @@ func TestLoadBalancer_FullRangeLeavesYoungestPending(t *testing.T) {
 	}
 }
 
-// The list of Services is behind what was written. Whoever reads the address meanwhile must not find somebody else there.
+// The list of Services lags behind the writes. A client that has read the address must not reach another Service.
 func TestLoadBalancer_NewAddressIsStableWhenLowerOneFrees(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/29")
 	old, a, b := balanced("old", 1, "", "10.0.0.1"), balanced("a", 2, "", ""), balanced("b", 3, "", "")
@@ -82,7 +82,7 @@ func TestLoadBalancer_NewAddressIsStableWhenLowerOneFrees(t *testing.T) {
 	if len(got) != 1 || got[b].String() != "10.0.0.1" {
 		t.Errorf("%v", got)
 	}
-	if given.forget([]*corev1.Service{b}); len(given) > 0 {
-		t.Errorf("a Service that is gone still has %v", given)
+	if given.prune([]*corev1.Service{b}); len(given) > 0 {
+		t.Errorf("a deleted Service keeps %v", given)
 	}
 }

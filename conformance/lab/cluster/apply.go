@@ -26,10 +26,10 @@ import (
 // fieldManager owns what the lab applies.
 const fieldManager = "lab"
 
-// definitions is where CRDs are.
+// definitions is the resource of CRDs.
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// resources says where the kinds are that a lab applies.
+// resources are the kinds that a lab applies.
 var resources = map[string]schema.GroupVersionResource{
 	"CustomResourceDefinition":         definitions,
 	"ValidatingAdmissionPolicy":        {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
@@ -42,7 +42,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"ClusterRoleBinding":               {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
 }
 
-// objects are what is applied, by kind and name.
+// objects are to be applied, by kind and name.
 type objects map[string]*unstructured.Unstructured
 
 // apply applies the objects, and waits until the kinds that they define are served.
@@ -71,8 +71,8 @@ func (all objects) apply(ctx context.Context, config *rest.Config) error {
 	return g.Wait()
 }
 
-// read adds the objects in a file, or in all YAML files of a folder. Of two objects with the same name, the later one
-// stays.
+// read adds the objects in a file, or in all YAML files of a folder. A later object replaces an earlier one of the same
+// name.
 func (all objects) read(path string) error {
 	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -89,7 +89,7 @@ func (all objects) read(path string) error {
 	})
 }
 
-// parse adds the objects in a YAML stream; name is for errors.
+// parse adds the objects in a YAML stream; errors contain name.
 func (all objects) parse(name string, raw []byte) error {
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
 	for {
@@ -103,13 +103,13 @@ func (all objects) parse(name string, raw []byte) error {
 			continue
 		}
 		if _, ok := resources[o.GetKind()]; !ok {
-			return fmt.Errorf("%s: a %s is not part of a release of CRDs", name, o.GetKind())
+			return fmt.Errorf("%s: kind %s is not supported here; a release of CRDs contains CRDs, policies and DNS objects only", name, o.GetKind())
 		}
 		all[o.GetKind()+"/"+o.GetName()] = o
 	}
 }
 
-// established tells whether the API server serves a kind.
+// established returns nil once the API server serves a kind.
 func established(ctx context.Context, client dynamic.Interface, name string) error {
 	crd, err := client.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

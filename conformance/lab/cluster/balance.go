@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/balancer"
 )
 
-// balance gives Services of type LoadBalancer their addresses.
+// balance assigns addresses to Services of type LoadBalancer.
 func (c *Cluster) balance(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

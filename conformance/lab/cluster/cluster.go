@@ -19,28 +19,29 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/cri"
 	"github.com/penstock-project/penstock/conformance/lab/image"
 	"github.com/penstock-project/penstock/conformance/lab/network"
+	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// nodeName is the cluster's only node.
+// nodeName is the name of the only node.
 const nodeName = "node"
 
-// patience is how long a cluster may take to be ready, on a machine that is busy with other things. Then it fails, with
-// what it waited for.
-const patience = 3 * time.Minute
+// startTimeout is the time a cluster has to become ready, also on a busy machine. Then Run fails and names the missing
+// condition.
+const startTimeout = 3 * time.Minute
 
 // Config is what a cluster is made of.
 type Config struct {
-	Name    string             // of the cluster and its context in the kubeconfig
-	Dir     string             // what the user sees: kubeconfig, logs
+	Name    string             // also of the context in the kubeconfig
+	Dir     string             // for the user: kubeconfig, logs
 	Private string             // an empty folder for everything else, best in memory
-	Tools   string             // folder with the programs kubernetes and etcd
-	Node    *network.Namespace // where the cluster runs
-	Images  *image.Table       // what pods can run
-	Self    string             // a program that becomes a container when it is called with Become
+	Tools   string             // folder of the programs kubernetes and etcd
+	Node    *network.Namespace // runs the cluster
+	Images  *image.Table       // that pods can run
+	Self    string             // a program that becomes a container when called with Become
 	Become  []string
-	Plan    network.Plan // its addresses
-	CRDs    []string     // YAML files, or folders of them, that are applied before the cluster is ready
-	Audit   bool         // the API server notes all requests in Dir/audit.log
+	Plan    network.Plan
+	CRDs    []string // YAML files or folders; applied before the cluster is ready
+	Audit   bool     // the API server logs all requests to Dir/audit.log
 	Log     *slog.Logger
 }
 
@@ -53,15 +54,16 @@ type Cluster struct {
 // New prepares a cluster; Run starts it.
 func New(config Config) *Cluster { return &Cluster{Config: config, ready: make(chan struct{})} }
 
-// Kubeconfig is the administrator's configuration. It works from where the lab was started once the cluster is ready.
+// Kubeconfig returns the path of the administrator's configuration. It works where the lab was started, once the
+// cluster is ready.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Ready is closed when the API server holds what Config.CRDs names and the node runs pods, of which DNS is the first.
+// Ready is closed when the CRDs of Config.CRDs are served and the node runs pods, DNS first.
 func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
 func (c *Cluster) server() string { return fmt.Sprintf("https://%s:6443", c.Plan.Node()) }
 
-// Run runs the cluster until ctx is done (no error then) or one of its programs fails.
+// Run runs the cluster until ctx is done, then returns nil. It fails when a program of the cluster fails.
 func (c *Cluster) Run(ctx context.Context) error {
 	for _, dir := range []string{c.Dir, c.Private} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -81,10 +83,10 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// boot starts one program after the other, as each needs those before it.
+// boot starts the programs in the order of their dependencies.
 func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
 	start := func(p program) { g.Go(func() error { return p.run(ctx, c.Node, c.Dir) }) }
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := until(waiting, c.etcdAnswers); err != nil {
 		return err
@@ -126,7 +128,7 @@ func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
 	return nil
 }
 
-// runtime is what runs the pods.
+// runtime returns the container runtime.
 func (c *Cluster) runtime() *cri.Server {
 	return cri.New(cri.Config{
 		Socket: c.private("cri.sock"), Dir: c.private("cri"), Node: c.Node, Plan: c.Plan, Images: c.Images,
@@ -134,7 +136,7 @@ func (c *Cluster) runtime() *cri.Server {
 	})
 }
 
-// client is the administrator's connection. The lab is its own only hurry: no rate cap.
+// client returns the administrator's client configuration, without a client-side rate limit.
 func (c *Cluster) client() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
@@ -144,19 +146,12 @@ func (c *Cluster) client() (*rest.Config, error) {
 	return config, nil
 }
 
-// until calls f until it succeeds or ctx is done.
+// until repeats f until it succeeds or ctx is done.
 func until(ctx context.Context, f func(context.Context) error) error {
-	for {
-		err := f(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not ready in time: %w", err)
-		case <-time.After(50 * time.Millisecond):
-		}
+	if err := retry.Until(ctx, 50*time.Millisecond, f); err != nil {
+		return fmt.Errorf("not ready in time: %w", err)
 	}
+	return nil
 }
 
 func (c *Cluster) etcdAnswers(context.Context) error {
@@ -169,7 +164,7 @@ func (c *Cluster) etcdAnswers(context.Context) error {
 	})
 }
 
-// answers tells whether the API server is ready.
+// answers returns nil once the API server is ready.
 func answers(ctx context.Context, config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

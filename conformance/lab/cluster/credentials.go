@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/pki"
 )
 
-// users of the API server that the lab itself has. The controller manager acts for all its controllers, so it is an
-// administrator; the others have the roles that Kubernetes comes with.
+// users are the lab's own users of the API server. The controller manager acts for all its controllers, so it is an
+// administrator. The others have Kubernetes' default roles.
 var users = map[string]pki.Subject{
 	"admin":                   {Name: "admin", Groups: []string{"system:masters"}},
 	"kube-controller-manager": {Name: "system:kube-controller-manager", Groups: []string{"system:masters"}},
@@ -25,7 +25,7 @@ var users = map[string]pki.Subject{
 	"kubelet":                 {Name: "system:node:" + nodeName, Groups: []string{"system:nodes"}},
 }
 
-// credentials writes the authority, the serving certificates, and a kubeconfig for each user into the private folder.
+// credentials writes the CA, the serving certificates, and a kubeconfig for each user to the private folder.
 func (c *Cluster) credentials() error {
 	ca, err := pki.NewAuthority(c.Name, time.Now())
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *Cluster) credentials() error {
 	return nil
 }
 
-// kubeconfig is a client's whole configuration in one file. The context has the cluster's name.
+// kubeconfig returns a client's complete configuration. The context is named after the cluster.
 func (c *Cluster) kubeconfig(user string, ca []byte, pair pki.Pair) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[c.Name] = &clientcmdapi.Cluster{Server: c.server(), CertificateAuthorityData: ca}

@@ -18,7 +18,7 @@ import (
 //go:embed dns.yaml
 var dnsObjects string
 
-// dns applies the cluster's DNS, which is a Deployment like any other.
+// dns applies the objects of the cluster's DNS.
 func (c *Cluster) dns(ctx context.Context, config *rest.Config) error {
 	objects := objects{}
 	if err := objects.parse("dns.yaml", []byte(strings.ReplaceAll(dnsObjects, "CLUSTER_DNS", c.Plan.DNSService().String()))); err != nil {
@@ -27,7 +27,7 @@ func (c *Cluster) dns(ctx context.Context, config *rest.Config) error {
 	return objects.apply(ctx, config)
 }
 
-// resolves tells whether the cluster's DNS answers.
+// resolves returns nil once the cluster's DNS is available.
 func resolves(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

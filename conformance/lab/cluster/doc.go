@@ -1,9 +1,10 @@
-// Package cluster runs one Kubernetes cluster as processes: etcd, the API server, the controller manager, the scheduler and
-// kube-proxy, each as it is released, and the kubelet, whose container runtime is ours (package cri).
+// Package cluster runs one Kubernetes cluster as processes: etcd, the API server, the controller manager, the scheduler
+// and kube-proxy as released, and the kubelet with our container runtime (package cri).
 //
-// A Cluster owns the files below its folder, the processes that it starts, and the address of each Service of type
-// LoadBalancer. It expects to run where everything that it starts and mounts ends with it: the command lab gives it
-// namespaces of its own. A program that ends before its time ends the cluster, with the last lines of its log as the error.
+// A Cluster owns the files in its folder, the processes that it starts, and the addresses of Services of type
+// LoadBalancer. It must run where its processes and mounts end with it: the command lab creates namespaces for that. A
+// program that ends early ends the cluster; the error contains the last lines of its log.
 //
-// It is called by cmd/lab. `make test-lab` tests it: it needs root, or user namespaces, and the programs of `make lab`.
+// Package cmd/lab calls it. `make test-lab` tests it: that needs root or user namespaces, and the programs of `make
+// labs`.
 package cluster

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// most is how many pods the node takes.
+// most is the number of pods that the node accepts.
 const most = 2000
 
-// kubelet writes the kubelet's configuration, and says how it is run.
+// kubelet writes the kubelet's configuration and returns its command.
 func (c *Cluster) kubelet() (program, error) {
 	logs := filepath.Join(c.Dir, "pods")
 	config := map[string]any{
@@ -37,10 +37,10 @@ func (c *Cluster) kubelet() (program, error) {
 		"authorization": map[string]any{"mode": "Webhook"},
 		"clusterDNS":    []string{c.Plan.DNSService().String()},
 		"clusterDomain": "cluster.local",
-		"resolvConf":    "", // names outside are the cluster's DNS's business
+		"resolvConf":    "", // the cluster's DNS resolves external names
 		"podLogsDir":    logs,
 		"maxPods":       most,
-		// The machine's control groups, memory, disk and swap are nobody's business here.
+		// The kubelet does not manage the machine's control groups, memory, disk and swap.
 		"failCgroupV1":                  false,
 		"cgroupsPerQOS":                 false,
 		"enforceNodeAllocatable":        []string{},
@@ -50,14 +50,14 @@ func (c *Cluster) kubelet() (program, error) {
 		"imageGCHighThresholdPercent":   100,
 		"oomScoreAdj":                   0,
 		"featureGates":                  map[string]bool{"KubeletInUserNamespace": true},
-		// One process after the other would make a cluster slow that has all it needs at hand.
+		// Images are local, so parallel pulls cost nothing.
 		"serializeImagePulls": false,
 		"registryPullQPS":     0,
 		"kubeAPIQPS":          500,
 		"kubeAPIBurst":        1000,
 		"eventRecordQPS":      0,
 		"configMapAndSecretChangeDetectionStrategy": "Watch",
-		"syncFrequency":                "10s", // also how soon a changed ConfigMap is seen in a volume
+		"syncFrequency":                "10s", // also the delay of a changed ConfigMap in a volume
 		"volumePluginDir":              c.private("kubelet/plugins"),
 		"enableControllerAttachDetach": false,
 	}
@@ -81,7 +81,7 @@ func (c *Cluster) kubelet() (program, error) {
 	), nil
 }
 
-// schedulable tells whether pods can be scheduled.
+// schedulable returns nil once pods can be scheduled.
 func schedulable(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is how long a program has to end before it is killed. Nothing that a lab holds is worth more.
+// grace is the time a program has to end before it is killed. A lab has no state that is worth more.
 const grace = 5 * time.Second
 
-// program is one process of the control plane.
+// program is a process of the control plane.
 type program struct {
-	name string // what it is called by, and its log file's name
+	name string // also of its log file
 	path string
-	args []string // without the name
-	env  []string // besides PATH
+	args []string // without the program's name
+	env  []string // in addition to PATH
 }
 
 // run starts the program inside the namespace and waits for its end, which is an error unless ctx is done.
@@ -55,7 +55,7 @@ func (p program) run(ctx context.Context, ns *network.Namespace, logs string) er
 	return fmt.Errorf("%s: %w; the end of %s:\n%s", p.name, err, name, tail(name))
 }
 
-// tail is the last lines of a log.
+// tail returns the last lines of a log.
 func tail(name string) string {
 	const lines = 8
 	raw, err := os.ReadFile(name)

@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 )
 
-// etcdAddress is on the node's loopback: every node has one.
+// etcdAddress is on the node's loopback, which every node has to itself.
 const etcdAddress = "127.0.0.1:2379"
 
-// auditPolicy has every answered request noted: who asked for what and was told what, without what is in the objects.
+// auditPolicy logs the metadata of every completed request: the user, the request and the response code, not the
+// objects.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -18,7 +19,7 @@ rules: [{level: Metadata}]
 
 func (c *Cluster) private(file string) string { return filepath.Join(c.Private, file) }
 
-// kubernetes is one of the programs that share one file and are told apart by their name.
+// kubernetes returns one of the programs in the file kubernetes, which runs the program that its first argument names.
 func (c *Cluster) kubernetes(name string, args ...string) program {
 	return program{name: name, path: filepath.Join(c.Tools, "kubernetes"), args: args}
 }
@@ -29,7 +30,7 @@ func (c *Cluster) etcd() program {
 		"--listen-client-urls=http://" + etcdAddress,
 		"--advertise-client-urls=http://" + etcdAddress,
 		"--listen-peer-urls=http://127.0.0.1:2380",
-		"--unsafe-no-fsync=true", // nothing is to survive the lab
+		"--unsafe-no-fsync=true", // no data outlives the lab
 		"--log-level=warn",
 	}}
 }
@@ -87,7 +88,7 @@ func (c *Cluster) proxy() program {
 		"--cluster-cidr="+c.Plan.Pods().String(),
 		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
 		"--bind-address="+c.Plan.Node().String(),
-		// The machine's own limits stay as they are.
+		// The machine's own limits stay unchanged.
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
 	)
 }

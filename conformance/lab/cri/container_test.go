@@ -81,13 +81,13 @@ func TestCRI_AddressIsReusedLast(t *testing.T) {
 	}
 	delete(s.addresses, first)
 	seen := map[netip.Addr]bool{first: true}
-	for range 1<<15 - 2 { // the rest of a /17, but for its first address
+	for range 1<<15 - 2 { // the rest of a /17, without its first address
 		addr, err := s.address()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if seen[addr] || !s.Plan.Pods().Contains(addr) || addr == s.Plan.Pods().Addr() {
-			t.Fatalf("%s was given", addr)
+			t.Fatalf("%s was assigned twice", addr)
 		}
 		seen[addr] = true
 	}
@@ -95,6 +95,6 @@ func TestCRI_AddressIsReusedLast(t *testing.T) {
 		t.Errorf("%s, %v; want the first again, %s", again, err, first)
 	}
 	if _, err := s.address(); err == nil {
-		t.Error("an address was given that somebody has")
+		t.Error("an address in use was assigned")
 	}
 }

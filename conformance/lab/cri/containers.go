@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// container is a process, or will be or was one.
+// container is a process: created, running or ended.
 type container struct {
 	id      string
 	pod     *pod
@@ -58,7 +58,7 @@ func (s *Server) find(id string) (*container, error) {
 	return c, nil
 }
 
-// CreateContainer notes what StartContainer will run.
+// CreateContainer records what StartContainer will run.
 func (s *Server) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	config := req.GetConfig()
 	img, err := s.Images.Find(config.GetImage().GetImage())
@@ -91,13 +91,13 @@ func (s *Server) StartContainer(_ context.Context, req *runtimeapi.StartContaine
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// StopContainer asks the program to end, and kills it when the time is over.
+// StopContainer sends the stop signal, and kills the program after the grace period.
 func (s *Server) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	s.mu.Lock()
 	c := s.containers[req.GetContainerId()]
 	running := c != nil && c.process != nil && c.finished.IsZero()
 	s.mu.Unlock()
-	if !running { // it is stopped, which is all that was asked for
+	if !running { // already stopped: success, by the CRI
 		return &runtimeapi.StopContainerResponse{}, nil
 	}
 	if req.GetTimeout() > 0 {
@@ -119,7 +119,7 @@ func (s *Server) StopContainer(ctx context.Context, req *runtimeapi.StopContaine
 	}
 }
 
-// stopSignal is what asks a container's program to end.
+// stopSignal is the signal that StopContainer sends.
 func stopSignal(config *runtimeapi.ContainerConfig) syscall.Signal {
 	switch config.GetStopSignal() {
 	case runtimeapi.Signal_SIGINT:
@@ -138,7 +138,7 @@ func stopSignal(config *runtimeapi.ContainerConfig) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// RemoveContainer ends a container if it runs, and forgets it.
+// RemoveContainer ends a container if it runs, and drops it.
 func (s *Server) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	s.mu.Lock()
 	c := s.containers[req.GetContainerId()]
@@ -161,7 +161,7 @@ func (s *Server) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContai
 	return &runtimeapi.RemoveContainerResponse{}, nil
 }
 
-// ListContainers lists what the filter asks for.
+// ListContainers lists the containers that match the filter.
 func (s *Server) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	f := req.GetFilter()
 	s.mu.Lock()
@@ -180,7 +180,7 @@ func (s *Server) ListContainers(_ context.Context, req *runtimeapi.ListContainer
 	return resp, nil
 }
 
-// ContainerStatus tells how a container is, and how it ended.
+// ContainerStatus reports a container's state, exit code and reason.
 func (s *Server) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +213,7 @@ func (s *Server) UpdatePodSandboxResources(context.Context, *runtimeapi.UpdatePo
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-// ReopenContainerLog starts a new file where the kubelet has moved the old one away.
+// ReopenContainerLog starts a new file after the kubelet has renamed the old one.
 func (s *Server) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, err := s.find(req.GetContainerId())
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *Server) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenCon
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// user is the user and group that the pod names, or the image's user.
+// user returns the user and group that the pod sets, or the image's user.
 func (c *container) user() (uid, gid int64) {
 	security := c.config.GetLinux().GetSecurityContext()
 	uid = c.image.User
@@ -235,7 +235,7 @@ func (c *container) user() (uid, gid int64) {
 	return uid, security.GetRunAsGroup().GetValue()
 }
 
-// environment is the image's variables below the container's own.
+// environment returns the image's variables, overridden by the container's own.
 func (c *container) environment() []string {
 	set := map[string]bool{}
 	var env []string
@@ -248,7 +248,7 @@ func (c *container) environment() []string {
 		"HOME=/root",
 		"HOSTNAME=" + c.pod.config.GetHostname(),
 	}, c.image.Env...)
-	for i := len(defaults) - 1; i >= 0; i-- { // what the image says goes before what we say
+	for i := len(defaults) - 1; i >= 0; i-- { // the image's variables override the defaults
 		if name, _, _ := strings.Cut(defaults[i], "="); !set[name] {
 			set[name] = true
 			env = append(env, defaults[i])
@@ -257,7 +257,7 @@ func (c *container) environment() []string {
 	return env
 }
 
-// arguments are the program and what it is given, by the rules that Kubernetes has for command, args and an image's own.
+// arguments returns the command line, by Kubernetes' rules for command, args and an image's own entry point.
 func (c *container) arguments() []string {
 	command, args := c.config.GetCommand(), c.config.GetArgs()
 	if len(command) > 0 {

@@ -1,14 +1,14 @@
-// Package cri is a container runtime for the kubelet whose containers are processes of this machine: it serves the CRI on a
-// Unix socket. Everything above it is Kubernetes' own: probes, volumes, init containers, sidecars, hooks, restarts, status.
+// Package cri is a container runtime for the kubelet whose containers are processes of this machine. It serves the CRI
+// on a Unix socket. Probes, volumes, init containers, sidecars, hooks, restarts and status are the kubelet's own.
 //
-// A pod is a network namespace with an address of the node's range. A container is a process in namespaces of its own, made
-// by package sandbox, that runs the program its image stands for (package image). Its output goes to the kubelet's log
-// files. Nothing is kept on disk: when the Server ends, its pods are gone, as after a reboot.
+// A pod is a network namespace with an address of the node's range. A container is a process in namespaces of its own,
+// created by package sandbox, that runs the program of its image (package image). Its output goes to the kubelet's log
+// files. Nothing persists: when the Server ends, its pods are gone, as after a reboot.
 //
-// What is not there is refused, never ignored: host ports, process namespaces that containers share, checkpoints, kernel
-// parameters beyond the network's. Limits of resources, capabilities and profiles are accepted and not enforced: they keep
-// a program from something, and a lab keeps it from nothing.
+// Unsupported features are errors: host ports, shared process namespaces, checkpoints, and kernel parameters other than
+// the network's. Resource limits, capabilities and profiles are accepted and not enforced, because they only restrict
+// programs.
 //
-// The Server's mutex guards its maps and the fields of pods and containers that are marked so; nothing blocks under it. It
-// is called by cluster. `make test-lab` tests it through a kubelet.
+// The Server's mutex guards its maps and the marked fields of pods and containers; no call blocks under it. Package
+// cluster runs the Server. `make test-lab` tests it through a kubelet.
 package cri

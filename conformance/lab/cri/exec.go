@@ -20,12 +20,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/sandbox"
 )
 
-// command prepares a command that runs inside a container; enter starts it.
+// command prepares a command to run inside a container; enter starts it.
 func (c *container) command(ctx context.Context, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe") // the path is found inside
+	cmd := exec.CommandContext(ctx, "/proc/self/exe") // resolved inside the container
 	cmd.Args, cmd.Err = args, nil
 	cmd.Env, cmd.Dir = c.environment(), c.config.GetWorkingDir()
-	cmd.WaitDelay = time.Second // for what the command leaves running
+	cmd.WaitDelay = time.Second // for processes that the command leaves running
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if uid, gid := c.user(); (uid != 0 || gid != 0) && sandbox.Users() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
@@ -49,7 +49,7 @@ func (s *Server) enter(c *container, cmd *exec.Cmd) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		// A thread that shares its root with others may not change it.
+		// Only a thread that does not share its root may change it.
 		err := unix.Unshare(unix.CLONE_FS)
 		if err == nil {
 			err = unix.Setns(pidfd, namespaces|unix.CLONE_NEWNET)
@@ -93,7 +93,7 @@ func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	return &runtimeapi.ExecSyncResponse{Stdout: out.Bytes(), Stderr: errs.Bytes(), ExitCode: int32(code)}, nil
 }
 
-// exitCode tells a command's end from a failure to run it.
+// exitCode separates a command's exit status from a failure to run it.
 func exitCode(err error) (int, error) {
 	if exit := (&exec.ExitError{}); errors.As(err, &exit) {
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {

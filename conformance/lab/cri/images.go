@@ -14,15 +14,15 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// about describes an image. Its id is the name by which it was asked for: that is how it is found again.
+// about describes an image. Its ID is the requested name, so that a lookup by ID finds it again.
 func about(ref string, img image.Image) *runtimeapi.Image {
 	return &runtimeapi.Image{
 		Id: ref, RepoTags: []string{ref}, Size: 1, Spec: &runtimeapi.ImageSpec{Image: ref},
-		Uid: &runtimeapi.Int64Value{Value: img.User}, // the kubelet keeps root out where a pod asks for that
+		Uid: &runtimeapi.Int64Value{Value: img.User}, // the kubelet rejects root where a pod demands another user
 	}
 }
 
-// ImageStatus tells whether a program stands for an image.
+// ImageStatus reports whether the table has an image.
 func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
 	ref := req.GetImage().GetImage()
 	img, err := s.Images.Find(ref)
@@ -35,7 +35,7 @@ func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusReque
 	return &runtimeapi.ImageStatusResponse{Image: about(ref, img)}, nil
 }
 
-// PullImage pulls nothing: an image is loaded, or it is an error that says how to load it.
+// PullImage succeeds if the image is loaded; else its error explains how to load it.
 func (s *Server) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	ref := req.GetImage().GetImage()
 	if _, err := s.Images.Find(ref); err != nil {
@@ -57,12 +57,12 @@ func (s *Server) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*ru
 	return resp, nil
 }
 
-// RemoveImage leaves the table as it is: it is not the kubelet's.
+// RemoveImage does nothing: the kubelet does not manage the table.
 func (s *Server) RemoveImage(context.Context, *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
-// ImageFsInfo says that images take no room.
+// ImageFsInfo reports that images use no disk space.
 func (s *Server) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
 	usage := &runtimeapi.FilesystemUsage{
 		Timestamp: time.Now().UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: s.Dir},

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// longest is the longest piece of a line, in bytes; the kubelet puts longer lines together again.
+// longest is the longest piece of a line, in bytes; the kubelet joins the pieces of longer lines.
 const longest = 16 << 10
 
-// logFile is a container's log as the kubelet reads it: time, stream, F for the end of a line or P for a part, text.
+// logFile is a container's log in the kubelet's format: time, stream, F for the end of a line or P for a part, text.
 type logFile struct {
 	path string
 	mu   sync.Mutex
 	file *os.File
 }
 
-// open makes the file, or a new one after it was moved away.
+// open creates the file, or a new one after the kubelet has renamed it.
 func (l *logFile) open() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,8 +46,8 @@ func (l *logFile) close() {
 	}
 }
 
-// copy writes what comes from a container until that ends. What cannot be written is lost: a full disk must not block
-// the container.
+// copy writes a container's output until it ends. Output that cannot be written is dropped, so that a full disk does
+// not block the container.
 func (l *logFile) copy(stream string, from io.Reader) {
 	r := bufio.NewReaderSize(from, longest)
 	for {

@@ -16,13 +16,13 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// pod is a pod's network and name. Its fields but stopped never change.
+// pod is a pod's network and name. Only stopped changes.
 type pod struct {
 	id      string
 	config  *runtimeapi.PodSandboxConfig
 	created time.Time
 	ns      *network.Namespace
-	addr    netip.Addr // not valid in the host's network
+	addr    netip.Addr // invalid in the host's network
 	stopped bool       // guarded by Server.mu
 }
 
@@ -33,7 +33,7 @@ func (p *pod) state() runtimeapi.PodSandboxState {
 	return runtimeapi.PodSandboxState_SANDBOX_READY
 }
 
-// RunPodSandbox gives a pod its network.
+// RunPodSandbox creates a pod's network.
 func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	config := req.GetConfig()
 	for _, m := range config.GetPortMappings() {
@@ -64,7 +64,7 @@ func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxR
 			return nil, err
 		}
 	} else if len(config.GetLinux().GetSysctls()) > 0 {
-		return nil, status.Error(codes.InvalidArgument, "sysctls: in the host's network they would be the node's")
+		return nil, status.Error(codes.InvalidArgument, "sysctls: not supported in the host's network, where they would apply to the node")
 	}
 	s.mu.Lock()
 	s.pods[p.id] = p
@@ -72,7 +72,7 @@ func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxR
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: p.id}, nil
 }
 
-// network makes a pod's own network, with its kernel parameters.
+// network creates a pod's own network, with its kernel parameters.
 func (s *Server) network(p *pod) (*network.Namespace, error) {
 	ns, err := network.NewPod(s.Node, s.Plan, p.addr)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Server) network(p *pod) (*network.Namespace, error) {
 	return ns, nil
 }
 
-// StopPodSandbox ends what is left of a pod's containers and takes its network away.
+// StopPodSandbox ends the remaining containers of a pod and removes its network.
 func (s *Server) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	s.mu.Lock()
 	p := s.pods[req.GetPodSandboxId()]
@@ -117,7 +117,7 @@ func (s *Server) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandbo
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 
-// RemovePodSandbox forgets a pod.
+// RemovePodSandbox drops a pod.
 func (s *Server) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	if _, err := s.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: req.GetPodSandboxId()}); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (s *Server) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePod
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
-// PodSandboxStatus tells the address, above all.
+// PodSandboxStatus reports a pod's state and address.
 func (s *Server) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (s *Server) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxS
 	}}, nil
 }
 
-// ListPodSandbox lists what the filter asks for.
+// ListPodSandbox lists the pods that match the filter.
 func (s *Server) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	f := req.GetFilter()
 	s.mu.Lock()
@@ -176,7 +176,7 @@ func (s *Server) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandbo
 	return resp, nil
 }
 
-// selects tells whether labels has all of selector.
+// selects reports whether labels contain all of selector.
 func selects(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if labels[k] != v {
@@ -186,7 +186,7 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// files are what a pod's containers find in /etc, but for what the kubelet mounts there.
+// files are the files in /etc of a pod's containers, except those that the kubelet mounts.
 func (p *pod) files() map[string]string {
 	dns := p.config.GetDnsConfig()
 	var resolv strings.Builder

@@ -21,10 +21,10 @@ import (
 func (s *Server) root(c *container) string  { return filepath.Join(s.roots(), c.id) }
 func (s *Server) layer(c *container) string { return filepath.Join(s.layers(), c.id) }
 
-// namespaces are what each container has of its own. Its network is its pod's.
+// namespaces are those of each container. Its network is its pod's.
 const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
-// start runs the container's process, and returns when its program runs or has failed to.
+// start starts the container's process, and returns when its program runs or has failed to start.
 func (s *Server) start(c *container) error {
 	for _, dir := range []string{s.root(c), s.layer(c)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -93,7 +93,7 @@ func (s *Server) start(c *container) error {
 	return err
 }
 
-// handOver tells the process what to become, and waits for its program to run, or for the reason why it does not.
+// handOver sends the specification to the process, and waits until its program runs or it reports an error.
 func handOver(spec sandbox.Spec, to io.WriteCloser, from io.ReadCloser) error {
 	defer from.Close()
 	err := json.NewEncoder(to).Encode(spec)
@@ -105,7 +105,7 @@ func handOver(spec sandbox.Spec, to io.WriteCloser, from io.ReadCloser) error {
 	return errors.Join(err, readErr)
 }
 
-// ended notes how a container's process ended.
+// ended records how a container's process ended.
 func (s *Server) ended(c *container, state *os.ProcessState, err error) {
 	c.log.close()
 	s.mu.Lock()
@@ -124,7 +124,7 @@ func (s *Server) ended(c *container, state *os.ProcessState, err error) {
 	close(c.done)
 }
 
-// spec is what the container's process is to become.
+// spec describes the program of the container's process, and its environment.
 func (s *Server) spec(c *container) (sandbox.Spec, error) {
 	program, err := filepath.EvalSymlinks(c.image.Program)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 		spec.Groups = append(spec.Groups, int(g))
 	}
 	for _, m := range c.config.GetMounts() {
-		// Links lead elsewhere once the root has changed.
+		// Resolve links now: they lead elsewhere once the root has changed.
 		source, err := filepath.EvalSymlinks(m.GetHostPath())
 		if err != nil {
 			return sandbox.Spec{}, fmt.Errorf("mount %s: %w", m.GetContainerPath(), err)
@@ -159,7 +159,7 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 	return spec, nil
 }
 
-// pipe is two connected files.
+// pipe is both ends of a pipe.
 type pipe struct{ out, in *os.File }
 
 func newPipe() (pipe, error) {

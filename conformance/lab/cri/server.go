@@ -24,12 +24,12 @@ import (
 
 // Config is what a Server needs.
 type Config struct {
-	Socket string             // where it serves the CRI; at most 107 bytes
+	Socket string             // of the CRI; at most 107 bytes
 	Dir    string             // an empty folder, in memory
 	Node   *network.Namespace // of the pods in the host's network
-	Plan   network.Plan       // where pods get their addresses from
+	Plan   network.Plan       // has the pods' addresses
 	Images *image.Table
-	// Self is a program that calls sandbox.Become when it is given Become as its arguments.
+	// Self is a program that calls sandbox.Become when its arguments are Become.
 	Self   string
 	Become []string
 	Log    *slog.Logger
@@ -42,14 +42,14 @@ type Server struct {
 	Config
 
 	streams streaming.Server
-	run     *errgroup.Group // the goroutines of containers, from Run on
+	run     *errgroup.Group // runs the goroutines of containers
 
 	mu         sync.Mutex
 	pods       map[string]*pod       // by id
 	containers map[string]*container // by id
 	addresses  map[netip.Addr]bool   // in use
-	last       netip.Addr            // the last address that was given
-	made       int                   // how many ids were given
+	last       netip.Addr            // assigned last
+	made       int                   // number of IDs created
 }
 
 // New prepares a Server; Run starts it.
@@ -60,7 +60,7 @@ func New(config Config) *Server {
 	}
 }
 
-// Run serves until ctx is done, and ends every container.
+// Run serves until ctx is done, then ends every container.
 func (s *Server) Run(ctx context.Context) error {
 	for _, dir := range []string{s.Dir, s.roots(), s.layers()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -72,7 +72,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("container runtime: %w", err)
 	}
 	var stream net.Listener
-	err = s.Node.Do(func() (err error) { // the kubelet asks from there
+	err = s.Node.Do(func() (err error) { // the kubelet connects from there
 		stream, err = net.Listen("tcp", "127.0.0.1:0")
 		return err
 	})
@@ -114,18 +114,18 @@ func (s *Server) killAll() {
 	}
 }
 
-// newID names a pod or a container. Ids are never used again, and look like those of other runtimes. Callers hold mu.
+// newID returns the ID of a pod or container. IDs are unique and look like those of other runtimes. Callers hold mu.
 func (s *Server) newID() string {
 	s.made++
 	return fmt.Sprintf("%064x", s.made)
 }
 
-// address takes an address of the range that has been free for longest. Callers hold mu.
+// address assigns the address that has been free for longest. Callers hold mu.
 func (s *Server) address() (netip.Addr, error) {
 	pods := s.Plan.Pods()
 	for next := s.last.Next(); next != s.last; next = next.Next() {
 		if !pods.Contains(next) {
-			next = pods.Addr() // which is nobody's
+			next = pods.Addr() // the network address, never assigned
 			continue
 		}
 		if !s.addresses[next] {

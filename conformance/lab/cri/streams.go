@@ -20,7 +20,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// serveStreams serves exec and port-forward to the kubelet, which passes them on to clients.
+// serveStreams serves exec and port-forward to the kubelet, which forwards them to clients.
 func (s *Server) serveStreams(ctx context.Context, g *errgroup.Group, l net.Listener) error {
 	config := streaming.DefaultConfig
 	config.Addr = l.Addr().String()
@@ -43,20 +43,20 @@ func (s *Server) serveStreams(ctx context.Context, g *errgroup.Group, l net.List
 	return nil
 }
 
-// Exec tells where a command's streams are served.
+// Exec returns the URL of a command's streams.
 func (s *Server) Exec(_ context.Context, req *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	if req.GetTty() {
-		return nil, status.Error(codes.Unimplemented, "the lab has no terminals: leave -t out")
+		return nil, status.Error(codes.Unimplemented, "the lab has no terminals: omit -t")
 	}
 	return s.streams.GetExec(req)
 }
 
-// PortForward tells where a pod's port is served.
+// PortForward returns the URL of a pod's port.
 func (s *Server) PortForward(_ context.Context, req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	return s.streams.GetPortForward(req)
 }
 
-// streams is what the streaming server asks for.
+// streams implements the streaming server's Runtime.
 type streams struct{ s *Server }
 
 func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reader, out, errs io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
@@ -65,7 +65,7 @@ func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reade
 		return err
 	}
 	cmd := c.command(ctx, args)
-	// Not given as nil interfaces' writers, which would not be nil.
+	// A nil io.Reader in an interface field would not be nil, so set only what exists.
 	if in != nil {
 		cmd.Stdin = in
 	}

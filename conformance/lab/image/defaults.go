@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// known are the images that a lab knows without being told: what the official conformance suites deploy, and what
-// Penstock's own users do. The name of the program comes first.
+// known are the predefined images: those that the official conformance suites deploy, and those that Penstock's users
+// deploy. The program's name comes first.
 var known = []struct {
 	program string
 	image   Image
@@ -20,8 +20,8 @@ var known = []struct {
 	{"penstock", Image{Name: "penstock"}},
 }
 
-// Known are the images among those that a lab knows whose programs are there: envoy, if that is given, or in one of the
-// folders, the first that has it.
+// Known returns the predefined images whose programs exist in one of the folders; the first folder that has a program
+// wins. envoy, if not empty, is Envoy's program.
 func Known(envoy string, folders ...string) []Image {
 	var found []Image
 	for _, k := range known {

@@ -1,8 +1,8 @@
-// Package image says which program of this machine an image name of a pod stands for.
+// Package image maps the image names of pods to programs of this machine.
 //
-// A Table is a file, read again at each question: what is loaded while a lab runs counts at once. A name in it without a tag
-// stands for all tags; with one it stands for that tag only, and goes first. The longest name wins, so that
-// "example.com/echo" is not taken for "echo".
+// A Table is a file that is read at each lookup: images can be loaded while a lab runs. A name without a tag stands for
+// all tags; a name with a tag stands for that tag and takes precedence. The longest name wins, so that
+// "example.com/echo" is not found as "echo".
 //
-// It is called by cri (what to run) and cmd/lab (what is loaded). Test alone with `go test ./lab/image`.
+// Packages cri (to run a program) and cmd/lab (to load images) call it. Test alone with `go test ./lab/image`.
 package image

@@ -12,27 +12,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Image is one line of the table.
+// Image is an entry of the table.
 type Image struct {
-	// Name as pods write it: "registry/repository", with or without ":tag" or "@digest". A name without a registry
-	// stands for that repository in any registry.
+	// Name is the image in the form of a pod's spec: "registry/repository", optionally with ":tag" or "@digest". A name
+	// without a registry stands for that repository in any registry.
 	Name string `json:"name"`
-	// Program is the file of this machine that runs, an absolute path. The image holds that, and of the machine's own
-	// files /usr, /bin and /lib (what is written there is the container's own).
+	// Program is the absolute path of the program on this machine. The image contains the program, and the machine's
+	// /usr, /bin and /lib below a writable layer of the container's own.
 	Program string `json:"program"`
-	// Path is where the program is in the image; empty: /usr/local/bin/ and the file's name.
+	// Path is the program's path in the image; empty means /usr/local/bin/ and the file's name.
 	Path string `json:"path,omitempty"`
-	// Args are given to the program if the container has neither command nor args.
+	// Args are the program's arguments if the container has neither command nor args.
 	Args []string `json:"args,omitempty"`
-	// First is given to the program before the container's args, as the rest of an image's entry point.
+	// First are arguments before the container's args, like the rest of an image's entry point.
 	First []string `json:"first,omitempty"`
-	// User is the id of the user that it runs as unless the pod names one; 0 is root.
+	// User is the user ID that it runs as unless the pod sets one; 0 is root.
 	User int64 `json:"user,omitempty"`
-	// Env is set unless the container sets it: "NAME=value".
+	// Env applies unless the container sets the variable: "NAME=value".
 	Env []string `json:"env,omitempty"`
 }
 
-// At is where the program is inside the container.
+// At returns the program's path inside the container.
 func (i Image) At() string {
 	if i.Path != "" {
 		return i.Path
@@ -46,7 +46,7 @@ type Table struct{ file string }
 // Open returns the table in a file, which need not exist yet.
 func Open(file string) *Table { return &Table{file: file} }
 
-// List is all images, in the order in which they were loaded.
+// List returns all images in the order in which they were loaded.
 func (t *Table) List() ([]Image, error) {
 	raw, err := os.ReadFile(t.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +62,7 @@ func (t *Table) List() ([]Image, error) {
 	return list, nil
 }
 
-// Load adds images, each in place of the one with the same name. A program that is missing is an error.
+// Load adds images, and replaces those of the same name. A missing program is an error.
 func (t *Table) Load(images ...Image) error {
 	list, err := t.List()
 	if err != nil {
@@ -83,7 +83,7 @@ func (t *Table) Load(images ...Image) error {
 	if err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
-	// Readers see the old table or the new one.
+	// Rename, so that readers see the old table or the new one.
 	if err := os.WriteFile(t.file+".new", raw, 0o644); err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
@@ -93,10 +93,10 @@ func (t *Table) Load(images ...Image) error {
 	return nil
 }
 
-// ErrUnknown is that no program stands for an image.
+// ErrUnknown reports that the table has no program for an image.
 var ErrUnknown = errors.New("no program of this machine stands for the image")
 
-// Find returns what stands for the image that a pod names.
+// Find returns the entry for the image of a pod.
 func (t *Table) Find(ref string) (Image, error) {
 	list, err := t.List()
 	if err != nil {
@@ -109,23 +109,23 @@ func (t *Table) Find(ref string) (Image, error) {
 		}
 	}
 	if best < 0 {
-		return Image{}, fmt.Errorf("%w %s: lab load %s PROGRAM names one", ErrUnknown, ref, repository(ref))
+		return Image{}, fmt.Errorf("%w %s: load one with lab load %s PROGRAM", ErrUnknown, ref, repository(ref))
 	}
 	return list[best], nil
 }
 
-// matches tells whether name, as in a table, stands for ref, as in a pod.
+// matches reports whether name, an entry of the table, stands for ref, the image of a pod.
 func matches(name, ref string) bool {
 	if name == ref {
 		return true
 	}
-	if repository(name) == name { // any tag
+	if repository(name) == name { // no tag: any tag matches
 		ref = repository(ref)
 	}
 	return name == ref || strings.HasSuffix(ref, "/"+name)
 }
 
-// repository is a reference without tag and digest.
+// repository returns a reference without tag and digest.
 func repository(ref string) string {
 	ref, _, _ = strings.Cut(ref, "@")
 	if colon := strings.LastIndexByte(ref, ':'); colon > strings.LastIndexByte(ref, '/') {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// program makes a file that can be run.
+// program creates an executable file.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -40,8 +40,8 @@ func TestImage_NameResolvesToProgram(t *testing.T) {
 			t.Errorf("%s stands for %q (%v), want %q", ref, got.Program, err, want)
 		}
 	}
-	if _, err := table.Find("nobody/knows:this"); err == nil || !strings.Contains(err.Error(), "lab load nobody/knows PROGRAM") {
-		t.Errorf("what to do about an unknown image is not said: %v", err)
+	if _, err := table.Find("example/unknown:v1"); err == nil || !strings.Contains(err.Error(), "lab load example/unknown PROGRAM") {
+		t.Errorf("the error does not explain how to load the image: %v", err)
 	}
 }
 

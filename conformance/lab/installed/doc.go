@@ -1,7 +1,7 @@
-// Package installed starts labs in which Penstock is installed as its users install it: from manifests/install (Start), with the
-// image standing for bin/penstock; or those in which whoever called installs it (Prepare).
+// Package installed starts labs with Penstock. Start installs it from manifests/install, as users do, with an image
+// that runs bin/penstock. Prepare only provides the image, for callers that install Penstock themselves.
 //
-// conformance/suites/certify, conformance/bench, conformance/promises and conformance/promises/chart use it. It belongs to none: a lab knows nothing of Penstock.
+// Packages suites/certify, bench, promises and promises/chart use it; package lab does not depend on Penstock.
 //
-// Tests: it is what `make conformance`, `make bench-kube` and `make test-lab` run on.
+// Tests: `make conformance`, `make bench-kube` and `make test-lab` run on it.
 package installed

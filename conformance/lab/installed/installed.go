@@ -29,7 +29,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// Start starts a lab with Penstock in it: what Prepare does, and then it is installed and ready: its GatewayClass says what it supports.
+// Start starts a lab, as Prepare does, installs Penstock and waits until its GatewayClass lists the supported features.
 // The caller ends the lab with Down.
 func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	if config.Root == "" {
@@ -53,8 +53,9 @@ func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	return l, nil
 }
 
-// Prepare starts a lab that has Penstock's image, besides those of config, for whoever installs it. The working directory is in conformance, as
-// CRDs are looked up by its go.mod unless config says otherwise; `make build labs` has made what it runs. The caller ends the lab with Down.
+// Prepare starts a lab that has Penstock's image, in addition to those of config. The working directory must be inside
+// conformance, because its go.mod names the CRDs' releases unless config does. `make build labs` builds the programs.
+// The caller ends the lab with Down.
 func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	var err error
 	if config.Dir, err = filepath.Abs(config.Dir); err != nil {
@@ -70,7 +71,7 @@ func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	return lab.Start(ctx, config)
 }
 
-// install applies the manifests and waits until Penstock has said something of its class.
+// install applies the manifests and waits until the GatewayClass has a status.
 func install(ctx context.Context, config *rest.Config, manifests string) error {
 	text, err := os.ReadFile(manifests)
 	if err != nil {
@@ -87,14 +88,15 @@ func install(ctx context.Context, config *rest.Config, manifests string) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		class, err := classes.Get(ctx, "penstock", metav1.GetOptions{})
 		if err != nil {
-			return false, nil // the API server may be busy with its CRDs still
+			return false, nil // the API server may still be adding the CRDs
 		}
 		features, _, _ := unstructured.NestedSlice(class.Object, "status", "supportedFeatures")
 		return len(features) > 0, nil
 	})
 }
 
-// Apply does with manifests what `kubectl apply --server-side` does. Objects that name no namespace go to the one given.
+// Apply applies manifests as `kubectl apply --server-side` does. Namespaced objects without a namespace go to
+// namespace.
 func Apply(ctx context.Context, config *rest.Config, namespace string, manifests []byte) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

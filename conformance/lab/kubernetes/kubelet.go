@@ -19,9 +19,9 @@ import (
 	"k8s.io/kubernetes/pkg/util/oom"
 )
 
-// newKubelet is Kubernetes' own kubelet without what needs the machine's control groups: its container manager and its
-// cadvisor are replaced, as kubemark does. So it runs in a container, in an unprivileged user namespace, and with
-// either version of control groups. Its flags are the kubelet's own; its settings come from --config only.
+// newKubelet returns Kubernetes' own kubelet with replacements for the parts that need the machine's control groups,
+// its container manager and cadvisor, as kubemark does. So it runs in a container, in an unprivileged user namespace,
+// and with either version of control groups. It has the kubelet's flags; its settings come from --config only.
 func newKubelet() *cobra.Command {
 	flags := options.NewKubeletFlags()
 	cmd := &cobra.Command{
@@ -60,14 +60,14 @@ func runKubelet(ctx context.Context, flags *options.KubeletFlags) error {
 	return app.Run(ctx, server, deps, gates)
 }
 
-// Capacity that a node claims. Pods are local processes that nobody limits, so what they request should not keep them
-// from being scheduled on a small machine.
+// Capacity that the node reports. Pods are local processes without limits, so their requests must not keep them from
+// being scheduled on a small machine.
 const (
 	cores  = 64
 	memory = 256 << 30 // bytes
 )
 
-// machine tells the kubelet about its node.
+// machine reports the node's capacity to the kubelet.
 type machine struct {
 	cadvisor.Interface
 	dir string // on the file system whose size is the node's

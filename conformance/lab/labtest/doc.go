@@ -1,10 +1,10 @@
-// Package labtest is what tests that run in a lab share, whatever they test: a namespace of a test's own in one of its clusters with an
-// administrator's clients (Place), waiting for what must come (Until), and asking what serves (Get).
+// Package labtest contains what the tests that run in a lab share: a lab for a package's tests (Main), a namespace for a test with an
+// administrator's clients (Place), waiting for a condition (Until), for a rollout (RolledOut), and requests (Get).
 //
-// The tests of conformance/lab, conformance/promises/apiserver, conformance/promises/chart and conformance/promises use it; it knows nothing of Penstock. What
-// only one of them asks for stands there, as methods of a type that has a Place.
+// The tests of lab, promises, promises/apiserver and promises/chart use it. It does not depend on Penstock. What only one of them needs is
+// a method of its own type that embeds a Place.
 //
-// Invariants: nothing here sleeps or measures time: Until asks again until it holds, and Patience only ends what hangs.
+// Invariants: no function measures time; Timeout only ends a test that hangs.
 //
-// Tests: it is what `make test-lab` runs on.
+// Tests: `make test-lab` runs on it.
 package labtest

@@ -14,18 +14,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Place is a namespace of a test's own in one cluster, with clients that may do anything there and are not slowed down.
+// Place is a namespace for a test in one cluster, with an administrator's clients without a rate limit.
 type Place struct {
 	*testing.T
 	*kubernetes.Clientset
-	// REST is what the clients are made of.
+	// REST is the clients' configuration.
 	REST *rest.Config
-	// Namespace is the namespace's name.
+	// Namespace is the name of the namespace.
 	Namespace string
 }
 
-// NewPlace makes a namespace in the cluster of a kubeconfig's context; "" is the current one. It ends with the lab, if nobody deletes it
-// before.
+// NewPlace creates a namespace in the cluster of a kubeconfig's context; "" is the current one. The namespace lasts until a test deletes
+// it, or the lab ends.
 func NewPlace(t *testing.T, kubeconfig, context string) Place {
 	t.Helper()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
@@ -46,7 +46,7 @@ func NewPlace(t *testing.T, kubeconfig, context string) Place {
 	return p
 }
 
-// Ready says whether a pod is.
+// Ready reports whether a pod is ready.
 func Ready(s corev1.PodStatus) bool {
 	for _, c := range s.Conditions {
 		if c.Type == corev1.PodReady {
@@ -56,8 +56,8 @@ func Ready(s corev1.PodStatus) bool {
 	return false
 }
 
-// Process is the PID of a pod's process that was given an argument, for pods that have their name in the environment variable POD_NAME: the
-// lab's processes are this machine's.
+// Process returns the PID of a pod's process that has an argument. The pod must have its name in the environment variable POD_NAME. The
+// lab's processes are processes of this machine.
 func (p Place) Process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -65,7 +65,7 @@ func (p Place) Process(pod corev1.Pod, arg string) int {
 		p.Fatal(err)
 	}
 	for _, file := range files {
-		env, _ := os.ReadFile(file) // most are nobody's that we look for, or gone
+		env, _ := os.ReadFile(file) // most are other processes, or have ended
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_NAME="+pod.Name+"\x00")) && bytes.Contains(line, []byte("\x00"+arg+"\x00")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
@@ -75,6 +75,6 @@ func (p Place) Process(pod corev1.Pod, arg string) int {
 			return pid
 		}
 	}
-	p.Fatalf("no process of pod %s was given %s", pod.Name, arg)
+	p.Fatalf("no process of pod %s has the argument %s", pod.Name, arg)
 	return 0
 }

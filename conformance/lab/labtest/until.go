@@ -4,34 +4,22 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Patience is how long a test waits for what must come. It is generous, for busy machines: nothing here measures time.
-const Patience = 2 * time.Minute
+// Timeout is the deadline of Until. It is generous for busy machines and only ends a test that hangs.
+const Timeout = 2 * time.Minute
 
-// between is how long Until waits before it asks again.
-const between = 100 * time.Millisecond
-
-// Until asks until something holds: missing says what is still wrong, and nil that nothing is. After Patience the test fails with what was
-// said last.
+// Until waits until missing returns nil. After Timeout the test fails with the last error of missing, whose context has the same deadline.
 func Until(t testing.TB, what string, missing func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
 	defer cancel()
-	for {
-		err := missing(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-time.After(between):
-		}
-	}
+	poll.NoError(t, what, Timeout, func() error { return missing(ctx) })
 }
 
-// Until asks until something holds, as the function Until does.
+// Until waits as the function Until does.
 func (p Place) Until(what string, missing func(context.Context) error) {
 	p.Helper()
 	Until(p.T, what, missing)

@@ -1,12 +1,12 @@
-// Package network is the wires of a lab: network namespaces, the links between them, and the plan of addresses.
+// Package network provides a lab's network namespaces, the links between them, and the plan of addresses.
 //
-// Every cluster has a slot, and with it one /16 (Plan): pods, Services, LoadBalancers and the node have their parts of it. The
-// node is a network namespace; each pod is one more, joined to its node by a routed point-to-point link, so that whatever
-// a pod sends passes the node's kube-proxy, and pods may listen on any address and port. The node is joined to the
-// namespace where the lab was started (outside), where clients run, and to the nodes of the other clusters of the lab.
+// Every cluster has a slot, and with it one /16 (Plan), divided into pods, Services, LoadBalancers and the node. The
+// node is a network namespace. Each pod is another one, joined to its node by a routed point-to-point link: all packets
+// of a pod pass the node's kube-proxy, and pods may listen on any address and port. The node is joined to the namespace
+// where the lab was started (outside), where clients run, and to the nodes of the lab's other clusters.
 //
-// Namespaces have no name in any file system: they live as long as this process or a process inside them does, and the
-// links go with them. The link of a slot in the outside namespace is also what reserves the slot.
+// Namespaces have no name in a file system: they end with this process and the processes inside, and the links end with
+// them. The link of a slot in the outside namespace also reserves the slot.
 //
-// It is called by cmd/lab (nodes) and cri (pods). The plan is tested alone by `go test ./lab/network`, the wires by `make test-lab`.
+// Packages cmd/lab (nodes) and cri (pods) call it. `go test ./lab/network` tests the plan, `make test-lab` the links.
 package network

@@ -22,7 +22,7 @@ type Namespace struct {
 	link *netlink.Handle
 }
 
-// New makes an empty namespace whose loopback is up and which forwards packets.
+// New creates an empty namespace with a loopback interface that forwards packets.
 func New() (*Namespace, error) {
 	type made struct {
 		file *os.File
@@ -30,7 +30,7 @@ func New() (*Namespace, error) {
 	}
 	done := make(chan made)
 	go func() {
-		// The thread stays in the new namespace, so it must end with this goroutine: it is never unlocked.
+		// The thread stays in the new namespace, so it is never unlocked and ends with this goroutine.
 		runtime.LockOSThread()
 		var m made
 		if m.err = unix.Unshare(unix.CLONE_NEWNET); m.err == nil {
@@ -48,16 +48,16 @@ func New() (*Namespace, error) {
 	return open(m.file)
 }
 
-// settings prepares the namespace of the calling thread. Values are the namespace's own and end with it.
+// settings prepares the calling thread's namespace. The values apply to that namespace only.
 func settings() error {
 	for file, value := range map[string]string{
 		"ipv4/ip_forward": "1",
-		// A process without root's rights is root of its own namespaces only: ports below 1024 are open to all there.
+		// Without root, a process is root of its own namespaces only: open the ports below 1024 to all users there.
 		"ipv4/ip_unprivileged_port_start": "0",
-		// Replies of a Service come from where its packets went, which need not be the way that routes say.
+		// A Service's replies come from where its packets were sent, which may differ from the routes.
 		"ipv4/conf/all/rp_filter":     "0",
 		"ipv4/conf/default/rp_filter": "0",
-		// Pods have addresses of version 4 only.
+		// Pods have IPv4 addresses only.
 		"ipv6/conf/default/accept_dad": "0",
 	} {
 		if err := os.WriteFile("/proc/sys/net/"+file, []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -67,7 +67,7 @@ func settings() error {
 	return nil
 }
 
-// Current is the namespace of the calling process.
+// Current returns the namespace of the calling process.
 func Current() (*Namespace, error) {
 	file, err := os.Open("/proc/self/ns/net")
 	if err != nil {
@@ -94,11 +94,11 @@ func open(file *os.File) (*Namespace, error) {
 	return n, nil
 }
 
-// Set sets a kernel parameter of the namespace, such as net.core.somaxconn. Other parameters are the whole machine's: they
-// are refused.
+// Set sets a kernel parameter of the namespace, such as net.core.somaxconn. Other parameters belong to the whole
+// machine and are an error.
 func (n *Namespace) Set(name, value string) error {
 	if !strings.HasPrefix(name, "net.") || strings.ContainsRune(name, '/') {
-		return fmt.Errorf("sysctl %s: only those of the network are a pod's own", name)
+		return fmt.Errorf("sysctl %s: only parameters of the network (net.*) can be set for a pod", name)
 	}
 	return n.Do(func() error {
 		if err := os.WriteFile("/proc/sys/"+strings.ReplaceAll(name, ".", "/"), []byte(value), 0); err != nil {
@@ -108,14 +108,13 @@ func (n *Namespace) Set(name, value string) error {
 	})
 }
 
-// Close lets go of the namespace.
+// Close releases the namespace.
 func (n *Namespace) Close() {
 	n.link.Close()
 	_ = n.file.Close()
 }
 
-// Do calls f on a thread of its own that is inside the namespace. Processes that f starts are inside as well; goroutines
-// that it starts are not.
+// Do calls f on a thread inside the namespace. Processes that f starts are inside as well, its goroutines are not.
 func (n *Namespace) Do(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -129,7 +128,7 @@ func (n *Namespace) Do(f func() error) error {
 	return <-done
 }
 
-// up finds an interface and gives it an address, if it is to have one.
+// up brings an interface up and adds addr, if valid.
 func (n *Namespace) up(name string, addr netip.Addr) (netlink.Link, error) {
 	l, err := n.link.LinkByName(name)
 	if err != nil {
@@ -146,7 +145,7 @@ func (n *Namespace) up(name string, addr netip.Addr) (netlink.Link, error) {
 	return l, nil
 }
 
-// route sends what is for dst through l, by way of gateway if that is valid, from the address src if that is valid.
+// route adds a route to dst through l, by gateway if valid, with the source address src if valid.
 func (n *Namespace) route(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) error {
 	r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(dst), Scope: netlink.SCOPE_LINK}
 	if gateway.IsValid() {

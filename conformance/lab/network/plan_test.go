@@ -26,7 +26,7 @@ func TestLab_AddressRangesAreDisjoint(t *testing.T) {
 			t.Errorf("slot %d overlaps the one before", slot)
 		}
 		if len(p.Link()) > 15 {
-			t.Errorf("the kernel takes no interface name as long as %s", p.Link())
+			t.Errorf("too long for an interface name: %s", p.Link())
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // everywhere is the destination of a default route.
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// NewNode takes the first free slot of the outside namespace and makes the namespace of its node, joined to outside. A
+// NewNode reserves the first free slot of the outside namespace and creates its node's namespace, joined to outside. A
 // slot is free if no lab has it and no route of the machine leads into its range.
 func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 	taken, err := outside.destinations()
@@ -31,7 +31,7 @@ func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 			continue
 		}
 		err := join(outside, node, plan)
-		if errors.Is(err, unix.EEXIST) { // another lab was quicker
+		if errors.Is(err, unix.EEXIST) { // another lab has just taken it
 			continue
 		}
 		if err != nil {
@@ -44,7 +44,7 @@ func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 	return nil, Plan{}, fmt.Errorf("no range of 10.128.0.0/16 to 10.%d.0.0/16 is free on this machine: stop other labs (lab down)", 127+Slots)
 }
 
-// destinations lists where the namespace's routes lead, default routes aside.
+// destinations lists the destinations of the namespace's routes, except default routes.
 func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	routes, err := n.link.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -57,15 +57,15 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 		}
 		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
 		bits, _ := r.Dst.Mask.Size()
-		if ok && bits > 8 { // a route to all of 10.0.0.0/8 is a way out, not somebody's network
+		if ok && bits > 8 { // a route to all of 10.0.0.0/8 leads to a gateway, not to a local network
 			to = append(to, netip.PrefixFrom(addr, bits))
 		}
 	}
 	return to, nil
 }
 
-// Unlink removes a slot's interface from the namespace, and so the whole link. The kernel would do it only when the last
-// connection inside has given up its unreachable peer, a minute after the last process.
+// Unlink removes a slot's interface from the namespace, and so the link. The kernel would remove it only when the last
+// connection inside gives up its unreachable peer, a minute after the last process.
 func (n *Namespace) Unlink(name string) error {
 	l, err := n.link.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -110,11 +110,12 @@ func join(outside, node *Namespace, plan Plan) error {
 	if err := node.route(in, everywhere, plan.Outside(), plan.Node()); err != nil {
 		return err
 	}
-	// What is nobody's address ends here, and is told so: otherwise it would go outside and come back until it dies.
+	// Packets to unassigned addresses end here with an ICMP error. Else they would circle between node and outside
+	// until their TTL ends.
 	return node.link.RouteAdd(&netlink.Route{Dst: ipNet(plan.All()), Type: unix.RTN_UNREACHABLE})
 }
 
-// JoinNodes lets two clusters of a lab reach each other's pods and LoadBalancers.
+// JoinNodes connects two clusters of a lab: each reaches the other's pods and LoadBalancers.
 func JoinNodes(a *Namespace, pa Plan, b *Namespace, pb Plan) error {
 	na, nb := fmt.Sprintf("to-%s", pb.Link()), fmt.Sprintf("to-%s", pa.Link())
 	if err := veth(a, na, b, nb); err != nil {
@@ -139,7 +140,7 @@ func JoinNodes(a *Namespace, pa Plan, b *Namespace, pb Plan) error {
 	return nil
 }
 
-// NewPod makes the namespace of a pod with the given address on the node. Closing it removes its link.
+// NewPod creates the namespace of a pod with the given address on the node. Closing it removes its link.
 func NewPod(node *Namespace, plan Plan, addr netip.Addr) (*Namespace, error) {
 	pod, err := New()
 	if err != nil {
@@ -158,8 +159,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// The node's address is on every link: routes name their link, so it is never ambiguous, and it is what kube-proxy puts
-	// in place of a client's address.
+	// Every link has the node's address. Routes name their link, so it is never ambiguous, and kube-proxy replaces
+	// clients' addresses by it.
 	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err
@@ -177,7 +178,7 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	return pod.route(out, everywhere, plan.Node(), addr)
 }
 
-// veth makes a pair of interfaces, one in each namespace.
+// veth creates a pair of interfaces, one in each namespace.
 func veth(a *Namespace, nameA string, b *Namespace, nameB string) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = nameA

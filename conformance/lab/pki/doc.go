@@ -1,5 +1,5 @@
-// Package pki makes the certificates of a lab's cluster: one authority, and what the programs of Kubernetes serve and
-// identify themselves with. They live as long as a lab at most (a year) and are never renewed.
+// Package pki creates the certificates of a lab's cluster: one CA, and the certificates that the programs of Kubernetes
+// serve and authenticate with. They are valid for a year and never renewed.
 //
-// It is called by cluster. Test alone with `go test ./lab/pki`.
+// Package cluster calls it. Test alone with `go test ./lab/pki`.
 package pki

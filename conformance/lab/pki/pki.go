@@ -26,15 +26,15 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Subject is what a certificate says of its holder. It is good for clients and servers alike.
+// Subject is the holder of a certificate, which is valid for clients and servers.
 type Subject struct {
-	Name   string   // the user, for Kubernetes
-	Groups []string // the user's groups
+	Name   string   // Kubernetes' user name
+	Groups []string // Kubernetes' groups
 	DNS    []string
 	IPs    []netip.Addr
 }
 
-// NewAuthority makes an authority with a key of its own. now is the time from which on it counts.
+// NewAuthority creates a CA with a key of its own, valid from now on.
 func NewAuthority(name string, now time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -60,7 +60,7 @@ func NewAuthority(name string, now time.Time) (*Authority, error) {
 	return &Authority{Pair: pair, cert: cert, key: key}, nil
 }
 
-// Issue makes a certificate with a key of its own.
+// Issue creates a certificate with a key of its own.
 func (a *Authority) Issue(s Subject) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

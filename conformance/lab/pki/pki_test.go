@@ -37,6 +37,6 @@ func TestLab_CertificatesVerifyForClientsAndServers(t *testing.T) {
 	if other, err := NewAuthority("test", now); err != nil {
 		t.Fatal(err)
 	} else if err := both.Leaf.CheckSignatureFrom(other.cert); err == nil {
-		t.Error("another authority's signature was taken")
+		t.Error("a certificate of another CA was accepted")
 	}
 }

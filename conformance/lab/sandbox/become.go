@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Become makes the calling process the container that SpecFD describes. It returns only if that fails, and has written
-// the error to ErrorFD then.
+// Become turns the calling process into the container that SpecFD describes. It returns only on failure, after it has
+// written the error to ErrorFD.
 func Become() error {
-	runtime.LockOSThread() // what is set for one thread below must be set for the one that becomes the program
+	runtime.LockOSThread() // settings of a thread apply to the program that it becomes
 	report := os.NewFile(ErrorFD, "error")
 	unix.CloseOnExec(ErrorFD)
 	err := become()
@@ -59,7 +59,7 @@ func become() error {
 	return nil
 }
 
-// LookPath finds a program the way a shell with the environment env does, from inside the container.
+// LookPath finds a program in the PATH of env, inside the container.
 func LookPath(name string, env []string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return name, nil
@@ -79,7 +79,7 @@ func LookPath(name string, env []string) (string, error) {
 	return "", fmt.Errorf("exec: %q: executable file not found in $PATH", name)
 }
 
-// identity takes on the user and groups of the container.
+// identity sets the container's user and groups.
 func identity(spec Spec) error {
 	if spec.NoNewPrivileges {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -90,8 +90,8 @@ func identity(spec Spec) error {
 		return nil
 	}
 	if !Users() {
-		// One user is all that a lab without root has.
-		fmt.Fprintf(os.Stderr, "lab: without root, users cannot be told apart: this container does not run as user %d\n", spec.UID)
+		// A lab without root has only one user.
+		fmt.Fprintf(os.Stderr, "lab: without root, there is one user only: this container does not run as user %d\n", spec.UID)
 		return nil
 	}
 	if err := syscall.Setgroups(spec.Groups); err != nil {
@@ -106,7 +106,7 @@ func identity(spec Spec) error {
 	return nil
 }
 
-// Users tells whether the user namespace has more users than one, which a lab without root does not.
+// Users reports whether the user namespace has more than one user. A lab without root has one.
 func Users() bool {
 	raw, err := os.ReadFile("/proc/self/uid_map")
 	fields := strings.Fields(string(raw))

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// old is where the machine's root is while the container's is put together.
+// old is the machine's root while the container's is built.
 const old = "/.machine"
 
-// shared are the folders of the machine that a container sees, below a layer of its own.
+// shared are the machine's folders that a container sees, below a layer of its own.
 var shared = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix"}
 
-// trusted are folders of /etc that programs of the machine need: authorities, and the dynamic linker's settings.
+// trusted are folders of /etc that the machine's programs need: CAs, and the dynamic linker's settings.
 var trusted = []string{"/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/ld.so.cache", "/etc/alternatives"}
 
-// devices are what every container may use.
+// devices are available to every container.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// enter changes the root of the calling process to one built as spec says.
+// enter changes the root of the calling process to one built from spec.
 func enter(spec Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -51,7 +51,7 @@ func enter(spec Spec) error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	// From here on paths are the container's own, symbolic links included.
+	// From here on paths, including symbolic links, are the container's own.
 	for _, step := range []func(Spec) error{system, etc, program, mounts} {
 		if err := step(spec); err != nil {
 			return err
@@ -69,8 +69,8 @@ func enter(spec Spec) error {
 	return nil
 }
 
-// ownFolders makes, in the container's layer, the folders of the machine's that something is mounted in: without root
-// the machine's own cannot take a new file, not even below a layer.
+// ownFolders creates, in the container's layer, the machine's folders that have mounts inside. Without root the
+// machine's own folders cannot take a new file, not even below a layer.
 func ownFolders(spec Spec) error {
 	targets := []string{spec.At}
 	for _, m := range spec.Mounts {
@@ -79,7 +79,7 @@ func ownFolders(spec Spec) error {
 	for _, target := range targets {
 		target = filepath.Clean("/" + target)
 		first, rest, _ := strings.Cut(target[1:], "/")
-		if link, err := os.Readlink("/" + first); err == nil { // /bin is a link to usr/bin on most machines
+		if link, err := os.Readlink("/" + first); err == nil { // on most machines /bin is a link to usr/bin
 			target = filepath.Join("/", link, rest)
 			first, _, _ = strings.Cut(target[1:], "/")
 		}
@@ -93,7 +93,7 @@ func ownFolders(spec Spec) error {
 	return nil
 }
 
-// share shows one folder of the machine, writable for the container alone; read-only where the kernel cannot layer.
+// share mounts a folder of the machine, writable for the container alone; read-only if the kernel cannot layer it.
 func share(spec Spec, name string) error {
 	source, target := "/"+name, filepath.Join(spec.Root, name)
 	info, err := os.Lstat(source)
@@ -117,7 +117,7 @@ func share(spec Spec, name string) error {
 		}
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", source, upper, work)
-	for _, more := range []string{"", ",userxattr"} { // the latter is the way of user namespaces
+	for _, more := range []string{"", ",userxattr"} { // the latter is for user namespaces
 		if err = unix.Mount("overlay", target, "overlay", 0, options+more); err == nil {
 			return nil
 		}
@@ -128,7 +128,7 @@ func share(spec Spec, name string) error {
 	return readOnly(target)
 }
 
-// system makes what the kernel provides.
+// system mounts the kernel's file systems and creates devices.
 func system(Spec) error {
 	for _, dir := range []string{"/proc", "/sys", "/dev/pts", "/dev/shm", "/etc", "/root", "/run", "/var/run", "/var/lib", "/var/log", "/var/cache", "/home", "/opt"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -190,7 +190,7 @@ func program(spec Spec) error {
 }
 
 func mounts(spec Spec) error {
-	// A folder is mounted before what is mounted below it.
+	// Mount a folder before the folders below it.
 	slices.SortStableFunc(spec.Mounts, func(a, b Mount) int {
 		return strings.Count(filepath.Clean(a.Target), "/") - strings.Count(filepath.Clean(b.Target), "/")
 	})
@@ -202,7 +202,7 @@ func mounts(spec Spec) error {
 	return nil
 }
 
-// bind shows a file or folder of the machine.
+// bind mounts a file or folder of the machine.
 func bind(m Mount) error {
 	source := filepath.Join(old, m.Source)
 	info, err := os.Stat(source)
@@ -229,7 +229,7 @@ func bind(m Mount) error {
 	return nil
 }
 
-// readOnly forbids writing below a mount. In a user namespace the flags that the mount came with must stay.
+// readOnly makes a mount read-only. In a user namespace the mount's original flags must stay.
 func readOnly(target string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(target, &stat); err != nil {

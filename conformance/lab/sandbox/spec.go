@@ -1,35 +1,35 @@
 package sandbox
 
-// Descriptors that a container's process starts with.
+// File descriptors of a container's process.
 const (
-	// SpecFD holds the Spec, as JSON.
+	// SpecFD contains the Spec, as JSON.
 	SpecFD = 3
-	// ErrorFD takes what went wrong before the program ran; it ends, empty, when the program does run.
+	// ErrorFD receives the error if the program cannot start; it is closed without data when the program runs.
 	ErrorFD = 4
 )
 
-// Spec is what a container's process becomes.
+// Spec describes the container.
 type Spec struct {
-	Root     string            // an empty folder of the lab, for the container's root
-	Layer    string            // an empty folder of the lab, for what is written over the machine's own folders
-	Program  string            // a program of the machine, a path without symbolic links
-	At       string            // where that is in the container
+	Root     string            // an empty folder, for the container's root
+	Layer    string            // an empty folder, for files written over the machine's own folders
+	Program  string            // the machine's program, a path without symbolic links
+	At       string            // path of the program in the container
 	Hostname string            // of the pod
 	Files    map[string]string // small files below /etc, by absolute path
 	Mounts   []Mount
-	ReadOnly bool // whether the root is read-only
+	ReadOnly bool // the root is read-only
 
-	Args   []string // the program and its arguments; the program is looked for in Env's PATH
+	Args   []string // the program and its arguments; it is resolved in Env's PATH
 	Env    []string
-	Dir    string // where it starts
+	Dir    string // working directory
 	UID    int
 	GID    int
 	Groups []int
-	// NoNewPrivileges keeps set-user-ID programs from working.
+	// NoNewPrivileges disables set-user-ID programs.
 	NoNewPrivileges bool
 }
 
-// Mount shows a file or folder of the lab in the container. Source has no symbolic links in it.
+// Mount is a file or folder of the lab in the container. Source has no symbolic links.
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool

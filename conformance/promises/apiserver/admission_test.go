@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// mistakes are what the API server itself refuses of our kinds, by their CRDs: with the words that the user gets. Without any,
-// the object is a good one.
+// mistakes are objects of our kinds that the API server validates by their CRDs, and the words of its error. Without
+// words, the object is valid.
 var mistakes = []struct{ kind, spec, words string }{
 	{"EnvoyFleet", "{}", ""},
 	{"EnvoyFleet", "{replicas: 3, image: envoy, concurrency: 2, resources: {limits: {memory: 1Gi}}, bootstrap: {stats_flush_interval: 1s}}", ""},
@@ -50,7 +50,7 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"ModelServers", "{servers: [{ports: [8000]}]}", "spec.servers[0].address: Required value"},
 }
 
-func TestValidatingAdmissionPolicy_InvalidObjectIsRejectedWithAdvice(t *testing.T) {
+func TestCRD_InvalidObjectIsRejectedWithAdvice(t *testing.T) {
 	s := start(t)
 	s.install(t, "*")
 	resources := map[string]string{"EnvoyFleet": "envoyfleets", "PoolPolicy": "poolpolicies", "ModelServers": "modelservers"}
@@ -63,10 +63,10 @@ func TestValidatingAdmissionPolicy_InvalidObjectIsRejectedWithAdvice(t *testing.
 		labtest.Until(t, "the API server's answer", func(context.Context) error {
 			_, err := s.of(u, resources[m.kind]).Create(t.Context(), u, metav1.CreateOptions{})
 			switch {
-			case apierrors.IsNotFound(err): // its CRD takes a moment until it is served
+			case apierrors.IsNotFound(err): // the API server serves a CRD after a moment
 				return err
 			case m.words == "" && err != nil:
-				t.Errorf("%s %s is refused: %v", m.kind, m.spec, err)
+				t.Errorf("%s %s is invalid: %v", m.kind, m.spec, err)
 			case m.words != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), m.words)):
 				t.Errorf("%s %s: %v; want %q", m.kind, m.spec, err, m.words)
 			}
@@ -75,7 +75,7 @@ func TestValidatingAdmissionPolicy_InvalidObjectIsRejectedWithAdvice(t *testing.
 	}
 }
 
-// An import's wiring is its status, which a controller or a person writes.
+// An import's clusters are in its status, which a controller or a person writes.
 func TestInferencePoolImport_UnreachableImportIsRejected(t *testing.T) {
 	s := start(t)
 	s.install(t, "inferencepoolimports")

@@ -30,7 +30,7 @@ import (
 
 const controller = "penstock.dev/gateway-controller"
 
-// object is one of the world that both tests use.
+// object is an object of both tests.
 type object struct{ group, version, kind, resource, name, yaml string }
 
 var objects = []object{
@@ -93,7 +93,7 @@ func tableOf(t *testing.T, kind string) store.Kind {
 
 func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 	s := start(t)
-	world, _ := follow(t, s) // nothing is installed yet: kinds come later
+	world, _ := follow(t, s) // kinds are installed later
 	s.install(t, "*")
 	dir := t.TempDir()
 	for _, o := range objects {
@@ -129,7 +129,7 @@ func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 		got, _ := k.Object(world.View(), o.ref().Key())
 		got = got.DeepCopyObject().(store.Object)
 		want = withoutStatus(want.DeepCopyObject().(store.Object))
-		// Only a cluster knows these.
+		// Only the cluster's objects have these.
 		got.SetUID("")
 		got.SetGeneration(0)
 		got.SetCreationTimestamp(metav1.Time{})
@@ -139,7 +139,7 @@ func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 	}
 }
 
-// withoutStatus takes off what a schema puts into the status of a new object, which says nothing.
+// withoutStatus removes a status that only has a schema's defaults.
 func withoutStatus(obj store.Object) store.Object {
 	switch o := obj.(type) {
 	case *gatewayv1.GatewayClass:
@@ -152,7 +152,7 @@ func withoutStatus(obj store.Object) store.Object {
 	return obj
 }
 
-// delivered says that one proxy has everything.
+// delivered reports that one proxy has accepted everything.
 type delivered struct{}
 
 func (delivered) Delivered(string, int64) (int, bool) { return 1, true }
@@ -175,7 +175,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	}
 	kubetest.Run(t, writer.Lead)
 	parent := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: "default", Name: "gw"}
-	accepted := []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted", Message: "all is well"}}
+	accepted := []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted", Message: "accepted"}}
 	for _, o := range objects {
 		rep := report.Report{Owner: o.ref(), Conditions: accepted}
 		switch o.kind {
@@ -187,7 +187,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 		}
 		board.Set("translation", rep)
 	}
-	labtest.Until(t, "the first form's conditions", func(context.Context) error {
+	labtest.Until(t, "conditions of the first generation", func(context.Context) error {
 		view := world.View()
 		writer.Observe(view, store.Everything(view))
 		for _, o := range objects {
@@ -198,13 +198,13 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 		}
 		return nil
 	})
-	// A change is a new generation, and the status follows it.
+	// A change is a new generation, which the conditions observe.
 	gateways := schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gateways"}
 	if _, err := s.client.Resource(gateways).Namespace("default").Patch(t.Context(), "gw", types.MergePatchType,
 		[]byte(`{"spec":{"listeners":[{"name":"http","port":81,"protocol":"HTTP"}]}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Until(t, "the second form's conditions", func(context.Context) error {
+	labtest.Until(t, "conditions of the second generation", func(context.Context) error {
 		view := world.View()
 		writer.Observe(view, store.Everything(view))
 		got, err := s.conditions(t.Context(), gateways, "gw")
@@ -215,7 +215,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	})
 }
 
-// haveStatus checks that no kind with a status is missing among the objects.
+// haveStatus checks that the objects contain every kind with a status.
 func haveStatus(t *testing.T) {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -228,7 +228,7 @@ func haveStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 		if sub := crd.Spec.Versions[0].Subresources; sub != nil && sub.Status != nil && !slices.ContainsFunc(objects, func(o object) bool { return o.group == f.Group && o.resource == f.Plural }) {
-			t.Errorf("%s.%s has a status that is not tried", f.Plural, f.Group)
+			t.Errorf("%s.%s has a status and no object in this test", f.Plural, f.Group)
 		}
 	}
 }

@@ -26,8 +26,8 @@ func gatewayKind(plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: plural}
 }
 
-// A cluster of the standard channel, without the inference extension and without kinds of ours, is served by a process that has nothing but a
-// kubeconfig; it goes on when a kind is replaced by that of the experimental channel, or is of a release that nobody knows.
+// A process that has only a kubeconfig serves a cluster with the standard channel, without the inference extension and
+// our kinds. It continues when a kind is replaced by the experimental channel's, or by one of an unknown release.
 func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 	s := start(t)
 	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "listenersets", "referencegrants", "backendtlspolicies"} {
@@ -36,13 +36,13 @@ func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 	dir := t.TempDir()
 	launch(t, dir, "penstock", "../../../bin/penstock", "serve", "--kubeconfig", s.kubeconfig(t), "--state", filepath.Join(dir, "state"), "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0")
 	for _, o := range objects {
-		if o.group == gatewayv1.GroupName && o.kind != "GRPCRoute" { // it would have the hostnames
+		if o.group == gatewayv1.GroupName && o.kind != "GRPCRoute" { // its hostnames would conflict
 			s.create(t, o.resource, o.text())
 		}
 	}
-	s.says(t, "gatewayclasses", "penstock", "Accepted=True/Accepted@1", "SupportedVersion=True/SupportedVersion@1")
-	s.says(t, "gateways", "gw", "Accepted=True/Accepted@1")
-	s.says(t, "httproutes", "h", "Accepted=True/Accepted@1", "ResolvedRefs=False/BackendNotFound@1")
+	s.hasConditions(t, "gatewayclasses", "penstock", "Accepted=True/Accepted@1", "SupportedVersion=True/SupportedVersion@1")
+	s.hasConditions(t, "gateways", "gw", "Accepted=True/Accepted@1")
+	s.hasConditions(t, "httproutes", "h", "Accepted=True/Accepted@1", "ResolvedRefs=False/BackendNotFound@1")
 
 	s.define(t, "experimental", "httproutes")
 	labtest.Until(t, "a route with a field of the experimental channel", func(context.Context) error {
@@ -57,11 +57,11 @@ func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 		}
 		rules, _, _ := unstructured.NestedSlice(made.Object, "spec", "rules")
 		if rules[0].(map[string]any)["sessionPersistence"] == nil {
-			return fmt.Errorf("the API server keeps nothing of it: %v", rules)
+			return fmt.Errorf("the API server dropped the field: %v", rules)
 		}
 		return nil
 	})
-	labtest.Until(t, "what is said of the field", func(context.Context) error {
+	labtest.Until(t, "the field's condition", func(context.Context) error {
 		u, err := s.client.Resource(gatewayKind("httproutes")).Namespace("default").Get(t.Context(), "later", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -77,10 +77,10 @@ func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 		[]byte(`{"metadata":{"annotations":{"gateway.networking.k8s.io/bundle-version":"v1.99.0"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.says(t, "gatewayclasses", "penstock", "Accepted=True/Accepted@1", "SupportedVersion=False/UnsupportedVersion@1")
+	s.hasConditions(t, "gatewayclasses", "penstock", "Accepted=True/Accepted@1", "SupportedVersion=False/UnsupportedVersion@1")
 }
 
-// define applies a kind's CRD as a channel of Gateway API's release has it.
+// define applies a kind's CRD of a channel of Gateway API's release.
 func (s *server) define(t *testing.T, channel, plural string) {
 	t.Helper()
 	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
@@ -100,7 +100,7 @@ func (s *server) define(t *testing.T, channel, plural string) {
 	}
 }
 
-// kubeconfig is a file by which an administrator reaches the server.
+// kubeconfig writes an administrator's configuration.
 func (s *server) kubeconfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -115,8 +115,8 @@ users: [{name: admin, user: {token: %s}}]
 	return path
 }
 
-// says waits until an object of Gateway API has conditions.
-func (s *server) says(t *testing.T, plural, name string, conditions ...string) {
+// hasConditions waits until an object of Gateway API has conditions.
+func (s *server) hasConditions(t *testing.T, plural, name string, conditions ...string) {
 	t.Helper()
 	labtest.Until(t, plural+" "+name, func(ctx context.Context) error {
 		got, err := s.conditions(ctx, gatewayKind(plural), name)

@@ -1,8 +1,9 @@
-// Package apiserver tests discovery/kube against the real API server: that it takes every status that we write, which a
-// fake would not check against the CRDs' schemas, and that an object means the same from a cluster and from a file.
+// Package apiserver tests discovery/kube against the real API server. It accepts every status that Penstock writes,
+// which a fake would not validate by the CRDs' schemas, and an object on a cluster translates like the same object in a
+// file.
 //
-// Each test starts an etcd and a kube-apiserver of its own on loopback, of those that "make labs" builds, without
-// controllers; it takes seconds and no root.
+// Each test starts its own etcd and kube-apiserver on loopback, without controllers. `make labs` builds them; a test
+// takes seconds and needs no root.
 //
 // Tests: make test-lab, or go test -tags lab ./promises/apiserver
 package apiserver

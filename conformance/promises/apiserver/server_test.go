@@ -26,7 +26,7 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// tools is where "make labs" puts what a lab consists of.
+// tools is the folder of the programs that `make labs` builds.
 const tools = "../../../.tools/bin"
 
 // server is a running API server.
@@ -58,7 +58,7 @@ func start(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "sa.key"), pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
-	// One binary of several: it is what it is called.
+	// The file contains several programs; its name selects one.
 	if err := os.Symlink(bin("kubernetes"), filepath.Join(dir, "kube-apiserver")); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func write(t *testing.T, path string, raw []byte) {
 	}
 }
 
-// launch runs a program until the test ends, and shows the end of what it said if the test fails.
+// launch runs a program until the test ends. If the test fails, it logs the end of the program's output.
 func launch(t *testing.T, dir, name, path string, args ...string) {
 	t.Helper()
 	logs, err := os.Create(filepath.Join(dir, name+".log"))
@@ -110,15 +110,15 @@ func launch(t *testing.T, dir, name, path string, args ...string) {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // an error, because it was killed
 		_ = logs.Close()
 		if raw, err := os.ReadFile(logs.Name()); err == nil && t.Failed() {
-			t.Logf("%s said: %s", name, raw[max(0, len(raw)-1000):])
+			t.Logf("%s logged: %s", name, raw[max(0, len(raw)-1000):])
 		}
 	})
 }
 
-// install applies a CRD of ours as it is published.
+// install applies published CRDs of ours.
 func (s *server) install(t *testing.T, plurals ...string) {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -134,7 +134,7 @@ func (s *server) install(t *testing.T, plurals ...string) {
 	}
 }
 
-// create makes an object of YAML.
+// create creates an object.
 func (s *server) create(t *testing.T, resource, text string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -142,7 +142,7 @@ func (s *server) create(t *testing.T, resource, text string) {
 		t.Fatal(err)
 	}
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	labtest.Until(t, resource+" can be created", func(context.Context) error { // a CRD takes a moment until it is served
+	labtest.Until(t, resource+" can be created", func(context.Context) error { // the API server serves a CRD after a moment
 		_, err := s.of(u, resource).Create(t.Context(), u, metav1.CreateOptions{})
 		return err
 	})
@@ -157,7 +157,7 @@ func (s *server) of(u *unstructured.Unstructured, resource string) dynamic.Resou
 	return r.Namespace(u.GetNamespace())
 }
 
-// conditions are those of an object's status, at any depth, as "Type=Status/Reason@generation".
+// conditions returns the conditions in an object's status, at any depth, as "Type=Status/Reason@generation".
 func (s *server) conditions(ctx context.Context, gvr schema.GroupVersionResource, name string) (map[string]bool, error) {
 	r := dynamic.ResourceInterface(s.client.Resource(gvr))
 	if gvr.Resource != "gatewayclasses" {

@@ -26,7 +26,7 @@ const (
 	header   = "# Penstock without Helm: what the chart in manifests/charts renders with its default values, in the order in which Helm installs\n# it. `make golden` writes it. Gateway API and its inference extension are installed before: see the README.\n"
 )
 
-// byHelm is what is not so without Helm.
+// byHelm is what only Helm adds.
 var byHelm = regexp.MustCompile(`\n *app\.kubernetes\.io/managed-by: Helm`)
 
 func TestChart_Lints(t *testing.T) {
@@ -77,9 +77,9 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 	}
 }
 
-// Whoever reads what Penstock may do should not have to ask what a kind is that nobody has heard of.
+// A rule for an unknown kind would puzzle those who review Penstock's permissions.
 func TestRBAC_RulesNameExistingKinds(t *testing.T) {
-	const former = "inference.networking.x-k8s.io_inferencepools" // pools of the former group, whose CRD the extension's first releases have
+	const former = "inference.networking.x-k8s.io_inferencepools" // pools of the former group; the extension's first releases have the CRD
 	for _, d := range render(t, nil) {
 		var role rbacv1.ClusterRole
 		if err := yaml.Unmarshal([]byte(d.text), &role); err != nil || role.Kind != "ClusterRole" {
@@ -101,7 +101,7 @@ func TestRBAC_RulesNameExistingKinds(t *testing.T) {
 	}
 }
 
-// The limit is written once, in resources, whoever installs: the pod tells its process.
+// resources is the only place of the limit: the pod passes it to the process.
 func TestChart_MemoryLimitReachesProcess(t *testing.T) {
 	var d appsv1.Deployment
 	for _, document := range render(t, nil) {
@@ -114,14 +114,14 @@ func TestChart_MemoryLimitReachesProcess(t *testing.T) {
 	container := d.Spec.Template.Spec.Containers[0]
 	limit := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "MEMORY_LIMIT" })
 	if limit < 0 || container.Env[limit].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
-		t.Errorf("the process is not told the limit: %+v", container.Env)
+		t.Errorf("the process does not receive the limit: %+v", container.Env)
 	}
 	if !slices.Contains(container.Args, "--memory-limit=$(MEMORY_LIMIT)") {
-		t.Errorf("the process does not keep to it: %v", container.Args)
+		t.Errorf("the limit is not an argument of the process: %v", container.Args)
 	}
 }
 
-// check decodes an object strictly, where its kind is Kubernetes' own, and says what kind it is.
+// check decodes an object strictly, if its kind is Kubernetes' own, and returns its kind.
 func check(t *testing.T, d document) string {
 	t.Helper()
 	var typed struct {
@@ -136,7 +136,7 @@ func check(t *testing.T, d document) string {
 		"ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
 	}[typed.Kind]
 	if into == nil {
-		return typed.Kind // a CRD's
+		return typed.Kind // from a CRD
 	}
 	if err := yaml.UnmarshalStrict([]byte(d.text), into); err != nil {
 		t.Errorf("%s: %v\n%s", d.file, err, d.text)
@@ -144,10 +144,10 @@ func check(t *testing.T, d document) string {
 	return typed.Kind
 }
 
-// document is one object as Helm renders it, and the template that it comes from.
+// document is an object that Helm renders, and its template.
 type document struct{ file, text string }
 
-// render is what the chart renders with some values, in the order in which Helm installs it.
+// render returns the objects of the chart with some values, in the order in which Helm installs them.
 func render(t *testing.T, values map[string]any) (out []document) {
 	t.Helper()
 	raw, err := yaml.Marshal(values)
@@ -170,7 +170,7 @@ func render(t *testing.T, values map[string]any) (out []document) {
 	return out
 }
 
-// helm runs Helm, with a home of its own, and returns what it prints.
+// helm runs Helm with a separate home, and returns its output.
 func helm(t *testing.T, args ...string) string {
 	t.Helper()
 	program, err := filepath.Abs("../../../.tools/bin/helm")
@@ -183,11 +183,11 @@ func helm(t *testing.T, args ...string) string {
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-	var said strings.Builder
-	cmd.Stderr = &said
+	var errs strings.Builder
+	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, said.String())
+		t.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, errs.String())
 	}
 	return string(out)
 }

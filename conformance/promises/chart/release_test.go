@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// web is what a user has who tries Penstock: a Gateway, and something behind it.
+// web is a Gateway with a backend.
 const web = `
 apiVersion: apps/v1
 kind: Deployment
@@ -51,17 +51,17 @@ metadata: {name: gw}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
 `
 
-// Whoever does what the README says has Penstock, can change its settings and gets rid of it, with one request served after each step that
-// serves any.
+// The README's steps install Penstock, change its settings and uninstall it. A request is served after each step in
+// which Penstock runs.
 func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	r := prepare(t)
 	p := r.place
 	release := func(verb string, args ...string) {
 		t.Helper()
-		helm(t, append([]string{verb, "penstock", "--namespace", system, "--kubeconfig", r.lab.Kubeconfig(), "--wait", "--timeout", labtest.Patience.String()}, args...)...)
+		helm(t, append([]string{verb, "penstock", "--namespace", system, "--kubeconfig", r.lab.Kubeconfig(), "--wait", "--timeout", labtest.Timeout.String()}, args...)...)
 	}
 
-	// Helm replaces no kind that is there, and the inference extension brings one that ours has more fields of.
+	// Helm does not replace existing CRDs, and our CRD has more fields than the inference extension's.
 	files, err := filepath.Glob(chartDir + "/crds/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no CRDs: %v", err)
@@ -82,7 +82,7 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	}
 	r.served()
 
-	// With a limit of memory, the process learns of it.
+	// The process receives a memory limit.
 	release("upgrade", chartDir, "--set", "replicas=1,resources.limits.memory=512Mi")
 	r.replicas(1, "--memory-limit=536870912")
 	r.served()
@@ -90,7 +90,7 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	if err := r.gateways.Namespace(p.Namespace).Delete(t.Context(), "gw", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p.Until("its proxies end", func(ctx context.Context) error {
+	p.Until("the Deployment of its proxies is deleted", func(ctx context.Context) error {
 		return none(p.AppsV1().Deployments(p.Namespace).Get(ctx, "gw-penstock", metav1.GetOptions{}))
 	})
 	release("uninstall")
@@ -99,33 +99,33 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 			return none(p.AppsV1().Deployments(system).Get(ctx, "penstock", metav1.GetOptions{}))
 		},
 		"the class": func(ctx context.Context) error { return none(r.classes.Get(ctx, "penstock", metav1.GetOptions{})) },
-		"what it may do": func(ctx context.Context) error {
+		"the ClusterRole": func(ctx context.Context) error {
 			return none(p.RbacV1().ClusterRoles().Get(ctx, "penstock", metav1.GetOptions{}))
 		},
 	} {
 		p.Until(what+" is gone", gone)
 	}
 	if _, err := r.fleets.List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("the kinds went, and all objects of them: %v", err)
+		t.Errorf("the CRDs were deleted, and all their objects: %v", err)
 	}
 }
 
-// none says what keeps an object from being gone, which somebody looked for.
+// none returns nil if a lookup found no object.
 func none(_ any, err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return errors.Join(errors.New("it is there"), err)
+	return errors.Join(errors.New("it still exists"), err)
 }
 
-// releases is a lab that Helm installs Penstock in.
+// releases is a lab in which Helm installs Penstock.
 type releases struct {
 	lab                       *lab.Lab
 	place                     labtest.Place
 	gateways, classes, fleets dynamic.NamespaceableResourceInterface
 }
 
-// prepare starts a lab with the kinds of others alone.
+// prepare starts a lab with the CRDs of Gateway API and the inference extension only.
 func prepare(t *testing.T) *releases {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -162,7 +162,7 @@ func prepare(t *testing.T) *releases {
 	return r
 }
 
-// replicas checks that as many processes of Penstock are ready, which Helm has waited for, and what one of their arguments is.
+// replicas checks that n processes of Penstock are ready, which Helm has waited for, and that they have an argument.
 func (r *releases) replicas(n int32, arg string) {
 	r.place.Helper()
 	p := r.place

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// away is how long the control planes are gone when an Envoy starts that has never seen one: long enough for the time between
-// its tries to have grown to its longest.
+// away is how long the control planes are down while a new Envoy starts: long enough for its reconnect back-off to
+// reach the maximum.
 const away = 8 * time.Second
 
-// absence is how long such an Envoy takes once they are back.
+// absence is the time until such an Envoy serves.
 type absence struct {
 	started time.Duration // from the start of the control planes' processes until every host is served
-	back    time.Duration // the same from when the first of them is ready
+	back    time.Duration // from when the first control plane is ready
 }
 
-// returns starts an Envoy while the control planes are away, and those after a while.
+// returns starts an Envoy while the control planes are down, and starts those after a while.
 func (r *run) returns(ctx context.Context, after time.Duration) (took absence, err error) {
 	if err := r.attach(); err != nil {
 		return took, err
@@ -34,7 +34,7 @@ func (r *run) returns(ctx context.Context, after time.Duration) (took absence, e
 			return took, err
 		}
 	}
-	if err := eventually(ctx, "a control plane is back", func() (err error) {
+	if err := eventually(ctx, "a control plane is ready", func() (err error) {
 		for _, p := range r.planes {
 			if err = p.readyz(); err == nil {
 				return nil
@@ -50,7 +50,7 @@ func (r *run) returns(ctx context.Context, after time.Duration) (took absence, e
 	return absence{started: time.Since(began), back: time.Since(back)}, err
 }
 
-// absences has that happen some times, and returns the longest.
+// absences repeats this, and returns the longest times.
 func absences(ctx context.Context, o options, times int) (longest absence, err error) {
 	for i := range times {
 		next := o

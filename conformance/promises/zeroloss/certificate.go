@@ -40,13 +40,13 @@ func (i *issuer) template(name string) *x509.Certificate {
 	return &x509.Certificate{SerialNumber: big.NewInt(i.serial), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
 }
 
-// issue makes a new certificate for a host, with a new key.
+// issue creates a certificate with a new key for a host.
 func (i *issuer) issue(host string) *secret {
 	template := i.template(host)
 	template.DNSNames = []string{host}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return &secret{host: host} // no entropy: then nothing works, and the first request says so
+		return &secret{host: host} // no entropy: nothing works then, as the first request shows
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, i.certificate, key.Public(), i.key)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// change is one kind of change. It edits the world and says what it did; "" where there was nothing to change.
+// change is one kind of change. It edits the world and returns a description, or "" if there was nothing to change.
 type change struct {
 	name   string
 	weight int
 	do     func(w *world, rng *rand.Rand) (string, error)
 }
 
-// changes are all kinds, as issue and users know them.
+// changes are all kinds.
 func changes() []change {
 	return []change{
 		{"move", 5, move},
@@ -55,7 +55,7 @@ func changes() []change {
 	}
 }
 
-// next makes the change of one step: a kind that has something to change, of those that are allowed (all, if none is named).
+// next makes the change of one step. It chooses a kind that has something to change, from only or, if empty, from all.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil
@@ -106,7 +106,7 @@ func (w *world) someImport(rng *rand.Rand) (string, *imported) {
 
 func (w *world) someFleet(rng *rand.Rand) *fleet { return w.fleets[pick(rng, sortedKeys(w.fleets)...)] }
 
-// create makes a new backend of any kind.
+// create creates a backend of any kind.
 func (w *world) create(rng *rand.Rand) backend {
 	kind := pick(rng, "service", "pool", "pool", "pool", "import")
 	name := w.fresh(kind)
@@ -118,7 +118,7 @@ func (w *world) create(rng *rand.Rand) backend {
 		w.pools[name] = &pool{
 			fleet: fleet, policy: rng.IntN(2) == 0, strategy: pick(rng, "load", "round-robin", "random", "least-request"),
 			body: pick(rng, "None", "Buffered"), fallbacks: min(2, rng.IntN(6)), failClose: rng.IntN(2) == 0,
-			foreign: fleet == foreignFleet && rng.IntN(2) == 0,
+			external: fleet == externalFleet && rng.IntN(2) == 0,
 		}
 	case "import":
 		imp := &imported{}
@@ -131,7 +131,7 @@ func (w *world) create(rng *rand.Rand) backend {
 }
 
 func (w *world) member(rng *rand.Rand) *member {
-	m := &member{name: w.fresh("c"), kind: pick(rng, "declared", "relayed", "parent"), fleet: foreignFleet, weight: 1}
+	m := &member{name: w.fresh("c"), kind: pick(rng, "declared", "relayed", "parent"), fleet: externalFleet, weight: 1}
 	switch m.kind {
 	case "parent":
 		m.fleet = w.someFleet(rng).name
@@ -141,7 +141,7 @@ func (w *world) member(rng *rand.Rand) *member {
 	return m
 }
 
-// move leads a route to a new backend; the old one goes if nothing else refers to it.
+// move points a route to a new backend. The old one is deleted if it has no other references.
 func move(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
 	old := r.backends
@@ -157,7 +157,7 @@ func list(backends []backend) string {
 	return strings.Join(out, "+")
 }
 
-// split adds a backend to a route, or takes one away, or changes weights.
+// split adds a backend to a route, removes one, or changes weights.
 func split(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
 	r.backends = slices.Clone(r.backends)
@@ -199,14 +199,14 @@ func editRoute(w *world, rng *rand.Rand) (string, error) {
 func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, error) {
 	return func(w *world, rng *rand.Rand) (string, error) {
 		name, p := w.somePool(rng)
-		if p == nil || p.foreign {
+		if p == nil || p.external {
 			return "", nil
 		}
 		return name + " " + f(p, rng), nil
 	}
 }
 
-// protocol has a pool's servers spoken to in HTTP/2, or no longer: they speak either.
+// protocol switches a pool between HTTP/1.1 and HTTP/2, which its servers both serve.
 func protocol(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {
@@ -225,17 +225,17 @@ func noPolicy(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// full makes a pool overflow, which must have somewhere to spill to and be nobody's spill target: else 429 is right.
+// full makes a pool overflow. The pool must have a spill target and be no spill target itself: else 429 is correct.
 func full(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
-	if p == nil || p.foreign || len(p.spill) == 0 || w.spilledTo(name) {
+	if p == nil || p.external || len(p.spill) == 0 || w.spilledTo(name) {
 		return "", nil
 	}
 	p.full = pick(rng, 0, 1, 2, 4)
 	return fmt.Sprintf("%s at %d", name, p.full), nil
 }
 
-// spill changes where a pool spills, together with when it is full: one policy, so one moment.
+// spill changes a pool's spill targets and its limit, in one policy and so in one revision.
 func spill(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {
@@ -255,7 +255,7 @@ func spill(w *world, rng *rand.Rand) (string, error) {
 	}
 	rng.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
 	p.spill = candidates[:min(len(candidates), rng.IntN(3))]
-	if len(p.spill) > 0 && !w.spilledTo(name) && !p.foreign {
+	if len(p.spill) > 0 && !w.spilledTo(name) && !p.external {
 		p.full = pick(rng, 0, 1, 2)
 	}
 	return fmt.Sprintf("%s to %s, full at %d", name, list(p.spill), p.full), nil
@@ -263,21 +263,21 @@ func spill(w *world, rng *rand.Rand) (string, error) {
 
 func swapPicker(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
-	if p == nil || p.fleet != foreignFleet {
+	if p == nil || p.fleet != externalFleet {
 		return "", nil
 	}
-	p.foreign, p.full = !p.foreign, 0
-	return fmt.Sprintf("%s foreign: %t", name, p.foreign), nil
+	p.external, p.full = !p.external, 0
+	return fmt.Sprintf("%s external: %t", name, p.external), nil
 }
 
-// rotate gives a listener's secret a new certificate.
+// rotate gives a listener's Secret a new certificate.
 func rotate(w *world, rng *rand.Rand) (string, error) {
 	name := pick(rng, sortedKeys(w.secrets)...)
 	w.secrets[name] = w.newSecret(w.secrets[name].host)
 	return name, nil
 }
 
-// otherSecret makes a listener name another secret, which changes its filter chain.
+// otherSecret points a listener to another Secret, which changes its filter chain.
 func otherSecret(w *world, rng *rand.Rand) (string, error) {
 	name := pick(rng, sortedKeys(w.gateway.secure)...)
 	l := w.gateway.secure[name]
@@ -310,7 +310,7 @@ func addListener(w *world, rng *rand.Rand) (string, error) {
 	return "HTTPS for " + host, nil
 }
 
-// removeListener removes one that addListener added.
+// removeListener removes a listener of addListener.
 func removeListener(w *world, rng *rand.Rand) (string, error) {
 	var names []string
 	for _, name := range sortedKeys(w.routes) {

@@ -21,8 +21,8 @@ func addServer(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s at %d", s.name, s.port), s.serve()
 }
 
-// lateServer offers a server that does not take connections yet: requests to it go on to the next one, unless a policy says
-// that there is none.
+// lateServer adds a server that does not accept connections yet. Requests to it are retried at the next one, unless a
+// policy has no fallbacks.
 func lateServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	if len(f.servers) >= mostServers || len(f.serving()) < 2 {
@@ -53,7 +53,7 @@ func drainServer(w *world, rng *rand.Rand) (string, error) {
 	return s.name, nil
 }
 
-// removeServer takes a server out of the files, drained before or not. It ends when its requests have.
+// removeServer removes a server from the files, drained before or not. The server ends after its requests.
 func removeServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	s := pick(rng, f.servers...)
@@ -85,7 +85,7 @@ func importWeight(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s/%s %d", name, m.name, m.weight), nil
 }
 
-// importDrain takes a cluster out of the choice, as long as another one is left.
+// importDrain drains a cluster, unless it is the last one.
 func importDrain(w *world, rng *rand.Rand) (string, error) {
 	name, imp := w.someImport(rng)
 	if imp == nil {
@@ -123,7 +123,7 @@ func importAdd(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s/%s %s on %s", name, m.name, m.kind, m.fleet), nil
 }
 
-// importMode has a cluster reached in another way.
+// importMode changes the routing mode of a cluster.
 func importMode(w *world, rng *rand.Rand) (string, error) {
 	name, imp := w.someImport(rng)
 	if imp == nil {
@@ -132,7 +132,7 @@ func importMode(w *world, rng *rand.Rand) (string, error) {
 	m := pick(rng, imp.members...)
 	m.kind = pick(rng, slices.DeleteFunc([]string{"declared", "relayed", "parent"}, func(kind string) bool { return kind == m.kind })...)
 	if m.kind != "parent" {
-		m.fleet = foreignFleet
+		m.fleet = externalFleet
 	}
 	m.failClose = m.kind == "relayed" && rng.IntN(2) == 0
 	return fmt.Sprintf("%s/%s %s on %s", name, m.name, m.kind, m.fleet), nil

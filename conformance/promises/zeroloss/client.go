@@ -20,30 +20,30 @@ import (
 
 const (
 	eventEvery = 100 * time.Millisecond
-	// settled is how long after a change an answer of the old configuration is still right.
+	// settled is how long after a change an answer by the old configuration is correct.
 	settled = 10 * time.Second
-	// patience is how long a request may take, its stream aside.
-	patience  = 20 * time.Second
-	smallBody = 200
-	largeBody = 1 << 20
-	largeOne  = 25 // of so many plain requests one has a large body
-	// freshTransport is the one of clients.transports that connects anew for each request.
+	// requestTimeout is the time limit of a request, without its stream.
+	requestTimeout = 20 * time.Second
+	smallBody      = 200
+	largeBody      = 1 << 20
+	largeOne       = 25 // one plain request of so many has a large body
+	// freshTransport is the index of the transport that opens a connection for each request.
 	freshTransport = 1
 )
 
-// target is a host that ought to be served.
+// target is a host that must be served.
 type target struct {
 	host string
 	port int
 	tls  bool
 
 	mu      sync.Mutex
-	fleets  map[string]time.Time // who may answer; until when, zero: for good
+	fleets  map[string]time.Time // the fleets that may answer, and until when; zero: no limit
 	asked   bool
-	waiting int // requests without an answer's headers
+	waiting int // requests without response headers
 }
 
-// expect sets who answers from now on. Who did before may for a while: see settled.
+// expect sets the fleets that answer from now on. The previous ones may answer for a while: see settled.
 func (t *target) expect(fleets []string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *target) expect(fleets []string, now time.Time) {
 	}
 }
 
-// may says whether a fleet may answer a request that was sent at a time.
+// may reports whether a fleet may answer a request that was sent at a time.
 func (t *target) may(fleet string, sent time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +65,7 @@ func (t *target) may(fleet string, sent time.Time) bool {
 	return ok && (until.IsZero() || sent.Before(until))
 }
 
-// strict ends all patience with old answers to requests from now on.
+// strict ends the tolerance for old answers, for requests from now on.
 func (t *target) strict(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +76,7 @@ func (t *target) strict(now time.Time) {
 	}
 }
 
-// begin counts a request in; false if the host is asked no more.
+// begin counts a request; it returns false if the host receives no more requests.
 func (t *target) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,7 +92,7 @@ func (t *target) answered() {
 	t.waiting--
 }
 
-// quiet stops new requests, and says whether none waits for its headers any more.
+// quiet stops new requests, and reports whether all have received their headers.
 func (t *target) quiet() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,10 +112,10 @@ func (t *target) url(id uint64, events int) string {
 	return u
 }
 
-// failure is one request that was lost.
+// failure is a lost request.
 type failure struct {
 	At    time.Time
-	Step  int // that was made last
+	Step  int // the last step before
 	ID    uint64
 	Host  string
 	What  string // plain, large or stream
@@ -131,7 +131,7 @@ func (f failure) String() string {
 type clients struct {
 	rate, streams int
 	events        int               // of the longest streams
-	transports    []*http.Transport // kept alive; a connection each; HTTP/2 where there is TLS
+	transports    []*http.Transport // kept alive; one connection for each request; HTTP/2 over TLS
 	body          []byte
 	failed        func(failure)
 
@@ -148,7 +148,7 @@ type clients struct {
 func newClients(rate, streams, events int, roots *x509.CertPool, failed func(failure)) *clients {
 	c := &clients{rate: rate, streams: streams, events: events, failed: failed, body: []byte(strings.Repeat("all work and no play ", largeBody/21))}
 	for i := range 3 {
-		// Connections that are not used are closed by us, before the proxy may.
+		// Close idle connections before the proxy may.
 		t := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 3 * time.Second, DisableKeepAlives: i == freshTransport, TLSClientConfig: &tls.Config{RootCAs: roots}}
 		t.Protocols = new(http.Protocols)
 		t.Protocols.SetHTTP1(i < 2)
@@ -180,7 +180,7 @@ func (c *clients) all() []*target {
 	return append([]*target(nil), c.targets...)
 }
 
-// choose takes the targets in turn.
+// choose returns the targets in turn.
 func (c *clients) choose() *target {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,11 +193,11 @@ func (c *clients) choose() *target {
 	return nil
 }
 
-// run sends until ctx ends, then waits for what is open.
+// run sends requests until ctx ends, then waits for the open ones.
 func (c *clients) run(ctx context.Context) {
 	for range c.streams {
 		c.unsettled.Go(func() {
-			pause := time.NewTicker(eventEvery) // where nothing is to be asked, or all fails at once
+			pause := time.NewTicker(eventEvery) // there is no target, or all requests fail at once
 			defer pause.Stop()
 			for ctx.Err() == nil {
 				if t := c.choose(); t != nil {
@@ -234,7 +234,7 @@ func (c *clients) run(ctx context.Context) {
 	}
 }
 
-// ask sends one request to a target that counts it in, and checks all of its answer.
+// ask sends one request to a target, and checks the whole response.
 func (c *clients) ask(t *target, what string, size, events int) {
 	id, began := c.ids.Add(1), time.Now()
 	c.sent.Add(1)
@@ -246,7 +246,7 @@ func (c *clients) ask(t *target, what string, size, events int) {
 
 func (c *clients) try(t *target, id uint64, what string, size, events int, began time.Time) error {
 	body := []byte(fmt.Sprintf(`{"model": "llama", "stream": %t, "prompt": "%s"}`, what == "stream", c.body[:size]))
-	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Duration(events)*eventEvery)
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout+time.Duration(events)*eventEvery)
 	defer cancel()
 	headers := sync.OnceFunc(t.answered)
 	defer headers()
@@ -262,7 +262,7 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // what there is of it
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // as far as it came
 		return fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	var got answer
@@ -282,12 +282,12 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 		return fmt.Errorf("wrong answer %+v, want %+v", got, want)
 	}
 	if !t.may(got.Fleet, began) {
-		return fmt.Errorf("answered by %s, which is not where this host leads", got.Name)
+		return fmt.Errorf("answered by %s, which is not a backend of this host", got.Name)
 	}
 	return nil
 }
 
-// readStream reads all events of a streamed answer.
+// readStream reads all events of a streamed response.
 func readStream(r io.Reader, events int) (got answer, err error) {
 	lines := bufio.NewScanner(r)
 	seen := 0

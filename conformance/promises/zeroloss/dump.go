@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// At the end of a run nothing may be left of what was. What there ought to be is known in two ways: from a fresh translation
-// of the folder, the names; and from an Envoy that has just started, every byte.
+// At the end of a run, Envoy must have nothing stale. The expected names come from a fresh translation of the folder,
+// the expected content from an Envoy that has just started.
 
-// resources are what an Envoy has, by "type name", without what differs from one Envoy to the next.
+// resources are an Envoy's resources by "type name", without what differs between Envoys.
 type resources map[string]string
 
-// sections of a configuration dump: the list, where in an element the resource is, and where that has its name. They all
-// hold what came over ADS.
+// sections describe a configuration dump: the list, the path of the resource in an element, and the path of its name.
+// All of them contain resources from ADS.
 var sections = []struct{ kind, list, state, resource, name string }{
 	{"cluster", "dynamic_active_clusters", "", "cluster", "name"},
 	{"warming cluster", "dynamic_warming_clusters", "", "cluster", "name"},
@@ -34,9 +34,9 @@ var sections = []struct{ kind, list, state, resource, name string }{
 	{"warming secret", "dynamic_warming_secrets", "", "secret", "name"},
 }
 
-// dump asks an Envoy what it has.
+// dump reads an Envoy's resources.
 func dump(ctx context.Context, admin int) (resources, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/config_dump?include_eds", admin), nil)
 	if err != nil {
@@ -72,8 +72,8 @@ func readDump(text []byte) (resources, error) {
 				return nil, fmt.Errorf("%s: %w", s.list, err)
 			}
 			for _, element := range list {
-				if refused := element["error_state"]; refused != nil {
-					return nil, fmt.Errorf("a %s was refused: %s", s.kind, refused)
+				if nack := element["error_state"]; nack != nil {
+					return nil, fmt.Errorf("Envoy rejected a %s: %s", s.kind, nack)
 				}
 				if s.state != "" {
 					state := element[s.state]
@@ -89,7 +89,7 @@ func readDump(text []byte) (resources, error) {
 				if err := json.Unmarshal(element[s.resource], &is); err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
 				}
-				text, err := json.Marshal(is) // the order of keys is Envoy's whim
+				text, err := json.Marshal(is) // normalize the order of keys
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
 				}
@@ -100,7 +100,7 @@ func readDump(text []byte) (resources, error) {
 	return out, nil
 }
 
-// translated are the names that a fresh translation of the folder gives.
+// translated returns the names of a fresh translation of the folder.
 func (r *run) translated(ctx context.Context) ([]string, error) {
 	text, err := exec.CommandContext(ctx, r.Penstock, "translate", "-f", r.folder.path, "-o", "json", "--gateway", "default/gw").Output()
 	if err != nil {
@@ -127,10 +127,10 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// nothingStale waits until each Envoy that saw all changes has what a fresh translation names and a fresh Envoy gets: some of
-// what was stays for as long as streams may drain.
+// nothingStale waits until each Envoy that saw all changes has the names of a fresh translation and the content of a
+// fresh Envoy. Old resources stay for the drain time.
 func (r *run) nothingStale(ctx context.Context) error {
-	r.note("what Envoy has is compared with a fresh translation and a fresh Envoy")
+	r.note("comparing Envoy's resources with a fresh translation and a fresh Envoy")
 	fresh, err := r.edge("fresh", r.planes...)
 	if err != nil {
 		return err
@@ -140,14 +140,14 @@ func (r *run) nothingStale(ctx context.Context) error {
 		return err
 	}
 	for _, e := range r.edges {
-		if err := eventually(ctx, e.name+" has what it should have", func() error { return r.stale(ctx, e, fresh) }); err != nil {
+		if err := eventually(ctx, e.name+" has the expected resources", func() error { return r.stale(ctx, e, fresh) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stale says how an Envoy differs from a fresh one, and from a fresh translation.
+// stale reports how an Envoy differs from a fresh one, and from a fresh translation.
 func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	names, err := r.translated(ctx)
 	if err != nil {
@@ -163,19 +163,19 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	}
 	var has []string
 	for name := range is {
-		// That a picker tells its health is known to who has asked it, and not to a translation of files.
+		// Health of a picker is known once it has been probed, so a translation of files has no such name.
 		has = append(has, strings.Replace(name, " health/", " ", 1))
 	}
 	slices.Sort(has)
 	return errors.Join(differs(slices.Compact(has), names), is.differs(want))
 }
 
-// differs says which names one list has and the other has not.
+// differs reports the names that only one list has.
 func differs(is, want []string) error {
 	var problems []error
 	for _, name := range is {
 		if !slices.Contains(want, name) {
-			problems = append(problems, fmt.Errorf("%s is left over", name))
+			problems = append(problems, fmt.Errorf("%s is stale", name))
 		}
 	}
 	for _, name := range want {
@@ -190,13 +190,13 @@ func (is resources) differs(want resources) error {
 	err := differs(slices.Sorted(maps.Keys(is)), slices.Sorted(maps.Keys(want)))
 	for _, name := range slices.Sorted(maps.Keys(is)) {
 		if other, ok := want[name]; ok && other != is[name] {
-			err = errors.Join(err, fmt.Errorf("%s is …%s and ought to be …%s", name, from(is[name], other), from(other, is[name])))
+			err = errors.Join(err, fmt.Errorf("%s is …%s want …%s", name, from(is[name], other), from(other, is[name])))
 		}
 	}
 	return err
 }
 
-// from is a piece of a text around where another one begins to differ.
+// from returns a piece of a text around its first difference from another.
 func from(text, other string) string {
 	at := 0
 	for at < min(len(text), len(other)) && text[at] == other[at] {

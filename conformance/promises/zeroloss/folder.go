@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// folder is a folder of configuration, and what was written into it.
+// folder is a folder of configuration, and the files written to it.
 type folder struct {
 	path  string
 	files map[string]string
@@ -21,9 +21,9 @@ func newFolder(path string) (*folder, error) {
 	return &folder{path: path, files: map[string]string{}}, os.MkdirAll(path, 0o755)
 }
 
-// update makes the folder say what files say, as a person would: what is named comes first and goes last. The random source
-// decides whether a file is replaced atomically or in place, and whether there is a pause after it, which makes two revisions
-// of one change. It returns what it did.
+// update writes files in the order of their references: a file that others name is written before them and removed
+// after them. The random source chooses whether a file is replaced atomically or in place, and whether a pause follows,
+// which splits one change into two revisions. It returns the writes.
 func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, error) {
 	var did []string
 	pause := func() {
@@ -60,7 +60,7 @@ func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, erro
 	return did, nil
 }
 
-// replace saves a file as careful editors do.
+// replace saves a file by renaming a new one.
 func (f *folder) replace(name, text string) error {
 	path := filepath.Join(f.path, name)
 	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
@@ -69,7 +69,7 @@ func (f *folder) replace(name, text string) error {
 	return os.Rename(path+"~", path)
 }
 
-// overwrite saves a file as cp does: it is empty for a moment.
+// overwrite saves a file like cp, so that it is empty for a moment.
 func (f *folder) overwrite(name, text string) error {
 	return os.WriteFile(filepath.Join(f.path, name), []byte(text), 0o600)
 }

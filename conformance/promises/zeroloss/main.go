@@ -29,22 +29,22 @@ func command(ctx context.Context) error {
 	var shrinking time.Duration
 	var keep, verbose bool
 	var returns int
-	flag.Uint64Var(&o.Seed, "seed", 1, "what the changes are made of")
-	flag.IntVar(&o.Steps, "steps", 1000, "how many changes")
+	flag.Uint64Var(&o.Seed, "seed", 1, "seed of the changes")
+	flag.IntVar(&o.Steps, "steps", 1000, "number of changes")
 	flag.IntVar(&o.Rate, "rate", 200, "requests a second")
 	flag.IntVar(&o.Streams, "streams", 50, "streams at a time")
-	flag.IntVar(&o.Events, "events", 55, "of the longest streams, 10 a second")
-	flag.DurationVar(&o.Drain, "drain-time", 15*time.Second, "how long streams may go on whose listener has gone: longer than any stream")
+	flag.IntVar(&o.Events, "events", 55, "number of events in the longest streams, 10 a second")
+	flag.DurationVar(&o.Drain, "drain-time", 15*time.Second, "Envoy's drain time for streams of removed listeners: longer than any stream")
 	flag.DurationVar(&o.Pace, "pace", 150*time.Millisecond, "time between two changes, on average")
-	flag.IntVar(&o.Restarts, "restarts", 3, "of each control plane: ended, killed and frozen in turn")
-	flag.IntVar(&o.Envoys, "envoys", 1, "of two control planes, all for one Gateway")
+	flag.IntVar(&o.Restarts, "restarts", 3, "restarts of each control plane: SIGTERM, SIGKILL and SIGSTOP in turn")
+	flag.IntVar(&o.Envoys, "envoys", 1, "number of Envoys of the Gateway, for two control planes")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
-	flag.IntVar(&returns, "absences", 0, "instead of all this: so often, start an Envoy while both control planes are away, and time until it serves once they are back")
+	flag.IntVar(&returns, "absences", 0, "run another measurement, so often: start an Envoy while both control planes are down, start them, and measure the time until the Envoy serves")
 	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
 	flag.StringVar(&o.Penstock, "penstock", "", "binary (default: built from the source tree)")
-	flag.StringVar(&o.Dir, "dir", "", "folder for files and logs, kept (default: one that goes if nothing failed)")
-	flag.StringVar(&play, "play", "", "steps that are made, such as 1-40,57 (default: all)")
-	flag.DurationVar(&shrinking, "shrink", 0, "if a request fails, look for a shorter sequence that fails, for so long")
+	flag.StringVar(&o.Dir, "dir", "", "folder for files and logs, kept (default: a temporary one, removed if nothing failed)")
+	flag.StringVar(&play, "play", "", "steps to make, such as 1-40,57 (default: all)")
+	flag.DurationVar(&shrinking, "shrink", 0, "if a request fails, look for a shorter failing sequence, for so long")
 	flag.BoolVar(&verbose, "v", false, "print changes as they are made")
 	flag.Parse()
 	if only != "" {
@@ -89,7 +89,7 @@ func command(ctx context.Context) error {
 	figures(os.Stdout, res.figures()...)
 	if shrinking > 0 && len(res.Failures) > 0 {
 		short, err := shrink(ctx, o, res.Failures[0], shrinking, os.Stderr)
-		fmt.Fprintf(os.Stderr, "as short as it got: %s\n", short.replay())
+		fmt.Fprintf(os.Stderr, "shortest failing sequence: %s\n", short.replay())
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func command(ctx context.Context) error {
 	return err
 }
 
-// binaries finds or builds what is run. The working folder is the nested module, or one below it.
+// binaries finds or builds the binaries. The working directory is in the module conformance.
 func (o *options) binaries(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
@@ -113,7 +113,7 @@ func (o *options) binaries(ctx context.Context) error {
 	if o.Envoy = os.Getenv("ENVOY"); o.Envoy == "" {
 		o.Envoy = filepath.Join(root, ".tools", "bin", "envoy")
 		if _, err := os.Stat(o.Envoy); err != nil {
-			return errors.New("no Envoy: run make envoy, or name one with $ENVOY")
+			return errors.New("no Envoy: run make envoy, or set $ENVOY")
 		}
 	}
 	if o.Penstock != "" {
@@ -122,8 +122,8 @@ func (o *options) binaries(ctx context.Context) error {
 	o.Penstock = filepath.Join(o.Dir, "penstock")
 	build := exec.CommandContext(ctx, "go", "build", "-o", o.Penstock, "./cmd/penstock")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build penstock: %w\n%s", err, said)
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build penstock: %w\n%s", err, text)
 	}
 	return nil
 }

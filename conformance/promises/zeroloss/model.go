@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// server is a simulated model server: it says who answers and what it was sent.
+// server is a simulated model server. Its responses contain its name and the checksum of the request.
 type server struct {
 	fleet, name string
 	port        int
-	draining    bool // as the files say; of the planning goroutine alone
+	draining    bool // as in the files; for the planning goroutine only
 
 	listener net.Listener
 	http     *http.Server
@@ -27,7 +27,7 @@ type server struct {
 	stray    func(s *server, since time.Duration)
 }
 
-// answer is what a model server says of a request.
+// answer is the JSON response of a model server.
 type answer struct {
 	ID    string `json:"id"`
 	Host  string `json:"host"`
@@ -37,7 +37,7 @@ type answer struct {
 	Sum   uint32 `json:"sum"`
 }
 
-// newServer makes a server for a port. It answers from serve on; until then connections to the port are refused.
+// newServer creates a server for a port. It answers after serve; before, connections to the port are refused.
 func newServer(fleet, name string, port int, stray func(*server, time.Duration)) *server {
 	s := &server{fleet: fleet, name: name, port: port, stray: stray}
 	mux := http.NewServeMux()
@@ -59,10 +59,10 @@ func (s *server) serve() (err error) {
 	return nil
 }
 
-// linger is how long after it left the files a model server may still be asked: what is on its way arrives.
+// linger is how long a model server may receive requests after it has left the files, because some are in flight.
 const linger = 4 * time.Second
 
-// retire ends the server once it has left the files, and nobody asks it any more.
+// retire ends the server once it has left the files and its requests have ended.
 func (s *server) retire(ctx context.Context) {
 	s.left.Store(time.Now().UnixNano())
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -83,8 +83,8 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	s.served.Add(1)
-	// What a remote picker named is known for a while to nobody but those who were told: it may be tried without a pick.
-	if left := s.left.Load(); left != 0 && s.fleet != foreignFleet {
+	// An endpoint of an external picker stays in Envoy for a while, and Envoy may try it without a pick.
+	if left := s.left.Load(); left != 0 && s.fleet != externalFleet {
 		if since := time.Since(time.Unix(0, left)); since > linger {
 			s.stray(s, since)
 		}
@@ -92,19 +92,19 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	sum := crc32.NewIEEE()
 	size, err := io.Copy(sum, r.Body)
 	if err != nil {
-		return // the other side is gone
+		return // the client has disconnected
 	}
-	said, _ := json.Marshal(answer{r.URL.Query().Get("id"), r.Host, s.fleet, s.name, int(size), sum.Sum32()}) // always marshals
+	text, _ := json.Marshal(answer{r.URL.Query().Get("id"), r.Host, s.fleet, s.name, int(size), sum.Sum32()}) // always marshals
 	events := 0
-	_, _ = fmt.Sscan(r.URL.Query().Get("events"), &events) // none: a plain answer
+	_, _ = fmt.Sscan(r.URL.Query().Get("events"), &events) // none: a plain response
 	if events == 0 {
 		w.Header().Set("content-type", "application/json")
-		_, _ = w.Write(said)
+		_, _ = w.Write(text)
 		return
 	}
 	w.Header().Set("content-type", "text/event-stream")
 	out := http.NewResponseController(w)
-	fmt.Fprintf(w, "data: %s\n\n", said)
+	fmt.Fprintf(w, "data: %s\n\n", text)
 	_ = out.Flush()
 	tick := time.NewTicker(eventEvery)
 	defer tick.Stop()
@@ -120,7 +120,7 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// metrics is vLLM's page, as far as a picker reads it.
+// metrics serves the metrics of vLLM that a picker reads.
 func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running %d\nvllm:kv_cache_usage_perc 0.1\n", s.open.Load())
 }

@@ -2,7 +2,7 @@ package main
 
 import "syscall"
 
-// processAttributes asks the kernel to end the child with the thread that started it.
+// processAttributes makes the kernel kill the child when the thread that started it ends.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }

@@ -15,16 +15,18 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// process is a child that is known by a name and logs to a file.
+// process is a child with a name and a log file.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
-// start runs a program. It ends with this one at the latest, where the kernel can promise that.
+// start runs a program. Where the kernel supports it, the program ends with this one.
 func start(name, logPath, binary string, env []string, args ...string) (*process, error) {
 	logFile, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -36,12 +38,12 @@ func start(name, logPath, binary string, env []string, args ...string) (*process
 	p.cmd.SysProcAttr = processAttributes()
 	began := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the promise is tied to the thread that starts the child
+		runtime.LockOSThread() // the signal is tied to the thread that starts the child
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		began <- err
 		if err == nil {
-			_ = p.cmd.Wait() // how it ended is in its state
+			_ = p.cmd.Wait() // the exit status is in p.cmd.ProcessState
 		}
 		_ = logFile.Close()
 		close(p.ended)
@@ -54,7 +56,7 @@ func start(name, logPath, binary string, env []string, args ...string) (*process
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) } // it may have ended
 
-// alive says whether the process runs.
+// alive reports whether the process is running.
 func (p *process) alive() bool {
 	select {
 	case <-p.ended:
@@ -64,7 +66,7 @@ func (p *process) alive() bool {
 	}
 }
 
-// stop asks the process to end, and makes it after a while.
+// stop sends SIGTERM, and SIGKILL after a while.
 func (p *process) stop(wait time.Duration) error {
 	p.signal(syscall.SIGCONT)
 	p.signal(syscall.SIGTERM)
@@ -78,8 +80,8 @@ func (p *process) stop(wait time.Duration) error {
 	}
 }
 
-// ports gives ports out, each once: a server that has ended must not be taken for one that came later. They are below those
-// that the kernel gives to clients.
+// ports assigns each port once: a server that has ended must not be confused with a later one. They are below the range
+// that the kernel assigns to clients.
 type ports struct{ given map[int]bool }
 
 func (p *ports) free() (int, error) {
@@ -96,7 +98,7 @@ func (p *ports) free() (int, error) {
 	return 0, errors.New("no free port")
 }
 
-// plane is one `penstock serve`, which can be started again.
+// plane is one `penstock serve`, which can be restarted.
 type plane struct {
 	*process
 	name                string
@@ -122,7 +124,7 @@ func (p *plane) start(logDir string) (err error) {
 	return err
 }
 
-// ready waits until the configuration was read.
+// ready waits until the configuration has been read.
 func (p *plane) ready(ctx context.Context) error {
 	return eventually(ctx, p.name+" is ready", p.readyz)
 }
@@ -144,26 +146,17 @@ func (p *process) ask(url string) error {
 	return nil
 }
 
-// eventually polls a condition.
+// eventually polls check until it succeeds, and returns its last error after 40 seconds.
 func eventually(ctx context.Context, what string, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("never: %s: %w", what, err)
-		case <-tick.C:
-		}
+	if err := retry.Until(ctx, 20*time.Millisecond, func(context.Context) error { return check() }); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
+	return nil
 }
 
-// startEnvoy attaches an Envoy to control planes with the bootstrap that penstock prints.
+// startEnvoy starts an Envoy with the bootstrap that penstock prints for some control planes.
 func startEnvoy(binary, envoy, dir, name string, admin int, drain time.Duration, planes ...*plane) (*process, error) {
 	args := []string{"bootstrap", "--gateway", "default/gw", "--admin", fmt.Sprintf("127.0.0.1:%d", admin), "--drain-time", drain.String(), "--concurrency", "2"}
 	for _, p := range planes {

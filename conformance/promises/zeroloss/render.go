@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// Files are written in the order of these prefixes and removed in the reverse order: what is named before what names it.
+// Files are written in the order of these prefixes and removed in the reverse order, so that every reference has its
+// object.
 var order = []string{"servers-", "secret-", "service-", "pool-", "import-", "policy-", "gateway", "route-"}
 
-// render writes the world down: file name to text.
+// render returns the world's files: name to text.
 func (w *world) render() map[string]string {
 	files := map[string]string{"gateway.yaml": w.gateway.yaml()}
 	for name, f := range w.fleets {
@@ -74,8 +75,8 @@ func (p *pool) yaml(name string) string {
 	if p.h2c {
 		text += "  appProtocol: kubernetes.io/h2c\n"
 	}
-	if p.foreign {
-		text += fmt.Sprintf("  endpointPickerRef: {name: foreign, port: {number: 9002}, failureMode: %s}\n", p.failureMode())
+	if p.external {
+		text += fmt.Sprintf("  endpointPickerRef: {name: external, port: {number: 9002}, failureMode: %s}\n", p.failureMode())
 	}
 	return text
 }
@@ -131,7 +132,7 @@ func (i *imported) yaml(w *world, name string) string {
 			mode = "FailClose"
 		}
 		text += "    routingMode: EndpointMode\n    failureMode: " + mode + "\n    targetPorts: [" + list + "]\n    podCIDRs: [127.0.0.1/32]\n"
-		text += fmt.Sprintf("    endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}}\n", w.foreignPort)
+		text += fmt.Sprintf("    endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}}\n", w.externalPort)
 		if m.kind == "declared" {
 			text += "    endpoints: [{address: 127.0.0.1}]\n"
 		}
@@ -151,7 +152,7 @@ func (r *route) yaml(name string) string {
 		}
 		refs = append(refs, "{"+ref+"}")
 	}
-	if r.edits%2 == 1 { // a second rule for the same requests, more specific
+	if r.edits%2 == 1 { // a second, more specific rule for the same requests
 		fmt.Fprintf(&b, "  - matches: [{path: {type: PathPrefix, value: /v1/chat}}]\n    filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-edit, value: \"%d\"}]}}]\n    backendRefs: [%s]\n", r.edits, strings.Join(refs, ", "))
 	}
 	fmt.Fprintf(&b, "  - backendRefs: [%s]\n", strings.Join(refs, ", "))

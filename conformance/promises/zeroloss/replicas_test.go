@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// pair is two control planes and an Envoy, under requests that must all be answered.
+// pair is two control planes and an Envoy, with requests that must all succeed.
 type pair struct {
 	*run
 	t    *testing.T
 	stop func() // ends the requests
 }
 
-// startPair runs a pair until the test ends, and then says what was lost. Without an Envoy, the test starts one.
+// startPair runs a pair until the test ends, and then reports lost requests. Without an Envoy, the test starts one.
 func startPair(t *testing.T, envoy bool) *pair {
 	t.Helper()
 	t.Parallel()
@@ -68,7 +68,7 @@ func (p *pair) must(err error) {
 	}
 }
 
-// serve begins the requests once hosts are served.
+// serve starts the requests once the hosts are served.
 func (p *pair) serve() {
 	p.t.Helper()
 	p.expect()
@@ -82,7 +82,7 @@ func (p *pair) serve() {
 	})
 }
 
-// change makes one change of a kind, and returns when a host shows it.
+// change makes one change of a kind, and returns when a host serves it.
 func (p *pair) change(kind string, step uint64) {
 	p.t.Helper()
 	did, err := p.world.next(p.Seed, step, []string{kind})
@@ -106,7 +106,7 @@ func (p *pair) flows(requests int64) {
 	}))
 }
 
-// proxy is what a control plane says of an Envoy.
+// proxy is a control plane's report on an Envoy.
 type proxy struct {
 	Node   string `json:"node"`
 	InSync bool   `json:"inSync"`
@@ -131,7 +131,7 @@ func (p *plane) proxies() (list []proxy, err error) {
 	return list, errors.Join(json.NewDecoder(body).Decode(&list), body.Close())
 }
 
-// serves says whether an Envoy gets all of its configuration from a control plane.
+// serves returns nil if an Envoy has all of its configuration from a control plane.
 func (p *plane) serves() error {
 	list, err := p.proxies()
 	if err != nil {
@@ -143,7 +143,7 @@ func (p *plane) serves() error {
 	return nil
 }
 
-// resent is how many resources a control plane has sent since it started.
+// resent lists the resources that a control plane has sent since it started.
 func (p *plane) resent() ([]string, error) { return p.metric("penstock_xds_resources_total") }
 
 // metric lists the lines of a metric that are not 0.
@@ -162,7 +162,7 @@ func (p *plane) metric(name string) (lines []string, err error) {
 	return lines, text.Err()
 }
 
-// listeners are Envoy's counters of what may cut streams.
+// listeners are Envoy's counters of events that may cut streams.
 func (p *pair) listeners() map[string]int64 {
 	p.t.Helper()
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/stats?filter=listener_manager.listener_(added|modified|removed|in_place_updated)", p.edges[0].admin))
@@ -182,7 +182,7 @@ func (p *pair) listeners() map[string]int64 {
 
 func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 	p := startPair(t, true)
-	p.flows(200) // what only remote pickers know was learned
+	p.flows(200) // until endpoints of external pickers are learned
 	before := p.listeners()
 	a, b := p.planes[0], p.planes[1]
 	for _, turn := range []struct {
@@ -194,14 +194,14 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 		<-turn.again.ended
 		p.must(turn.again.start(p.Dir))
 		p.must(turn.again.ready(t.Context()))
-		// Now Envoy has no choice but the new process.
-		p.note("%s is back; the other one is killed", turn.again.name)
+		// Now the new process is Envoy's only choice.
+		p.note("%s is back; the other one was killed", turn.again.name)
 		turn.other.signal(syscall.SIGKILL)
 		<-turn.other.ended
 		p.must(eventually(t.Context(), "Envoy is served by the new process", turn.again.serves))
 		p.flows(20)
 		if lines, err := turn.again.resent(); err != nil || len(lines) > 0 {
-			t.Errorf("%s sent what Envoy has: %v %v", turn.again.name, lines, err)
+			t.Errorf("%s resent what Envoy has: %v %v", turn.again.name, lines, err)
 		}
 		p.must(turn.other.start(p.Dir))
 		p.must(turn.other.ready(t.Context()))
@@ -211,7 +211,7 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 	}
 }
 
-// An upgrade may change any byte of what Envoy gets. Here it is each listener's, which is the worst: its streams then have
+// An upgrade may change any resource of Envoy's. This one changes every listener, which is the worst case: streams have
 // the drain time to end.
 func TestUpgrade_ChangedListenersLoseNothing(t *testing.T) {
 	p := startPair(t, true)
@@ -230,7 +230,7 @@ func TestUpgrade_ChangedListenersLoseNothing(t *testing.T) {
 
 func TestDeltaADS_RemovalDuringOutageArrivesOnReconnect(t *testing.T) {
 	p := startPair(t, true)
-	p.stop() // a pool that fails closed answers 503 without any picker
+	p.stop() // a pool with FailClose answers 503 without a picker
 	for _, plane := range p.planes {
 		p.must(plane.stop(10 * time.Second))
 	}
@@ -246,11 +246,11 @@ func TestDeltaADS_RemovalDuringOutageArrivesOnReconnect(t *testing.T) {
 	p.must(p.nothingStale(t.Context()))
 }
 
-// A volume that is mounted late: there is no folder at first, then an empty one.
+// The folder appears late, like a volume's: there is none at first, then an empty one.
 func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(100)
-	p.stop() // a pool that fails closed answers 503 without any picker
+	p.stop() // a pool with FailClose answers 503 without a picker
 	a := p.planes[0]
 	for _, plane := range p.planes {
 		p.must(plane.stop(10 * time.Second))
@@ -260,7 +260,7 @@ func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	away := p.folder.path + ".away"
 	p.must(os.Rename(p.folder.path, away))
 	p.must(a.start(p.Dir))
-	<-a.ended // and says why
+	<-a.ended // with an error
 	p.must(os.Mkdir(p.folder.path, 0o755))
 	p.must(a.start(p.Dir))
 	p.must(a.ready(t.Context()))
@@ -274,7 +274,7 @@ func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	after, err := dump(t.Context(), p.edges[0].admin)
 	p.must(err)
 	if err := after.differs(before); err != nil {
-		t.Errorf("before it has any configuration: %v", err)
+		t.Errorf("without any configuration: %v", err)
 	}
 	files, err := os.ReadDir(away)
 	p.must(err)
@@ -292,17 +292,17 @@ func TestDeltaADS_FrozenControlPlaneIsReplaced(t *testing.T) {
 		frozen = p.planes[1]
 	}
 	p.must(frozen.serves())
-	p.flows(200) // what only remote pickers know was learned
+	p.flows(200) // until endpoints of external pickers are learned
 	frozen.signal(syscall.SIGSTOP)
 	p.flows(20)
-	p.change("listener-add", 1) // it waits until the new host is served
+	p.change("listener-add", 1) // returns once the new host is served
 	p.flows(20)
 	frozen.signal(syscall.SIGCONT)
 	p.change("listener-remove", 2)
 	p.flows(20)
 }
 
-// slow is a request whose body has come in part.
+// slow is a request whose body is sent in part.
 type slow struct {
 	conn net.Conn
 	rest string
@@ -318,10 +318,10 @@ func (p *pair) slow(x *route) slow {
 	return slow{conn, body[smallBody/2:]}
 }
 
-// end sends the rest and says how it was answered.
+// end sends the rest, and returns the response's status.
 func (s slow) end() (status string, err error) {
 	defer func() { _ = s.conn.Close() }()
-	if err := s.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return "", err
 	}
 	if _, err := io.WriteString(s.conn, s.rest); err != nil {
@@ -335,17 +335,17 @@ func (s slow) end() (status string, err error) {
 	return resp.Status, errors.Join(err, resp.Body.Close())
 }
 
-// Envoy repeats no call that was answered in part, as a pick is that waits for its request's body.
+// Envoy does not retry an ext_proc call with a partial answer, such as a pick that waits for the body.
 func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	p := startPair(t, true)
-	ours := p.world.pools["ours"] // where r0 leads
+	ours := p.world.pools["ours"] // the backend of r0
 	ours.policy, ours.body, ours.failClose = true, "Buffered", true
 	h2c := *ours
 	h2c.h2c = true
 	p.world.pools["h2c"], p.world.routes["r2"].backends = &h2c, []backend{{"pool", "h2c", 1}}
-	p.change("listener-add", 1) // it waits until the new host is served, and so this is in force
+	p.change("listener-add", 1) // returns once the new host is served, and so all changes are in force
 	var begun []slow
-	for range 16 { // some at either
+	for range 16 { // some at each process
 		begun = append(begun, p.slow(p.world.routes["r0"]), p.slow(p.world.routes["r2"]))
 	}
 	p.flows(40)

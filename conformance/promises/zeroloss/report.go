@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// refusal is how penstock says that an Envoy refused something.
-var refusal = regexp.MustCompile(`(?i)(envoy|proxy) refuse[sd]|nack|panic`)
+// nackLine matches Penstock's log lines about NACKs.
+var nackLine = regexp.MustCompile(`(?i)(envoy|proxy) reject(s|ed)|nack|panic`)
 
 func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }
 
-// replay is the command that does the same again.
+// replay returns the command that repeats the run.
 func (o options) replay() string {
 	form := ""
 	if o.Up {
@@ -40,7 +40,7 @@ const (
 	shownSteps    = 60
 )
 
-// explain prints what failed, what Envoy logged of it, what was done until then, and how to do it again.
+// explain prints the failures, Envoy's log of them, the steps until then, and how to repeat the run.
 func explain(out io.Writer, o options, res result) {
 	if len(res.Failures) == 0 {
 		return
@@ -56,7 +56,7 @@ func explain(out io.Writer, o options, res result) {
 		fmt.Fprintf(out, "... and %d more\n", more)
 	}
 	first := res.Failures[0].At.Format("15:04:05.000")
-	fmt.Fprintln(out, "what was done until a second after the first:")
+	fmt.Fprintln(out, "steps until a second after the first failure:")
 	var before []string
 	for _, line := range res.Log {
 		if line[:len(first)] > res.Failures[0].At.Add(1e9).Format("15:04:05.000") {
@@ -72,10 +72,10 @@ func explain(out io.Writer, o options, res result) {
 	if err := os.WriteFile(path, []byte(o.script(before)), 0o700); err != nil {
 		fmt.Fprintln(out, err)
 	}
-	fmt.Fprintf(out, "files and logs: %s\nagain: %s\nthe same as a script, with all steps: %s\nas short as it gets: add -shrink 30m\n", o.Dir, o.replay(), path)
+	fmt.Fprintf(out, "files and logs: %s\nto repeat: %s\na script that repeats it, with all steps: %s\nto shorten it: add -shrink 30m\n", o.Dir, o.replay(), path)
 }
 
-// accessLog finds what Envoy logged of failed requests, by id.
+// accessLog returns Envoy's log lines of failed requests, by ID.
 func accessLog(path string, failures []failure) map[string]string {
 	wanted := map[string]bool{}
 	for _, f := range failures {
@@ -84,7 +84,7 @@ func accessLog(path string, failures []failure) map[string]string {
 	out := map[string]string{}
 	file, err := os.Open(path)
 	if err != nil {
-		return out // nothing was logged
+		return out // no request was logged
 	}
 	defer func() { _ = file.Close() }()
 	scan := bufio.NewScanner(file)
@@ -98,7 +98,7 @@ func accessLog(path string, failures []failure) map[string]string {
 	return out
 }
 
-// line is a figure as a program reads it.
+// line is a figure for programs.
 type line struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`

@@ -18,7 +18,7 @@ func (r *run) processes(ctx context.Context) error {
 	return r.attach()
 }
 
-// edge is one of the Envoys of the Gateway. Several share its ports on this machine, and the kernel deals connections out.
+// edge is an Envoy of the Gateway. Several share its ports on this machine, and the kernel distributes connections.
 type edge struct {
 	*process
 	admin int
@@ -36,7 +36,7 @@ func (r *run) attach() error {
 	return nil
 }
 
-// edge starts an Envoy that knows some control planes.
+// edge starts an Envoy with some control planes.
 func (r *run) edge(name string, planes ...*plane) (e edge, err error) {
 	if e.admin, err = r.ports.free(); err != nil {
 		return e, err
@@ -64,10 +64,10 @@ func (r *run) servers(ctx context.Context) error {
 		return p, nil
 	}
 	var err error
-	if r.picker, err = serve("foreign", r.remote.path, "--default-pool", "default/f"); err != nil {
+	if r.picker, err = serve("external", r.remote.path, "--default-pool", "default/f"); err != nil {
 		return err
 	}
-	r.picker.picker = r.world.foreignPort
+	r.picker.picker = r.world.externalPort
 	if err := r.picker.start(r.Dir); err != nil {
 		return err
 	}
@@ -103,13 +103,13 @@ func (r *run) servers(ctx context.Context) error {
 	return nil
 }
 
-// restart is something that happens to a process after a step.
+// restart is an event for a process after a step.
 type restart struct {
 	step int
 	do   func(context.Context) error
 }
 
-// restarts spreads what happens to the control planes over the steps, in turn: asked to end, killed, frozen.
+// restarts distributes SIGTERM, SIGKILL and SIGSTOP for each control plane over the steps.
 func (r *run) restarts() []restart {
 	var out []restart
 	total := r.Restarts * len(r.planes)
@@ -121,7 +121,7 @@ func (r *run) restarts() []restart {
 	return out
 }
 
-// apart is how long one process is up before something happens to the other.
+// apart is the minimum time between the events of the two processes.
 const apart = time.Second
 
 func (r *run) again(ctx context.Context, p *plane) error {
@@ -131,7 +131,7 @@ func (r *run) again(ctx context.Context, p *plane) error {
 	if err := p.ready(ctx); err != nil {
 		return err
 	}
-	r.note("%s is back", p.name)
+	r.note("%s is ready again", p.name)
 	return wait(ctx, apart)
 }
 
@@ -159,7 +159,7 @@ func (r *run) kill(ctx context.Context, p *plane) error {
 	return r.again(ctx, p)
 }
 
-// freezeTime is shorter than what finds a frozen control plane, so that it comes back in the middle of everything.
+// freezeTime is shorter than the detection of a frozen control plane, so that it resumes in the middle of everything.
 const freezeTime = 4 * time.Second
 
 func (r *run) freeze(ctx context.Context, p *plane) error {
@@ -171,18 +171,18 @@ func (r *run) freeze(ctx context.Context, p *plane) error {
 	return errors.Join(err, wait(ctx, apart))
 }
 
-// end ends all processes and model servers, and says which had ended before.
+// end ends all processes and model servers, and reports which had ended before.
 func (r *run) end() error {
 	var problems []error
-	stop := func(p *process, patience time.Duration) {
+	stop := func(p *process, grace time.Duration) {
 		if p == nil {
 			return
 		}
 		if !p.alive() && p != r.up {
-			problems = append(problems, fmt.Errorf("%s ended by itself: %s", p.name, p.cmd.ProcessState))
+			problems = append(problems, fmt.Errorf("%s ended too early: %s", p.name, p.cmd.ProcessState))
 			return
 		}
-		problems = append(problems, p.stop(patience))
+		problems = append(problems, p.stop(grace))
 	}
 	stop(r.up, 30*time.Second)
 	for _, e := range r.edges {
@@ -199,19 +199,19 @@ func (r *run) end() error {
 		}
 	}
 	r.retired.Wait()
-	return errors.Join(append(problems, r.refusals())...)
+	return errors.Join(append(problems, r.nacks())...)
 }
 
-// refusals finds in the logs what Envoy has refused: each is a bug.
-func (r *run) refusals() error {
+// nacks returns the lines about NACKs in the logs. Each NACK is a bug.
+func (r *run) nacks() error {
 	var found error
 	for _, name := range []string{"up", "a", "b"} {
 		text, err := os.ReadFile(filepath.Join(r.Dir, name+".log"))
 		if err != nil {
-			continue // not in this form
+			continue // no such process in this form of run
 		}
 		for _, line := range lines(string(text)) {
-			if refusal.MatchString(line) {
+			if nackLine.MatchString(line) {
 				found = errors.Join(found, fmt.Errorf("%s: %s", name, line))
 			}
 		}

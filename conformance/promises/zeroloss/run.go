@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -15,25 +14,25 @@ import (
 	"time"
 )
 
-// options are what a run is made of; the flags of the same names.
+// options are a run's options; see the flags of the same names.
 type options struct {
 	Seed          uint64
 	Steps         int
 	Rate, Streams int
 	Pace          time.Duration // between two changes, on average
-	Events        int           // of the longest streams; eventEvery each
-	Drain         time.Duration // how long streams may go on whose listener has gone: longer than any of ours
+	Events        int           // of the longest streams; one each eventEvery
+	Drain         time.Duration // drain time of Envoy's listeners: longer than any stream
 	Restarts      int           // of each control plane
-	Envoys        int           // of two control planes; 0: one
-	Play          []int         // the steps that are made; nil: all
-	Early         bool          // ends with the first failure
+	Envoys        int           // for two control planes; 0: one
+	Play          []int         // steps to make; nil: all
+	Early         bool          // end with the first failure
 	Up            bool          // penstock up instead of two penstock serve
 	Only          []string      // kinds of change
 	Penstock      string        // the binary
 	Envoy         string
 	Dir           string // for files and logs
 	Verbose       io.Writer
-	Progress      io.Writer // told now and then how far it has come; nil: nobody is
+	Progress      io.Writer // receives the progress now and then; nil: none
 }
 
 // run is one run, from the start of all processes to their end.
@@ -41,29 +40,29 @@ type run struct {
 	options
 	world   *world
 	folder  *folder
-	remote  *folder // of the foreign picker
+	remote  *folder // of the external picker
 	ports   ports
 	issuer  *issuer
 	clients *clients
 	planes  []*plane
 	up      *process
 	edges   []edge
-	picker  *plane // the foreign one
+	picker  *plane // the external picker
 	retired sync.WaitGroup
 
 	mu       sync.Mutex
 	failures []failure
-	log      []string // what was done, with times
+	log      []string // what happened, with times
 	step     int
 	stalls   int
 }
 
-// result is what a run came to.
+// result is the result of a run.
 type result struct {
 	Requests, Streams int64
 	Changes           int
 	Restarts          int
-	Stalls            int // how often the machine stood still
+	Stalls            int // times that the machine stalled
 	Failures          []failure
 	Log               []string
 	Took              time.Duration
@@ -107,18 +106,18 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
-// stray is told of requests that reach a model server long after it left the files.
+// stray records a request that reaches a model server long after it has left the files.
 func (r *run) stray(s *server, since time.Duration) {
 	r.fail(failure{At: time.Now(), What: "stray", Host: s.name, Cause: fmt.Sprintf("a request came %s after the server had left the files", since.Round(time.Millisecond))})
 }
 
-// begin makes the world that every run begins with.
+// begin creates the initial world.
 func (r *run) begin() (err error) {
 	w := &world{fleets: map[string]*fleet{}, pools: map[string]*pool{}, services: map[string]string{}, imports: map[string]*imported{},
 		routes: map[string]*route{}, secrets: map[string]*secret{}}
 	w.gateway.secure = map[string]*listener{}
 	r.world = w
-	for _, port := range []*int{&w.gateway.port, &w.gateway.tlsPort, &w.gateway.extraPort, &w.foreignPort} {
+	for _, port := range []*int{&w.gateway.port, &w.gateway.tlsPort, &w.gateway.extraPort, &w.externalPort} {
 		if *port, err = r.ports.free(); err != nil {
 			return err
 		}
@@ -155,26 +154,26 @@ func (r *run) begin() (err error) {
 		}
 		w.routes[name] = x
 	}
-	// Always one with each kind of picker.
+	// There is always a pool with each kind of picker.
 	w.pools["ours"] = &pool{fleet: "f1", strategy: "load", body: "None", fallbacks: 2}
-	w.pools["foreign"] = &pool{fleet: foreignFleet, strategy: "load", body: "None", fallbacks: 2, foreign: true}
+	w.pools["external"] = &pool{fleet: externalFleet, strategy: "load", body: "None", fallbacks: 2, external: true}
 	w.routes["r0"].backends = []backend{{"pool", "ours", 1}}
-	w.routes["r1"].backends = []backend{{"pool", "foreign", 1}}
+	w.routes["r1"].backends = []backend{{"pool", "external", 1}}
 	w.collect()
 	return nil
 }
 
-// files are both folders' files.
+// files returns the files of both folders.
 func (r *run) files() (ours, remote map[string]string) {
 	w := r.world
 	ours = w.render()
-	ours["service-foreign.yaml"] = object("v1", "Service", "foreign") + "spec:\n  selector: {app: foreign}\n  ports: [{port: 9002, targetPort: 9002, appProtocol: kubernetes.io/h2c}]\n"
-	ours["servers-foreign.yaml"] = fmt.Sprintf("apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: foreign, labels: {app: foreign}}\nspec:\n  servers: [{address: 127.0.0.1, ports: [%d]}]\n", w.foreignPort)
-	p := pool{fleet: foreignFleet}
-	return ours, map[string]string{"pool-f.yaml": p.yaml("f"), "servers-f0.yaml": w.fleets[foreignFleet].yaml()}
+	ours["service-external.yaml"] = object("v1", "Service", "external") + "spec:\n  selector: {app: external}\n  ports: [{port: 9002, targetPort: 9002, appProtocol: kubernetes.io/h2c}]\n"
+	ours["servers-external.yaml"] = fmt.Sprintf("apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: external, labels: {app: external}}\nspec:\n  servers: [{address: 127.0.0.1, ports: [%d]}]\n", w.externalPort)
+	p := pool{fleet: externalFleet}
+	return ours, map[string]string{"pool-f.yaml": p.yaml("f"), "servers-f0.yaml": w.fleets[externalFleet].yaml()}
 }
 
-// write brings the folders up to date with the world; the foreign picker learns first.
+// write updates the folders; the external picker's first.
 func (r *run) write(rng *rand.Rand) error {
 	ours, remote := r.files()
 	if _, err := r.remote.update(remote, rng); err != nil {
@@ -187,7 +186,7 @@ func (r *run) write(rng *rand.Rand) error {
 	return err
 }
 
-// play runs everything.
+// play makes the run.
 func (r *run) play(ctx context.Context) (res result, err error) {
 	began := time.Now()
 	if err := r.write(rand.New(rand.NewPCG(r.Seed, 0))); err != nil {
@@ -229,7 +228,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	}
 	stop()
 	if r.up != nil {
-		// What is under way ends, while penstock ends its Envoy.
+		// Requests in flight end while penstock ends its Envoy.
 		r.note("SIGTERM to penstock up")
 		r.up.signal(syscall.SIGTERM)
 	}
@@ -242,7 +241,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 
 func (r *run) changes(ctx context.Context, res *result) error {
 	due := r.restarts()
-	told := time.Now()
+	reported := time.Now()
 	for _, step := range r.until(r.Steps) {
 		r.mu.Lock()
 		r.step = step
@@ -280,8 +279,8 @@ func (r *run) changes(ctx context.Context, res *result) error {
 			}
 			due = due[1:]
 		}
-		if r.Progress != nil && time.Since(told) > 15*time.Second {
-			told = time.Now()
+		if r.Progress != nil && time.Since(reported) > 15*time.Second {
+			reported = time.Now()
 			fmt.Fprintf(r.Progress, "zeroloss: %s\n", r.sofar(res))
 		}
 		select {
@@ -293,75 +292,20 @@ func (r *run) changes(ctx context.Context, res *result) error {
 	return nil
 }
 
-// standstill is how long a process may not be run by a machine before that is told: a pick may take twice as long.
-const standstill = time.Second
-
-// stood notes that a process was not run by the machine for a time: what fails then says nothing about anybody else.
-func (r *run) stood(who string, still time.Duration) {
-	r.note("%s stood still for %s", who, still.Round(time.Millisecond))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stalls++
-}
-
-// watch notes when the machine did not run this program.
-func (r *run) watch(ctx context.Context) {
-	const every = 100 * time.Millisecond
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for last := time.Now(); ; last = time.Now() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if gap := time.Since(last) - every; gap > standstill {
-			r.stood("the harness", gap)
-		}
-	}
-}
-
-// watchEdge notes when the machine did not run an Envoy, by how long it takes to say that it is there.
-func (r *run) watchEdge(ctx context.Context, e edge) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	client := &http.Client{Timeout: patience}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin), nil)
-		if err != nil {
-			return // there is no other way to write it
-		}
-		asked := time.Now()
-		resp, err := client.Do(req)
-		if err != nil {
-			continue // it has ended, which is told elsewhere
-		}
-		_ = resp.Body.Close()
-		if took := time.Since(asked); took > standstill {
-			r.stood(e.name, took)
-		}
-	}
-}
-
-// sofar is how far the run has come, in a line.
+// sofar describes the progress.
 func (r *run) sofar(res *result) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Sprintf("%d of %d changes, %d restarts, %d requests, %d failed", res.Changes, r.Steps, res.Restarts, r.clients.sent.Load(), len(r.failures))
 }
 
-// quiet has hosts that leave the files asked no more.
+// quiet stops requests to hosts that leave the files.
 func (r *run) quiet(ctx context.Context) error {
 	for _, t := range r.clients.all() {
 		if slices.Contains(r.world.retired, t.host) {
 			if err := eventually(ctx, "no request waits at "+t.host, func() error {
 				if !t.quiet() {
-					return errors.New("one does")
+					return errors.New("a request is waiting")
 				}
 				return nil
 			}); err != nil {
@@ -372,7 +316,7 @@ func (r *run) quiet(ctx context.Context) error {
 	return nil
 }
 
-// expect tells the clients who may answer.
+// expect updates the fleets that may answer.
 func (r *run) expect() {
 	known := map[string]*target{}
 	for _, t := range r.clients.all() {
@@ -389,7 +333,7 @@ func (r *run) expect() {
 	}
 }
 
-// announce has hosts asked that are new, once they are served.
+// announce starts requests to new hosts, once they are served.
 func (r *run) announce(ctx context.Context) error {
 	for _, t := range r.clients.all() {
 		t.mu.Lock()
@@ -408,8 +352,8 @@ func (r *run) announce(ctx context.Context) error {
 	return nil
 }
 
-// knock says whether a host is served. Where several Envoys share the port, only chance leads to all of them: twenty new
-// connections in a row for each further one.
+// knock returns nil if a host is served. Several Envoys share the port by chance: for each further one it opens twenty
+// more connections.
 func (r *run) knock(t *target) error {
 	for range 1 + 20*max(0, len(r.edges)-1) {
 		id := r.clients.ids.Add(1)
@@ -435,13 +379,15 @@ func (r *run) served(host string) bool {
 	return false
 }
 
-// endpoints begins those model servers that come late, and ends those that have left.
+// endpoints starts late model servers, and ends those that have left.
 func (r *run) endpoints(ctx context.Context) error {
 	for _, s := range r.world.stopped {
 		r.retired.Go(func() { s.retire(ctx) })
 	}
 	if len(r.world.late) > 0 {
-		time.Sleep(200 * time.Millisecond)
+		if err := wait(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
 	}
 	for _, s := range r.world.late {
 		if err := s.serve(); err != nil {
@@ -460,7 +406,7 @@ func (r *run) settle(ctx context.Context) error {
 		case <-time.After(2 * time.Second):
 		}
 		if strict {
-			r.note("from here on only the last configuration may answer")
+			r.note("only the last configuration may answer from now on")
 			for _, t := range r.clients.all() {
 				t.strict(time.Now())
 			}

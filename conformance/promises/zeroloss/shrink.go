@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Each step's change is drawn from the seed and the step's number, in the world that the steps before it left. So some of the
-// steps alone are a sequence as well, and a failing one can be made shorter by leaving out what it fails without.
+// Each step's change is drawn from the seed and the step's number, in the world after the steps before it. So a subset
+// of the steps is a sequence too, and a failing sequence can be shortened by omitting steps that it fails without.
 
 // parseSteps reads "1-40,57".
 func parseSteps(text string) (steps []int, err error) {
@@ -37,7 +37,7 @@ func parseSteps(text string) (steps []int, err error) {
 	return steps, nil
 }
 
-// formatSteps is the reverse.
+// formatSteps reverses parseSteps.
 func formatSteps(steps []int) string {
 	var parts []string
 	for i := 0; i < len(steps); {
@@ -55,7 +55,7 @@ func formatSteps(steps []int) string {
 	return strings.Join(parts, ",")
 }
 
-// until are the steps of a run up to one.
+// until returns the steps of a run up to one.
 func (o options) until(step int) []int {
 	if o.Play != nil {
 		return slices.DeleteFunc(slices.Clone(o.Play), func(n int) bool { return n > step })
@@ -67,7 +67,7 @@ func (o options) until(step int) []int {
 	return steps
 }
 
-// shorter leaves out steps, in ever smaller pieces, as long as the rest fails.
+// shorter omits steps, in ever smaller pieces, as long as the rest fails.
 func shorter(steps []int, fails func([]int) bool) []int {
 	for size := len(steps) / 2; size >= 1; size /= 2 {
 		for at := 0; at < len(steps); {
@@ -82,7 +82,7 @@ func shorter(steps []int, fails func([]int) bool) []int {
 	return steps
 }
 
-// shrink makes a failing sequence as short as it gets within a time. What fails now and then only is tried twice.
+// shrink shortens a failing sequence for some time. It tries each candidate twice, because failures may be rare.
 func shrink(ctx context.Context, o options, failed failure, within time.Duration, out io.Writer) (options, error) {
 	deadline := time.Now().Add(within)
 	o.Early, o.Verbose, o.Progress = true, nil, nil
@@ -117,7 +117,7 @@ func shrink(ctx context.Context, o options, failed failure, within time.Duration
 	return o, broken
 }
 
-// script is a shell script that does the same again, and says what that is.
+// script returns a shell script that repeats the run and lists its steps.
 func (o options) script(log []string) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\n# From the top of the source tree. The steps were:\n")

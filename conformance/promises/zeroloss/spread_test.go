@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// add starts one more Envoy, which knows some control planes.
+// add starts one more Envoy, with some of the control planes.
 func (p *pair) add(name string, planes ...*plane) edge {
 	p.t.Helper()
 	e, err := p.edge(name, planes...)
@@ -18,7 +18,7 @@ func (p *pair) add(name string, planes ...*plane) edge {
 	return e
 }
 
-// alike waits until two Envoys have the same, and returns it.
+// alike waits until two Envoys have the same resources, and returns them.
 func (p *pair) alike(a, b edge) (both resources) {
 	p.t.Helper()
 	p.must(eventually(p.t.Context(), "both Envoys have the same", func() error {
@@ -36,7 +36,7 @@ func (p *pair) alike(a, b edge) (both resources) {
 	return both
 }
 
-// picked is how many picks a control plane has made.
+// picked is the number of picks of a control plane.
 func (p *plane) picked() (float64, error) {
 	lines, err := p.metric("penstock_picker_picks_total")
 	sum := 0.0
@@ -48,13 +48,13 @@ func (p *plane) picked() (float64, error) {
 	return sum, err
 }
 
-// One Envoy's configuration comes from one process, another one's from the other; both ask both for picks. So an endpoint
-// that one process learns has to be in both Envoys before either uses it.
+// Two Envoys have their configuration from different processes, and ask both for picks. So an endpoint that one process
+// learns must be in both Envoys before either uses it.
 func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p := startPair(t, false)
 	a, b := p.planes[0], p.planes[1]
 	p.must(b.stop(10 * time.Second))
-	first := p.add("first", a, b) // so it is at a
+	first := p.add("first", a, b) // so it is connected to a
 	p.must(b.start(p.Dir))
 	p.must(b.ready(t.Context()))
 	second := p.add("second", b)
@@ -64,13 +64,13 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 		p.must(eventually(t.Context(), "an Envoy at each control plane", plane.serves))
 	}
 
-	// Pods that nobody knows before they are picked.
-	p.world.imports["far"] = &imported{members: []*member{{name: "east", kind: "relayed", fleet: foreignFleet, weight: 1}}}
+	// The pods are unknown until they are picked.
+	p.world.imports["far"] = &imported{members: []*member{{name: "east", kind: "relayed", fleet: externalFleet, weight: 1}}}
 	p.world.routes["r2"].backends = []backend{{"import", "far", 1}}
 	p.change("listener-add", 1)
 	learned := func() error {
 		is := p.alike(first, second)["endpoint import/default/far/east"]
-		for _, s := range p.world.fleets[foreignFleet].serving() {
+		for _, s := range p.world.fleets[externalFleet].serving() {
 			if !strings.Contains(is, fmt.Sprintf(`"port_value":%d`, s.port)) {
 				return fmt.Errorf("%s is not among %s", s.name, is)
 			}
@@ -84,7 +84,7 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 		}
 	}
 
-	// The first Envoy goes over to the other process, the second one is left alone in its turn.
+	// The first Envoy reconnects to the other process, then the second one.
 	for step, gone := range []*plane{a, b} {
 		p.note("SIGKILL to %s", gone.name)
 		gone.signal(syscall.SIGKILL)
@@ -107,8 +107,8 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p.must(learned())
 }
 
-// An Envoy asks any process for a pick, and each of its workers reports to one that a request has ended. A picker that is not
-// told counts requests which are over, until its pools are full of them.
+// Any process answers an Envoy's ext_proc call, and each worker of Envoy reports ended requests to one process. A
+// picker without these reports would count ended requests until its pools seem full.
 func TestAccessLog_EndedRequestsLeaveEveryPickersCount(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(400)
@@ -117,7 +117,7 @@ func TestAccessLog_EndedRequestsLeaveEveryPickersCount(t *testing.T) {
 		if n, err := plane.picked(); err != nil || n == 0 {
 			t.Errorf("%s made %g picks: %v", plane.name, n, err)
 		}
-		p.must(eventually(t.Context(), "no request is under way", func() error {
+		p.must(eventually(t.Context(), "no request is in flight", func() error {
 			open, err := plane.metric("penstock_picker_open_leases")
 			if err == nil && len(open) > 0 {
 				err = fmt.Errorf("%s counts %s", plane.name, open)

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// world is what the folder of configuration means at a moment. Changes edit it; render writes it down.
+// world is the meaning of the folder of configuration. Changes edit it; render writes it.
 type world struct {
 	gateway  gateway
 	fleets   map[string]*fleet
@@ -16,22 +16,22 @@ type world struct {
 	imports  map[string]*imported
 	routes   map[string]*route
 	secrets  map[string]*secret
-	names    int // counts names that were given, so that none comes twice
+	names    int // makes names unique
 
-	foreignPort int // where the foreign picker serves, which knows the fleet named foreignFleet
-	newServer   func(fleet string) (*server, error)
-	newSecret   func(host string) *secret
+	externalPort int // of the external picker, which picks from the fleet externalFleet
+	newServer    func(fleet string) (*server, error)
+	newSecret    func(host string) *secret
 
-	// What the change that is under way asks of the harness beside writing files.
-	late    []*server // are offered a while before they serve
+	// What the harness has to do for the change that is being made, besides writing files.
+	late    []*server // listed a while before they serve
 	stopped []*server // left the files
-	retired []string  // hosts that leave the files: they are asked no more before
+	retired []string  // hosts that leave the files: their requests end before
 }
 
-// foreignFleet is the one fleet that the foreign picker knows.
-const foreignFleet = "f0"
+// externalFleet is the external picker's fleet.
+const externalFleet = "f0"
 
-// gateway is the one Gateway.
+// gateway is the only Gateway.
 type gateway struct {
 	port, tlsPort, extraPort int
 	hostname                 string // of the cleartext listener: "" or "*.test"
@@ -39,12 +39,12 @@ type gateway struct {
 	extra                    bool // a second cleartext listener, on extraPort
 }
 
-// listener is one HTTPS listener: one filter chain.
+// listener is an HTTPS listener, and so a filter chain.
 type listener struct{ host, secret string }
 
 type secret struct{ host, cert, key string }
 
-// fleet is some model servers under one label.
+// fleet is a set of model servers with one label.
 type fleet struct {
 	name    string
 	servers []*server
@@ -60,14 +60,14 @@ type pool struct {
 	h2c       bool
 	full      int // inFlight; 0: never full
 	spill     []backend
-	foreign   bool
+	external  bool
 }
 
 type imported struct{ members []*member }
 
-// member is one exporting cluster of an import.
+// member is an exporting cluster of an import.
 type member struct {
-	name, kind, fleet string // kind: declared, relayed or parent
+	name, kind, fleet string // declared, relayed or parent
 	weight            int
 	failClose         bool // of relayed ones
 }
@@ -78,10 +78,10 @@ type route struct {
 	tls      bool
 	port     int
 	backends []backend
-	edits    int // changes the rule without changing where it leads
+	edits    int // changes of the rule that keep its backends
 }
 
-// backend is what a route or a spill names: kind is pool, service or import.
+// backend is the backend of a route or a spill target: kind is pool, service or import.
 type backend struct {
 	kind, name string
 	weight     int
@@ -95,7 +95,7 @@ func (w *world) fresh(kind string) string {
 // sortedKeys makes choices depend on the seed alone.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// leads lists the fleets that may answer for a backend.
+// leads returns the fleets that may answer for a backend.
 func (w *world) leads(b backend, spill bool) []string {
 	switch b.kind {
 	case "service":
@@ -119,7 +119,7 @@ func (w *world) leads(b backend, spill bool) []string {
 	return out
 }
 
-// answers lists the fleets that may answer for a host.
+// answers returns the fleets that may answer for a host.
 func (w *world) answers(r *route) []string {
 	var out []string
 	for _, b := range r.backends {
@@ -131,7 +131,7 @@ func (w *world) answers(r *route) []string {
 	return slices.Compact(out)
 }
 
-// refers calls f for every backend that something names.
+// refers calls f for every reference to a backend.
 func (w *world) refers(f func(b *backend)) {
 	for _, name := range sortedKeys(w.routes) {
 		for i := range w.routes[name].backends {
@@ -145,7 +145,7 @@ func (w *world) refers(f func(b *backend)) {
 	}
 }
 
-// collect deletes what nothing refers to any more, and again what only that referred to.
+// collect deletes objects without references, until none is left.
 func (w *world) collect() {
 	for again := true; again; {
 		used := map[backend]bool{}
@@ -166,7 +166,7 @@ func (w *world) collect() {
 	maps.DeleteFunc(w.secrets, func(name string, _ *secret) bool { return !named[name] })
 }
 
-// spilledTo says whether some pool spills to a pool.
+// spilledTo reports whether some pool spills to a pool.
 func (w *world) spilledTo(name string) bool {
 	for _, p := range w.pools {
 		if slices.ContainsFunc(p.spill, func(b backend) bool { return b.kind == "pool" && b.name == name }) {
@@ -176,7 +176,7 @@ func (w *world) spilledTo(name string) bool {
 	return false
 }
 
-// serving lists a fleet's servers that are offered: neither draining nor yet to come.
+// serving returns a fleet's servers that are neither draining nor late.
 func (f *fleet) serving() []*server {
 	var out []*server
 	for _, s := range f.servers {
@@ -187,7 +187,7 @@ func (f *fleet) serving() []*server {
 	return out
 }
 
-// sorted lists a fleet's servers by port.
+// sorted returns a fleet's servers by port.
 func (f *fleet) sorted() []*server {
 	return slices.SortedFunc(slices.Values(f.servers), func(a, b *server) int { return cmp.Compare(a.port, b.port) })
 }

@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// short is a sequence that a test can afford beside everything else.
+// short returns the options of a short sequence.
 func short(t *testing.T) options {
 	o := options{Seed: 1, Penstock: built.Penstock, Envoy: built.Envoy, Steps: 20, Rate: 30, Streams: 6, Events: 25, Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
-	// Not t.TempDir: the path of a Unix socket may not be long.
+	// Not t.TempDir: the path of a Unix socket must be short.
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func losesNothing(t *testing.T, o options) {
 		t.Errorf("%d of %d requests failed (%v)\n%s", len(res.Failures), res.Requests, err, text.String())
 	}
 	if res.Changes < o.Steps || res.Requests < int64(5*o.Rate) {
-		t.Errorf("only %d changes and %d requests: that proves nothing", res.Changes, res.Requests)
+		t.Errorf("only %d changes and %d requests: too few to prove anything", res.Changes, res.Requests)
 	}
 }
 
@@ -73,35 +73,35 @@ func TestZeroLoss_RestartsLoseNoRequest(t *testing.T) {
 	losesNothing(t, o)
 }
 
-// A harness that finds nothing must be able to find something.
+// A harness that finds no loss must be able to find one.
 func TestZeroLoss_LostRequestIsReported(t *testing.T) {
 	served := &target{host: "a.test", fleets: map[string]time.Time{}}
 	served.expect([]string{"f0"}, time.Now())
 	served.expect([]string{"f1"}, time.Now())
 	if now := time.Now(); !served.may("f0", now) || !served.may("f1", now) || served.may("f2", now) || served.may("f0", now.Add(2*settled)) {
-		t.Error("after a change the old fleet may answer for a while, the new one for good, and no other")
+		t.Error("after a change the old backend may answer for a while, the new one at any time, and no other")
 	}
 	for what, text := range map[string]string{
 		"an event is missing": "data: {}\n\ndata: 0\n\ndata: 2\n\n", "the end is missing": "data: {}\n\ndata: 0\n\ndata: 1\n\n", "nothing came": "",
 	} {
 		if _, err := readStream(strings.NewReader(text), 2); err == nil {
-			t.Errorf("%s, and the stream is taken for whole", what)
+			t.Errorf("%s, and the stream counts as complete", what)
 		}
 	}
 	if _, err := readStream(strings.NewReader("data: {}\n\ndata: 0\n\ndata: 1\n\ndata: [DONE]\n\n"), 2); err != nil {
 		t.Error(err)
 	}
 	o := options{Seed: 7, Steps: 3, Dir: t.TempDir()}
-	var told strings.Builder
-	explain(&told, o, result{Failures: []failure{{At: time.Now(), Step: 1, Host: "a.test", Cause: "503"}}, Log: []string{time.Now().Format("15:04:05.000") + " step 1 move"}})
+	var out strings.Builder
+	explain(&out, o, result{Failures: []failure{{At: time.Now(), Step: 1, Host: "a.test", Cause: "503"}}, Log: []string{time.Now().Format("15:04:05.000") + " step 1 move"}})
 	for _, want := range []string{"a.test", "503", "step 1 move", "-seed 7 -steps 3", "-play 1-2"} {
-		if !strings.Contains(told.String(), want) {
-			t.Errorf("no %q in\n%s", want, told.String())
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
 }
 
-// sequence is what the first steps of a seed do, without writing or running any of it.
+// sequence returns the first steps of a seed, without writing or running them.
 func sequence(t *testing.T, seed uint64, steps int) (did []string) {
 	t.Helper()
 	r, err := newRun(options{Seed: seed, Rate: 1, Events: 5, Dir: t.TempDir()})
@@ -117,7 +117,7 @@ func sequence(t *testing.T, seed uint64, steps int) (did []string) {
 		for _, s := range r.world.stopped {
 			s.stop()
 		}
-		text, _, _ = strings.Cut(text, " at ") // ports are what they are
+		text, _, _ = strings.Cut(text, " at ") // ports differ between runs
 		did = append(did, text)
 	}
 	return did
@@ -132,7 +132,7 @@ func TestZeroLoss_SeedRepeatsSequence(t *testing.T) {
 	}
 }
 
-// The figure says that no change loses a request: each kind that is promised has to be among the thousand, and often.
+// The figure claims that no change loses a request, so 1,000 steps must contain each promised kind often.
 func TestZeroLoss_EveryPromisedChangeHappens(t *testing.T) {
 	count := map[string]int{}
 	for _, did := range sequence(t, 1, 1000) {
@@ -153,7 +153,7 @@ func TestZeroLoss_EveryPromisedChangeHappens(t *testing.T) {
 		}
 	}
 	if n := count["nothing to change"]; n > 0 {
-		t.Errorf("%d of 1,000 changes are none", n)
+		t.Errorf("%d of 1,000 changes change nothing", n)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestZeroLoss_FailingSequenceIsShortenedAndReplayed(t *testing.T) {
 	}
 	for _, bad := range []string{"", "a", "3-1", "1-"} {
 		if _, err := parseSteps(bad); err == nil {
-			t.Errorf("%q are steps", bad)
+			t.Errorf("%q were parsed as steps", bad)
 		}
 	}
 	tries := 0
@@ -173,7 +173,7 @@ func TestZeroLoss_FailingSequenceIsShortenedAndReplayed(t *testing.T) {
 		return slices.Contains(s, 5) && slices.Contains(s, 33)
 	})
 	if formatSteps(got) != "5,33" || tries > 60 {
-		t.Errorf("%s is left after %d tries", formatSteps(got), tries)
+		t.Errorf("%s remains after %d tries", formatSteps(got), tries)
 	}
 	o := options{Seed: 7, Steps: 40, Play: got}
 	script := o.script([]string{"10:00:00.000 step 5 move: r1", "10:00:01.000         wrote [=a.yaml]", "10:00:02.000 step 33 split: r2"})

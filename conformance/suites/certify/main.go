@@ -18,15 +18,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c config
-	flag.StringVar(&c.kubeconfig, "kubeconfig", "", "a cluster on which Penstock runs; empty: a lab is started and Penstock installed in it")
+	flag.StringVar(&c.kubeconfig, "kubeconfig", "", "of a cluster with Penstock; empty: a new lab in which Penstock is installed")
 	flag.StringVar(&c.programs, "suites", "../.tools/bin", "folder with the suites' test programs")
 	flag.StringVar(&c.reports, "reports", "suites/reports", "folder for reports")
-	flag.StringVar(&c.version, "version", "dev", "of Penstock, for the reports")
+	flag.StringVar(&c.version, "version", "dev", "Penstock's version in the reports")
 	flag.StringVar(&c.usable, "usable", "", "an address that a Gateway can have (default: one of the lab's for LoadBalancers)")
 	flag.StringVar(&c.unusable, "unusable", "203.0.113.7", "an address that no Gateway can have")
 	flag.StringVar(&c.test, "run", "", "one test by its short name; writes no report")
 	flag.BoolVar(&c.core, "core", false, "core features only; writes no report")
-	which := flag.String("suite", ".", "regular expression: which suites ("+names()+")")
+	which := flag.String("suite", ".", "regular expression of the suites ("+names()+")")
 	flag.Parse()
 	chosen, err := regexp.Compile(*which)
 	if err != nil {
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// certify runs the chosen suites, one after the other. One that fails does not keep the others from running.
+// certify runs the selected suites, one after the other. A failure does not stop the others.
 func certify(ctx context.Context, c config, chosen *regexp.Regexp) (err error) {
 	for _, s := range suites {
 		if chosen.MatchString(s.name) {
@@ -49,7 +49,7 @@ func certify(ctx context.Context, c config, chosen *regexp.Regexp) (err error) {
 	return err
 }
 
-// on runs a suite on the given cluster, or on a lab of its own: what one suite leaves behind must not disturb another.
+// on runs a suite on the given cluster, or on a lab of its own, so that suites cannot disturb each other.
 func (s suite) on(ctx context.Context, c config) (err error) {
 	if c.kubeconfig == "" {
 		l, err := installed.Start(ctx, lab.Config{Dir: "../.lab-" + s.name, ReleasesOf: s.pinned})
@@ -68,7 +68,7 @@ func (s suite) on(ctx context.Context, c config) (err error) {
 	return nil
 }
 
-// config is what a run needs.
+// config is the options of a run.
 type config struct {
 	kubeconfig, programs, reports, version, usable, unusable, test string
 	core                                                           bool

@@ -20,13 +20,13 @@ import (
 //go:embed ownpicker.yaml
 var ownPickerYAML []byte
 
-// needPicker are the inference extension's tests that say something about a picker of the suite's own: they tell it by a header
-// which pod to name, read what it says it was told, or name a Service that is not there.
+// needPicker are the inference extension's tests of the suite's own picker: they choose its pod by a header, check the
+// headers that it receives, or name a Service that does not exist.
 const needPicker = "EppUnAvailableFailOpen,GatewayDestinationEndpointServed,GatewayFollowingEPPRouting," +
 	"GatewayFollowingEPPRoutingWithDataParallelism,GatewayWeightedAcrossTwoInferencePools,InferencePoolAppProtocol,InferencePoolInvalidEPPService"
 
-// ownPicker has Penstock's own picker pick from the pools of the unmodified suite: the API server takes the reference to another
-// one out of each InferencePool that is created. It returns when that is so.
+// ownPicker makes Penstock's own picker pick from the pools of the unmodified suite: the API server removes the
+// reference to another picker from each new InferencePool. It returns when that is in force.
 func ownPicker(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -52,13 +52,13 @@ func ownPicker(ctx context.Context, kubeconfig string) error {
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		made, err := pools.Create(ctx, pool, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if last = err; err != nil {
-			return false, nil // said if it stays so
+			return false, nil // reported if it persists
 		}
 		_, still, _ := unstructured.NestedMap(made.Object, "spec", "endpointPickerRef")
 		return !still, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the API server does not take pickers out of pools: %w", errors.Join(err, last))
+		return fmt.Errorf("the API server does not remove the picker reference from InferencePools: %w", errors.Join(err, last))
 	}
 	return nil
 }

@@ -23,19 +23,19 @@ import (
 // suite is one official suite.
 type suite struct {
 	name     string
-	program  string // made by `go test -c`
-	pinned   string // folder of the go.mod with the releases whose CRDs it wants, if those are not of conformance's own
+	program  string // built by `go test -c`
+	pinned   string // folder of the go.mod that names the CRDs' releases, if not conformance's
 	profiles string // of Gateway API's suite
-	core     string // what -core claims to support
-	// prepare changes a cluster before the suite runs on it, and skip are the tests, comma-separated, that then say nothing;
-	// such a run writes no report.
+	core     string // the features of -core
+	// prepare changes a cluster before the suite runs, and skip are the tests, comma-separated, that then prove
+	// nothing. Such a run writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error
 	skip    string
 }
 
 var suites = []suite{
 	{name: "gateway-api", program: "gateway-api-conformance", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP",
-		// The core has tests that these two modes are refused, for those who do not claim them.
+		// The core contains tests that these two modes are not accepted, for implementations that do not claim them.
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inferencepool"},
 	{name: "inference-own-picker", program: "inference-conformance", pinned: "suites/inferencepool", prepare: ownPicker, skip: needPicker},
@@ -49,7 +49,7 @@ func names() string {
 	return strings.Join(list, ", ")
 }
 
-// run runs a suite to its end and looks at its report.
+// run runs a suite and reads its report.
 func (s suite) run(ctx context.Context, c config) error {
 	program, err := filepath.Abs(filepath.Join(c.programs, s.program))
 	if err != nil {
@@ -88,7 +88,7 @@ func (s suite) run(ctx context.Context, c config) error {
 	return read(text)
 }
 
-// report is where a suite writes its report; empty for a run that is not whole.
+// report is the path of a suite's report; empty for a partial run.
 func (s suite) report(c config) string {
 	if c.core || c.test != "" || s.skip != "" {
 		return ""
@@ -124,7 +124,7 @@ func (s suite) args(c config, report string) []string {
 	return args
 }
 
-// results are those parts of an official report that decide.
+// results are the parts of an official report that certify checks.
 type results struct {
 	Profiles []struct {
 		Name     string  `json:"name"`
@@ -143,12 +143,12 @@ type outcome struct {
 	Failed     []string `json:"failedTests"`
 }
 
-// notOurs are features that a gateway for HTTP, gRPC, TLS and TCP does not have.
+// notOurs reports whether a feature is none of a gateway for HTTP, gRPC, TLS and TCP.
 func notOurs(feature string) bool {
 	return strings.HasPrefix(feature, "Mesh") || strings.HasPrefix(feature, "UDP")
 }
 
-// read prints what a report says in a line for each profile, and returns everything that is not as it should be.
+// read prints a line for each profile of a report, and returns all gaps as an error.
 func read(text []byte) error {
 	var r results
 	if err := yaml.Unmarshal(text, &r); err != nil {
@@ -180,8 +180,8 @@ func (o outcome) problem(where string) error {
 	return nil
 }
 
-// spare is an address of a lab's range for LoadBalancers that it gives to nobody unasked: it hands out the first ones. Which
-// range a lab has shows in the address of its API server.
+// spare is an address of a lab's range for LoadBalancers that is still free, because the lab assigns the first ones
+// first. The API server's address identifies the range.
 func spare(kubeconfig string) (string, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -1,18 +1,18 @@
-// Package expected checks the manifests of Gateway API's conformance suite without a cluster: each test's manifest is read
-// as a folder would be, and what it gives is compared with what that test expects, line by line in
-// testdata/expected.txt. It says in a second what the suite says in an hour, for what needs no data plane: conditions,
-// attached routes, supported kinds, and by `penstock explain` which backend a request or connection would reach.
+// Package expected checks the manifests of Gateway API's conformance suite without a cluster. Each test's manifest is
+// translated like a folder of files, and the result is compared with the test's expectations, a line each in
+// testdata/expected.txt. In a second it checks everything of the suite that needs no data plane: conditions, attached
+// routes, supported kinds, and, with `penstock explain`, the backends of a request or connection.
 //
-// It has nothing but tests. The manifests come, unmodified, from the release that conformance/suites/gateway pins.
+// It has only tests. The manifests come, unmodified, from the release that conformance/suites/gateway pins.
 //
 // A line of expected.txt is one of
 //
-//	== MANIFEST.yaml                               what follows is about this file of the suite
+//	== MANIFEST.yaml                               the following lines are about this file of the suite
 //	KIND NAME: CONDITION...                        conditions of an object: Type=Status, or Type=Status/Reason
-//	KIND NAME listener LISTENER N [KINDS]: ...     a listener, the routes attached to it, kinds that it supports among others
-//	KIND NAME at PARENT: ...                       a route, towards a Gateway NAME or "ListenerSet NAME", with /SECTION and :PORT
-//	GATEWAY sets N                                 how many ListenerSets are attached
-//	GATEWAY URL [HEADER=VALUE]... -> ANSWER        the backends that get requests, or the beginning of the answer
+//	KIND NAME listener LISTENER N [KINDS]: ...     a listener, its attached routes, kinds that it supports among others
+//	KIND NAME at PARENT: ...                       a route at a Gateway NAME or "ListenerSet NAME", with /SECTION and :PORT
+//	GATEWAY sets N                                 the number of attached ListenerSets
+//	GATEWAY URL [HEADER=VALUE]... -> ANSWER        the backends of a request, or the beginning of the response
 //
 // with "namespace/name" for names outside of gateway-conformance-infra.
 //

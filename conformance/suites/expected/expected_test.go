@@ -32,7 +32,7 @@ import (
 
 const infra = "gateway-conformance-infra"
 
-// suite finds the manifests of the pinned suite.
+// suite returns the folder of the pinned suite's manifests.
 func suite(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api/conformance")
@@ -51,12 +51,12 @@ func suite(t *testing.T) string {
 		dir = strings.TrimSpace(string(out))
 	}
 	if err != nil || dir == "" {
-		t.Fatalf("where is the suite? %v", err)
+		t.Fatalf("the suite's folder: %v", err)
 	}
 	return dir
 }
 
-// world is what some manifests give.
+// world is the translation of some manifests.
 type world struct {
 	translator *translator.Translator
 	reports    map[report.Ref]report.Report
@@ -83,7 +83,7 @@ func read(t *testing.T, paths ...string) *world {
 		for _, rep := range list {
 			for _, f := range rep.Findings {
 				if f.Severity == report.Error {
-					t.Errorf("the suite's manifest is not taken: %s", f)
+					t.Errorf("the suite's manifest has a problem: %s", f)
 				}
 			}
 		}
@@ -111,7 +111,7 @@ func read(t *testing.T, paths ...string) *world {
 	return w
 }
 
-// secrets are the certificates that the suite makes when it starts.
+// secrets returns the certificates that the suite creates when it starts.
 func secrets(t *testing.T) (text string) {
 	t.Helper()
 	for _, s := range []struct {
@@ -174,7 +174,7 @@ func TestConformance_SuiteManifestsServeAsExpected(t *testing.T) {
 	}
 }
 
-// check says what is otherwise than a line expects; "" if nothing is.
+// check returns how the world differs from a line; "" if it does not.
 func (w *world) check(line string) string {
 	if ask, want, ok := strings.Cut(line, " -> "); ok {
 		return differs(want, w.ask(strings.Fields(ask)))
@@ -187,7 +187,7 @@ func (w *world) check(line string) string {
 	words = strings.Fields(strings.TrimSuffix(subject, ":"))
 	rep, ok := w.reports[ref(words[0], words[1])]
 	if !ok {
-		return "nothing is said of it"
+		return "it has no conditions"
 	}
 	switch {
 	case len(words) == 2:
@@ -252,7 +252,7 @@ func listener(words []string, conditions string, list []report.Listener) string 
 	return "no such listener"
 }
 
-// missing finds what a list of conditions lacks.
+// missing returns what a list of conditions lacks.
 func missing(want string, have []report.Condition) string {
 	for _, text := range strings.Fields(want) {
 		text, reason, _ := strings.Cut(text, "/")
@@ -265,7 +265,7 @@ func missing(want string, have []report.Condition) string {
 	return ""
 }
 
-// ask explains a request or connection: its backends with their shares, or how its answer begins.
+// ask explains a request or connection: its backends with their shares, or the beginning of the response.
 func (w *world) ask(words []string) string {
 	u, err := url.Parse(words[1])
 	if err != nil {

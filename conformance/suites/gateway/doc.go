@@ -1,9 +1,9 @@
-// Package gateway pins Gateway API's official conformance suite, so that a program built from here is it, unmodified:
+// Package gateway pins Gateway API's official conformance suite. This builds it, unmodified:
 //
 //	go test -c sigs.k8s.io/gateway-api/conformance
 //
-// It is a module of its own, because the suite's dependencies must not decide the versions of ours; so is the inference
-// extension's beside it. `make conformance` (conformance/suites/certify) builds and runs them on clusters of conformance/lab.
+// It is a separate module, because the suite's dependencies must not decide the versions of ours. `make conformance`
+// (conformance/suites/certify) builds the suites and runs them on clusters of conformance/lab.
 package gateway
 
-import _ "sigs.k8s.io/gateway-api/conformance" // pinned, see above
+import _ "sigs.k8s.io/gateway-api/conformance" // pinned

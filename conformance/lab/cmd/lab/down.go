@@ -13,7 +13,7 @@ func newDown() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "end a lab; nothing of it stays",
+		Short: "end a lab and remove everything it created",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			s, err := load(dir)

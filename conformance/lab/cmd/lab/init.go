@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// private is the folder that a lab covers with one of its own, in memory and in its own mount namespace: paths below it
-// are short, as sockets need, and leave nothing behind.
+// private is a folder that a lab covers with a tmpfs in its own mount namespace. Its short paths suit sockets, and it
+// leaves no files behind.
 const private = "/run"
 
 func newInit() *cobra.Command {
@@ -29,8 +29,8 @@ func newInit() *cobra.Command {
 	}
 }
 
-// initialize prepares the namespaces that it was started in, starts `lab supervise`, and waits for the end of whatever ends
-// below it, until the supervisor does.
+// initialize prepares the namespaces that it was started in, starts `lab supervise`, and reaps processes until the
+// supervisor ends.
 func initialize(dir string) error {
 	report := os.NewFile(readyFD, "ready")
 	if err := mounts(); err != nil {
@@ -45,7 +45,7 @@ func initialize(dir string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("supervisor: %w", err)
 	}
-	_ = report.Close() // so that its end is the supervisor's end
+	_ = report.Close() // the reader then sees EOF when the supervisor ends
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
@@ -61,9 +61,9 @@ func initialize(dir string) error {
 	}
 }
 
-// watches lets enough programs of pods watch files: Envoy crashes where it may not. The kernel's default, 128 watchers of one
-// user, is less than what fifty pods have, and it is the whole machine's: that it is raised is all that a lab leaves behind.
-// Without the right to raise it, small labs work still.
+// watches raises the kernel's limit of inotify instances per user: Envoy crashes when it reaches the limit. The
+// kernel's default of 128 is too low for fifty pods. The limit applies to the whole machine and stays raised after the
+// lab. Without the right to raise it, small labs still work.
 func watches() {
 	const file, enough = "/proc/sys/fs/inotify/max_user_instances", 8192
 	text, err := os.ReadFile(file)
@@ -75,7 +75,7 @@ func watches() {
 	}
 }
 
-// mounts makes the mount namespace the lab's own.
+// mounts separates the mount namespace from the machine's.
 func mounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)

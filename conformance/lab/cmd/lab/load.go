@@ -16,10 +16,10 @@ func newLoad() *cobra.Command {
 	var img image.Image
 	cmd := &cobra.Command{
 		Use:   "load NAME PROGRAM",
-		Short: "let an image name of pods stand for a program of this machine",
-		Long: `Load lets pods run a program of this machine under an image's name. A name without a tag stands for all tags of it; a
-name without a registry for that repository in any registry. It counts for containers that start from now on, in all
-clusters of the lab.`,
+		Short: "map an image name to a program of this machine",
+		Long: `Load maps an image name to a program of this machine. A name without a tag stands for all its tags; a name without a
+registry stands for that repository in any registry. It applies to containers that start from now on, in all clusters of
+the lab.`,
 		Example: `  lab load ghcr.io/penstock-project/penstock bin/penstock
   lab load envoyproxy/envoy .tools/bin/envoy --path /usr/local/bin/envoy`,
 		Args: cobra.ExactArgs(2),
@@ -33,10 +33,10 @@ clusters of the lab.`,
 		},
 	}
 	addDir(cmd, &dir)
-	cmd.Flags().StringVar(&img.Path, "path", "", "where the program is in the image (default: /usr/local/bin/ and the file's name)")
-	cmd.Flags().StringArrayVar(&img.First, "first", nil, "an argument that goes before the container's args, as an entry point has them (repeatable)")
+	cmd.Flags().StringVar(&img.Path, "path", "", "path of the program in the image (default: /usr/local/bin/ and the file's name)")
+	cmd.Flags().StringArrayVar(&img.First, "first", nil, "an argument that goes before the container's args, like those of an image's entry point (repeatable)")
 	cmd.Flags().StringArrayVar(&img.Args, "arg", nil, "an argument for containers without args of their own (repeatable)")
-	cmd.Flags().Int64Var(&img.User, "user", 0, "the user's id that it runs as, unless the pod names one")
+	cmd.Flags().Int64Var(&img.User, "user", 0, "the user ID that it runs as, unless the pod sets one")
 	cmd.Flags().StringArrayVar(&img.Env, "env", nil, "NAME=value, for containers that do not set it (repeatable)")
 	return cmd
 }

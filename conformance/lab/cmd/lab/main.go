@@ -21,16 +21,15 @@ func main() {
 	}
 }
 
-// newRoot returns the command that all others hang below. A new subcommand is a file with a function, and a line here.
+// newRoot returns the root command. A new subcommand is a file with a function, and a line here.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lab",
 		Short: "Real Kubernetes clusters on one Linux machine, without containers",
 		Long: `Lab runs etcd and the programs of Kubernetes as processes, with a container runtime that runs the processes of pods
-directly: an image name stands for a program of this machine. As root, clients reach the API server, pods and
-LoadBalancer addresses from where they are; without root everything lives in a user namespace, and clients run there too,
-by way of "lab exec".`,
-		SilenceUsage:  true, // a failed run is answered with what went wrong, not with all flags
+directly: an image name stands for a program of this machine. As root, clients on this machine reach the API server, pods and
+LoadBalancer addresses. Without root everything runs in a user namespace, and "lab exec" runs clients there.`,
+		SilenceUsage:  true, // an error is printed without the usage
 		SilenceErrors: true, // main prints them, once
 	}
 	root.AddCommand(

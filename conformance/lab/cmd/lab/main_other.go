@@ -8,6 +8,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "lab: network namespaces are needed, which only Linux has")
+	fmt.Fprintln(os.Stderr, "lab: Linux is required: a lab uses network namespaces")
 	os.Exit(1)
 }

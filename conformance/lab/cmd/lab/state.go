@@ -16,22 +16,23 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// state is what the processes of a lab know of each other. It is a file in the lab's folder.
+// state is shared by the processes of a lab, as a file in the lab's folder.
 type state struct {
-	Dir      string   `json:"dir"` // the folder itself, absolute
+	Dir      string   `json:"dir"` // absolute
 	Clusters int      `json:"clusters"`
-	Tools    string   `json:"tools"` // folder of the programs that a cluster consists of
+	Tools    string   `json:"tools"` // folder of a cluster's programs
 	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
-	// ReleasesOf is a folder whose go.mod says which releases CRDs are of, if those are not given; "" is the working directory.
+	// ReleasesOf is a folder whose go.mod names the releases of the CRDs, used if CRDs is empty; "" is the working
+	// directory.
 	ReleasesOf string `json:"releasesOf,omitempty"`
-	Audit      bool   `json:"audit"`           // whether API servers note all requests
-	Rootless   bool   `json:"rootless"`        // whether the lab has a user namespace of its own
-	Lifeline   bool   `json:"lifeline"`        // whether the lab ends when descriptor lifelineFD does
-	Check      bool   `json:"check,omitempty"` // whether the lab only tries whether there could be one
-	PID        int    `json:"pid,omitempty"`   // of the lab's PID 1, as its starter sees it
+	Audit      bool   `json:"audit"`           // API servers log all requests
+	Rootless   bool   `json:"rootless"`        // the lab has a user namespace of its own
+	Lifeline   bool   `json:"lifeline"`        // the lab ends when lifelineFD reaches EOF
+	Check      bool   `json:"check,omitempty"` // the lab only checks that it could run
+	PID        int    `json:"pid,omitempty"`   // of the lab's PID 1, in its starter's namespace
 }
 
-// defaultDir is where a lab lives unless --dir says otherwise.
+// defaultDir is the default of --dir.
 const defaultDir = ".lab"
 
 func addDir(cmd *cobra.Command, dir *string) {
@@ -44,7 +45,7 @@ func stateFile(dir string) string { return filepath.Join(dir, "lab.json") }
 func load(dir string) (state, error) {
 	raw, err := os.ReadFile(stateFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return state{}, fmt.Errorf("no lab lives in %s: start one with lab up --dir %s", dir, dir)
+		return state{}, fmt.Errorf("there is no lab in %s: start one with lab up --dir %s", dir, dir)
 	}
 	if err != nil {
 		return state{}, fmt.Errorf("state of the lab: %w", err)
@@ -67,7 +68,7 @@ func (s state) save() error {
 	return nil
 }
 
-// alive tells whether the lab's PID 1 still runs. A PID is used again one day, hence the look at what it runs.
+// alive reports whether the lab's PID 1 is running. PIDs are reused, so it also checks the command line.
 func (s state) alive() bool {
 	if s.PID == 0 {
 		return false
@@ -76,7 +77,7 @@ func (s state) alive() bool {
 	return err == nil && strings.Contains(string(raw), "\x00init\x00"+s.Dir+"\x00")
 }
 
-// note adds a network interface to those whose end is the end of the lab.
+// note records a network interface of the lab on this machine.
 func (s state) note(link string) error {
 	file, err := os.OpenFile(s.links(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -89,7 +90,7 @@ func (s state) note(link string) error {
 // unlink removes the lab's network interfaces from this machine.
 func (s state) unlink() error {
 	raw, err := os.ReadFile(s.links())
-	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // none yet, or in the lab's own namespace
+	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // no interface yet, or all in the lab's own namespace
 		return nil
 	}
 	if err != nil {
@@ -112,8 +113,8 @@ func (s state) links() string { return filepath.Join(s.Dir, "links") }
 // kubeconfig is the file with a context for each cluster.
 func (s state) kubeconfig() string { return filepath.Join(s.Dir, "kubeconfig") }
 
-// images is the table of what pods can run.
+// images is the table of images.
 func (s state) images() string { return filepath.Join(s.Dir, "images.yaml") }
 
-// log is what the lab's own processes have to say.
+// log is the log of the lab's own processes.
 func (s state) log() string { return filepath.Join(s.Dir, "lab.log") }

@@ -37,7 +37,7 @@ func newSupervise() *cobra.Command {
 	}
 }
 
-// supervise runs a lab until ctx is done, the lifeline ends, or a cluster fails. What is only a check it makes and ends.
+// supervise runs a lab until ctx is done, the lifeline ends, or a cluster fails. A check returns at once.
 func supervise(ctx context.Context, dir string, report io.Writer) error {
 	s, err := load(dir)
 	if err != nil {
@@ -58,7 +58,7 @@ func supervise(ctx context.Context, dir string, report io.Writer) error {
 	if s.Lifeline {
 		g.Go(func() error {
 			_, _ = io.Copy(io.Discard, os.NewFile(lifelineFD, "lifeline"))
-			return errors.New("whoever started the lab has ended")
+			return errors.New("the process that started the lab has ended")
 		})
 	}
 	for _, c := range clusters {

@@ -23,8 +23,8 @@ import (
 
 // Descriptors that `lab init` hands on to `lab supervise`.
 const (
-	readyFD    = 3 // one line: "ready", or what is wrong
-	lifelineFD = 4 // its end ends the lab, if there is a lifeline
+	readyFD    = 3 // one line: "ready", or the error
+	lifelineFD = 4 // with a lifeline, the lab ends at its EOF
 )
 
 func newUp() *cobra.Command {
@@ -41,11 +41,11 @@ func newUp() *cobra.Command {
 		},
 	}
 	addDir(cmd, &s.Dir)
-	cmd.Flags().IntVar(&s.Clusters, "clusters", 1, "how many clusters, side by side, named lab1, lab2 and so on")
+	cmd.Flags().IntVar(&s.Clusters, "clusters", 1, "number of clusters, named lab1, lab2 and so on")
 	cmd.Flags().StringVar(&s.Tools, "tools", ".tools/bin", "the folder with the programs of a cluster and its pods (make labs builds them)")
-	cmd.Flags().StringArrayVar(&s.CRDs, "crds", nil, "a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: those of\nGateway API's experimental channel, the inference extension and Penstock, as the go.mod here says)")
+	cmd.Flags().StringArrayVar(&s.CRDs, "crds", nil, "a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: those of\nGateway API's experimental channel, the inference extension and Penstock, in the releases that the go.mod here names)")
 	cmd.Flags().StringVar(&s.ReleasesOf, "releases-of", "", "a folder whose go.mod names the releases of Gateway API and the inference extension, instead of the one here")
-	cmd.Flags().BoolVar(&s.Audit, "audit", false, "have each API server note in audit.log, beside its own log, who asked for what and was told what")
+	cmd.Flags().BoolVar(&s.Audit, "audit", false, "have each API server log user, request and response code to audit.log, next to its own log")
 	cmd.Flags().BoolVar(&s.Lifeline, "until-eof", false, "stay, and end the lab when standard input ends")
 	return cmd
 }
@@ -82,7 +82,7 @@ func up(ctx context.Context, s state, in io.Reader, out io.Writer) error {
 	return s.end()
 }
 
-// prepare checks what the lab needs and makes its folder.
+// prepare checks the lab's requirements and creates its folder.
 func (s *state) prepare(ctx context.Context) error {
 	for _, path := range []*string{&s.Dir, &s.Tools} {
 		abs, err := filepath.Abs(*path)
@@ -102,7 +102,7 @@ func (s *state) prepare(ctx context.Context) error {
 		return fmt.Errorf("--clusters %d: at least one is needed", s.Clusters)
 	}
 	if strings.HasPrefix(s.Dir+"/", private+"/") {
-		return fmt.Errorf("--dir %s: choose a folder outside %s, which a lab has to itself", s.Dir, private)
+		return fmt.Errorf("--dir %s: choose a folder outside %s, which a lab mounts over", s.Dir, private)
 	}
 	for _, name := range []string{"kubernetes", "etcd", "coredns"} {
 		if _, err := exec.LookPath(filepath.Join(s.Tools, name)); err != nil {
@@ -113,11 +113,11 @@ func (s *state) prepare(ctx context.Context) error {
 		return err
 	}
 	if old, err := load(s.Dir); err == nil && old.alive() {
-		return fmt.Errorf("a lab runs in %s already: lab down --dir %s ends it", s.Dir, s.Dir)
+		return fmt.Errorf("a lab is already running in %s: end it with lab down --dir %s", s.Dir, s.Dir)
 	}
 	s.Rootless = os.Geteuid() != 0
 	if err := os.RemoveAll(s.Dir); err != nil {
-		return fmt.Errorf("what an earlier lab left: %w", err)
+		return fmt.Errorf("remove an earlier lab's remains: %w", err)
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return fmt.Errorf("--dir: %w", err)
@@ -141,12 +141,13 @@ func (s *state) prepare(ctx context.Context) error {
 
 func needsNft() error {
 	if _, err := exec.LookPath("nft"); err != nil {
-		return errors.New("the program nft is missing, which kube-proxy needs: install nftables (Debian: apt install nftables)")
+		return errors.New("kube-proxy needs the program nft, which is missing: install nftables (Debian: apt install nftables)")
 	}
 	return nil
 }
 
-// start starts the lab's PID 1. ready reports once; closing lifeline ends a lab that asked for one; wait tells its end.
+// start starts the lab's PID 1. ready reports once, closing lifeline ends a lab that has a lifeline, and wait receives
+// the lab's end.
 func (s *state) start() (ready io.Reader, lifeline io.Closer, wait <-chan error, err error) {
 	log, err := os.Create(s.log())
 	if err != nil {
@@ -188,10 +189,10 @@ func (s *state) start() (ready io.Reader, lifeline io.Closer, wait <-chan error,
 
 func cannotIsolate(rootless bool, err error) error {
 	if rootless {
-		return fmt.Errorf("a lab needs root, or a kernel that lets this user make namespaces (%w): see the sysctls "+
+		return fmt.Errorf("a lab needs root, or a kernel that lets this user create namespaces (%w): see the sysctls "+
 			"user.max_user_namespaces, kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns", err)
 	}
-	return fmt.Errorf("this root may not make namespaces (%w): in a container, it needs CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
+	return fmt.Errorf("this root may not create namespaces (%w): in a container, it needs CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
 }
 
 // await waits for the lab's report.
@@ -215,10 +216,9 @@ func (s *state) await(ctx context.Context, ready io.Reader) error {
 	}
 }
 
-// end kills the lab, waits until the kernel has let go of its processes, and removes its network interfaces. Its folder
-// stays.
+// end kills the lab, waits until its processes are gone, and removes its network interfaces. Its folder stays.
 func (s *state) end() error {
-	if !s.alive() { // and its interfaces' names may be another's by now
+	if !s.alive() { // its interfaces' names may be in use by another lab
 		return nil
 	}
 	const limit = 30 * time.Second

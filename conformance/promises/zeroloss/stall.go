@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// stallLimit is the shortest stall that is recorded: a pick may take twice as long.
+const stallLimit = time.Second
+
+// stalled records that the machine did not run a process for a while. Failures during a stall do not count against Penstock.
+func (r *run) stalled(process string, d time.Duration) {
+	r.note("%s stalled for %s", process, d.Round(time.Millisecond))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stalls++
+}
+
+// watch records when the machine does not run this program.
+func (r *run) watch(ctx context.Context) {
+	const every = 100 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for last := time.Now(); ; last = time.Now() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if gap := time.Since(last) - every; gap > stallLimit {
+			r.stalled("the harness", gap)
+		}
+	}
+}
+
+// watchEdge records when the machine does not run an Envoy, by the response time of its admin interface.
+func (r *run) watchEdge(ctx context.Context, e edge) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	client := &http.Client{Timeout: requestTimeout}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin), nil)
+		if err != nil {
+			return // impossible for this URL
+		}
+		asked := time.Now()
+		resp, err := client.Do(req)
+		if err != nil {
+			continue // it has ended, as end reports
+		}
+		_ = resp.Body.Close()
+		if took := time.Since(asked); took > stallLimit {
+			r.stalled(e.name, took)
+		}
+	}
+}
