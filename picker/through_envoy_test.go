@@ -238,8 +238,7 @@ func TestSpill_FullEmptyOrUnreachablePoolSpills(t *testing.T) {
 			tt.pool.Name, tt.pool.Spills, tt.pool.Spill = "ns/pool", true, []string{hop}
 			setPools(t, g.picker, tt.pool)
 			if tt.name == "full" {
-				e := g.picker.pool("ns/pool").snapshot.Find(g.pods[0].addr())
-				lease := g.picker.leases.Open(e)
+				lease := g.picker.leases.Open(&g.picker.pool("ns/pool").snapshot.Endpoints[0])
 				defer lease.Release()
 			}
 			if response, text := g.post(t, path, []byte("{}")); response.StatusCode != 200 || response.Header.Get("x-pod") != tt.want {
@@ -278,7 +277,7 @@ func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 		done <- err
 	}()
 	<-blocked
-	if n := tried.InFlight() + served.InFlight(); n != 1 {
+	if n := inFlight(g.picker, first.addr().String()) + inFlight(g.picker, second.addr().String()); n != 1 {
 		t.Errorf("%d requests in flight, want 1", n)
 	}
 	release()
@@ -286,7 +285,7 @@ func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	poll.Until(t, "the access log", func() bool { n, _, _ := served.Totals(); return n == 1 })
-	if n := tried.InFlight() + served.InFlight(); n != 0 {
+	if n := inFlight(g.picker, first.addr().String()) + inFlight(g.picker, second.addr().String()); n != 0 {
 		t.Errorf("%d requests in flight after the end", n)
 	}
 	if _, failed, firstByte := served.Totals(); failed != 0 || firstByte <= 0 {
@@ -357,8 +356,8 @@ func TestEndpointPicker_ChangingPoolsLosesNoRequest(t *testing.T) {
 	}
 	poll.Until(t, "all requests are reported", func() bool { return g.picker.leases.Len() == 0 })
 	for _, p := range g.pods {
-		if load := g.picker.loadOf(p.addr().String()); load != nil && load.InFlight() != 0 {
-			t.Errorf("%s has %d requests in flight", p.name, load.InFlight())
+		if n := inFlight(g.picker, p.addr().String()); n != 0 {
+			t.Errorf("%s has %d requests in flight", p.name, n)
 		}
 	}
 }

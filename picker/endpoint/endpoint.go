@@ -62,8 +62,6 @@ func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
 	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
 }
 
-// InFlight returns how many requests of this process are in flight at the address.
-func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 
 // State is an endpoint's load at one moment.
 type State struct {
@@ -108,15 +106,7 @@ func (e *Endpoint) StateAt(now time.Time) State {
 // Snapshot is one pool's endpoints at one time, sorted by address.
 type Snapshot struct {
 	Endpoints []Endpoint
-	byAddr    map[netip.AddrPort]int
 	registry  *Registry
 	used      atomic.Int64 // when MarkUsed last notified the scrapers, in nanoseconds since processStart
 }
 
-// Find returns the endpoint with an address, or nil.
-func (s *Snapshot) Find(addr netip.AddrPort) *Endpoint {
-	if i, ok := s.byAddr[addr]; ok {
-		return &s.Endpoints[i]
-	}
-	return nil
-}

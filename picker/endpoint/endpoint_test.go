@@ -192,18 +192,19 @@ func TestLease_ReleasedOnceAndOnlyByOwner(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	a, b := netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")
 	s := r.Snapshot(Metrics{Off: true}, []Spec{{Addr: b}, {Addr: a}})
+	first, second := &s.Endpoints[0], &s.Endpoints[1] // by address
 	mine, other := NewLeases("me", time.Hour), NewLeases("other", time.Hour)
-	lease := mine.Open(s.Find(a))
+	lease := mine.Open(first)
 	if other.Find(lease.ID()) != nil || mine.Find("me.zzz") != nil || mine.Find("nonsense") != nil || mine.Find(lease.ID()) != lease {
 		t.Fatal("leases are confused")
 	}
-	lease.MoveTo(s.Find(b).Load())
-	if s.Find(a).Load().InFlight() != 0 || s.Find(b).Load().InFlight() != 1 {
+	lease.MoveTo(second.Load())
+	if first.State().InFlight != 0 || second.State().InFlight != 1 {
 		t.Error("the request does not count at the endpoint that serves it")
 	}
 	lease.Release()
 	lease.Release()
-	if n := s.Find(b).Load().InFlight(); n != 0 || mine.Len() != 0 || mine.Find(lease.ID()) != nil {
+	if n := second.State().InFlight; n != 0 || mine.Len() != 0 || mine.Find(lease.ID()) != nil {
 		t.Errorf("%d requests in flight after the end", n)
 	}
 }

@@ -67,7 +67,7 @@ func (r *Registry) Snapshot(m Metrics, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
 	specs = slices.CompactFunc(specs, func(a, b Spec) bool { return a.Addr == b.Addr })
-	s := &Snapshot{Endpoints: make([]Endpoint, len(specs)), byAddr: make(map[netip.AddrPort]int, len(specs)), registry: r}
+	s := &Snapshot{Endpoints: make([]Endpoint, len(specs)), registry: r}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, spec := range specs {
@@ -78,7 +78,6 @@ func (r *Registry) Snapshot(m Metrics, specs []Spec) *Snapshot {
 		}
 		load.refs++
 		s.Endpoints[i] = Endpoint{Spec: spec, Text: spec.Addr.String(), load: load}
-		s.byAddr[spec.Addr] = i
 		if !m.Off {
 			s.Endpoints[i].source = r.source(spec.Addr, m, load)
 		}
