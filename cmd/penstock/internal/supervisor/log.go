@@ -9,34 +9,34 @@ import (
 	"time"
 )
 
-// logFormat is what Envoy writes for each message: level, logger and text; the first two hold no space. It is used with
-// --log-format-escaped, so that a message of several lines stays one; Envoy escapes the format's own characters too.
+// logFormat is Envoy's log format: level, logger and message; the first two contain no space. With --log-format-escaped a
+// message of several lines is one line; Envoy escapes the format's own characters too.
 const logFormat = "%l %n %v"
 
-// unescape takes back what --log-format-escaped did. What is not ASCII stays in octal: Envoy's messages hardly have any.
+// unescape reverses --log-format-escaped, except for non-ASCII characters, which stay in octal: Envoy hardly logs any.
 var unescape = strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r")
 
-// levels are Envoy's words for how bad it is.
+// levels maps Envoy's log levels.
 var levels = map[string]slog.Level{
 	"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// repeatAfter is how long a complaint is not passed on again while nothing else is said.
+// repeatAfter is how long the repetition of a warning is demoted to debug.
 const repeatAfter = 10 * time.Second
 
 // logWriter turns Envoy's standard error into log records. One goroutine writes to it.
 type logWriter struct {
-	log  *slog.Logger
-	rest []byte // a line whose end has not come yet
-	last string // the latest message at level error or above: probably why it died
+	log       *slog.Logger
+	rest      []byte // an incomplete line
+	lastError string // the last message at level error or above: probably why the process ended
 
-	told   string // the latest message at level warning or above, and when it was passed on
-	toldAt time.Time
-	ending atomic.Bool // Envoy was told to end: that its streams break then is no news
+	lastWarning string // the last message logged at level warning or above
+	warnedAt    time.Time
+	ending      atomic.Bool // Envoy is shutting down: warnings about its streams are demoted to debug
 }
 
-// Write never fails: a log that cannot be read must not block Envoy.
+// Write never fails: a log that can't be parsed must not block Envoy.
 func (w *logWriter) Write(b []byte) (int, error) {
 	w.rest = append(w.rest, b...)
 	for {
@@ -49,7 +49,7 @@ func (w *logWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// flush forwards a last line without an end.
+// flush logs an incomplete last line.
 func (w *logWriter) flush() {
 	if len(w.rest) > 0 {
 		w.record(string(w.rest))
@@ -57,8 +57,8 @@ func (w *logWriter) flush() {
 	}
 }
 
-// record forwards one line. What is not in our format was written before Envoy's log was set up, or by a dying process
-// (a signal handler's stack): it matters, so it is a warning.
+// record logs one line. A line in another format is from before Envoy set up its log, or from a crash (a signal handler's
+// stack): it is a warning.
 func (w *logWriter) record(line string) {
 	level, logger, text := slog.LevelWarn, "", line
 	if parts := strings.SplitN(line, " ", 3); len(parts) == 3 {
@@ -70,17 +70,17 @@ func (w *logWriter) record(line string) {
 		return
 	}
 	if level >= slog.LevelError {
-		w.last = text
+		w.lastError = text
 	}
-	// What Envoy refuses it says up to four times; the control plane says it once, with the object at fault.
+	// Envoy logs a NACK up to four times. The control plane logs it once, with the object that caused it.
 	if w.ending.Load() || strings.Contains(text, " rejected: ") {
 		level = slog.LevelDebug
 	}
-	if level >= slog.LevelWarn { // a picker that is away would be a line for every request
-		if text == w.told && time.Since(w.toldAt) < repeatAfter {
+	if level >= slog.LevelWarn { // an unreachable picker would be a line for every request
+		if text == w.lastWarning && time.Since(w.warnedAt) < repeatAfter {
 			level = slog.LevelDebug
 		} else {
-			w.told, w.toldAt = text, time.Now()
+			w.lastWarning, w.warnedAt = text, time.Now()
 		}
 	}
 	w.log.Log(context.Background(), level, text, "envoy", logger)

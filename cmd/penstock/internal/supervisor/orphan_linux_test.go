@@ -11,39 +11,41 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// TestMain makes the test binary a program that supervises one Envoy when asked to, for the test below to kill.
+// TestMain makes the test binary a program that runs one Envoy if this variable is set, for the test below to kill.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("PROXY_TEST_SUPERVISE"); dir != "" {
+	if dir := os.Getenv("SUPERVISOR_TEST_DIR"); dir != "" {
 		supervise(dir)
 	}
 	os.Exit(m.Run())
 }
 
-// supervise logs to standard output, and the log has Envoy's pid.
+// supervise runs one Envoy. It logs Envoy's pid to standard output.
 func supervise(dir string) {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	p, err := NewEnvoy(EnvoyConfig{Envoy: os.Getenv("ENVOY"), Gateway: "default/edge", Bootstrap: []byte("node: {id: a, cluster: b}"), Args: []string{"--disable-hot-restart"}, Dir: dir, Log: log})
+	envoy, err := NewEnvoy(EnvoyConfig{Envoy: os.Getenv("ENVOY"), Gateway: "default/edge", Bootstrap: []byte("node: {id: a, cluster: b}"), Args: []string{"--disable-hot-restart"}, Dir: dir, Log: log})
 	if err == nil {
-		err = p.Run(context.Background())
+		err = envoy.Run(context.Background())
 	}
 	fmt.Println("unexpected end:", err)
 	os.Exit(1)
 }
 
-func TestAKilledSupervisorLeavesNoEnvoyBehind(t *testing.T) {
+func TestEnvoy_EndsWhenPenstockIsKilled(t *testing.T) {
 	envoy, err := Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "px")
+	dir, err := os.MkdirTemp("", "ps") // t.TempDir's path is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "PROXY_TEST_SUPERVISE="+dir, "ENVOY="+envoy.Path)
+	cmd.Env = append(os.Environ(), "SUPERVISOR_TEST_DIR="+dir, "ENVOY="+envoy.Path)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +63,7 @@ func TestAKilledSupervisorLeavesNoEnvoyBehind(t *testing.T) {
 		}
 	}
 	admin := newAdminClient(dir + "/admin.sock")
-	eventually(t, "Envoy runs", func() bool {
+	poll.Until(t, "Envoy runs", func() bool {
 		resp, err := admin.http.Get("http://envoy/ready")
 		if err != nil {
 			return false
@@ -73,10 +75,10 @@ func TestAKilledSupervisorLeavesNoEnvoyBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	eventually(t, "Envoy is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) })
+	poll.Until(t, "Envoy has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) })
 }
 
-// zombie tells whether a process is dead and not reaped: a container's first process may not care for orphans.
+// zombie reports whether a process has ended and was not reaped: a container's first process may not reap orphans.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")

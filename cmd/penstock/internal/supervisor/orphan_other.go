@@ -4,5 +4,5 @@ package supervisor
 
 import "syscall"
 
-// processAttributes has nothing to offer against a parent that is killed outright: only Linux has.
+// processAttributes leaves the child running if this process is killed: only Linux can end it.
 func processAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

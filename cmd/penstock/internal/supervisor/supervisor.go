@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"net"
-	"net/url"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,52 +15,52 @@ import (
 	"github.com/penstock-project/penstock/xds/bootstrap"
 )
 
-// ControlPlane reports what each gateway's Envoy serves. *app.App implements it.
+// ControlPlane reports what each Gateway's Envoy serves. *app.App implements it.
 type ControlPlane interface {
-	// Serving returns when a gateway's Envoy has acknowledged what revision rev has for it, with its addresses as URLs.
+	// Serving returns when a Gateway's Envoy has acknowledged what revision rev has for it, with its addresses as URLs.
 	Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error)
 	// After returns once a revision later than rev is translated.
 	After(ctx context.Context, rev uint64) error
 }
 
-// Config is what a Supervisor needs.
+// Config of a Supervisor.
 type Config struct {
-	Envoy        string // the binary
-	Dir          string // for bootstraps and admin sockets
+	Envoy        string // path of the binary, as Find returns it
+	Dir          string // for bootstraps and admin sockets; keep it short
 	ADS          string // address of the control plane
 	DrainTime    time.Duration
-	Grace        time.Duration
-	Concurrency  int
+	Grace        time.Duration // EnvoyConfig.Grace of each Envoy
+	Concurrency  int           // worker threads of each Envoy; 0 means one a CPU
 	ControlPlane ControlPlane
-	// Announce is told when a gateway begins to serve, or serves at other addresses.
+	// Announce is called when a Gateway begins to serve, and when its addresses change.
 	Announce func(gateway string, urls []string)
 	Log      *slog.Logger
 }
 
-// Supervisor keeps the Envoys of all Gateways.
+// Supervisor keeps one Envoy for each Gateway. Use New.
 type Supervisor struct {
-	cfg  Config
-	wake chan struct{}
+	cfg     Config
+	changed chan struct{} // notifies Run of a change of want; capacity 1
 
 	mu   sync.Mutex
 	want []string
 }
 
-// New makes a Supervisor without Gateways.
-func New(cfg Config) *Supervisor { return &Supervisor{cfg: cfg, wake: make(chan struct{}, 1)} }
+// New returns a Supervisor without Gateways.
+func New(cfg Config) *Supervisor { return &Supervisor{cfg: cfg, changed: make(chan struct{}, 1)} }
 
-// Set says which Gateways there are.
+// Set replaces the list of Gateways, each "namespace/name". Run starts and drains Envoys accordingly.
 func (s *Supervisor) Set(gateways []string) {
 	s.mu.Lock()
 	s.want = slices.Clone(gateways)
 	s.mu.Unlock()
 	select {
-	case s.wake <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Run keeps an Envoy for each Gateway until ctx ends; then all are drained and ended. It fails if one cannot be started.
+// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends them all. It fails if one can't be started.
 func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}
@@ -72,45 +69,45 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return group.Wait()
-		case <-s.wake:
+		case <-s.changed:
 		}
 		s.mu.Lock()
 		want := s.want
 		s.mu.Unlock()
-		for gw, stop := range running {
-			if !slices.Contains(want, gw) {
+		for gateway, stop := range running {
+			if !slices.Contains(want, gateway) {
 				stop()
-				delete(running, gw)
+				delete(running, gateway)
 			}
 		}
-		for _, gw := range want {
-			if running[gw] != nil {
+		for _, gateway := range want {
+			if running[gateway] != nil {
 				continue
 			}
-			proxyCtx, stop := context.WithCancel(ctx)
-			running[gw] = stop
-			before, done := ended[gw], make(chan struct{})
-			ended[gw] = done
+			envoyCtx, stop := context.WithCancel(ctx)
+			running[gateway] = stop
+			before, done := ended[gateway], make(chan struct{})
+			ended[gateway] = done
 			group.Go(func() error {
 				defer close(done)
 				defer stop()
 				if before != nil {
 					<-before
 				}
-				return s.run(proxyCtx, gw)
+				return s.runEnvoy(envoyCtx, gateway)
 			})
 		}
 	}
 }
 
-// run is one gateway's Envoy.
-func (s *Supervisor) run(ctx context.Context, gateway string) error {
+// runEnvoy runs one Gateway's Envoy until ctx ends.
+func (s *Supervisor) runEnvoy(ctx context.Context, gateway string) error {
 	cfg := bootstrap.Config{Gateway: gateway, ADS: []string{s.cfg.ADS}, DrainTime: s.cfg.DrainTime, Concurrency: s.cfg.Concurrency}
 	boot, err := bootstrap.YAML(cfg)
 	if err != nil {
 		return err
 	}
-	p, err := NewEnvoy(EnvoyConfig{
+	envoy, err := NewEnvoy(EnvoyConfig{
 		Envoy: s.cfg.Envoy, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(s.cfg.Dir, folder(gateway)),
 		Args: cfg.Args(), Grace: s.cfg.Grace, Log: s.cfg.Log,
 	})
@@ -118,7 +115,7 @@ func (s *Supervisor) run(ctx context.Context, gateway string) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.Run(ctx) })
+	group.Go(func() error { return envoy.Run(ctx) })
 	group.Go(func() error {
 		s.announce(ctx, gateway)
 		return nil
@@ -132,64 +129,7 @@ func (s *Supervisor) wanted(gateway string) bool {
 	return slices.Contains(s.want, gateway)
 }
 
-// announce tells of each new set of addresses once it is served.
-func (s *Supervisor) announce(ctx context.Context, gateway string) {
-	told := ""
-	for ctx.Err() == nil {
-		urls, rev, err := s.cfg.ControlPlane.Serving(ctx, gateway)
-		if err != nil {
-			return // the context has ended
-		}
-		if now := strings.Join(urls, " "); now != told {
-			if len(urls) == 0 && !s.wanted(gateway) {
-				return // it goes
-			}
-			for _, u := range urls {
-				open(ctx, u, openPatience)
-			}
-			s.cfg.Announce(gateway, urls)
-			told = now
-		}
-		if s.cfg.ControlPlane.After(ctx, rev) != nil {
-			return
-		}
-	}
-}
-
-// openPatience is how long an address may take to open that Envoy has acknowledged. One that does not (somebody else has
-// the port) is announced all the same: why it does not serve is told as a finding.
-const openPatience = 5 * time.Second
-
-// open waits until an address takes connections, and says whether it does: Envoy acknowledges a listener before its workers
-// listen, and most of all while it starts.
-func open(ctx context.Context, address string, patience time.Duration) bool {
-	u, err := url.Parse(address)
-	if err != nil {
-		return false
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
-		if err == nil {
-			_ = conn.Close()
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-}
-
-// folder is a short name for a gateway's folder: a socket's path may not be long.
+// folder returns a short name for a Gateway's folder: the path of a Unix socket has a limit.
 func folder(gateway string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(gateway))

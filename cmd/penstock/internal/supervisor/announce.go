@@ -1,0 +1,66 @@
+package supervisor
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// openTimeout is how long announce waits for an acknowledged address to accept connections. After it the address is announced
+// anyway: if another process has the port, a finding reports it.
+const openTimeout = 5 * time.Second
+
+// announce calls Config.Announce whenever the set of served addresses changes, until ctx ends.
+func (s *Supervisor) announce(ctx context.Context, gateway string) {
+	announced := ""
+	for ctx.Err() == nil {
+		urls, rev, err := s.cfg.ControlPlane.Serving(ctx, gateway)
+		if err != nil {
+			return // the context has ended
+		}
+		if now := strings.Join(urls, " "); now != announced {
+			if len(urls) == 0 && !s.wanted(gateway) {
+				return // the Gateway was deleted
+			}
+			for _, u := range urls {
+				waitOpen(ctx, u, openTimeout)
+			}
+			s.cfg.Announce(gateway, urls)
+			announced = now
+		}
+		if s.cfg.ControlPlane.After(ctx, rev) != nil {
+			return
+		}
+	}
+}
+
+// waitOpen waits until an address accepts connections, and reports whether it does. Envoy acknowledges a listener before its
+// workers listen, by a noticeable time while it starts.
+func waitOpen(ctx context.Context, address string, timeout time.Duration) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+		if err == nil {
+			_ = conn.Close()
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
