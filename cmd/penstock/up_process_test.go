@@ -135,7 +135,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		}
 	}
 	eventually(t, "the pick is counted", func() error {
-		for _, want := range []string{"penstock_picker_", "penstock_xds_streams 1\n", "penstock_xds_streams_refusing 0\n", "penstock_xds_streams_behind 0\n", "go_goroutines", `pool="default/chat"`,
+		for _, want := range []string{"penstock_picker_", "penstock_xds_streams 1\n", "penstock_xds_streams_rejecting 0\n", "penstock_xds_streams_behind 0\n", "go_goroutines", `pool="default/chat"`,
 			`penstock_findings{severity="error"} 0`, "penstock_change_seconds_count "} {
 			if text := page("/metrics"); !strings.Contains(text, want) {
 				return fmt.Errorf("/metrics has no %s:\n%s", want, text)

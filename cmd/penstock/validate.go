@@ -88,7 +88,7 @@ func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resour
 		if r.Type == resource.Endpoints { // Envoy does not request them for clusters that are not in use
 			continue
 		}
-		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRefused) {
+		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRejected) {
 			return err
 		}
 	}
@@ -118,8 +118,8 @@ type rejections struct {
 	reports []report.Report
 }
 
-// Refused implements server.Reports. The report of a proxy that has disconnected is empty and ignored.
-func (r *rejections) Refused(_, _ string, reports []report.Report) {
+// Rejected implements server.Reports. The report of a disconnected proxy is empty and ignored.
+func (r *rejections) Rejected(_, _ string, reports []report.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(reports) > 0 {

@@ -12,49 +12,49 @@ import (
 	"time"
 )
 
-// ErrChanged is what a Secrets answers when the Secret is not in the version that was to be replaced.
+// ErrChanged is the error of Secrets.Write if the Secret is not in the expected version.
 var ErrChanged = errors.New("the Secret has changed meanwhile")
 
-// Secrets keeps the authority. *cluster.Secret is one.
+// Secrets stores the authority. *apply.Secret implements it.
 type Secrets interface {
 	// Read returns the data and its version; no data and an empty version if there is no Secret.
 	Read(ctx context.Context) (data map[string][]byte, version string, err error)
-	// Write replaces the data of a version, or makes the Secret where that is empty. It fails with ErrChanged if the Secret
-	// is not in that version.
+	// Write replaces the data of a version, or creates the Secret if version is empty. It fails with ErrChanged if the
+	// Secret is not in that version.
 	Write(ctx context.Context, data map[string][]byte, version string) error
 }
 
-// Config is what an Authority needs.
+// Config configures an Authority.
 type Config struct {
 	Secrets Secrets // required
 	// Names are the DNS names of the control plane. At least one.
 	Names []string
-	// Changed is called when Bundle, or the first of Keys, has changed, from Run's goroutine; the first time before Ready.
-	// Optional.
+	// Changed is called when Bundle, or the first of Keys, has changed, from Run's goroutine; the first time before
+	// Ready. Optional.
 	Changed func()
-	// Life of an authority (default one year) and of a certificate (default one day); Overlap is how long an authority is in
-	// the bundle before it signs (default one day).
+	// Life is the validity of an authority (default: one year), CertificateLife that of a certificate (default: one
+	// day). Overlap is how long an authority is in the bundle before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
-	// Interval of looking at the Secret. Default: 10 s, which is nothing beside the renewal of the Lease.
+	// Interval between reads of the Secret. Default: 10 s, less load than the renewal of the Lease.
 	Interval time.Duration
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 	Log *slog.Logger
 }
 
-// Authority is the authority of one installation. Safe for use by many.
+// Authority is the authority of one installation. It is safe for concurrent use.
 type Authority struct {
 	cfg Config
 
 	mu    sync.RWMutex
 	state state
 	cert  *tls.Certificate
-	given *signer             // whose keys are given out
+	given *signer             // the authority whose keys are handed out
 	keys  map[string][]string // by purpose
 	ready chan struct{}       // closed when there is a certificate
 }
 
-// New makes an Authority that has nothing yet.
+// New returns an Authority that is not ready.
 func New(c Config) *Authority {
 	c.Life = cmp.Or(c.Life, 365*24*time.Hour)
 	c.CertificateLife = cmp.Or(c.CertificateLife, 24*time.Hour)
@@ -72,7 +72,7 @@ func New(c Config) *Authority {
 	return &Authority{cfg: c, keys: map[string][]string{}, ready: make(chan struct{})}
 }
 
-// Run keeps the authority and this process's certificate until ctx ends. What the API server does not answer is tried again.
+// Run keeps the authority and this process's certificate up to date until ctx ends. It retries after errors.
 func (a *Authority) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -93,7 +93,7 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
-// renew brings the Secret and the certificate to where they should be now.
+// renew brings the Secret and the certificate up to date.
 func (a *Authority) renew(ctx context.Context) error {
 	data, version, err := a.cfg.Secrets.Read(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
-// take makes a state the one that counts, and renews the certificate if it must be.
+// take adopts a state, and renews the certificate if that is due.
 func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	cert, old := a.cert, a.state
@@ -132,12 +132,12 @@ func (a *Authority) take(s state, now time.Time) error {
 	}
 	given := s.given(now, a.cfg.Overlap)
 	a.mu.Lock()
-	news := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
+	changed := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
 	first := a.given == nil
 	a.state, a.cert, a.given = s, cert, given
 	clear(a.keys)
 	a.mu.Unlock()
-	if news {
+	if changed {
 		a.cfg.Changed()
 	}
 	if first {
@@ -156,7 +156,7 @@ func (a *Authority) Ready(ctx context.Context) error {
 	}
 }
 
-// Bundle is what proxies shall trust, certificates in PEM; empty before Ready.
+// Bundle is the certificates that proxies trust, in PEM; empty before Ready.
 func (a *Authority) Bundle() []byte {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -166,16 +166,16 @@ func (a *Authority) Bundle() []byte {
 	return a.state.bundle()
 }
 
-// Keys are secrets that all replicas derive from the authority for a purpose: the first is the one to give out, and all are
-// to be accepted. Empty before Ready. A next authority's key is given out when all replicas have long known it, and so that
-// all proxies have it when the authority takes over.
+// Keys are secrets that all replicas derive from the authority for a purpose. The first one is handed out, all are
+// accepted. Empty before Ready. The next authority's key is handed out once all replicas have long had it, early enough
+// for all proxies to have it when that authority takes over.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.given == nil {
 		return nil
 	}
-	if a.keys[purpose] == nil { // asked for with each pick, changed once a minute at most
+	if a.keys[purpose] == nil { // read with each pick, changed once a minute at most
 		a.keys[purpose] = []string{a.given.derive(purpose)}
 		for _, s := range []*signer{a.state.current, a.state.next} {
 			if s != nil && s != a.given {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-func TestTwoReplicasThatStartAtOnceHaveOneAuthority(t *testing.T) {
+func TestAuthority_ReplicasThatStartAtOnceShareOne(t *testing.T) {
 	secrets := &secret{}
 	a, b := start(t, secrets, time.Minute), start(t, secrets, time.Minute)
 	for _, x := range []*authority.Authority{a, b} {
@@ -34,8 +34,8 @@ func TestTwoReplicasThatStartAtOnceHaveOneAuthority(t *testing.T) {
 	verify(t, b, a.Bundle())
 }
 
-// Over two years, a proxy that learns of a new bundle a day late is never shown a certificate that it cannot verify.
-func TestAProxyThatLearnsOfANewAuthorityLateStillTrustsTheControlPlane(t *testing.T) {
+// For two years, a proxy that gets each bundle 21 hours late verifies every certificate.
+func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}
 		a := start(t, secrets, time.Hour)
@@ -49,7 +49,7 @@ func TestAProxyThatLearnsOfANewAuthorityLateStillTrustsTheControlPlane(t *testin
 			synctest.Wait()
 			verify(t, a, bundles[0])
 			if keys := a.Keys("x"); !slices.Contains(keys, given) {
-				t.Fatalf("a key that was given out three hours ago is not accepted")
+				t.Fatalf("a key that was handed out three hours ago is not accepted")
 			} else {
 				given = keys[0]
 			}
@@ -66,14 +66,16 @@ func TestAProxyThatLearnsOfANewAuthorityLateStillTrustsTheControlPlane(t *testin
 	})
 }
 
-func TestASecretThatCannotBeReadIsNotReplaced(t *testing.T) {
-	secrets := &secret{data: map[string][]byte{"tls.crt": []byte("nonsense")}, version: 1}
-	a := start(t, secrets, time.Minute)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if a.Ready(ctx) == nil || secrets.written != 0 {
-		t.Error("an authority was made in place of one that proxies trust")
-	}
+func TestAuthority_InvalidSecretIsNotReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secrets := &secret{data: map[string][]byte{"tls.crt": []byte("nonsense")}, version: 1}
+		a := start(t, secrets, time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if a.Ready(ctx) == nil || secrets.written != 0 {
+			t.Error("a new authority replaces one that proxies trust")
+		}
+	})
 }
 
 func start(t *testing.T, s authority.Secrets, interval time.Duration) *authority.Authority {
@@ -86,7 +88,7 @@ func start(t *testing.T, s authority.Secrets, interval time.Duration) *authority
 	return a
 }
 
-// verify does what a proxy does with a bundle.
+// verify verifies the certificate with a bundle, as a proxy does.
 func verify(t *testing.T, a *authority.Authority, bundle []byte) {
 	t.Helper()
 	cert, err := a.GetCertificate(nil)

@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// Mutual is how processes of one installation know each other: who serves shows this process's certificate and asks for one that the
-// authority, or a next or previous one, has signed; so does who dials. Nobody but these processes has one: proxies get none.
-// Both follow Run. name is one of Config.Names.
+// Mutual is the TLS configuration between processes of one installation. Server and client both present this process's
+// certificate, and require a peer certificate of the current, next or previous authority. Only these processes have
+// one; proxies get none. Both configurations follow Run. name is one of Config.Names.
 func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	server = &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.GetCertificate,
@@ -17,14 +17,14 @@ func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	client = &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: name,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return a.GetCertificate(nil) },
-		// The authorities change while the configuration does not: verify does what this leaves out.
+		// The authorities change while the configuration does not: verify replaces the built-in verification.
 		InsecureSkipVerify: true,
 		VerifyConnection:   func(s tls.ConnectionState) error { return a.verify(s, name, x509.ExtKeyUsageServerAuth) },
 	}
 	return server, client
 }
 
-// verify says whether the other side's certificate is one of ours.
+// verify checks that the peer's certificate is signed by the authority.
 func (a *Authority) verify(s tls.ConnectionState, name string, usage x509.ExtKeyUsage) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("no certificate")

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-func TestOnlyProcessesOfOneInstallationBelieveEachOther(t *testing.T) {
+func TestCertificate_ProcessesOfOneInstallationAuthenticate(t *testing.T) {
 	secrets := &secret{}
 	a, b, stranger := start(t, secrets, time.Minute), start(t, secrets, time.Minute), start(t, &secret{}, time.Minute)
 	for _, x := range []*authority.Authority{a, b, stranger} {
@@ -22,8 +22,8 @@ func TestOnlyProcessesOfOneInstallationBelieveEachOther(t *testing.T) {
 	serve, dial := a.Mutual(name)
 	_, other := b.Mutual(name)
 	serveStrange, dialStrange := stranger.Mutual(name)
-	nobody := other.Clone()
-	nobody.GetClientCertificate = nil
+	anonymous := other.Clone()
+	anonymous.GetClientCertificate = nil
 	_, elsewhere := b.Mutual("other.system.svc")
 	for _, c := range []struct {
 		who            string
@@ -32,7 +32,7 @@ func TestOnlyProcessesOfOneInstallationBelieveEachOther(t *testing.T) {
 	}{
 		{"another process", serve, other, true},
 		{"itself", serve, dial, true},
-		{"somebody without a certificate", serve, nobody, false},
+		{"a client without a certificate", serve, anonymous, false},
 		{"a process of another installation", serve, dialStrange, false},
 		{"a server of another installation", serveStrange, dial, false},
 		{"a server of another name", serve, elsewhere, false},
@@ -59,7 +59,7 @@ func shake(server, client *tls.Config) error {
 		served <- err
 	}()
 	c := tls.Client(near, client)
-	_, err := c.Read(make([]byte, 5)) // in TLS 1.3 a client learns only then that it was refused
+	_, err := c.Read(make([]byte, 5)) // in TLS 1.3 a client gets the rejection only here
 	_ = near.Close()
 	return errors.Join(err, <-served)
 }

@@ -20,15 +20,15 @@ import (
 
 // Keys of the Secret's data.
 const (
-	currentCert, currentKey = "tls.crt", "tls.key" // what signs
+	currentCert, currentKey = "tls.crt", "tls.key" // the signing authority
 	nextCert, nextKey       = "next.crt", "next.key"
 	previousCert            = "previous.crt"
 )
 
-// skew is how wrong the clocks of nodes may be.
+// skew bounds the clock skew between nodes.
 const skew = time.Hour
 
-// signer is one authority: its certificate with its key. A previous one has no key.
+// signer is one authority: its certificate and key. The previous one has no key.
 type signer struct {
 	cert    *x509.Certificate
 	certPEM []byte
@@ -36,11 +36,11 @@ type signer struct {
 	key     *ecdsa.PrivateKey
 }
 
-// state is what the Secret says.
+// state is the content of the Secret.
 type state struct{ current, next, previous *signer }
 
-// read decodes the Secret's data. What cannot be read is an error: making a new authority in its place would lock all proxies
-// out.
+// read decodes the Secret's data. Data that cannot be decoded is an error: proxies would not trust a new authority in
+// its place.
 func read(data map[string][]byte) (s state, err error) {
 	if s.current, err = readSigner(data[currentCert], data[currentKey], true); err != nil {
 		return s, fmt.Errorf("%s: %w", currentCert, err)
@@ -98,7 +98,7 @@ func (s state) write() map[string][]byte {
 	return out
 }
 
-// bundle is all that proxies shall trust.
+// bundle is the certificates that proxies trust.
 func (s state) bundle() []byte {
 	var out bytes.Buffer
 	for _, a := range []*signer{s.current, s.next, s.previous} {
@@ -109,7 +109,7 @@ func (s state) bundle() []byte {
 	return out.Bytes()
 }
 
-// advance is the state in which an authority should be at a time; changed says whether that is another one.
+// advance returns the state in which an authority should be at a time, and whether that is another one.
 func (s state) advance(now time.Time, life, overlap time.Duration) (next state, changed bool, err error) {
 	if s.previous != nil && now.After(s.previous.cert.NotAfter) {
 		s.previous, changed = nil, true
@@ -137,7 +137,7 @@ func newSigner(now time.Time, life time.Duration) (*signer, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		// A name of its own: of two authorities with one name a verifier may try the wrong one only.
+		// Unique names: of two authorities with one name, a verifier may try only the wrong one.
 		SerialNumber: serial, Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4])},
 		NotBefore: now.Add(-skew), NotAfter: now.Add(life),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
@@ -154,7 +154,7 @@ func newSigner(now time.Time, life time.Duration) (*signer, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), true)
 }
 
-// issue signs a certificate for a process of these names. It does not outlive the authority.
+// issue signs a certificate for a process with these names. It expires with the authority at the latest.
 func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: now.Add(-skew), NotAfter: end,
-		// Among processes of ours it is a client's too: see Mutual.
+		// Between processes of Penstock it is also a client certificate: see Mutual.
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, key.Public(), s.key)
@@ -184,7 +184,7 @@ func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// given is whose keys are given out: a next authority's as soon as all replicas have long known it.
+// given is the authority whose keys are handed out: the next one, once all replicas have long had it.
 func (s state) given(now time.Time, overlap time.Duration) *signer {
 	if s.next != nil && now.Sub(s.next.cert.NotBefore.Add(skew)) > overlap/2 {
 		return s.next
@@ -192,7 +192,7 @@ func (s state) given(now time.Time, overlap time.Duration) *signer {
 	return s.current
 }
 
-// derive makes a secret from the authority's key.
+// derive derives a secret from the authority's key.
 func (s *signer) derive(purpose string) string {
 	mac := hmac.New(sha256.New, s.keyPEM)
 	mac.Write([]byte(purpose))

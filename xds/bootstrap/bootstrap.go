@@ -29,7 +29,7 @@ import (
 // adsCluster is the name of the one static cluster: the control plane.
 const adsCluster = "xds"
 
-// YAML is the bootstrap as a file, keys sorted. An error is a mistake in the Config.
+// YAML is the bootstrap as a file with sorted keys. An error is an invalid Config.
 func YAML(c Config) ([]byte, error) {
 	msg, err := New(c)
 	if err != nil {
@@ -39,14 +39,14 @@ func YAML(c Config) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the bootstrap: %w", err)
 	}
-	out, err := yaml.JSONToYAML(json) // also takes out protojson's random spaces
+	out, err := yaml.JSONToYAML(json) // also removes protojson's random spaces
 	if err != nil {
 		return nil, fmt.Errorf("encode the bootstrap: %w", err)
 	}
 	return out, nil
 }
 
-// New is the bootstrap as a message. An error is a mistake in the Config.
+// New is the bootstrap as a message. An error is an invalid Config.
 func New(c Config) (*bootstrapv3.Bootstrap, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -104,7 +104,7 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 		return &corev3.ConfigSource{
 			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 			ResourceApiVersion:    corev3.ApiVersion_V3,
-			// Never live and empty: with any other value a proxy that starts without a control plane serves 404.
+			// With any other value a proxy that starts without a control plane serves 404.
 			InitialFetchTimeout: durationpb.New(0),
 		}
 	}
@@ -118,10 +118,12 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 			GrpcServices: []*corev3.GrpcService{{
 				TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 					ClusterName: adsCluster,
-					// The default (0.5 s to 30 s) left a proxy without its control plane for up to 14 s after it was back.
+					// With the default (0.5 s to 30 s) a proxy took up to 14 s to reconnect to a control plane that was
+					// back.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(100 * time.Millisecond),
-						// The wait is drawn between nothing and this. Half a second leaves the other half for all that comes then.
+						// The back-off is random, up to this. Half a second leaves the other half for the reconnection
+						// itself.
 						MaxInterval: durationpb.New(500 * time.Millisecond),
 					}},
 				}},
@@ -130,21 +132,21 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 	}
 }
 
-// runtime holds the switches that are not fields.
+// runtime sets the features that have no field.
 func runtime() *bootstrapv3.LayeredRuntime {
 	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 		Name: "static",
 		LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
-			// The default of 100 rejects ordinary users' expressions, such as a{1,1000}.
+			// The default of 100 rejects common regular expressions, such as a{1,1000}.
 			"re2.max_program_size.error_level": structpb.NewNumberValue(100_000),
 			"re2.max_program_size.warn_level":  structpb.NewNumberValue(100_000),
-			// Without it a picker that is itself behind a connection manager loses its connection every ~1,050 streams.
+			// Without it a picker behind a connection manager loses its connection every ~1,050 streams.
 			"envoy.reloadable_features.ext_proc_graceful_grpc_close": structpb.NewBoolValue(true),
 		}}},
 	}}}
 }
 
-// builder collects the first error of many encodings.
+// builder keeps the first error of many encodings.
 type builder struct{ err error }
 
 func (b *builder) any(m proto.Message) *anypb.Any {
@@ -182,8 +184,9 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 				HttpFilters: b.tokenFilters(c),
 				UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
-						// Finds a control plane that is frozen but still connected, within 14 s. Not sooner: these pings are most
-						// of what an idle control plane does (1,000 proxies, one each 5 s: 1 % of a core).
+						// Detects a control plane that is frozen but still connected, within 14 s. A shorter interval
+						// costs: these pings are most of the load of an idle control plane (1,000 proxies, one each 5
+						// s: 1 % of a core).
 						ConnectionKeepalive: &corev3.KeepaliveSettings{
 							Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second),
 						},
@@ -206,7 +209,7 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 
 func (b *builder) tls(c Config) *corev3.TransportSocket {
 	common := &tlsv3.CommonTlsContext{
-		// For a client Envoy's default maximum is 1.2: without one of its own, a minimum of 1.3 leaves no version.
+		// For a client Envoy's default maximum is 1.2, so a minimum of 1.3 alone leaves no version.
 		TlsParams:     &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
 		AlpnProtocols: []string{"h2"},
 	}
@@ -272,7 +275,7 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	}
 }
 
-// mustAddress is for what validate has seen.
+// mustAddress is for addresses that validate has checked.
 func mustAddress(s string) address {
 	a, _ := parseAddress(s)
 	return a

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-func TestGoldenBootstrapsStayTheSameAndEnvoyTakesThem(t *testing.T) {
+func TestBootstrap_GoldenIsValidForEnvoy(t *testing.T) {
 	for name, c := range map[string]bootstrap.Config{
 		"standalone": {Gateway: "default/web", ADS: []string{"127.0.0.1:18000", "127.0.0.1:18001"}, Admin: "127.0.0.1:19000"},
 		"sockets":    {Gateway: "default/web", ADS: []string{"unix:///run/penstock/ads"}, Admin: "unix:/run/penstock/admin"},
@@ -46,7 +46,7 @@ func TestGoldenBootstrapsStayTheSameAndEnvoyTakesThem(t *testing.T) {
 	}
 }
 
-func TestTheConnectionToTheControlPlaneIsVerified(t *testing.T) {
+func TestBootstrap_VerifiesControlPlane(t *testing.T) {
 	ca, cert, key := certificate(t)
 	c := bootstrap.Config{Gateway: "a/b", ADS: []string{"penstock.example:18000"}, TLS: &bootstrap.TLS{CA: ca, Cert: cert, Key: key}}
 	got := yaml(t, c)
@@ -60,7 +60,7 @@ func TestTheConnectionToTheControlPlaneIsVerified(t *testing.T) {
 	}
 }
 
-func TestAMistakeIsNamed(t *testing.T) {
+func TestBootstrap_ErrorNamesInvalidField(t *testing.T) {
 	good := bootstrap.Config{Gateway: "a/b", ADS: []string{"127.0.0.1:1"}}
 	for want, change := range map[string]func(*bootstrap.Config){
 		"write namespace/name":          func(c *bootstrap.Config) { c.Gateway = "web" },
@@ -80,7 +80,7 @@ func TestAMistakeIsNamed(t *testing.T) {
 	}
 }
 
-func TestStreamsOutliveTheirFilterChainForTheDrainTime(t *testing.T) {
+func TestDrain_ArgumentsSetDrainTime(t *testing.T) {
 	args := bootstrap.Config{DrainTime: 42 * time.Second, Concurrency: 3}.Args()
 	for _, pair := range [][2]string{{"--drain-time-s", "42"}, {"--drain-strategy", "immediate"}, {"--concurrency", "3"}} {
 		if i := slices.Index(args, pair[0]); i < 0 || args[i+1] != pair[1] {

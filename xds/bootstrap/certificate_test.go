@@ -22,7 +22,7 @@ type authority struct {
 	pem  []byte
 }
 
-// issued is a certificate with its key, as Go and as files have them.
+// issued is a certificate with its key, for tls.Config and as PEM.
 type issued struct {
 	tls.Certificate
 	certPEM, keyPEM []byte
@@ -78,7 +78,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// certificate writes a certificate, its authority's and its key.
+// certificate writes a CA, a certificate and its key to files.
 func certificate(t *testing.T) (ca, cert, key string) {
 	t.Helper()
 	a := newAuthority(t)

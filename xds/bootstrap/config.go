@@ -14,31 +14,31 @@ import (
 // ProfileKey is the field of the node's metadata that carries Config.Profile.
 const ProfileKey = "penstock.dev/profile"
 
-// Config is what differs from one Envoy to another.
+// Config is what differs between Envoys.
 type Config struct {
-	// Gateway is "namespace/name" of the Gateway that it serves; it becomes the node's cluster. Required.
+	// Gateway is "namespace/name" of the Gateway that the proxy serves; it becomes node.cluster. Required.
 	Gateway string
-	// NodeID tells the gateway's proxies apart. Default: Gateway.
+	// NodeID identifies the proxy among those of its gateway. Default: Gateway.
 	NodeID string
-	// Zone is where the proxy runs, for zone-aware load balancing. Optional.
+	// Zone is the proxy's zone, for zone-aware load balancing. Optional.
 	Zone string
-	// Profile is what this bootstrap can take (see xds/cache). Default: DefaultProfile.
+	// Profile names the abilities of this bootstrap (see xds/cache). Default: DefaultProfile.
 	Profile string
 
-	// ADS are the control plane's addresses: "host:port", or "unix:PATH". Two or more let a proxy move over in
-	// milliseconds when one goes away. Required.
+	// ADS are the control plane's addresses: "host:port", or "unix:PATH". With two or more a proxy fails over in
+	// milliseconds. Required.
 	ADS []string
-	// TLS secures the connection to the control plane. Nil: cleartext, for loopback and sockets.
+	// TLS secures the connection to the control plane. nil: cleartext, for loopback and sockets.
 	TLS *TLS
 
-	// Token is the file with the bearer token that proves to the control plane which proxy this is; it is read again
-	// whenever it is replaced. Needs TLS, which keeps it secret, and Secrets.
+	// Token is the file of the bearer token that authenticates the proxy to the control plane; it is read again
+	// whenever it is replaced. It needs TLS, which keeps it secret, and Secrets.
 	Token string
-	// Secrets is the folder with the files that SecretFiles makes, as the proxy sees it. With it, a new CA, certificate or
-	// token is taken without a restart; without it they are read once. Optional.
+	// Secrets is the folder of the files that SecretFiles returns, as the proxy sees it. With it, Envoy takes a new CA,
+	// certificate or token without a restart; without it they are read once. Optional.
 	Secrets string
 
-	// Ready is "ip:port" where ReadyPath tells whether the proxy is ready. Optional.
+	// Ready is the "ip:port" where ReadyPath reports readiness. Optional.
 	Ready string
 	// Extra is a bootstrap as JSON that is merged over this one. Optional.
 	Extra []byte
@@ -46,15 +46,15 @@ type Config struct {
 	Admin string
 	// Tags are added to every statistic. Optional.
 	Tags map[string]string
-	// MaxHeapBytes is the heap at which requests are refused from 97 % on. Default: 2 GiB.
+	// MaxHeapBytes is the heap size; from 97 % of it on, Envoy answers new requests with 503. Default: 2 GiB.
 	MaxHeapBytes uint64
 	// MaxConnections is the limit of downstream connections. Default: 50,000.
 	MaxConnections int64
 
-	// DrainTime is how long streams of a filter chain that is gone may go on; an argument of the command line.
-	// Default: 10 minutes.
+	// DrainTime is the drain time of a removed filter chain's connections; an argument of the command line. Default: 10
+	// minutes.
 	DrainTime time.Duration
-	// Concurrency is the number of worker threads; an argument of the command line. 0: one per core.
+	// Concurrency is the number of worker threads; an argument of the command line. 0: one for each core.
 	Concurrency int
 }
 
@@ -63,23 +63,24 @@ type TLS struct {
 	CA   string // PEM; verifies the control plane. Required.
 	Cert string // PEM; the proxy's own certificate. Optional, with Key.
 	Key  string // PEM
-	// ServerName is asked for (SNI) and must be among the certificate's names. Default: the first address's host.
+	// ServerName is sent (SNI) and must be in the certificate. Default: the first address's host.
 	ServerName string
 }
 
-// DefaultProfile names the listeners that this version makes: their fixed list of filters. Raise it when that changes, and
-// serve the ones before to proxies of the profile before: else the upgrade of a control plane drains every stream at once.
+// DefaultProfile names the listeners that this version generates: their fixed list of filters. Raise it when that list
+// changes, and serve the old list to proxies of the old profile: otherwise the upgrade of a control plane drains all
+// streams at once.
 const DefaultProfile = "1"
 
-// DefaultDrainTime is Config.DrainTime where none is given.
+// DefaultDrainTime is the default of Config.DrainTime.
 const DefaultDrainTime = 10 * time.Minute
 
-// Args are the arguments of Envoy's command line that belong to the bootstrap but have no field in it.
+// Args are the arguments of Envoy's command line that have no field in the bootstrap.
 func (c Config) Args() []string {
 	c = c.withDefaults()
 	args := []string{
 		"--drain-time-s", strconv.Itoa(int(c.DrainTime.Seconds())),
-		// A chain that is gone stops taking new requests at once; the default would refuse them bit by bit.
+		// A removed chain stops taking new requests at once; the default ramps that up.
 		"--drain-strategy", "immediate",
 		"--disable-hot-restart",
 	}
@@ -111,7 +112,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate says in the user's words what is wrong.
+// validate returns an error that names the field and what to write instead.
 func (c Config) validate() error {
 	ns, name, ok := strings.Cut(c.Gateway, "/")
 	if !ok || ns == "" || name == "" || strings.Contains(name, "/") {

@@ -1,12 +1,11 @@
-// Package bootstrap makes the file that an Envoy starts with: where its control plane is, who it says that it is, and
-// everything that only a restart of the fleet can change. All the rest comes over ADS.
+// Package bootstrap creates the file that an Envoy starts with: the addresses of its control plane, its node identity,
+// and everything that only a restart can change. All other configuration arrives over ADS.
 //
-// `penstock bootstrap`, `penstock up` and the fleet in Kubernetes call it. It is pure: the same Config gives the same
+// `penstock bootstrap`, `penstock up` and the fleet on Kubernetes call it. It is pure: the same Config gives the same
 // bytes.
 //
-// Invariants: an Envoy never serves without configuration (it waits for its control plane, however long); it dials
-// a control plane that is away every half a second at least; a frozen control plane is noticed.
+// Invariants: an Envoy never serves without configuration; it waits for its control plane without a bound. It dials an
+// unreachable control plane at least every half second, and detects a frozen one.
 //
-// Tests: go test ./xds/bootstrap (one of them asks the real Envoy); make golden rewrites the
-// goldens.
+// Tests: go test ./xds/bootstrap (some run the real Envoy); make golden rewrites the goldens.
 package bootstrap

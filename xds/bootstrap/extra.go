@@ -8,20 +8,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// merge puts what the user wants besides over a bootstrap: messages field by field, lists by appending.
+// merge merges the user's bootstrap over a generated one: messages field by field, lists by appending.
 func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	if len(extra) == 0 {
 		return nil
 	}
 	more := &bootstrapv3.Bootstrap{}
 	if err := protojson.Unmarshal(extra, more); err != nil {
-		return fmt.Errorf("what is to be merged in is not a bootstrap of Envoy: %w", err)
+		return fmt.Errorf("the bootstrap to merge in is not a valid bootstrap of Envoy: %w", err)
 	}
 	for field, given := range map[string]bool{
 		"node": more.Node != nil, "admin": more.Admin != nil, "dynamic_resources": more.DynamicResources != nil,
 	} {
 		if given {
-			return fmt.Errorf("%s cannot be merged in: by it the control plane knows the proxy", field)
+			return fmt.Errorf("%s cannot be merged in: it identifies the proxy to the control plane", field)
 		}
 	}
 	proto.Merge(msg, more)

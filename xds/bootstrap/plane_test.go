@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// plane is a control plane that notes what those who connect prove, and has nothing to give.
+// plane is a control plane without resources. It records the credentials of each connection.
 type plane struct {
 	cache   *cache.Cache
 	address string
@@ -32,7 +32,7 @@ type plane struct {
 	mu    sync.Mutex
 	cert  *tls.Certificate
 	conns map[net.Conn]struct{}
-	last  string // what the newest stream proved; none: "-"
+	last  string // the credentials of the newest stream; none: "-"
 }
 
 func startPlane(t *testing.T, secure bool) *plane {
@@ -83,7 +83,7 @@ func (p *plane) note(ctx context.Context, node *corev3.Node) (string, func() err
 	return server.TrustNode(ctx, node)
 }
 
-// certify has the next connections see a certificate, and ends those that there are.
+// certify sets the certificate of new connections, and closes the others.
 func (p *plane) certify(c issued) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *plane) certify(c issued) {
 	p.drop()
 }
 
-// drop ends all connections. Called with mu held.
+// drop closes all connections. Called with mu held.
 func (p *plane) drop() {
 	p.last = "-"
 	for c := range p.conns {
@@ -100,17 +100,17 @@ func (p *plane) drop() {
 	clear(p.conns)
 }
 
-// expect waits for a proxy that connects anew and proves this.
+// expect waits for a new connection with these credentials.
 func (p *plane) expect(t *testing.T, proof string) {
 	t.Helper()
-	poll.Until(t, fmt.Sprintf("a proxy that proves %q", proof), func() bool {
+	poll.Until(t, fmt.Sprintf("a proxy with the credentials %q", proof), func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.last == proof {
 			return true
 		}
 		if p.last != "-" {
-			p.drop() // what Envoy has read anew it shows on a new connection
+			p.drop() // Envoy presents a file that it has read again on a new connection
 		}
 		return false
 	})
@@ -119,7 +119,7 @@ func (p *plane) expect(t *testing.T, proof string) {
 	p.drop()
 }
 
-// tracked remembers connections, so that they can be ended.
+// tracked records connections, so that they can be closed.
 type tracked struct {
 	net.Listener
 	p *plane
@@ -135,8 +135,8 @@ func (l tracked) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// volume is a folder whose files change as the kubelet changes those of a ConfigMap or a projected token: each is a link
-// through ..data, which is replaced in one step.
+// volume is a folder whose files change like those of a ConfigMap or a projected token: each is a link through ..data,
+// which is replaced in one step.
 type volume struct {
 	t   *testing.T
 	dir string
@@ -147,7 +147,7 @@ func newVolume(t *testing.T) *volume { return &volume{t: t, dir: t.TempDir()} }
 
 func (v *volume) path(name string) string { return filepath.Join(v.dir, name) }
 
-// write replaces everything in the volume; files are name and content in turn.
+// write replaces all files of the volume.
 func (v *volume) write(files map[string][]byte) {
 	v.t.Helper()
 	v.n++

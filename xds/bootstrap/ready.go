@@ -12,12 +12,11 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// ReadyPath is what a kubelet asks at Config.Ready.
+// ReadyPath is the path that a kubelet probes at Config.Ready.
 const ReadyPath = "/ready"
 
-// readyListener answers 200 from when the proxy has its first whole configuration (Envoy's workers start then, not
-// before) until it is told to fail health checks, which is how it drains: 503. It shows nothing else, as the admin
-// interface would.
+// readyListener answers 200 once the proxy has its first whole configuration (Envoy starts its workers then), and 503
+// once the proxy fails health checks, which is how it drains. Unlike the admin interface it exposes nothing else.
 func (b *builder) readyListener(c Config) *listenerv3.Listener {
 	filter := func(name string, config *anypb.Any) *hcmv3.HttpFilter {
 		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}}
@@ -43,7 +42,7 @@ func (b *builder) readyListener(c Config) *listenerv3.Listener {
 	}
 	return &listenerv3.Listener{
 		Name: "ready", Address: mustAddress(c.Ready).proto(), StatPrefix: "ready",
-		// A full proxy is not a broken one.
+		// A proxy at its connection limit is still ready.
 		IgnoreGlobalConnLimit: true, BypassOverloadManager: true,
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
 			Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(manager)},

@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The secrets that a proxy reads from files. Each is also the name of its file in Config.Secrets, with ".yaml".
+// The secrets that a proxy reads from files. The file in Config.Secrets is named after its secret, with ".yaml".
 const (
 	secretCA          = "control-plane-ca"
 	secretCertificate = "own-certificate"
 	secretToken       = "own-token"
 )
 
-// SecretFiles are the files that must lie in the folder Config.Secrets, by name. Envoy watches a file only if a secret
-// names it that has come by SDS, and SDS wants a file of its own; nil if Config.Secrets is empty.
+// SecretFiles are the files of the folder Config.Secrets, by name; nil if Config.Secrets is empty. Envoy watches only
+// files of secrets that arrive by SDS, and SDS needs a file for each secret.
 func SecretFiles(c Config) (map[string][]byte, error) {
 	if c.Secrets == "" {
 		return nil, nil
@@ -71,8 +71,8 @@ func file(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
 }
 
-// folderOf is what is watched for a file: where the kubelet replaces a link to the folder that all of a volume's files
-// are in.
+// folderOf is the directory to watch for a file: the kubelet updates a volume by replacing the link to the folder that
+// holds all of its files.
 func folderOf(file string) *corev3.WatchedDirectory {
 	return &corev3.WatchedDirectory{Path: path.Dir(file)}
 }
@@ -87,7 +87,7 @@ func (c Config) fromFile(name string) *tlsv3.SdsSecretConfig {
 	}}
 }
 
-// tokenFilters send the token with every stream to the control plane. Nil without a token.
+// tokenFilters send the token with every stream to the control plane; nil without a token.
 func (b *builder) tokenFilters(c Config) []*hcmv3.HttpFilter {
 	if c.Token == "" {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-func TestATokenThatTheKubeletReplacesIsSentFromThenOn(t *testing.T) {
+func TestServiceAccountToken_RotationNeedsNoRestart(t *testing.T) {
 	ca := newAuthority(t)
 	plane := startPlane(t, true)
 	plane.certify(ca.issue(t, "penstock.example"))
@@ -28,7 +28,7 @@ func TestATokenThatTheKubeletReplacesIsSentFromThenOn(t *testing.T) {
 	plane.expect(t, "Bearer second")
 }
 
-func TestEnvoyTrustsANewAuthorityWithoutARestart(t *testing.T) {
+func TestBootstrap_NewAuthorityNeedsNoRestart(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	plane := startPlane(t, true)
 	plane.certify(first.issue(t, "penstock.example"))
@@ -36,9 +36,9 @@ func TestEnvoyTrustsANewAuthorityWithoutARestart(t *testing.T) {
 	cas.write(map[string][]byte{"ca.crt": first.pem})
 	envoy := startWithSecrets(t, bootstrap.Config{TLS: &bootstrap.TLS{CA: cas.path("ca.crt"), ServerName: "penstock.example"}}, plane)
 	plane.expect(t, "")
-	// What is not trusted yet is refused: the test would pass without any verification otherwise.
+	// Envoy does not trust the second authority yet; otherwise the test would pass without any verification.
 	plane.certify(second.issue(t, "penstock.example"))
-	poll.Until(t, "Envoy refuses the second authority", func() bool {
+	poll.Until(t, "Envoy rejects the second authority", func() bool {
 		return envoy.Stats("cluster.xds.ssl.fail_verify_error")["cluster.xds.ssl.fail_verify_error"] > 0
 	})
 	cas.write(map[string][]byte{"ca.crt": slices.Concat(first.pem, second.pem)}) // the overlap
@@ -48,12 +48,12 @@ func TestEnvoyTrustsANewAuthorityWithoutARestart(t *testing.T) {
 	cas.write(map[string][]byte{"ca.crt": second.pem})
 	plane.certify(second.issue(t, "penstock.example"))
 	plane.expect(t, "")
-	plane.certify(second.issue(t, "somebody.example")) // signed, but not the control plane
-	refused := "cluster.xds.ssl.fail_verify_san"
-	poll.Until(t, "Envoy refuses another name", func() bool { return envoy.Stats(refused)[refused] > 0 })
+	plane.certify(second.issue(t, "other.example")) // signed, but not the control plane
+	failures := "cluster.xds.ssl.fail_verify_san"
+	poll.Until(t, "Envoy rejects another name", func() bool { return envoy.Stats(failures)[failures] > 0 })
 }
 
-func TestACertificateThatIsReplacedIsShownFromThenOn(t *testing.T) {
+func TestCertificate_RotationNeedsNoRestart(t *testing.T) {
 	ca := newAuthority(t)
 	plane := startPlane(t, true)
 	plane.certify(ca.issue(t, "penstock.example"))
@@ -71,12 +71,12 @@ func TestACertificateThatIsReplacedIsShownFromThenOn(t *testing.T) {
 	plane.expect(t, "edge-2.example")
 }
 
-func TestAProxyIsReadyFromItsFirstConfigurationUntilItDrains(t *testing.T) {
+func TestReadiness_FromFirstConfigurationUntilDrain(t *testing.T) {
 	plane := startPlane(t, false)
 	port := freePort(t)
 	c := bootstrap.Config{Gateway: "a/b", ADS: []string{plane.address}, Ready: fmt.Sprintf("127.0.0.1:%d", port)}
 	envoy := envoytest.StartGateway(t, c)
-	plane.expect(t, "") // connected, and not answered yet
+	plane.expect(t, "") // connected, without a response
 	ready := func() int {
 		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, bootstrap.ReadyPath))
 		if err != nil {
@@ -86,7 +86,7 @@ func TestAProxyIsReadyFromItsFirstConfigurationUntilItDrains(t *testing.T) {
 		return resp.StatusCode
 	}
 	if got := ready(); got != 0 {
-		t.Errorf("ready says %d without a configuration", got)
+		t.Errorf("status %d without a configuration", got)
 	}
 	plane.cache.Commit(cache.Batch{Gateway: "a/b"})
 	plane.cache.SetReady()
@@ -97,7 +97,7 @@ func TestAProxyIsReadyFromItsFirstConfigurationUntilItDrains(t *testing.T) {
 	poll.Until(t, "not ready", func() bool { return ready() == http.StatusServiceUnavailable })
 }
 
-func TestWhatIsMergedInTakesEffectAndWhatCannotBeIsSaid(t *testing.T) {
+func TestBootstrap_ExtraIsMerged(t *testing.T) {
 	c := bootstrap.Config{Gateway: "a/b", ADS: []string{"127.0.0.1:1"}, Extra: []byte(`{"stats_flush_interval":"11s","static_resources":{"clusters":[{"name":"mine","type":"STATIC"}]}}`)}
 	got := string(yaml(t, c))
 	for _, want := range []string{"stats_flush_interval: 11s", "name: mine", "name: xds"} {
@@ -110,7 +110,7 @@ func TestWhatIsMergedInTakesEffectAndWhatCannotBeIsSaid(t *testing.T) {
 	}
 	for extra, want := range map[string]string{
 		`{"node":{"id":"x"}}`:  "node cannot be merged in",
-		`{"staticResources":1`: "not a bootstrap",
+		`{"staticResources":1`: "not a valid bootstrap",
 		`{"typo":1}`:           "typo",
 	} {
 		c.Extra = []byte(extra)

@@ -12,30 +12,30 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Batch is what one revision of the world changes for one gateway.
+// Batch is the change that one revision of the world makes to one gateway.
 type Batch struct {
-	// Gateway is "namespace/name"; Profile as in the package's comment, "" for the default one.
+	// Gateway is "namespace/name". Profile is "" for the default profile; see the package's comment.
 	Gateway, Profile string
-	// Revision is the store's revision that it was made from; for logs and status only.
+	// Revision is the revision of the store that it was made from; for logs and status only.
 	Revision uint64
-	// Upserts are new or changed resources. One that equals the current version changes nothing.
+	// Upserts are new or changed resources. A resource that equals the current version changes nothing.
 	Upserts []*resource.Resource
-	// Removes are names that exist no more. One that does not exist changes nothing.
+	// Removes are names of removed resources. A name that does not exist changes nothing.
 	Removes []resource.Ref
-	// Trace is the change that caused it; the zero value is none.
+	// Trace is the span of the change; the zero value is none.
 	Trace trace.SpanContext
 }
 
-// Config is what a Cache needs.
+// Config configures a Cache.
 type Config struct {
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
-	// LogRecords and LogBytes bound a log: the number of changes and the bytes of replaced bodies that it keeps for
-	// streams which are behind. Defaults: 4,096 and 16 MiB.
+	// LogRecords and LogBytes bound a log: the number of changes, and the bytes of replaced bodies that it keeps for
+	// streams that lag. Defaults: 4,096 and 16 MiB.
 	LogRecords, LogBytes int
 }
 
-// Cache is the logs of all gateways. Safe for use by many.
+// Cache is the logs of all gateways. It is safe for concurrent use.
 type Cache struct {
 	config Config
 
@@ -46,7 +46,7 @@ type Cache struct {
 
 type scope struct{ gateway, profile string }
 
-// New makes an empty cache that is not ready.
+// New returns an empty cache that is not ready.
 func New(c Config) *Cache {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -56,7 +56,7 @@ func New(c Config) *Cache {
 	return &Cache{config: c, logs: map[scope]*log{}}
 }
 
-// SetReady says that every source has been read and translated once. Until then no cursor is.
+// SetReady marks that every source has been read and translated once. No cursor is ready before.
 func (c *Cache) SetReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,8 +66,8 @@ func (c *Cache) SetReady() {
 	}
 }
 
-// Commit appends batches to their gateways' logs and wakes the cursors that read them. Within a batch removals come
-// first: a name in both lists is an upsert. A batch without changes is good for saying that the gateway exists.
+// Commit appends batches to their gateways' logs and signals the cursors that read them. Removals of a batch apply
+// first: a name in both lists is an upsert. An empty batch registers the gateway.
 func (c *Cache) Commit(batches ...Batch) {
 	now := c.config.Now()
 	for _, b := range batches {
@@ -87,7 +87,7 @@ func (c *Cache) Current(gateway string, ref resource.Ref) (version string, ok bo
 	return "", false
 }
 
-// Resource is the resource itself of which Current is the version; nil if there is none.
+// Resource is the resource whose version Current returns; nil if there is none.
 func (c *Cache) Resource(gateway string, ref resource.Ref) *resource.Resource {
 	c.mu.Lock()
 	l := c.logs[scope{gateway: gateway}]
@@ -103,7 +103,7 @@ func (c *Cache) Resource(gateway string, ref resource.Ref) *resource.Resource {
 	return nil
 }
 
-// Gateway is what is known of one log, for people.
+// Gateway describes one log.
 type Gateway struct {
 	Name     string                `json:"gateway"`
 	Profile  string                `json:"profile,omitempty"`
@@ -129,7 +129,7 @@ func (c *Cache) Gateways() []Gateway {
 	return out
 }
 
-// log finds or makes a log.
+// log finds or creates a log.
 func (c *Cache) log(k scope) *log {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,8 +141,8 @@ func (c *Cache) log(k scope) *log {
 	return l
 }
 
-// Open starts to read a gateway's log. It begins with nothing read: the first Pull is for what changes from then on,
-// and what exists already is found by Acquire and Each. Close it.
+// Open returns a cursor at the end of a gateway's log. The first Pull returns what changes from then on; Acquire and
+// Each find what exists already. The caller closes it.
 func (c *Cache) Open(gateway, profile string) *Cursor {
 	k := scope{gateway, profile}
 	c.mu.Lock()

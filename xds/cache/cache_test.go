@@ -30,7 +30,7 @@ func commit(c *cache.Cache, upserts []*resource.Resource, removes ...resource.Re
 	c.Commit(cache.Batch{Gateway: gateway, Upserts: upserts, Removes: removes})
 }
 
-func TestChangesThatASlowProxyMissedComeOnce(t *testing.T) {
+func TestCursor_MissedChangesCollapse(t *testing.T) {
 	c := cache.New(cache.Config{})
 	first := assignment(t, "a", 0)
 	commit(c, []*resource.Resource{first, assignment(t, "gone", 0)})
@@ -55,11 +55,11 @@ func TestChangesThatASlowProxyMissedComeOnce(t *testing.T) {
 		t.Errorf("gone: %+v", g)
 	}
 	if again := cur.Pull(); len(again.Changes) > 0 {
-		t.Errorf("told twice: %+v", again)
+		t.Errorf("changes are returned twice: %+v", again)
 	}
 }
 
-func TestAProxyThatFellBehindTheLogStillLearnsEverything(t *testing.T) {
+func TestCursor_ResetReturnsAllChangesBehindTheLog(t *testing.T) {
 	c := cache.New(cache.Config{LogRecords: 100})
 	commit(c, []*resource.Resource{assignment(t, "untouched", 0)})
 	behind := c.Open(gateway, "")
@@ -73,7 +73,7 @@ func TestAProxyThatFellBehindTheLogStillLearnsEverything(t *testing.T) {
 	}
 }
 
-func TestAResourceThatIsTheSameIsNotSentAgain(t *testing.T) {
+func TestCommit_EqualResourceIsNotAChange(t *testing.T) {
 	c := cache.New(cache.Config{})
 	commit(c, []*resource.Resource{assignment(t, "a", 0)})
 	cur := c.Open(gateway, "")
@@ -84,7 +84,7 @@ func TestAResourceThatIsTheSameIsNotSentAgain(t *testing.T) {
 	}
 }
 
-func TestWhatGoesOverTheWireIsWhatWasCommitted(t *testing.T) {
+func TestEntry_EncodesCommittedResource(t *testing.T) {
 	c := cache.New(cache.Config{})
 	want := assignment(t, "a", 7)
 	empty := resource.FromParts(resource.Endpoints, "empty", resource.NewPart(nil, nil, nil))
@@ -121,7 +121,7 @@ func TestWhatGoesOverTheWireIsWhatWasCommitted(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreGoneAreForgotten(t *testing.T) {
+func TestSlot_RemovedNameIsReaped(t *testing.T) {
 	c := cache.New(cache.Config{})
 	cur := c.Open(gateway, "")
 	for i := range 500 {
@@ -133,16 +133,16 @@ func TestNamesThatAreGoneAreForgotten(t *testing.T) {
 	}
 	slot := cur.Acquire(resource.Endpoints, "n0")
 	if slot.ID < 500 {
-		t.Errorf("a name that was gone long ago still has its slot, %d", slot.ID)
+		t.Errorf("a removed name still has its slot, %d", slot.ID)
 	}
 	again := cur.Acquire(resource.Endpoints, "n0")
 	if again != slot {
-		t.Error("a name that is in use was forgotten")
+		t.Error("a name in use was reaped")
 	}
 	cur.Close(slices.Values([]uint32{slot.ID, again.ID}))
 }
 
-func TestAnOldBootstrapReadsTheDefaultProfile(t *testing.T) {
+func TestProfile_UnknownReadsDefault(t *testing.T) {
 	c := cache.New(cache.Config{})
 	c.SetReady()
 	commit(c, []*resource.Resource{assignment(t, "a", 0)})
@@ -161,7 +161,7 @@ func TestAnOldBootstrapReadsTheDefaultProfile(t *testing.T) {
 	}
 }
 
-func TestANameIsNamedAsLongAsAnythingNamesIt(t *testing.T) {
+func TestSlot_NamedWhileReferenced(t *testing.T) {
 	c := cache.New(cache.Config{})
 	cur := c.Open(gateway, "")
 	hop := cur.Acquire(resource.Listener, "hop")
@@ -178,8 +178,8 @@ func TestANameIsNamedAsLongAsAnythingNamesIt(t *testing.T) {
 	cur.Close(slices.Values([]uint32{hop.ID}))
 }
 
-// A route configuration of some megabytes that changes host by host must not use up what is kept for slow proxies.
-func TestWhatVersionsShareCountsForNoneOfThem(t *testing.T) {
+// A route configuration of some megabytes that changes host by host must not exhaust the log of slow proxies.
+func TestLog_SharedPartsDoNotCount(t *testing.T) {
 	c := cache.New(cache.Config{LogBytes: 1 << 20})
 	large := resource.NewPart(make([]byte, 512<<10), nil, nil)
 	version := func(i int) *resource.Resource {
@@ -192,6 +192,6 @@ func TestWhatVersionsShareCountsForNoneOfThem(t *testing.T) {
 		commit(c, []*resource.Resource{version(i + 1)})
 	}
 	if d := slow.Pull(); d.Reset || len(d.Changes) != 1 {
-		t.Errorf("reset %v with %d changes: a proxy that was slow is asked to compare everything", d.Reset, len(d.Changes))
+		t.Errorf("reset %v with %d changes: a slow proxy has to compare everything", d.Reset, len(d.Changes))
 	}
 }

@@ -9,24 +9,24 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Change is what happened to one resource since a cursor last looked, however often it changed in between.
+// Change is the change of one resource since a cursor's last Pull, however often it changed in between.
 type Change struct {
 	Slot  *Slot
-	Entry *Entry // nil: it is gone
-	// Prev is the version of when the cursor last looked; nil if there was none, or if Delta.Reset.
+	Entry *Entry // nil: removed
+	// Prev is the version at the last Pull; nil if there was none, or if Delta.Reset.
 	Prev *Entry
 }
 
 // Delta is what a cursor had not read yet.
 type Delta struct {
-	// Changes are in the order of each resource's first change. Shared: not to be changed.
+	// Changes are in the order of each resource's first change. They are shared and must not be modified.
 	Changes []Change
-	// Reset says that the log does not reach back to where the cursor stood. Changes then holds every resource that
-	// changed since and still exists; what the reader knows and Slot.Current does not have is gone.
+	// Reset reports that the log does not reach back to the cursor's place. Changes then holds every existing resource
+	// that changed since. A resource that the reader has and whose Slot.Current is nil was removed.
 	Reset bool
 }
 
-// Cursor is one reader's place in a log. Not safe for use by many, except where a method says so.
+// Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method allows it.
 type Cursor struct {
 	log  *log
 	seq  atomic.Uint64
@@ -42,8 +42,8 @@ func (l *log) cursor() *Cursor {
 	return c
 }
 
-// Close gives the cursor up, with everything that it acquired, by the slots' IDs (the caller names it: the cursor keeps no
-// list).
+// Close ends the cursor and releases what it acquired. The caller lists the IDs of the acquired slots, because the
+// cursor keeps no list.
 func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	l := c.log
 	var last []*Slot
@@ -62,14 +62,14 @@ func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	delete(l.cursors, c)
 }
 
-// Ready is closed when the log may be read: see Cache.SetReady. Safe for use by many.
+// Ready is closed when the log may be read: see Cache.SetReady. Safe for concurrent use.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
-// Wake receives when there may be something to pull, and after Poke. Safe for use by many.
+// Wake receives when there may be something to pull, and after Poke. Safe for concurrent use.
 func (c *Cursor) Wake() <-chan struct{} { return c.wake }
 
-// Poke wakes the cursor's reader for a reason of the caller's own: a channel less for a thousand of them to select from.
-// Safe for use by many.
+// Poke signals the cursor's reader for a reason of the caller's own, which saves a channel to select from. Safe for
+// concurrent use.
 func (c *Cursor) Poke() {
 	select {
 	case c.wake <- struct{}{}:
@@ -77,14 +77,14 @@ func (c *Cursor) Poke() {
 	}
 }
 
-// Skip makes it as if the cursor had been opened only now: what was committed until then is not pulled.
+// Skip moves the cursor to the end of the log: earlier commits are not pulled.
 func (c *Cursor) Skip() {
 	c.log.mu.RLock()
 	defer c.log.mu.RUnlock()
 	c.seq.Store(c.log.seq())
 }
 
-// Seq is the sequence number up to which everything was pulled.
+// Seq is the sequence number up to which the cursor has pulled.
 func (c *Cursor) Seq() uint64 { return c.seq.Load() }
 
 // Pull returns what was committed since the last Pull.
@@ -103,8 +103,8 @@ func (c *Cursor) Pull() Delta {
 	return Delta{Changes: l.coalesced(from, to)}
 }
 
-// coalesced is the tail from a place on, one change per resource. Cursors mostly stand at the same place, so the
-// last answer is kept. Called with mu held for reading.
+// coalesced is the tail from a place on, one change per resource. Cursors mostly stand at the same place, so the last
+// result is kept. Called with mu held for reading.
 func (l *log) coalesced(from, to uint64) []Change {
 	l.memoMu.Lock()
 	defer l.memoMu.Unlock()
@@ -126,7 +126,7 @@ func (l *log) coalesced(from, to uint64) []Change {
 	return changes
 }
 
-// since finds by a look at everything what changed after a place that the log has dropped.
+// since looks at all resources to find what changed after a place that the log has dropped.
 func (l *log) since(from uint64) []Change {
 	var out []Change
 	for _, s := range l.byID {
@@ -140,8 +140,8 @@ func (l *log) since(from uint64) []Change {
 	return out
 }
 
-// Acquire finds the slot of a name and keeps it known until Release, existing or not. A name acquired twice is released
-// twice. Safe for use by many.
+// Acquire finds or creates the slot of a name and keeps it until Release, whether or not the resource exists. A name
+// acquired twice is released twice. Safe for concurrent use.
 func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -158,7 +158,7 @@ func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	return s
 }
 
-// AcquireAll is Acquire for many names, in their order, which are read twice at most. Safe for use by many.
+// AcquireAll is Acquire for many names, in their order. It iterates at most twice. Safe for concurrent use.
 func (c *Cursor) AcquireAll(t resource.Type, names iter.Seq[string]) (slots []*Slot) {
 	l := c.log
 	missing := false
@@ -188,19 +188,19 @@ func (c *Cursor) AcquireAll(t resource.Type, names iter.Seq[string]) (slots []*S
 	return slots
 }
 
-// Said is a name with the version that a proxy says it has of it.
-type Said struct {
+// Initial is one entry of initial_resource_versions.
+type Initial struct {
 	Slot    *Slot
 	Version string
 }
 
-// AcquireSaid is AcquireAll for names with the versions that a proxy says it has. Those of which that is the newest one
-// are told apart, because they are nearly always all of them. Safe for use by many.
-func (c *Cursor) AcquireSaid(t resource.Type, said iter.Seq2[string, string]) (current []*Slot, others []Said) {
+// AcquireInitial is AcquireAll for the names of initial_resource_versions. It returns the names at their current
+// version separately, because those are nearly always all of them. Safe for concurrent use.
+func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot, others []Initial) {
 	l := c.log
 	missing := false
 	l.mu.RLock()
-	for name, version := range said {
+	for name, version := range initial {
 		s := l.slots[t][name]
 		if s == nil {
 			missing = true
@@ -210,7 +210,7 @@ func (c *Cursor) AcquireSaid(t resource.Type, said iter.Seq2[string, string]) (c
 		if e := s.Current(); e != nil && e.Version == version {
 			current = append(current, s)
 		} else {
-			others = append(others, Said{Slot: s, Version: version})
+			others = append(others, Initial{Slot: s, Version: version})
 		}
 	}
 	l.mu.RUnlock()
@@ -226,17 +226,17 @@ func (c *Cursor) AcquireSaid(t resource.Type, said iter.Seq2[string, string]) (c
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name, version := range said {
+	for name, version := range initial {
 		if s := l.slot(resource.Ref{Type: t, Name: name}); !found[s] {
 			s.users.Add(1)
-			others = append(others, Said{Slot: s, Version: version})
+			others = append(others, Initial{Slot: s, Version: version})
 		}
 	}
 	return current, others
 }
 
-// Hold is Acquire for slots that came in a Change. It returns the slots that stand for these names now: the same,
-// unless the name was forgotten since and came again. Safe for use by many.
+// Hold is Acquire for the slot of a Change. It returns the slot that stands for the name now: the same, unless the name
+// was reaped and created again. Safe for concurrent use.
 func (c *Cursor) Hold(s *Slot) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -249,7 +249,7 @@ func (c *Cursor) Hold(s *Slot) *Slot {
 	return c.Acquire(s.Type, s.Name)
 }
 
-// Release undoes Acquire and Hold. Safe for use by many.
+// Release undoes Acquire and Hold. Safe for concurrent use.
 func (c *Cursor) Release(slots ...*Slot) {
 	if len(slots) == 0 {
 		return
@@ -271,7 +271,7 @@ func (c *Cursor) Release(slots ...*Slot) {
 	}
 }
 
-// released takes one user off a slot, and adds it to those to forget if that was the last.
+// released takes one user off a slot, and appends the slot to last if that was its last user and it has no resource.
 func released(last []*Slot, s *Slot) []*Slot {
 	if s.users.Add(-1) == 0 && s.Current() == nil {
 		last = append(last, s)
@@ -279,8 +279,8 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// Each is every existing resource of a type, sorted by name. Shared: not to be changed. A thousand proxies that come back
-// at once ask for the same, so the last answer is kept.
+// Each is every existing resource of a type, sorted by name. It is shared and must not be modified. A thousand proxies
+// that reconnect at once request the same, so the last result is kept.
 func (c *Cursor) Each(t resource.Type) []*Slot {
 	l := c.log
 	l.mu.RLock()

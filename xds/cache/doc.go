@@ -1,18 +1,18 @@
-// Package cache holds what every gateway's proxies ought to have: for each (gateway, profile) the current resources,
-// and the log of what changed lately. The translator's side commits; a stream of xds/server holds a Cursor, and what
-// it lacks is the log's tail.
+// Package cache holds what the proxies of every gateway should have: for each (gateway, profile) the current resources
+// and a log of their latest changes. The translator's side commits. A stream of xds/server holds a Cursor; what it has
+// not read yet is the tail of the log.
 //
-// A profile is what a bootstrap says that it can take, so that an upgrade may serve old and new proxies of one gateway
-// differently. A cursor for a profile that nobody commits to reads the gateway's default profile, "".
+// A profile names the abilities of a bootstrap, so that an upgrade may serve old and new proxies of one gateway
+// differently. A cursor for a profile without commits reads the gateway's default profile, "".
 //
 // Invariants:
-//   - The work for a change is in proportion to the change: nothing here looks at all resources, except for a cursor
-//     that fell behind the log (Delta.Reset) and for a proxy that connects.
+//   - The work for a change is in proportion to the change. Only two cases look at all resources: a cursor that fell
+//     behind the log (Delta.Reset), and a proxy that connects.
 //   - The log holds only what some open cursor has not read yet, within a bound of records and bytes.
-//   - The bytes that every stream sends for one version are made once and shared; the body is the translator's own.
-//   - Nobody reads a gateway before SetReady and before the first commit to it: a replica that has not seen all of its
-//     sources must not remove what it has not heard of yet.
-//   - A Slot is one name, the same pointer as long as anyone knows that name: streams keep bits, not maps of strings.
+//   - The bytes of a version are encoded once and shared by all streams; the body is the translator's own.
+//   - No cursor is ready before SetReady and the first commit to its gateway: a replica that has not read all of its
+//     sources must not remove what it has not read yet.
+//   - A Slot is one name, and stays the same pointer while the name is in use: streams keep bits, not maps of strings.
 //
 // Tests: go test ./xds/cache
 package cache

@@ -17,10 +17,10 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Slot is one name in one log, whether or not there is such a resource.
+// Slot is one name in one log, whether or not the resource exists.
 type Slot struct {
 	resource.Ref
-	// ID is dense and never given twice in one log: the place of this name in a stream's bit sets.
+	// ID is dense and never reused in one log: the place of the name in a stream's bit sets.
 	ID uint32
 
 	current atomic.Pointer[Entry]
@@ -34,7 +34,7 @@ type Slot struct {
 // Current is the newest version, or nil if there is none.
 func (s *Slot) Current() *Entry { return s.current.Load() }
 
-// Named says whether any current resource of the log names this one.
+// Named reports whether any current resource of the log names this one.
 func (s *Slot) Named() bool { return s.named.Load() > 0 }
 
 // Entry is one version of a resource as committed to one log. Immutable.
@@ -45,7 +45,7 @@ type Entry struct {
 	Seq uint64
 	// Names are the slots of Resource.Refs, in the same order.
 	Names []*Slot
-	// Committed is when, and Trace by what change, it was committed.
+	// Committed is the time of the commit, and Trace the span of the change.
 	Committed time.Time
 	Trace     trace.SpanContext
 
@@ -53,8 +53,8 @@ type Entry struct {
 	any  int    // where in head the Any begins
 }
 
-// The fields of discovery.v3.Resource and google.protobuf.Any, and the field `resources` that both kinds of
-// DiscoveryResponse have.
+// The fields of discovery.v3.Resource and google.protobuf.Any, and the field `resources` of both kinds of
+// DiscoveryResponse.
 const (
 	fieldVersion   = 1
 	fieldResource  = 2
@@ -65,9 +65,9 @@ const (
 	fieldValue   = 2
 )
 
-// newEntry encodes everything but the body. What goes out is `head`, then the body: as an element of DeltaDiscoveryResponse's
-// resources all of it, as an element of DiscoveryResponse's resources from `any` on. That works because the Any is
-// written last and both messages happen to number its field 2.
+// newEntry encodes everything but the body. DeltaDiscoveryResponse.resources gets all of `head`, then the body;
+// DiscoveryResponse.resources gets `head` from `any` on, then the body. That works because the Any is written last and
+// both messages number its field 2.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
@@ -95,16 +95,16 @@ func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	return &Entry{Resource: r, Slot: slot, Seq: seq, head: b, any: at}
 }
 
-// Delta is what the resource begins with as one encoded element of DeltaDiscoveryResponse.resources, tag included. The
+// Delta is the encoded head of the resource as one element of DeltaDiscoveryResponse.resources, tag included. The
 // bodies of its parts follow.
 func (e *Entry) Delta() (head []byte) { return e.head }
 
-// StateOfTheWorld is the same of DiscoveryResponse.resources.
+// StateOfTheWorld is the same for DiscoveryResponse.resources.
 func (e *Entry) StateOfTheWorld() (head []byte) { return e.head[e.any:] }
 
-// Placeholder is the empty resource that a proxy gets which asks for a name that does not exist, for the types where
-// "there is none" does not end its waiting: an assignment without endpoints, a route configuration without routes.
-// Nil for the other types.
+// Placeholder is the empty resource that answers a subscription to a name that does not exist, for the types where a
+// removal does not end the proxy's wait: an assignment without endpoints, a route configuration without routes. It is
+// nil for the other types.
 func Placeholder(s *Slot) *Entry {
 	var msg proto.Message
 	switch s.Type {
@@ -116,14 +116,14 @@ func Placeholder(s *Slot) *Entry {
 		return nil
 	}
 	r, err := resource.New(s.Type, s.Name, msg, nil, nil)
-	if err != nil { // a name that is not UTF-8: no proxy can have asked for it
+	if err != nil { // the name is not UTF-8: no proxy can have subscribed to it
 		return nil
 	}
 	return newEntry(r, s, 0)
 }
 
-// Variant is an entry that stands for another, in a stream that cannot be sent that one as it is. It is in no log. Streams
-// whose variants are equal share the body: a fleet of proxies refuses the same things.
+// Variant is an entry that replaces another one in a stream. It is in no log. Streams with equal variants share the
+// body: the proxies of a fleet reject the same resources.
 func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	refs := make([]resource.Ref, len(names))
 	for i, n := range names {
@@ -136,13 +136,13 @@ func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	return out
 }
 
-// shared finds equal parts again for as long as somebody has them. Safe for use by many.
+// shared finds equal parts while they are in use. It is safe for concurrent use.
 type shared struct {
 	mu    sync.Mutex
-	parts map[string]weak.Pointer[resource.Part] // by the version of a resource that has no other
+	parts map[string]weak.Pointer[resource.Part] // by the version of a resource that consists of the part
 }
 
-// share returns p, or a part that was shared before and equals it.
+// share returns p, or an equal part that was shared before.
 func (s *shared) share(version string, p *resource.Part) *resource.Part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +157,8 @@ func (s *shared) share(version string, p *resource.Part) *resource.Part {
 	return p
 }
 
-// NamesSlot says whether the entry names a slot; a nil entry names nothing. An old entry may name it by a slot that was
-// forgotten since and came again.
+// NamesSlot reports whether the entry names a slot; a nil entry names nothing. An old entry may name it by a slot that
+// was reaped since and created again.
 func (e *Entry) NamesSlot(s *Slot) bool {
 	return e != nil && slices.ContainsFunc(e.Names, func(n *Slot) bool { return n == s || n.Ref == s.Ref })
 }

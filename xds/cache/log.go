@@ -9,13 +9,13 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// record is one change of one resource. Its sequence number follows from its place in the log.
+// record is one change of one resource. Its sequence number is its place in the log.
 type record struct {
 	slot        *Slot
 	entry, prev *Entry // nil: it did not exist
 }
 
-// replaced is the size of what nothing but the record keeps: the parts of prev that entry does not share.
+// replaced is the size of what only the record retains: the parts of prev that entry does not share.
 func (r record) replaced() (bytes int) {
 	if r.prev == nil {
 		return 0
@@ -30,7 +30,7 @@ func (r record) replaced() (bytes int) {
 
 const types = resource.RouteConfiguration + 1
 
-// log is one gateway's resources and their latest changes.
+// log is the resources of one gateway and their latest changes.
 type log struct {
 	config Config
 	opened bool          // guarded by Cache.mu
@@ -38,7 +38,7 @@ type log struct {
 
 	mu       sync.RWMutex
 	slots    [types]map[string]*Slot
-	byID     []*Slot // nil where the slot is gone
+	byID     []*Slot // nil where the slot was reaped
 	revision uint64
 	born     bool // there was a commit
 
@@ -47,8 +47,8 @@ type log struct {
 	bytes   int // of tail's replaced bodies
 	cursors map[*Cursor]struct{}
 	memo    *memo // the last coalesced delta; guarded by memoMu
-	// existing is what Cursor.Each found last, by type; guarded by memoMu. It keeps slots that are gone until the next
-	// call, no longer.
+	// existing is the last result of Cursor.Each, by type; guarded by memoMu. It retains removed slots until the next
+	// call.
 	existing [types]existing
 	memoMu   sync.Mutex
 }
@@ -56,10 +56,10 @@ type log struct {
 // existing is all resources of a type at a sequence number.
 type existing struct {
 	seq   uint64
-	slots []*Slot // nil: not known
+	slots []*Slot // nil: not computed
 }
 
-// memo is a delta that many cursors which stand at the same place will ask for.
+// memo is a delta that many cursors at the same place will read.
 type memo struct {
 	from, to uint64
 	changes  []Change
@@ -73,7 +73,7 @@ func newLog(c Config) *log {
 	return l
 }
 
-// open lets cursors read, once the whole cache is ready and the gateway is known. Called under Cache.mu.
+// open makes cursors ready, once the whole cache is ready and the gateway is known. Called with Cache.mu held.
 func (l *log) open(cacheReady bool) {
 	l.mu.RLock()
 	born := l.born
@@ -87,8 +87,8 @@ func (l *log) open(cacheReady bool) {
 // seq is the sequence number of the newest record. Called with mu held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
-// commit appends a batch and wakes the cursors, not before they can read it: waking them under the lock made each of a
-// thousand wait for it.
+// commit appends a batch and then signals the cursors. Signalling under the lock made each of a thousand readers wait
+// for it.
 func (l *log) commit(b Batch, now time.Time) {
 	if !l.append(b, now) {
 		return
@@ -100,7 +100,7 @@ func (l *log) commit(b Batch, now time.Time) {
 	}
 }
 
-// append says whether the batch changed anything.
+// append reports whether the batch changed anything.
 func (l *log) append(b Batch, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *log) append(b Batch, now time.Time) bool {
 		upserted[r.Ref] = struct{}{}
 	}
 	for _, ref := range b.Removes {
-		if _, again := upserted[ref]; again {
+		if _, repeated := upserted[ref]; repeated {
 			continue
 		}
 		if s := l.slots[ref.Type][ref.Name]; s != nil && s.Current() != nil {
@@ -123,7 +123,7 @@ func (l *log) append(b Batch, now time.Time) bool {
 		e := newEntry(r, s, l.seq()+1)
 		e.Committed, e.Trace = now, b.Trace
 		if old := s.Current(); old != nil && old.Version == r.Version {
-			// The same bytes of other owners: whoever asks from now on sees them, nobody is sent anything.
+			// The same bytes with other owners: later readers get these owners, and nothing is sent.
 			e.Seq, e.Names, e.Committed, e.Trace = old.Seq, old.Names, old.Committed, old.Trace
 			s.current.Store(e)
 			continue
@@ -162,7 +162,7 @@ func (l *log) put(s *Slot, e *Entry) {
 	}
 }
 
-// slot finds or makes the slot of a name.
+// slot finds or creates the slot of a name.
 func (l *log) slot(ref resource.Ref) *Slot {
 	s := l.slots[ref.Type][ref.Name]
 	if s == nil {
@@ -174,7 +174,7 @@ func (l *log) slot(ref resource.Ref) *Slot {
 	return s
 }
 
-// reap forgets a name that nobody knows any more. A name in the log is known.
+// reap drops a name that is not in use. A name in the log is in use.
 func (l *log) reap(s *Slot) {
 	if l.byID[s.ID] == s && s.Current() == nil && s.named.Load() == 0 && s.users.Load() == 0 && (s.last == 0 || s.last <= l.floor) {
 		delete(l.slots[s.Type], s.Name)
@@ -182,11 +182,10 @@ func (l *log) reap(s *Slot) {
 	}
 }
 
-// trimAt is how many records may lie around before anyone looks who still needs them.
+// trimAt is how many records are kept before trim looks for cursors that still need them.
 const trimAt = 64
 
-// trim drops what every cursor has read, and what is beyond the bounds: a cursor that stands before the floor gets a
-// reset.
+// trim drops what every cursor has read, and what exceeds the bounds: a cursor before the floor gets a reset.
 func (l *log) trim() {
 	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
 		return
@@ -208,7 +207,7 @@ func (l *log) trim() {
 		n = max(n, i+1)
 	}
 	dropped := l.tail[:n]
-	l.tail = slices.Clone(l.tail[n:]) // lets go of the dropped ones
+	l.tail = slices.Clone(l.tail[n:]) // releases the dropped ones
 	l.floor += uint64(n)
 	l.bytes = bytes
 	for _, r := range dropped {

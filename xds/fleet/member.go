@@ -39,9 +39,9 @@ func (f *Fleets) Member(p identity.Proof, wish string) (gateway string, err erro
 	return "", fmt.Errorf("no Gateway has proxies that prove to be %s", p)
 }
 
-// Still implements identity.Members. The proxies of a Gateway that is gone are draining: they are not sent away, there is
+// Recheck implements identity.Members. The proxies of a Gateway that is gone are draining: they are not sent away, there is
 // nothing more to read.
-func (f *Fleets) Still(p identity.Proof, gateway string) error {
+func (f *Fleets) Recheck(p identity.Proof, gateway string) error {
 	if now, err := f.Member(p, gateway); err == nil && now == gateway {
 		return nil
 	}

@@ -19,7 +19,7 @@ func TestAProxyReadsItsOwnGatewayWhateverItWishes(t *testing.T) {
 	}
 	still := func(p identity.Proof, gateway string, want bool) {
 		t.Helper()
-		if err := r.fleets.Still(p, gateway); (err == nil) != want {
+		if err := r.fleets.Recheck(p, gateway); (err == nil) != want {
 			t.Errorf("%v still a proxy of %s: %v, want %v", p, gateway, err, want)
 		}
 	}

@@ -18,24 +18,25 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Proof is what a connection proves.
+// Proof is the authenticated identity of a connection.
 type Proof struct {
-	// Namespace and Account are the service account's; empty if none was proved.
+	// Namespace and Account are those of the service account; empty if there is none.
 	Namespace, Account string
-	// Names are DNS names and URIs of a verified certificate.
+	// Names are the DNS names and URIs of a verified certificate.
 	Names []string
 }
 
-// Members say whose proxy one is. *fleet.Fleets is one.
+// Members maps proxies to Gateways. *fleet.Fleets implements it.
 type Members interface {
-	// Member returns the Gateway ("namespace/name") that a proxy may serve that proves this and asks for wish.
+	// Member returns the Gateway ("namespace/name") that a proxy may serve; wish is its node.cluster. An error denies
+	// it.
 	Member(p Proof, wish string) (gateway string, err error)
-	// Still says whether who proves this may still serve a Gateway. One that is gone has nothing to hide: an error is of
-	// another one's.
-	Still(p Proof, gateway string) error
+	// Recheck returns an error if the proxy may not serve a Gateway any more. A Gateway that is gone is no reason to
+	// deny: an error means that the Gateway now belongs to others.
+	Recheck(p Proof, gateway string) error
 }
 
-// Config is what a Guard needs.
+// Config configures a Guard.
 type Config struct {
 	Reviewer Reviewer // required
 	Members  Members  // required
@@ -45,13 +46,13 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Guard finds out who connects. Safe for use by many.
+// Guard authenticates connections. It is safe for concurrent use.
 type Guard struct {
 	members Members
 	tokens  *tokens
 }
 
-// New makes a Guard.
+// New returns a Guard.
 func New(c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -59,8 +60,9 @@ func New(c Config) *Guard {
 	return &Guard{members: c.Members, tokens: &tokens{reviewer: c.Reviewer, audience: c.Audience, now: c.Now, answers: map[[sha256.Size]byte]answer{}}}
 }
 
-// Authorize implements server.Authorize. What was proved at a stream's begin holds to its end: tokens end while their pods go on.
-func (g *Guard) Authorize(ctx context.Context, node *corev3.Node) (gateway string, still func() error, err error) {
+// Authorize implements server.Authorize. An authentication holds until the stream ends, because tokens expire before
+// their pods end.
+func (g *Guard) Authorize(ctx context.Context, node *corev3.Node) (gateway string, permitted func() error, err error) {
 	p, err := g.prove(ctx)
 	if err != nil {
 		return "", nil, err
@@ -68,10 +70,10 @@ func (g *Guard) Authorize(ctx context.Context, node *corev3.Node) (gateway strin
 	if gateway, err = g.members.Member(p, node.GetCluster()); err != nil {
 		return "", nil, err
 	}
-	return gateway, func() error { return g.members.Still(p, gateway) }, nil
+	return gateway, func() error { return g.members.Recheck(p, gateway) }, nil
 }
 
-// prove looks at the certificate first: a proxy that has one needs no token.
+// prove checks the certificate first: a proxy with a certificate needs no token.
 func (g *Guard) prove(ctx context.Context) (Proof, error) {
 	if from, ok := peer.FromContext(ctx); ok {
 		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
@@ -94,10 +96,10 @@ func (g *Guard) prove(ctx context.Context) (Proof, error) {
 		}
 		return Proof{}, errors.New("the token is not a service account's")
 	}
-	return Proof{}, errors.New("no token and no certificate: proxies of a fleet have one, for others see penstock bootstrap --help")
+	return Proof{}, errors.New("no token and no certificate: proxies of a fleet have a token; for other proxies see penstock bootstrap --help")
 }
 
-// fromCertificate reads the names of a verified certificate, and the service account of a SPIFFE id.
+// fromCertificate returns the names of a verified certificate, and the service account of a SPIFFE ID.
 func fromCertificate(c *x509.Certificate) Proof {
 	p := Proof{Names: append([]string(nil), c.DNSNames...)}
 	for _, u := range c.URIs {
@@ -110,11 +112,11 @@ func fromCertificate(c *x509.Certificate) Proof {
 	return p
 }
 
-// keyHeader carries the key that proxies have from their configuration, in calls to the picker.
+// keyHeader carries the picker's key, which proxies get in their configuration.
 const keyHeader = "authorization"
 
-// WithKey lets calls pass that carry one of some keys as a bearer token, which proxies have from their configuration: who
-// may read that may ask for picks. exempt are services that anyone may call, such as health.
+// WithKey denies calls without one of the given keys as a bearer token. Proxies get the key in their configuration: a
+// client that may read that may ask for picks. exempt are services without a key, such as health.
 func WithKey(keys func() []string, exempt ...string) []grpc.ServerOption {
 	check := func(ctx context.Context, method string) error {
 		for _, service := range exempt {
@@ -131,7 +133,7 @@ func WithKey(keys func() []string, exempt ...string) []grpc.ServerOption {
 				}
 			}
 		}
-		return status.Error(codes.Unauthenticated, "the call carries no key of this installation")
+		return status.Error(codes.Unauthenticated, "the call has no key of this installation")
 	}
 	return []grpc.ServerOption{
 		grpc.ChainStreamInterceptor(func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
@@ -149,7 +151,7 @@ func WithKey(keys func() []string, exempt ...string) []grpc.ServerOption {
 	}
 }
 
-// String is how a person reads it.
+// String names the identity in messages.
 func (p Proof) String() string {
 	if p.Account != "" {
 		return "service account " + p.Namespace + "/" + p.Account

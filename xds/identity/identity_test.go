@@ -21,25 +21,25 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-func TestATokenIsReviewedOncePerPeriodAndNotBelievedBeyondItsEnd(t *testing.T) {
+func TestServiceAccountToken_ReviewIsCachedUntilExpiry(t *testing.T) {
 	r := &reviewer{users: map[string]string{}}
 	now := time.Unix(1_000_000, 0)
 	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Audience: "penstock.dev", Now: func() time.Time { return now }})
 	short := jwt(now.Add(time.Minute))
 	r.users[short] = "system:serviceaccount:a:b"
-	expect := func(token, want string, asked int) {
+	expect := func(token, want string, reviews int) {
 		t.Helper()
 		got, _, err := g.Authorize(bearing(token), &corev3.Node{Cluster: "wish/me"})
 		if want == "" && err == nil || got != want {
 			t.Errorf("got %q %v, want %q", got, err, want)
 		}
-		if r.asked != asked {
-			t.Errorf("asked %d times, want %d", r.asked, asked)
+		if r.reviews != reviews {
+			t.Errorf("%d reviews, want %d", r.reviews, reviews)
 		}
 	}
 	expect(short, "a/b", 1)
 	expect(short, "a/b", 1)
-	now = now.Add(2 * time.Minute) // it has ended: the API server refuses it now
+	now = now.Add(2 * time.Minute) // it has expired: the review denies it now
 	delete(r.users, short)
 	expect(short, "", 2)
 	expect(short, "", 2)
@@ -47,20 +47,20 @@ func TestATokenIsReviewedOncePerPeriodAndNotBelievedBeyondItsEnd(t *testing.T) {
 	r.users[long] = "system:serviceaccount:a:b"
 	expect(long, "a/b", 3)
 	now = now.Add(6 * time.Minute)
-	delete(r.users, long) // its pod is gone
+	delete(r.users, long) // its pod is deleted
 	expect(long, "", 4)
 	now = now.Add(time.Minute)
-	r.users[long] = "system:serviceaccount:a:b" // a refusal was a mistake of the moment
+	r.users[long] = "system:serviceaccount:a:b" // a denial is cached for seconds only
 	expect(long, "a/b", 5)
 	r.users["person"] = "jane"
 	expect("person", "", 6)
 }
 
-func TestAnAPIServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+func TestServiceAccountToken_FailedReviewIsRetried(t *testing.T) {
 	r := &reviewer{users: map[string]string{"t": "system:serviceaccount:a:b"}, broken: errors.New("no answer")}
 	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Audience: "penstock.dev"})
 	if _, _, err := g.Authorize(bearing("t"), nil); err == nil {
-		t.Error("believed without an answer")
+		t.Error("authorized without a review")
 	}
 	r.broken = nil
 	if got, _, err := g.Authorize(bearing("t"), nil); err != nil || got != "a/b" {
@@ -68,14 +68,14 @@ func TestAnAPIServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	}
 }
 
-func TestATokenForAnotherAudienceIsRefusedInWordsThatNameTheRightOne(t *testing.T) {
+func TestServiceAccountToken_DenialNamesAudience(t *testing.T) {
 	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, Audience: "penstock.dev"})
 	if _, _, err := g.Authorize(bearing("t"), nil); err == nil || !strings.Contains(err.Error(), "audience penstock.dev") {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestACertificateCountsOnlyIfItWasVerified(t *testing.T) {
+func TestCertificate_CountsOnlyIfVerified(t *testing.T) {
 	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, Audience: "penstock.dev"})
 	id, _ := url.Parse("spiffe://cluster.local/ns/a/sa/b")
 	cert := &x509.Certificate{DNSNames: []string{"edge.example"}, URIs: []*url.URL{id}}
@@ -88,39 +88,39 @@ func TestACertificateCountsOnlyIfItWasVerified(t *testing.T) {
 		t.Errorf("%q %v", got, err)
 	}
 	if _, _, err := g.Authorize(with(nil), nil); err == nil {
-		t.Error("an unverified certificate was believed")
+		t.Error("an unverified certificate is authorized")
 	}
 }
 
-func TestWithoutAnyProofNothingIsServed(t *testing.T) {
+func TestAuthorize_DeniesConnectionWithoutCredentials(t *testing.T) {
 	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, Audience: "penstock.dev"})
 	if _, _, err := g.Authorize(context.Background(), &corev3.Node{Cluster: "a/b"}); err == nil {
-		t.Error("node.cluster was believed")
+		t.Error("node.cluster alone is authorized")
 	}
 }
 
-// reviewer is the API server.
+// reviewer stands for the API server.
 type reviewer struct {
-	mu     sync.Mutex
-	users  map[string]string
-	asked  int
-	broken error
+	mu      sync.Mutex
+	users   map[string]string
+	reviews int
+	broken  error
 }
 
 func (r *reviewer) ReviewToken(_ context.Context, token, audience string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked++
+	r.reviews++
 	if audience != "penstock.dev" {
 		return "", nil
 	}
 	return r.users[token], r.broken
 }
 
-// echo serves everyone under the name of their service account.
+// echo maps each service account to the Gateway of its name.
 type echo struct{}
 
-func (echo) Still(identity.Proof, string) error { return nil }
+func (echo) Recheck(identity.Proof, string) error { return nil }
 
 func (echo) Member(p identity.Proof, _ string) (string, error) {
 	return p.Namespace + "/" + p.Account, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-func TestOnlyWhoHasAKeyMayAsk(t *testing.T) {
+func TestPickerKey_DeniesCallsWithoutIt(t *testing.T) {
 	ask := func(key string, exempt ...string) codes.Code {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -42,7 +42,7 @@ func TestOnlyWhoHasAKeyMayAsk(t *testing.T) {
 		}
 		_, err = stream.Recv()
 		if status.Code(err) != status.Code(unary) {
-			t.Errorf("a stream is answered %v, a call %v", err, unary)
+			t.Errorf("a stream returns %v, a call %v", err, unary)
 		}
 		return status.Code(unary)
 	}
@@ -52,6 +52,6 @@ func TestOnlyWhoHasAKeyMayAsk(t *testing.T) {
 		}
 	}
 	if got := ask("", "grpc.health.v1.Health"); got != codes.OK {
-		t.Errorf("what is exempt is refused: %v", got)
+		t.Errorf("an exempt service is denied: %v", got)
 	}
 }

@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Reviewer asks the API server about a token. *cluster.Cluster is one.
+// Reviewer reviews tokens. *apply.Cluster implements it.
 type Reviewer interface {
-	// ReviewToken returns the user that the token is for; "" if it is not valid for the audience. An error means that
-	// nobody knows.
+	// ReviewToken returns the user of a token; "" if the token is not valid for the audience. An error means that the
+	// review failed.
 	ReviewToken(ctx context.Context, token, audience string) (user string, err error)
 }
 
 const (
-	// trusted is how long an answer counts at most; a pod that is deleted may go on reading for so long.
+	// trusted bounds how long a review counts; a deleted pod may read for so long.
 	trusted = 5 * time.Minute
-	// refused is how long a refusal counts: long enough to spare the API server a proxy that keeps trying.
-	refused = 10 * time.Second
-	// remembered is how many tokens' answers are kept.
+	// denied is how long a denial counts, so that a proxy that retries does not load the API server.
+	denied = 10 * time.Second
+	// remembered is the number of tokens whose reviews are cached.
 	remembered = 8192
 )
 
-// tokens remembers what was said of tokens.
+// tokens caches the reviews of tokens.
 type tokens struct {
 	reviewer Reviewer
 	audience string
@@ -41,11 +41,11 @@ type tokens struct {
 }
 
 type answer struct {
-	user  string // "" if refused
+	user  string // "" if denied
 	until time.Time
 }
 
-// user is who a token is for.
+// user returns the user of a token.
 func (t *tokens) user(ctx context.Context, token string) (string, error) {
 	hash := sha256.Sum256([]byte(token))
 	now := t.now()
@@ -53,7 +53,7 @@ func (t *tokens) user(ctx context.Context, token string) (string, error) {
 	a, ok := t.answers[hash]
 	t.mu.RUnlock()
 	if !ok || now.After(a.until) {
-		// Proxies that come back all at once with one token ask once.
+		// Proxies that reconnect at once with one token cause one review.
 		got, err, _ := t.group.Do(string(hash[:]), func() (any, error) { return t.ask(context.WithoutCancel(ctx), token, hash, now) })
 		if err != nil {
 			return "", err
@@ -75,21 +75,21 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	}
 	a := answer{user: user, until: now.Add(trusted)}
 	if user == "" {
-		a.until = now.Add(refused)
+		a.until = now.Add(denied)
 	} else if end := expiry(token); !end.IsZero() && end.Before(a.until) {
 		a.until = end
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.answers) >= remembered {
-		t.forget(now)
+		t.evict(now)
 	}
 	t.answers[hash] = a
 	return a, nil
 }
 
-// forget makes room: what counts no more, or anything.
-func (t *tokens) forget(now time.Time) {
+// evict makes room: first expired answers, then any.
+func (t *tokens) evict(now time.Time) {
 	for h, a := range t.answers {
 		if now.After(a.until) {
 			delete(t.answers, h)
@@ -103,7 +103,7 @@ func (t *tokens) forget(now time.Time) {
 	}
 }
 
-// expiry reads when a token ends. The API server has verified it; a token that is no JWT has no end.
+// expiry is the end of a token that the API server has verified; zero if the token is not a JWT.
 func expiry(token string) time.Time {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

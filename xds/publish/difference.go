@@ -38,8 +38,8 @@ func (s *Stream) Differences() []Difference {
 				d.Accepted = it.have.Version
 			}
 			switch {
-			case it.reason != "":
-				d.State, d.Detail = "rejected", it.reason
+			case it.detail != "":
+				d.State, d.Detail = "rejected", it.detail
 			case it.flight != nil:
 				d.State = "sent"
 			default:

@@ -1,31 +1,34 @@
-// Package publish decides what one proxy is sent, and when: make before break, gated by what the proxy says.
+// Package publish decides what one proxy is sent, and when: make before break, gated by the proxy's answers.
 //
-// A Stream is the state machine of one ADS stream. What goes in: a cursor of xds/cache, the proxy's requests, ACKs and
-// NACKs (Handle), and the time. What comes out of Flush: the responses to send now, in order; and Wake, the time of the
-// next Flush if nothing else happens. It reads no clock, starts nothing and blocks on nothing. xds/server drives it.
+// A Stream is the state machine of one ADS stream. Its input is a cursor of xds/cache, the proxy's requests with their
+// ACKs and NACKs (Handle), and the time. Its output is Flush, the responses to send now, in order, and Wake, the time
+// of the next Flush if nothing else happens. It reads no clock, starts no goroutine and never blocks. xds/server drives
+// it.
 //
-// The order of delivery is the table `stages`; what an item waits for is its gate in gates.go. DESIGN "xDS" asks for
-// it, and every rule was seen on the real Envoy:
+// The order of delivery is the table `stages` (flush.go). What an item waits for is its gate (gates.go). Each rule was
+// observed on the real Envoy:
 //
 //		secrets -> clusters -> endpoints of these -> (ACK: all are warm) -> listeners -> routes -> (ACK) -> removed clusters
 //
-//	  - Endpoints alone pass at once; those that name a new hop wait for it, for the watchdog's time at most.
-//	  - Listeners and routes wait for the ACK of the clusters that they name: for new ones however long it takes, for
-//	    changed ones as long as the watchdog.
-//	  - A name is removed when nothing names it any more: neither what the proxy should have, nor anything that it may
-//	    have (in flight, refused, or not known because it came back with it), nor a chain whose streams still drain.
-//	  - A name that does not exist is answered at once.
-//	  - What the proxy refuses stays as it was there, until there is a new version; the rest of the response goes again.
-//	    Where its words name nothing, each resource goes in a response of its own.
-//	  - A route configuration is looked into (quarantine.go): what is bad in it answers 500, or as before, and all the rest
-//	    is in force. So this stream's version is not the cache's; Stream.Accepted is then the one made for it.
+//	  - Endpoint changes alone go at once. Endpoints that name a new hop wait for it, at most as long as the watchdog.
+//	  - Listeners and routes wait for the ACK of the clusters that they name: without a bound for new clusters, at most
+//	    as long as the watchdog for changed ones.
+//	  - A name is removed when nothing names it any more: neither what the proxy should have, nor what it may have (in
+//	    flight, rejected, or unknown after a resumption), nor a filter chain whose connections still drain.
+//	  - A subscription to a name that does not exist is answered at once.
+//	  - After a NACK the rejected resources are withheld until they have a new version (nack.go), and the proxy keeps their
+//	    last good version. The rest of the response is sent again. If the error detail names no resource, each one is
+//	    sent in a response of its own.
+//	  - A rejected route configuration is bisected (quarantine.go): the rejected parts answer 500, or stay as before, and
+//	    the others are in force. The proxy's version is then not the cache's; Stream.Accepted returns it.
 //
-// Invariants: between two changes of one name the proxy's answer comes first (endpoints and slow clusters excepted), so
-// changes that come meanwhile collapse; work and memory are in proportion to what is pending, plus one bit a name.
+// Invariants: between two changes of one name there is the proxy's answer (endpoints and slow clusters excepted), so
+// changes that arrive meanwhile collapse. Work and memory are in proportion to what is pending, plus one bit for each
+// name.
 //
-// The endpoints of a new cluster are not sent before the proxy asks for them, although that would work: it asks within
-// the same round trip, and a name that was asked for is then always answered exactly once.
+// The endpoints of a new cluster are not sent before the proxy requests them, although Envoy would take them. It
+// requests them within the same round trip, and so every request for a name gets exactly one answer.
 //
-// Tests: go test ./xds/publish; with a whole proxy: go test ./xds/xdstest/... There a failing random sequence says how
+// Tests: go test ./xds/publish; with a whole proxy: go test ./xds/xdstest/... A failing random sequence there logs how
 // to run it again (-args -sequence=SEED); -args -sequences=N runs more of them.
 package publish

@@ -9,15 +9,15 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gate says whether an item may go now; if not, until when it waits at the longest (zero: for an event).
+// gate reports whether an item may be sent now; if not, the latest time until which it waits (zero: for an event).
 type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 // stage is one step of a flush.
 type stage struct {
 	t resource.Type
-	// upsert and remove are what such items wait for; nil: they are not of this stage. With both they go together.
+	// upsert and remove are the gates of such items; nil: the stage sends none. A stage with both sends them together.
 	upsert, remove gate
-	// single: one resource in a response, so that its nonce names it.
+	// single: one resource in a response, so that its nonce identifies it.
 	single bool
 	// window is how many responses of the type may be unanswered before more are held back; 0: any number.
 	window int
@@ -25,10 +25,10 @@ type stage struct {
 
 // stages is make before break: the order of delivery as data.
 var stages = []stage{
-	// Clusters warm on their secrets, and a listener's are asked for by the proxy. To remove one only answers a question.
+	// Clusters warm on their secrets; the proxy requests those of listeners. A removal only answers a request.
 	{t: resource.Secret, upsert: always, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
-	// Right behind: a modified cluster waits for its endpoints again, and its ACK waits for it (DELIVERY 2).
+	// Right behind: a modified cluster waits for its endpoints again, and withholds its ACK meanwhile (DELIVERY 2).
 	{t: resource.Endpoints, upsert: endpointsReady, window: 16},
 	// An added and a removed listener of one port must be in one response (DELIVERY 5).
 	{t: resource.Listener, upsert: routesReady, remove: unused, window: 16},
@@ -36,8 +36,8 @@ var stages = []stage{
 	{t: resource.Cluster, remove: unused, window: 16},
 }
 
-// Flush is everything that may be sent now, in order. It never blocks on the proxy: what has to wait waits in here, and
-// changes that come meanwhile collapse with it.
+// Flush returns everything that may be sent now, in order. It never blocks on the proxy: changes that arrive while an
+// item waits collapse with it.
 func (s *Stream) Flush(now time.Time) []*Response {
 	s.pull(now)
 	s.wake = time.Time{}
@@ -47,16 +47,16 @@ func (s *Stream) Flush(now time.Time) []*Response {
 	for i := range stages {
 		out = append(out, s.run(&stages[i], now)...)
 	}
-	for t := range s.silent {
-		if s.silent[t] && len(s.items[t]) == 0 {
+	for t := range s.unanswered {
+		if s.unanswered[t] && len(s.items[t]) == 0 {
 			out = append(out, s.respond(resource.Type(t), nil, now))
-			s.silent[t] = false
+			s.unanswered[t] = false
 		}
 	}
 	return out
 }
 
-// run sends what may go of one stage.
+// run sends the items of one stage that may go.
 func (s *Stream) run(st *stage, now time.Time) []*Response {
 	if len(s.items[st.t]) == 0 || st.window > 0 && s.window(st.t) >= st.window {
 		return nil
@@ -70,9 +70,9 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		case it.want == nil:
 			removals = append(removals, it)
 		case st.upsert == nil:
-			// A response that carries all clusters would take back what is about to be sent again after a refusal.
+			// A response that carries all clusters would take back a cluster that is resent after a NACK.
 			held = held || s.config.StateOfTheWorld
-		case !s.may(st.upsert, it, now):
+		case !s.passes(st.upsert, it, now):
 			held = true
 		case it.alone || st.single:
 			alone = append(alone, it)
@@ -81,8 +81,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		}
 	}
 	for _, it := range removals {
-		// A listener goes when those that may take its place are there.
-		if st.remove != nil && !held && s.may(st.remove, it, now) {
+		// A listener leaves only when the listeners that may take its place are sent.
+		if st.remove != nil && !held && s.passes(st.remove, it, now) {
 			together = append(together, it)
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 	}
 	for _, it := range sorted(alone) {
 		if s.config.StateOfTheWorld && wildcardTypes[st.t] && s.window(st.t) > 0 {
-			break // every response carries all of them: the next one would bring this one along
+			break // every response carries all of them, so the next one would include this one
 		}
 		out = append(out, s.respond(st.t, s.parts(now, it), now))
 	}
@@ -102,12 +102,12 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		}
 	}
 	if len(out) > 0 {
-		s.silent[st.t] = false
+		s.unanswered[st.t] = false
 	}
 	return out
 }
 
-func (s *Stream) may(g gate, it *item, now time.Time) bool {
+func (s *Stream) passes(g gate, it *item, now time.Time) bool {
 	ok, until := g(s, it, now)
 	if !ok {
 		s.wakeAt(until)
@@ -115,14 +115,14 @@ func (s *Stream) may(g gate, it *item, now time.Time) bool {
 	return ok
 }
 
-// wakeAt asks for a Flush at a time; zero: none.
+// wakeAt requests a Flush at a time; zero: none.
 func (s *Stream) wakeAt(t time.Time) {
 	if !t.IsZero() && (s.wake.IsZero() || t.Before(s.wake)) {
 		s.wake = t
 	}
 }
 
-// window is how many responses of a type have no answer.
+// window counts the unanswered responses of a type.
 func (s *Stream) window(t resource.Type) int {
 	n := 0
 	for _, r := range s.unacked {
@@ -138,16 +138,16 @@ func sorted(items []*item) []*item {
 	return items
 }
 
-// parts are what items are sent as.
+// parts returns the parts of a response that carries items.
 func (s *Stream) parts(now time.Time, items ...*item) []part {
 	out := make([]part, len(items))
 	for i, it := range sorted(items) {
 		out[i] = part{it: it, entry: it.want}
-		if it.cut != nil {
-			out[i].entry = it.cut.entry
+		if it.quarantine != nil {
+			out[i].entry = it.quarantine.entry
 		}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
-			// Enough to warm a cluster; the new ones have to wait for their hop.
+			// Enough to warm a cluster; endpoints that are new wait for their hop.
 			if hop, _ := s.awaitsHop(it, now); hop {
 				out[i].entry = it.last()
 			}
@@ -160,8 +160,8 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 }
 
 // endpointsAgain sends the endpoints of clusters behind them, changed or not: a modified cluster, and a new one that
-// shares its service_name with another, wait for them and do not ask. Names that the proxy does not subscribe to yet it
-// asks for by itself; one that has just come back, though, may have them already and be about to say so.
+// shares its service_name with another, wait for them without a request. The proxy requests names that it does not
+// subscribe to yet by itself. A proxy that has just resumed may have them already and is about to report that.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {
@@ -171,8 +171,8 @@ func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 		for _, n := range e.Names {
 			switch {
 			case n.Type != resource.Endpoints:
-			case s.asked.has(n.ID):
-				s.again(n, now)
+			case s.subscribed.has(n.ID):
+				s.resend(n, now)
 			case s.first[resource.Endpoints]:
 				s.owed[n] = true
 			}
@@ -180,12 +180,12 @@ func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	}
 }
 
-// again sends a name that is subscribed to, whatever the proxy has.
-func (s *Stream) again(n *cache.Slot, now time.Time) {
-	it := s.settled(n)
+// resend sends a name that the proxy subscribes to, whatever version it has.
+func (s *Stream) resend(n *cache.Slot, now time.Time) {
+	it := s.itemOf(n)
 	it.want = n.Current()
 	if it.want == nil && !n.Named() {
-		// Of a cluster that is gone or refused in its new version, and serves on for now.
+		// The cluster is removed, or its new version is rejected, and the old one still serves.
 		if it.want = it.last(); it.want != nil {
 			it.want = withoutHops(it.want, s.missingHops(it.want))
 		}
@@ -193,14 +193,14 @@ func (s *Stream) again(n *cache.Slot, now time.Time) {
 	if it.want == nil {
 		it.want = cache.Placeholder(n)
 	}
-	if it.bad != "" && it.want != nil && it.want.Version == it.bad {
-		return // it would refuse it again
+	if it.rejected != "" && it.want != nil && it.want.Version == it.rejected {
+		return // the proxy would reject it again
 	}
 	it.now = true
 	s.dirty(it, true, now)
 }
 
-// missingHops are the hops that endpoints name and that are gone before they came.
+// missingHops are the hops that endpoints name and that were removed before the proxy got them.
 func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
 	for _, n := range e.Names {
 		if n.Type == resource.Listener && n.Current() == nil && !s.held.has(n.ID) {

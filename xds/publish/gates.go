@@ -10,11 +10,11 @@ import (
 
 func always(*Stream, *item, time.Time) (bool, time.Time) { return true, time.Time{} }
 
-// clusterReady: one response at a time, so that changes collapse; but the ACK is withheld while anything warms, so
-// the next may go after the watchdog.
+// clusterReady sends one response at a time, so that changes collapse. Envoy withholds the ACK while anything warms, so
+// the next one may go after the watchdog.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
-	if !s.first[resource.Listener] || !s.unsure.IsZero() { // at a start endpoints come first, or nothing would ever be warm
-		// The hops of endpoints that it will bring along come first: something may name it already.
+	if !s.first[resource.Listener] || !s.resumedAt.IsZero() { // at a start endpoints come first: otherwise nothing would ever be warm
+		// The hops of the endpoints that follow it come first: something may name the cluster already.
 		w := s.waiting(now)
 		for _, e := range it.want.Names {
 			if e.Type == resource.Endpoints && !it.have.NamesSlot(e) && w.hopBehind(e) && w.before(it.since) {
@@ -31,8 +31,8 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// endpointsReady: at once, except that a hop comes before the endpoints that name it. Only for so long: endpoints also
-// tell which pods are gone.
+// endpointsReady sends endpoints at once, except that a hop precedes the endpoints that name it. The wait is bounded,
+// because endpoints also carry which pods are gone.
 func endpointsReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.now {
 		return true, time.Time{}
@@ -41,7 +41,7 @@ func endpointsReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return !hop, until
 }
 
-// awaitsHop says whether endpoints begin to name a hop that is on its way, and until when that matters.
+// awaitsHop reports whether endpoints begin to name a hop that is not in force yet, and until when they wait for it.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	if len(s.hopsBehind(it, now)) == 0 {
 		return false, time.Time{}
@@ -50,7 +50,7 @@ func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	return now.Before(until), until
 }
 
-// hopsBehind are the hops that endpoints begin to name and that are on their way.
+// hopsBehind are the hops that endpoints begin to name and that are not in force yet.
 func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	if s.calm {
 		return nil
@@ -64,7 +64,7 @@ func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	return out
 }
 
-// routesReady, for route configurations and listeners: after the clusters that they (or a listener's routes) name, and
+// routesReady sends route configurations and listeners after the clusters that they (or a listener's routes) name, and
 // the hops behind these.
 func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.flight != nil {
@@ -74,20 +74,20 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return !w.any(it.want), w.until
 }
 
-// waiting looks for what a resource has to wait for.
+// waiting looks for the resources that another one has to wait for.
 type waiting struct {
 	s    *Stream
 	now  time.Time
 	seen map[*cache.Slot]bool
-	// until is when the watchdog of what was found ends; zero if it is to be waited for however long it takes.
+	// until is when the watchdog of what was found ends; zero if the wait has no bound.
 	until time.Time
 }
 
 func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: now} }
 
-// isCalm says that there is nothing to wait for, which is nearly always so and saves looking.
+// isCalm reports that there is nothing to wait for. That is nearly always true and saves the search.
 func (s *Stream) isCalm() bool {
-	if !s.unsure.IsZero() && s.first[resource.Listener] || len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
+	if !s.resumedAt.IsZero() && s.first[resource.Listener] || len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
 		return false
 	}
 	for _, it := range s.items[resource.RouteConfiguration] {
@@ -98,7 +98,7 @@ func (s *Stream) isCalm() bool {
 	return true
 }
 
-// any says whether something that the entry names is not in force yet.
+// any reports whether something that the entry names is not in force yet.
 func (w *waiting) any(e *cache.Entry) bool {
 	if w.s.calm {
 		return false
@@ -112,7 +112,7 @@ func (w *waiting) any(e *cache.Entry) bool {
 			if w.cluster(n) {
 				return true
 			}
-		case resource.RouteConfiguration: // of a listener: what its routes wait for
+		case resource.RouteConfiguration: // a listener waits for what its routes wait for
 			if w.enter(n) && n.Current() != nil && w.any(n.Current()) {
 				return true
 			}
@@ -129,13 +129,13 @@ func (w *waiting) enter(n *cache.Slot) bool {
 	return true
 }
 
-// cluster says whether a cluster is on its way. A rejected one is not: the routes to others go on without it.
+// cluster reports whether a cluster is pending. A rejected one is not: routes to other clusters go on without it.
 func (w *waiting) cluster(n *cache.Slot) bool {
 	if !w.enter(n) {
 		return false
 	}
 	it := w.s.items[resource.Cluster][n]
-	if it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.bad {
+	if it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.rejected {
 		if it.have == nil && !it.stale {
 			w.until = time.Time{}
 			return true // new: without it these routes answer 503
@@ -163,25 +163,25 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	return false
 }
 
-// hopBehind says whether endpoints name a hop that is on its way.
+// hopBehind reports whether endpoints name a hop that is pending.
 func (w *waiting) hopBehind(e *cache.Slot) bool {
 	return e.Current() != nil && slices.ContainsFunc(e.Current().Names, func(l *cache.Slot) bool {
 		return l.Type == resource.Listener && w.hop(l)
 	})
 }
 
-// hop says whether a listener or its routes are on their way.
+// hop reports whether a listener or its routes are pending.
 func (w *waiting) hop(l *cache.Slot) bool {
 	if s := w.s; s.first[resource.Listener] {
-		// It has come back and will say in a moment which listeners it has; unless it had not come that far.
-		until := s.unsure.Add(s.config.Settle)
-		if s.unsure.IsZero() || !w.now.Before(until) {
+		// A resumed proxy is about to report its listeners, unless it never had any.
+		until := s.resumedAt.Add(s.config.Settle)
+		if s.resumedAt.IsZero() || !w.now.Before(until) {
 			return false
 		}
 		s.wakeAt(until)
 		return true
 	}
-	if it := w.s.items[resource.Listener][l]; it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.bad {
+	if it := w.s.items[resource.Listener][l]; it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.rejected {
 		return true
 	}
 	if l.Current() == nil {
@@ -191,14 +191,14 @@ func (w *waiting) hop(l *cache.Slot) bool {
 		if n.Type != resource.RouteConfiguration {
 			continue
 		}
-		if it := w.s.items[n.Type][n]; it != nil && it.want != nil && it.have == nil && !it.stale && it.want.Version != it.bad {
+		if it := w.s.items[n.Type][n]; it != nil && it.want != nil && it.have == nil && !it.stale && it.want.Version != it.rejected {
 			return true
 		}
 	}
 	return false
 }
 
-// before says whether the watchdog that began at a time is still running, and notes its end.
+// before reports whether the watchdog that began at a time is still running, and notes its end.
 func (w *waiting) before(since time.Time) bool {
 	end := since.Add(w.s.config.Watchdog)
 	if !w.now.Before(end) {
@@ -208,10 +208,10 @@ func (w *waiting) before(since time.Time) bool {
 	return true
 }
 
-// lagCheck is how often a removal that waits for Config.Lagging looks again.
+// lagCheck is the interval at which a removal that waits for Config.Lagging is checked again.
 const lagCheck = time.Second
 
-// unused says whether nothing names a resource any more: neither what the proxy should have, nor what it may have.
+// unused lets a removal go once nothing names the resource: neither what the proxy should have, nor what it may have.
 func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	slot := it.slot
 	if slot.Named() {
@@ -223,8 +223,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if until, draining := s.drain[slot]; draining {
 		return false, until
 	}
-	if !s.unsure.IsZero() && s.first[resource.RouteConfiguration] {
-		if until := s.unsure.Add(s.config.Settle); now.Before(until) {
+	if !s.resumedAt.IsZero() && s.first[resource.RouteConfiguration] {
+		if until := s.resumedAt.Add(s.config.Settle); now.Before(until) {
 			return false, until
 		}
 	}
@@ -253,7 +253,7 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayName says whether the version of a resource that the proxy came back with, which we do not know, may name another.
+// mayName reports whether the unknown version of a resource with which the proxy resumed may name another one.
 func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, until time.Time) {
 	bound := s.config.Settle
 	switch {
@@ -265,20 +265,21 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 	case slot.Type != resource.Listener || it.slot.Type != resource.Endpoints:
 		return false, time.Time{}
 	}
-	// Only for so long: endpoints may be waiting for their cluster, it for its routes, and these for the very listener
-	// to go that the endpoints may name. Unless that chain begins with something that stays: its new version is refused.
-	if it.want == nil && s.refuses() {
+	// The wait is bounded, because of cycles: endpoints may wait for their cluster, the cluster for its routes, and
+	// these for the removal of the very listener that the endpoints may name. It has no bound if that chain starts with
+	// a resource whose new version is rejected, because its old version stays.
+	if it.want == nil && s.keepsRejected() {
 		return true, time.Time{}
 	}
-	until = s.unsure.Add(bound)
+	until = s.resumedAt.Add(bound)
 	return now.Before(until), until
 }
 
-// refuses says whether the proxy keeps something because it refuses what should replace it.
-func (s *Stream) refuses() bool {
+// keepsRejected reports whether the proxy keeps an old version of something because it rejects the new one.
+func (s *Stream) keepsRejected() bool {
 	for t := range s.items {
 		for _, it := range s.items[t] {
-			if it.bad != "" && it.want != nil {
+			if it.rejected != "" && it.want != nil {
 				return true
 			}
 		}

@@ -10,17 +10,17 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// maxMessage bounds what is kept of a proxy's words: a failed validation quotes the whole resource.
+// maxMessage bounds what is kept of an error detail: a failed validation quotes the whole resource.
 const maxMessage = 1024
 
-// nack takes in that a proxy refused a response. What is bad stays away from it at that version; the good ones are
-// sent again, also where they were applied: the proxy counts as its own only what it has ACKed (DELIVERY 3).
+// nack applies a NACK. The rejected resources are withheld at that version. The others are sent again, even where Envoy
+// applied them: it counts only what it has ACKed as its own (DELIVERY 3).
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
-		delete(s.carried, e.Slot) // it may have this version, or still the one before
+		delete(s.carried, e.Slot) // the proxy may have this version, or still the one before
 	}
-	bad := blamed(r, message)
+	rejected := rejectedNames(r, message)
 	upserts := 0
 	for _, p := range r.parts {
 		if p.entry != nil {
@@ -30,22 +30,23 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 	for _, p := range r.parts {
 		it := p.it
 		if s.items[it.slot.Type][it.slot] != it || it.flight != r {
-			continue // not asked for any more, or already superseded
+			continue // unsubscribed, or superseded
 		}
 		it.flight = nil
 		switch {
 		case p.entry == nil:
-			// The removals of a refused response were not its fault. One of removals alone would be refused again.
+			// The removals in a rejected response did not cause the NACK. A response of removals alone would get
+			// another NACK.
 			s.dirty(it, upserts > 0 && it.want == nil || it.want != nil, now)
-		case it.cut != nil && it.cut.entry == p.entry:
-			s.lookInto(it, false, shorten(message), now)
-		case upserts == 1 || slices.Contains(bad, p.entry.Name):
+		case it.quarantine != nil && it.quarantine.entry == p.entry:
+			s.continueQuarantine(it, false, shorten(message), now)
+		case upserts == 1 || slices.Contains(rejected, p.entry.Name):
 			s.reject(it, p.entry.Version, message, now)
 		default:
-			it.alone = len(bad) == 0
-			it.stale = true // it may have been applied
+			it.alone = len(rejected) == 0
+			it.stale = true // the proxy may have applied it
 			if !it.alone {
-				s.nowHas(p.entry)
+				s.noteAccepted(p.entry)
 			}
 			it.now = true
 			s.dirty(it, true, now)
@@ -53,38 +54,38 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 	}
 }
 
-// lookInto goes on with a quarantine after the proxy's answer.
-func (s *Stream) lookInto(it *item, ok bool, words string, now time.Time) {
-	it.cut.answer(ok, words)
-	s.lookFurther(it, now)
+// continueQuarantine passes the proxy's answer to a quarantine.
+func (s *Stream) continueQuarantine(it *item, ok bool, detail string, now time.Time) {
+	it.quarantine.answer(ok, detail)
+	s.advanceQuarantine(it, now)
 }
 
-func (s *Stream) lookFurther(it *item, now time.Time) {
-	q := it.cut
-	if s.dirty(it, !q.over(), now); q.over() {
-		it.cut, it.faults = nil, q.found
-		s.news++
+func (s *Stream) advanceQuarantine(it *item, now time.Time) {
+	q := it.quarantine
+	if s.dirty(it, !q.done(), now); q.done() {
+		it.quarantine, it.faults = nil, q.found
+		s.rejectionsSeq++
 	}
 }
 
-// passing are refusals that may end without a change of ours: somebody else holds the port, for now.
-const passing = "Address already in use"
+// transient marks a rejection that may end without a change of ours: another process holds the port for now.
+const transient = "Address already in use"
 
 // retryAfter is when such a resource is sent again.
 const retryAfter = 5 * time.Second
 
 func (s *Stream) reject(it *item, version, message string, now time.Time) {
 	it.retry = time.Time{}
-	if strings.Contains(message, passing) {
+	if strings.Contains(message, transient) {
 		it.retry = now.Add(retryAfter)
 		s.retrying = true
 	}
-	it.bad, it.reason = version, shorten(message)
-	s.news++
+	it.rejected, it.detail = version, shorten(message)
+	s.rejectionsSeq++
 	if it.have == nil && !it.stale {
 		s.unhold(it.slot)
 		if it.want == nil {
-			s.drop(it) // gone meanwhile, and it never was there
+			s.drop(it) // removed meanwhile, and the proxy never had it
 			return
 		}
 	}
@@ -94,14 +95,14 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 		if !it.stale {
 			before = it.have
 		}
-		it.cut = newQuarantine(it.want, before, it.reason)
-		s.lookFurther(it, now)
+		it.quarantine = newQuarantine(it.want, before, it.detail)
+		s.advanceQuarantine(it, now)
 		return
 	}
 	s.dirty(it, it.want == nil && (it.have != nil || it.stale) || it.want != nil && it.want.Version != version, now)
 }
 
-// retry makes due what was refused in passing.
+// retry makes transient rejections due.
 func (s *Stream) retry(now time.Time) {
 	if !s.retrying {
 		return
@@ -120,14 +121,14 @@ func (s *Stream) retry(now time.Time) {
 	}
 }
 
-// Where Envoy's texts say which resources they are about.
+// Patterns of the places where Envoy's error details name resources.
 var (
 	listed = regexp.MustCompile(`Error adding/updating (?:cluster|listener)\(s\) `)
 	quoted = regexp.MustCompile(`^goo\.gle/debug\w*\s+name:\s*"([^"]*)"`)
 )
 
-// blamed are the names in a text that are names in the response; none if it does not say.
-func blamed(r *Response, message string) []string {
+// rejectedNames are the names in an error detail that the response carries; none if it names none.
+func rejectedNames(r *Response, message string) []string {
 	if m := quoted.FindStringSubmatch(message); m != nil && r.carries(m[1]) {
 		return m[1:]
 	}
@@ -135,7 +136,8 @@ func blamed(r *Response, message string) []string {
 	if at == nil {
 		return nil
 	}
-	// "a, b: what is wrong": names may hold any of these characters, so only what was sent can tell where one ends.
+	// "a, b: cause": names may hold any of these characters, so the end of a name follows from the names that were
+	// sent.
 	var out []string
 	rest := message[at[1]:]
 	for {
@@ -162,13 +164,13 @@ func (r *Response) carries(name string) bool {
 	return slices.ContainsFunc(r.parts, func(p part) bool { return p.entry != nil && p.it.slot.Name == name })
 }
 
-// dumped is where a failed validation stops quoting the resource and says what is wrong.
-var dumped = []string{"Proto constraint validation failed", "caused by "}
+// validationMarks are where a failed validation stops quoting the resource and gives the cause.
+var validationMarks = []string{"Proto constraint validation failed", "caused by "}
 
 // shorten cuts the quoted resource out of a failed validation, and bounds the rest.
 func shorten(message string) string {
 	if strings.HasPrefix(message, "goo.gle/debug") {
-		for _, mark := range dumped {
+		for _, mark := range validationMarks {
 			if i := strings.LastIndex(message, mark); i >= 0 {
 				message = message[i:]
 				break

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-func TestEnvoysWordsNameWhatIsBad(t *testing.T) {
-	// The texts are the real Envoy's, as DELIVERY 3 has them.
+func TestNACK_ErrorDetailNamesRejectedResources(t *testing.T) {
+	// The texts are those of the real Envoy (DELIVERY 3).
 	for _, c := range []struct {
 		text  string
 		names []string
@@ -30,13 +30,13 @@ func TestEnvoysWordsNameWhatIsBad(t *testing.T) {
 			slot := &cache.Slot{Ref: resource.Ref{Type: resource.Cluster, Name: n}}
 			r.parts = append(r.parts, part{it: &item{slot: slot}, entry: &cache.Entry{Resource: &resource.Resource{Ref: slot.Ref}}})
 		}
-		if got := blamed(r, c.text); !slices.Equal(got, c.want) {
-			t.Errorf("%q blames %q, want %q", c.text, got, c.want)
+		if got := rejectedNames(r, c.text); !slices.Equal(got, c.want) {
+			t.Errorf("%q names %q, want %q", c.text, got, c.want)
 		}
 	}
 }
 
-func TestAFailedValidationIsShownWithoutTheWholeResource(t *testing.T) {
+func TestNACK_ErrorDetailOmitsQuotedResource(t *testing.T) {
 	for text, want := range map[string]string{
 		"goo.gle/debugstr name: \"a\"\nmany { lines }\n: Proto constraint validation failed (ClusterValidationError.X: y)": "Proto constraint validation failed (ClusterValidationError.X: y)",
 		"short": "short",
@@ -50,7 +50,7 @@ func TestAFailedValidationIsShownWithoutTheWholeResource(t *testing.T) {
 	}
 }
 
-func TestABitSetHoldsWhatWasSet(t *testing.T) {
+func TestBitSet_HoldsItsMembers(t *testing.T) {
 	var b bitSet
 	for _, id := range []uint32{0, 63, 64, 1000} {
 		b.set(id)

@@ -14,52 +14,52 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// quarantine finds what is bad in a route configuration that the proxy refuses as a whole, by sending others that are
-// mostly good: first what has not changed since the proxy took it last, then half of the rest with it, and so on down to
-// the virtual host and in it the route. Each one that it takes is in force at once, so good changes come first, and what
-// is not known to be good stays as it was meanwhile. What is bad answers 500 in the end; where the proxy refuses that
-// too, because the match itself is bad, it stays as it was.
+// quarantine finds the rejected parts of a route configuration, which Envoy accepts or rejects as a whole. It sends
+// variants: first only what has not changed since the last accepted version, then half of the changes with it, and so
+// on down to the virtual host and the route in it. Each accepted variant is in force at once, so good changes apply
+// first, and a part that is not known to be good stays as it was. In the end a rejected part answers 500. If Envoy
+// rejects that too, because the match itself is invalid, the part stays as it was.
 type quarantine struct {
-	of    *cache.Entry // what was refused
+	of    *cache.Entry // the rejected version
 	names []*cache.Slot
 	whole piece
-	// groups are yet to be searched, the next one last.
+	// groups are still to be searched, the next one last.
 	groups []*group
-	good   string // the version that the proxy has taken last
-	// entry is what to send now, and then what follows from the proxy's answer.
+	good   string // the version that the proxy accepted last
+	// entry is the variant to send now; then continues with the proxy's answer.
 	entry *cache.Entry
-	then  func(ok bool, words string)
+	then  func(ok bool, detail string)
 	found []Fault
-	// hopeless: what is bad is not in a virtual host.
-	hopeless bool
+	// unsplittable: the cause is outside of the virtual hosts.
+	unsplittable bool
 }
 
-// Fault is a part of a route configuration that a proxy refuses.
+// Fault is a part of a route configuration that a proxy rejects.
 type Fault struct {
-	Host, Route string // names; Route is empty if it is the host itself
-	Message     string // the proxy's words
+	Host, Route string // names; Route is empty if the virtual host itself is rejected
+	Message     string // Envoy's error detail
 	Owners      []report.Ref
 }
 
-// piece is the encoded configuration, a virtual host of it, or a route.
+// piece is the encoded configuration, a virtual host in it, or a route.
 type piece struct {
 	level int
-	host  string // it is, or is in
+	host  string // the virtual host that it is, or is in
 	name  string
-	raw   []byte // as it should be
+	raw   []byte // as wanted
 	old   []byte // as the proxy had it; nil: it had none
-	sends []byte // as it goes now; nil: not at all
-	open  bool   // inner goes, within head
+	sends []byte // as in the next variant; nil: left out
+	open  bool   // encoded as head and inner
 	head  []byte // its other fields
 	inner []*piece
 }
 
-// group is pieces of which some may be bad.
+// group is pieces of which some may be rejected.
 type group struct {
-	pieces []*piece
-	bad    bool   // some are
-	other  *group // is bad if this one is not
-	words  string // the proxy's, when it refused them
+	pieces   []*piece
+	rejected bool   // some are
+	other    *group // contains a rejected piece if this one does not
+	detail   string // Envoy's error detail for them
 }
 
 // The fields that hold the pieces of the next level, and those that hold a piece's name, by level.
@@ -68,8 +68,8 @@ var (
 	fieldName  = []protowire.Number{1, 1, 14}
 )
 
-// newQuarantine begins with what was refused and what the proxy had before, nil if that is not known.
-func newQuarantine(of, before *cache.Entry, words string) *quarantine {
+// newQuarantine starts with the rejected version and the one that the proxy has; before is nil if that is not known.
+func newQuarantine(of, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{of: of, names: slices.Clone(of.Names)}
 	var old []*resource.Part
 	if before != nil {
@@ -80,32 +80,32 @@ func newQuarantine(of, before *cache.Entry, words string) *quarantine {
 			}
 		}
 	}
-	suspects := q.whole.takePartsApart(of.Parts, old)
-	if q.hopeless = len(suspects) == 0; q.hopeless {
+	suspects := q.whole.splitParts(of.Parts, old)
+	if q.unsplittable = len(suspects) == 0; q.unsplittable {
 		return q
 	}
 	q.try(func(ok bool, _ string) {
-		if q.hopeless = !ok; ok {
-			q.groups = append(q.groups, &group{pieces: suspects, bad: true, words: words})
+		if q.unsplittable = !ok; ok {
+			q.groups = append(q.groups, &group{pieces: suspects, rejected: true, detail: detail})
 			q.search()
 		}
 	})
 	return q
 }
 
-// over says that there is nothing left to find out.
-func (q *quarantine) over() bool { return q.then == nil }
+// done reports that nothing is left to find out.
+func (q *quarantine) done() bool { return q.then == nil }
 
-// answer goes on with what the proxy said to the entry.
-func (q *quarantine) answer(ok bool, words string) {
+// answer continues with the proxy's answer to the entry.
+func (q *quarantine) answer(ok bool, detail string) {
 	then := q.then
 	if q.then = nil; ok {
 		q.good = q.entry.Version
 	}
-	then(ok, words)
+	then(ok, detail)
 }
 
-func (q *quarantine) try(then func(ok bool, words string)) {
+func (q *quarantine) try(then func(ok bool, detail string)) {
 	entry := cache.Variant(q.of, q.whole.encode(), q.names)
 	if entry.Version == q.good {
 		then(true, "")
@@ -114,83 +114,83 @@ func (q *quarantine) try(then func(ok bool, words string)) {
 	q.then, q.entry = then, entry
 }
 
-// search goes on with the next group.
+// search continues with the next group.
 func (q *quarantine) search() {
 	for len(q.groups) > 0 {
 		g := q.groups[len(q.groups)-1]
 		q.groups = q.groups[:len(q.groups)-1]
 		switch {
 		case len(g.pieces) == 0:
-		case !g.bad:
+		case !g.rejected:
 			for _, p := range g.pieces {
 				p.sends = p.raw
 			}
-			q.try(func(ok bool, words string) { q.tried(g, ok, words) })
+			q.try(func(ok bool, detail string) { q.tried(g, ok, detail) })
 			return
 		case len(g.pieces) > 1:
 			n := len(g.pieces) / 2
-			second := &group{pieces: g.pieces[n:], words: g.words}
-			q.groups = append(q.groups, second, &group{pieces: g.pieces[:n], other: second, words: g.words})
+			second := &group{pieces: g.pieces[n:], detail: g.detail}
+			q.groups = append(q.groups, second, &group{pieces: g.pieces[:n], other: second, detail: g.detail})
 		default:
-			q.corner(g.pieces[0], g.words)
+			q.isolate(g.pieces[0], g.detail)
 			return
 		}
 	}
 }
 
-func (q *quarantine) tried(g *group, ok bool, words string) {
+func (q *quarantine) tried(g *group, ok bool, detail string) {
 	if ok {
 		if g.other != nil {
-			g.other.bad = true
+			g.other.rejected = true
 		}
 	} else {
 		for _, p := range g.pieces {
 			p.sends = p.old
 		}
-		g.bad, g.words = true, words
+		g.rejected, g.detail = true, detail
 		q.groups = append(q.groups, g)
 	}
 	q.search()
 }
 
-// corner deals with one piece that is bad: it looks into a virtual host, and shuts off a route.
-func (q *quarantine) corner(p *piece, words string) {
-	suspects := p.takeApart()
+// isolate handles a single rejected piece: it splits a virtual host, and disables a route.
+func (q *quarantine) isolate(p *piece, detail string) {
+	suspects := p.split()
 	if len(suspects) == 0 {
-		q.shut(p, words)
+		q.disable(p, detail)
 		return
 	}
 	q.try(func(ok bool, _ string) {
 		if !ok {
 			p.open = false
-			q.shut(p, words)
+			q.disable(p, detail)
 			return
 		}
-		q.groups = append(q.groups, &group{pieces: suspects, bad: true, words: words})
+		q.groups = append(q.groups, &group{pieces: suspects, rejected: true, detail: detail})
 		q.search()
 	})
 }
 
-// shut lets a piece answer 500.
-func (q *quarantine) shut(p *piece, words string) {
+// disable makes a piece answer 500.
+func (q *quarantine) disable(p *piece, detail string) {
 	p.open = false
-	fault := Fault{Host: p.host, Message: words, Owners: q.owners(p)}
+	fault := Fault{Host: p.host, Message: detail, Owners: q.owners(p)}
 	if p.level == 2 {
 		fault.Route = p.name
 	}
 	q.found = append(q.found, fault)
-	p.sends = p.shutOff()
+	p.sends = p.encodeDisabled()
 	q.try(func(ok bool, _ string) {
 		if ok {
 			q.search()
 			return
 		}
 		p.sends = p.old
-		q.try(func(bool, string) { q.search() }) // it was good before
+		q.try(func(bool, string) { q.search() }) // the proxy accepted it before
 	})
 }
 
-// owners are those of the owners whose KIND/NAMESPACE/NAME the names of routes begin with; all, if none does.
+// owners are those owners whose KIND/NAMESPACE/NAME begins a route's name; all, if there is none.
 func (q *quarantine) owners(p *piece) []report.Ref {
 	names := []string{p.name}
 	if p.level == 1 {
@@ -212,18 +212,18 @@ func (q *quarantine) owners(p *piece) []report.Ref {
 	return out
 }
 
-// takeApart opens a piece and returns what has changed in it. That goes as it was before.
-func (p *piece) takeApart() (changed []*piece) {
+// split opens a piece and returns its changed pieces, which are sent as they were before.
+func (p *piece) split() (changed []*piece) {
 	if p.level >= len(fieldInner) {
 		return nil
 	}
 	head, inner := fields(p.raw, fieldInner[p.level])
 	_, before := fields(p.old, fieldInner[p.level])
-	return p.opened(head, inner, before)
+	return p.splitInto(head, inner, before)
 }
 
-// takePartsApart does the same with the whole, which need not be put together for it.
-func (p *piece) takePartsApart(parts, old []*resource.Part) (changed []*piece) {
+// splitParts is split for the whole configuration, without concatenating its parts first.
+func (p *piece) splitParts(parts, old []*resource.Part) (changed []*piece) {
 	split := func(parts []*resource.Part) (head []byte, inner [][]byte) {
 		for _, part := range parts {
 			rest, values := fields(part.Body, fieldInner[p.level])
@@ -233,11 +233,11 @@ func (p *piece) takePartsApart(parts, old []*resource.Part) (changed []*piece) {
 	}
 	head, inner := split(parts)
 	_, before := split(old)
-	return p.opened(head, inner, before)
+	return p.splitInto(head, inner, before)
 }
 
-// opened is a piece in pieces.
-func (p *piece) opened(head []byte, inner, before [][]byte) (changed []*piece) {
+// splitInto opens a piece into its inner pieces.
+func (p *piece) splitInto(head []byte, inner, before [][]byte) (changed []*piece) {
 	p.head = head
 	old := make(map[string][]byte, len(before))
 	for _, b := range before {
@@ -258,7 +258,7 @@ func (p *piece) opened(head []byte, inner, before [][]byte) (changed []*piece) {
 	return changed
 }
 
-// encode is the piece as it goes now.
+// encode returns the piece as in the next variant.
 func (p *piece) encode() []byte {
 	if !p.open {
 		return p.sends
@@ -273,8 +273,8 @@ func (p *piece) encode() []byte {
 	return out
 }
 
-// shutOff is the piece with nothing in it but for whom it is, and the answer 500; as it was, if that cannot be made.
-func (p *piece) shutOff() []byte {
+// encodeDisabled returns the piece with its match and the answer 500 only; as it was before, if it cannot be decoded.
+func (p *piece) encodeDisabled() []byte {
 	answer := &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 500}}
 	var msg proto.Message
 	switch p.level {
@@ -304,7 +304,7 @@ func fields(b []byte, field protowire.Number) (rest []byte, values [][]byte) {
 	for len(b) > 0 {
 		num, _, n := protowire.ConsumeField(b)
 		if n < 0 {
-			return append(rest, b...), values // broken, as the proxy will say too
+			return append(rest, b...), values // malformed; Envoy rejects it with a cause
 		}
 		if num == field {
 			_, _, tag := protowire.ConsumeTag(b)

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// strict is a proxy that refuses routes to the cluster "bad", routes whose path is "/bad" whatever they do, and hosts
-// without a domain.
+// strict reports whether a proxy accepts a configuration: it rejects routes to the cluster "bad", routes whose path is
+// "/bad", and virtual hosts without a domain.
 func strict(rc *routev3.RouteConfiguration) bool {
 	for _, vh := range rc.GetVirtualHosts() {
 		if len(vh.GetDomains()) == 0 {
@@ -39,10 +39,10 @@ func entryOf(t *testing.T, rc *routev3.RouteConfiguration) *cache.Entry {
 	return &cache.Entry{Resource: r, Slot: &cache.Slot{Ref: r.Ref}}
 }
 
-func TestOnlyWhatIsBadIsShutOffAndGoodRoutesAreNeverTakenAway(t *testing.T) {
+func TestQuarantine_DisablesOnlyRejectedRoutes(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		rc := func(bad int) *routev3.RouteConfiguration {
+		rc := func(rejected int) *routev3.RouteConfiguration {
 			out := &routev3.RouteConfiguration{Name: "routes"}
 			for h := range 1 + r.IntN(12) {
 				vh := &routev3.VirtualHost{Name: fmt.Sprint("h", h), Domains: []string{fmt.Sprint("h", h)}}
@@ -50,15 +50,15 @@ func TestOnlyWhatIsBadIsShutOffAndGoodRoutesAreNeverTakenAway(t *testing.T) {
 					route := &routev3.Route{Name: fmt.Sprint("r", i), Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Path{Path: fmt.Sprint("/", i)}}}
 					to := "good" + fmt.Sprint(r.IntN(2))
 					switch n := r.IntN(100); {
-					case n < bad:
+					case n < rejected:
 						to = "bad"
-					case n < bad*3/2:
+					case n < rejected*3/2:
 						route.Match = &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Path{Path: "/bad"}}
 					}
 					route.Action = &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}}}
 					vh.Routes = append(vh.Routes, route)
 				}
-				if r.IntN(200) < bad {
+				if r.IntN(200) < rejected {
 					vh.Domains = nil
 				}
 				out.VirtualHosts = append(out.VirtualHosts, vh)
@@ -69,9 +69,9 @@ func TestOnlyWhatIsBadIsShutOffAndGoodRoutesAreNeverTakenAway(t *testing.T) {
 		if strict(after) {
 			continue
 		}
-		q := newQuarantine(entryOf(t, after), entryOf(t, before), "refused")
+		q := newQuarantine(entryOf(t, after), entryOf(t, before), "rejected")
 		has := before
-		for tries := 0; !q.over(); tries++ {
+		for tries := 0; !q.done(); tries++ {
 			var sent routev3.RouteConfiguration
 			if err := proto.Unmarshal(q.entry.Body(), &sent); err != nil || tries > 500 {
 				t.Fatalf("seed %d: %d tries, %v", seed, tries, err)
@@ -83,13 +83,13 @@ func TestOnlyWhatIsBadIsShutOffAndGoodRoutesAreNeverTakenAway(t *testing.T) {
 				}
 				has = &sent
 			}
-			q.answer(ok, "refused")
+			q.answer(ok, "rejected")
 		}
 		var faults []string
 		for _, f := range q.found {
 			faults = append(faults, f.Host+" "+f.Route)
 		}
-		if want := badIn(after); !slices.Equal(faults, want) || q.hopeless {
+		if want := rejectedIn(after); !slices.Equal(faults, want) || q.unsplittable {
 			t.Errorf("seed %d: found %q, want %q", seed, faults, want)
 		}
 		for _, p := range lost(nil, after, has) {
@@ -100,8 +100,8 @@ func TestOnlyWhatIsBadIsShutOffAndGoodRoutesAreNeverTakenAway(t *testing.T) {
 	}
 }
 
-// badIn is what strict refuses in a configuration, in order.
-func badIn(rc *routev3.RouteConfiguration) (out []string) {
+// rejectedIn are the parts of a configuration that strict rejects, in order.
+func rejectedIn(rc *routev3.RouteConfiguration) (out []string) {
 	for _, vh := range rc.GetVirtualHosts() {
 		one := &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{Domains: vh.GetDomains()}}}
 		if !strict(one) {
@@ -118,18 +118,18 @@ func badIn(rc *routev3.RouteConfiguration) (out []string) {
 	return out
 }
 
-// lost are the routes of a configuration that are not in force: neither as they should be nor, if they were there
-// before, as they were. Those that strict refuses may be.
+// lost are the routes of a configuration that are in force neither as wanted nor, if they existed before, as they were.
+// Rejected routes are not counted.
 func lost(before, after, has *routev3.RouteConfiguration) (out []string) {
-	is := index(has)
+	now := index(has)
 	was := index(before)
-	bad := badIn(after)
+	rejected := rejectedIn(after)
 	for name, r := range index(after) {
 		old := was[name]
 		switch {
-		case is[name] != nil && (proto.Equal(is[name], r) || proto.Equal(is[name], old)):
+		case now[name] != nil && (proto.Equal(now[name], r) || proto.Equal(now[name], old)):
 		case before != nil && old == nil:
-		case before != nil && slices.ContainsFunc(bad, func(b string) bool { return b == name || strings.HasPrefix(name, b) && strings.HasSuffix(b, " ") }):
+		case before != nil && slices.ContainsFunc(rejected, func(b string) bool { return b == name || strings.HasPrefix(name, b) && strings.HasSuffix(b, " ") }):
 		default:
 			out = append(out, name)
 		}
@@ -148,8 +148,9 @@ func index(rc *routev3.RouteConfiguration) map[string]*routev3.Route {
 	return out
 }
 
-// A fleet refuses the same things: a thousand proxies must not cost a thousand route configurations of some megabytes.
-func TestProxiesThatRefuseTheSameShareWhatTheyGetInItsPlace(t *testing.T) {
+// The proxies of a fleet reject the same resources: a thousand proxies must not cost a thousand route configurations of
+// some megabytes.
+func TestQuarantine_ProxiesShareVariants(t *testing.T) {
 	rc := func(to string) *routev3.RouteConfiguration {
 		route := &routev3.Route{Name: "r", Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Path{Path: "/"}}, Action: &routev3.Route_Route{
 			Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}}}}
@@ -158,18 +159,18 @@ func TestProxiesThatRefuseTheSameShareWhatTheyGetInItsPlace(t *testing.T) {
 	before, after := entryOf(t, rc("good")), entryOf(t, rc("bad"))
 	var has []*resource.Part
 	for range 2 {
-		q := newQuarantine(after, before, "refused")
-		for !q.over() {
+		q := newQuarantine(after, before, "rejected")
+		for !q.done() {
 			has = append(has, q.entry.Parts[0])
 			var sent routev3.RouteConfiguration
 			if err := proto.Unmarshal(q.entry.Body(), &sent); err != nil {
 				t.Fatal(err)
 			}
-			q.answer(strict(&sent), "refused")
+			q.answer(strict(&sent), "rejected")
 		}
 	}
 	n := len(has) / 2
 	if n == 0 || !slices.Equal(has[:n], has[n:]) {
-		t.Errorf("%d were sent to each of two proxies, in memory of their own", n)
+		t.Errorf("%d variants were sent to each of two proxies, without shared memory", n)
 	}
 }

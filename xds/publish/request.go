@@ -9,13 +9,13 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Request is what a proxy says about one type, in delta's terms. What is nil is empty. Nothing of it is kept.
+// Request is a proxy's request for one type, in delta's terms. nil is empty. The stream keeps no reference to it.
 type Request struct {
 	Type                   resource.Type
 	Subscribe, Unsubscribe iter.Seq[string]
-	// Initial is what the proxy has, name and version; on the type's first request only.
+	// Initial is initial_resource_versions, name and version; on the type's first request only.
 	Initial iter.Seq2[string, string]
-	// Nonce answers a Response; empty: it answers none. Error: the answer is a NACK, in the proxy's words.
+	// Nonce answers a Response; empty: it answers none. Error is the error detail of a NACK; empty: an ACK.
 	Nonce string
 	Error string
 }
@@ -23,7 +23,7 @@ type Request struct {
 // wildcardTypes are subscribed to as a whole by a first request without names.
 var wildcardTypes = [types]bool{resource.Cluster: true, resource.Listener: true}
 
-// Handle takes in a request of a delta stream.
+// Handle applies a request of a delta stream.
 func (s *Stream) Handle(r Request, now time.Time) {
 	s.answered(r, now)
 	first := s.first[r.Type]
@@ -42,53 +42,53 @@ func (s *Stream) Handle(r Request, now time.Time) {
 	if all || first && len(subscribed) == 0 {
 		s.wildcard[r.Type] = wildcardTypes[r.Type]
 	}
-	var said bitSet
+	var initial bitSet
 	if first {
-		said = s.inherit(r, subscribed, now)
+		initial = s.takeInitial(r, subscribed, now)
 		if s.wildcard[r.Type] {
 			for _, slot := range s.cursor.Each(r.Type) {
 				if !s.held.has(slot.ID) {
-					s.aim(s.settled(slot), slot.Current(), now)
+					s.setWant(s.itemOf(slot), slot.Current(), now)
 				}
 			}
-			s.silent[r.Type] = said.empty()
+			s.unanswered[r.Type] = initial.empty()
 		}
 	}
 	for _, slot := range subscribed {
-		s.subscribe(slot, said.has(slot.ID), now)
+		s.subscribe(slot, initial.has(slot.ID), now)
 	}
 	if r.Unsubscribe != nil {
 		s.unsubscribe(r.Type, r.Unsubscribe)
 	}
-	s.asksFor(r.Type)
+	s.firstRequestDone(r.Type)
 }
 
-// asksFor ends what was for the type's first request.
-func (s *Stream) asksFor(t resource.Type) {
+// firstRequestDone ends what waits for the type's first request.
+func (s *Stream) firstRequestDone(t resource.Type) {
 	if t == resource.Endpoints {
 		clear(s.owed)
 	}
 }
 
-// inherit takes in what the proxy brought along from an earlier stream, and returns which names that was.
-func (s *Stream) inherit(r Request, subscribed []*cache.Slot, now time.Time) (said bitSet) {
+// takeInitial applies initial_resource_versions, and returns the names in it.
+func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time) (initial bitSet) {
 	if r.Initial == nil {
-		return said
+		return initial
 	}
-	current, others := s.cursor.AcquireSaid(r.Type, r.Initial)
-	if s.unsure.IsZero() && len(current)+len(others) > 0 {
-		s.unsure = now
+	current, others := s.cursor.AcquireInitial(r.Type, r.Initial)
+	if s.resumedAt.IsZero() && len(current)+len(others) > 0 {
+		s.resumedAt = now
 	}
 	var asks bitSet
 	for _, slot := range subscribed {
 		asks.set(slot.ID)
 	}
-	// new is for each name once. Of what the proxy does not ask for it knows a version but has nothing: an answer that
-	// crossed its loss of interest.
-	new := func(slot *cache.Slot) bool {
-		again := said.has(slot.ID)
-		said.set(slot.ID)
-		if again || !s.wildcard[r.Type] && !asks.has(slot.ID) {
+	// take is true for each name once. The proxy has no resource of a name that it does not subscribe to: its response
+	// crossed the unsubscription.
+	take := func(slot *cache.Slot) bool {
+		repeated := initial.has(slot.ID)
+		initial.set(slot.ID)
+		if repeated || !s.wildcard[r.Type] && !asks.has(slot.ID) {
 			s.cursor.Release(slot)
 			return false
 		}
@@ -96,29 +96,29 @@ func (s *Stream) inherit(r Request, subscribed []*cache.Slot, now time.Time) (sa
 		return true
 	}
 	for _, slot := range current {
-		new(slot)
+		take(slot)
 	}
 	for _, other := range others {
 		slot := other.Slot
 		current := slot.Current()
-		if !new(slot) || current != nil && current.Version == other.Version {
+		if !take(slot) || current != nil && current.Version == other.Version {
 			continue
 		}
-		it := s.item(slot)
+		it := s.newItem(slot)
 		if p := placeholderFor(slot, current); p != nil && p.Version == other.Version {
 			it.have, it.want = p, p
 			continue
 		}
 		it.stale = true
-		s.aim(it, current, now)
+		s.setWant(it, current, now)
 		if slot.Type == resource.Cluster && current == nil && s.config.Linger > 0 {
 			s.drain[slot] = now.Add(s.linger(slot)) // its routes may have left it a moment ago
 		}
 	}
-	return said
+	return initial
 }
 
-// placeholderFor is what a proxy has that was told that there is no such resource.
+// placeholderFor is what a proxy has after the answer that there is no such resource.
 func placeholderFor(slot *cache.Slot, current *cache.Entry) *cache.Entry {
 	if current != nil {
 		return nil
@@ -126,16 +126,16 @@ func placeholderFor(slot *cache.Slot, current *cache.Entry) *cache.Entry {
 	return cache.Placeholder(slot)
 }
 
-// subscribe takes in one name, which was acquired; has, that the proxy brought a version of it along.
+// subscribe applies the subscription to an acquired name; has: the proxy resumed with a version of it.
 func (s *Stream) subscribe(slot *cache.Slot, has bool, now time.Time) {
-	if s.asked.has(slot.ID) {
+	if s.subscribed.has(slot.ID) {
 		s.cursor.Release(slot)
 	}
-	s.asked.set(slot.ID)
+	s.subscribed.set(slot.ID)
 	if has && !s.owed[slot] {
-		return // it is not waiting: inherit has compared the versions
+		return // the proxy does not wait: takeInitial has compared the versions
 	}
-	s.again(slot, now)
+	s.resend(slot, now)
 }
 
 func (s *Stream) unsubscribe(t resource.Type, names iter.Seq[string]) {
@@ -146,10 +146,10 @@ func (s *Stream) unsubscribe(t resource.Type, names iter.Seq[string]) {
 	}
 	slots := s.cursor.AcquireAll(t, names)
 	for _, slot := range slots {
-		if !s.asked.has(slot.ID) {
+		if !s.subscribed.has(slot.ID) {
 			continue
 		}
-		s.asked.clear(slot.ID)
+		s.subscribed.clear(slot.ID)
 		s.cursor.Release(slot)
 		if s.wildcard[t] {
 			continue
@@ -162,7 +162,7 @@ func (s *Stream) unsubscribe(t resource.Type, names iter.Seq[string]) {
 	s.cursor.Release(slots...)
 }
 
-// answered takes in an ACK or a NACK.
+// answered applies an ACK or a NACK.
 func (s *Stream) answered(r Request, now time.Time) {
 	if r.Nonce == "" {
 		return
@@ -182,11 +182,11 @@ func (s *Stream) answered(r Request, now time.Time) {
 	}
 }
 
-// ack takes in that the proxy has what a part brought.
+// ack notes that the proxy has what a part carries.
 func (s *Stream) ack(p part, r *Response, now time.Time) {
 	it := p.it
 	if s.items[it.slot.Type][it.slot] != it {
-		return // the proxy lost interest meanwhile
+		return // unsubscribed meanwhile
 	}
 	if it.flight == r {
 		it.flight = nil
@@ -198,16 +198,16 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 		}
 		return
 	}
-	if it.flight != nil && it.onItsWay() == nil {
-		return // its removal is on the way
+	if it.flight != nil && it.inFlight() == nil {
+		return // its removal is in flight
 	}
 	s.chainGone(it.have, p.entry, now)
 	s.routesLeft(it.have, p.entry, now)
 	s.expectRoutes(p.entry, now)
 	it.have, it.stale = p.entry, false
-	s.nowHas(p.entry)
-	if it.cut != nil && it.cut.entry == p.entry {
-		s.lookInto(it, true, "", now)
+	s.noteAccepted(p.entry)
+	if it.quarantine != nil && it.quarantine.entry == p.entry {
+		s.continueQuarantine(it, true, "", now)
 		return
 	}
 	if it.flight == nil && !it.dirty && it.want != nil && it.want.Version == p.entry.Version {
@@ -215,15 +215,15 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	}
 }
 
-// expectRoutes notes the route configurations that a new listener is about to ask for: endpoints that name the
-// listener wait for them too.
+// expectRoutes notes the route configurations that a new listener is about to request: endpoints that name the listener
+// wait for them too.
 func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	if e.Type != resource.Listener {
 		return
 	}
 	for _, n := range e.Names {
 		if n.Type == resource.RouteConfiguration && !s.held.has(n.ID) && n.Current() != nil {
-			it := s.settled(n)
+			it := s.itemOf(n)
 			if it.want == nil {
 				it.want, it.since = n.Current(), now
 			}
@@ -231,7 +231,7 @@ func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	}
 }
 
-// routesLeft notes which clusters a route configuration names no longer: see Config.Linger.
+// routesLeft starts the linger timeout of the clusters that a route configuration no longer names.
 func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
 	if s.config.Linger == 0 || old == nil || old.Type != resource.RouteConfiguration {
 		return
@@ -246,7 +246,7 @@ func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
 	}
 }
 
-// linger is how long a cluster stays that routes have left.
+// linger is how long a cluster stays after its last route.
 func (s *Stream) linger(cluster *cache.Slot) time.Duration {
 	if s.config.Called != nil && s.config.Called(cluster.Name) {
 		return max(s.config.Linger, s.config.Drain)
@@ -254,7 +254,7 @@ func (s *Stream) linger(cluster *cache.Slot) time.Duration {
 	return s.config.Linger
 }
 
-// chainGone notes which clusters the chains used that a listener has no longer: their streams still drain.
+// chainGone starts the drain time of the clusters of removed filter chains.
 func (s *Stream) chainGone(old, new *cache.Entry, now time.Time) {
 	if s.config.Drain == 0 || old == nil || old.Type != resource.Listener {
 		return

@@ -11,18 +11,18 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// StateRequest is what a proxy says about one type in the state-of-the-world variant.
+// StateRequest is a proxy's request for one type in the state-of-the-world variant.
 type StateRequest struct {
 	Type resource.Type
 	// Names are all names that it subscribes to; none: everything, for clusters and listeners.
 	Names []string
-	// Version is what it has accepted last, of this stream or, on the first request, of an earlier one.
+	// Version is what it accepted last, on this stream or, on the first request, on an earlier one.
 	Version string
 	Nonce   string
 	Error   string
 }
 
-// HandleState takes in a request of a state-of-the-world stream.
+// HandleState applies a request of a state-of-the-world stream.
 func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.answered(Request{Type: r.Type, Nonce: r.Nonce, Error: r.Error}, now)
 	first := s.first[r.Type]
@@ -39,7 +39,7 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 		names[n] = true
 	}
 	var gone []string
-	for id := range s.asked.all {
+	for id := range s.subscribed.all {
 		if slot := s.cursor.Slot(id); slot.Type == r.Type && !names[slot.Name] {
 			gone = append(gone, slot.Name)
 		}
@@ -47,30 +47,30 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	slots := s.cursor.AcquireAll(r.Type, slices.Values(r.Names))
 	if first && s.resume(r, slots, now) {
 		for _, slot := range slots {
-			s.asked.set(slot.ID)
+			s.subscribed.set(slot.ID)
 			if s.owed[slot] {
-				s.again(slot, now)
+				s.resend(slot, now)
 			}
 		}
 	} else {
 		for _, slot := range slots {
-			if s.asked.has(slot.ID) {
+			if s.subscribed.has(slot.ID) {
 				s.cursor.Release(slot)
 				continue
 			}
 			if first && r.Version != "" && slot.Current() == nil {
-				s.asked.set(slot.ID)
-				continue // it came back, and most likely still has what is gone now: an empty one would take that away
+				s.subscribed.set(slot.ID)
+				continue // a resumed proxy most likely still has the removed resource: an empty one would take that away
 			}
 			s.subscribe(slot, false, now)
 		}
 	}
 	s.unsubscribe(r.Type, slices.Values(gone))
-	s.asksFor(r.Type)
+	s.firstRequestDone(r.Type)
 }
 
-// resume compares what a proxy had with what it would get now, and is true if it is the same: nothing is sent then.
-// For clusters and listeners it makes all of them due otherwise.
+// resume compares what a proxy has with what it would get, and returns true if it is the same: nothing is sent then.
+// Otherwise it makes all clusters or all listeners due.
 func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool {
 	var entries []*cache.Entry
 	for _, slot := range slots {
@@ -84,22 +84,22 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 	if r.Version != "" && r.Version == stateVersion(entries) {
 		for _, e := range entries {
 			s.hold(e.Slot)
-			s.nowHas(e)
+			s.noteAccepted(e)
 		}
 		return true
 	}
 	if s.wildcard[r.Type] {
 		for _, e := range entries {
-			s.aim(s.settled(e.Slot), e, now)
+			s.setWant(s.itemOf(e.Slot), e, now)
 		}
-		s.silent[r.Type] = true
+		s.unanswered[r.Type] = true
 	}
 	return false
 }
 
-// nowHas notes what the proxy has accepted of the types of which every response carries all. (What is current may be
-// newer than what this stream has pulled.)
-func (s *Stream) nowHas(e *cache.Entry) {
+// noteAccepted records what the proxy accepted of the types of which every response carries all. (The current version
+// may be newer than the last pull.)
+func (s *Stream) noteAccepted(e *cache.Entry) {
 	if s.config.StateOfTheWorld && wildcardTypes[e.Type] {
 		s.accepted[e.Slot] = e
 		if e.Type == resource.Cluster {
@@ -108,8 +108,8 @@ func (s *Stream) nowHas(e *cache.Entry) {
 	}
 }
 
-// completeState turns a response into one of the state of the world. Clusters and listeners are then always all of
-// them: what is missing is removed.
+// completeState completes a response of the state of the world. It carries all clusters or all listeners, because the
+// proxy removes those that are missing.
 func (s *Stream) completeState(r *Response) {
 	r.Removed = nil
 	if wildcardTypes[r.Type] {
@@ -124,7 +124,7 @@ func (s *Stream) completeState(r *Response) {
 			}
 			e := s.accepted[slot]
 			if it := s.items[slot.Type][slot]; it != nil && it.flight != nil {
-				e = it.onItsWay()
+				e = it.inFlight()
 			}
 			if e != nil {
 				r.Upserts = append(r.Upserts, e)
@@ -141,8 +141,8 @@ func (s *Stream) completeState(r *Response) {
 	r.Version = stateVersion(r.Upserts)
 }
 
-// carry notes a cluster that goes along unchanged. It may be a change to the proxy even so: of a response that it refused
-// it has applied what was good, and now gets back what it had before.
+// carry notes a cluster that a response repeats unchanged. It may still be a change for the proxy: of a response that
+// it rejected, Envoy applied the good clusters, and now gets their old versions back.
 func (s *Stream) carry(r *Response, e *cache.Entry) {
 	if e.Type == resource.Cluster && s.carried[e.Slot] != e.Version {
 		s.carried[e.Slot] = e.Version
@@ -150,8 +150,8 @@ func (s *Stream) carry(r *Response, e *cache.Entry) {
 	}
 }
 
-// stateVersion is the version of a whole response: a content hash, so that replicas agree. What one response of
-// endpoints or routes happened to carry is not what a proxy has, so it resumes only after a response that had all.
+// stateVersion is the version of a whole response: a content hash, so that replicas agree. A response of endpoints or
+// routes may carry only some of what the proxy has, so a proxy resumes only after a response with all of them.
 func stateVersion(entries []*cache.Entry) string {
 	var d xxhash.Digest
 	d.Reset()

@@ -10,80 +10,82 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Config is what a Stream needs.
+// Config configures a Stream.
 type Config struct {
-	// Watchdog is how long the proxy may keep the ACK of clusters (it withholds it while any of them warms), or of a
-	// hop, before others go on without. What names a cluster that the proxy has never had waits on. Default: 300 ms.
+	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force yet, delays other
+	// resources. (Envoy withholds the ACK of clusters while any of them warms.) Resources that name a cluster that the
+	// proxy has never accepted wait without a bound. Default: 300 ms.
 	Watchdog time.Duration
-	// Drain is how long clusters stay that a filter chain used which is gone: at least the proxy's --drain-time-s.
+	// Drain is the drain time: how long the clusters of a removed filter chain stay. At least the proxy's
+	// --drain-time-s.
 	Drain time.Duration
-	// Linger is how long clusters stay that routes have left: a request that has chosen one may still wait for its pick, and
-	// would be answered that there is no such cluster.
+	// Linger is the linger timeout: how long a cluster stays after its last route. A request that has chosen the
+	// cluster may still wait for its pick, and would get "no such cluster".
 	Linger time.Duration
-	// Called says of a cluster that the proxy itself calls it, for as long as a request lasts: such a one stays for Drain in
-	// Linger's place, because its calls are cut with it. nil: none is.
+	// Called reports whether the proxy itself calls a cluster for as long as a request lasts. Such a cluster stays for
+	// the longer of Drain and Linger, because its removal cuts the calls in flight. nil: no cluster is called.
 	Called func(cluster string) bool
-	// Settle is how long removals wait for what a proxy may have that came back with versions which we do not know:
-	// until it has asked for its routes, and for listeners that its endpoints may name. Default: 3 s.
+	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache does not have: until
+	// it subscribes to its routes, and for listeners that its endpoints may name. Default: 3 s.
 	Settle time.Duration
-	// Lagging says that what is missing in the cache may exist: the process that fills it does not hear from its sources. No
-	// listener and no cluster is removed then. nil: never.
+	// Lagging reports whether the cache may lack resources that exist, because its process has lost its sources. No
+	// listener and no cluster is removed meanwhile. nil: never.
 	Lagging func() bool
-	// StateOfTheWorld is the older variant of the protocol.
+	// StateOfTheWorld selects the state-of-the-world variant of the protocol; otherwise delta.
 	StateOfTheWorld bool
 }
 
-// Stream is the state machine of one ADS stream. Not safe for use by many.
+// Stream is the state machine of one ADS stream. It is not safe for concurrent use.
 type Stream struct {
 	config Config
 	cursor *cache.Cursor
 
-	wildcard [types]bool
-	first    [types]bool // the type's first request is yet to come
-	silent   [types]bool // the proxy waits for a first answer, even an empty one
-	asked    bitSet      // names that the proxy subscribes to
-	held     bitSet      // names of which the proxy may have a version
-	items    [types]map[*cache.Slot]*item
-	accepted map[*cache.Slot]*cache.Entry // see nowHas; empty in delta
-	carried  map[*cache.Slot]string       // the version that the last state of the world had of a cluster; empty in delta
-	owed     map[*cache.Slot]bool         // endpoints of clusters that were sent before the first request for endpoints
-	drain    map[*cache.Slot]time.Time    // when a chain that used this cluster has drained
+	wildcard   [types]bool
+	first      [types]bool // the type's first request has not arrived
+	unanswered [types]bool // the proxy waits for a first response, even an empty one
+	subscribed bitSet      // names that the proxy subscribes to
+	held       bitSet      // names of which the proxy may have a version
+	items      [types]map[*cache.Slot]*item
+	accepted   map[*cache.Slot]*cache.Entry // see noteAccepted; empty in delta
+	carried    map[*cache.Slot]string       // the version of each cluster in the last response; empty in delta
+	owed       map[*cache.Slot]bool         // endpoints of clusters that were sent before the first request for endpoints
+	drain      map[*cache.Slot]time.Time    // when the drain time or linger timeout of a cluster ends
 
-	unacked  []*Response // oldest first
-	nonce    uint64
-	unsure   time.Time // since when it has versions that we may not know; zero: it came with nothing
-	wake     time.Time
-	calm     bool   // see isCalm; of the stage that runs
-	retrying bool   // some listener has a time to be tried again
-	news     uint64 // counts changes of Rejections
-	lastNack [types]string
+	unacked       []*Response // oldest first
+	nonce         uint64
+	resumedAt     time.Time // when the proxy resumed with versions that may be unknown here; zero: it brought none
+	wake          time.Time
+	calm          bool   // see isCalm; for the stage that runs
+	retrying      bool   // some listener has a time to be tried again
+	rejectionsSeq uint64 // counts changes of Rejections
+	lastNack      [types]string
 }
 
 const types = int(resource.RouteConfiguration) + 1
 
-// item is a name for which the proxy is not known to have what it should have. Names without one are in order.
+// item is a name for which the proxy may not have what it should have. A name in sync has no item.
 type item struct {
 	slot *cache.Slot
-	// have is what the proxy accepted last; stale, that it has a version which we do not know.
+	// have is the version that the proxy accepted last. stale: the proxy may have a version that is not known here.
 	have  *cache.Entry
 	stale bool
-	// want is what it should have; nil: nothing.
+	// want is what the proxy should have; nil: nothing.
 	want *cache.Entry
-	// dirty: want is to be sent. A clean item is in flight, rejected, or waits for the proxy to lose interest.
+	// dirty: want is to be sent. A clean item is in flight, rejected, or waits for the proxy to unsubscribe.
 	dirty bool
 	since time.Time // when it became dirty
-	// now: the proxy waits for an answer, whatever the order.
+	// now: the proxy waits for an answer, so the order of delivery does not apply.
 	now bool
-	// alone: in a response of its own, to find out which one is rejected.
+	// alone: the item goes in a response of its own, so that a NACK identifies it.
 	alone bool
-	// flight is the newest response that carries it and has no answer yet.
+	// flight is the newest unanswered response that carries the item.
 	flight *Response
 
-	bad    string  // the version that was rejected
-	reason string  // the proxy's words; kept until it accepts something
-	faults []Fault // of a route configuration, what is bad in it
-	cut    *quarantine
-	retry  time.Time // when the same version may be sent again; zero: never
+	rejected   string  // the version that was rejected
+	detail     string  // Envoy's error detail; kept until it accepts a version
+	faults     []Fault // the rejected parts of a route configuration
+	quarantine *quarantine
+	retry      time.Time // when the same version may be sent again; zero: never
 }
 
 // Response is one message to send.
@@ -93,22 +95,22 @@ type Response struct {
 	// Version is system_version_info, or version_info of a state of the world.
 	Version string
 	Upserts []*cache.Entry
-	Removed []string // names; empty in a state of the world, where what is missing is removed
-	// At is when it was made.
+	Removed []string // names; empty in state of the world, where a resource that is missing is removed
+	// At is when it was built.
 	At time.Time
 
 	parts []part
-	// carried are clusters that are no part of a state of the world, and in another version than in the one before.
+	// carried are the unchanged clusters of a state of the world that had another version in the response before.
 	carried []*cache.Entry
 }
 
-// part is what a response changes.
+// part is the change of one name in a response.
 type part struct {
 	it    *item
 	entry *cache.Entry // nil: removed
 }
 
-// New starts a stream on a cursor, which the stream closes.
+// New starts a stream on a cursor. The stream closes the cursor.
 func New(cursor *cache.Cursor, c Config) *Stream {
 	c.Watchdog = cmp.Or(c.Watchdog, 300*time.Millisecond)
 	c.Settle = cmp.Or(c.Settle, 3*time.Second)
@@ -122,12 +124,12 @@ func New(cursor *cache.Cursor, c Config) *Stream {
 }
 
 // Close ends the stream.
-func (s *Stream) Close() { s.cursor.Close(s.asked.all, s.held.all) }
+func (s *Stream) Close() { s.cursor.Close(s.subscribed.all, s.held.all) }
 
-// Wake is when Flush should be called next although nothing happens; zero: not.
+// Wake is the time of the next Flush if nothing else happens; zero: none.
 func (s *Stream) Wake() time.Time { return s.wake }
 
-// pull takes in what was committed.
+// pull applies the commits since the last call.
 func (s *Stream) pull(now time.Time) {
 	d := s.cursor.Pull()
 	for _, c := range d.Changes {
@@ -136,21 +138,21 @@ func (s *Stream) pull(now time.Time) {
 			continue
 		}
 		if it == nil {
-			it = s.item(c.Slot)
+			it = s.newItem(c.Slot)
 			if s.held.has(c.Slot.ID) {
-				// It may have got a version that was newer than what had been pulled.
+				// The proxy may have a version that is newer than the last pull.
 				it.have, it.stale = c.Prev, d.Reset || c.Prev == nil
 			}
 		}
-		s.aim(it, c.Entry, now)
+		s.setWant(it, c.Entry, now)
 	}
 	if d.Reset {
-		s.unsure = now
+		s.resumedAt = now
 		s.findRemoved(now)
 	}
 }
 
-// findRemoved is for when the log does not say what is gone.
+// findRemoved sets the items of removed names after the log has lost them.
 func (s *Stream) findRemoved(now time.Time) {
 	for id := range s.held.all {
 		slot := s.cursor.Slot(id)
@@ -159,34 +161,34 @@ func (s *Stream) findRemoved(now time.Time) {
 		}
 		it := s.items[slot.Type][slot]
 		if it == nil {
-			it = s.item(slot)
+			it = s.newItem(slot)
 			it.stale = true
 		}
-		s.aim(it, nil, now)
+		s.setWant(it, nil, now)
 	}
 }
 
 func (s *Stream) interested(slot *cache.Slot) bool {
-	return s.wildcard[slot.Type] || s.asked.has(slot.ID) || s.held.has(slot.ID)
+	return s.wildcard[slot.Type] || s.subscribed.has(slot.ID) || s.held.has(slot.ID)
 }
 
-// item makes the item of a slot that has none, as if the proxy had nothing.
-func (s *Stream) item(slot *cache.Slot) *item {
+// newItem adds the item of a slot that has none, as if the proxy had no version.
+func (s *Stream) newItem(slot *cache.Slot) *item {
 	it := &item{slot: slot}
 	s.items[slot.Type][slot] = it
 	return it
 }
 
-// settled is the item of a slot; made as if the proxy had the current version, if it is said to hold any.
-func (s *Stream) settled(slot *cache.Slot) *item {
+// itemOf returns the item of a slot. A new item of a held name is assumed to have the current version.
+func (s *Stream) itemOf(slot *cache.Slot) *item {
 	it := s.items[slot.Type][slot]
 	if it == nil {
-		it = s.item(slot)
+		it = s.newItem(slot)
 		if current := slot.Current(); s.held.has(slot.ID) {
 			if current == nil || current.Seq <= s.cursor.Seq() {
 				it.have = current
 			} else {
-				it.stale = true // it has an older one
+				it.stale = true // an older version
 			}
 			it.want = current
 		}
@@ -194,41 +196,42 @@ func (s *Stream) settled(slot *cache.Slot) *item {
 	return it
 }
 
-// aim sets what the proxy should have.
-func (s *Stream) aim(it *item, want *cache.Entry, now time.Time) {
+// setWant sets what the proxy should have.
+func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	slot := it.slot
 	if want == nil {
 		switch {
 		case it.now, slot.Type == resource.Endpoints && slot.Named() && s.interested(slot):
-			// It waits for an answer. Or the cluster stays: no endpoints is one, while "removed" would be ignored.
+			// The proxy waits for an answer, or the cluster stays: Envoy takes empty endpoints for an answer and
+			// ignores a removal.
 			want = cache.Placeholder(slot)
-		case slot.Type == resource.Endpoints && it.have != nil && s.asked.has(slot.ID) && len(s.missingHops(it.have)) > 0:
-			// At a start endpoints come before hops. These hops will not come, and the cluster may stay.
+		case slot.Type == resource.Endpoints && it.have != nil && s.subscribed.has(slot.ID) && len(s.missingHops(it.have)) > 0:
+			// At a start, endpoints precede hops. These hops no longer exist, and the cluster may stay.
 			want = withoutHops(it.have, s.missingHops(it.have))
 		case it.have == nil && !it.stale && it.flight == nil, slot.Type == resource.Secret:
-			s.drop(it) // it has none; or it keeps its secret, whatever we say, until it loses interest
+			s.drop(it) // nothing to remove; and Envoy keeps a secret until it unsubscribes
 			return
 		}
 	}
 	it.want = want
-	if it.cut != nil && want != nil && want.Version == it.bad {
-		return // it is being looked into
+	if it.quarantine != nil && want != nil && want.Version == it.rejected {
+		return // its quarantine goes on
 	}
-	it.cut = nil
+	it.quarantine = nil
 	switch {
 	case want == nil && it.now:
 	case want == nil:
-		// What the proxy asks for by name it gives up by itself, when nothing of its own names it any more.
+		// Envoy drops what it subscribes to by name by itself, when nothing of its own names it any more.
 		s.dirty(it, s.wildcard[slot.Type], now)
-	case it.flight != nil && it.onItsWay() != nil && it.onItsWay().Version == want.Version:
+	case it.flight != nil && it.inFlight() != nil && it.inFlight().Version == want.Version:
 		it.dirty = false
 	case it.flight == nil && it.have != nil && it.have.Version == want.Version && !it.now:
 		it.have = want
 		s.accept(it)
-	case want.Version == it.bad:
+	case want.Version == it.rejected:
 		it.dirty = false
 	default:
-		// A name that was only expected is sent when the proxy asks for it.
+		// A name that is only expected is sent when the proxy subscribes to it.
 		s.dirty(it, s.interested(slot), now)
 	}
 }
@@ -240,8 +243,8 @@ func (s *Stream) dirty(it *item, dirty bool, now time.Time) {
 	it.dirty = dirty
 }
 
-// onItsWay is the version of an item that is in flight; nil for a removal.
-func (it *item) onItsWay() *cache.Entry {
+// inFlight is the version of an item that is in flight; nil for a removal.
+func (it *item) inFlight() *cache.Entry {
 	for _, p := range it.flight.parts {
 		if p.it == it {
 			return p.entry
@@ -250,34 +253,34 @@ func (it *item) onItsWay() *cache.Entry {
 	return nil
 }
 
-// last is the version that the proxy was sent last; nil if none, or none that we know.
+// lastSent is the version that the proxy was sent last; nil if none, or none that is known.
 func (it *item) last() *cache.Entry {
 	if it.flight != nil {
-		return it.onItsWay()
+		return it.inFlight()
 	}
 	return it.have
 }
 
-// accept ends an item whose name is in order.
+// accept ends an item that is in sync.
 func (s *Stream) accept(it *item) {
-	s.forgive(it)
+	s.clearRejection(it)
 	it.dirty, it.alone = false, false
 	if it.slot.Current() != nil {
-		s.drop(it) // otherwise only the item knows what the proxy has
+		s.drop(it) // otherwise only the item records what the proxy has
 	}
 }
 
-// forgive forgets that a version was refused.
-func (s *Stream) forgive(it *item) {
-	if it.reason != "" {
-		s.news++
+// clearRejection drops the record of a rejected version.
+func (s *Stream) clearRejection(it *item) {
+	if it.detail != "" {
+		s.rejectionsSeq++
 	}
-	it.reason, it.bad, it.faults, it.cut = "", "", nil, nil
+	it.detail, it.rejected, it.faults, it.quarantine = "", "", nil, nil
 }
 
 func (s *Stream) drop(it *item) {
-	if it.reason != "" {
-		s.news++
+	if it.detail != "" {
+		s.rejectionsSeq++
 	}
 	delete(s.items[it.slot.Type], it.slot)
 }
@@ -297,27 +300,28 @@ func (s *Stream) unhold(slot *cache.Slot) {
 	}
 }
 
-// Rejection is a resource that the proxy refuses.
+// Rejection is a resource, or a part of one, that the proxy rejects.
 type Rejection struct {
 	Ref     resource.Ref
 	Version string
-	// Host and Route name the virtual host and the route in it that are bad in a route configuration of which all the
-	// rest is in force. Both are empty if the whole resource is withheld; Route is if the host itself is bad.
+	// Host and Route name the rejected virtual host, and the rejected route in it, of a route configuration whose other
+	// parts are in force. Both are empty if the whole resource is withheld. Route is empty if the virtual host itself
+	// is rejected.
 	Host, Route string
-	Message     string // the proxy's words
+	Message     string // Envoy's error detail
 	Owners      []report.Ref
 }
 
-// Rejections are the resources of which the proxy refuses the newest version that it was sent, by type, unordered
-// within one. What it had before stays in force.
+// Rejections lists the resources whose newest version the proxy rejects, ordered by type only. The version before stays
+// in force.
 func (s *Stream) Rejections() []Rejection {
 	var out []Rejection
 	for t := range s.items {
 		for _, it := range s.items[t] {
-			r := Rejection{Ref: it.slot.Ref, Version: it.bad, Message: it.reason}
+			r := Rejection{Ref: it.slot.Ref, Version: it.rejected, Message: it.detail}
 			switch {
-			case it.reason == "" || it.cut != nil && it.faults == nil:
-				continue // soon it is known what is bad in it
+			case it.detail == "" || it.quarantine != nil && it.faults == nil:
+				continue // the quarantine is still looking for the rejected part
 			case it.faults != nil:
 				for _, f := range it.faults {
 					r.Host, r.Route, r.Message, r.Owners = f.Host, f.Route, f.Message, f.Owners
@@ -333,23 +337,24 @@ func (s *Stream) Rejections() []Rejection {
 	return out
 }
 
-// News changes whenever Rejections may have changed.
-func (s *Stream) News() uint64 { return s.news }
+// RejectionsSeq changes whenever Rejections may have changed.
+func (s *Stream) RejectionsSeq() uint64 { return s.rejectionsSeq }
 
-// Refused is the version of a name that the proxy refuses, and its words; empty if it refuses none.
-func (s *Stream) Refused(slot *cache.Slot) (version, reason string) {
-	if it := s.items[slot.Type][slot]; it != nil && it.reason != "" {
-		return it.bad, it.reason
+// Rejected returns the version of a name that the proxy rejects and Envoy's error detail; both are empty if it rejects
+// none.
+func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
+	if it := s.items[slot.Type][slot]; it != nil && it.detail != "" {
+		return it.rejected, it.detail
 	}
 	return "", ""
 }
 
-// Started says whether the proxy has come as far as asking for its listeners.
+// Started reports whether the proxy has requested its listeners.
 func (s *Stream) Started() bool { return !s.first[resource.Cluster] && !s.first[resource.Listener] }
 
-// Settled says whether the proxy has been offered all that it should have and has answered.
+// Settled reports whether the proxy has answered everything that it should have.
 func (s *Stream) Settled() bool {
-	if !s.Started() || !s.unsure.IsZero() && s.first[resource.RouteConfiguration] || len(s.unacked) > 0 {
+	if !s.Started() || !s.resumedAt.IsZero() && s.first[resource.RouteConfiguration] || len(s.unacked) > 0 {
 		return false
 	}
 	for t := range s.items {
@@ -362,7 +367,7 @@ func (s *Stream) Settled() bool {
 	return true
 }
 
-// Accepted is the version of a name that the proxy has accepted last and still has; nil if none, or none that we know.
+// Accepted is the version of a name that the proxy accepted last and still has; nil if none, or none that is known.
 func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	if it := s.items[slot.Type][slot]; it != nil {
 		return it.have
@@ -373,31 +378,31 @@ func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	return nil
 }
 
-// Trouble says whether the proxy lacks something that it should have, be it only on its way, and whether it refuses
-// something.
-func (s *Stream) Trouble() (behind, refusing bool) {
+// Lag reports whether the proxy lacks something that it should have, resources in flight included, and whether it
+// rejects something.
+func (s *Stream) Lag() (behind, rejecting bool) {
 	for t := range s.items {
 		for _, it := range s.items[t] {
-			refusing = refusing || it.reason != ""
-			behind = behind || it.reason == "" && it.want != nil && (it.dirty || it.flight != nil)
+			rejecting = rejecting || it.detail != ""
+			behind = behind || it.detail == "" && it.want != nil && (it.dirty || it.flight != nil)
 		}
 	}
-	return behind, refusing
+	return behind, rejecting
 }
 
-// Summary is how one type stands.
+// Summary counts the names of one type by state.
 type Summary struct {
 	Held     int    `json:"held"`     // names of which the proxy has a version
-	Pending  int    `json:"pending"`  // names on their way to it, or waiting for their turn
-	Leaving  int    `json:"leaving"`  // of those pending, names to be taken from it
-	Rejected int    `json:"rejected"` // names of which it refuses the newest version
+	Pending  int    `json:"pending"`  // names in flight, or waiting for their turn
+	Leaving  int    `json:"leaving"`  // of the pending names, those to be removed
+	Rejected int    `json:"rejected"` // names whose newest version the proxy rejects
 	LastNack string `json:"lastNack,omitempty"`
 }
 
-// InSync says whether the proxy has everything of a type that it should have.
+// InSync reports whether the proxy has everything of a type that it should have.
 func (s Summary) InSync() bool { return s.Pending == 0 && s.Rejected == 0 }
 
-// Summaries is how every type stands, in the order of resource.Types.
+// Summaries returns the summary of every type, in the order of resource.Types.
 func (s *Stream) Summaries() []Summary {
 	out := make([]Summary, types)
 	for id := range s.held.all {
@@ -407,7 +412,7 @@ func (s *Stream) Summaries() []Summary {
 		out[t].LastNack = s.lastNack[t]
 		for _, it := range s.items[t] {
 			switch {
-			case it.reason != "":
+			case it.detail != "":
 				out[t].Rejected++
 			case it.dirty || it.flight != nil:
 				out[t].Pending++
@@ -420,7 +425,7 @@ func (s *Stream) Summaries() []Summary {
 	return out
 }
 
-// respond makes a response of parts and notes that it is on its way.
+// respond builds a response and marks its items in flight.
 func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response {
 	s.nonce++
 	r := &Response{Type: t, Nonce: strconv.FormatUint(s.nonce, 36), At: now, parts: parts}
@@ -431,8 +436,8 @@ func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response
 			s.chainGone(p.it.have, nil, now)
 			delete(s.accepted, p.it.slot)
 			delete(s.carried, p.it.slot)
-			p.it.have, p.it.stale = nil, false // from now on it must not be counted on
-			s.forgive(p.it)                    // what comes under this name again is as new
+			p.it.have, p.it.stale = nil, false // from now on nothing may rely on it
+			s.clearRejection(p.it)             // a new resource of this name starts afresh
 			continue
 		}
 		s.hold(p.it.slot)

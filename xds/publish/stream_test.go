@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// script is a stream with a proxy that says just what the test makes it say. The time is the script's own.
+// script is a stream whose proxy answers as the test decides. Its clock is the field now.
 type script struct {
 	*testing.T
 	cache   *cache.Cache
@@ -26,7 +26,7 @@ type script struct {
 	pending []*publish.Response
 }
 
-// begin serves a cluster a with endpoints behind a listener and its routes, all of them ACKed.
+// begin serves a cluster with endpoints, a listener and its routes, all of them ACKed.
 func begin(t *testing.T, c publish.Config) *script {
 	s := &script{T: t, cache: cache.New(cache.Config{}), now: time.Unix(1000, 0)}
 	s.commit([]*resource.Resource{
@@ -77,7 +77,7 @@ func describe(r *publish.Response) string {
 	return r.Type.String() + " " + strings.Join(parts, ",")
 }
 
-// ack answers the responses of a type that were sent so far, and takes them off what is pending.
+// ack answers the pending responses of a type.
 func (s *script) ack(t resource.Type) { s.answer(t, "") }
 
 func (s *script) nack(t resource.Type, message string) { s.answer(t, message) }
@@ -107,9 +107,9 @@ func (s *script) ackAll() {
 	}
 }
 
-func (s *script) sleep(d time.Duration) { s.now = s.now.Add(d) }
+func (s *script) advance(d time.Duration) { s.now = s.now.Add(d) }
 
-func TestRoutesWaitForNewClustersHoweverLongTheyWarm(t *testing.T) {
+func TestMakeBeforeBreak_RoutesWaitForNewClusters(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 2), xdstest.Routes(t, "routes", "b")},
 		resource.Ref{Type: resource.Cluster, Name: "a"})
@@ -117,7 +117,7 @@ func TestRoutesWaitForNewClustersHoweverLongTheyWarm(t *testing.T) {
 	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"b"})})
 	s.expect("cluster +b", "endpoints +b")
 	s.ack(resource.Endpoints)
-	s.sleep(time.Hour)
+	s.advance(time.Hour)
 	s.expect("cluster +b")
 	s.ack(resource.Cluster)
 	s.expect("route +routes")
@@ -125,24 +125,24 @@ func TestRoutesWaitForNewClustersHoweverLongTheyWarm(t *testing.T) {
 	s.expect("cluster -a")
 }
 
-func TestASlowClusterHoldsUpNothingButItself(t *testing.T) {
+func TestWarming_SlowClusterDelaysOnlyItself(t *testing.T) {
 	s := begin(t, publish.Config{Watchdog: time.Second})
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "a", 1), xdstest.Cluster(t, "b", 0), xdstest.RoutesOf(t, "routes", nil, "a")})
 	s.expect("cluster +a,+b", "endpoints +a")
-	s.pending = nil // the proxy says nothing
+	s.pending = nil // the proxy does not answer
 	if wake := s.stream.Wake(); !wake.Equal(s.now.Add(time.Second)) {
-		t.Errorf("wakes at %v", wake)
+		t.Errorf("next flush at %v", wake)
 	}
 	s.commit([]*resource.Resource{xdstest.Endpoints(t, "a", 9)})
 	s.expect("endpoints +a")
 	s.pending = nil
-	s.sleep(time.Second)
+	s.advance(time.Second)
 	s.expect("route +routes")
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "c", 0)})
 	s.expect("route +routes", "cluster +c")
 }
 
-func TestChangesCollapseWhileOneIsOnItsWay(t *testing.T) {
+func TestDeltaADS_ChangesCollapseWhileOneIsInFlight(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0)})
 	s.expect("cluster +b")
@@ -154,7 +154,7 @@ func TestChangesCollapseWhileOneIsOnItsWay(t *testing.T) {
 	s.expect("cluster +b,+c")
 }
 
-func TestAClusterOutlivesTheRoutesToItForRequestsThatWaitForTheirPick(t *testing.T) {
+func TestLinger_ClusterOutlivesItsRoutes(t *testing.T) {
 	s := begin(t, publish.Config{Linger: time.Minute})
 	s.commit([]*resource.Resource{
 		xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 1), xdstest.Routes(t, "routes", "b"),
@@ -164,13 +164,13 @@ func TestAClusterOutlivesTheRoutesToItForRequestsThatWaitForTheirPick(t *testing
 	s.ackAll()
 	s.expect()
 	if want := s.now.Add(time.Minute); !s.stream.Wake().Equal(want) {
-		t.Errorf("wakes at %s, want %s", s.stream.Wake(), want)
+		t.Errorf("next flush at %s, want %s", s.stream.Wake(), want)
 	}
 	s.now = s.now.Add(time.Minute)
 	s.expect("cluster -a")
 }
 
-func TestAClusterThatTheProxyCallsOutlivesTheRequestsThatItIsCalledFor(t *testing.T) {
+func TestLinger_CalledClusterStaysForDrainTime(t *testing.T) {
 	s := begin(t, publish.Config{Linger: time.Second, Drain: time.Minute, Called: func(cluster string) bool { return cluster == "a" }})
 	s.commit([]*resource.Resource{
 		xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 1), xdstest.Routes(t, "routes", "b"),
@@ -184,7 +184,7 @@ func TestAClusterThatTheProxyCallsOutlivesTheRequestsThatItIsCalledFor(t *testin
 	s.expect("cluster -a")
 }
 
-func TestAClusterOutlivesTheRoutesToItAlsoAtAnotherControlPlane(t *testing.T) {
+func TestLinger_HoldsAfterResumptionAtAnotherReplica(t *testing.T) {
 	s := begin(t, publish.Config{})
 	next := publish.New(s.cache.Open(xdstest.Gateway, ""), publish.Config{Linger: time.Minute, Settle: time.Second})
 	t.Cleanup(next.Close)
@@ -199,7 +199,7 @@ func TestAClusterOutlivesTheRoutesToItAlsoAtAnotherControlPlane(t *testing.T) {
 	}
 }
 
-func TestAProcessThatDoesNotHearFromItsSourcesTakesNothingAway(t *testing.T) {
+func TestLagging_NothingIsRemovedWhileSourcesAreLost(t *testing.T) {
 	lagging := true
 	s := begin(t, publish.Config{Lagging: func() bool { return lagging }})
 	s.commit([]*resource.Resource{
@@ -208,14 +208,14 @@ func TestAProcessThatDoesNotHearFromItsSourcesTakesNothingAway(t *testing.T) {
 	s.expect("cluster +b")
 	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"b"})})
 	s.ackAll()
-	s.sleep(time.Hour)
+	s.advance(time.Hour)
 	s.expect()
 	lagging = false
 	s.now = s.stream.Wake()
 	s.expect("cluster -a")
 }
 
-func TestClustersOfARemovedChainStayUntilItsStreamsHaveDrained(t *testing.T) {
+func TestDrain_ClustersOfRemovedChainStay(t *testing.T) {
 	s := begin(t, publish.Config{Drain: time.Minute})
 	s.commit(nil, resource.Ref{Type: resource.Listener, Name: "web"}, resource.Ref{Type: resource.RouteConfiguration, Name: "routes"},
 		resource.Ref{Type: resource.Cluster, Name: "a"}, resource.Ref{Type: resource.Endpoints, Name: "a"})
@@ -223,16 +223,16 @@ func TestClustersOfARemovedChainStayUntilItsStreamsHaveDrained(t *testing.T) {
 	s.ack(resource.Listener)
 	s.ask(publish.Request{Type: resource.RouteConfiguration, Unsubscribe: slices.Values([]string{"routes"})})
 	s.expect()
-	s.sleep(time.Minute - 1)
+	s.advance(time.Minute - 1)
 	s.expect()
 	if wake := s.stream.Wake(); !wake.Equal(s.now.Add(1)) {
-		t.Errorf("wakes at %v", wake)
+		t.Errorf("next flush at %v", wake)
 	}
-	s.sleep(1)
+	s.advance(1)
 	s.expect("cluster -a")
 }
 
-func TestARefusalThatNamesNothingIsBisected(t *testing.T) {
+func TestNACK_WithoutNamesIsBisected(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), odd(t, "odd"), xdstest.Cluster(t, "c", 0)})
 	s.expect("cluster +b,+c,+odd")
@@ -263,16 +263,16 @@ func odd(t testing.TB, name string) *resource.Resource {
 	return xdstest.Resource(t, resource.Cluster, name, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(0)})
 }
 
-func TestRoutesThatAreRefusedKeepTheirClusters(t *testing.T) {
+func TestNACK_RejectedRoutesKeepTheirClusters(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Routes(t, "routes", "b")}, resource.Ref{Type: resource.Cluster, Name: "a"})
 	s.expect("cluster +b")
 	s.ack(resource.Cluster)
 	s.expect("route +routes")
 	s.nack(resource.RouteConfiguration, "missing ): a(b")
-	s.expect("route +routes") // with 500 in place of what is bad
+	s.expect("route +routes") // the rejected route answers 500
 	s.nack(resource.RouteConfiguration, "missing ): a(b")
-	s.sleep(time.Hour)
+	s.advance(time.Hour)
 	s.expect()
 	s.commit([]*resource.Resource{xdstest.RoutesOf(t, "routes", nil, "b")})
 	s.expect("route +routes")
@@ -280,14 +280,14 @@ func TestRoutesThatAreRefusedKeepTheirClusters(t *testing.T) {
 	s.expect("cluster -a")
 }
 
-func TestAChangeThatIsTakenBackIsNotSent(t *testing.T) {
+func TestDeltaADS_RevertedChangeIsNotSent(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Endpoints(t, "a", 2)})
 	s.commit([]*resource.Resource{xdstest.Endpoints(t, "a", 1)})
 	s.expect()
 }
 
-func TestAProxyThatComesBackIsNotStrippedBeforeItSaysWhatItsRoutesName(t *testing.T) {
+func TestResumption_RemovalsWaitForUnknownRoutes(t *testing.T) {
 	s := begin(t, publish.Config{})
 	stream := publish.New(s.cache.Open(xdstest.Gateway, ""), publish.Config{Settle: time.Second})
 	defer stream.Close()
@@ -311,7 +311,7 @@ func TestAProxyThatComesBackIsNotStrippedBeforeItSaysWhatItsRoutesName(t *testin
 	}
 }
 
-func TestAListenerWhosePortWasTakenIsTriedAgain(t *testing.T) {
+func TestNACK_ListenerOfBusyPortIsRetried(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Listener(t, "other", 81, "routes")})
 	s.expect("listener +other")
@@ -326,7 +326,7 @@ func TestAListenerWhosePortWasTakenIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestEveryNameIsAnsweredAtOnceKnownOrNot(t *testing.T) {
+func TestADS_UnknownNameIsAnsweredAtOnce(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.ask(publish.Request{Type: resource.Secret, Subscribe: slices.Values([]string{"nothing"})})
 	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"nothing"})})
@@ -334,7 +334,7 @@ func TestEveryNameIsAnsweredAtOnceKnownOrNot(t *testing.T) {
 	s.expect("secret -nothing", "endpoints +nothing", "route +nothing")
 }
 
-// FuzzStream: whatever a proxy says, in whatever order, the machine goes on.
+// FuzzStream: no sequence of requests breaks the state machine.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
 	f.Fuzz(func(t *testing.T, script []byte) {

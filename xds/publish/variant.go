@@ -10,14 +10,14 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// withoutHops is an assignment without the endpoints that lead to some hops.
+// withoutHops is an assignment without the endpoints that lead to the given hops.
 func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	if len(hops) == 0 {
 		return e
 	}
 	var a endpointv3.ClusterLoadAssignment
 	if err := proto.Unmarshal(e.Body(), &a); err != nil {
-		return e // the proxy will say so
+		return e // Envoy rejects it with a cause
 	}
 	missing := func(name string) bool {
 		return slices.ContainsFunc(hops, func(h *cache.Slot) bool { return h.Name == name })

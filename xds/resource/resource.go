@@ -16,8 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Type is one of the five kinds of resources that Envoy gets; its order here is their order in a make-before-break
-// flush.
+// Type is one of the five types of resources that Envoy gets, in the order of a make-before-break flush.
 type Type uint8
 
 // The types that are served.
@@ -41,15 +40,15 @@ var typeURLs = [numTypes]string{
 	RouteConfiguration: resourcev3.RouteType,
 }
 
-// URL is the type's URL as xDS writes it.
+// URL is the type URL.
 func (t Type) URL() string { return typeURLs[t] }
 
-// String is the short name that people know: SDS's secret, cluster, endpoints, listener, route.
+// String is the short name of the type.
 func (t Type) String() string {
 	return [numTypes]string{"secret", "cluster", "endpoints", "listener", "route"}[t]
 }
 
-// TypeOf finds the type of a URL; false if we do not serve it.
+// TypeOf finds the type of a URL; false if it is not served.
 func TypeOf(url string) (Type, bool) {
 	i := slices.Index(typeURLs[:], url)
 	return Type(max(i, 0)), i >= 0
@@ -68,36 +67,36 @@ func (r Ref) Compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Type, o.Type), strings.Compare(r.Name, o.Name))
 }
 
-// Part is a piece of an encoded message, with what is said in it. Immutable.
+// Part is a piece of an encoded message, with its references and owners. It is immutable.
 type Part struct {
-	// Body is some of the message's fields, encoded: encodings of fields, one behind the other, encode them all.
+	// Body is the encoding of some of the message's fields. The concatenation of such encodings encodes all of them.
 	Body []byte
-	// Refs are the resources that it names, also inside per-filter configuration: sorted, without repeats.
+	// Refs are the resources that it names, per-filter configuration included: sorted, without repeats.
 	Refs []Ref
 	// Owners are the objects that it was made from: sorted, without repeats.
 	Owners []report.Ref
 }
 
-// NewPart makes a part of what is already encoded. refs and owners may come in any order, with repeats; they are its own
-// from now on.
+// NewPart creates a part from encoded bytes. refs and owners may be in any order, with repeats; the part takes
+// ownership of them.
 func NewPart(body []byte, refs []Ref, owners []report.Ref) *Part {
 	slices.SortFunc(refs, Ref.Compare)
 	slices.SortFunc(owners, report.Ref.Compare)
 	return &Part{Body: body, Refs: slices.Compact(refs), Owners: slices.Compact(owners)}
 }
 
-// Equal says whether two parts are the same in everything.
+// Equal reports whether two parts have the same body, references and owners.
 func (p *Part) Equal(o *Part) bool {
 	return p == o || bytes.Equal(p.Body, o.Body) && slices.Equal(p.Refs, o.Refs) && slices.Equal(p.Owners, o.Owners)
 }
 
-// Resource is one encoded resource. Immutable.
+// Resource is one encoded resource. It is immutable.
 type Resource struct {
 	Ref
 	// Version is the hash of Body: equal on every replica and after a restart.
 	Version string
-	// Parts make up the message; most have one. Versions of a large resource share the parts in which they are equal: to
-	// make, keep and send the next one costs little more than the part that is new.
+	// Parts make up the message; most resources have one. Versions of a large resource share equal parts, so that
+	// encoding, storing and sending the next version costs little more than the new part.
 	Parts []*Part
 	// Refs are the resources that this one names: sorted, without repeats.
 	Refs []Ref
@@ -114,7 +113,7 @@ func New(t Type, name string, msg proto.Message, refs []Ref, owners []report.Ref
 	return FromParts(t, name, NewPart(body, refs, owners)), nil
 }
 
-// FromParts makes a resource of parts that are already encoded, at least one.
+// FromParts creates a resource from encoded parts, at least one.
 func FromParts(t Type, name string, parts ...*Part) *Resource {
 	r := &Resource{Ref: Ref{Type: t, Name: name}, Parts: parts, Refs: parts[0].Refs}
 	hash := xxhash.New()
@@ -129,7 +128,7 @@ func FromParts(t Type, name string, parts ...*Part) *Resource {
 	return r
 }
 
-// refsOf is what several parts refer to. Most name the same few, so that finding repeats comes before sorting.
+// refsOf collects the references of several parts. Most name the same few, so repeats are removed before sorting.
 func refsOf(parts []*Part) []Ref {
 	seen := map[Ref]struct{}{}
 	for _, p := range parts {
@@ -140,8 +139,8 @@ func refsOf(parts []*Part) []Ref {
 	return slices.SortedFunc(maps.Keys(seen), Ref.Compare)
 }
 
-// Body is the deterministic encoding of the proto message (not of the Any around it). It is put together for each call
-// if it has more than one part.
+// Body is the deterministic encoding of the proto message (not of the Any around it). With more than one part, each
+// call concatenates them.
 func (r *Resource) Body() []byte {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Body
@@ -153,9 +152,9 @@ func (r *Resource) Body() []byte {
 	return body
 }
 
-// Owners are the objects that it was made from: sorted, without repeats. A NACK is reported to them; one of a single
-// route in a route configuration to those whose KIND/NAMESPACE/NAME/ its name begins with. The list is put together for
-// each call if there is more than one part, and not to be changed.
+// Owners are the objects that it was made from: sorted, without repeats. A NACK is reported to them; the NACK of a
+// single route is reported to the owners whose KIND/NAMESPACE/NAME/ begins the route's name. With more than one part,
+// each call builds the list. The result must not be modified.
 func (r *Resource) Owners() []report.Ref {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Owners
@@ -168,12 +167,12 @@ func (r *Resource) Owners() []report.Ref {
 	return slices.Compact(owners)
 }
 
-// Equal says whether two resources are the same in everything, bytes and their division into parts included.
+// Equal reports whether two resources are the same, bytes and their division into parts included.
 func (r *Resource) Equal(o *Resource) bool {
 	return r == o || r != nil && o != nil && r.Ref == o.Ref && r.Version == o.Version && slices.EqualFunc(r.Parts, o.Parts, (*Part).Equal)
 }
 
-// Marshal is the one deterministic encoding that everything which reaches Envoy goes through.
+// Marshal is the deterministic encoding of everything that Envoy gets.
 func Marshal(msg proto.Message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(msg)
 }

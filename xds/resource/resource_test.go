@@ -19,11 +19,11 @@ func cluster(t *testing.T, alt string, refs []resource.Ref, owners ...report.Ref
 	return r
 }
 
-func TestAVersionIsTheContentsAndNothingElse(t *testing.T) {
+func TestVersion_HashesContentsOnly(t *testing.T) {
 	owner := report.Ref{Kind: "Service", Name: "s"}
 	a, same, other := cluster(t, "x", nil), cluster(t, "x", nil, owner), cluster(t, "y", nil)
 	if a.Version != same.Version {
-		t.Error("an owner changed the version: every proxy would be sent the same bytes again")
+		t.Error("an owner changes the version: every proxy would get the same bytes again")
 	}
 	if a.Version == other.Version {
 		t.Error("other contents have the same version: a proxy would never get them")
@@ -33,7 +33,7 @@ func TestAVersionIsTheContentsAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestPartsAreOneMessage(t *testing.T) {
+func TestPart_PartsEncodeOneMessage(t *testing.T) {
 	owner := func(name string) report.Ref { return report.Ref{Kind: "HTTPRoute", Name: name} }
 	ref := func(name string) resource.Ref { return resource.Ref{Type: resource.Cluster, Name: name} }
 	whole := resource.FromParts(resource.RouteConfiguration, "r", resource.NewPart([]byte("abc"), []resource.Ref{ref("y"), ref("x"), ref("x")}, []report.Ref{owner("b"), owner("a")}))
@@ -44,14 +44,14 @@ func TestPartsAreOneMessage(t *testing.T) {
 		t.Errorf("%+v: body %q, owners %v; want what %+v has", divided, divided.Body(), divided.Owners(), whole)
 	}
 	if divided.Equal(resource.FromParts(resource.RouteConfiguration, "r", first, resource.NewPart([]byte("d"), nil, nil))) {
-		t.Error("a part that changed is not seen: no proxy would ever get it")
+		t.Error("a changed part is equal: no proxy would get it")
 	}
 	if !divided.Equal(resource.FromParts(resource.RouteConfiguration, "r", slices.Clone(divided.Parts)...)) {
-		t.Error("the same parts are not the same resource: every proxy would be sent them again")
+		t.Error("equal parts make different resources: every proxy would get them again")
 	}
 }
 
-func TestReferencesAreSortedWithoutRepeats(t *testing.T) {
+func TestRef_SortedWithoutRepeats(t *testing.T) {
 	eds, secret := resource.Ref{Type: resource.Endpoints, Name: "e"}, resource.Ref{Type: resource.Secret, Name: "z"}
 	r := cluster(t, "x", []resource.Ref{eds, secret, eds})
 	if !slices.Equal(r.Refs, []resource.Ref{secret, eds}) {
@@ -59,7 +59,7 @@ func TestReferencesAreSortedWithoutRepeats(t *testing.T) {
 	}
 }
 
-func TestEveryTypeIsFoundByItsURL(t *testing.T) {
+func TestType_FoundByURL(t *testing.T) {
 	for _, typ := range resource.Types() {
 		if got, ok := resource.TypeOf(typ.URL()); !ok || got != typ {
 			t.Errorf("%s: URL %q gives %v, %v", typ, typ.URL(), got, ok)

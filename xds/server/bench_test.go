@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// BenchmarkFanout is one assignment that changes, of a gateway with 5,000, until 1,000 streams of one process have
-// received and ACKed it over gRPC: the clients' share is in it.
+// BenchmarkFanout is the time from the change of one assignment, of a gateway with 5,000, until 1,000 streams of one
+// process have received and ACKed it over gRPC. It includes the clients.
 func BenchmarkFanout(b *testing.B) {
 	c := xdstest.Serve(b, server.Config{})
 	var all []*resource.Resource
@@ -38,8 +38,8 @@ func BenchmarkFanout(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleStream is the memory that one more stream takes, client and connection not counted apart, and how much more
-// that is than a stream of a gRPC server that does nothing but answer once.
+// BenchmarkIdleStream is the memory of one more stream, its client included, and its ratio to a stream of a gRPC server
+// that only answers once.
 func BenchmarkIdleStream(b *testing.B) {
 	ours := xdstest.Serve(b, server.Config{})
 	ours.Commit([]*resource.Resource{xdstest.Endpoints(b, "cluster-0", 1)})
@@ -78,7 +78,7 @@ func (once) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.Delt
 	}
 }
 
-// perStream is the memory of one of b.N streams and a hundred more: what is made once counts little among them.
+// perStream is the memory of one of b.N + 100 streams: allocations made once count little among them.
 func perStream(b *testing.B, conn *grpc.ClientConn) float64 {
 	connect(b, conn, "first")
 	var before, after runtime.MemStats
@@ -93,7 +93,7 @@ func perStream(b *testing.B, conn *grpc.ClientConn) float64 {
 	return float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse) / float64(n)
 }
 
-// BenchmarkCommit is one change of a gateway of the given size, with nobody connected: it must not depend on the size.
+// BenchmarkCommit is one change of a gateway of the given size, without connected proxies. It must not depend on the size.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

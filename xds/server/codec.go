@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// codec is the ordinary protobuf codec, except that a *message goes out as the bytes which it already is, and that a
-// *deltaRequest stays as it came.
+// codec is the ordinary protobuf codec, except that a *message is already encoded and a *deltaRequest keeps its
+// encoding.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -39,13 +39,13 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// message is an encoded response. Its buffers are shared with other streams and never changed.
+// message is an encoded response. Other streams share its buffers, which never change.
 type message struct {
 	data mem.BufferSlice
 	size int
 }
 
-// The fields of DeltaDiscoveryResponse and DiscoveryResponse. resources are encoded by xds/cache.
+// The fields of DeltaDiscoveryResponse and DiscoveryResponse. xds/cache encodes `resources`.
 const (
 	deltaSystemVersion = 1
 	deltaTypeURL       = 4
@@ -57,7 +57,7 @@ const (
 	stateNonce   = 5
 )
 
-// encodeDelta puts the shared pieces of a DeltaDiscoveryResponse together: only what is this stream's own is encoded.
+// encodeDelta concatenates the shared pieces of a DeltaDiscoveryResponse and encodes the stream's own fields.
 func encodeDelta(r *publish.Response) *message {
 	m := newMessage(r, (*cache.Entry).Delta)
 	var own []byte
@@ -82,7 +82,7 @@ func encodeState(r *publish.Response) *message {
 	return m
 }
 
-// newMessage begins a message with what is put.
+// newMessage starts a message with the upserts.
 func newMessage(r *publish.Response, head func(*cache.Entry) []byte) *message {
 	buffers := 1
 	for _, e := range r.Upserts {

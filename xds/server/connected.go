@@ -1,11 +1,15 @@
 package server
 
 import (
+	"context"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
-// Connected is how many streams there are of a gateway; of all, if it is "".
+// Connected is the number of streams of a gateway; of all gateways, if it is "".
 func (s *Server) Connected(gateway string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,26 +22,26 @@ func (s *Server) Connected(gateway string) int {
 	return n
 }
 
-// trouble counts the proxies that lack something, and those that refuse something.
-func (s *Server) trouble() (behind, refusing int) {
+// lag counts the proxies that lack something, and those that reject something.
+func (s *Server) lag() (behind, rejecting int) {
 	for _, st := range s.streams() {
 		st.mu.Lock()
-		lacks, refuses := false, false
+		lacks, rejects := false, false
 		if !st.closed {
-			lacks, refuses = st.machine.Trouble()
+			lacks, rejects = st.machine.Lag()
 		}
 		st.mu.Unlock()
 		if lacks {
 			behind++
 		}
-		if refuses {
-			refusing++
+		if rejects {
+			rejecting++
 		}
 	}
-	return behind, refusing
+	return behind, rejecting
 }
 
-// streams is a copy of the list of all streams, to go through without holding mu.
+// streams copies the list of all streams, so that callers iterate without holding mu.
 func (s *Server) streams() []*stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,15 +54,15 @@ func (s *Server) streams() []*stream {
 	return out
 }
 
-// count tells how many streams a gateway has now. Called with mu held, so that the last word is the right one.
+// count publishes a gateway's number of streams. Called with mu held, so that the last call has the last number.
 func (s *Server) count(name string, g *gateway) {
 	if s.config.Count != nil {
 		s.config.Count(name, len(g.streams))
 	}
 }
 
-// Recheck asks each stream whether its proxy may still read its gateway, and ends those that may not: to be called when what
-// Authorize goes by has changed.
+// Recheck ends the streams whose proxies may not read their gateway any more. It is called when the input of Authorize
+// has changed.
 func (s *Server) Recheck() {
 	for _, st := range s.streams() {
 		st.recheck()
@@ -66,11 +70,24 @@ func (s *Server) Recheck() {
 }
 
 func (st *stream) recheck() {
-	if st.still == nil {
+	if st.permitted == nil {
 		return
 	}
-	if err := st.still(); err != nil {
-		st.server.config.Log.Warn("proxy refused from now on", "gateway", st.gateway, "node", st.node.GetId(), "error", err)
+	if err := st.permitted(); err != nil {
+		st.server.logDenied(st.peer, st.node, err)
 		st.end(status.Error(codes.PermissionDenied, err.Error()))
 	}
+}
+
+// logDenied logs a connection of a proxy without permission for its gateway.
+func (s *Server) logDenied(peer string, node *corev3.Node, reason error) {
+	s.config.Log.Warn("connection denied", "peer", peer, "node", node.GetId(), "cluster", node.GetCluster(), "reason", reason)
+}
+
+// peerAddress is the remote address of a call; empty if it has none.
+func peerAddress(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// Difference is publish.Difference of one connected proxy, for people.
+// Difference is publish.Difference of one connected proxy, encoded as JSON.
 type Difference struct {
 	Type     string    `json:"type"`
 	Name     string    `json:"name"`
@@ -17,7 +17,7 @@ type Difference struct {
 	Since    time.Time `json:"since,omitzero"`
 }
 
-// ProxyDifferences is what one proxy does not have as it should.
+// ProxyDifferences lists the resources that one proxy does not have as it should.
 type ProxyDifferences struct {
 	Node        string       `json:"node"`
 	Gateway     string       `json:"gateway"`

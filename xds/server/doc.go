@@ -1,16 +1,19 @@
-// Package server speaks ADS with the proxies: delta, and state of the world for clients that know no better.
+// Package server serves ADS to proxies: delta, and state of the world for clients without delta.
 //
-// It turns gRPC messages into what xds/publish understands, and its responses into bytes, most of which were encoded before
-// and every stream shares: they are put together by gRPC only. A delta request is not unpacked at all: names are looked up
-// where they stand. cmd/penstock registers it on a gRPC server made with Options.
+// It decodes gRPC messages for xds/publish and encodes its responses. Most bytes of a response are encoded before and
+// shared by all streams; gRPC concatenates them. A delta request is not decoded into strings: names are read where they
+// are in the message. cmd/penstock registers the server on a gRPC server made with Options.
 //
-// Each stream has two goroutines, gRPC's handler, which decides and sends, and one that receives; both end with the
-// stream. Only the handler waits for the proxy to read: a slow proxy delays nobody else, not even the reading of its
-// own answers. An idle stream does nothing at all.
+// Each stream has two goroutines: gRPC's handler, which decides and sends, and one that receives. Both end with the
+// stream. Only the handler waits for the proxy to read, so a slow proxy delays no other, not even the receipt of its
+// own answers. An idle stream uses no CPU.
 //
-// Invariants: a proxy reads the one gateway that Config.Authorize allows it, and nothing before the cache is ready for
-// that gateway; streams are ended when Run ends.
+// Logs: "NACK received" is one resource that Envoy rejects (`type`, `name`, Envoy's `detail`); "connection denied" is a
+// proxy without permission for its gateway (`peer`, `reason`).
 //
-// Tests: go test ./xds/server (FuzzDeltaRequest compares what is read of a request with the generated message); with whole
-// proxies: go test ./xds/xdstest/...
+// Invariants: a proxy reads only the gateway that Config.Authorize returns for it, and nothing before the cache is
+// ready for that gateway. All streams end when Run ends.
+//
+// Tests: go test ./xds/server (FuzzDeltaRequest compares the reader of delta requests with the generated message); with
+// whole proxies: go test ./xds/xdstest/...
 package server

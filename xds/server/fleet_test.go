@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-func TestAChangeOfOneGatewayOfHundredsIsSentToItsProxiesAlone(t *testing.T) {
+func TestADS_ChangeReachesOnlyItsGateway(t *testing.T) {
 	const gateways, changed = 300, 7
 	c := xdstest.Serve(t, server.Config{})
 	commit := func(i int, port uint32) *resource.Resource {
@@ -57,10 +57,10 @@ func bulky(t testing.TB, version int) *resource.Resource {
 	})
 }
 
-func TestAProxyThatDoesNotReadDelaysNobodyElseAndThenGetsWhatIsNewest(t *testing.T) {
+func TestADS_ProxyThatDoesNotReadGetsTheNewestVersion(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	c.Commit([]*resource.Resource{bulky(t, 0)})
-	// Its window is full with the first answer, and what the server sends waits.
+	// The first response fills its flow control window, so the server's sends block.
 	slow := subscribe(t, dial(t, c, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10)), xdstest.Gateway, "slow")
 	good := connect(t, dial(t, c), "good")
 	var last *resource.Resource
@@ -82,54 +82,54 @@ func TestAProxyThatDoesNotReadDelaysNobodyElseAndThenGetsWhatIsNewest(t *testing
 	}
 }
 
-// verdicts keeps who refuses what.
+// verdicts holds the latest report of each proxy.
 type verdicts struct {
-	mu   sync.Mutex
-	said map[string][]report.Report // by node
+	mu     sync.Mutex
+	byNode map[string][]report.Report
 }
 
-func (v *verdicts) Refused(_, node string, list []report.Report) {
+func (v *verdicts) Rejected(_, node string, list []report.Report) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.said[node] = list
+	v.byNode[node] = list
 }
 
 func (v *verdicts) against(node string) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return len(v.said[node])
+	return len(v.byNode[node])
 }
 
-func TestWhatOneProxyRefusesIsWithheldFromThatOneAlone(t *testing.T) {
-	v := &verdicts{said: map[string][]report.Report{}}
+func TestNACK_WithholdsFromRejectingProxyOnly(t *testing.T) {
+	v := &verdicts{byNode: map[string][]report.Report{}}
 	c := xdstest.Serve(t, server.Config{Reports: v})
 	c.Commit([]*resource.Resource{xdstest.Endpoints(t, "cluster-0", 1)})
 	conn := dial(t, c)
 	picky, other := connect(t, conn, "picky"), connect(t, conn, "other")
 
-	refused := xdstest.Endpoints(t, "cluster-0", 2)
-	c.Commit([]*resource.Resource{refused})
-	if got := other.next(); got.GetResources()[0].GetVersion() != refused.Version {
+	rejected := xdstest.Endpoints(t, "cluster-0", 2)
+	c.Commit([]*resource.Resource{rejected})
+	if got := other.next(); got.GetResources()[0].GetVersion() != rejected.Version {
 		t.Fatalf("the other one received %v", got)
 	}
 	picky.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: picky.receive().GetNonce(), ErrorDetail: &status.Status{Message: "not for me"}})
-	poll.Until(t, "the owner is told", func() bool { return v.against("picky") == 1 })
+	poll.Until(t, "the owner gets a report", func() bool { return v.against("picky") == 1 })
 	poll.Until(t, "the other one in sync, and that one not", func() bool {
 		list := c.Server.Proxies()
 		return len(list) == 2 && slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return p.Node == "picky" && p.Types[resource.Endpoints].Rejected == 1 }) &&
 			slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return p.Node == "other" && p.Types[resource.Endpoints].InSync() })
 	})
 	if v.against("other") != 0 {
-		t.Error("the other one is said to refuse it too")
+		t.Error("the other proxy is reported to reject it too")
 	}
 
-	// The next version is for both, and ends it.
-	mended := xdstest.Endpoints(t, "cluster-0", 3)
-	c.Commit([]*resource.Resource{mended})
+	// Both proxies get the next version, which ends the rejection.
+	valid := xdstest.Endpoints(t, "cluster-0", 3)
+	c.Commit([]*resource.Resource{valid})
 	for _, p := range []*client{picky, other} {
-		if got := p.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != mended.Version {
+		if got := p.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != valid.Version {
 			t.Errorf("received %v", got)
 		}
 	}
-	poll.Until(t, "nothing is held against anyone", func() bool { return v.against("picky") == 0 })
+	poll.Until(t, "the report is cleared", func() bool { return v.against("picky") == 0 })
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gateway is the streams of one Gateway and who waits for them. Guarded by Server.mu.
+// gateway is the streams of one Gateway and the waits for them. Guarded by Server.mu.
 type gateway struct {
 	streams map[*stream]struct{}
 	waits   map[*wait]struct{}
 }
 
-// gateway finds or makes one. Called with mu held.
+// gateway finds or creates one. Called with mu held.
 func (s *Server) gateway(name string) *gateway {
 	g := s.gateways[name]
 	if g == nil {
@@ -25,8 +25,8 @@ func (s *Server) gateway(name string) *gateway {
 	return g
 }
 
-// forget drops a gateway that nobody knows any more. Called with mu held.
-func (s *Server) forget(name string, g *gateway) {
+// dropUnused drops a gateway without streams and waits. Called with mu held.
+func (s *Server) dropUnused(name string, g *gateway) {
 	if len(g.streams) == 0 && len(g.waits) == 0 {
 		delete(s.gateways, name)
 	}
@@ -37,7 +37,7 @@ func (s *Server) add(st *stream) {
 	g := s.gateway(st.gateway)
 	g.streams[st] = struct{}{}
 	s.count(st.gateway, g)
-	st.heir = s.refusals.ofAnother(st)
+	st.inherited = s.rejections.byAnother(st)
 	if s.stopped {
 		st.end(errStopped)
 	}
@@ -54,14 +54,14 @@ func (s *Server) remove(st *stream) {
 	g := s.gateway(st.gateway)
 	delete(g.streams, st)
 	s.count(st.gateway, g)
-	s.forget(st.gateway, g)
+	s.dropUnused(st.gateway, g)
 	s.mu.Unlock()
 	st.close()
 	s.metrics.connected(-1)
 	s.config.Log.Info("proxy disconnected", "gateway", st.gateway, "node", st.node.GetId())
 }
 
-// ProxyStatus is one connected proxy, for people.
+// ProxyStatus describes one connected proxy.
 type ProxyStatus struct {
 	Node      string       `json:"node"`
 	Gateway   string       `json:"gateway"`
@@ -72,13 +72,13 @@ type ProxyStatus struct {
 	Types     []TypeStatus `json:"types"`
 }
 
-// TypeStatus is one type of a proxy's resources.
+// TypeStatus describes one type of a proxy's resources.
 type TypeStatus struct {
 	Type string `json:"type"`
 	publish.Summary
 }
 
-// Proxies is every connected proxy, sorted by gateway and node.
+// Proxies describes every connected proxy, sorted by gateway and node.
 func (s *Server) Proxies() []ProxyStatus {
 	streams := s.streams()
 	out := make([]ProxyStatus, 0, len(streams))

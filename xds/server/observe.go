@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// metrics are the server's, by type of resource where that helps; never by gateway or node, which are many.
+// metrics are labelled by resource type at most, never by gateway or node: these are too many.
 type metrics struct {
 	streams   prometheus.Gauge
 	responses *prometheus.CounterVec
@@ -23,8 +23,8 @@ type metrics struct {
 	ack       *prometheus.HistogramVec
 }
 
-// newMetrics makes the server's metrics; trouble counts the proxies that are in any.
-func newMetrics(r prometheus.Registerer, trouble func() (behind, refusing int)) (*metrics, error) {
+// newMetrics creates the server's metrics; lag counts the proxies that lack or reject something.
+func newMetrics(r prometheus.Registerer, lag func() (behind, rejecting int)) (*metrics, error) {
 	counter := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_xds_" + name, Help: help}, []string{"type"})
 	}
@@ -33,16 +33,16 @@ func newMetrics(r prometheus.Registerer, trouble func() (behind, refusing int)) 
 		responses: counter("responses_total", "Responses sent to proxies."),
 		resources: counter("resources_total", "Resources sent in responses, removals included."),
 		bytes:     counter("bytes_total", "Bytes of responses."),
-		nacks:     counter("nacks_total", "Responses that proxies refused."),
+		nacks:     counter("nacks_total", "NACKs received: responses that proxies rejected."),
 		ack: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "penstock_xds_commit_to_ack_seconds", Help: "From a change's commit to a proxy's ACK of it.",
+			Name: "penstock_xds_commit_to_ack_seconds", Help: "Time from the commit of a change to its ACK by a proxy.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
 		}, []string{"type"}),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.streams, m.responses, m.resources, m.bytes, m.nacks, m.ack, troubleCollector(trouble)} {
+	for _, c := range []prometheus.Collector{m.streams, m.responses, m.resources, m.bytes, m.nacks, m.ack, lagCollector(lag)} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -52,25 +52,25 @@ func newMetrics(r prometheus.Registerer, trouble func() (behind, refusing int)) 
 
 var (
 	behindDesc = prometheus.NewDesc("penstock_xds_streams_behind",
-		"Connected proxies that lack something which they should have. Above zero for long: they do not answer, or wait for what does not come.", nil, nil)
-	refusingDesc = prometheus.NewDesc("penstock_xds_streams_refusing",
-		"Connected proxies that refuse something; what they had before stays in force.", nil, nil)
+		"Connected proxies that have not ACKed everything that they should have. Persistently above zero: they do not answer, or a cluster never warms.", nil, nil)
+	rejectingDesc = prometheus.NewDesc("penstock_xds_streams_rejecting",
+		"Connected proxies that reject a resource (NACK); its last good version stays in force.", nil, nil)
 )
 
-// troubleCollector counts proxies when the page is read, not before.
-type troubleCollector func() (behind, refusing int)
+// lagCollector counts proxies when the page is read, not before.
+type lagCollector func() (behind, rejecting int)
 
 // Describe implements prometheus.Collector.
-func (troubleCollector) Describe(out chan<- *prometheus.Desc) {
+func (lagCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- behindDesc
-	out <- refusingDesc
+	out <- rejectingDesc
 }
 
 // Collect implements prometheus.Collector.
-func (t troubleCollector) Collect(out chan<- prometheus.Metric) {
-	behind, refusing := t()
+func (t lagCollector) Collect(out chan<- prometheus.Metric) {
+	behind, rejecting := t()
 	out <- prometheus.MustNewConstMetric(behindDesc, prometheus.GaugeValue, float64(behind))
-	out <- prometheus.MustNewConstMetric(refusingDesc, prometheus.GaugeValue, float64(refusing))
+	out <- prometheus.MustNewConstMetric(rejectingDesc, prometheus.GaugeValue, float64(rejecting))
 }
 
 func (m *metrics) connected(n float64) { m.streams.Add(n) }
@@ -82,19 +82,19 @@ func (m *metrics) sent(r *publish.Response, size int) {
 	m.bytes.WithLabelValues(t).Add(float64(size))
 }
 
-// sending is a response on its way whose answer is timed.
+// sending is a response in flight whose answer is timed.
 type sending struct {
 	committed time.Time // the newest of its changes; zero: nothing in it changed since the proxy connected
 	span      trace.Span
 }
 
-// begin notes that a response is about to be sent. Called with mu held.
+// begin starts the timing of a response. Called with mu held.
 func (st *stream) begin(r *publish.Response) {
 	var snd sending
 	var links []trace.Link
 	for _, e := range r.Upserts {
 		if e.Committed.Before(st.since) {
-			continue // its way to other proxies is what was slow or fast
+			continue // it was delivered to other proxies before
 		}
 		if e.Committed.After(snd.committed) {
 			snd.committed = e.Committed
@@ -129,7 +129,7 @@ func linked(links []trace.Link, c trace.SpanContext) bool {
 	return false
 }
 
-// finish notes a proxy's answer. Called with mu held.
+// finish ends the timing of a response with the proxy's answer. Called with mu held.
 func (st *stream) finish(t resource.Type, r request, now time.Time) {
 	snd, ok := st.sent[r.nonce]
 	delete(st.sent, r.nonce)

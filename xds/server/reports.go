@@ -11,40 +11,40 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// What is said about the owner of a refused resource. The type and the reason are Gateway API's for a Gateway; other
-// kinds have no standard condition that means "the proxies run it".
+// The condition of the owner of a rejected resource. Type and reason are Gateway API's for a Gateway; other kinds have
+// no standard condition for this.
 const (
 	conditionType   = "Programmed"
 	conditionReason = "Invalid"
 )
 
-// tell hands on what the proxy refuses, if it may have changed. A proxy that came back is listened to when it has been
-// offered everything, so that nothing is taken back for a moment. Called with mu held.
-func (st *stream) tell() {
-	if st.heir && st.machine.Settled() || !st.heir && st.machine.News() != st.news {
+// reportChanged reports what the proxy rejects, if that may have changed. A proxy that reconnected reports once it has
+// answered everything, so that a condition is not cleared for a moment. Called with mu held.
+func (st *stream) reportChanged() {
+	if st.inherited && st.machine.Settled() || !st.inherited && st.machine.RejectionsSeq() != st.reported {
 		st.report()
 	}
 }
 
 func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
 
-// report hands on what the proxy refuses now. Called with mu held: Reports must not call back.
+// report reports what the proxy rejects now. Called with mu held: Reports must not call back.
 func (st *stream) report() {
-	st.heir = false
-	st.news = st.machine.News()
+	st.inherited = false
+	st.reported = st.machine.RejectionsSeq()
 	rejections := st.machine.Rejections()
 	for _, r := range rejections {
-		st.server.config.Log.Warn("proxy refused a resource", "gateway", st.gateway, "node", st.node.GetId(),
-			"type", r.Ref.Type.String(), "name", r.Ref.Name, "version", r.Version, "message", r.Message)
+		st.server.config.Log.Warn("NACK received", "gateway", st.gateway, "node", st.node.GetId(),
+			"type", r.Ref.Type.String(), "name", r.Ref.Name, "version", r.Version, "detail", r.Message)
 	}
 	if st.server.config.Reports == nil {
 		return
 	}
-	st.server.refusals.speak(st, len(rejections) > 0)
-	st.server.config.Reports.Refused(st.gateway, st.node.GetId(), reportsOf(rejections))
+	st.server.rejections.record(st, len(rejections) > 0)
+	st.server.config.Reports.Rejected(st.gateway, st.node.GetId(), reportsOf(rejections))
 }
 
-// reportsOf makes one report an owner.
+// reportsOf returns one report for each owner.
 func reportsOf(rejections []publish.Rejection) []report.Report {
 	slices.SortFunc(rejections, func(a, b publish.Rejection) int { return a.Ref.Compare(b.Ref) })
 	byOwner := map[report.Ref][]publish.Rejection{}
@@ -59,17 +59,17 @@ func reportsOf(rejections []publish.Rejection) []report.Report {
 		rep := report.Report{Owner: o}
 		var messages []string
 		for _, r := range byOwner[o] {
-			what, instead := r.Ref.String(), "what it had before stays in force"
+			what, instead := r.Ref.String(), "the last good version stays in force"
 			if r.Host != "" {
-				what, instead = fmt.Sprintf("host %s of %s", r.Host, r.Ref), "it answers 500, or as before; all else is in force"
+				what, instead = fmt.Sprintf("host %s of %s", r.Host, r.Ref), "it answers 500, or as before; the rest is in force"
 			}
 			if r.Route != "" {
 				what = fmt.Sprintf("route %s of %s", r.Route, what)
 			}
-			problem, fix := fmt.Sprintf("Envoy refuses %s: %s", what, strings.TrimSpace(r.Message)), ""
+			problem, fix := fmt.Sprintf("Envoy rejects %s: %s", what, strings.TrimSpace(r.Message)), ""
 			if strings.Contains(r.Message, "Address already in use") {
-				// Not the configuration's fault: it is sent again, and comes when the port is free.
-				instead, fix = "it is tried again", "end what uses the port, or choose another one"
+				// The configuration is valid: the listener is sent again, and accepted once the port is free.
+				instead, fix = "it is sent again", "free the port, or choose another one"
 			}
 			messages = append(messages, problem)
 			rep.Findings = append(rep.Findings, report.Finding{

@@ -14,22 +14,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deltaRequest is a DeltaDiscoveryRequest that stays as it came. A proxy that comes back names thousands of resources with
-// their versions, and a storm is a thousand such proxies: maps and strings for them would be most of what it costs.
+// deltaRequest is a DeltaDiscoveryRequest that keeps its encoding. A proxy that reconnects names thousands of resources
+// with their versions, and a storm is a thousand such proxies: maps and strings for them would be most of its cost.
 type deltaRequest struct {
-	text string // the whole message, checked; names are parts of it
+	text string // the whole message, validated; names are substrings of it
 	node *corev3.Node
 	url  string
-	// nonce is of the response that is answered; refused, that the answer is a NACK, and message is the proxy's words.
+	// nonce is that of the answered response. nack: the answer is a NACK, and message is its error detail.
 	nonce   string
-	refused bool
+	nack    bool
 	message string
-	// counts is how many of the fields there are by which names come.
+	// counts is the number of fields of each kind that carry names.
 	counts [requestInitial + 1]int
 }
 
-// The fields of DeltaDiscoveryRequest, and those of a map's entry. Locators of resources are not looked at, as nobody sends
-// them with ADS.
+// The fields of DeltaDiscoveryRequest, and those of a map's entry. Resource locators are ignored: ADS does not use
+// them.
 const (
 	requestNode        = 1
 	requestTypeURL     = 2
@@ -45,11 +45,11 @@ const (
 
 var (
 	errTruncated = errors.New("a field is cut short")
-	errGroup     = errors.New("a field of a type that xDS has not")
-	errNoUTF8    = errors.New("a name that is not UTF-8")
+	errGroup     = errors.New("a field of a type that xDS does not use")
+	errNoUTF8    = errors.New("a name is not UTF-8")
 )
 
-// decode copies the message once, and checks it as a whole: what reads it later cannot fail.
+// decode copies the message once and validates all of it, so that later reads cannot fail.
 func (r *deltaRequest) decode(data mem.BufferSlice) error {
 	var b strings.Builder
 	b.Grow(data.Len())
@@ -69,7 +69,7 @@ func (r *deltaRequest) decode(data mem.BufferSlice) error {
 	return nil
 }
 
-// take checks one field, and keeps what is not asked for by name.
+// take validates one field, and decodes those that carry no names.
 func (r *deltaRequest) take(f field) error {
 	if !f.text {
 		return nil
@@ -85,11 +85,11 @@ func (r *deltaRequest) take(f field) error {
 	case requestNonce:
 		r.nonce = f.value
 	case requestError:
-		said := &statuspb.Status{}
-		err := proto.Unmarshal([]byte(f.value), said)
-		r.refused = true
-		if said.GetMessage() != "" {
-			r.message = said.GetMessage()
+		detail := &statuspb.Status{}
+		err := proto.Unmarshal([]byte(f.value), detail)
+		r.nack = true
+		if detail.GetMessage() != "" {
+			r.message = detail.GetMessage()
 		}
 		return err
 	case requestInitial:
@@ -129,7 +129,7 @@ func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
 	}
 }
 
-// initial is what the proxy has, name and version; nil if it has nothing.
+// initial is initial_resource_versions, name and version; nil if it is empty.
 func (r *deltaRequest) initial() iter.Seq2[string, string] {
 	if r.counts[requestInitial] == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (r *deltaRequest) entries(yield func(name, version string) bool) {
 	}
 }
 
-// field is one field of an encoded message. The value is that of texts, bytes and messages alone.
+// field is one field of an encoded message. Only strings, bytes and messages have a value.
 type field struct {
 	number protowire.Number
 	text   bool
@@ -202,12 +202,12 @@ func nextField(rest *string) (f field, err error) {
 	return f, nil
 }
 
-// varint reads a number at the beginning of s, and how many bytes it takes; 0 bytes: there is none.
+// varint reads a number at the beginning of s, and returns its length in bytes; 0: there is none.
 func varint(s string) (v uint64, n int) {
 	for i := 0; i < len(s) && i < 10; i++ {
 		b := s[i]
 		if i == 9 && b > 1 {
-			break // it does not fit into 64 bits
+			break // more than 64 bits
 		}
 		v |= uint64(b&0x7f) << (7 * i)
 		if b < 0x80 {

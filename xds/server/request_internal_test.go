@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 )
 
-// FuzzDeltaRequest compares what is read of a request with what the generated message reads.
+// FuzzDeltaRequest compares the reader of delta requests with the generated message.
 func FuzzDeltaRequest(f *testing.F) {
 	for _, m := range []*discoveryv3.DeltaDiscoveryRequest{
 		{},
@@ -27,7 +27,7 @@ func FuzzDeltaRequest(f *testing.F) {
 		{ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{{Name: "a"}}},
 	} {
 		b, err := proto.MarshalOptions{AllowPartial: true}.Marshal(m)
-		if err != nil { // of what is not UTF-8
+		if err != nil { // a name is not UTF-8
 			b = append(protowire.AppendTag(nil, requestSubscribe, protowire.BytesType), 1, 0xff)
 		}
 		f.Add(b, 3)
@@ -43,10 +43,10 @@ func FuzzDeltaRequest(f *testing.F) {
 		wantErr := proto.Unmarshal(b, want)
 		err := got.decode(mem.BufferSlice{mem.SliceBuffer(b[:cut]), mem.SliceBuffer(b[cut:])})
 		if (err == nil) != (wantErr == nil) {
-			if leftAlone(b) {
+			if ignored(b) {
 				return
 			}
-			t.Fatalf("%x: %v, but the generated message says %v", b, err, wantErr)
+			t.Fatalf("%x: %v, but the generated message returns %v", b, err, wantErr)
 		}
 		if err != nil {
 			return
@@ -66,7 +66,7 @@ func FuzzDeltaRequest(f *testing.F) {
 			Node: got.node, TypeUrl: got.url, ResponseNonce: got.nonce, InitialResourceVersions: initial,
 			ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe,
 		}
-		if got.refused {
+		if got.nack {
 			again.ErrorDetail = &statuspb.Status{Message: got.message}
 		}
 		if diff := cmp.Diff(want, again, protocmp.Transform(), protocmp.IgnoreUnknown(),
@@ -77,8 +77,8 @@ func FuzzDeltaRequest(f *testing.F) {
 	})
 }
 
-// leftAlone says whether a message has what deltaRequest does not look into: groups and locators.
-func leftAlone(b []byte) bool {
+// ignored reports whether a message has fields that deltaRequest does not decode: groups and locators.
+func ignored(b []byte) bool {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -92,7 +92,7 @@ func leftAlone(b []byte) bool {
 			return false
 		}
 		if number == requestInitial && kind == protowire.BytesType {
-			if entry, _ := protowire.ConsumeBytes(value); leftAlone(entry) {
+			if entry, _ := protowire.ConsumeBytes(value); ignored(entry) {
 				return true
 			}
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// BenchmarkResumption is what one proxy costs that comes back with 1,000 assignments, none of which has changed: from the
-// message that gRPC has received to the decision to send nothing. "generated" is the same with the generated message.
+// BenchmarkResumption is the cost of one proxy that reconnects with 1,000 unchanged assignments: from the message that
+// gRPC has received to the decision to send nothing. "generated" is the same with the generated message.
 func BenchmarkResumption(b *testing.B) {
 	const gateway = "default/gw"
 	c := cache.New(cache.Config{})
@@ -72,8 +72,8 @@ func BenchmarkResumption(b *testing.B) {
 	})
 }
 
-// BenchmarkSend is what a change costs for each stream that it goes to, without gRPC: one assignment's change is taken in,
-// encoded and counted, and its ACK noted.
+// BenchmarkSend is the cost of a change for each stream that it is sent to, without gRPC: the change of one assignment
+// is pulled, encoded and counted, and its ACK handled.
 func BenchmarkSend(b *testing.B) {
 	const gateway, name = "default/gw", "service/default/backend-1/80"
 	c := cache.New(cache.Config{})

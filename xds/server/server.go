@@ -22,18 +22,19 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// Reports takes what proxies refuse, for the objects that it was made from.
+// Reports receives what proxies reject, by the objects that own the resources.
 type Reports interface {
-	// Refused is everything that one proxy refuses now, one report an owner, sorted; empty: nothing any more, or the
-	// proxy is gone and did not come back within Config.Absence.
-	Refused(gateway, node string, reports []report.Report)
+	// Rejected replaces what one proxy rejects, one report for each owner, sorted. It is empty once the proxy rejects
+	// nothing any more, or has been disconnected for Config.Absence.
+	Rejected(gateway, node string, reports []report.Report)
 }
 
-// Authorize says which gateway ("namespace/name") a node may read, by what its connection proves. An error refuses it. still says
-// whether it may go on reading, for as long as the stream lasts: see Server.Recheck; nil: it may.
-type Authorize func(ctx context.Context, node *corev3.Node) (gateway string, still func() error, err error)
+// Authorize returns the gateway ("namespace/name") that a node may read, from the credentials of its connection. An
+// error denies the connection. permitted is checked again for as long as the stream lasts (see Server.Recheck): an
+// error ends the stream. nil: the permission never ends.
+type Authorize func(ctx context.Context, node *corev3.Node) (gateway string, permitted func() error, err error)
 
-// TrustNode believes what the node says in node.cluster: for loopback and sockets only.
+// TrustNode takes the gateway from node.cluster without any credential: for loopback and sockets only.
 func TrustNode(_ context.Context, node *corev3.Node) (string, func() error, error) {
 	gateway := node.GetCluster()
 	if ns, name, ok := strings.Cut(gateway, "/"); !ok || ns == "" || name == "" {
@@ -42,41 +43,41 @@ func TrustNode(_ context.Context, node *corev3.Node) (string, func() error, erro
 	return gateway, nil, nil
 }
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
 	// Cache is what is served. Required.
 	Cache *cache.Cache
-	// Authorize is asked once a stream. Default: TrustNode.
+	// Authorize is called once for each stream. Default: TrustNode.
 	Authorize Authorize
-	// Reports, Log, Metrics and Tracing may be nil: nobody is told.
+	// Reports, Log, Metrics and Tracing may be nil.
 	Reports Reports
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	Tracing trace.TracerProvider
-	// Count is told how many streams a gateway has, whenever that has changed; nil: nobody is. It must not call back.
+	// Count is called with a gateway's number of streams whenever it changes. It must not call back. It may be nil.
 	Count func(gateway string, streams int)
-	// Publish is how changes are ordered; its StateOfTheWorld is set by the kind of stream.
+	// Publish configures the order of delivery. The kind of stream sets its StateOfTheWorld.
 	Publish publish.Config
-	// Absence is how long what a proxy refuses stays reported when it disconnects. Default: 1 min.
+	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
 	Absence time.Duration
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
 
-// Server is the AggregatedDiscoveryService. Safe for use by many.
+// Server is the AggregatedDiscoveryService. It is safe for concurrent use.
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	config   Config
-	metrics  *metrics
-	tracer   trace.Tracer
-	refusals refusals
+	config     Config
+	metrics    *metrics
+	tracer     trace.Tracer
+	rejections rejections
 
 	mu       sync.Mutex
 	gateways map[string]*gateway
 	stopped  bool // Run has ended
 }
 
-// New makes a server; it serves when it is registered. An error is a metric that exists already.
+// New returns a server that is not registered yet. It returns an error if one of its metrics is registered already.
 func New(c Config) (*Server, error) {
 	if c.Authorize == nil {
 		c.Authorize = TrustNode
@@ -93,29 +94,29 @@ func New(c Config) (*Server, error) {
 	c.Absence = cmp.Or(c.Absence, time.Minute)
 	s := &Server{
 		config: c, gateways: map[string]*gateway{},
-		refusals: refusals{said: map[proxyName]voice{}, wake: make(chan struct{}, 1)},
-		tracer:   c.Tracing.Tracer("github.com/penstock-project/penstock/xds/server"),
+		rejections: rejections{reporters: map[proxyName]reporter{}, wake: make(chan struct{}, 1)},
+		tracer:     c.Tracing.Tracer("github.com/penstock-project/penstock/xds/server"),
 	}
 	var err error
-	if s.metrics, err = newMetrics(c.Metrics, s.trouble); err != nil {
+	if s.metrics, err = newMetrics(c.Metrics, s.lag); err != nil {
 		return nil, fmt.Errorf("xds server: %w", err)
 	}
 	return s, nil
 }
 
-// window is HTTP/2's flow control window, in bytes. Setting it also keeps gRPC from enlarging it by itself.
+// window is HTTP/2's flow control window, in bytes. A fixed window also keeps gRPC from enlarging it.
 const window = 64 << 10
 
-// Options are what a gRPC server must be made with that a Server is registered on. Other services may share it.
+// Options are the options of the gRPC server that a Server is registered on. Other services may share it.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		// The bootstrap lets Envoy ping every 10 s; gRPC's default takes that for an attack.
+		// The bootstrap lets Envoy ping every 10 s; gRPC's default rejects that as an attack.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// As small as they can be, and no larger when much arrives: what a thousand proxies say at once waits on the wire.
+		// The smallest window, also under load: what a thousand proxies send at once waits on the wire, not in memory.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
-		// A proxy that comes back names everything that it has.
+		// A proxy that reconnects names everything that it has.
 		grpc.MaxRecvMsgSize(64 << 20),
 	}
 }
@@ -125,9 +126,9 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
 }
 
-// Run waits for the context's end and then ends all streams, which a graceful stop of the gRPC server would wait for
-// without end. Meanwhile it takes back what proxies refused that are gone for good. It may be called once; the server
-// serves without it as well.
+// Run ends all streams when the context ends; a graceful stop of the gRPC server would wait for them without end. Until
+// then it clears the rejections of proxies that do not reconnect. It may be called once. The server also serves without
+// it.
 func (s *Server) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -137,7 +138,7 @@ func (s *Server) Run(ctx context.Context) error {
 			timer.Reset(next.Sub(s.config.Now()))
 		}
 		select {
-		case <-s.refusals.wake:
+		case <-s.rejections.wake:
 		case <-timer.C:
 		case <-ctx.Done():
 		}

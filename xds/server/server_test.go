@@ -30,7 +30,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// world is n listeners with routes, clusters and endpoints each.
+// world is n listeners, each with routes, a cluster and endpoints.
 func world(t testing.TB, n int) (out []*resource.Resource) {
 	for i := range n {
 		c, rc := fmt.Sprintf("cluster-%d", i), fmt.Sprintf("routes-%d", i)
@@ -45,7 +45,7 @@ func inSync(c *xdstest.Control, n int) bool {
 	return len(list) == n && !slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return !p.InSync })
 }
 
-func TestAReconnectSendsNothingThatTheProxyHas(t *testing.T) {
+func TestResumption_SendsOnlyChanges(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	list := world(t, 20)
 	c.Commit(list)
@@ -53,7 +53,7 @@ func TestAReconnectSendsNothingThatTheProxyHas(t *testing.T) {
 	for _, r := range list {
 		f.WaitHas(r)
 	}
-	// Another replica: same content, no memory of this proxy.
+	// Another replica: the same content, and no state of this proxy.
 	other := xdstest.Serve(t, server.Config{})
 	other.Commit(list)
 	before := len(f.Received())
@@ -68,7 +68,7 @@ func TestAReconnectSendsNothingThatTheProxyHas(t *testing.T) {
 	}
 }
 
-func TestNothingIsAnsweredBeforeAllSourcesAreRead(t *testing.T) {
+func TestADS_NoResponseBeforeFirstSync(t *testing.T) {
 	store := cache.New(cache.Config{})
 	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: world(t, 1)})
 	c := xdstest.Serve(t, server.Config{Cache: store})
@@ -86,7 +86,7 @@ func TestNothingIsAnsweredBeforeAllSourcesAreRead(t *testing.T) {
 	}
 }
 
-func TestAProxyThatComesBackBeforeTheFirstSyncIsSentNothingThatItHas(t *testing.T) {
+func TestResumption_BeforeFirstSyncSendsOnlyChanges(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	list := world(t, 20)
 	c.Commit(list)
@@ -110,7 +110,7 @@ func TestAProxyThatComesBackBeforeTheFirstSyncIsSentNothingThatItHas(t *testing.
 	}
 }
 
-func TestAProxyOfAnUnknownGatewayIsNotMadeEmpty(t *testing.T) {
+func TestADS_UnknownGatewayRemovesNothing(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Gateway: "default/later"})
 	c.Commit(world(t, 1))
@@ -124,7 +124,7 @@ func TestAProxyOfAnUnknownGatewayIsNotMadeEmpty(t *testing.T) {
 	}
 }
 
-func TestASilentProxyDelaysNobodyElse(t *testing.T) {
+func TestADS_SilentProxyDelaysNoOther(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	c.Commit(world(t, 3))
 	xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Node: "silent", Silent: resource.Types()})
@@ -137,7 +137,7 @@ func TestASilentProxyDelaysNobodyElse(t *testing.T) {
 	}
 }
 
-func TestWaitAckedReturnsWhenEveryProxyHasIt(t *testing.T) {
+func TestWaitAcked_ReturnsWhenEveryProxyHasTheVersion(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	c.Commit(world(t, 1))
 	ref := resource.Ref{Type: resource.Endpoints, Name: "cluster-0"}
@@ -170,31 +170,31 @@ func TestWaitAckedReturnsWhenEveryProxyHasIt(t *testing.T) {
 	}
 }
 
-func TestWaitAckedSaysWhatAProxyRefused(t *testing.T) {
+func TestWaitAcked_ReportsNACK(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	c.Commit(world(t, 1))
 	xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
 	bad := xdstest.Resource(t, resource.Cluster, "bad", &clusterv3.Cluster{Name: "bad", ConnectTimeout: durationpb.New(0)})
 	c.Commit([]*resource.Resource{bad})
 	err := c.Server.WaitAcked(t.Context(), xdstest.Gateway, bad.Ref, "")
-	if !errors.Is(err, server.ErrRefused) || !strings.Contains(err.Error(), "greater than 0s") {
+	if !errors.Is(err, server.ErrRejected) || !strings.Contains(err.Error(), "greater than 0s") {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestANodeReadsOnlyWhatItIsAllowed(t *testing.T) {
+func TestAuthorize_ProxyReadsOnlyItsGateway(t *testing.T) {
 	var revoked atomic.Bool
 	c := xdstest.Serve(t, server.Config{Authorize: func(_ context.Context, n *corev3.Node) (string, func() error, error) {
 		if n.GetId() != "good" || revoked.Load() {
 			return "", nil, errors.New("no such credential")
 		}
-		still := func() error {
+		permitted := func() error {
 			if revoked.Load() {
-				return errors.New("not any more")
+				return errors.New("permission revoked")
 			}
 			return nil
 		}
-		return xdstest.Gateway, still, nil // whatever the node says
+		return xdstest.Gateway, permitted, nil // node.cluster is ignored
 	}})
 	list := world(t, 1)
 	c.Commit(list)
@@ -212,14 +212,14 @@ func TestANodeReadsOnlyWhatItIsAllowed(t *testing.T) {
 
 	c.Server.Recheck()
 	if n := c.Server.Connected(""); n != 1 {
-		t.Errorf("%d streams after a look at who may read", n)
+		t.Errorf("%d streams after a recheck, want 1", n)
 	}
 	revoked.Store(true)
 	c.Server.Recheck()
-	poll.Until(t, "who may not read any more is sent away", func() bool { return c.Server.Connected("") == 0 })
+	poll.Until(t, "the stream ends", func() bool { return c.Server.Connected("") == 0 })
 }
 
-func TestStreamsEndWithTheServer(t *testing.T) {
+func TestADS_StreamsEndWithServer(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	list := world(t, 1)
 	c.Commit(list)
@@ -233,7 +233,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	poll.Until(t, "no streams", func() bool { return len(c.Server.Proxies()) == 0 })
 }
 
-func TestATraceLeadsFromTheChangeToTheAck(t *testing.T) {
+func TestTrace_SpansChangeToACK(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
 	registry := prometheus.NewRegistry()
@@ -257,30 +257,30 @@ func TestATraceLeadsFromTheChangeToTheAck(t *testing.T) {
 	}
 }
 
-func TestProxiesInTroubleAreCounted(t *testing.T) {
+func TestMetrics_CountProxiesThatLagOrReject(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c := xdstest.Serve(t, server.Config{Metrics: registry})
 	c.Commit(world(t, 1))
 	conn := dial(t, c)
-	fine, mute, refusing := connect(t, conn, "fine"), connect(t, conn, "mute"), connect(t, conn, "refusing")
-	counted := func(behind, refusing float64) {
+	fine, silent, rejecting := connect(t, conn, "fine"), connect(t, conn, "silent"), connect(t, conn, "rejecting")
+	counted := func(behind, rejecting float64) {
 		t.Helper()
-		poll.Until(t, fmt.Sprintf("%v behind, %v refusing", behind, refusing), func() bool {
+		poll.Until(t, fmt.Sprintf("%v behind, %v rejecting", behind, rejecting), func() bool {
 			seen := gathered(t, registry)
-			return seen["penstock_xds_streams"] == 3 && seen["penstock_xds_streams_behind"] == behind && seen["penstock_xds_streams_refusing"] == refusing
+			return seen["penstock_xds_streams"] == 3 && seen["penstock_xds_streams_behind"] == behind && seen["penstock_xds_streams_rejecting"] == rejecting
 		})
 	}
 	counted(0, 0)
 	c.Cache.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{xdstest.Endpoints(t, "cluster-0", 7)}})
 	fine.next()
-	if _, err := mute.stream.Recv(); err != nil {
+	if _, err := silent.stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := refusing.stream.Recv()
+	r, err := rejecting.stream.Recv()
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusing.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &statuspb.Status{Message: "no"}})
+	rejecting.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &statuspb.Status{Message: "no"}})
 	counted(1, 1)
 }
 
@@ -300,7 +300,7 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return seen
 }
 
-func TestAThousandProxiesGetAChange(t *testing.T) {
+func TestADS_ThousandProxiesGetAChange(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	c.Commit(world(t, 3))
 	conn := dial(t, c)
@@ -318,29 +318,29 @@ func TestAThousandProxiesGetAChange(t *testing.T) {
 	c.WaitAcked(r.Ref)
 }
 
-// board notes every state of what proxies are said to refuse.
+// board records the reports of rejections.
 type board struct {
-	mu   sync.Mutex
-	said []string // the owners told, at each call
+	mu    sync.Mutex
+	calls []string // the owners, at each call
 }
 
-func (b *board) Refused(_, _ string, list []report.Report) {
+func (b *board) Rejected(_, _ string, list []report.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var owners []string
 	for _, r := range list {
 		owners = append(owners, r.Owner.Name)
 	}
-	b.said = append(b.said, strings.Join(owners, " "))
+	b.calls = append(b.calls, strings.Join(owners, " "))
 }
 
 func (b *board) all() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.said)
+	return slices.Clone(b.calls)
 }
 
-func TestAConditionDoesNotFlapWhenTheProxyReconnects(t *testing.T) {
+func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	b := &board{}
 	c := xdstest.Serve(t, server.Config{Reports: b})
 	c.Commit(world(t, 2))
@@ -352,25 +352,25 @@ func TestAConditionDoesNotFlapWhenTheProxyReconnects(t *testing.T) {
 		return func() bool { all := b.all(); return len(all) > 0 && all[len(all)-1] == want }
 	}
 	c.Commit([]*resource.Resource{bad("bad"), bad("worse")})
-	poll.Until(t, "both owners told", last("bad worse"))
+	poll.Until(t, "both owners get a report", last("bad worse"))
 	before := len(b.all())
 	for range 5 {
 		f.Reconnect(c.Address)
 		n := len(b.all())
-		poll.Until(t, "told again", func() bool { return len(b.all()) > n })
+		poll.Until(t, "another report", func() bool { return len(b.all()) > n })
 	}
-	for _, said := range b.all()[before:] {
-		if said != "bad worse" {
-			t.Errorf("after a reconnect it was said to refuse %q: %q", said, b.all())
+	for _, owners := range b.all()[before:] {
+		if owners != "bad worse" {
+			t.Errorf("after a reconnect the report is on %q: %q", owners, b.all())
 		}
 	}
 	f.Disconnect()
 	c.Commit([]*resource.Resource{xdstest.Cluster(t, "bad", 0), xdstest.Cluster(t, "worse", 0)})
 	f.Reconnect(c.Address)
-	poll.Until(t, "all is well", last(""))
+	poll.Until(t, "the report is cleared", last(""))
 }
 
-func TestAProxyThatIsGoneForGoodIsNotHeldAgainstAnyone(t *testing.T) {
+func TestNACK_ReportOfAbsentProxyIsCleared(t *testing.T) {
 	b := &board{}
 	c := xdstest.Serve(t, server.Config{Reports: b, Absence: time.Millisecond})
 	c.Commit(world(t, 1))
@@ -379,9 +379,9 @@ func TestAProxyThatIsGoneForGoodIsNotHeldAgainstAnyone(t *testing.T) {
 	go func() { done <- c.Server.Run(ctx) }()
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
 	c.Commit([]*resource.Resource{xdstest.Resource(t, resource.Cluster, "bad", &clusterv3.Cluster{Name: "bad", ConnectTimeout: durationpb.New(0)})})
-	poll.Until(t, "its owner told", func() bool { return slices.Equal(b.all(), []string{"bad"}) })
+	poll.Until(t, "its owner gets a report", func() bool { return slices.Equal(b.all(), []string{"bad"}) })
 	f.Disconnect()
-	poll.Until(t, "taken back", func() bool { return slices.Equal(b.all(), []string{"bad", ""}) })
+	poll.Until(t, "the report is cleared", func() bool { return slices.Equal(b.all(), []string{"bad", ""}) })
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -19,41 +19,43 @@ import (
 
 // stream is one connected proxy.
 type stream struct {
-	server  *Server
-	wire    wire
-	gateway string
-	still   func() error // whether it may go on; nil: it may
-	profile string
-	node    *corev3.Node
-	since   time.Time
-	cursor  *cache.Cursor
-	end     context.CancelCauseFunc // ends it; the first cause counts
+	server    *Server
+	wire      wire
+	peer      string // its address
+	gateway   string
+	permitted func() error // whether the stream may go on; nil: always
+	profile   string
+	node      *corev3.Node
+	since     time.Time
+	cursor    *cache.Cursor
+	end       context.CancelCauseFunc // ends the stream; the first cause counts
 
-	mu      sync.Mutex
-	machine *publish.Stream
-	closed  bool
-	heir    bool               // what an earlier stream of this proxy said is still reported
-	news    uint64             // of the rejections that were told
-	sent    map[string]sending // by nonce: what is timed
-	waits   []target
+	mu        sync.Mutex
+	machine   *publish.Stream
+	closed    bool
+	inherited bool               // the rejections that an earlier stream of this proxy reported still stand
+	reported  uint64             // of the rejections that were reported
+	sent      map[string]sending // by nonce: what is timed
+	waits     []target
 }
 
-// serve is one stream from its first message to its end.
+// serve handles one stream from its first message to its end.
 func (s *Server) serve(ctx context.Context, w wire) error {
 	first, err := w.receive()
 	if err != nil {
 		return ended(err)
 	}
-	gateway, still, err := s.config.Authorize(ctx, first.node)
+	address := peerAddress(ctx)
+	gateway, permitted, err := s.config.Authorize(ctx, first.node)
 	if err != nil {
-		s.config.Log.Warn("proxy refused", "node", first.node.GetId(), "error", err)
+		s.logDenied(address, first.node, err)
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	profile := first.node.GetMetadata().GetFields()[bootstrap.ProfileKey].GetStringValue()
 	st := &stream{
-		server: s, wire: w, gateway: gateway, still: still, profile: profile, node: first.node, since: s.config.Now(),
+		server: s, wire: w, peer: address, gateway: gateway, permitted: permitted, profile: profile, node: first.node, since: s.config.Now(),
 		cursor: s.config.Cache.Open(gateway, profile), end: end, sent: map[string]sending{},
 	}
 	c := s.config.Publish
@@ -61,21 +63,21 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	st.machine = publish.New(st.cursor, c)
 	s.add(st)
 	defer s.remove(st)
-	st.recheck() // what changed before it was one of those that Recheck asks
+	st.recheck() // the permission may have changed before add made Recheck see the stream
 	select {
 	case <-st.cursor.Ready():
 	case <-ctx.Done():
 		return ended(context.Cause(ctx))
 	}
-	// A proxy that waited here for the first sync is no different from one that comes now: what it has is not sent again.
+	// A proxy that waited here for the first sync is served like one that connects now: what it has is not sent again.
 	st.cursor.Skip()
 	return st.run(ctx, first)
 }
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run decides and sends until the stream ends. It selects from few channels, and from none that streams share: a change
-// that a thousand of them wait for costs mostly their waking up.
+// run decides and sends until the stream ends. It selects from few channels, none of them shared by streams: the cost
+// of a change for a thousand streams is mostly waking their goroutines.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()
@@ -112,11 +114,11 @@ func (st *stream) receive() {
 	}
 }
 
-// handle takes in one message.
+// handle applies one message.
 func (st *stream) handle(r request) {
 	t, ok := resource.TypeOf(r.url)
 	if !ok {
-		st.server.config.Log.Debug("a type that is not served", "type", r.url, "node", st.node.GetId())
+		st.server.config.Log.Debug("request for a type that is not served", "type", r.url, "node", st.node.GetId())
 		return
 	}
 	now := st.server.config.Now()
@@ -137,12 +139,12 @@ func (st *stream) handle(r request) {
 	}
 	if r.nonce != "" {
 		st.finish(t, r, now)
-		st.tell()
+		st.reportChanged()
 		st.checkWaits()
 	}
 }
 
-// flush sends what may be sent now, and says when to look again although nothing happens.
+// flush sends what may be sent now, and returns when to flush again if nothing else happens.
 func (st *stream) flush() (wake time.Time, err error) {
 	now := st.server.config.Now()
 	st.mu.Lock()
@@ -151,7 +153,7 @@ func (st *stream) flush() (wake time.Time, err error) {
 	for _, r := range responses {
 		st.begin(r)
 	}
-	st.tell() // a new version may have ended a rejection
+	st.reportChanged() // a new version may have ended a rejection
 	st.mu.Unlock()
 	for _, r := range responses {
 		size, err := st.wire.send(r)
@@ -163,7 +165,7 @@ func (st *stream) flush() (wake time.Time, err error) {
 	return wake, nil
 }
 
-// ended is the stream's end without what is ordinary about it.
+// ended returns the error of a stream's end; nil for an ordinary end.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
 		return nil

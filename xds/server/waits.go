@@ -11,35 +11,34 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// ErrRefused is why WaitAcked gives up: a proxy has refused the version that it waits for.
-var ErrRefused = errors.New("refused by a proxy")
+// ErrRejected is why WaitAcked fails early: a proxy rejects the version that it waits for.
+var ErrRejected = errors.New("rejected by a proxy")
 
 // wait is one call of WaitAcked.
 type wait struct {
 	ref     resource.Ref
 	version string
 
-	mu    sync.Mutex
-	left  int // streams that have not accepted it yet, and one for the call until it has asked all
-	acked int
-	over  bool
-	err   error
-	done  chan struct{} // closed when over
+	mu      sync.Mutex
+	left    int // streams that have not accepted it yet, and one for the call until all streams are added
+	acked   int
+	settled bool
+	err     error
+	done    chan struct{} // closed when settled
 }
 
-// target is what a wait wants of one stream.
+// target is what a wait expects of one stream.
 type target struct {
 	wait *wait
 	slot *cache.Slot // acquired
-	// after is the position of what was current when the wait began: whoever has accepted something later will
+	// after is the position of the current version when the wait began. A proxy that has accepted a later one will
 	// never accept the awaited version.
 	after uint64
 }
 
-// WaitAcked returns when every proxy of a gateway that is connected, or connects meanwhile, has accepted a version of a
-// resource, or one that was committed after the call. It waits for the first proxy if none is connected. An empty
-// version stands for the one that is current at the call. The error wraps ErrRefused if a proxy refuses the version,
-// or the context's error.
+// WaitAcked returns when every connected proxy of a gateway, those that connect meanwhile included, has accepted a
+// version of a resource, or a later one. It waits for the first proxy if none is connected. An empty version is the
+// current one at the call. The error wraps ErrRejected if a proxy rejects the version, or the context's error.
 func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error {
 	if version == "" {
 		version, _ = s.config.Cache.Current(gateway, ref)
@@ -58,9 +57,9 @@ func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref
 		defer s.mu.Unlock()
 		delete(g.waits, w)
 		for st := range g.streams {
-			st.forgetWait(w)
+			st.dropWait(w)
 		}
-		s.forget(gateway, g)
+		s.dropUnused(gateway, g)
 	}()
 	select {
 	case <-w.done:
@@ -70,19 +69,19 @@ func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref
 	}
 }
 
-// settle takes one off what is left; acked says whether a proxy has accepted it, or is only gone.
+// settle takes one off the streams left; acked is 1 if its proxy has accepted the version, 0 if the stream ended.
 func (w *wait) settle(acked int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.left--
 	w.acked += acked
-	if !w.over && (err != nil || w.left == 0 && w.acked > 0) {
-		w.over, w.err = true, err
+	if !w.settled && (err != nil || w.left == 0 && w.acked > 0) {
+		w.settled, w.err = true, err
 		close(w.done)
 	}
 }
 
-// await makes the stream one of those that a wait waits for.
+// await adds the stream to those that a wait waits for.
 func (st *stream) await(w *wait) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -100,17 +99,17 @@ func (st *stream) await(w *wait) {
 	st.checkWaits()
 }
 
-// checkWaits ends the waits for what the proxy has accepted or refused. Called with mu held.
+// checkWaits ends the waits for versions that the proxy has accepted or rejected. Called with mu held.
 func (st *stream) checkWaits() {
 	st.waits = slices.DeleteFunc(st.waits, func(tgt target) bool {
 		e := st.machine.Accepted(tgt.slot)
 		accepted := e != nil && (e.Version == tgt.wait.version || e.Seq > tgt.after)
-		bad, reason := st.machine.Refused(tgt.slot)
+		rejected, detail := st.machine.Rejected(tgt.slot)
 		switch {
 		case accepted:
 			tgt.wait.settle(1, nil)
-		case bad != "" && bad == tgt.wait.version:
-			tgt.wait.settle(0, fmt.Errorf("%w (%s): %s: %s", ErrRefused, st.node.GetId(), tgt.slot.Ref, reason))
+		case rejected != "" && rejected == tgt.wait.version:
+			tgt.wait.settle(0, fmt.Errorf("%w (%s): %s: %s", ErrRejected, st.node.GetId(), tgt.slot.Ref, detail))
 		default:
 			return false
 		}
@@ -119,8 +118,8 @@ func (st *stream) checkWaits() {
 	})
 }
 
-// forgetWait undoes await.
-func (st *stream) forgetWait(w *wait) {
+// dropWait undoes await.
+func (st *stream) dropWait(w *wait) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.waits = slices.DeleteFunc(st.waits, func(tgt target) bool {
@@ -131,7 +130,7 @@ func (st *stream) forgetWait(w *wait) {
 	})
 }
 
-// close ends what the stream holds. Its waits go on without it.
+// close releases what the stream holds. Its waits go on without it.
 func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -146,6 +145,6 @@ func (st *stream) close() {
 	}
 	st.machine.Close()
 	if st.server.config.Reports != nil {
-		st.server.refusals.keep(st, st.server.config.Now().Add(st.server.config.Absence))
+		st.server.rejections.expireAt(st, st.server.config.Now().Add(st.server.config.Absence))
 	}
 }

@@ -20,15 +20,15 @@ type request struct {
 	node  *corev3.Node // nil on all but the first
 	url   string
 	nonce string
-	nack  string // empty: none
+	nack  string // Envoy's error detail; empty: an ACK
 	delta *deltaRequest
 	state *discoveryv3.DiscoveryRequest
 }
 
-// orUnsaid is a NACK's text. A NACK without one is still a NACK.
-func orUnsaid(message string) string {
+// orUnexplained is a NACK's error detail. A NACK without one is still a NACK.
+func orUnexplained(message string) string {
 	if message == "" {
-		return "refused without a reason"
+		return "NACK without an error detail"
 	}
 	return message
 }
@@ -43,8 +43,8 @@ func (w deltaWire) receive() (request, error) {
 		return request{}, err
 	}
 	r := request{node: m.node, url: m.url, nonce: m.nonce, delta: m}
-	if m.refused {
-		r.nack = orUnsaid(m.message)
+	if m.nack {
+		r.nack = orUnexplained(m.message)
 	}
 	return r, nil
 }
@@ -67,7 +67,7 @@ func (w stateWire) receive() (request, error) {
 	}
 	r := request{node: m.GetNode(), url: m.GetTypeUrl(), nonce: m.GetResponseNonce(), state: m}
 	if m.GetErrorDetail() != nil {
-		r.nack = orUnsaid(m.GetErrorDetail().GetMessage())
+		r.nack = orUnexplained(m.GetErrorDetail().GetMessage())
 	}
 	return r, nil
 }

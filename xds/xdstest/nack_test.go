@@ -136,7 +136,7 @@ func TestOwnersReadEnvoysWordsAndTheRestGoesOnAlsoAfterAReconnect(t *testing.T) 
 			next := cache.New(cache.Config{})
 			next.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: append(w.base(), bad...)})
 			next.SetReady()
-			w.reports.Refused("", "", nil)
+			w.reports.Rejected("", "", nil)
 			w.control.Start(server.Config{Cache: next, Reports: w.reports})
 			w.waitServes(w.port, w.a)
 			if bad[len(bad)-1].Type != resource.Secret { // the same secret again Envoy takes without a look at it

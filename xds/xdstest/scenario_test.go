@@ -72,7 +72,7 @@ type reports struct {
 	last []report.Report
 }
 
-func (r *reports) Refused(_, _ string, list []report.Report) {
+func (r *reports) Rejected(_, _ string, list []report.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = list

@@ -48,8 +48,8 @@ func NewNACKs(b *status.Board, c *channel.Channel) *NACKs {
 
 func proxySource(proxy string) string { return "proxy " + proxy }
 
-// Refused implements server.Reports.
-func (n *NACKs) Refused(gateway, node string, reports []report.Report) {
+// Rejected implements server.Reports.
+func (n *NACKs) Rejected(gateway, node string, reports []report.Report) {
 	proxy := gateway + " " + node
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -69,7 +69,7 @@ func TestNACK_OutlivesTheProcessThatReportedIt(t *testing.T) {
 		t.Error("the NACK is gone with the process, although it is not resolved")
 	}
 	poll.Until(t, "the Envoy has connected here and rejects nothing: the NACK is gone", func() bool {
-		n.Refused("default/gw", "node", nil)
+		n.Rejected("default/gw", "node", nil)
 		return !known()
 	})
 }

@@ -1,0 +1,106 @@
+package server
+
+import (
+	"sync"
+	"time"
+)
+
+// rejections records which proxies have reported rejections, across reconnections. A rejected resource does not become
+// valid because a connection was cut: the report stands until the proxy has reconnected and reported again, or has been
+// absent for Config.Absence.
+type rejections struct {
+	mu        sync.Mutex
+	reporters map[proxyName]reporter
+	wake      chan struct{} // a stream with reported rejections ended
+}
+
+// proxyName is one proxy across its streams.
+type proxyName struct{ gateway, node string }
+
+// reporter is the source of a proxy's standing report. Two streams of a proxy may overlap.
+type reporter struct {
+	stream *stream   // nil: it ended
+	until  time.Time // when the report is cleared; zero while the stream lives
+}
+
+// record notes that a stream has reported for its proxy. A report without rejections needs no record.
+func (r *rejections) record(st *stream, rejects bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rejects {
+		r.reporters[st.name()] = reporter{stream: st}
+	} else {
+		delete(r.reporters, st.name())
+	}
+}
+
+// byAnother reports whether another stream made the standing report of a stream's proxy.
+func (r *rejections) byAnother(st *stream) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, ok := r.reporters[st.name()]
+	return ok && v.stream != st
+}
+
+// expireAt keeps the report of a stream that ended until a time.
+func (r *rejections) expireAt(st *stream, until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reporters[st.name()].stream != st {
+		return // it reported nothing, or its successor has reported
+	}
+	r.reporters[st.name()] = reporter{until: until}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// due removes and returns the proxies whose time has come, and the time of the next one; zero: there is none.
+func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p, v := range r.reporters {
+		switch {
+		case v.until.IsZero():
+		case !now.Before(v.until):
+			expired = append(expired, p)
+			delete(r.reporters, p)
+		case next.IsZero() || v.until.Before(next):
+			next = v.until
+		}
+	}
+	return expired, next
+}
+
+// expire clears the reports of proxies that did not reconnect. Streams that did report anew. It returns the time of the
+// next call; zero: when another stream has ended.
+func (s *Server) expire() time.Time {
+	expired, next := s.rejections.due(s.config.Now())
+	for _, p := range expired {
+		if !s.reportAgain(p) {
+			s.config.Reports.Rejected(p.gateway, p.node, nil)
+		}
+	}
+	return next
+}
+
+// reportAgain makes the streams of a proxy report; false if it has none.
+func (s *Server) reportAgain(p proxyName) bool {
+	s.mu.Lock()
+	var streams []*stream
+	if g := s.gateways[p.gateway]; g != nil {
+		for st := range g.streams {
+			if st.node.GetId() == p.node {
+				streams = append(streams, st)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, st := range streams {
+		st.mu.Lock()
+		st.report()
+		st.mu.Unlock()
+	}
+	return len(streams) > 0
+}
