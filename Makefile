@@ -1,5 +1,5 @@
-# Everything that is built or installed goes to bin/ and .tools/; nothing outside this folder changes.
-# Works with GNU make 3.81 and bash 3.2, which macOS still has.
+# Programs are built or installed in bin/ and .tools/ only.
+# It works with GNU make 3.81 and bash 3.2, which macOS has.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -8,15 +8,15 @@ SHELL := bash
 TOOLS := $(CURDIR)/.tools/bin
 ENVOY_PATH = $$(conformance/tools/envoy.sh)
 
-# The module's own packages, in two heaps: where goroutines share state, tests run under the race detector; elsewhere it
-# would only cost time. It needs a C compiler: without one all tests run without it, and the output says so.
+# Packages whose goroutines share state: their tests run under the race detector, which would only slow down the others. It needs a C
+# compiler; without one, all tests run without it and the output has a note.
 RACY := /(fleet|identity|authority|store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
 
-# What a lab consists of, and what its pods run.
+# The programs of a lab and its pods.
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
 SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 
-.PHONY: help demo build test lint bench bench-kube conformance golden generate envoy sims helm lab lab-down labs test-lab bin/lab go
+.PHONY: help demo build test lint bench bench-kube conformance suites golden generate envoy sims helm lab lab-down labs test-lab bin/lab bin/certify go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -39,7 +39,7 @@ test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy include
 	(cd conformance && go test ./...) || failed=1; \
 	exit $$failed
 
-lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the import rules, and whether what is generated is what the types say
+lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout tests, and whether generated files are up to date
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	@go vet ./... && (cd conformance && go vet -tags lab ./...)
@@ -47,51 +47,51 @@ lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt
 	@go test -count=1 -run '^TestLayout' ./cmd/penstock
 	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R go.mod go.sum manifests "$$copy"; \
 	CONTROLLER_GEN=$(TOOLS)/controller-gen bash "$$copy/manifests/generate.sh"; \
-	diff -r manifests "$$copy/manifests" || { echo 'deep copies or CRDs are not what the Go types say (see above): run make generate'; exit 1; }
+	diff -r manifests "$$copy/manifests" || { echo 'deep copies or CRDs are out of date (see above): run make generate'; exit 1; }
 
-bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, what it means, then one JSON object a line (BENCH=regexp chooses, ARGS=-count=5 for Go's benchmarks)
+bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, its meaning, then one JSON object a line (BENCH=regexp selects, ARGS=-count=5 for Go's benchmarks)
 	@export ENVOY="$(ENVOY_PATH)" ENVOY_GATEWAY="$(TOOLS)/envoy-gateway" CGO_ENABLED=0; { \
 	  (cd conformance && go run ./bench -run '$(or $(BENCH),.)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	  go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) \
 	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
 	} | (cd conformance && go run ./bench/benchtable)
 
-bench-kube: build labs ## the same on Kubernetes, in labs
+bench-kube: build labs ## measure on Kubernetes, in labs
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
 	  (cd conformance && go run ./bench -labs -run '^kube_.*$(BENCH)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
-conformance: build envoy labs suites ## run the official suites, whole and unmodified, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName)
+conformance: build envoy labs suites ## run the official suites, unmodified, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName)
 	@export ENVOY="$(ENVOY_PATH)"; cd conformance && ../bin/certify -suite '$(or $(SUITE),.)' $(if $(CORE),-core) $(if $(RUN),-run $(RUN))
 
-suites: $(SUITES) bin/certify ## build the official suites, and what runs them
+suites: $(SUITES) bin/certify ## build the official suites, and the program that runs them
 
-golden: go envoy helm ## rewrite the golden files from what the code does now; read the difference before you commit it
+golden: go envoy helm ## rewrite the golden files from the current code; read the difference before you commit it
 	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden \
 	  $$(grep -rl --include='*_test.go' --exclude-dir=conformance PENSTOCK_GOLDEN . | xargs -n1 dirname | sort -u)
 	@cd conformance && PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden ./promises/chart
 	@git --no-pager diff --stat
 
-generate: go $(TOOLS)/controller-gen ## rewrite deep copies and CRDs of our kinds
+generate: go $(TOOLS)/controller-gen ## rewrite the deep copies and CRDs of our kinds
 	@bash manifests/generate.sh
 
 envoy: ## install the pinned Envoy into .tools/, unless $ENVOY or PATH has a recent one
 	@conformance/tools/envoy.sh >/dev/null
 
-sims: $(TOOLS)/llm-d-inference-sim ## build the model-server simulator that end-to-end tests use besides our own (3 minutes, once)
+sims: $(TOOLS)/llm-d-inference-sim ## build llm-d's model-server simulator, for end-to-end tests (3 minutes, once)
 
-helm: $(TOOLS)/helm ## build the Helm that tests the chart (2 minutes, once)
+helm: $(TOOLS)/helm ## build Helm, for the chart's tests (2 minutes, once)
 
 lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=3: side by side); the first time builds Kubernetes, 6 minutes
 	@ENVOY="$(ENVOY_PATH)" bin/lab up --clusters $(or $(CLUSTERS),1)
 
-test-lab: build envoy labs helm ## tests on the real Kubernetes: what Penstock promises there, and the lab itself (some minutes once it is built; root, or unshare -rn)
+test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's promises, the Helm chart, and the lab itself (some minutes once built; root, or unshare -rn)
 	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises
 
-lab-down: bin/lab ## end it; nothing stays
+lab-down: bin/lab ## end the lab and remove everything it created
 	@bin/lab down
 
-labs: $(LABS) ## build what a lab consists of: Kubernetes (6 minutes, once), etcd, and bin/lab
+labs: $(LABS) ## build a lab's programs: Kubernetes (6 minutes, once), etcd, CoreDNS, images of the suites, and bin/lab
 
 bin/lab: go
 	@cd conformance && CGO_ENABLED=0 go build -trimpath -o ../$@ ./lab/cmd/lab
