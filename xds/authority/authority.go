@@ -85,7 +85,7 @@ func (a *Authority) Run(ctx context.Context) error {
 		wait := a.cfg.Interval
 		if err := a.renew(ctx); err != nil && ctx.Err() == nil {
 			if !errors.Is(err, ErrChanged) {
-				a.cfg.Log.Warn("the certificate authority cannot be kept; trying again", "error", err)
+				a.cfg.Log.Warn("certificate authority not up to date; retrying", "error", err)
 			}
 			wait = min(wait, time.Second)
 		}

@@ -61,7 +61,7 @@ func read(data map[string][]byte) (s state, err error) {
 func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	block, _ := pem.Decode(certPEM)
 	if block == nil {
-		return nil, errors.New("no certificate in PEM")
+		return nil, errors.New("no PEM certificate")
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -73,7 +73,7 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	}
 	block, _ = pem.Decode(keyPEM)
 	if block == nil {
-		return nil, errors.New("no key in PEM beside it")
+		return nil, errors.New("no PEM key for the certificate")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -81,7 +81,7 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	}
 	var ok bool
 	if s.key, ok = key.(*ecdsa.PrivateKey); !ok || !s.key.PublicKey.Equal(cert.PublicKey) {
-		return nil, errors.New("the key beside it is another one's")
+		return nil, errors.New("the key does not belong to the certificate")
 	}
 	return s, nil
 }

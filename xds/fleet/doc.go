@@ -1,13 +1,13 @@
-// Package fleet runs a Gateway's proxies on Kubernetes: it keeps a Deployment of Envoys with all that belongs to it for each
-// Gateway of ours (render says what that is, cluster applies it), and says at which addresses they are reached.
+// Package fleet runs a Gateway's proxies on Kubernetes: a Deployment of Envoys and its other objects for each Gateway
+// of Penstock's classes. render builds the objects, apply writes them, and drain runs inside the pods. The package also
+// reports at which addresses the proxies are reached.
 //
-// cmd/penstock tells it with Set, after each translation, which Gateways there are and how their proxies run; Run, on the
-// replica that leads, makes it so. Authorize, on every replica, says which Gateway a proxy may serve: identity asks it.
-// drain runs inside the pods; authority makes the certificates by which they know the control plane.
+// After each translation cmd/penstock calls Set with the Gateways and their EnvoyFleetSpecs. Run, on the leading
+// replica, reconciles their objects. On every replica, Member and Recheck map proxies to Gateways for xds/identity.
 //
-// Invariants: an object is written only if it differs from what is there. Nothing is deleted before Set was called and all
-// objects were listed, and never what does not belong to a Gateway that is there; what belongs to one that has gone,
-// Kubernetes collects. A Gateway that is not accepted keeps the proxies that it has.
+// Invariants: an object is written only if it differs from the cluster's. Nothing is deleted before Set was called and
+// all objects were listed. Only objects of an existing Gateway are deleted; Kubernetes collects those of a deleted one.
+// A Gateway that is not accepted keeps its proxies.
 //
-// Tests: go test ./fleet/... (against a cluster in memory); against a real one: make test-lab.
+// Tests: go test ./xds/fleet/... (against a cluster in memory); against a real one: make test-lab.
 package fleet

@@ -22,50 +22,52 @@ import (
 // Source is the name under which reports go to the board: status.Supervisor.
 const Source = "supervisor"
 
-// Cluster is where the objects are. *cluster.Cluster is one.
+// Cluster reads and writes objects. *apply.Cluster implements it.
 type Cluster interface {
 	// Objects are those of one fleet that the API server has.
 	Objects(namespace, fleet string) []apply.Object
-	// Apply brings one into the wanted form, whose hash is applied; known says that it was seen.
+	// Apply writes an object; applied is its hash. known reports whether the object has been seen.
 	Apply(ctx context.Context, obj render.Object, applied string, known bool) error
-	// Delete deletes one; that it is gone already is no error.
+	// Delete deletes an object; a missing one is no error.
 	Delete(ctx context.Context, o apply.Object) error
 }
 
-// Board takes reports. *status.Board is one.
+// Board receives reports. *status.Board implements it.
 type Board interface {
 	Set(source string, reports ...report.Report)
 	Remove(source string, owners ...report.Ref)
 }
 
-// Config is what Fleets need.
+// Config configures Fleets.
 type Config struct {
 	// Store has the Gateways. Required.
 	Store *store.Store
-	// Cluster is where their objects are, and Follow keeps it up to date until ctx ends, calling synced when all objects
-	// have been listed ((*cluster.Cluster).Run). Only Run needs them.
+	// Cluster reads and writes their objects. Follow keeps it up to date until ctx ends, and calls synced when all
+	// objects have been listed ((*apply.Cluster).Run). Only Run needs them.
 	Cluster Cluster
 	Follow  func(ctx context.Context, synced func()) error
-	// Settings are what all fleets share; asked for each time, because the certificate authority changes. Only Run needs them.
+	// Settings are common to all fleets. The function is called each time, because the certificate authority changes.
+	// Only Run needs it.
 	Settings func() render.Settings
-	// Board is told of addresses and of what went wrong. Only Run needs it.
+	// Board receives addresses and problems. Only Run needs it.
 	Board Board
-	// Foreign is how soon it is looked whether an object of somebody else, which has the name of one of ours, is still there.
-	// Default: 10 s.
-	Foreign time.Duration
-	Log     *slog.Logger
+	// ConflictInterval is the interval at which Run checks whether an object without our label still has the name of
+	// one of ours. Default: 10 s.
+	ConflictInterval time.Duration
+	Log              *slog.Logger
 }
 
-// Gateway is a Gateway of ours, as translation sees it.
+// Gateway is a Gateway of Penstock's classes, as translation sees it.
 type Gateway struct {
 	Name string // "namespace/name"
 	// Spec is how its proxies run; nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Bound are the ports that its proxies bind, those of ListenerSets included. Those of its own listeners need not be here.
+	// Bound are the ports that its proxies bind, those of ListenerSets included. Those of its own listeners may be
+	// missing.
 	Bound []render.Port
 }
 
-// Fleets are the proxies of all Gateways. Safe for use by many.
+// Fleets are the proxies of all Gateways. It is safe for concurrent use.
 type Fleets struct {
 	cfg Config
 
@@ -73,8 +75,8 @@ type Fleets struct {
 	queue    queue                 // nil while Run does not run
 	set      bool                  // Set was called
 	gateways map[key]*member       // by the fleet's name
-	marks    map[apply.Ref]string  // of what was applied or found right
-	said     map[key]report.Report // newest of each
+	marks    map[apply.Ref]string  // when last applied or found up to date
+	reports  map[key]report.Report // the latest of each fleet
 	orphans  map[key]struct{}      // fleets with objects whose Gateway is not ours now
 }
 
@@ -83,34 +85,34 @@ type queue = workqueue.TypedRateLimitingInterface[key]
 // key names a fleet: the namespace and render.Name.
 type key struct{ namespace, fleet string }
 
-// member is what is known of one Gateway's proxies.
+// member is the state of one Gateway's proxies.
 type member struct {
 	Gateway
 	object *gatewayv1.Gateway
-	// last is the newest Spec that was not nil: who may attach does not depend on the Gateway's newest mistake.
+	// last is the latest Spec that was not nil, so that an invalid change of the Gateway does not deny its proxies.
 	last *v1alpha1.EnvoyFleetSpec
 }
 
-// New makes Fleets without Gateways.
+// New returns Fleets without Gateways.
 func New(c Config) *Fleets {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Foreign = cmp.Or(c.Foreign, 10*time.Second)
+	c.ConflictInterval = cmp.Or(c.ConflictInterval, 10*time.Second)
 	return &Fleets{
 		cfg:      c,
-		gateways: map[key]*member{}, marks: map[apply.Ref]string{}, said: map[key]report.Report{}, orphans: map[key]struct{}{},
+		gateways: map[key]*member{}, marks: map[apply.Ref]string{}, reports: map[key]report.Report{}, orphans: map[key]struct{}{},
 	}
 }
 
-// Set says which Gateways there are. It may be called before Run and on replicas that never run.
+// Set replaces the list of Gateways. It may be called before Run, and on replicas that never run.
 func (f *Fleets) Set(gateways []Gateway) {
 	view := f.cfg.Store.View()
 	next := make(map[key]*member, len(gateways))
 	for _, g := range gateways {
 		gw, ok := store.Gateways.Get(view, g.Name)
 		if !ok {
-			continue // gone meanwhile
+			continue // deleted meanwhile
 		}
 		k := key{gw.Namespace, render.Name(gw.Name, string(gw.Spec.GatewayClassName))}
 		next[k] = &member{Gateway: g, object: gw, last: g.Spec}
@@ -132,20 +134,20 @@ func (f *Fleets) Set(gateways []Gateway) {
 			f.add(k)
 		}
 	}
-	for k := range f.orphans { // there may be more reason to end them now
+	for k := range f.orphans { // the reason to keep them may have ended
 		f.add(k)
 	}
 	f.gateways, f.set = next, true
 }
 
-// Changed is to be called with each object of a fleet that changed in the cluster.
+// Changed enqueues the fleet of an object that changed in the cluster.
 func (f *Fleets) Changed(ref apply.Ref) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.add(key{ref.Namespace, ref.Name})
 }
 
-// Refresh looks at all fleets again: Settings have changed.
+// Refresh enqueues all fleets, after a change of Settings.
 func (f *Fleets) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,14 +156,14 @@ func (f *Fleets) Refresh() {
 	}
 }
 
-// add has a fleet looked at, if anybody looks. Called with mu held.
+// add enqueues a fleet while Run runs. Called with mu held.
 func (f *Fleets) add(k key) {
 	if f.queue != nil {
 		f.queue.Add(k)
 	}
 }
 
-// addAfter has a fleet looked at later, if anybody looks then.
+// addAfter enqueues a fleet after a delay, if Run still runs then.
 func (f *Fleets) addAfter(k key, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,17 +172,17 @@ func (f *Fleets) addAfter(k key, wait time.Duration) {
 	}
 }
 
-// workers is how many fleets are brought up to date at the same time.
+// workers is the number of fleets that are reconciled concurrently.
 const workers = 4
 
-// Run keeps the objects of all fleets until ctx ends. It may be called again when it has returned: another replica led
-// meanwhile.
+// Run reconciles the objects of all fleets until ctx ends. It may be called again after it has returned and another
+// replica has led meanwhile.
 func (f *Fleets) Run(ctx context.Context) error {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second, time.Minute))
 	f.mu.Lock()
 	f.queue = q
 	clear(f.marks)
-	clear(f.said)
+	clear(f.reports)
 	f.mu.Unlock()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -215,7 +217,7 @@ func (f *Fleets) work(ctx context.Context, q queue) error {
 			return ctx.Err()
 		}
 		if err := f.sync(ctx, k); err != nil && ctx.Err() == nil {
-			f.cfg.Log.Warn("fleet is not as it should be; trying again", "gateway", k.namespace+"/"+k.fleet, "error", err)
+			f.cfg.Log.Warn("fleet sync failed; retrying", "gateway", k.namespace+"/"+k.fleet, "error", err)
 			q.AddRateLimited(k)
 		} else {
 			q.Forget(k)

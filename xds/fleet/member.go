@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// Member implements identity.Members: the pods of a managed fleet are its Gateway's, whatever they wish; who attaches from
-// elsewhere must be named by an EnvoyFleet in mode external.
+// Member implements identity.Members: a pod of a managed fleet serves its own Gateway, whatever its wish. A proxy that
+// runs elsewhere must be named by an EnvoyFleet in mode External.
 func (f *Fleets) Member(p identity.Proof, wish string) (gateway string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -36,11 +36,11 @@ func (f *Fleets) Member(p identity.Proof, wish string) (gateway string, err erro
 		slices.Sort(may)
 		return "", fmt.Errorf("node.cluster is %q: it must name one of %v", wish, may)
 	}
-	return "", fmt.Errorf("no Gateway has proxies that prove to be %s", p)
+	return "", fmt.Errorf("%s is not a proxy of any Gateway", p)
 }
 
-// Recheck implements identity.Members. The proxies of a Gateway that is gone are draining: they are not sent away, there is
-// nothing more to read.
+// Recheck implements identity.Members. Proxies of a deleted Gateway drain: they keep their streams, on which nothing
+// more is sent.
 func (f *Fleets) Recheck(p identity.Proof, gateway string) error {
 	if now, err := f.Member(p, gateway); err == nil && now == gateway {
 		return nil
@@ -49,7 +49,7 @@ func (f *Fleets) Recheck(p identity.Proof, gateway string) error {
 	defer f.mu.Unlock()
 	for _, m := range f.gateways {
 		if m.Name == gateway {
-			return fmt.Errorf("no proxy of Gateway %s any more: %s", gateway, p)
+			return fmt.Errorf("%s is no longer a proxy of Gateway %s", p, gateway)
 		}
 	}
 	return nil

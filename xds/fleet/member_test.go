@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-func TestAProxyReadsItsOwnGatewayWhateverItWishes(t *testing.T) {
+func TestServiceAccount_ProxyReadsOnlyItsGateway(t *testing.T) {
 	r := newRig(t)
 	r.gateway("edge", "penstock")
 	ask := func(p identity.Proof, wish, want string) {
@@ -17,15 +17,15 @@ func TestAProxyReadsItsOwnGatewayWhateverItWishes(t *testing.T) {
 			t.Errorf("%v wishing %q: got %q %v, want %q", p, wish, got, err, want)
 		}
 	}
-	still := func(p identity.Proof, gateway string, want bool) {
+	recheck := func(p identity.Proof, gateway string, want bool) {
 		t.Helper()
 		if err := r.fleets.Recheck(p, gateway); (err == nil) != want {
-			t.Errorf("%v still a proxy of %s: %v, want %v", p, gateway, err, want)
+			t.Errorf("recheck of %v for %s: %v, want %v", p, gateway, err, want)
 		}
 	}
 	own := identity.Proof{Namespace: "default", Account: "edge-penstock"}
 	ask(own, "default/other", "default/edge")
-	still(own, "default/edge", true)
+	recheck(own, "default/edge", true)
 	ask(identity.Proof{Namespace: "elsewhere", Account: "edge-penstock"}, "default/edge", "")
 	ask(identity.Proof{Namespace: "default", Account: "default"}, "default/edge", "")
 	ask(identity.Proof{Names: []string{"edge.example"}}, "default/edge", "")
@@ -34,12 +34,12 @@ func TestAProxyReadsItsOwnGatewayWhateverItWishes(t *testing.T) {
 	}}
 	r.set()
 	ask(own, "default/edge", "")
-	still(own, "default/edge", false)
-	still(own, "default/gone", true) // it drains
+	recheck(own, "default/edge", false)
+	recheck(own, "default/gone", true) // its proxies drain
 	ask(identity.Proof{Namespace: "default", Account: "proxy"}, "", "default/edge")
 	ask(identity.Proof{Namespace: "elsewhere", Account: "proxy"}, "default/edge", "")
 	ask(identity.Proof{Names: []string{"edge.example"}}, "default/other", "default/edge")
-	r.spec = nil // a mistake in the Gateway locks nobody out
+	r.spec = nil // an invalid Gateway denies no proxy
 	r.set()
 	ask(identity.Proof{Names: []string{"edge.example"}}, "default/edge", "default/edge")
 }

@@ -19,27 +19,27 @@ import (
 
 // memory is a cluster of one namespace and fleet.
 type memory struct {
-	foreign string // the kind of which there is an object that is not ours
+	conflicting string // the kind whose name an object without our label has
 
 	mu      sync.Mutex
 	objects map[apply.Ref]apply.Object
 	writes  []string // kinds, in order
 	looks   int
-	tell    func(apply.Ref)
+	notify  func(apply.Ref)
 	n       int
 }
 
-func (m *memory) changed(tell func(apply.Ref)) {
+func (m *memory) changed(notify func(apply.Ref)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tell = tell
+	m.notify = notify
 }
 
-// leave takes the object away that is not ours.
+// leave deletes the object without our label.
 func (m *memory) leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.foreign = ""
+	m.conflicting = ""
 }
 
 func (m *memory) Objects(namespace, fleet string) (out []apply.Object) {
@@ -57,10 +57,10 @@ func (m *memory) Objects(namespace, fleet string) (out []apply.Object) {
 func (m *memory) Apply(_ context.Context, obj render.Object, applied string, _ bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	m.mu.Lock()
-	taken := kind == m.foreign
+	taken := kind == m.conflicting
 	m.mu.Unlock()
 	if taken {
-		return fmt.Errorf("%s %w", kind, apply.ErrForeign)
+		return fmt.Errorf("%s %w", kind, apply.ErrNotOwned)
 	}
 	owner := metav1.GetControllerOf(obj)
 	ref := apply.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
@@ -82,11 +82,11 @@ func (m *memory) Apply(_ context.Context, obj render.Object, applied string, _ b
 	m.objects[ref] = o
 	m.writes = append(m.writes, kind)
 	m.mu.Unlock()
-	m.tell(ref)
+	m.notify(ref)
 	return nil
 }
 
-// unchanged is what Kubernetes says of an update of a Service by which fields change that may not.
+// unchanged is the API server's error for an update of immutable fields of a Service.
 func unchanged(there apply.Object, wanted *corev1.Service) error {
 	var causes field.ErrorList
 	spec, class := field.NewPath("spec"), wanted.Spec.LoadBalancerClass
@@ -106,11 +106,11 @@ func (m *memory) Delete(_ context.Context, o apply.Object) error {
 	m.mu.Lock()
 	delete(m.objects, o.Ref)
 	m.mu.Unlock()
-	m.tell(o.Ref)
+	m.notify(o.Ref)
 	return nil
 }
 
-// edit is somebody else changing the object of a kind.
+// edit changes the object of a kind, as another client does.
 func (m *memory) edit(kind string, change func(*apply.Object)) {
 	m.mu.Lock()
 	var changed apply.Ref
@@ -121,7 +121,7 @@ func (m *memory) edit(kind string, change func(*apply.Object)) {
 		}
 	}
 	m.mu.Unlock()
-	m.tell(changed)
+	m.notify(changed)
 }
 
 func (m *memory) remove(kind string) {
@@ -134,7 +134,7 @@ func (m *memory) remove(kind string) {
 	}
 	delete(m.objects, gone)
 	m.mu.Unlock()
-	m.tell(gone)
+	m.notify(gone)
 }
 
 func (m *memory) kinds() []string {

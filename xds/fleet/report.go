@@ -19,20 +19,20 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// ConditionRolledOut of a Gateway is False while its proxies cannot be replaced by those that are wanted: a bad image, say, or
-// no node for them. Those that run go on serving, so it is Programmed all the same. Else there is no such condition.
+// ConditionRolledOut of a Gateway is False while its new proxies do not become ready, because of an invalid image
+// for example. The old proxies go on serving, so the Gateway stays Programmed. Otherwise the condition is absent.
 const ConditionRolledOut = "penstock.dev/RolledOut"
 
-// report tells the board where a Gateway's proxies are reached, and what keeps them from being as they should be.
+// report reports where a Gateway's proxies are reached, and their first problem.
 func (f *Fleets) report(k key, m *member, there []apply.Object, err error) {
-	f.say(k, describe(m, ofGateway(m.object, there), f.cfg.Settings().ExternalIPs, err))
+	f.publish(k, describe(m, ofGateway(m.object, there), f.cfg.Settings().ExternalIPs, err))
 }
 
-// say tells the board, unless it is what was said last; then it is no news.
-func (f *Fleets) say(k key, r report.Report) (news bool) {
+// publish reports to the board, and returns false if the report is the same as before.
+func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	f.mu.Lock()
-	old, known := f.said[k]
-	f.said[k] = r
+	old, known := f.reports[k]
+	f.reports[k] = r
 	f.mu.Unlock()
 	if known && reflect.DeepEqual(old, r) {
 		return false
@@ -41,9 +41,9 @@ func (f *Fleets) say(k key, r report.Report) (news bool) {
 	return true
 }
 
-// stranded reports on proxies whose Gateway is nobody's, because its class is gone: they run on, without a listener. That
-// their Gateway was ours, they show themselves. It says whether that is so.
-func (f *Fleets) stranded(k key, there []apply.Object) bool {
+// reportMissingClass reports on proxies whose Gateway has no class any more: they run without listeners. Their objects
+// prove that the Gateway was ours. It returns false if the class exists.
+func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {
 		gw, ok := store.Gateways.Get(view, k.namespace+"/"+o.OwnerName)
@@ -54,39 +54,39 @@ func (f *Fleets) stranded(k key, there []apply.Object) bool {
 			continue
 		}
 		r := report.Report{Owner: store.Gateways.Ref(gw)}
-		message := fmt.Sprintf("GatewayClass %s does not exist any more: no listener takes traffic until it does", gw.Spec.GatewayClassName)
+		message := fmt.Sprintf("GatewayClass %s does not exist: no listener takes traffic until it is created again", gw.Spec.GatewayClassName)
 		for _, typ := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
 			r.Conditions = append(r.Conditions, report.Condition{Type: string(typ), Status: report.False, Reason: string(gatewayv1.GatewayReasonPending), Message: message})
 		}
-		if f.say(k, r) {
-			f.cfg.Log.Warn("a Gateway takes no traffic: its class is gone", "gateway", store.ID(gw), "class", string(gw.Spec.GatewayClassName))
+		if f.publish(k, r) {
+			f.cfg.Log.Warn("Gateway takes no traffic: its GatewayClass does not exist", "gateway", store.ID(gw), "class", string(gw.Spec.GatewayClassName))
 		}
 		return true
 	}
 	return false
 }
 
-// unsay takes back what was said of a Gateway that is not ours any more.
-func (f *Fleets) unsay(k key) {
+// clearReport removes the report of a Gateway that is not ours any more.
+func (f *Fleets) clearReport(k key) {
 	f.mu.Lock()
-	old, known := f.said[k]
-	delete(f.said, k)
+	old, known := f.reports[k]
+	delete(f.reports, k)
 	f.mu.Unlock()
 	if known {
 		f.cfg.Board.Remove(Source, old.Owner)
 	}
 }
 
-// describe is what is to be said of a Gateway: its addresses, and of what is wrong the first that applies.
+// describe builds the report of a Gateway: its addresses, and its first problem.
 func describe(m *member, there []apply.Object, external []netip.Prefix, err error) report.Report {
 	r := report.Report{Owner: store.Gateways.Ref(m.object)}
-	say := func(typ gatewayv1.GatewayConditionType, reason gatewayv1.GatewayConditionReason, message string) {
+	fail := func(typ gatewayv1.GatewayConditionType, reason gatewayv1.GatewayConditionReason, message string) {
 		r.Conditions = []report.Condition{{Type: string(typ), Status: report.False, Reason: string(reason), Message: message}}
 	}
-	mistaken := func(mistake *render.Mistake) {
-		problem := "the EnvoyFleet's " + mistake.Field + ": " + mistake.Problem
-		say(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem+"; "+mistake.Fix)
-		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem, Fix: mistake.Fix}}
+	setInvalid := func(invalidField *render.InvalidField) {
+		problem := "the EnvoyFleet's " + invalidField.Field + ": " + invalidField.Problem
+		fail(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem+"; "+invalidField.Fix)
+		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem, Fix: invalidField.Fix}}
 	}
 	if m.Spec != nil && m.Spec.Mode == v1alpha1.FleetExternal {
 		if m.Spec.External == nil {
@@ -97,7 +97,7 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 				r.Addresses = append(r.Addresses, a)
 				continue
 			}
-			mistaken(&render.Mistake{Field: "spec.external.addresses", Problem: fmt.Sprintf("%q is neither an IP address nor a host name", a), Fix: "write one such as 192.0.2.1 or edge.example.com"})
+			setInvalid(&render.InvalidField{Field: "spec.external.addresses", Problem: fmt.Sprintf("%q is neither an IP address nor a host name", a), Fix: "write one such as 192.0.2.1 or edge.example.com"})
 		}
 		return r
 	}
@@ -112,37 +112,37 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 	}
 	r.Addresses = addresses(service)
 	if m.Spec == nil && err == nil {
-		return r // why it is not accepted, and so not programmed, translation says
+		return r // translation reports why it is not accepted
 	}
 	unavailable := deployment == nil || deployment.Available == 0
-	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort // which are those of ready proxies
-	var mistake *render.Mistake
+	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort // whose addresses are those of ready proxies' nodes
+	var invalidField *render.InvalidField
 	missing := slices.DeleteFunc(render.StaticAddresses(m.object), func(a string) bool { return slices.Contains(r.Addresses, a) })
 	switch {
-	case errors.As(err, &mistake):
-		mistaken(mistake)
-	case errors.Is(err, apply.ErrForeign):
+	case errors.As(err, &invalidField):
+		setInvalid(invalidField)
+	case errors.Is(err, apply.ErrNotOwned):
 		problem := strings.ReplaceAll(err.Error(), "\n", "; ")
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, problem+": rename it, or the Gateway")
+		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, problem+": rename it, or the Gateway")
 		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: problem, Fix: "rename it, or the Gateway"}}
-	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err): // the API server will not have it
+	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err): // the API server rejects the address
 		message := err.Error()
-		if service != nil && refused(err, "spec.clusterIP") {
-			message = fmt.Sprintf("spec.addresses: %s has the cluster IP %s, which Kubernetes lets nobody change; to have %s, %s", service.Ref, strings.Join(service.ClusterIPs, ", "), missing[0], anew(service))
+		if service != nil && invalid(err, "spec.clusterIP") {
+			message = fmt.Sprintf("spec.addresses: %s has the cluster IP %s, which is immutable; to get %s, %s", service.Ref, strings.Join(service.ClusterIPs, ", "), missing[0], recreate(service))
 		}
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, message)
+		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, message)
 	case err != nil:
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonNoResources, err.Error())
+		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonNoResources, err.Error())
 	case len(missing) > 0:
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, notAssigned(m, missing, external))
+		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, notAssigned(m, missing, external))
 	case len(r.Addresses) == 0 && !(atNodes && unavailable):
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotAssigned, "the Gateway's Service has no address yet")
+		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotAssigned, "the Gateway's Service has no address yet")
 	case unavailable:
 		message := "no proxy is ready"
 		if deployment != nil && deployment.Stuck != "" {
 			message += ": " + deployment.Stuck
 		}
-		say(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonPending, message)
+		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonPending, message)
 	}
 	if deployment != nil && deployment.Stuck != "" {
 		r.Conditions = append(r.Conditions, report.Condition{
@@ -153,23 +153,23 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 	return r
 }
 
-// notAssigned says of the addresses that a Gateway does not have why, and what to do.
+// notAssigned explains why a Gateway lacks addresses, and what to do.
 func notAssigned(m *member, missing []string, external []netip.Prefix) string {
-	var refused, why []string
+	var outside, why []string
 	if m.Spec != nil {
-		_, _, refused = render.Assign(m.object, m.Spec, external)
+		_, _, outside = render.Assign(m.object, m.Spec, external)
 	}
-	if waiting := slices.DeleteFunc(slices.Clone(missing), func(a string) bool { return slices.Contains(refused, a) }); len(waiting) > 0 {
+	if waiting := slices.DeleteFunc(slices.Clone(missing), func(a string) bool { return slices.Contains(outside, a) }); len(waiting) > 0 {
 		why = append(why, "not assigned to the Gateway's Service: "+strings.Join(waiting, ", "))
 	}
-	if len(refused) > 0 {
-		why = append(why, fmt.Sprintf("not allowed: %s; remove it: a Service is given one address, and the nodes take others only within the ranges "+
-			"that Penstock is started with (penstock serve --external-ips)", strings.Join(refused, ", ")))
+	if len(outside) > 0 {
+		why = append(why, fmt.Sprintf("outside the allowed ranges: %s; remove it, or allow its range with penstock serve --external-ips: "+
+			"a Service gets one address, and nodes accept others only within these ranges", strings.Join(outside, ", ")))
 	}
 	return strings.Join(why, "; ")
 }
 
-// addresses are where clients reach a Service.
+// addresses are those at which clients reach a Service.
 func addresses(s *apply.Object) []string {
 	if s == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// sync brings one fleet's objects up to date and reports on it. An error is worth another try.
+// sync reconciles one fleet's objects and reports on it. An error is retried.
 func (f *Fleets) sync(ctx context.Context, k key) error {
 	m, ready := f.member(k)
 	if !ready {
@@ -33,34 +33,34 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	}
 	f.mu.Unlock()
 	if m == nil {
-		if !f.stranded(k, there) {
-			f.unsay(k)
+		if !f.reportMissingClass(k, there) {
+			f.clearReport(k)
 		}
 		return f.deleteAll(ctx, f.abandoned(k, there))
 	}
 	var err error
 	switch {
-	case m.Spec == nil: // not accepted: what runs goes on
+	case m.Spec == nil: // not accepted: the proxies go on
 	case m.Spec.Mode == v1alpha1.FleetExternal:
 		err = f.deleteAll(ctx, ofGateway(m.object, there))
 	default:
 		err = f.manage(ctx, k, m, there)
 	}
 	f.report(k, m, f.cfg.Cluster.Objects(k.namespace, k.fleet), err)
-	var mistake *render.Mistake
+	var invalidField *render.InvalidField
 	switch {
-	case errors.As(err, &mistake):
-		return nil // the user's to mend: their change brings us back
-	case errors.Is(err, apply.ErrForeign):
-		f.addAfter(k, f.cfg.Foreign) // nobody tells us of objects that are not ours
+	case errors.As(err, &invalidField):
+		return nil // only a change of the user's object resolves it, and that enqueues the fleet
+	case errors.Is(err, apply.ErrNotOwned):
+		f.addAfter(k, f.cfg.ConflictInterval) // we do not watch objects without our label
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // the Gateway goes with its namespace
+		return nil // the Gateway is deleted with its namespace
 	}
 	return err
 }
 
-// manage applies what differs, and deletes what is not wanted any more.
+// manage applies the objects that differ, and deletes those that are no longer wanted.
 func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Object) error {
 	wanted, err := render.Objects(f.cfg.Settings(), render.Fleet{
 		Gateway: m.object, Spec: m.Spec, Ports: ports(m.object, m.Bound), Running: running(there),
@@ -69,23 +69,23 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Obj
 		return err
 	}
 	var errs []error
-	var mistake error
+	var invalidField error
 	left := ofGateway(m.object, there)
 	for _, obj := range wanted {
 		ref := apply.Ref{Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: k.namespace, Name: k.fleet}
 		left = slices.DeleteFunc(left, func(o apply.Object) bool { return o.Ref == ref })
-		if err := f.apply(ctx, ref, obj, there); errors.As(err, new(*render.Mistake)) {
-			mistake = err
+		if err := f.apply(ctx, ref, obj, there); errors.As(err, new(*render.InvalidField)) {
+			invalidField = err
 		} else {
 			errs = append(errs, err)
 		}
 	}
-	// A mistake waits for its user; what may go better the next time comes first.
-	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), mistake)
+	// Errors that a retry may resolve come first; an invalid field waits for its user.
+	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), invalidField)
 }
 
-// apply writes an object unless the cluster has it as it should be: its annotation has the hash of what is wanted, and
-// nothing of it has changed since that was seen to be so.
+// apply writes an object unless it is up to date: its annotation has the hash of the wanted form, and the object has
+// not changed since that was last seen.
 func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, there []apply.Object) error {
 	text, err := json.Marshal(obj)
 	if err != nil {
@@ -95,7 +95,7 @@ func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, th
 	hash := hex.EncodeToString(sum[:])[:16]
 	i := slices.IndexFunc(there, func(o apply.Object) bool { return o.Ref == ref })
 	if i >= 0 && there[i].Deleting {
-		return nil // its end brings us back
+		return nil // its deletion enqueues the fleet
 	}
 	if i >= 0 && there[i].Applied == hash {
 		f.mu.Lock()
@@ -108,14 +108,14 @@ func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, th
 	}
 	if err := f.cfg.Cluster.Apply(ctx, obj, hash, i >= 0); err != nil {
 		if i >= 0 {
-			err = cmp.Or(classKept(&there[i], obj, err), err)
+			err = cmp.Or(classImmutable(&there[i], obj, err), err)
 		}
 		return err
 	}
-	if ref.Kind == "Deployment" { // the one whose change makes proxies come and go
-		done := "fleet made"
+	if ref.Kind == "Deployment" { // the one whose change replaces proxies
+		done := "fleet created"
 		if i >= 0 {
-			done = "fleet changed"
+			done = "fleet updated"
 		}
 		f.cfg.Log.Info(done, "fleet", ref.Namespace+"/"+ref.Name)
 	}
@@ -143,9 +143,9 @@ func (f *Fleets) deleteAll(ctx context.Context, objects []apply.Object) error {
 	return errors.Join(errs...)
 }
 
-// abandoned are the objects of a fleet that nobody wants although its Gateway is there: it names another class, or its
-// class another controller. A class that is missing may be a mistake, and is no reason to end proxies. Objects of a Gateway
-// that has gone, Kubernetes collects.
+// abandoned are the objects of a fleet whose Gateway exists but has another class, or a class of another controller. A
+// missing class may be a mistake, and is no reason to delete proxies. Kubernetes collects the objects of a deleted
+// Gateway.
 func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -180,13 +180,13 @@ func running(there []apply.Object) int32 {
 	return 0
 }
 
-// served are the protocols of listeners that proxies serve, and what their ports are called.
+// served maps the protocols of listeners that proxies serve to port names.
 var served = map[gatewayv1.ProtocolType]string{
 	gatewayv1.HTTPProtocolType: "http", gatewayv1.HTTPSProtocolType: "https", gatewayv1.TLSProtocolType: "tls", gatewayv1.TCPProtocolType: "tcp",
 }
 
-// ports are those of a Gateway's own listeners and those that its proxies bind. A listener that takes no traffic at the
-// moment, for lack of a certificate perhaps, keeps its port: load balancers take long.
+// ports are those of a Gateway's own listeners and those that its proxies bind. A listener that takes no traffic now,
+// for lack of a certificate perhaps, keeps its port: load balancers are slow to change.
 func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	add := func(p render.Port) {
 		if !slices.ContainsFunc(out, func(o render.Port) bool { return o.Number == p.Number }) {

@@ -40,11 +40,12 @@ type Members interface {
 type Config struct {
 	Reviewer Reviewer // required
 	Members  Members  // required
-	// Audience of tokens. Required.
-	Audience string
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
+
+// Audience is that of the tokens with which proxies authenticate.
+const Audience = "penstock.dev"
 
 // Guard authenticates connections. It is safe for concurrent use.
 type Guard struct {
@@ -57,7 +58,7 @@ func New(c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Guard{members: c.Members, tokens: &tokens{reviewer: c.Reviewer, audience: c.Audience, now: c.Now, answers: map[[sha256.Size]byte]answer{}}}
+	return &Guard{members: c.Members, tokens: &tokens{reviewer: c.Reviewer, now: c.Now, answers: map[[sha256.Size]byte]answer{}}}
 }
 
 // Authorize implements server.Authorize. An authentication holds until the stream ends, because tokens expire before
@@ -80,12 +81,7 @@ func (g *Guard) prove(ctx context.Context) (Proof, error) {
 			return fromCertificate(info.State.VerifiedChains[0][0]), nil
 		}
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	for _, v := range md.Get("authorization") {
-		token, ok := strings.CutPrefix(v, "Bearer ")
-		if !ok {
-			continue
-		}
+	for _, token := range bearerTokens(ctx) {
 		user, err := g.tokens.user(ctx, token)
 		if err != nil {
 			return Proof{}, err
@@ -112,8 +108,16 @@ func fromCertificate(c *x509.Certificate) Proof {
 	return p
 }
 
-// keyHeader carries the picker's key, which proxies get in their configuration.
-const keyHeader = "authorization"
+// bearerTokens are the bearer tokens of a call.
+func bearerTokens(ctx context.Context) (out []string) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for _, v := range md.Get("authorization") {
+		if token, ok := strings.CutPrefix(v, "Bearer "); ok {
+			out = append(out, token)
+		}
+	}
+	return out
+}
 
 // WithKey denies calls without one of the given keys as a bearer token. Proxies get the key in their configuration: a
 // client that may read that may ask for picks. exempt are services without a key, such as health.
@@ -124,9 +128,7 @@ func WithKey(keys func() []string, exempt ...string) []grpc.ServerOption {
 				return nil
 			}
 		}
-		md, _ := metadata.FromIncomingContext(ctx)
-		for _, v := range md.Get(keyHeader) {
-			given, _ := strings.CutPrefix(v, "Bearer ")
+		for _, given := range bearerTokens(ctx) {
 			for _, key := range keys() {
 				if subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1 {
 					return nil

@@ -24,7 +24,7 @@ import (
 func TestServiceAccountToken_ReviewIsCachedUntilExpiry(t *testing.T) {
 	r := &reviewer{users: map[string]string{}}
 	now := time.Unix(1_000_000, 0)
-	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Audience: "penstock.dev", Now: func() time.Time { return now }})
+	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Now: func() time.Time { return now }})
 	short := jwt(now.Add(time.Minute))
 	r.users[short] = "system:serviceaccount:a:b"
 	expect := func(token, want string, reviews int) {
@@ -58,7 +58,7 @@ func TestServiceAccountToken_ReviewIsCachedUntilExpiry(t *testing.T) {
 
 func TestServiceAccountToken_FailedReviewIsRetried(t *testing.T) {
 	r := &reviewer{users: map[string]string{"t": "system:serviceaccount:a:b"}, broken: errors.New("no answer")}
-	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Audience: "penstock.dev"})
+	g := identity.New(identity.Config{Reviewer: r, Members: echo{}})
 	if _, _, err := g.Authorize(bearing("t"), nil); err == nil {
 		t.Error("authorized without a review")
 	}
@@ -69,14 +69,14 @@ func TestServiceAccountToken_FailedReviewIsRetried(t *testing.T) {
 }
 
 func TestServiceAccountToken_DenialNamesAudience(t *testing.T) {
-	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, Audience: "penstock.dev"})
+	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}})
 	if _, _, err := g.Authorize(bearing("t"), nil); err == nil || !strings.Contains(err.Error(), "audience penstock.dev") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestCertificate_CountsOnlyIfVerified(t *testing.T) {
-	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, Audience: "penstock.dev"})
+	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}})
 	id, _ := url.Parse("spiffe://cluster.local/ns/a/sa/b")
 	cert := &x509.Certificate{DNSNames: []string{"edge.example"}, URIs: []*url.URL{id}}
 	with := func(chains [][]*x509.Certificate) context.Context {
@@ -93,7 +93,7 @@ func TestCertificate_CountsOnlyIfVerified(t *testing.T) {
 }
 
 func TestAuthorize_DeniesConnectionWithoutCredentials(t *testing.T) {
-	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, Audience: "penstock.dev"})
+	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}})
 	if _, _, err := g.Authorize(context.Background(), &corev3.Node{Cluster: "a/b"}); err == nil {
 		t.Error("node.cluster alone is authorized")
 	}

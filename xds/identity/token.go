@@ -32,7 +32,6 @@ const (
 // tokens caches the reviews of tokens.
 type tokens struct {
 	reviewer Reviewer
-	audience string
 	now      func() time.Time
 
 	mu      sync.RWMutex
@@ -61,7 +60,7 @@ func (t *tokens) user(ctx context.Context, token string) (string, error) {
 		a = got.(answer)
 	}
 	if a.user == "" {
-		return "", fmt.Errorf("the token is not valid, or not for the audience %s", t.audience)
+		return "", fmt.Errorf("the token is not valid, or not for the audience %s", Audience)
 	}
 	return a.user, nil
 }
@@ -69,7 +68,7 @@ func (t *tokens) user(ctx context.Context, token string) (string, error) {
 func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, now time.Time) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	user, err := t.reviewer.ReviewToken(ctx, token, t.audience)
+	user, err := t.reviewer.ReviewToken(ctx, token, Audience)
 	if err != nil {
 		return answer{}, fmt.Errorf("the token cannot be reviewed now: %w", err)
 	}

@@ -24,35 +24,35 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// FieldManager is who we are in an object's managedFields.
+// FieldManager is Penstock's name in managedFields.
 const FieldManager = "penstock"
 
-// ErrForeign says that an object of the name exists that is not ours.
-var ErrForeign = errors.New("exists and does not belong to Penstock")
+// ErrNotOwned is the error of Apply if an object of the name exists without our label.
+var ErrNotOwned = errors.New("exists without the label of Penstock")
 
-// Config is what a Cluster needs.
+// Config configures a Cluster.
 type Config struct {
-	// REST says where the API server is. Its rate limit is not used. Required.
+	// REST configures the connection to the API server. Its rate limit is not used. Required.
 	REST *rest.Config
-	// Changed is told of each object that came, changed or went, from several goroutines; of pods, only that the nodes have changed
-	// that a fleet runs on, whose name is then in Ref. Required.
+	// Changed is called with each object that was added, changed or deleted, from several goroutines. For pods it is
+	// called with the fleet's name, and only if the nodes have changed that the fleet runs on. Required.
 	Changed func(Ref)
 }
 
-// Cluster follows and writes objects. Safe for use by many.
+// Cluster watches and writes objects. It is safe for concurrent use.
 type Cluster struct {
 	client  dynamic.Interface
 	changed func(Ref)
 
 	mu      sync.Mutex
 	objects map[Ref]*Object
-	pods    map[Ref]map[Ref]*Object // by their fleet: see about
+	pods    map[Ref]map[Ref]*Object // by their fleet: see subject
 }
 
-// New makes a Cluster that knows nothing yet.
+// New returns a Cluster that has no objects yet.
 func New(c Config) (*Cluster, error) {
 	cfg := rest.CopyConfig(c.REST)
-	cfg.QPS = -1 // writes are compared first; a cap would only delay the rest
+	cfg.QPS = -1 // only objects that differ are written; a rate limit would delay them
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -60,7 +60,7 @@ func New(c Config) (*Cluster, error) {
 	return &Cluster{client: client, changed: c.Changed, objects: map[Ref]*Object{}, pods: map[Ref]map[Ref]*Object{}}, nil
 }
 
-// Run follows the objects until ctx ends; synced is called once, when all have been listed.
+// Run watches the objects until ctx ends; synced is called once, when all have been listed.
 func (c *Cluster) Run(ctx context.Context, synced func()) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var left sync.WaitGroup
@@ -98,7 +98,8 @@ func (c *Cluster) listWatch(kind string) *cache.ListWatch {
 	}
 }
 
-// Objects are those of one fleet that the API server has, sorted by kind. Its pods are not among them: they are its Deployment's.
+// Objects are those of one fleet that the API server has, sorted by kind. They do not include its pods, which belong to
+// its Deployment.
 func (c *Cluster) Objects(namespace, fleet string) []Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +118,7 @@ func (c *Cluster) Objects(namespace, fleet string) []Object {
 	return out
 }
 
-// nodes are where the pods of a fleet are that take traffic. Called with mu held.
+// nodes are the addresses of the nodes with ready pods of a fleet. Called with mu held.
 func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	for _, pod := range c.pods[Ref{podKind, namespace, fleet}] {
 		out = append(out, pod.Nodes...)
@@ -126,8 +127,8 @@ func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	return slices.Compact(out)
 }
 
-// Apply brings an object into the form that is wanted; applied is its hash, kept in AnnotationApplied. known says that the
-// object has been seen: an unknown one is looked for first.
+// Apply writes an object. applied is its hash, stored in AnnotationApplied. known reports whether the object has been
+// seen; an unknown one is read first.
 func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, known bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	client := c.client.Resource(kinds[kind]).Namespace(obj.GetNamespace())
@@ -135,9 +136,9 @@ func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, 
 		there, err := client.Get(ctx, obj.GetName(), metav1.GetOptions{})
 		switch {
 		case err == nil && there.GetLabels()[render.LabelFleet] != obj.GetLabels()[render.LabelFleet]:
-			return fmt.Errorf("%s %s %w", kind, obj.GetName(), ErrForeign)
+			return fmt.Errorf("%s %s %w", kind, obj.GetName(), ErrNotOwned)
 		case err != nil && !apierrors.IsNotFound(err):
-			return fmt.Errorf("look for %s %s: %w", kind, obj.GetName(), err)
+			return fmt.Errorf("get %s %s: %w", kind, obj.GetName(), err)
 		}
 	}
 	body, err := encode(obj, applied)
@@ -153,7 +154,7 @@ func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, 
 	return nil
 }
 
-// encode is an object without its status, which is not ours.
+// encode encodes an object without its status, which others own.
 func encode(obj render.Object, applied string) ([]byte, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -170,7 +171,7 @@ func encode(obj render.Object, applied string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// Delete deletes an object unless it has been replaced by another of its name. One that is gone is no error.
+// Delete deletes an object unless another one of its name has replaced it. A missing object is no error.
 func (c *Cluster) Delete(ctx context.Context, o Object) error {
 	uid := types.UID(o.UID)
 	background := metav1.DeletePropagationBackground
@@ -183,7 +184,7 @@ func (c *Cluster) Delete(ctx context.Context, o Object) error {
 	return nil
 }
 
-// see takes in an object unless a newer form of it is known, and says whether it was news.
+// see stores an object unless a newer version is stored, and reports whether it changed.
 func (c *Cluster) see(o *Object) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,22 +196,22 @@ func (c *Cluster) see(o *Object) bool {
 	if o.Kind != podKind {
 		return true
 	}
-	if old != nil && old.Fleet != o.Fleet { // somebody has put it aside
-		delete(c.pods[old.about()], o.Ref)
+	if old != nil && old.Fleet != o.Fleet { // its label was changed by hand
+		delete(c.pods[old.subject()], o.Ref)
 	}
-	if c.pods[o.about()] == nil {
-		c.pods[o.about()] = map[Ref]*Object{}
+	if c.pods[o.subject()] == nil {
+		c.pods[o.subject()] = map[Ref]*Object{}
 	}
-	c.pods[o.about()][o.Ref] = o
+	c.pods[o.subject()][o.Ref] = o
 	return old == nil || !slices.Equal(old.Nodes, o.Nodes)
 }
 
-func (c *Cluster) forget(ref Ref) {
+func (c *Cluster) drop(ref Ref) {
 	c.mu.Lock()
 	o := c.objects[ref]
 	delete(c.objects, ref)
 	if o != nil && o.Kind == podKind {
-		ref = o.about()
+		ref = o.subject()
 		if delete(c.pods[ref], o.Ref); len(c.pods[ref]) == 0 {
 			delete(c.pods, ref)
 		}
@@ -219,7 +220,7 @@ func (c *Cluster) forget(ref Ref) {
 	c.changed(ref)
 }
 
-// intake takes what a reflector reads of one kind. It implements cache.ReflectorStore.
+// intake receives what a reflector reads of one kind. It implements cache.ReflectorStore.
 type intake struct {
 	cluster *Cluster
 	kind    string
@@ -228,23 +229,28 @@ type intake struct {
 
 func (in *intake) Add(obj any) error { return in.Update(obj) }
 func (in *intake) Resync() error     { return nil }
+
 func (in *intake) Delete(obj any) error {
-	return in.each(obj, func(o *Object) { in.cluster.forget(o.Ref) })
+	if o := in.digest(obj); o != nil {
+		in.cluster.drop(o.Ref)
+	}
+	return nil
 }
 
 func (in *intake) Update(obj any) error {
-	return in.each(obj, func(o *Object) {
-		if in.cluster.see(o) {
-			in.cluster.changed(o.about())
-		}
-	})
+	if o := in.digest(obj); o != nil && in.cluster.see(o) {
+		in.cluster.changed(o.subject())
+	}
+	return nil
 }
 
-// Replace takes a whole list: what is missing in it has gone.
+// Replace receives a whole list: objects that are not in it were deleted.
 func (in *intake) Replace(list []any, _ string) error {
 	there := map[Ref]bool{}
 	for _, obj := range list {
-		_ = in.each(obj, func(o *Object) { there[o.Ref] = true })
+		if o := in.digest(obj); o != nil {
+			there[o.Ref] = true
+		}
 		_ = in.Update(obj)
 	}
 	in.cluster.mu.Lock()
@@ -256,15 +262,16 @@ func (in *intake) Replace(list []any, _ string) error {
 	}
 	in.cluster.mu.Unlock()
 	for _, ref := range gone {
-		in.cluster.forget(ref)
+		in.cluster.drop(ref)
 	}
 	in.listed()
 	return nil
 }
 
-func (in *intake) each(obj any, do func(*Object)) error {
+// digest is nil if obj is not an object.
+func (in *intake) digest(obj any) *Object {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		do(digest(in.kind, u))
+		return digest(in.kind, u)
 	}
 	return nil
 }

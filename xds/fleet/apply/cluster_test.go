@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +19,10 @@ import (
 
 	"github.com/penstock-project/penstock/xds/fleet/apply"
 	"github.com/penstock-project/penstock/xds/fleet/render"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-func TestAnAppliedObjectIsKnownAtOnceAndCarriesNoStatus(t *testing.T) {
+func TestServerSideApply_ResultIsSeenAtOnceWithoutStatus(t *testing.T) {
 	api := newAPI(t)
 	c := api.follow(t)
 	if err := c.Apply(t.Context(), service(), "hash", false); err != nil {
@@ -30,14 +30,14 @@ func TestAnAppliedObjectIsKnownAtOnceAndCarriesNoStatus(t *testing.T) {
 	}
 	got := c.Objects("default", "edge")
 	if len(got) != 1 || got[0].Applied != "hash" || got[0].OwnerName != "gw" || got[0].Mark == "" {
-		t.Errorf("known: %+v", got)
+		t.Errorf("seen: %+v", got)
 	}
 	if !strings.Contains(api.query, "force=true") || !strings.Contains(api.query, "fieldManager=penstock") || strings.Contains(api.body, `"status"`) {
 		t.Errorf("applied %s: %s", api.query, api.body)
 	}
 }
 
-func TestWhatALoadBalancerGivesIsSeen(t *testing.T) {
+func TestService_LoadBalancerAddressesAreSeen(t *testing.T) {
 	api := newAPI(t)
 	s := service()
 	s.ResourceVersion = "5"
@@ -50,7 +50,7 @@ func TestWhatALoadBalancerGivesIsSeen(t *testing.T) {
 	}
 }
 
-func TestTheNodesOfAServiceAreThoseOfItsReadyPods(t *testing.T) {
+func TestPod_NodesAreThoseOfReadyPods(t *testing.T) {
 	api := newAPI(t)
 	s := service()
 	s.ResourceVersion = "5"
@@ -60,24 +60,20 @@ func TestTheNodesOfAServiceAreThoseOfItsReadyPods(t *testing.T) {
 			"status": {"hostIPs": [%s], "conditions": [{"type": "Ready", "status": %q}]}}`, name, version, render.LabelFleet, nodes, ready)
 	}
 	one, two := `{"ip": "198.51.100.1"}, {"ip": "2001:db8::1"}`, `{"ip": "198.51.100.2"}`
-	// One of them is called as the fleet is: it is not an object of the fleet for that.
+	// A pod with the name of the fleet is not an object of the fleet.
 	api.pods = []string{pod("a", "1", "True", one), pod("b", "2", "True", one), pod("edge", "3", "True", two), pod("c", "4", "False", `{"ip": "198.51.100.3"}`)}
 	c := api.follow(t)
 	nodes := func(want ...string) {
 		t.Helper()
-		deadline := time.After(20 * time.Second)
-		for {
-			got := c.Objects("default", "edge")
-			if len(got) == 1 && slices.Equal(got[0].Nodes, want) {
-				return
+		poll.NoError(t, fmt.Sprintf("the nodes %v", want), poll.Limit, func() error {
+			if got := c.Objects("default", "edge"); len(got) != 1 || !slices.Equal(got[0].Nodes, want) {
+				return fmt.Errorf("%+v", got)
 			}
-			select {
-			case <-deadline:
-				t.Fatalf("%+v, want the nodes %v", got, want)
-			case ref := <-api.changed:
-				if ref.Kind == "Pod" && ref.Name != "edge" {
-					t.Errorf("told of %v, which is no fleet", ref)
-				}
+			return nil
+		})
+		for len(api.changed) > 0 {
+			if ref := <-api.changed; ref.Kind == "Pod" && ref.Name != "edge" {
+				t.Errorf("Changed(%v): that is not a fleet", ref)
 			}
 		}
 	}
@@ -95,17 +91,17 @@ func TestTheNodesOfAServiceAreThoseOfItsReadyPods(t *testing.T) {
 	nodes("198.51.100.2")
 }
 
-func TestAnObjectWithoutOurLabelIsNotTouched(t *testing.T) {
+func TestServerSideApply_ObjectWithoutLabelIsNotTouched(t *testing.T) {
 	api := newAPI(t)
 	s := service()
 	s.Labels = nil
 	api.put(s)
 	c := api.follow(t)
-	if err := c.Apply(t.Context(), service(), "hash", false); !errors.Is(err, apply.ErrForeign) {
+	if err := c.Apply(t.Context(), service(), "hash", false); !errors.Is(err, apply.ErrNotOwned) {
 		t.Errorf("got %v", err)
 	}
 	if api.body != "" {
-		t.Error("it was written to")
+		t.Error("it was modified")
 	}
 }
 
@@ -117,7 +113,7 @@ func service() *corev1.Service {
 	}}
 }
 
-// api is an API server that has one Service at most.
+// api is an API server with one Service at most.
 type api struct {
 	server *httptest.Server
 
@@ -125,9 +121,9 @@ type api struct {
 	object      *corev1.Service
 	query, body string // of the last apply
 
-	pods    []string       // that there are at first, in JSON
+	pods    []string       // of the first list, in JSON
 	events  chan string    // of pods, in JSON
-	changed chan apply.Ref // what a Cluster told
+	changed chan apply.Ref // the calls of Changed
 }
 
 func newAPI(t *testing.T) *api {
@@ -150,18 +146,14 @@ func (a *api) follow(t *testing.T) *apply.Cluster {
 	synced, done := make(chan struct{}), make(chan struct{})
 	go func() { defer close(done); _ = c.Run(ctx, func() { close(synced) }) }()
 	t.Cleanup(func() { cancel(); <-done })
-	select {
-	case <-synced:
-	case <-time.After(20 * time.Second):
-		t.Fatal("not listed in 20 s")
-	}
+	<-synced
 	return c
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case r.URL.Query().Get("sendInitialEvents") != "": // an older API server: it is listed then
+	case r.URL.Query().Get("sendInitialEvents") != "": // as an older API server, so that the client lists
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
 		return
@@ -176,7 +168,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			case <-r.Context().Done():
 				return
 			case event := <-events:
-				_, _ = io.WriteString(w, event+"\n") // who has gone needs nothing
+				_, _ = io.WriteString(w, event+"\n") // the client may be gone
 				w.(http.Flusher).Flush()
 			}
 		}
@@ -201,7 +193,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(a.object)
 	default:
 		list := map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "6"}, "items": []any{}}
-		// The label selector is the API server's work.
+		// The API server applies the label selector.
 		if strings.HasSuffix(r.URL.Path, "/services") && a.object != nil && a.object.Labels != nil {
 			list["items"] = []any{a.object}
 		}

@@ -13,21 +13,22 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// AnnotationApplied has the hash of what was applied, so that another replica knows what this one wrote.
+// AnnotationApplied has the hash of the applied object, so that other replicas know what this one wrote.
 const AnnotationApplied = "penstock.dev/applied"
 
-// Ref names an object of a kind that fleets consist of.
+// Ref names an object of a fleet.
 type Ref struct{ Kind, Namespace, Name string }
 
 func (r Ref) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
 
-// Object is what is kept of one.
+// Object is what a Cluster keeps of an object.
 type Object struct {
 	Ref
 	UID     string
 	Fleet   string // value of render.LabelFleet
 	Applied string // value of AnnotationApplied
-	// Mark changes when what we applied may have: the generation, or for kinds without one the resource version.
+	// Mark changes when fields that we applied may have changed: the generation, or for kinds without one the resource
+	// version.
 	Mark string
 	// Owner and OwnerName are the UID and name of the Gateway that it belongs to.
 	Owner, OwnerName string
@@ -35,21 +36,21 @@ type Object struct {
 
 	// Of a Deployment:
 	Replicas, Available int32
-	// Stuck is why its rollout does not get on, in Kubernetes' words; "": it does, or is over.
+	// Stuck is why the rollout makes no progress, from its conditions; "" if it progresses or is complete.
 	Stuck string
-	// Of a Service: the load balancer's addresses and names, the addresses that the nodes take, and its own.
+	// Of a Service: the load balancer's addresses and names, the external IPs, and the cluster IPs.
 	Balancer, External, ClusterIPs []string
 	Type                           corev1.ServiceType
 	// Class is its spec.loadBalancerClass.
 	Class string
-	// Nodes are the addresses of the nodes that the fleet's ready pods are on, sorted: where a NodePort is answered, whatever the
-	// Service's externalTrafficPolicy. Pods say them, so that nobody has to be allowed to read Nodes.
+	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted: they answer a NodePort whatever the
+	// Service's externalTrafficPolicy. They come from the pods, so that Penstock needs no permission to read Nodes.
 	Nodes []string
 
 	version uint64 // resource version
 }
 
-// kinds are those that fleets consist of.
+// kinds are those of a fleet's objects.
 var kinds = map[string]schema.GroupVersionResource{
 	"ServiceAccount":          {Version: "v1", Resource: "serviceaccounts"},
 	"ConfigMap":               {Version: "v1", Resource: "configmaps"},
@@ -59,10 +60,10 @@ var kinds = map[string]schema.GroupVersionResource{
 	"HorizontalPodAutoscaler": {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
 }
 
-// podKind is followed besides: pods belong to a fleet by their label, not by their name.
+// podKind is watched too: pods belong to a fleet by their label, not by their name.
 const podKind = "Pod"
 
-// resourceOf is where the objects of a kind are.
+// resourceOf is the resource of a kind.
 func resourceOf(kind string) schema.GroupVersionResource {
 	if kind == podKind {
 		return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -70,15 +71,15 @@ func resourceOf(kind string) schema.GroupVersionResource {
 	return kinds[kind]
 }
 
-// about is what Changed is told: of a pod, the fleet that it is in.
-func (o *Object) about() Ref {
+// subject is the argument of Changed: for a pod, its fleet.
+func (o *Object) subject() Ref {
 	if o.Kind == podKind {
 		return Ref{podKind, o.Namespace, o.Fleet}
 	}
 	return o.Ref
 }
 
-// digest keeps what we look at.
+// digest keeps the fields of Object.
 func digest(kind string, u *unstructured.Unstructured) *Object {
 	o := &Object{
 		Ref: Ref{kind, u.GetNamespace(), u.GetName()}, UID: string(u.GetUID()), Fleet: u.GetLabels()[render.LabelFleet],
@@ -116,7 +117,7 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 	return o
 }
 
-// nodes are the addresses of a pod's node, if the pod takes traffic.
+// nodes are the addresses of a pod's node, if the pod is ready.
 func nodes(u *unstructured.Unstructured) (out []string) {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	ready := slices.ContainsFunc(conditions, func(c any) bool {
@@ -137,7 +138,8 @@ func nodes(u *unstructured.Unstructured) (out []string) {
 	return out
 }
 
-// stuck is why a Deployment has no pods, or none that become ready (DeploymentConditionType ReplicaFailure, Progressing).
+// stuck is why a Deployment has no pods, or none that become ready (DeploymentConditionType ReplicaFailure,
+// Progressing).
 func stuck(u *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, bad := range []struct{ typ, status string }{{"ReplicaFailure", "True"}, {"Progressing", "False"}} {

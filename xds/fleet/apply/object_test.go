@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestADeploymentThatDoesNotGetOnSaysWhy(t *testing.T) {
+func TestDeployment_StuckReasonIsReported(t *testing.T) {
 	for conditions, want := range map[string]string{
 		"[]": "",
 		"[{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'True', reason: ReplicaSetUpdated}]": "",

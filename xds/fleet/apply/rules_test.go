@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Penstock can create what fleets are made of, in every namespace, and look at tokens; in its own namespace it has its Lease and its
-// authority's Secret. discovery/kube has the test of what it reads.
-func TestTheInstalledRulesLetFleetsBeMadeAndNothingElse(t *testing.T) {
+// In every namespace, Penstock may write the objects of fleets, and review tokens. In its own namespace it may write its
+// Lease and its authority's Secret. discovery/kube tests what it may read.
+func TestRBAC_InstalledRulesAreLeastPrivilege(t *testing.T) {
 	want := map[string]string{at(reviews): "create"}
 	for _, resource := range kinds {
 		want[at(resource)] = "create delete get list patch watch"

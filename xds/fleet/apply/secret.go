@@ -20,7 +20,7 @@ var (
 	reviews = schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"}
 )
 
-// Secret is one Secret as authority keeps it. It implements authority.Secrets.
+// Secret is the Secret of the certificate authority. It implements authority.Secrets.
 type Secret struct {
 	Cluster         *Cluster
 	Namespace, Name string
@@ -81,7 +81,8 @@ func (c *Cluster) ReviewToken(ctx context.Context, token, audience string) (user
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, review); err != nil {
 		return "", err
 	}
-	// Without audiences in the answer its authenticator knew none, and the token may be for anybody.
+	// Without audiences in the answer, the authenticator does not check them, and the token may be for another
+	// audience.
 	if !review.Status.Authenticated || len(review.Status.Audiences) == 0 {
 		return "", nil
 	}

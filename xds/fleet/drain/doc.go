@@ -1,11 +1,12 @@
-// Package drain ends an Envoy's work without losing any of it: before a pod's containers are told to stop, "penstock drain"
-// runs inside Envoy's container (a preStop hook) and returns when Envoy has nothing left to do.
+// Package drain drains an Envoy without losing a request. "penstock drain" runs inside Envoy's container as a preStop
+// hook, and returns when Envoy has nothing left in flight.
 //
-// Envoy is told to fail its health checks, by its admin interface. From then on it is not ready, and each answer ends its
-// connection ("connection: close", GOAWAY); it takes new connections until the last of the cluster's nodes has heard.
+// It makes Envoy fail its health checks, through the admin interface. From then on Envoy is not ready, and each
+// response ends its connection ("connection: close", GOAWAY). Envoy still takes new connections until all nodes of the
+// cluster have stopped sending them.
 //
-// Invariants: it returns nil when nothing is under way or the time is up, whichever is first; what Envoy's statistics do not
-// say counts as under way.
+// Invariants: it returns nil when nothing is in flight or the time is up, whichever is first. If Envoy's statistics are
+// not available, requests count as in flight.
 //
 // Tests: go test ./xds/fleet/drain (on the real Envoy).
 package drain

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Config says what to drain.
+// Config configures a drain.
 type Config struct {
 	// Admin is the socket of Envoy's admin interface. Required.
 	Admin string
-	// Timeout is how long it may take. Default: 10 min.
+	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration
-	// Settle is how long Envoy takes new connections at least: until all nodes and load balancers know that the pod goes.
+	// Settle is how long Envoy takes new connections at least: until all nodes and load balancers have removed the pod.
 	// Default: 10 s.
 	Settle time.Duration
-	// Quiet is how long connections of clients that send nothing are waited for: nothing but its next answer tells a client
-	// that its connection ends. Default: 5 s.
+	// Quiet is how long to wait for connections without requests: only its next response informs a client that its
+	// connection ends. Default: 5 s.
 	Quiet time.Duration
-	// Interval of looking. Default: 250 ms.
+	// Interval between reads of the statistics. Default: 250 ms.
 	Interval time.Duration
 }
 
@@ -40,8 +40,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Drain returns when Envoy has nothing left to do, or its time is up. An error means that it could not be told, or that ctx
-// has ended.
+// Drain returns when Envoy has nothing left in flight, or its time is up. An error means that Envoy's admin interface
+// failed, or that ctx has ended.
 func Drain(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	e := envoy{client: &http.Client{Transport: &http.Transport{
@@ -56,7 +56,7 @@ func Drain(ctx context.Context, c Config) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errTimeout)
 	defer cancel()
 	begun := time.Now()
-	busy := begun // when something was last seen under way
+	busy := begun // when something was last in flight
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for {
@@ -79,9 +79,9 @@ func Drain(ctx context.Context, c Config) error {
 	}
 }
 
-var errTimeout = fmt.Errorf("the time for draining is up")
+var errTimeout = fmt.Errorf("drain timeout")
 
-// work is what Envoy has under way for clients.
+// work is what Envoy has in flight for clients.
 type work struct {
 	requests    int64 // HTTP requests
 	connections int64 // HTTP connections, with requests or without
@@ -90,7 +90,7 @@ type work struct {
 
 type envoy struct{ client *http.Client }
 
-// work adds the statistics up, without those of the listener that kubelets ask and of the admin interface.
+// work sums the statistics, without those of the readiness listener and the admin interface.
 func (e envoy) work(ctx context.Context) (work, error) {
 	body, err := e.ask(ctx, http.MethodGet, `/stats?format=json&filter=downstream_(cx|rq)_active$`)
 	if err != nil {

@@ -15,15 +15,14 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A request that lasts as long as its server pleases, behind an Envoy.
-func TestDrainingWaitsForARequestThatIsUnderWay(t *testing.T) {
+func TestDrain_WaitsForRequestInFlight(t *testing.T) {
 	r := newRig(t)
 	long := r.begin(t)
 	ended := r.drain(t, drain.Config{Settle: time.Millisecond, Quiet: time.Millisecond})
-	poll.Until(t, "Envoy ends connections with their answers", func() bool { return r.closes(t) })
+	poll.Until(t, "Envoy ends connections with their responses", func() bool { return r.closes(t) })
 	select {
 	case err := <-ended:
-		t.Fatalf("ended while a request was under way: %v", err)
+		t.Fatalf("ended with a request in flight: %v", err)
 	default:
 	}
 	close(r.finish)
@@ -35,7 +34,7 @@ func TestDrainingWaitsForARequestThatIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestAnIdleConnectionDelaysDrainingOnlyForAWhile(t *testing.T) {
+func TestDrain_IdleConnectionDelaysBriefly(t *testing.T) {
 	r := newRig(t)
 	conn, err := net.Dial("tcp", r.address)
 	if err != nil {
@@ -47,7 +46,7 @@ func TestAnIdleConnectionDelaysDrainingOnlyForAWhile(t *testing.T) {
 	}
 }
 
-func TestDrainingEndsInTime(t *testing.T) {
+func TestDrain_EndsAtTimeout(t *testing.T) {
 	r := newRig(t)
 	defer close(r.finish)
 	r.begin(t)
@@ -56,7 +55,7 @@ func TestDrainingEndsInTime(t *testing.T) {
 	}
 }
 
-func TestAnEnvoyThatCannotBeToldIsAnError(t *testing.T) {
+func TestDrain_UnreachableAdminIsAnError(t *testing.T) {
 	if err := drain.Drain(t.Context(), drain.Config{Admin: filepath.Join(t.TempDir(), "none")}); err == nil {
 		t.Error("no error")
 	}
@@ -126,12 +125,12 @@ func (r *rig) drain(t *testing.T, c drain.Config) <-chan error {
 	return ended
 }
 
-// closes says whether a request on a new connection is answered, and told that the connection ends.
+// closes reports whether the response to a request on a new connection ends the connection.
 func (r *rig) closes(t *testing.T) bool {
 	t.Helper()
 	resp, err := http.Get("http://" + r.address + "/short")
 	if err != nil {
-		t.Fatalf("a draining Envoy refused a request: %v", err)
+		t.Fatalf("a draining Envoy rejects a request: %v", err)
 	}
 	_ = resp.Body.Close()
 	return resp.Close

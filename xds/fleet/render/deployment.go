@@ -13,31 +13,32 @@ import (
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/xds/bootstrap"
+	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// annotationBootstrap has pods replaced when what they start with changes.
+// annotationBootstrap makes pods roll when their bootstrap changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
-// progressSeconds is how long a rollout may take to get a pod ready: pulling images takes most of it.
+// progressSeconds is how long a rollout may take to get a pod ready; most of it is for pulling images.
 const progressSeconds = int32(180)
 
-// drainMargin is how many seconds longer than its drain a pod may take.
+// drainMargin is the number of seconds that a pod may take in addition to its drain.
 const drainMargin = 30
 
-// user is who the containers run as: nonroot in distroless images. One for all, so that the kubelet may give the token's
-// file to nobody else.
+// user is the user of the containers: nonroot in distroless images. It is the same for all, so that only it may read
+// the token's file.
 const user = int64(65532)
 
 func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
-	patience := progressSeconds
+	deadline := progressSeconds
 	none, some := intstr.FromInt32(0), intstr.FromString("25%")
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: b.meta(),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: b.replicas(),
-			// After that its status says that it is stuck; nothing is undone.
-			ProgressDeadlineSeconds: &patience,
+			// After the deadline its status reports that it is stuck; nothing is rolled back.
+			ProgressDeadlineSeconds: &deadline,
 			Selector:                &metav1.LabelSelector{MatchLabels: b.selector()},
 			Strategy: appsv1.DeploymentStrategy{
 				Type:          appsv1.RollingUpdateDeploymentStrategyType,
@@ -48,7 +49,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 	}
 }
 
-// replicas is never left out: an apply that leaves out what an earlier one said resets it, to one replica.
+// replicas is always set: an apply without the field that an earlier one has set resets it, to one replica.
 func (b *builder) replicas() *int32 {
 	n := or(b.Spec.Replicas, 2)
 	if a := b.Spec.Autoscaling; a != nil {
@@ -77,7 +78,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id,
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-				// Listeners on ports below 1024, by a user that is not root and has no capabilities.
+				// Allows listeners on ports below 1024 for a user without root and capabilities.
 				Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 			},
 			InitContainers: []corev1.Container{b.tools()},
@@ -87,7 +88,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 	}
 }
 
-// tools puts the program that drains where Envoy's container, which has no shell, can run it.
+// tools copies the program that drains to where Envoy's container, which has no shell, can run it.
 func (b *builder) tools() corev1.Container {
 	return corev1.Container{
 		Name: "tools", Image: b.PenstockImage, Args: []string{"copy", toolDir + "/penstock"},
@@ -107,7 +108,7 @@ func (b *builder) envoy() corev1.Container {
 		Args:  append(args, b.bootstrap().Args()...),
 		Env: []corev1.EnvVar{
 			{Name: "POD_NAME", ValueFrom: field("metadata.name")},
-			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")}, // empty where pods do not have it
+			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")}, // empty if pods have no such label
 		},
 		Resources:       or(b.Spec.Resources, corev1.ResourceRequirements{Requests: quantities("100m", "128Mi")}),
 		SecurityContext: restricted(),
@@ -137,14 +138,14 @@ func (b *builder) volumes() []corev1.Volume {
 			LocalObjectReference: corev1.LocalObjectReference{Name: b.name},
 		}}},
 		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: Audience, ExpirationSeconds: &seconds, Path: "token"},
+			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: identity.Audience, ExpirationSeconds: &seconds, Path: "token"},
 		}}}}},
 		empty("run"),
 		empty("tools"),
 	}
 }
 
-// spread keeps a fleet's pods apart where nobody says how.
+// spread spreads a fleet's pods over zones and nodes by default.
 func (b *builder) spread(given []corev1.TopologySpreadConstraint) []corev1.TopologySpreadConstraint {
 	own := &metav1.LabelSelector{MatchLabels: b.selector()}
 	if given == nil {

@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
@@ -25,9 +27,9 @@ var settings = render.Settings{
 	ExternalIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.8/31")},
 }
 
-// Each file in testdata says at its top what a user would lose; then come their Gateway and EnvoyFleet, and the objects
-// that are applied for them.
-func TestGoldenObjects(t *testing.T) {
+// The comment of each file in testdata explains what a user would lose. Then come the Gateway, the EnvoyFleet and the
+// objects that are applied for them.
+func TestEnvoyFleet_GoldenObjects(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no goldens", err)
@@ -42,7 +44,7 @@ func TestGoldenObjects(t *testing.T) {
 			f := read(t, archive)
 			objects, err := render.Objects(settings, f)
 			if err != nil {
-				got.Files = append(got.Files, txtar.File{Name: "mistake", Data: []byte(said(t, err))})
+				got.Files = append(got.Files, txtar.File{Name: "invalid field", Data: []byte(describe(t, err))})
 			}
 			for _, o := range objects {
 				if config, ok := o.(*corev1.ConfigMap); ok { // xds/bootstrap has goldens of its own
@@ -63,7 +65,7 @@ func TestGoldenObjects(t *testing.T) {
 	}
 }
 
-func TestNamesAreThoseThatAServiceMayHave(t *testing.T) {
+func TestName_IsValidForServices(t *testing.T) {
 	long := strings.Repeat("a", 70)
 	seen := map[string]string{}
 	for gateway, want := range map[string]string{
@@ -80,7 +82,7 @@ func TestNamesAreThoseThatAServiceMayHave(t *testing.T) {
 	}
 }
 
-func TestANewAuthorityRollsNoPods(t *testing.T) {
+func TestDeployment_NewAuthorityRollsNoPods(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/plain.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -148,11 +150,28 @@ func marshal(t *testing.T, o any) []byte {
 // hashes are of the bootstrap.
 var hashes = regexp.MustCompile(`penstock.dev/bootstrap: \S+`)
 
-func said(t *testing.T, err error) string {
+func describe(t *testing.T, err error) string {
 	t.Helper()
-	var m *render.Mistake
+	var m *render.InvalidField
 	if !errors.As(err, &m) {
 		t.Fatal(err)
 	}
 	return m.Field + ": " + m.Problem + "; " + m.Fix + "\n"
+}
+
+func TestPodDisruptionBudget_LetsSingleProxyBeEvicted(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/plain.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := read(t, archive)
+	f.Spec.Replicas = new(int32(1))
+	objects, err := render.Objects(settings, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(objects, func(o render.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind == "PodDisruptionBudget" })
+	if spec := objects[i].(*policyv1.PodDisruptionBudget).Spec; spec.MinAvailable != nil || spec.MaxUnavailable.IntValue() != 1 {
+		t.Errorf("%+v: its node could never be drained", spec)
+	}
 }

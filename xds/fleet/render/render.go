@@ -15,30 +15,31 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Settings are what all fleets of an installation share.
+// Settings are common to all fleets of an installation.
 type Settings struct {
-	// ADS are the addresses of the control plane, "host:port", as pods reach them. At least one.
+	// ADS are the addresses of the control plane, "host:port", as seen from pods. At least one.
 	ADS []string
-	// ServerName is the name that the control plane's certificate has. Default: the first address's host.
+	// ServerName is the name in the control plane's certificate. Default: the first address's host.
 	ServerName string
-	// CA is what verifies the control plane: certificates in PEM.
+	// CA verifies the control plane: certificates in PEM.
 	CA []byte
-	// EnvoyImage runs where an EnvoyFleet names none.
+	// EnvoyImage is the image if an EnvoyFleet names none.
 	EnvoyImage string
-	// PenstockImage holds the program that drains proxies; its entry point is penstock.
+	// PenstockImage contains the program that drains proxies; its entry point is penstock.
 	PenstockImage string
-	// ExternalIPs are the ranges in which Gateways may ask for addresses that the nodes take; none: nobody may.
+	// ExternalIPs are the ranges from which Gateways may request addresses that the nodes accept; none: no address is
+	// allowed.
 	ExternalIPs []netip.Prefix
 }
 
 // Fleet is the proxies of one Gateway.
 type Fleet struct {
 	Gateway *gatewayv1.Gateway
-	// Spec is what EnvoyFleets say. Its mode is managed.
+	// Spec is the merged spec of its EnvoyFleets. Its mode is Managed.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Ports are the listeners', sorted, without doubles.
+	// Ports are those of the listeners, sorted, without duplicates.
 	Ports []Port
-	// Running is the number of replicas that the Deployment asks for now, where an autoscaler has chosen it; 0 if unknown.
+	// Running is the number of replicas in the existing Deployment, which an autoscaler may have chosen; 0 if unknown.
 	Running int32
 }
 
@@ -48,14 +49,14 @@ type Port struct {
 	Name   string // "http", "https", "tls" or "tcp": the first part of its name in the Service
 }
 
-// Mistake is something in an EnvoyFleet that cannot be rendered.
-type Mistake struct {
+// InvalidField is a field of an EnvoyFleet that cannot be rendered.
+type InvalidField struct {
 	Field   string // from spec on
 	Problem string
 	Fix     string
 }
 
-func (m *Mistake) Error() string { return m.Field + ": " + m.Problem }
+func (m *InvalidField) Error() string { return m.Field + ": " + m.Problem }
 
 // Object is an object to apply.
 type Object interface {
@@ -63,22 +64,22 @@ type Object interface {
 	metav1.Object
 }
 
-// Labels that select, and tell people and other programs what belongs to which Gateway (GEP-1762).
+// Labels that select objects, and show which Gateway they belong to (GEP-1762).
 const (
 	LabelGateway   = "gateway.networking.k8s.io/gateway-name"
 	LabelClass     = "gateway.networking.k8s.io/gateway-class-name"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// LabelFleet has Name of the Gateway: what Deployment, Service and budget select pods by.
+	// LabelFleet has Name of the Gateway. Deployment, Service and PodDisruptionBudget select pods by it.
 	LabelFleet = "penstock.dev/fleet"
 	// ManagedBy is the value of LabelManagedBy.
 	ManagedBy = "penstock"
 )
 
-// Name is the name of all objects of a Gateway: the Gateway's and its class's (GEP-1762), shortened with a hash where that
-// is no name of a Service.
+// Name is the name of all objects of a Gateway: the names of the Gateway and its class (GEP-1762), shortened with a
+// hash if that is not a valid name of a Service.
 func Name(gateway, class string) string { return label(gateway+"-"+class, true) }
 
-// label makes a text fit into 63 characters of a label's value or, strictly, of a Service's name.
+// label fits a text into the 63 characters of a label's value or, if strict, of a Service's name.
 func label(text string, strict bool) string {
 	const longest = 63
 	safe := text
@@ -99,7 +100,7 @@ func label(text string, strict bool) string {
 	return safe + "-" + hash
 }
 
-// Objects are all objects of a fleet, in the order in which to apply them. An error is a *Mistake, or a bug of ours.
+// Objects are all objects of a fleet, in the order in which to apply them. An error is an *InvalidField, or a bug.
 func Objects(s Settings, f Fleet) ([]Object, error) {
 	b := builder{Settings: s, Fleet: f, name: Name(f.Gateway.Name, string(f.Gateway.Spec.GatewayClassName))}
 	if err := b.memory(); err != nil {
@@ -110,7 +111,7 @@ func Objects(s Settings, f Fleet) ([]Object, error) {
 		return nil, err
 	}
 	out := []Object{b.serviceAccount(), config, b.deployment(hash), b.budget()}
-	if len(f.Ports) > 0 { // Kubernetes knows no Service without
+	if len(f.Ports) > 0 { // a Service needs a port
 		out = append(out, b.service())
 	}
 	if f.Spec.Autoscaling != nil {
@@ -119,14 +120,14 @@ func Objects(s Settings, f Fleet) ([]Object, error) {
 	return out, nil
 }
 
-// builder has what the files of the kinds share.
+// builder has what the kinds' files share.
 type builder struct {
 	Settings
 	Fleet
 	name string
 }
 
-// meta is the metadata of each object: what the Gateway's spec.infrastructure says, and then ours.
+// meta is the metadata of each object: that of the Gateway's spec.infrastructure, then ours.
 func (b *builder) meta() metav1.ObjectMeta {
 	yes := true
 	return metav1.ObjectMeta{

@@ -37,7 +37,7 @@ func (b *builder) service() *corev1.Service {
 	return &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta, Spec: spec}
 }
 
-// address asks for the Gateway's static addresses.
+// address requests the Gateway's static addresses.
 func (b *builder) address(spec *corev1.ServiceSpec) {
 	own, external, _ := Assign(b.Gateway, b.Spec, b.ExternalIPs)
 	switch spec.Type {
@@ -49,10 +49,11 @@ func (b *builder) address(spec *corev1.ServiceSpec) {
 	spec.ExternalIPs = external
 }
 
-// Assign divides the static addresses of a Gateway: own is asked for from whoever gives a Service of its type an address,
-// who decides whether it is to be had ("" for none); external are taken by the nodes, for nobody else to use. That is for the
-// operator to allow: who may write a Gateway could else have what is sent to any address (CVE-2020-8554). refused are the rest.
-func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external, refused []string) {
+// Assign divides the static addresses of a Gateway. own is requested from the provider of the Service's type, which
+// decides whether it is available ("" for none). The nodes accept the addresses in external, exclusively. Only the
+// operator may allow those: otherwise a user who may write a Gateway could receive the traffic of any address
+// (CVE-2020-8554). outside are the others, which are outside the allowed ranges.
+func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external, outside []string) {
 	static := StaticAddresses(gw)
 	if serviceType(spec) != corev1.ServiceTypeNodePort && len(static) > 0 {
 		own, static = static[0], static[1:]
@@ -62,18 +63,18 @@ func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []neti
 		if err == nil && slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) }) {
 			external = append(external, a)
 		} else {
-			refused = append(refused, a)
+			outside = append(outside, a)
 		}
 	}
-	return own, external, refused
+	return own, external, outside
 }
 
 func serviceType(spec *v1alpha1.EnvoyFleetSpec) corev1.ServiceType {
 	return cmp.Or(or(spec.Service, v1alpha1.FleetService{}).Type, corev1.ServiceTypeLoadBalancer)
 }
 
-// StaticAddresses are the IP addresses that a Gateway asks for, in its order, without doubles. One without a value asks for
-// any, which is what everybody gets.
+// StaticAddresses are the IP addresses that a Gateway requests, in its order, without duplicates. An address without a
+// value requests any, which is the default.
 func StaticAddresses(gw *gatewayv1.Gateway) (out []string) {
 	seen := map[string]bool{"": true}
 	for _, a := range gw.Spec.Addresses {

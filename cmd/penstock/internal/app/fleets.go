@@ -69,7 +69,7 @@ func (p *App) newFleets(cfg Fleet) (*fleets, error) {
 	f.Fleets = fleet.New(fleet.Config{
 		Store: p.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: p.board, Log: p.log,
 	})
-	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, Audience: render.Audience})
+	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets})
 	return f, nil
 }
 

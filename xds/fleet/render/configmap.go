@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/bootstrap"
 )
 
-// Where a proxy's files are in its container.
+// Paths in a proxy's container.
 const (
 	configDir     = "/etc/penstock"             // the ConfigMap
 	tokenDir      = "/var/run/secrets/penstock" // the projected token
@@ -27,31 +27,21 @@ const (
 // ReadyPort of a pod answers the kubelet. No listener can have it.
 const ReadyPort = 19003
 
-// Audience is that of the tokens by which proxies prove who they are.
-const Audience = "penstock.dev"
-
-func (b *builder) serviceAccount() *corev1.ServiceAccount {
-	no := false // Envoy has no business with the API server
-	return &corev1.ServiceAccount{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta: b.meta(), AutomountServiceAccountToken: &no,
-	}
-}
-
-// leastMemory is what an Envoy's memory must not be limited below: its heap takes 10 MiB with nothing configured, and near its
-// limit it refuses whatever it is asked.
+// leastMemory is the lowest memory limit of an Envoy: its heap takes 10 MiB without configuration, and near its limit
+// it answers 503 to every request.
 var leastMemory = resource.MustParse("64Mi")
 
-// memory checks what admission cannot, when an EnvoyFleet is older than the rule in its CRD.
+// memory checks what admission cannot if an EnvoyFleet is older than the rule in its CRD.
 func (b *builder) memory() error {
 	limit, ok := or(b.Spec.Resources, corev1.ResourceRequirements{}).Limits[corev1.ResourceMemory]
 	if !ok || limit.Cmp(leastMemory) >= 0 {
 		return nil
 	}
-	return &Mistake{"spec.resources.limits.memory", limit.String() + " is too little: Envoy would refuse every request", "write " + leastMemory.String() + " or more"}
+	return &InvalidField{"spec.resources.limits.memory", limit.String() + " is too little: Envoy would answer every request with 503", "write " + leastMemory.String() + " or more"}
 }
 
-// bootstrap is what Envoy starts with. Its node's id is the pod's name, which only the command line knows.
+// bootstrap is the configuration that Envoy starts with. Its node id is the pod's name, which only the command line
+// has.
 func (b *builder) bootstrap() bootstrap.Config {
 	c := bootstrap.Config{
 		Gateway:     b.gateway(),
@@ -66,7 +56,7 @@ func (b *builder) bootstrap() bootstrap.Config {
 	}
 	if r := b.Spec.Resources; r != nil {
 		if limit, ok := r.Limits[corev1.ResourceMemory]; ok {
-			c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9 // the rest is stacks, and what the heap's keeper holds back
+			c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9 // the rest is for stacks, and for memory that the allocator retains
 		}
 	}
 	if b.Spec.Bootstrap != nil {
@@ -77,7 +67,7 @@ func (b *builder) bootstrap() bootstrap.Config {
 
 func (b *builder) drainSeconds() int32 { return or(b.Spec.DrainSeconds, defaultDrain) }
 
-// configMap holds the files of configDir; hash is of those that Envoy reads at its start only.
+// configMap holds the files of configDir. hash is of the files that Envoy reads only at its start.
 func (b *builder) configMap() (config *corev1.ConfigMap, hash string, err error) {
 	c := b.bootstrap()
 	text, err := bootstrap.YAML(c)
@@ -85,7 +75,7 @@ func (b *builder) configMap() (config *corev1.ConfigMap, hash string, err error)
 		if len(c.Extra) > 0 {
 			c.Extra = nil
 			if _, other := bootstrap.YAML(c); other == nil {
-				return nil, "", &Mistake{"spec.bootstrap", err.Error(), "write fields of Envoy's bootstrap (envoy.config.bootstrap.v3.Bootstrap)"}
+				return nil, "", &InvalidField{"spec.bootstrap", err.Error(), "write fields of Envoy's bootstrap (envoy.config.bootstrap.v3.Bootstrap)"}
 			}
 		}
 		return nil, "", fmt.Errorf("bootstrap of Gateway %s: %w", b.gateway(), err)

@@ -3,25 +3,10 @@ package render
 import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
-
-// budget lets nodes be emptied one proxy at a time, a fleet of one included: minAvailable would block that for good.
-func (b *builder) budget() *policyv1.PodDisruptionBudget {
-	one, always := intstr.FromInt32(1), policyv1.AlwaysAllow
-	return &policyv1.PodDisruptionBudget{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: b.meta(),
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable: &one, UnhealthyPodEvictionPolicy: &always,
-			Selector: &metav1.LabelSelector{MatchLabels: b.selector()},
-		},
-	}
-}
 
 func (b *builder) autoscaler() *autoscalingv2.HorizontalPodAutoscaler {
 	a := b.Spec.Autoscaling
