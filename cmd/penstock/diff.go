@@ -136,7 +136,7 @@ func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource
 			}
 		}
 	}
-	return all, status.NewDocument(p.Board().List(), app.Controller, nil, time.Time{}).Findings, nil
+	return all, status.NewDocument(p.Board().List(nil), app.Controller, nil, time.Time{}).Findings, nil
 }
 
 // difference is one resource that differs between the two sides.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +20,7 @@ import (
 func newStatus() *cobra.Command {
 	var s asked
 	var output string
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print for every object whether it takes effect, and what is wrong",
@@ -28,12 +31,21 @@ the command prints the last status that was written.
 In Kubernetes the conditions are in the objects' own status. With --http the command queries a process there, which also has
 findings that are no conditions, and the Envoys that are connected to it.
 
+With --watch the command prints the status again after each change, until it is interrupted.
+
 The exit status is 1 if there is a finding of severity error: something written does not take effect.`,
 		Example: `  penstock status -f ./config
   kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock status --http 127.0.0.1:9091
+  penstock status -f ./config --watch
   penstock status -f ./config -o json | jq '.findings[] | select(.severity == "error")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output %q is unknown: write text or json", output)
+			}
+			if s.http != "" && watch {
+				return watchStatus(cmd, runningAt(s.http), output)
+			}
 			if s.http != "" {
 				return printStatus(cmd, runningAt(s.http), "", output)
 			}
@@ -44,11 +56,15 @@ The exit status is 1 if there is a finding of severity error: something written 
 			if err != nil {
 				return err
 			}
+			if watch {
+				return watchStatus(cmd, runningFor(dir), output)
+			}
 			return printStatus(cmd, runningFor(dir), app.StatusFile(dir), output)
 		},
 	}
 	s.flags(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the status again after each change; with -o json, one line each time")
 	return cmd
 }
 
@@ -56,6 +72,36 @@ The exit status is 1 if there is a finding of severity error: something written 
 type statusJSON struct {
 	*status.Document
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
+}
+
+// watchStatus prints the status that a process has, now and after each change, until ctx ends.
+func watchStatus(cmd *cobra.Command, at running, output string) error {
+	body, err := at.open(cmd.Context(), "/status?watch")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	lines := json.NewDecoder(body)
+	for first := true; ; first = false {
+		var doc status.Document
+		err := lines.Decode(&doc)
+		switch {
+		case cmd.Context().Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("penstock at %s has ended: %w", at.address, err)
+		case output == "json":
+			err = json.NewEncoder(cmd.OutOrStdout()).Encode(doc)
+		default:
+			if !first {
+				fmt.Fprintf(cmd.OutOrStdout(), "\n--- %s\n", time.Now().Format(time.TimeOnly))
+			}
+			err = status.Text(cmd.OutOrStdout(), &doc)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // printStatus queries a process, or reads the file that it wrote if none answers; file is "" for none.
@@ -79,8 +125,6 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 			return err
 		}
 		return printAll(io.Discard, out.Findings)
-	case output != "text":
-		return fmt.Errorf("--output %q is unknown: write text or json", output)
 	}
 	if !runs {
 		fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running: this is the last status that it wrote")

@@ -110,7 +110,7 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 			if err != nil {
 				return err
 			}
-			p.Board().Set("envoy", rejected...)
+			p.Board().Set(status.Envoy, rejected...)
 			if len(rejected) == 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "Envoy %s accepts all %d resources of Gateway %s\n", binary.Version, len(resources), gw)
 			}
@@ -121,7 +121,7 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 		}
 		gateways = append(gateways, g)
 	}
-	doc := status.NewDocument(p.Board().List(), app.Controller, nil, time.Time{})
+	doc := status.NewDocument(p.Board().List(nil), app.Controller, nil, time.Time{})
 	if err := o.print(cmd.OutOrStdout(), gateways, doc); err != nil {
 		return err
 	}

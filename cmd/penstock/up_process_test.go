@@ -170,7 +170,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 			t.Errorf("explain lacks %q:\n%s", want, out)
 		}
 	}
-	if out := s.penstock("status"); !strings.Contains(out, "has everything") {
+	if out := s.penstock("status"); !strings.Contains(out, "is in sync") {
 		t.Errorf("status: %s", out)
 	}
 }
@@ -207,7 +207,7 @@ func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 
 	// An operator asks the other address, without the files.
 	at := fmt.Sprintf("127.0.0.1:%d", admin)
-	if out, err := penstock(t, "status", "--http", at); err != nil || !strings.Contains(out, "default/chat   gw       True") || !strings.Contains(out, "has everything") {
+	if out, err := penstock(t, "status", "--http", at); err != nil || !strings.Contains(out, "default/chat   gw       True") || !strings.Contains(out, "is in sync") {
 		t.Errorf("status: %v\n%s", err, out)
 	}
 	if out, err := penstock(t, "explain", "--http", at, local(port)+"/v1/models"); err != nil || !strings.Contains(out, "strategy load") {

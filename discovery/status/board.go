@@ -2,194 +2,181 @@ package status
 
 import (
 	"context"
-	"maps"
-	"reflect"
 	"slices"
-	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-memdb"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Sources of reports. Others, such as one for each proxy, may have any name.
-const (
-	Files       = "files"       // the file reader: findings
-	Translation = "translation" // conditions as the specification says, and findings
-	Supervisor  = "supervisor"  // the Envoys that we run: whether a Gateway serves, and where
-)
-
-// order lists the sources; of two that say something of one condition the later one counts. All others come after
-// these: proxies, which know what they took.
-var order = []string{Files, Translation, Supervisor}
-
-// Locate says where an object is written, or a field of it: "file:line"; empty if it is not known.
+// Locate returns where an object, or a field of it, is in a file: "file:line"; "" if that is not known.
 type Locate func(owner report.Ref, field string) string
 
-// Board holds the newest report of each source about each object. Safe for use by many.
+// WatchSet collects what a reader has read. WatchCtx returns once any of it has changed.
+type WatchSet = memdb.WatchSet
+
+// NewWatchSet makes an empty WatchSet.
+func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
+
+// streamDebounce is how long nothing must change before Stream emits a document.
+const streamDebounce = 200 * time.Millisecond
+
+// Board holds the newest report of each source about each object. It is safe for concurrent use. Reports must not be modified after
+// they were passed to it.
 type Board struct {
 	locate Locate
-
-	mu      sync.Mutex
-	n       uint64
-	sources map[string]map[report.Ref]report.Report
-	changed chan struct{} // closed at the next change
-	feeds   map[*Feed]struct{}
+	db     *memdb.MemDB
+	feeds  atomic.Uint64 // how many there have been
 }
 
-// NewBoard makes an empty Board. locate fills in the source of findings that have none; nil: they stay without.
-func NewBoard(locate Locate) *Board {
-	if locate == nil {
-		locate = func(report.Ref, string) string { return "" }
-	}
-	return &Board{locate: locate, sources: map[string]map[report.Ref]report.Report{}, changed: make(chan struct{}), feeds: map[*Feed]struct{}{}}
+// NewBoard makes an empty Board. locate adds the source to findings that have none; nil adds nothing.
+func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()} }
+
+// write runs change in a write transaction. changed records an object whose reports change; followers see it.
+func (b *Board) write(change func(t txn, changed func(report.Ref))) {
+	t := txn{b.db.Txn(true)}
+	defer t.Commit()
+	followers := slices.Collect(walk[follower](t, followerTable, byID, nil))
+	change(t, func(ref report.Ref) {
+		for _, f := range followers {
+			must(t.Insert(unseenTable, &unseen{f.id, ref}))
+		}
+	})
 }
 
-// Set puts reports in place of what the source said about the same objects before.
+// Set replaces what a source reported about the objects that own the reports. A source uses either Set and Remove, or Replace.
 func (b *Board) Set(source string, reports ...report.Report) {
 	if len(reports) == 0 {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.set(source, reports)
-	if len(b.feeds) > 0 {
-		refs := make([]report.Ref, len(reports))
-		for i, r := range reports {
-			refs[i] = r.Owner
-		}
-		b.feed(refs)
-	}
-}
-
-// Replace puts reports in place of everything that the source said before.
-func (b *Board) Replace(source string, reports ...report.Report) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before := b.sources[source]
-	delete(b.sources, source)
-	b.set(source, reports)
-	if len(b.feeds) == 0 {
-		return
-	}
-	var refs []report.Ref
-	now := b.sources[source]
-	for ref, old := range before {
-		if r, ok := now[ref]; !ok || !reflect.DeepEqual(old, r) {
-			refs = append(refs, ref)
-		}
-	}
-	for ref := range now {
-		if _, ok := before[ref]; !ok {
-			refs = append(refs, ref)
-		}
-	}
-	b.feed(refs)
-}
-
-// Remove takes back what the source said about objects.
-func (b *Board) Remove(source string, owners ...report.Ref) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, o := range owners {
-		delete(b.sources[source], o)
-	}
-	b.set(source, nil)
-	b.feed(owners)
-}
-
-func (b *Board) set(source string, reports []report.Report) {
-	if b.sources[source] == nil && len(reports) > 0 {
-		b.sources[source] = make(map[report.Ref]report.Report, len(reports))
-	}
-	for _, r := range reports {
-		b.sources[source][r.Owner] = r
-	}
-	b.n++
-	close(b.changed)
-	b.changed = make(chan struct{})
-}
-
-// Wait returns when the Board has changed since revision seen, with the revision that it is at; 0 is the empty Board's.
-// It fails only with its context.
-func (b *Board) Wait(ctx context.Context, seen uint64) (uint64, error) {
-	for {
-		b.mu.Lock()
-		n, changed := b.n, b.changed
-		b.mu.Unlock()
-		if n != seen {
-			return n, nil
-		}
-		select {
-		case <-ctx.Done():
-			return n, ctx.Err()
-		case <-changed:
-		}
-	}
-}
-
-// List returns one report an object, sorted by object; findings without an object come under the zero Ref, first.
-func (b *Board) List() []report.Report {
-	b.mu.Lock()
-	parts := map[report.Ref][]report.Report{}
-	for _, source := range b.ranked() {
-		for ref, r := range b.sources[source] {
-			parts[ref] = append(parts[ref], r)
-		}
-	}
-	b.mu.Unlock()
-	out := make([]report.Report, 0, len(parts))
-	for _, ref := range slices.SortedFunc(maps.Keys(parts), report.Ref.Compare) {
-		out = append(out, b.located(merge(ref, parts[ref])))
-	}
-	return out
-}
-
-// Get returns the report about one object; false if nobody says anything.
-func (b *Board) Get(ref report.Ref) (report.Report, bool) {
-	b.mu.Lock()
-	var parts []report.Report
-	for _, source := range b.ranked() {
-		if r, ok := b.sources[source][ref]; ok {
-			parts = append(parts, r)
-		}
-	}
-	b.mu.Unlock()
-	return b.located(merge(ref, parts)), len(parts) > 0
-}
-
-// Findings counts what is said to users, by severity.
-func (b *Board) Findings() map[report.Severity]int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := map[report.Severity]int{}
-	for _, reports := range b.sources {
+	b.write(func(t txn, changed func(report.Ref)) {
 		for _, r := range reports {
-			for _, f := range r.Findings {
-				out[f.Severity]++
+			if t.insert(&entry{source, false, r}) {
+				changed(r.Owner)
 			}
 		}
+	})
+}
+
+// Replace replaces everything that a source reported before.
+func (b *Board) Replace(source string, reports ...report.Report) {
+	b.write(func(t txn, changed func(report.Ref)) {
+		stays := make(map[report.Ref]bool, len(reports))
+		for _, r := range reports {
+			stays[r.Owner] = true
+			if t.insert(&entry{source, true, r}) {
+				changed(r.Owner)
+			}
+		}
+		for _, e := range slices.Collect(walk[entry](t, reportTable, bySource, key(source))) {
+			if !stays[e.report.Owner] {
+				must(t.Delete(reportTable, e))
+				changed(e.report.Owner)
+			}
+		}
+		if source == Files && b.locate != nil {
+			must(t.Insert(placeTable, &places{})) // the files were read again: locate may return other lines for equal reports
+		}
+	})
+}
+
+// Remove drops what a source reported about objects.
+func (b *Board) Remove(source string, owners ...report.Ref) {
+	if len(owners) == 0 {
+		return
+	}
+	b.write(func(t txn, changed func(report.Ref)) {
+		for _, owner := range owners {
+			if n, err := t.DeleteAll(reportTable, byID, entryKey(owner, source)); err == nil && n > 0 {
+				changed(owner)
+			}
+		}
+	})
+}
+
+// List returns one report for each object, merged from all sources and sorted by object; findings without an object come first, under
+// the zero Ref. ws, which may be nil, fires when List would return something else.
+func (b *Board) List(ws WatchSet) (out []report.Report) {
+	t := txn{b.db.Txn(false)}
+	t.watch(ws)
+	var parts []*entry // of one object
+	for e := range walk[entry](t, reportTable, byID, nil) {
+		if len(parts) > 0 && parts[0].report.Owner != e.report.Owner {
+			out = append(out, b.located(merge(parts)))
+			parts = parts[:0]
+		}
+		parts = append(parts, e)
+	}
+	if len(parts) > 0 {
+		out = append(out, b.located(merge(parts)))
 	}
 	return out
 }
 
-// ranked lists the sources, those that have the last word last.
-func (b *Board) ranked() []string {
-	names := slices.Sorted(maps.Keys(b.sources))
-	rank := func(name string) int {
-		if i := slices.Index(order, name); i >= 0 {
-			return i
-		}
-		return len(order)
+// Get returns the report about one object, merged from all sources; false if no source reports on it.
+func (b *Board) Get(ref report.Ref) (report.Report, bool) {
+	parts := slices.Collect(walk[entry](txn{b.db.Txn(false)}, reportTable, byID, appendRef(nil, ref)))
+	if len(parts) == 0 {
+		return report.Report{Owner: ref}, false
 	}
-	slices.SortStableFunc(names, func(x, y string) int { return rank(x) - rank(y) })
-	return names
+	return b.located(merge(parts)), true
 }
 
-// located gives findings their place in the files.
+// Findings counts the findings of all sources by severity.
+func (b *Board) Findings() map[report.Severity]int {
+	out := map[report.Severity]int{}
+	for e := range walk[entry](txn{b.db.Txn(false)}, reportTable, byID, nil) {
+		for _, f := range e.report.Findings {
+			out[f.Severity]++
+		}
+	}
+	return out
+}
+
+// located adds to findings where their object is in the files.
 func (b *Board) located(r report.Report) report.Report {
+	if b.locate == nil || r.Owner == (report.Ref{}) {
+		return r
+	}
 	for i, f := range r.Findings {
-		if f.Source == "" && r.Owner != (report.Ref{}) {
+		if f.Source == "" {
 			r.Findings[i].Source = b.locate(r.Owner, f.Field)
 		}
 	}
 	return r
+}
+
+// Settle waits until List has returned the same for a debounce time. It fails only with its context.
+func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
+	for {
+		ws := NewWatchSet()
+		txn{b.db.Txn(false)}.watch(ws)
+		quiet, cancel := context.WithTimeout(ctx, debounce)
+		unchanged := ws.WatchCtx(quiet) != nil
+		cancel()
+		if err := ctx.Err(); unchanged || err != nil {
+			return err
+		}
+	}
+}
+
+// Stream calls emit with the document of the whole board as soon as it has settled, and again after each change, until ctx ends or
+// emit fails. What holds only between two steps of one change is thus not shown.
+func (b *Board) Stream(ctx context.Context, controller string, emit func(*Document) error) error {
+	var last *Document
+	for {
+		if err := b.Settle(ctx, streamDebounce); err != nil {
+			return err
+		}
+		ws := NewWatchSet()
+		last = NewDocument(b.List(ws), controller, last, time.Now())
+		if err := emit(last); err != nil {
+			return err
+		}
+		if err := ws.WatchCtx(ctx); err != nil {
+			return err
+		}
+	}
 }

@@ -1,12 +1,18 @@
-// Package status brings together what every part of Penstock says about an object, and writes it down for people and
-// scripts: one status file, in the shapes of the Gateway API, and the tables of "penstock status".
+// Package status holds everything that is shown about an object, from every part of Penstock, and publishes it: the status file, the
+// page /status, the tables of "penstock status", and on Kubernetes the objects' own statuses.
 //
-// A Board collects reports by source (cmd fills it from translation, the file reader, the xDS server and the supervisor);
-// a Writer keeps the file; Read and Text are what the command line shows. The Kubernetes writer reads the same Board.
+// A Board (board.go) collects reports by source; sources.go is the ordered table of sources, which decides whose condition wins.
+// cmd/penstock/internal/app fills it from translation, the file reader, proxies and the supervisor. Readers take it whole (List) or by
+// object (Get) and wait with a WatchSet; a Feed streams the objects that changed; Stream emits a Document after each change. A Writer
+// keeps the status file; Page serves the same to penstock status; Text prints it. Below this package, report has the types,
+// kubestatus writes to the API server, and shape defines each kind's status.
 //
-// Invariants: on one object a later source (Files, Translation, Supervisor, then proxies) has the last word on a condition of the same type, so that a proxy's
-// NACK stands over what translation thought. Everything is sorted. A condition's lastTransitionTime moves only when its
-// status does, over restarts too. A file is replaced in one piece, and only when something in it changed.
+// Invariants: of two sources that report a condition of the same type on one object, the later one in sources.go wins, so that a
+// proxy's NACK stands over what translation expects. Lists are sorted. A condition's lastTransitionTime moves only when its status
+// does, also over restarts. The status file is replaced atomically, and only when it changes.
+//
+// The board is a go-memdb (schema.go): a walk over its one large index meets objects in order and, of each, the winning source last. It
+// holds pointers to reports, 360 bytes a report more than the map that it replaced (BenchmarkBoard_Memory).
 //
 // Tests: go test ./discovery/status
 package status

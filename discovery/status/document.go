@@ -11,7 +11,7 @@ import (
 
 // Document is the status file, and what "penstock status -o json" prints.
 type Document struct {
-	Objects  []Object         `json:"objects"`  // those that somebody says something about, sorted
+	Objects  []Object         `json:"objects"`  // objects with at least one report, sorted
 	Findings []report.Finding `json:"findings"` // errors first, then by place
 }
 
@@ -52,25 +52,25 @@ type RouteKind struct {
 	Kind  string `json:"kind"`
 }
 
-// Parent is what is said of an object towards one parent.
+// Parent is the status of an object for one parent.
 type Parent struct {
 	ParentRef      report.ParentRef   `json:"parentRef"`
 	ControllerName string             `json:"controllerName"`
 	Conditions     []metav1.Condition `json:"conditions"`
 }
 
-// Ancestor is what is said of a policy towards one of the Gateways that it counts for (Gateway API, PolicyAncestorStatus).
+// Ancestor is the status of a policy for one of the Gateways that it affects (Gateway API, PolicyAncestorStatus).
 type Ancestor struct {
 	AncestorRef    report.ParentRef   `json:"ancestorRef"`
 	ControllerName string             `json:"controllerName"`
 	Conditions     []metav1.Condition `json:"conditions"`
 }
 
-// policies are the kinds whose parents are called ancestors.
+// policies are the kinds whose parents the Gateway API calls ancestors.
 var policies = []string{"BackendTLSPolicy"}
 
-// towards lists what is said of an object towards others, by whichever name.
-func (s Status) towards() []Parent {
+// allParents lists parents and ancestors.
+func (s Status) allParents() []Parent {
 	out := slices.Clone(s.Parents)
 	for _, a := range s.Ancestors {
 		out = append(out, Parent{ParentRef: a.AncestorRef, ControllerName: a.ControllerName, Conditions: a.Conditions})
@@ -82,7 +82,7 @@ func (s Status) towards() []Parent {
 type maker struct {
 	controller string
 	now        time.Time
-	before     map[conditionKey]metav1.Condition // of the Document before
+	before     map[conditionKey]metav1.Condition // of the previous Document
 }
 
 // conditionKey names one condition of a Document.
@@ -93,12 +93,12 @@ type conditionKey struct {
 	typ      string
 }
 
-// NewDocument makes the document of a Board's reports. Conditions whose status is as in before keep their transition
-// time; others get now. before may be nil.
+// NewDocument makes the document of a Board's reports. Conditions with the same status as in before keep their transition time;
+// others get now. before may be nil.
 func NewDocument(reports []report.Report, controller string, before *Document, now time.Time) *Document {
 	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second), before: map[conditionKey]metav1.Condition{}}
 	if before != nil {
-		m.learn(before)
+		m.remember(before)
 	}
 	doc := &Document{Objects: []Object{}, Findings: []report.Finding{}}
 	for _, r := range reports {
@@ -111,7 +111,7 @@ func NewDocument(reports []report.Report, controller string, before *Document, n
 	return doc
 }
 
-func (m *maker) learn(before *Document) {
+func (m *maker) remember(before *Document) {
 	for _, o := range before.Objects {
 		for _, c := range o.Status.Conditions {
 			m.before[conditionKey{owner: o.Ref, typ: c.Type}] = c
@@ -121,7 +121,7 @@ func (m *maker) learn(before *Document) {
 				m.before[conditionKey{owner: o.Ref, listener: l.Name, typ: c.Type}] = c
 			}
 		}
-		for _, p := range o.Status.towards() {
+		for _, p := range o.Status.allParents() {
 			for _, c := range p.Conditions {
 				m.before[conditionKey{owner: o.Ref, parent: p.ParentRef, typ: c.Type}] = c
 			}

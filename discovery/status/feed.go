@@ -2,79 +2,66 @@ package status
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"sync"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Feed tells one reader of which objects something else is said, however many objects there are. It holds nobody up.
+// Feed streams the objects whose report changes to one reader, each once however often it changed. It never blocks the board. Only
+// one goroutine may call Next.
 type Feed struct {
 	board *Board
-	wake  chan struct{}
-
-	mu   sync.Mutex
-	refs map[report.Ref]struct{}
+	id    uint64
+	began bool // Next has returned all objects that were on the board
 }
 
-// Follow starts a feed, with every object of which something is said now.
+// Follow starts a feed, which begins with every object that is on the board.
 func (b *Board) Follow() *Feed {
-	f := &Feed{board: b, wake: make(chan struct{}, 1), refs: map[report.Ref]struct{}{}}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.feeds[f] = struct{}{}
-	for _, reports := range b.sources {
-		f.add(slices.Collect(maps.Keys(reports)))
-	}
+	f := &Feed{board: b, id: b.feeds.Add(1)}
+	b.write(func(t txn, _ func(report.Ref)) { must(t.Insert(followerTable, &follower{f.id})) })
 	return f
 }
 
-// feed tells all feeds. b.mu is held.
-func (b *Board) feed(refs []report.Ref) {
-	for f := range b.feeds {
-		f.add(refs)
-	}
-}
-
-func (f *Feed) add(refs []report.Ref) {
-	if len(refs) == 0 {
-		return
-	}
-	f.mu.Lock()
-	for _, ref := range refs {
-		f.refs[ref] = struct{}{}
-	}
-	f.mu.Unlock()
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Next waits until something else is said of some objects and returns them, each once. It fails only with its context.
+// Next waits until reports have changed, and returns their objects, sorted. It fails only with its context.
 func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	for {
-		var refs map[report.Ref]struct{}
-		f.mu.Lock()
-		if len(f.refs) > 0 {
-			refs, f.refs = f.refs, map[report.Ref]struct{}{}
-		}
-		f.mu.Unlock()
+		ws := NewWatchSet()
+		refs := f.take(ws)
 		if len(refs) > 0 {
-			return slices.SortedFunc(maps.Keys(refs), report.Ref.Compare), nil
+			return refs, nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-f.wake:
+		if err := ws.WatchCtx(ctx); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// take removes and returns the objects that were not seen yet. If there are none, ws fires once there are.
+func (f *Feed) take(ws WatchSet) (refs []report.Ref) {
+	f.board.write(func(t txn, _ func(report.Ref)) {
+		rows, err := t.Get(unseenTable, byID+byPrefix, idKey(f.id))
+		must(err)
+		ws.Add(rows.WatchCh())
+		for _, u := range slices.Collect(walk[unseen](t, unseenTable, byID, idKey(f.id))) {
+			refs = append(refs, u.owner)
+			must(t.Delete(unseenTable, u))
+		}
+		if !f.began {
+			f.began = true
+			for e := range walk[entry](t, reportTable, byID, nil) {
+				refs = append(refs, e.report.Owner)
+			}
+		}
+	})
+	slices.SortFunc(refs, report.Ref.Compare)
+	return slices.Compact(refs)
 }
 
 // Close ends the feed.
 func (f *Feed) Close() {
-	f.board.mu.Lock()
-	defer f.board.mu.Unlock()
-	delete(f.board.feeds, f)
+	f.board.write(func(t txn, _ func(report.Ref)) {
+		must(t.Delete(followerTable, &follower{f.id}))
+		_, err := t.DeleteAll(unseenTable, byID+byPrefix, idKey(f.id))
+		must(err)
+	})
 }

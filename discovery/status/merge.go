@@ -6,11 +6,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// merge makes one report of several about one object, the one with the last word last. The result shares nothing with
-// them.
-func merge(owner report.Ref, parts []report.Report) report.Report {
-	out := report.Report{Owner: owner}
-	for _, p := range parts {
+// merge combines the reports of all sources about one object, the winning one last. The result shares no slices with them.
+func merge(parts []*entry) report.Report {
+	out := report.Report{Owner: parts[0].report.Owner}
+	for _, e := range parts {
+		p := &e.report
 		out.Conditions = mergeConditions(out.Conditions, p.Conditions)
 		for _, parent := range p.Parents {
 			i := slices.IndexFunc(out.Parents, func(o report.Parent) bool { return o.Ref == parent.Ref })
@@ -51,8 +51,8 @@ func mergeConditions(list, later []report.Condition) []report.Condition {
 	return list
 }
 
-// spread gives conditions of a whole object to each of its parents, where it has any: a route's or pool's status has no
-// other place for them, and who says them (a proxy that refused it, say) knows no parents.
+// spread moves conditions of a whole object to each of its parents, if it has any: the status of a route or pool has no other place
+// for them, and a source such as a proxy that rejects the object does not know its parents.
 func spread(r *report.Report) {
 	if len(r.Parents) == 0 || len(r.Conditions) == 0 {
 		return

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,7 +35,7 @@ func parent(name, section string, conditions ...report.Condition) report.Parent 
 	return report.Parent{Ref: report.ParentRef{Group: gatewayGroup, Kind: "Gateway", Namespace: "default", Name: name, SectionName: section}, Conditions: conditions}
 }
 
-// fleet is a Board with a bit of everything.
+// fleet is a Board with reports of several kinds and sources.
 func fleet() *status.Board {
 	b := status.NewBoard(func(o report.Ref, field string) string {
 		if o == chat && field == "spec.rules[0].backendRefs[0]" {
@@ -81,8 +82,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func TestGoldenStatusForPeopleAndForScripts(t *testing.T) {
-	doc := status.NewDocument(fleet().List(), "penstock.dev/gateway-controller", nil, start)
+func TestStatus_GoldenTextAndJSON(t *testing.T) {
+	doc := status.NewDocument(fleet().List(nil), "penstock.dev/gateway-controller", nil, start)
 	var text bytes.Buffer
 	if err := status.Text(&text, doc); err != nil {
 		t.Fatal(err)
@@ -95,51 +96,21 @@ func TestGoldenStatusForPeopleAndForScripts(t *testing.T) {
 	golden(t, "status.json", append(raw, '\n'))
 }
 
-func TestAnEmptyStatusSaysSo(t *testing.T) {
+func TestStatus_TextOfAnEmptyDocument(t *testing.T) {
 	var text bytes.Buffer
 	if err := status.Text(&text, status.NewDocument(nil, "c", nil, start)); err != nil || text.Len() == 0 {
 		t.Errorf("%q, %v", text.String(), err)
 	}
 }
 
-func TestAProxysRefusalStandsOverWhatTranslationThought(t *testing.T) {
-	b := fleet()
-	b.Set("proxy default/gw node-1", report.Report{Owner: admin, Conditions: []report.Condition{cond("Accepted", "False", "Invalid", "the proxy says: bad regex")}})
-	// What translation says later does not hide it.
-	b.Set(status.Translation, report.Report{Owner: admin, Parents: []report.Parent{parent("gw", "http", cond("Accepted", "True", "Accepted", "again"))}})
-	r, _ := b.Get(admin)
-	if c := report.Find(r.Parents[0].Conditions, "Accepted"); c == nil || c.Reason != "Invalid" {
-		t.Errorf("the route's parent says %+v", r.Parents[0].Conditions)
-	}
-	b.Remove("proxy default/gw node-1", admin)
-	r, _ = b.Get(admin)
-	if c := report.Find(r.Parents[0].Conditions, "Accepted"); c == nil || c.Message != "again" {
-		t.Errorf("after the refusal is over: %+v", r.Parents[0].Conditions)
-	}
-}
-
-func TestNothingIsSaidOfAnObjectThatIsGone(t *testing.T) {
-	b := fleet()
-	b.Remove(status.Translation, chat)
-	if _, ok := b.Get(chat); ok {
-		t.Error("chat is still there")
-	}
-	b.Replace(status.Files)
-	for _, r := range b.List() {
-		if len(r.Findings) > 0 {
-			t.Errorf("left over: %v", r.Findings)
-		}
-	}
-}
-
-func TestATransitionTimeMovesOnlyWithItsStatus(t *testing.T) {
+func TestStatusFile_TransitionTimeMovesOnlyWithItsStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", status.FileName)
 	b := fleet()
 	now := start
 	write := func() *status.Document {
 		t.Helper()
 		// A new Writer each time, as after a restart.
-		w, err := status.NewWriter(status.WriterConfig{Source: b, Path: path, Controller: "c", Now: func() time.Time { return now }})
+		w, err := status.NewWriter(status.WriterConfig{Board: b, Path: path, Controller: "c", Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +141,7 @@ func TestATransitionTimeMovesOnlyWithItsStatus(t *testing.T) {
 	now = start.Add(time.Hour)
 	write()
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
-		t.Error("a file that says nothing new was written again")
+		t.Error("an unchanged file was written again")
 	}
 	b.Set(status.Translation, report.Report{Owner: chat, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", "other words"), cond("ResolvedRefs", "True", "ResolvedRefs", ""))}})
 	accepted, resolved := times(write())
@@ -179,35 +150,38 @@ func TestATransitionTimeMovesOnlyWithItsStatus(t *testing.T) {
 	}
 }
 
-func TestTheFileFollowsTheBoardAndIsCompleteAtTheEnd(t *testing.T) {
+func TestStatusFile_FollowsTheBoardAndIsCompleteAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), status.FileName)
-	b := fleet()
-	w, err := status.NewWriter(status.WriterConfig{Source: b, Path: path, Delay: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	contains := func(text string) bool {
-		raw, err := os.ReadFile(path)
-		return err == nil && strings.Contains(string(raw), text)
-	}
-	say := func(text string) {
-		b.Set(status.Translation, report.Report{Owner: pool, Conditions: []report.Condition{cond("Accepted", "False", "X", text)}})
-	}
-	say("first")
-	for end := time.Now().Add(10 * time.Second); !contains("first"); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the file never said so")
+	synctest.Test(t, func(t *testing.T) {
+		b := fleet()
+		w, err := status.NewWriter(status.WriterConfig{Board: b, Path: path})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	say("last")
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if !contains("last") {
-		t.Error("the last word is missing")
-	}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		contains := func(text string) bool {
+			raw, err := os.ReadFile(path)
+			return err == nil && strings.Contains(string(raw), text)
+		}
+		set := func(text string) {
+			b.Set(status.Translation, report.Report{Owner: pool, Conditions: []report.Condition{cond("Accepted", "False", "X", text)}})
+		}
+		synctest.Wait()
+		set("first")
+		time.Sleep(time.Second) // of the bubble's clock
+		synctest.Wait()
+		if !contains("first") {
+			t.Error("the file does not follow the board")
+		}
+		set("last")
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if !contains("last") {
+			t.Error("the last change is missing at the end")
+		}
+	})
 }

@@ -16,18 +16,18 @@ import (
 // columns are the conditions that have a column of their own, in this order, in the table of a kind that has them.
 var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready"}
 
-// badWhenTrue are the conditions that tell of trouble by being True.
+// badWhenTrue are the conditions that indicate a problem by being True.
 var badWhenTrue = []string{"Conflicted", "OverlappingTLSConfig", "PartiallyInvalid"}
 
 // row is one line of a table.
 type row struct {
-	cells   []string // what it is about
+	cells   []string // the object, its parent or addresses
 	list    []metav1.Condition
 	problem bool
 	under   []row // a Gateway's listeners
 }
 
-// Text prints a document for people: a table a kind, what has a problem first, then the findings.
+// Text prints a document for people: one table for each kind, objects with a problem first, then the findings.
 func Text(out io.Writer, doc *Document) error {
 	w := &printer{out: out}
 	for len(doc.Objects) > 0 {
@@ -67,7 +67,7 @@ func (p *printer) gap() {
 
 func (p *printer) table(objects []Object) {
 	rows, second := tableRows(objects)
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(severity(a), severity(b)) })
 	var shown []string
 	for _, c := range columns {
 		if slices.ContainsFunc(rows, func(r row) bool { return has(r, c) }) {
@@ -94,10 +94,10 @@ func (p *printer) table(objects []Object) {
 	}
 }
 
-// tableRows makes the rows of one kind's objects: one a parent, for objects that have parents. second are the heads of
-// the columns after the name.
+// tableRows makes the rows of one kind's objects: one row for each parent, if objects of the kind have parents. second are the
+// headings of the columns after the name.
 func tableRows(objects []Object) (rows []row, second []string) {
-	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.towards()) > 0 })
+	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })
 	switch {
 	case withParents:
@@ -108,8 +108,8 @@ func tableRows(objects []Object) (rows []row, second []string) {
 	for _, o := range objects {
 		r := row{cells: []string{o.Key()}, list: o.Status.Conditions}
 		switch {
-		case withParents && len(o.Status.towards()) > 0:
-			for _, p := range o.Status.towards() {
+		case withParents && len(o.Status.allParents()) > 0:
+			for _, p := range o.Status.allParents() {
 				rows = append(rows, row{cells: []string{o.Key(), parentName(o, p.ParentRef)}, list: p.Conditions, problem: bad(p.Conditions)})
 			}
 			continue
@@ -171,7 +171,7 @@ func has(r row, typ string) bool {
 	return statusOf(r.list, typ) != "-" || slices.ContainsFunc(r.under, func(u row) bool { return has(u, typ) })
 }
 
-func rank(r row) int {
+func severity(r row) int {
 	if r.problem {
 		return 0
 	}
@@ -187,7 +187,7 @@ func wrong(c metav1.Condition) bool {
 
 func bad(list []metav1.Condition) bool { return slices.ContainsFunc(list, wrong) }
 
-// message is what the conditions that tell of trouble say, each text once.
+// message joins the reasons and messages of the conditions that indicate a problem, each text once.
 func message(list []metav1.Condition) string {
 	var parts []string
 	for _, c := range list {

@@ -11,36 +11,28 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 // FileName is the status file's name in the state folder.
 const FileName = "status.json"
 
-// Source is what a Writer writes down. *Board is one.
-type Source interface {
-	List() []report.Report
-	Wait(ctx context.Context, seen uint64) (uint64, error)
-}
-
 // WriterConfig is what a Writer needs.
 type WriterConfig struct {
-	Source     Source
-	Path       string           // of the status file; its folder is made if need be
-	Controller string           // controllerName of parents' statuses
-	Delay      time.Duration    // how long changes are collected before they are written; 100 ms by default
+	Board      *Board
+	Path       string           // of the status file; its folder is created if it does not exist
+	Controller string           // controllerName in parents' statuses
+	Delay      time.Duration    // how long changes are debounced before they are written; 100 ms by default
 	Now        func() time.Time // nil: time.Now
 	Log        *slog.Logger     // nil: slog.Default
 }
 
-// Writer keeps the status file.
+// Writer keeps the status file up to date.
 type Writer struct{ cfg WriterConfig }
 
 // NewWriter makes a Writer.
 func NewWriter(cfg WriterConfig) (*Writer, error) {
-	if cfg.Source == nil || cfg.Path == "" {
-		return nil, errors.New("status writer: no source or no path given")
+	if cfg.Board == nil || cfg.Path == "" {
+		return nil, errors.New("status writer: board or path is missing")
 	}
 	if cfg.Delay <= 0 {
 		cfg.Delay = 100 * time.Millisecond
@@ -54,17 +46,15 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 	return &Writer{cfg: cfg}, nil
 }
 
-// Run writes the file now and after each change, and a last time when its context ends. A file that cannot be written is
-// logged and tried again with the next change: traffic does not depend on it.
+// Run writes the file at once, after each change, and a last time when its context ends. A failed write is logged and repeated at the
+// next change: traffic does not depend on the file.
 func (w *Writer) Run(ctx context.Context) error {
-	var seen uint64
 	for {
-		if err := w.Write(); err != nil {
+		ws := NewWatchSet()
+		if err := w.write(ws); err != nil {
 			w.cfg.Log.Error("cannot write the status file", "error", err)
 		}
-		n, err := w.cfg.Source.Wait(ctx, seen)
-		if err == nil {
-			seen = n
+		if err := ws.WatchCtx(ctx); err == nil {
 			select {
 			case <-ctx.Done():
 			case <-time.After(w.cfg.Delay):
@@ -75,14 +65,16 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// Write writes the file once, if it would say anything new.
-func (w *Writer) Write() error {
+// Write writes the file once, unless it is up to date.
+func (w *Writer) Write() error { return w.write(nil) }
+
+func (w *Writer) write(ws WatchSet) error {
 	before, err := Read(w.cfg.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.cfg.Log.Warn("the old status file cannot be read; transition times begin anew", "error", err)
+		w.cfg.Log.Warn("cannot read the old status file; transition times start again", "error", err)
 		before = nil
 	}
-	doc := NewDocument(w.cfg.Source.List(), w.cfg.Controller, before, w.cfg.Now())
+	doc := NewDocument(w.cfg.Board.List(ws), w.cfg.Controller, before, w.cfg.Now())
 	raw, err := encode(doc)
 	if err != nil {
 		return fmt.Errorf("status file: %w", err)
@@ -99,13 +91,13 @@ func (w *Writer) Write() error {
 func encode(doc *Document) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // messages are for people
+	enc.SetEscapeHTML(false) // people read the messages
 	enc.SetIndent("", "  ")
 	err := enc.Encode(doc)
 	return buf.Bytes(), err
 }
 
-// replace puts a new file in place of an old one at once.
+// replace writes a file atomically.
 func replace(path string, raw []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

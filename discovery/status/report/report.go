@@ -22,7 +22,7 @@ func (r Ref) Key() string {
 	return r.Namespace + "/" + r.Name
 }
 
-// String is how a person reads it: "HTTPRoute default/chat".
+// String is the form that people read: "HTTPRoute default/chat".
 func (r Ref) String() string { return r.Kind + " " + r.Key() }
 
 // Compare orders by kind, namespace, name, group.
@@ -38,7 +38,7 @@ const (
 	Unknown = "Unknown"
 )
 
-// Condition is metav1.Condition without what only a writer knows (generation, transition time).
+// Condition is metav1.Condition without the fields that a writer adds (generation, transition time).
 type Condition struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"` // True, False or Unknown
@@ -56,13 +56,13 @@ type ParentRef struct {
 	Port        int32  `json:"port,omitempty"` // 0: not given
 }
 
-// Parent is what is said about an object towards one parent: RouteParentStatus, or an InferencePool's parent status.
+// Parent is the status of an object for one parent: RouteParentStatus, or an InferencePool's parent status.
 type Parent struct {
 	Ref        ParentRef   `json:"parentRef"`
 	Conditions []Condition `json:"conditions"`
 }
 
-// Listener is what is said about one listener of a Gateway or ListenerSet: ListenerStatus, ListenerEntryStatus.
+// Listener is the status of one listener of a Gateway or ListenerSet: ListenerStatus, ListenerEntryStatus.
 type Listener struct {
 	Name           string      `json:"name"`
 	SupportedKinds []Ref       `json:"supportedKinds,omitempty"` // only Group and Kind are set
@@ -70,18 +70,18 @@ type Listener struct {
 	Conditions     []Condition `json:"conditions"`
 }
 
-// Severity says whether something that the user wrote does not take effect.
+// Severity is how much of what the user wrote takes effect.
 type Severity string
 
-// An Error means that something written does not take effect; a Warning, that it does but not as the user may think;
-// an Info is only good to know.
+// An Error means that something written does not take effect; a Warning, that it takes effect but perhaps not as intended; an Info
+// needs no action.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 	Info    Severity = "info"
 )
 
-// Finding is one thing to tell a user. Reads as "source: owner field: problem; fix".
+// Finding is one problem shown to a user. It is printed as "source: owner field: problem; fix".
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Owner    Ref      `json:"owner,omitzero"`   // zero if no object could be read at all
@@ -109,7 +109,7 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Report is everything that one source (translation, the file reader, the proxies' answers) says about one object.
+// Report is everything that one source, such as translation, the file reader or a proxy, reports about one object.
 type Report struct {
 	Owner      Ref         `json:"object"`
 	Conditions []Condition `json:"conditions,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-func TestAFindingReadsAsPlaceObjectFieldProblemFix(t *testing.T) {
+func TestFinding_PrintsPlaceObjectFieldProblemFix(t *testing.T) {
 	owner := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "chat"}
 	for want, f := range map[string]report.Finding{
 		"r.yaml:3: HTTPRoute default/chat spec.rules: is empty; write a rule": {Owner: owner, Source: "r.yaml:3", Field: "spec.rules", Problem: "is empty", Fix: "write a rule"},
@@ -19,7 +19,7 @@ func TestAFindingReadsAsPlaceObjectFieldProblemFix(t *testing.T) {
 	}
 }
 
-func TestAConditionOfATypeIsReplacedNotRepeated(t *testing.T) {
+func TestCondition_OfATypeIsReplacedNotRepeated(t *testing.T) {
 	list := []report.Condition{{Type: "Accepted", Status: report.True}, {Type: "Programmed", Status: report.True}}
 	list = report.Set(list, report.Condition{Type: "Accepted", Status: report.False})
 	list = report.Set(list, report.Condition{Type: "Ready", Status: report.Unknown})
@@ -28,7 +28,7 @@ func TestAConditionOfATypeIsReplacedNotRepeated(t *testing.T) {
 	}
 }
 
-func TestClusterWideObjectsHaveNoNamespaceInTheirKey(t *testing.T) {
+func TestRef_OfAClusterScopedKindHasNoNamespace(t *testing.T) {
 	if got := (report.Ref{Kind: "GatewayClass", Name: "penstock"}).String(); got != "GatewayClass penstock" {
 		t.Errorf("got %q", got)
 	}

@@ -205,7 +205,7 @@ func (p *App) discovery() (err error) {
 	p.board = status.NewBoard(func(owner report.Ref, field string) string { return p.files.Locate(owner, field) })
 	p.files, err = file.New(file.Config{
 		Paths: p.cfg.Paths, Store: p.store, StateDir: p.cfg.StateDir, Log: p.log,
-		Report: func(reports []report.Report) { p.board.Replace("files", reports...) },
+		Report: func(reports []report.Report) { p.board.Replace(status.Files, reports...) },
 	})
 	return err
 }
@@ -259,7 +259,7 @@ func (p *App) Run(ctx context.Context) error {
 	if err := p.serveHTTP(ctx, group); err != nil {
 		return err
 	}
-	writer, err := status.NewWriter(status.WriterConfig{Source: p.board, Path: StatusFile(p.cfg.StateDir), Controller: Controller, Log: p.log})
+	writer, err := status.NewWriter(status.WriterConfig{Board: p.board, Path: StatusFile(p.cfg.StateDir), Controller: Controller, Log: p.log})
 	if err != nil {
 		return err
 	}

@@ -103,9 +103,7 @@ func (p *App) allPages(open http.Handler) http.Handler {
 	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {
 		mux.Handle(page, open)
 	}
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, status.NewDocument(p.board.List(), Controller, nil, time.Now()))
-	})
+	mux.Handle("GET /status", status.Page(p.board, Controller))
 	mux.HandleFunc("GET /proxies", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, p.xds.Proxies()) })
 	mux.HandleFunc("GET /explain", p.explain)
 	debug.Register(mux, debug.Config{Store: p.store, Cache: p.cache, XDS: p.xds})
@@ -145,7 +143,7 @@ func (p *App) Explain(q translator.Query) Explained {
 		out.Picks = map[string]json.RawMessage{}
 		p.picks(out.Picks, out.Backends, q.Header)
 	}
-	doc := status.NewDocument(p.board.List(), Controller, nil, time.Now())
+	doc := status.NewDocument(p.board.List(nil), Controller, nil, time.Now())
 	for _, o := range doc.Objects {
 		if out.concerns(o) {
 			out.Conditions = append(out.Conditions, o)

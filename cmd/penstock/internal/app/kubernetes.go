@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/leader"
+	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/kubestatus"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -70,7 +71,7 @@ type cluster struct {
 func (p *App) newCluster() (err error) {
 	k := *p.cfg.Kubernetes
 	c := &cluster{cfg: k}
-	c.source, err = kube.New(kube.Config{REST: k.REST, Store: p.store, Log: p.log, Report: func(reports []report.Report) { p.board.Replace("kubernetes", reports...) }})
+	c.source, err = kube.New(kube.Config{REST: k.REST, Store: p.store, Log: p.log, Report: func(reports []report.Report) { p.board.Replace(status.Cluster, reports...) }})
 	if err != nil {
 		return err
 	}

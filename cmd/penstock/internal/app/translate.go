@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/cache"
@@ -90,11 +91,11 @@ func (p *App) commit(ctx context.Context, rev uint64, out translator.Output) {
 	if out.Err != nil {
 		p.log.Error("a resource could not be made; what the proxies have stays", "rev", rev, "error", out.Err)
 	}
-	p.board.Remove("translation", out.Unsaid...)
-	p.board.Set("translation", out.Reports...)
+	p.board.Remove(status.Translation, out.Unsaid...)
+	p.board.Set(status.Translation, out.Reports...)
 	if p.ports != nil {
 		out.Deltas = p.ports.filter(out.Deltas)
-		p.board.Replace("ports", p.ports.reports()...)
+		p.board.Replace(status.Ports, p.ports.reports()...)
 	}
 	if p.pools != nil {
 		p.names.Retract(out.PoolsGone...)
@@ -156,6 +157,6 @@ func (p *progress) wait(ctx context.Context, rev uint64) error {
 func (p *App) Translate() (*translator.Translator, translator.Output) {
 	view := p.store.View()
 	out := p.updateTo(view, store.Everything(view))
-	p.board.Set("translation", out.Reports...)
+	p.board.Set(status.Translation, out.Reports...)
 	return p.translator, out
 }

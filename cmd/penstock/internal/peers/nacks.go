@@ -46,7 +46,7 @@ func NewNACKs(b *status.Board, c *channel.Channel) *NACKs {
 	return n
 }
 
-func proxySource(proxy string) string { return "proxy " + proxy }
+func proxySource(proxy string) string { return status.Instance(status.Proxy, proxy) }
 
 // Rejected implements server.Reports.
 func (n *NACKs) Rejected(gateway, node string, reports []report.Report) {

@@ -95,7 +95,7 @@ func (r *Relays) Trouble(name string, t picker.RelayFailure) {
 	}
 }
 
-func relaySource(pool string) string { return "relay " + pool }
+func relaySource(pool string) string { return status.Instance(status.Relay, pool) }
 
 // report puts a pool's trouble on the board and publishes it. r.mu is held.
 func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
