@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// client talks to the API server in the types of the store's tables, whatever version they are served in.
+// client reads and writes objects in the types of the store's tables, whatever version the API server serves.
 type client struct {
 	config *rest.Config
 	http   *http.Client
@@ -30,7 +30,7 @@ type client struct {
 
 func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // writes are collected; a cap would only delay the rest
+	cfg.QPS = -1 // no limit: writes are batched by their callers
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -50,7 +50,7 @@ func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 	return &client{config: cfg, http: httpClient, codecs: serializer.NewCodecFactory(scheme), rest: map[schema.GroupVersion]*rest.RESTClient{}}, nil
 }
 
-// of is the REST client of a group and version. Kinds that Kubernetes has built in come in protobuf.
+// of returns the REST client of a group and version. Kinds that Kubernetes has built in are read as protobuf.
 func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,11 +76,11 @@ func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, err
 	return r, nil
 }
 
-// scope is what part of a kind is asked for; the zero scope is all of it.
+// scope is a part of a kind; the zero scope is all of it.
 type scope struct{ namespace, name string }
 
-// listWatch reads one part of a resource. Each answer is told to heard: nil for a good one.
-func listWatch(r *rest.RESTClient, resource string, s scope, heard func(error)) cache.ListerWatcher {
+// listWatch reads one part of a resource. It calls answered with the error of each response, nil for success.
+func listWatch(r *rest.RESTClient, resource string, s scope, answered func(error)) cache.ListerWatcher {
 	request := func(o metav1.ListOptions) *rest.Request {
 		if s.name != "" {
 			o.FieldSelector = "metadata.name=" + s.name
@@ -91,20 +91,20 @@ func listWatch(r *rest.RESTClient, resource string, s scope, heard func(error)) 
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			out, err := request(o).Do(ctx).Get()
 			if err != nil {
-				heard(err)
+				answered(err)
 			}
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			w, err := request(o).Watch(ctx)
-			heard(err)
+			answered(err)
 			return w, err
 		},
 	}
 }
 
-// patch merges body into an object, or into a subresource of it unless that is "", and returns the object as it is then.
+// patch merges body into an object, or into a subresource of it unless that is "", and returns the API server's answer.
 func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, body []byte) (store.Object, error) {
 	r, err := c.of(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
 	if err != nil {
@@ -120,5 +120,5 @@ func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, bo
 	return obj, err
 }
 
-// fieldManager is who objects say wrote their status.
+// fieldManager is the manager of our fields in metadata.managedFields.
 const fieldManager = "penstock-status"

@@ -11,10 +11,10 @@ import (
 
 var crdVersion = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
 
-// bundleVersion is the annotation in which a CRD of Gateway API says of which release it is.
+// bundleVersion is the annotation with the release of Gateway API that a CRD is from.
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
-// crd is what we want to know of a CustomResourceDefinition: not its schemas, which are most of it.
+// crd is a CustomResourceDefinition without its schemas, which are most of its size.
 type crd struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -33,10 +33,10 @@ type crd struct {
 	} `json:"status"`
 }
 
-// DeepCopyObject implements runtime.Object. Nobody changes one.
+// DeepCopyObject implements runtime.Object. Objects are never changed.
 func (c *crd) DeepCopyObject() runtime.Object { d := *c; return &d }
 
-// serves is the best version of a list that the API server serves of the kind; "" for none.
+// serves returns the first version of a list that the API server serves; "" for none.
 func (c *crd) serves(wanted []string) string {
 	established := false
 	for _, cond := range c.Status.Conditions {
@@ -55,7 +55,7 @@ func (c *crd) serves(wanted []string) string {
 	return ""
 }
 
-// served lists the versions that are served.
+// served returns the versions that the API server serves.
 func (c *crd) served() (out []string) {
 	for _, v := range c.Spec.Versions {
 		if v.Served {
@@ -66,14 +66,14 @@ func (c *crd) served() (out []string) {
 	return out
 }
 
-// list is the List kind of a CRD's objects, in whatever version it is served.
+// list is the List kind of a CRD's objects, in any version.
 type list[T any] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []T `json:"items"`
 }
 
-// DeepCopyObject implements runtime.Object. Nobody changes one.
+// DeepCopyObject implements runtime.Object. Objects are never changed.
 func (l *list[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
 // Releases returns the release of Gateway API of each installed CRD of its group, by the CRD's plural; "" for a CRD that does

@@ -10,27 +10,27 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reach says how much of a kind is read.
+// reach is how much of a kind is read.
 type reach int
 
 const (
 	// whole: every object is in the store.
 	whole reach = iota
-	// parked: every object is watched, and in the store as far as somebody reads it; the others are kept packed.
+	// parked: every object is watched. Those that translation reads are in the store; the others are kept encoded.
 	parked
-	// namespaces: like parked, of the namespaces in which somebody reads one.
+	// namespaces: like parked, but only namespaces with an object that translation reads are watched.
 	namespaces
-	// named: each object that somebody reads is watched by its name, and no other ever leaves the API server.
+	// named: each object that translation reads is watched by its name. No other object leaves the API server.
 	named
 )
 
-// lasting is how long an object by name is followed that nobody reads any more: edits often come back to it.
-const lasting = time.Minute
+// namedLinger is the linger timeout of an object that is watched by name: edits often return to one.
+const namedLinger = time.Minute
 
-// Demand is one key of an index of an on-demand table that is read.
+// Demand is one key of an index of an on-demand table that translation reads.
 type Demand struct{ Table, Index, Key string }
 
-// OnDemand lists the tables that hold only what Want asked for.
+// OnDemand lists the tables that hold only objects that were passed to Want.
 func OnDemand() (tables []string) {
 	for _, k := range kinds() {
 		if k.reach != whole {
@@ -40,9 +40,9 @@ func OnDemand() (tables []string) {
 	return tables
 }
 
-// Want says which keys of on-demand tables are read from now on, and which no more. It returns when what there is of the
-// wanted ones is in the store, or with the error of ctx: then it comes as soon as it can be had. Until it is called with
-// nothing that is wanted, every object of parked kinds is in the store.
+// Want adds and removes demands on on-demand tables. It returns when the existing objects with a wanted key are in the store,
+// or with the error of ctx; then they follow as soon as they can be read. Until the first call without wanted demands, every
+// object of parked kinds is in the store.
 func (s *Source) Want(ctx context.Context, wanted, unwanted []Demand) error {
 	var wait []*intake
 	for _, d := range unwanted {
@@ -58,18 +58,18 @@ func (s *Source) Want(ctx context.Context, wanted, unwanted []Demand) error {
 			g.shut()
 		}
 	}
-	s.poke()
+	s.notify()
 	for _, in := range wait {
 		select {
 		case <-in.synced:
 		case <-ctx.Done():
-			return fmt.Errorf("%s %s is not read yet: %w", in.part.kind.table.Kind(), in.part.scope, ctx.Err())
+			return fmt.Errorf("%s %s has not been read: %w", in.part.kind.table.Kind(), in.part.scope, ctx.Err())
 		}
 	}
 	return s.feed.flush()
 }
 
-// want returns what has to be synced for a demand, if anything.
+// want returns the intake that must have synced before a demand is met; nil if none.
 func (s *Source) want(d Demand) *intake {
 	k := s.byTable[d.Table]
 	if k == nil || k.reach == whole {
@@ -105,18 +105,18 @@ func (s *Source) unwant(d Demand) {
 		if d.Index == k.gate {
 			g.unwant(d.Key)
 		}
-		return // a namespace that was read once is likely to be read again
+		return // the namespace stays watched: it is likely to be read again
 	}
 	if ns, name := split(d.Key); d.Index == store.ByID {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if f := s.parts[part{k, scope{ns, name}}]; f != nil {
-			f.until = time.Now().Add(lasting)
+			f.until = time.Now().Add(namedLinger)
 		}
 	}
 }
 
-// demand has a part followed.
+// demand starts following a part.
 func (s *Source) demand(p part) *intake {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,24 +129,24 @@ func (s *Source) demand(p part) *intake {
 	return f.intake
 }
 
-// packed is an object that can be kept in few bytes: those of protobuf.
+// packed is an object that can be kept encoded as protobuf.
 type packed interface {
 	store.Object
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
 }
 
-// gate lets objects of one kind into the store that somebody reads, and keeps the others packed.
+// gate puts objects of one kind into the store if they are wanted, and keeps the others encoded.
 type gate struct {
 	kind  *kind
 	feed  *feed
 	store *store.Store
 
 	mu     sync.Mutex
-	open   bool                // everything is let in: nobody has said yet what is read
-	wanted map[string]struct{} // keys of kind.gate
-	packed map[string][]byte   // of what is outside, by id
-	group  map[string]string   // of each id that there is
+	open   bool                // every object is wanted, until the first translation has ended
+	wanted map[string]struct{} // keys of index kind.gate
+	packed map[string][]byte   // objects outside of the store, by id
+	group  map[string]string   // of every id
 	groups map[string][]string // ids by group
 }
 
@@ -154,7 +154,7 @@ func newGate(k *kind, f *feed, s *store.Store) *gate {
 	return &gate{kind: k, feed: f, store: s, open: k.reach == parked, wanted: map[string]struct{}{}, packed: map[string][]byte{}, group: map[string]string{}, groups: map[string][]string{}}
 }
 
-// keys are those by which an object can be wanted.
+// keys returns the keys by which an object can be wanted.
 func (g *gate) keys(obj store.Object) (keys []string) {
 	for _, k := range g.kind.table.Keys(obj) {
 		if k.Index == g.kind.gate {
@@ -200,11 +200,11 @@ func (g *gate) delete(id string) {
 	}
 }
 
-// park keeps an object outside. One without a key can never be wanted.
+// park keeps an object outside of the store. It drops an object without a key, which can never be wanted.
 func (g *gate) park(id string, keys []string, obj store.Object) {
 	raw, err := obj.(packed).Marshal()
 	if err != nil || len(keys) == 0 {
-		return // types that were read in this encoding have no errors
+		return // encoding does not fail for types that were decoded from protobuf
 	}
 	g.remember(id, keys)
 	g.packed[id] = raw
@@ -216,7 +216,7 @@ func (g *gate) remember(id string, keys []string) {
 	g.groups[group] = append(g.groups[group], id)
 }
 
-// forget says whether an object was inside.
+// forget drops an object, and returns whether it was in the store.
 func (g *gate) forget(id string) (inside bool) {
 	group, known := g.group[id]
 	if !known {
@@ -235,8 +235,8 @@ func (g *gate) forget(id string) (inside bool) {
 	return !outside
 }
 
-// shut ends the time in which everything was let in: the first translation of a large cluster finds what it reads, also
-// where it began to read it after something else had been fetched, and is not done twice. What it did not read goes.
+// shut ends the phase in which every object is wanted, and removes objects that the first translation did not read. The phase
+// spares a large cluster a second translation: objects that the first one starts to read late are already in the store.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,7 +245,7 @@ func (g *gate) shut() {
 	}
 	g.open = false
 	if g.feed.flush() != nil {
-		return // as in unwant
+		return // see unwant
 	}
 	view := g.store.View()
 	for id := range g.group {
@@ -255,7 +255,7 @@ func (g *gate) shut() {
 	}
 }
 
-// evict takes an object out that is inside, unless it is wanted. g.mu is held.
+// evict moves an object out of the store, unless it is wanted. g.mu is held.
 func (g *gate) evict(id string, obj store.Object) {
 	if keys := g.keys(obj); !g.isWanted(keys) {
 		g.forget(id)
@@ -264,7 +264,7 @@ func (g *gate) evict(id string, obj store.Object) {
 	}
 }
 
-// want lets in what has a key.
+// want moves objects with a key into the store.
 func (g *gate) want(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -284,13 +284,13 @@ func (g *gate) want(key string) {
 	}
 }
 
-// unwant takes out what has a key and no other wanted one.
+// unwant moves objects with a key out of the store, unless another wanted key has them.
 func (g *gate) unwant(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.wanted, key)
-	if g.feed.flush() != nil { // else the store is behind what arrived
-		return // whoever runs the feed is told; what stays inside only takes room
+	if g.feed.flush() != nil { // so that the store has all events
+		return // feed.run returns the error; objects that stay only take memory
 	}
 	view := g.store.View()
 	for _, id := range slices.Clone(g.groups[g.kind.group(key)]) { // evict changes it

@@ -9,23 +9,24 @@ import (
 )
 
 const (
-	// burst is how soon after a commit another one tells of a burst.
-	burst = 5 * time.Millisecond
-	// gather is how long a commit waits in a burst for what comes with it.
-	gather = 2 * time.Millisecond
+	// debounceWindow is the time after a commit in which further events are debounced. An event outside of it is committed at
+	// once.
+	debounceWindow = 5 * time.Millisecond
+	// debounceQuiet is how long the commit of debounced events waits for more of them.
+	debounceQuiet = 2 * time.Millisecond
 )
 
-// feed collects what arrives and applies it: at once when it was quiet, together in a burst.
+// feed applies operations to the store: a single one at once, those of a burst together.
 type feed struct {
-	store *store.Store
-	wake  chan struct{}
+	store   *store.Store
+	changed chan struct{}
 
 	mu   sync.Mutex
-	open bool // until then things are collected only
+	open bool // if false, operations are only collected
 	ops  []store.Op
 }
 
-func newFeed(s *store.Store) *feed { return &feed{store: s, wake: make(chan struct{}, 1)} }
+func newFeed(s *store.Store) *feed { return &feed{store: s, changed: make(chan struct{}, 1)} }
 
 func (f *feed) add(ops ...store.Op) {
 	if len(ops) == 0 {
@@ -36,18 +37,18 @@ func (f *feed) add(ops ...store.Op) {
 	open := f.open
 	f.mu.Unlock()
 	if open {
-		f.poke()
+		f.notify()
 	}
 }
 
-func (f *feed) poke() {
+func (f *feed) notify() {
 	select {
-	case f.wake <- struct{}{}:
+	case f.changed <- struct{}{}:
 	default:
 	}
 }
 
-// start lets through what was collected, as one commit.
+// start opens the feed and commits what was collected.
 func (f *feed) start() error {
 	f.mu.Lock()
 	f.open = true
@@ -55,9 +56,9 @@ func (f *feed) start() error {
 	return f.flush()
 }
 
-// flush applies what was collected.
+// flush commits what was collected.
 func (f *feed) flush() error {
-	// The lock is held while the store works, so that two that flush keep the order.
+	// The lock is held during Apply, so that concurrent calls keep the order.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.open || len(f.ops) == 0 {
@@ -69,20 +70,20 @@ func (f *feed) flush() error {
 	return err
 }
 
-// run applies until ctx ends.
+// run commits operations until ctx ends.
 func (f *feed) run(ctx context.Context) error {
 	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-f.wake:
+		case <-f.changed:
 		}
-		if time.Since(last) < burst {
+		if time.Since(last) < debounceWindow {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(gather):
+			case <-time.After(debounceQuiet):
 			}
 		}
 		if err := f.flush(); err != nil {

@@ -13,36 +13,36 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// kind is how objects of one kind come from the API server, and what is said of them goes back.
+// kind describes how objects of one kind are read from the API server, and the shape of their status.
 type kind struct {
 	table    store.Kind
 	resource string   // plural, in lower case
-	versions []string // that the table's type can hold, the best first
+	versions []string // that the table's type can hold, in order of preference
 	list     func() runtime.Object
-	builtIn  bool         // there is always one; else a CRD says whether and how
-	vital    bool         // without it nothing works
-	plain    bool         // nobody reads its annotations
-	role     role         // what it is to a request
+	builtIn  bool         // always served; the other kinds have a CRD
+	vital    bool         // required for any traffic
+	plain    bool         // its annotations are dropped
+	role     role         // its role for a request
 	status   *shape.Shape // nil: the kind gets no status
 	trim     func(store.Object)
 	reach    reach
-	// instead is the kind as which objects of a former group are taken, and rivals decides between those and its own; nil for others.
+	// instead is the kind that objects of a former group become. rivals decides between objects of both groups. nil for others.
 	instead *kind
 	rivals  *rivals
-	gate    string                  // for parked and namespaces: the index of whose keys one must be wanted
-	group   func(key string) string // what all objects share that can have a key of gate
+	gate    string                  // for parked and namespaces: the index by which objects are wanted
+	group   func(key string) string // groups keys of gate: objects are stored by group
 }
 
-// role is what an object of a kind is to a request.
+// role is the role of a kind's objects for a request.
 type role int
 
 const (
 	_       role = iota
-	isRoute      // leads to backends
+	isRoute      // names backends
 	isBackend
 )
 
-// kinds lists every kind that is read, in the order of store.Tables. One that a CRD defines is one line.
+// kinds lists every kind that Penstock reads, in the order of store.Tables. A kind with a CRD is one line.
 func kinds() []*kind {
 	pools, formerPools := pools()
 	return []*kind{
@@ -72,7 +72,7 @@ func kinds() []*kind {
 	}
 }
 
-// custom is a kind that a CRD defines.
+// custom returns a kind that a CRD defines.
 func custom[T any, P interface {
 	*T
 	store.Object
@@ -106,7 +106,7 @@ func (k *kind) gvk() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: k.table.Group(), Version: k.versions[0], Kind: k.table.Kind()}
 }
 
-// severity is how bad it is that a kind is not there.
+// severity returns the severity of a missing kind.
 func (k *kind) severity() report.Severity {
 	if k.vital {
 		return report.Error

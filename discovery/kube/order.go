@@ -9,94 +9,95 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Each kind has a watch of its own, and no watch waits for another. So who leads a route from one Service to a new one and
-// deletes the old one may be understood in another order, and until all is told the route would lead nowhere: 500, an error
-// of our own making. Nothing in the protocol says how far the other watches are, but they are rarely far apart. So a backend
-// that is deleted stays for a moment, and a route that names one which is not there waits for it for a moment.
+// Each kind has a watch of its own, and watches do not wait for each other. A user moves a route from one Service to a new one
+// and deletes the old one; the watches may deliver these events in another order. Until all have arrived, the route would name a
+// backend that does not exist: 500, an error of our own making. The protocol does not reveal how far other watches are, but they
+// are rarely far apart. So the deletion of a backend, and a route to a backend that has not arrived, are held back for watchSkew.
 
-// disorder is how long what belongs together may take to be told.
-const disorder = 250 * time.Millisecond
+// watchSkew bounds how much later one watch may deliver an event than another watch delivers an event of the same time.
+const watchSkew = 250 * time.Millisecond
 
-// order holds back what may have come too early. Safe for use by many.
+// order holds back events that may have arrived too early. Safe for concurrent use.
 type order struct {
-	mu      sync.Mutex
-	leaving map[report.Ref]*late // backends
-	waiting map[report.Ref]*late // routes
+	mu        sync.Mutex
+	deletions map[report.Ref]*held // of backends
+	routes    map[report.Ref]*held // that wait for backends
 }
 
-// late is what is held back. apply is called with order.mu held.
-type late struct {
+// held is an event that is held back. apply is called with order.mu held.
+type held struct {
 	apply   func()
-	missing map[string]bool // store.TargetKeys that a route waits for
+	missing map[string]bool // store.TargetKeys of the backends that a route waits for
 	timer   *time.Timer
 }
 
 func newOrder() *order {
-	return &order{leaving: map[report.Ref]*late{}, waiting: map[report.Ref]*late{}}
+	return &order{deletions: map[report.Ref]*held{}, routes: map[report.Ref]*held{}}
 }
 
-// come applies a version of an object: at once, or with the last of missing, or after a moment.
-func (o *order) come(ref report.Ref, missing []string, apply func()) {
+// put applies a version of an object: at once if missing is empty, else when the last missing backend arrives, at the latest
+// after watchSkew. It replaces a held event of the same object.
+func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.forget(ref)
+	o.drop(ref)
 	if len(missing) > 0 {
-		l := o.hold(o.waiting, ref, apply)
-		l.missing = map[string]bool{}
+		h := o.hold(o.routes, ref, apply)
+		h.missing = map[string]bool{}
 		for _, key := range missing {
-			l.missing[key] = true
+			h.missing[key] = true
 		}
 		return
 	}
 	apply()
 	key := store.TargetKey(ref.Kind, ref.Namespace, ref.Name)
-	for route, l := range o.waiting {
-		if delete(l.missing, key); len(l.missing) == 0 {
-			o.forget(route)
-			l.apply()
+	for route, h := range o.routes {
+		if delete(h.missing, key); len(h.missing) == 0 {
+			o.drop(route)
+			h.apply()
 		}
 	}
 }
 
-// goAway applies a deletion, after a moment if there may be those who have just left the object.
-func (o *order) goAway(ref report.Ref, left bool, apply func()) {
+// remove applies a deletion: after watchSkew for a backend, which a route may just have left, else at once.
+func (o *order) remove(ref report.Ref, backend bool, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.forget(ref)
-	if left {
-		o.hold(o.leaving, ref, apply)
+	o.drop(ref)
+	if backend {
+		o.hold(o.deletions, ref, apply)
 		return
 	}
 	apply()
 }
 
-// hold holds something back. mu is held.
-func (o *order) hold(in map[report.Ref]*late, ref report.Ref, apply func()) *late {
-	l := &late{apply: apply}
-	in[ref] = l
-	l.timer = time.AfterFunc(disorder, func() {
+// hold holds an event back. mu is held.
+func (o *order) hold(in map[report.Ref]*held, ref report.Ref, apply func()) *held {
+	h := &held{apply: apply}
+	in[ref] = h
+	h.timer = time.AfterFunc(watchSkew, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if in[ref] == l {
+		if in[ref] == h {
 			delete(in, ref)
-			l.apply()
+			h.apply()
 		}
 	})
-	return l
+	return h
 }
 
-// forget lets go of what is held back of an object. mu is held.
-func (o *order) forget(ref report.Ref) {
-	for _, in := range []map[report.Ref]*late{o.leaving, o.waiting} {
-		if l := in[ref]; l != nil {
-			l.timer.Stop()
+// drop drops the held event of an object. mu is held.
+func (o *order) drop(ref report.Ref) {
+	for _, in := range []map[report.Ref]*held{o.deletions, o.routes} {
+		if h := in[ref]; h != nil {
+			h.timer.Stop()
 			delete(in, ref)
 		}
 	}
 }
 
-// missing are the backends of a route that the API server has not told of, as store.TargetKeys; none if the route leads where it
-// did before, as when its status was written. Kinds that are not there, or that we do not know, are nobody's to wait for.
+// missing returns the backends of a route that have not arrived, as store.TargetKeys. It returns none if the store has the same
+// generation of the route, so that the write of a status is never held back, and none of kinds that are not followed.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil
@@ -109,15 +110,16 @@ func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 			continue
 		}
 		name, id, _ := strings.Cut(key.Key, " ")
-		if told, known := s.told(name, id); known && !told {
+		if exists, followed := s.backendExists(name, id); followed && !exists {
 			keys = append(keys, key.Key)
 		}
 	}
 	return keys
 }
 
-// told says whether the API server has told of an object, by the name of its kind; known, whether it tells of such.
-func (s *Source) told(name, id string) (told, known bool) {
+// backendExists returns whether the API server has an object of a kind of backends, as far as its watch has delivered, and
+// whether the kind is followed at all.
+func (s *Source) backendExists(name, id string) (exists, followed bool) {
 	s.mu.Lock()
 	var intakes []*intake
 	for _, k := range s.kinds {
@@ -130,10 +132,10 @@ func (s *Source) told(name, id string) (told, known bool) {
 	}
 	s.mu.Unlock()
 	for _, in := range intakes {
-		known = true
+		followed = true
 		if in.has(id) {
 			return true, true
 		}
 	}
-	return false, known
+	return false, followed
 }

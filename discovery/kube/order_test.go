@@ -1,90 +1,257 @@
-package kube_test
+package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-func backendService(name string) string {
-	return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {namespace: default, name: %s}, spec: {ports: [{port: 80}]}}", name)
+// watches delivers events to a Source as its reflectors do, in the virtual time of a synctest bubble. Virtual time advances only
+// when every goroutine waits, and the feed waits between two commits, so states has an entry for every revision.
+type watches struct {
+	t          *testing.T
+	store      *store.Store
+	services   *intake
+	routes     *intake
+	generation int64
+	states     []string // "BACKEND" of the route in each revision, with "!" if that Service does not exist; "" without a route
 }
 
-func routeTo(service string) string {
-	return fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: default, name: r}, "+
-		"spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: %s, port: 80}]}]}}", service)
-}
+// startWatches must be called in a bubble. The Source has synced with Service a and a route to it.
+func startWatches(t *testing.T) *watches {
+	t.Helper()
+	s, err := New(Config{REST: &rest.Config{Host: "http://127.0.0.1:1"}, Store: store.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	follow := func(table string) *intake {
+		p := part{kind: s.byTable[table]}
+		s.parts[p] = &following{intake: newIntake(s, p), version: p.kind.versions[0]}
+		return s.parts[p].intake
+	}
+	w := &watches{t: t, store: s.store, services: follow("Service"), routes: follow("HTTPRoute")}
+	w.check(w.services.Replace([]any{serviceObject("a")}, "1"))
+	w.check(w.routes.Replace([]any{w.routeTo("a")}, "1"))
+	w.check(s.feed.start())
+	close(s.ready)
 
-// leadsNowhere follows the store and sends each revision in which the route names a Service that is not there.
-func leadsNowhere(t *testing.T, s *store.Store) <-chan string {
-	torn := make(chan string, 100)
-	sub := s.Subscribe()
-	kubetest.Run(t, func(ctx context.Context) error {
-		defer sub.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	sub := s.store.Subscribe()
+	go func() {
+		if err := s.feed.run(ctx); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}()
+	go func() {
 		for {
-			_, view, err := sub.Next(ctx)
+			revisions, view, err := sub.Next(ctx)
 			if err != nil {
-				return err
+				return
 			}
-			r, ok := store.HTTPRoutes.Get(view, "default/r")
-			if !ok {
-				continue
+			if len(revisions) != 1 {
+				t.Errorf("%d revisions at once: some were not checked", len(revisions))
 			}
-			name := string(r.Spec.Rules[0].BackendRefs[0].Name)
-			if _, ok := store.Services.Get(view, "default/"+name); !ok {
-				torn <- name
-			}
+			w.states = append(w.states, state(view))
 		}
-	})
-	return torn
+	}()
+	t.Cleanup(cancel)
+	w.settle(0)
+	w.expect("a")
+	return w
 }
 
-// Watches of two kinds do not wait for each other: the API server here tells of the second change first.
-func TestARouteLeadsSomewhereInWhicheverOrderItsMoveIsTold(t *testing.T) {
-	r := begin(t, func(api *kubetest.Server) {
-		api.Apply(t, "services", backendService("a"))
-		api.Apply(t, "httproutes", routeTo("a"))
-	}).synced()
-	torn := leadsNowhere(t, r.store)
-	lag := func() { time.Sleep(20 * time.Millisecond) } // that of a watch, not of the test
-
-	r.api.Apply(t, "services", backendService("b"))
-	r.has(store.Services, "default/b", true)
-	r.api.Delete("services", kubetest.Parse(t, backendService("a")))
-	lag()
-	r.api.Apply(t, "httproutes", routeTo("b"))
-	r.has(store.Services, "default/a", false)
-
-	r.api.Apply(t, "httproutes", routeTo("c"))
-	lag()
-	r.api.Apply(t, "services", backendService("c"))
-	r.eventually(func() string {
-		if got, ok := store.HTTPRoutes.Get(r.store.View(), "default/r"); !ok || got.Spec.Rules[0].BackendRefs[0].Name != "c" {
-			return "the route does not lead to c"
-		}
-		return ""
-	})
-	select {
-	case name := <-torn:
-		t.Errorf("the route was seen to lead to Service %s, which was not there: 500", name)
-	default:
+func (w *watches) check(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
 	}
 }
 
-func TestARouteToNothingIsReadAllTheSame(t *testing.T) {
-	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "services", backendService("a")) }).synced()
-	r.api.Apply(t, "httproutes", routeTo("never"))
-	r.has(store.HTTPRoutes, "default/r", true)
-	r.api.Delete("httproutes", kubetest.Parse(t, routeTo("never")))
-	r.has(store.HTTPRoutes, "default/r", false)
-	// One that is made again, by whoever replaces it, never goes.
-	r.api.Delete("services", kubetest.Parse(t, backendService("a")))
-	r.api.Apply(t, "services", backendService("a"))
-	r.api.Apply(t, "httproutes", routeTo("a"))
-	r.has(store.HTTPRoutes, "default/r", true)
-	r.has(store.Services, "default/a", true)
+func state(view *store.View) string {
+	r, ok := store.HTTPRoutes.Get(view, "default/r")
+	if !ok {
+		return ""
+	}
+	name := string(r.Spec.Rules[0].BackendRefs[0].Name)
+	if _, ok := store.Services.Get(view, "default/"+name); !ok {
+		return name + "!"
+	}
+	return name
+}
+
+// settle lets virtual time pass, and the feed's debounce after it.
+func (w *watches) settle(d time.Duration) {
+	time.Sleep(d + debounceQuiet)
+	synctest.Wait()
+}
+
+// expect compares the state of every revision since the last call; states that repeat count once.
+func (w *watches) expect(want ...string) {
+	w.t.Helper()
+	var got []string
+	for _, s := range w.states {
+		if len(got) == 0 || got[len(got)-1] != s {
+			got = append(got, s)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		w.t.Errorf("the route led to %q, want %q", got, want)
+	}
+	w.states = nil
+}
+
+// neverDangled checks that the route named an existing Service in every revision since the last check, and names one now.
+func (w *watches) neverDangled(now string) {
+	w.t.Helper()
+	for _, s := range w.states {
+		if strings.HasSuffix(s, "!") {
+			w.t.Errorf("the route led to %q: requests get 500", w.states)
+			break
+		}
+	}
+	if n := len(w.states); n == 0 || w.states[n-1] != now {
+		w.t.Errorf("the route led to %q, want %s at last", w.states, now)
+	}
+	w.states = nil
+}
+
+func (w *watches) hasService(name string, want bool) {
+	w.t.Helper()
+	if _, ok := store.Services.Get(w.store.View(), "default/"+name); ok != want {
+		w.t.Errorf("Service %s is in the store: %t", name, ok)
+	}
+}
+
+func serviceObject(name string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+}
+
+// routeTo returns a new generation of the route, with a backend.
+func (w *watches) routeTo(service string) *gatewayv1.HTTPRoute {
+	w.generation++
+	port := gatewayv1.PortNumber(80)
+	backend := gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(service), Port: &port}}
+	return &gatewayv1.HTTPRoute{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r", UID: types.UID("r"), Generation: w.generation},
+		Spec:       gatewayv1.HTTPRouteSpec{Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backend}}}}},
+	}
+}
+
+// lags are times between two events that belong together.
+var lags = []time.Duration{0, time.Millisecond, debounceWindow, 20 * time.Millisecond, watchSkew - 10*time.Millisecond}
+
+// inBubbles runs a test for each lag, in virtual time.
+func inBubbles(t *testing.T, f func(t *testing.T, w *watches, lag time.Duration)) {
+	for _, lag := range lags {
+		t.Run(lag.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, startWatches(t), lag) })
+		})
+	}
+}
+
+func TestWatch_BackendDeletionBeforeRouteMoveLosesNoRequest(t *testing.T) {
+	inBubbles(t, func(t *testing.T, w *watches, lag time.Duration) {
+		w.check(w.services.Add(serviceObject("b")))
+		w.check(w.services.Delete(serviceObject("a")))
+		w.settle(lag)
+		w.check(w.routes.Update(w.routeTo("b")))
+		w.settle(0)
+		w.hasService("a", true)
+		w.settle(watchSkew - lag)
+		w.hasService("a", false)
+		w.neverDangled("b")
+	})
+}
+
+func TestWatch_RouteBeforeItsBackendWaitsForIt(t *testing.T) {
+	inBubbles(t, func(t *testing.T, w *watches, lag time.Duration) {
+		w.check(w.routes.Update(w.routeTo("b")))
+		time.Sleep(lag)
+		w.check(w.services.Add(serviceObject("b")))
+		w.settle(0)
+		w.neverDangled("b")
+	})
+}
+
+func TestWatch_RouteToMissingBackendIsReadAfterSkew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startWatches(t)
+		w.check(w.routes.Update(w.routeTo("never")))
+		w.settle(watchSkew - 10*time.Millisecond)
+		w.expect()
+		w.settle(10 * time.Millisecond)
+		w.expect("never!")
+	})
+}
+
+func TestWatch_RouteDeletionDropsItsHeldVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startWatches(t)
+		w.check(w.routes.Update(w.routeTo("never")))
+		w.check(w.routes.Delete(w.routeTo("never")))
+		w.settle(2 * watchSkew)
+		w.expect("")
+	})
+}
+
+func TestWatch_ReplacedBackendIsNeverRemoved(t *testing.T) {
+	inBubbles(t, func(t *testing.T, w *watches, lag time.Duration) {
+		w.check(w.services.Delete(serviceObject("a")))
+		w.settle(lag)
+		w.check(w.services.Add(serviceObject("a")))
+		w.settle(2 * watchSkew)
+		w.hasService("a", true)
+		w.expect()
+	})
+}
+
+// A status that is written changes neither generation nor backends.
+func TestWatch_StatusOfRouteIsNotHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startWatches(t)
+		w.check(w.services.Delete(serviceObject("a")))
+		w.settle(2 * watchSkew)
+		w.expect("a!")
+		same := w.routeTo("a")
+		w.generation--
+		same.Generation, same.Labels = w.generation, map[string]string{"seen": "yes"}
+		w.check(w.routes.Update(same))
+		w.settle(0)
+		if r, _ := store.HTTPRoutes.Get(w.store.View(), "default/r"); r.Labels["seen"] != "yes" {
+			t.Error("the same generation of the route was held back")
+		}
+	})
+}
+
+func TestDebounce_BurstOfEventsIsOneRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startWatches(t)
+		w.settle(debounceWindow)
+		w.check(w.services.Add(serviceObject("b")))
+		synctest.Wait() // no time passes: a single event is not delayed
+		w.hasService("b", true)
+		before := w.store.View().Revision()
+		for _, name := range []string{"c", "d", "e"} {
+			w.check(w.services.Add(serviceObject(name)))
+		}
+		synctest.Wait()
+		w.hasService("c", false)
+		w.settle(0)
+		w.hasService("e", true)
+		if n := w.store.View().Revision() - before; n != 1 {
+			t.Errorf("%d revisions for one burst", n)
+		}
+	})
 }

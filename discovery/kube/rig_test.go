@@ -2,16 +2,17 @@ package kube_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 const gatewayGroup = "gateway.networking.k8s.io"
@@ -23,11 +24,11 @@ type rig struct {
 	store  *store.Store
 	source *kube.Source
 
-	mu   sync.Mutex
-	said []report.Report
+	mu       sync.Mutex
+	reported []report.Report
 }
 
-// begin installs the kinds of Gateway API's core and runs a source that has synced, unless more is to be prepared.
+// begin installs the core kinds of Gateway API, calls prepare and runs a source.
 func begin(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	t.Helper()
 	r := &rig{T: t, api: kubetest.New(t)}
@@ -42,7 +43,7 @@ func begin(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	r.source, err = kube.New(kube.Config{REST: r.api.Config(), Store: r.store, Log: slog.New(slog.DiscardHandler), Report: func(reports []report.Report) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.said = reports
+		r.reported = reports
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -54,10 +55,10 @@ func begin(t *testing.T, prepare func(*kubetest.Server)) *rig {
 // synced waits for the first sync.
 func (r *rig) synced() *rig {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), poll.Limit)
 	defer cancel()
 	if err := r.source.Synced(ctx); err != nil {
-		r.Fatalf("not synced: %v; it says %v", err, r.reports())
+		r.Fatalf("not synced: %v; reports: %v", err, r.reports())
 	}
 	return r
 }
@@ -65,28 +66,21 @@ func (r *rig) synced() *rig {
 func (r *rig) reports() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return fmt.Sprint(r.said)
+	return fmt.Sprint(r.reported)
 }
 
-const patience = 30 * time.Second
-
-// eventually waits until a condition holds, which says what is missing.
+// eventually waits until missing, which describes what is missing, returns "".
 func (r *rig) eventually(missing func() string) {
 	r.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		text := missing()
-		if text == "" {
-			return
+	poll.NoError(r, "the source catches up", poll.Limit, func() error {
+		if text := missing(); text != "" {
+			return errors.New(text)
 		}
-		if time.Now().After(deadline) {
-			r.Fatal(text)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
-// has waits until the store has an object, or has it no more.
+// has waits until the store has an object, or does not have it.
 func (r *rig) has(k store.Kind, id string, want bool) {
 	r.Helper()
 	r.eventually(func() string {

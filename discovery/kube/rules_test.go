@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Who installs Penstock lets it read and write what the rules say, in every namespace: so they say what is read and written, and
-// nothing else.
-func TestTheInstalledRulesGrantWhatIsReadAndWrittenAndNothingElse(t *testing.T) {
+// The installed rules apply in every namespace, so they must grant no more than Penstock needs.
+func TestRBAC_ClusterRoleGrantsExactlyWhatIsUsed(t *testing.T) {
 	want := map[string]string{"apiextensions.k8s.io/customresourcedefinitions": "list watch"}
 	for _, k := range kinds() {
 		name := k.table.Group() + "/" + k.resource
@@ -25,7 +24,7 @@ func TestTheInstalledRulesGrantWhatIsReadAndWrittenAndNothingElse(t *testing.T) 
 	want["gateway.networking.k8s.io/gatewayclasses"] = "list patch watch" // its finalizer: status/kubestatus/class.go
 	got := clusterRules(t)
 	for name, verbs := range got {
-		if strings.Contains(verbs, "create") { // what fleets are made of, some of which is read as well: xds/fleet/apply has a test of its own
+		if strings.Contains(verbs, "create") { // objects of fleets, some of which are read as well: xds/fleet/apply has a test of its own
 			delete(got, name)
 			delete(want, name)
 		}
@@ -35,7 +34,7 @@ func TestTheInstalledRulesGrantWhatIsReadAndWrittenAndNothingElse(t *testing.T) 
 	}
 }
 
-// clusterRules are the verbs that the manifests grant everywhere, by group and resource.
+// clusterRules returns the verbs that the manifests grant in all namespaces, by group and resource.
 func clusterRules(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../manifests/install/penstock.yaml")

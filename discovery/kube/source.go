@@ -21,17 +21,17 @@ import (
 
 // Config is what a Source needs.
 type Config struct {
-	// REST says how to reach the API server. Required.
+	// REST configures the connection to the API server. Required.
 	REST *rest.Config
-	// Store is what is filled. Required.
+	// Store receives the objects. Required.
 	Store *store.Store
-	// Report takes what is to be said of the cluster itself, whole each time: kinds that are not installed or cannot be read.
-	// nil: nobody is told.
+	// Report receives all findings about the cluster itself each time that one may have changed: kinds that are not installed or
+	// cannot be read. May be nil.
 	Report func([]report.Report)
 	Log    *slog.Logger // nil: slog.Default
 }
 
-// Source follows a cluster. Safe for use by many.
+// Source follows a cluster. Safe for concurrent use.
 type Source struct {
 	cfg     Config
 	client  *client
@@ -42,21 +42,21 @@ type Source struct {
 	kinds   []*kind
 	byTable map[string]*kind
 	gates   map[*kind]*gate
-	wake    chan struct{}
-	ready   chan struct{} // closed when everything was read once
+	changed chan struct{}
+	ready   chan struct{} // closed after the first commit
 
 	mu      sync.Mutex
-	crds    map[*kind]*crd // nil entry: there is none
+	crds    map[*kind]*crd // a nil entry: not installed
 	parts   map[part]*following
 	failing map[part]error
 }
 
-// following is a part that is to be followed, and its reflector if it runs.
+// following is a part that is followed, and its reflector.
 type following struct {
 	intake  *intake
 	version string
-	until   time.Time // zero: for ever
-	again   time.Time // when it is to be listed anew; zero: not
+	until   time.Time // when to stop; zero: never
+	relist  time.Time // when to list again; zero: never
 
 	running string // version
 	stop    context.CancelFunc
@@ -75,7 +75,7 @@ func New(cfg Config) (*Source, error) {
 	}
 	s := &Source{
 		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(), lives: &lives{all: map[report.Ref]Live{}}, kinds: kinds(),
-		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, wake: make(chan struct{}, 1), ready: make(chan struct{}),
+		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, changed: make(chan struct{}, 1), ready: make(chan struct{}),
 		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{},
 	}
 	var err error
@@ -103,17 +103,16 @@ func (s *Source) Synced(ctx context.Context) error {
 	}
 }
 
-// Lagging says whether something could not be read when it was last tried, or was not read at all yet: what is missing
-// in the store may exist.
+// Lagging returns true if the last read of some part failed: objects may exist that the store does not have.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.failing) > 0
 }
 
-// Refused says that something could not be read when it was last tried, and all of that because the API server forbids it:
-// it will not come by waiting.
-func (s *Source) Refused() bool {
+// Forbidden returns true if the last read of some part failed, and all failures are that the API server forbids the read:
+// waiting does not help.
+func (s *Source) Forbidden() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, err := range s.failing {
@@ -124,7 +123,7 @@ func (s *Source) Refused() bool {
 	return len(s.failing) > 0
 }
 
-// Run follows the cluster until ctx ends. What cannot be read is reported and tried again; it fails only if the store does.
+// Run follows the cluster until ctx ends. It reports and retries failed reads. Its only other error is that of the store.
 func (s *Source) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.feed.run(ctx) })
@@ -133,7 +132,7 @@ func (s *Source) Run(ctx context.Context) error {
 			group.Go(func() error { return s.followCRD(ctx, k) })
 		}
 	}
-	s.poke()
+	s.notify()
 	group.Go(func() error {
 		for {
 			next, err := s.reconcile(ctx, group)
@@ -144,7 +143,7 @@ func (s *Source) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-s.wake:
+			case <-s.changed:
 			case <-time.After(next):
 			}
 		}
@@ -152,34 +151,34 @@ func (s *Source) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (s *Source) poke() {
+func (s *Source) notify() {
 	select {
-	case s.wake <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// settling is how long the API server may go on telling of objects by a definition that has been replaced: without the fields that the
-// new one has, though it keeps them (seen for a second). Then they are listed anew, as nobody would tell of them again.
-const settling = 3 * time.Second
+// relistDelay is the time between the change of a CRD and a new list of its objects. For a moment (up to a second was seen) the API
+// server delivers objects by the old definition, without the fields that the new one adds, and it sends no event for them later.
+const relistDelay = 3 * time.Second
 
-// defined notes what a kind's CRD is; nil: there is none.
+// defined records a kind's CRD; nil: it is not installed.
 func (s *Source) defined(k *kind, c *crd) {
 	s.mu.Lock()
 	old := s.crds[k]
 	s.crds[k] = c
 	if f := s.parts[part{kind: k}]; f != nil && old != nil && c != nil && old.Generation != c.Generation {
-		f.again = time.Now().Add(settling)
+		f.relist = time.Now().Add(relistDelay)
 	}
 	s.mu.Unlock()
 	if k.table.Group() == gatewayv1.GroupName {
 		s.lives.invalidate(store.GatewayClasses.Kind()) // their SupportedVersion condition depends on the CRDs
 	}
-	s.poke()
+	s.notify()
 }
 
-// heard notes the last answer that a part got.
-func (s *Source) heard(p part, err error) {
+// answered records the result of a part's last read.
+func (s *Source) answered(p part, err error) {
 	s.mu.Lock()
 	before := s.failing[p]
 	if err == nil {
@@ -190,15 +189,15 @@ func (s *Source) heard(p part, err error) {
 	s.mu.Unlock()
 	switch {
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		s.cfg.Log.Warn("cannot read from the API server; trying again", "kind", p.kind.table.Kind(), "part", p.scope.String(), "error", err)
-		s.poke()
+		s.cfg.Log.Warn("cannot read from the API server; retrying", "kind", p.kind.table.Kind(), "part", p.scope.String(), "error", err)
+		s.notify()
 	case err == nil && before != nil:
-		s.poke()
+		s.notify()
 	}
 }
 
-// reconcile starts and stops reflectors, and lets the store be filled once everything was read. It returns when to be
-// called again at the latest.
+// reconcile starts and stops reflectors, and makes the first commit once everything was read. It returns the longest time until
+// its next call.
 func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next time.Duration, err error) {
 	s.mu.Lock()
 	next = time.Hour
@@ -245,10 +244,10 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 				continue
 			}
 		}
-		anew := f.anew(&next)
-		if f.running != f.version || anew {
+		relist := f.relistNow(&next)
+		if f.running != f.version || relist {
 			f.end()
-			// It goes on with the same intake: nothing is taken back in between.
+			// The intake stays the same, so that no object is removed in between.
 			f.running = f.version
 			var watching context.Context
 			watching, f.stop = context.WithCancel(ctx)
@@ -278,16 +277,16 @@ func (s *Source) isReady() bool {
 	}
 }
 
-// anew says whether the part is to be listed anew now; if it is later, next is no later than that.
-func (f *following) anew(next *time.Duration) bool {
-	if f.again.IsZero() {
+// relistNow returns true if the part is to be listed again now. If that is due later, it lowers next.
+func (f *following) relistNow(next *time.Duration) bool {
+	if f.relist.IsZero() {
 		return false
 	}
-	if left := time.Until(f.again); left > 0 {
+	if left := time.Until(f.relist); left > 0 {
 		*next = min(*next, left)
 		return false
 	}
-	f.again = time.Time{}
+	f.relist = time.Time{}
 	return true
 }
 
@@ -298,7 +297,7 @@ func (f *following) end() {
 	}
 }
 
-// version is the one in which a kind is followed, and written.
+// version returns the version in which a kind is read and written.
 func (s *Source) version(k *kind) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,7 +307,7 @@ func (s *Source) version(k *kind) string {
 	return k.versions[0]
 }
 
-// findings say which kinds are not there or cannot be read.
+// findings returns the kinds that are not installed or cannot be read.
 func (s *Source) findings() []report.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,13 +322,13 @@ func (s *Source) findings() []report.Report {
 		case k.builtIn || !known || k.instead != nil && c == nil:
 		case c == nil:
 			out = append(out, report.Finding{
-				Severity: k.severity(), Problem: fmt.Sprintf("kind %s is not installed in this cluster: there can be none", name),
-				Fix: "install its CustomResourceDefinition; it will be noticed",
+				Severity: k.severity(), Problem: fmt.Sprintf("kind %s is not installed in this cluster", name),
+				Fix: "install its CustomResourceDefinition; penstock detects it without a restart",
 			})
 		case c.serves(k.versions) == "":
 			out = append(out, report.Finding{
-				Severity: k.severity(), Problem: fmt.Sprintf("kind %s is served as %s here, and read as %s only", name, strings.Join(c.served(), ", "), strings.Join(k.versions, ", ")),
-				Fix: "install the release of its CustomResourceDefinition that has that version",
+				Severity: k.severity(), Problem: fmt.Sprintf("kind %s is served as %s, but penstock reads only %s", name, strings.Join(c.served(), ", "), strings.Join(k.versions, ", ")),
+				Fix: "install a release of its CustomResourceDefinition that serves that version",
 			})
 		}
 	}
@@ -338,7 +337,7 @@ func (s *Source) findings() []report.Report {
 		if apierrors.IsForbidden(err) {
 			fix = "allow penstock's service account to get, list and watch it"
 		}
-		out = append(out, report.Finding{Severity: report.Error, Problem: fmt.Sprintf("%s cannot be read from the API server: %s; what is known of it stays in force", p.kind.table.Kind(), err), Fix: fix})
+		out = append(out, report.Finding{Severity: report.Error, Problem: fmt.Sprintf("%s cannot be read from the API server: %s; objects that were read before stay in use", p.kind.table.Kind(), err), Fix: fix})
 	}
 	slices.SortFunc(out, func(a, b report.Finding) int { return strings.Compare(a.Problem, b.Problem) })
 	if len(out) == 0 {
@@ -347,7 +346,7 @@ func (s *Source) findings() []report.Report {
 	return []report.Report{{Findings: slices.Compact(out)}}
 }
 
-// split takes an id apart.
+// split splits a primary key.
 func split(id string) (namespace, name string) {
 	if ns, name, ok := strings.Cut(id, "/"); ok {
 		return ns, name

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-func TestNothingIsInForceBeforeEverythingWasRead(t *testing.T) {
+func TestReflector_NothingIsStoredBeforeEveryKindWasListed(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "httproutes", route("a"))
 		api.Apply(t, "httproutes", route("b"))
@@ -27,7 +27,7 @@ func TestNothingIsInForceBeforeEverythingWasRead(t *testing.T) {
 	})
 	r.eventually(func() string {
 		if text := r.reports(); !strings.Contains(text, "Service cannot be read") {
-			return "not said: Services cannot be read; said is " + text
+			return "no report that Services cannot be read: " + text
 		}
 		return ""
 	})
@@ -35,7 +35,7 @@ func TestNothingIsInForceBeforeEverythingWasRead(t *testing.T) {
 		t.Errorf("revision %d although Services were never read", n)
 	}
 	if !r.source.Lagging() {
-		t.Error("it does not say that something is missing")
+		t.Error("the source does not report that it lags")
 	}
 	r.api.Fail(nil)
 	r.synced()
@@ -47,11 +47,11 @@ func TestNothingIsInForceBeforeEverythingWasRead(t *testing.T) {
 		t.Errorf("%d routes", n)
 	}
 	if r.source.Lagging() {
-		t.Error("it says that something is missing")
+		t.Error("the source reports that it lags")
 	}
 }
 
-func TestObjectsComeWithoutWhatNobodyReads(t *testing.T) {
+func TestReflector_UnusedFieldsAreTrimmed(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) }).synced()
 	r.api.Apply(t, "httproutes", route("b")) // by a watch, not in a list
 	r.has(store.HTTPRoutes, "default/b", true)
@@ -71,11 +71,11 @@ func lean(t *testing.T, view *store.View, name string) {
 	}
 }
 
-func TestAKindThatIsInstalledLaterIsServedFromThenOn(t *testing.T) {
+func TestGRPCRoute_CRDInstalledLaterIsRead(t *testing.T) {
 	r := begin(t, nil).synced()
 	r.eventually(func() string {
 		if text := r.reports(); !strings.Contains(text, "kind GRPCRoute (gateway.networking.k8s.io) is not installed") {
-			return "not said: GRPCRoutes are not installed; said is " + text
+			return "no report that GRPCRoutes are not installed: " + text
 		}
 		return ""
 	})
@@ -90,7 +90,7 @@ func TestAKindThatIsInstalledLaterIsServedFromThenOn(t *testing.T) {
 	r.api.Put("grpcroutes", object("v1"))
 	sub := r.store.Subscribe()
 	defer sub.Close()
-	sub.Pending() // what there is
+	sub.Pending() // the initial objects
 	r.api.Install(gatewayGroup, "grpcroutes", "v1", "v1alpha2")
 	r.eventually(func() string {
 		if len(r.api.Asked("/apis/gateway.networking.k8s.io/v1/grpcroutes?")) == 0 {
@@ -112,7 +112,7 @@ func TestAKindThatIsInstalledLaterIsServedFromThenOn(t *testing.T) {
 	r.has(store.GRPCRoutes, "default/g", false)
 }
 
-func TestAWatchThatBreaksTakesNothingAwayThatIsStillThere(t *testing.T) {
+func TestWatch_BrokenWatchRemovesNothingThatExists(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "httproutes", route("stays"))
 		api.Apply(t, "httproutes", route("goes"))
@@ -122,7 +122,7 @@ func TestAWatchThatBreaksTakesNothingAwayThatIsStillThere(t *testing.T) {
 	r.api.Cut()
 	r.eventually(func() string {
 		if !r.source.Lagging() {
-			return "it does not notice that it hears nothing"
+			return "the source does not notice that its watches are broken"
 		}
 		return ""
 	})
@@ -138,11 +138,11 @@ func TestAWatchThatBreaksTakesNothingAwayThatIsStillThere(t *testing.T) {
 	}
 }
 
-func TestAWrittenStatusIsNoChangeOfTheWorld(t *testing.T) {
+func TestReflector_WrittenStatusDoesNotChangeStore(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) }).synced()
 	sub := r.store.Subscribe()
 	defer sub.Close()
-	sub.Pending() // what there is
+	sub.Pending() // the initial objects
 	withStatus := kubetest.Parse(t, route("a"))
 	withStatus["status"] = kubetest.Object{"parents": []any{}}
 	r.api.Put("httproutes", withStatus)
@@ -168,18 +168,18 @@ ports: [{name: http, port: 80}]
 endpoints: [{addresses: [ADDRESS], nodeName: node-1}]
 `
 
-func TestEndpointsAreThereAsSoonAsSomebodyReadsThemAndOnlyThen(t *testing.T) {
+func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	text := func(name, address string) string {
 		return strings.NewReplacer("NAME", name, "ADDRESS", address).Replace(slice)
 	}
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "endpointslices", text("web-1", "10.0.0.1")) }).synced()
-	// Until somebody says what is read, everything is there: the first translation finds it.
+	// Until the first translation has ended, every slice is in the store.
 	r.has(store.EndpointSlices, "default/web-1", true)
 	if err := r.source.Want(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(store.EndpointSlices.All(r.store.View())); n != 0 {
-		t.Fatalf("%d slices in the store that nobody reads", n)
+		t.Fatalf("%d slices in the store that are not wanted", n)
 	}
 	web := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/web"}}
 	if err := r.source.Want(t.Context(), web, nil); err != nil {
@@ -187,7 +187,7 @@ func TestEndpointsAreThereAsSoonAsSomebodyReadsThemAndOnlyThen(t *testing.T) {
 	}
 	got, ok := store.EndpointSlices.Get(r.store.View(), "default/web-1")
 	if !ok || got.Endpoints[0].Addresses[0] != "10.0.0.1" || got.Endpoints[0].NodeName != nil || *got.Ports[0].Name != "http" {
-		t.Fatalf("at once there is %+v", got)
+		t.Fatalf("right after Want the slice is %+v", got)
 	}
 	r.api.Apply(t, "endpointslices", text("web-1", "10.0.0.2"))
 	r.api.Apply(t, "endpointslices", text("web-2", "10.0.0.3"))
@@ -196,18 +196,18 @@ func TestEndpointsAreThereAsSoonAsSomebodyReadsThemAndOnlyThen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(store.EndpointSlices.All(r.store.View())); n != 0 {
-		t.Errorf("%d slices in the store that nobody reads any more", n)
+		t.Errorf("%d slices in the store that are not wanted any more", n)
 	}
 	if err := r.source.Want(t.Context(), web, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := store.EndpointSlices.Get(r.store.View(), "default/web-1"); got == nil || got.Endpoints[0].Addresses[0] != "10.0.0.2" {
-		t.Errorf("what comes back is %+v", got)
+		t.Errorf("the slice is %+v", got)
 	}
 }
 
-// A certificate that is fetched first may be what lets the routes be attached that name the endpoints.
-func TestEndpointsStayUntilTheFirstTranslationFindsNothingMoreToRead(t *testing.T) {
+// Routes may attach, and read their endpoints, only after a certificate was fetched.
+func TestEndpointSlice_StaysUntilFirstTranslationEnds(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "endpointslices", strings.NewReplacer("NAME", "web-1", "ADDRESS", "10.0.0.1").Replace(slice))
 	}).synced()
@@ -221,7 +221,7 @@ func TestEndpointsStayUntilTheFirstTranslationFindsNothingMoreToRead(t *testing.
 	r.has(store.EndpointSlices, "default/web-1", false)
 }
 
-func TestOnlyEndpointsInTheSameStateBecomeOne(t *testing.T) {
+func TestEndpointSlice_EndpointsWithEqualConditionsAreMerged(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "endpointslices", `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4,
   metadata: {namespace: default, name: web-1, labels: {kubernetes.io/service-name: web}}, ports: [{name: http, port: 80}], endpoints: [
@@ -243,7 +243,7 @@ func TestOnlyEndpointsInTheSameStateBecomeOne(t *testing.T) {
 	}
 }
 
-func TestNoSecretLeavesTheAPIServerThatNobodyNames(t *testing.T) {
+func TestSecret_OnlyNamedSecretsAreRead(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		for _, name := range []string{"cert", "other"} {
 			api.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: "+name+"}, data: {k: dg==}}")
@@ -269,7 +269,7 @@ func TestNoSecretLeavesTheAPIServerThatNobodyNames(t *testing.T) {
 	r.has(store.Secrets, "default/none", true)
 }
 
-func TestPodsOfAPoolAreReadInItsNamespaceAlone(t *testing.T) {
+func TestPod_OnlyNamespacesOfPoolsAreRead(t *testing.T) {
 	pod := func(ns, name, app string) string {
 		return "{apiVersion: v1, kind: Pod, metadata: {namespace: " + ns + ", name: " + name + ", labels: {app: " + app + "}}, spec: {nodeName: node-1}, status: {podIP: 10.0.0.1, phase: Running}}"
 	}
@@ -296,7 +296,7 @@ func TestPodsOfAPoolAreReadInItsNamespaceAlone(t *testing.T) {
 	r.has(store.Pods, "default/mine", false)
 }
 
-func TestAChangeDoesNotWaitForeverForWhatCannotBeRead(t *testing.T) {
+func TestSecret_ForbiddenReadDoesNotBlockForever(t *testing.T) {
 	r := begin(t, nil).synced()
 	r.api.Fail(func(_, path string) int {
 		if strings.Contains(path, "/secrets") {
@@ -308,20 +308,20 @@ func TestAChangeDoesNotWaitForeverForWhatCannotBeRead(t *testing.T) {
 	go func() {
 		r.eventually(func() string {
 			if !strings.Contains(r.reports(), "Secret cannot be read") {
-				return "not said: Secrets cannot be read"
+				return "no report that Secrets cannot be read"
 			}
 			return ""
 		})
 		cancel()
 	}()
-	if r.source.Refused() {
-		t.Error("it says that something is forbidden, which nobody has asked for")
+	if r.source.Forbidden() {
+		t.Error("the source reports a forbidden read before any read of Secrets")
 	}
 	if err := r.source.Want(ctx, []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}}, nil); err == nil {
 		t.Error("no error although the Secret could not be read")
 	}
-	if !r.source.Refused() {
-		t.Error("it does not say that waiting is of no use")
+	if !r.source.Forbidden() {
+		t.Error("the source does not report that the read is forbidden")
 	}
 	r.api.Fail(func(_, path string) int {
 		if strings.Contains(path, "/secrets") {
@@ -330,16 +330,16 @@ func TestAChangeDoesNotWaitForeverForWhatCannotBeRead(t *testing.T) {
 		return 0
 	})
 	r.eventually(func() string {
-		if r.source.Refused() {
-			return "it takes an API server that is overloaded for one that forbids"
+		if r.source.Forbidden() {
+			return "an overloaded API server counts as one that forbids"
 		}
 		return ""
 	})
 }
 
-// The multi-cluster proposal's examples have an object where its types have a list; a controller that follows the examples has
+// The multi-cluster proposal's examples have an object where its types have a list. A controller that follows the examples has
 // CRDs to match.
-func TestAnImportWithAServiceThatIsAnObjectIsReadAndSoAreItsNeighbours(t *testing.T) {
+func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 	const object = `{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: default, name: NAME}, status: {clusters: [
   {name: east, routingMode: EndpointMode, targetPortNumber: 8000, endpointPicker: {service: SERVICE}},
   {name: west, routingMode: ParentMode, parents: [{service: SERVICE}]}]}}`
@@ -365,8 +365,8 @@ func TestAnImportWithAServiceThatIsAnObjectIsReadAndSoAreItsNeighbours(t *testin
 	}
 }
 
-// What the API server tells for a moment after that is by the old definition; it would stay so until the next edit.
-func TestAKindWhoseDefinitionIsReplacedIsReadAnew(t *testing.T) {
+// For a moment after the change the API server delivers objects by the old definition: see relistDelay.
+func TestReflector_ChangedCRDIsListedAgain(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) }).synced()
 	lists := func() int { return len(r.api.Asked("/httproutes?")) }
 	before := lists()
@@ -377,12 +377,12 @@ func TestAKindWhoseDefinitionIsReplacedIsReadAnew(t *testing.T) {
 	r.api.Put("customresourcedefinitions", crd)
 	r.eventually(func() string {
 		if n := lists() - before; n != 1 {
-			return fmt.Sprintf("they were asked for %d times more", n)
+			return fmt.Sprintf("%d more lists", n)
 		}
 		return ""
 	})
 	r.has(store.HTTPRoutes, "default/a", true)
 	if n := r.store.View().Revision(); n != 1 {
-		t.Errorf("%d revisions although nothing is different", n)
+		t.Errorf("%d revisions although no object changed", n)
 	}
 }

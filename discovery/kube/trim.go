@@ -14,8 +14,8 @@ import (
 // lastApplied is where kubectl keeps a copy of the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// trim leaves of an object what somebody reads: memory is what a large cluster costs. What changes with each write of a
-// status must go, or each would be a change of the world.
+// trim removes fields that are not read, to save memory in large clusters. It must remove all fields that change with the
+// write of a status, or each write would change the store.
 func trim(k *kind, obj store.Object) {
 	shed(k, obj)
 	obj.SetResourceVersion("")
@@ -26,11 +26,11 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the part of trim that may come before the object's status and version are noted: while a list comes in. It may be
-// done twice.
+// shed is the part of trim that may precede the recording of status and version: it runs while a list is incomplete. It is
+// idempotent.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
-	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // one string for all objects of it
+	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // all objects share one string
 	if a := obj.GetAnnotations(); a != nil {
 		delete(a, lastApplied)
 		if len(a) == 0 || k.plain {
@@ -54,14 +54,14 @@ func trimService(obj store.Object) {
 func trimSlice(obj store.Object) {
 	s := obj.(*discoveryv1.EndpointSlice)
 	if s.Labels != nil && s.UID == "" {
-		return // it was here before
+		return // already trimmed
 	}
 	service := s.Labels[discoveryv1.LabelServiceName]
 	s.Labels, s.Generation, s.UID = nil, 0, ""
 	if service != "" {
-		s.Labels = map[string]string{discoveryv1.LabelServiceName: service} // the key is one string for all
+		s.Labels = map[string]string{discoveryv1.LabelServiceName: service} // all slices share the key
 	}
-	yes, no := true, false // two for all endpoints of the slice
+	yes, no := true, false // shared by all endpoints of the slice
 	shared := func(b *bool) *bool {
 		switch {
 		case b == nil:
@@ -76,7 +76,7 @@ func trimSlice(obj store.Object) {
 		now := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{
 			Ready: shared(e.Conditions.Ready), Serving: shared(e.Conditions.Serving), Terminating: shared(e.Conditions.Terminating),
 		}}
-		// Endpoints that differ in nothing else are one with several addresses: there are more of them than of anything.
+		// Endpoints with equal conditions become one with several addresses: no other object is as numerous.
 		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool { return o.Conditions == now.Conditions })
 		if i < 0 {
 			i = len(endpoints)
@@ -90,7 +90,7 @@ func trimSlice(obj store.Object) {
 	s.Endpoints = endpoints
 }
 
-// compact is a list of strings in two pieces of memory, whatever they were pieces of.
+// compact copies a list of strings into two allocations, and releases what they were part of.
 func compact(list []string) []string {
 	rest, out := strings.Join(list, ""), make([]string, len(list))
 	for i, s := range list {

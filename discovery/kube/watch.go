@@ -14,34 +14,34 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Backoff of lists and watches that fail. The API server tells us when to come back if it is overloaded.
+// Backoff of lists and watches that fail. An API server that is overloaded sets its own with Retry-After.
 const (
 	firstRetry  = 200 * time.Millisecond
 	slowestRead = 10 * time.Second
 )
 
-// part is what one reflector follows.
+// part is the part of a kind that one reflector follows.
 type part struct {
 	kind  *kind
 	scope scope
 }
 
-// intake takes what a reflector reads. It implements cache.TransformingStore.
+// intake receives the objects of one reflector. It implements cache.TransformingStore.
 type intake struct {
 	source *Source
 	part   part
-	synced chan struct{} // closed when everything was listed once
+	synced chan struct{} // closed after the first complete list
 	once   sync.Once
 
 	mu  sync.Mutex
-	ids map[string]struct{} // what the API server has; of a part that is followed no more: what it had
+	ids map[string]struct{} // the objects that the API server has, as far as the reflector knows
 }
 
 func newIntake(s *Source, p part) *intake {
 	return &intake{source: s, part: p, synced: make(chan struct{}), ids: map[string]struct{}{}}
 }
 
-// Transformer implements cache.TransformingStore: what lies around while a list comes in is trimmed already.
+// Transformer implements cache.TransformingStore. It trims objects while a list is still incomplete, which bounds memory.
 func (in *intake) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(store.Object); ok {
@@ -81,8 +81,8 @@ func (in *intake) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: the first list, or one after a watch could not go on. What is missing in it
-// has gone meanwhile.
+// Replace implements cache.ReflectorStore. It receives the first list, and one after each watch that could not be resumed.
+// Objects that are missing in it were deleted meanwhile.
 func (in *intake) Replace(list []any, _ string) error {
 	in.mu.Lock()
 	before := in.ids
@@ -100,14 +100,14 @@ func (in *intake) Replace(list []any, _ string) error {
 	}
 	in.mu.Unlock()
 	in.once.Do(func() { close(in.synced) })
-	in.source.poke()
+	in.source.notify()
 	return nil
 }
 
 // Resync implements cache.ReflectorStore.
 func (in *intake) Resync() error { return nil }
 
-// has says whether the API server has an object, as far as it told.
+// has returns true if the API server has an object, as far as the reflector knows.
 func (in *intake) has(id string) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -115,7 +115,7 @@ func (in *intake) has(id string) bool {
 	return ok
 }
 
-// clear takes back everything that was read.
+// clear removes all objects of the part.
 func (in *intake) clear() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -142,12 +142,12 @@ func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	if err != nil {
 		return err
 	}
-	heard := func(err error) {
+	answered := func(err error) {
 		if ctx.Err() == nil {
-			s.heard(in.part, err)
+			s.answered(in.part, err)
 		}
 	}
-	mirror(ctx, listWatch(r, k.resource, in.part.scope, heard), k.table.New(), in)
+	mirror(ctx, listWatch(r, k.resource, in.part.scope, answered), k.table.New(), in)
 	return nil
 }
 
@@ -157,18 +157,18 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 	if err != nil {
 		return err
 	}
-	heard := func(err error) {
+	answered := func(err error) {
 		if ctx.Err() == nil {
-			s.heard(part{kind: k, scope: scope{name: "definition"}}, err)
+			s.answered(part{kind: k, scope: scope{name: "definition"}}, err)
 		}
 	}
-	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, heard), &crd{}, &definition{source: s, kind: k})
+	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, answered), &crd{}, &definition{source: s, kind: k})
 	return nil
 }
 
-// mirror keeps a store up to date until ctx ends. Errors have been heard by the list and watch themselves.
+// mirror keeps a store up to date until ctx ends. listWatch has reported the errors.
 func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
-	var quiet klog.Logger // the zero one says nothing
+	var quiet klog.Logger // the zero logger discards
 	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{
 		Logger: &quiet, Name: "penstock",
 		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: 10, Cap: slowestRead},
@@ -176,7 +176,7 @@ func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache
 	r.RunWithContext(klog.NewContext(ctx, quiet))
 }
 
-// definition takes what is read of one kind's CRD. It implements cache.ReflectorStore.
+// definition receives one kind's CRD. It implements cache.ReflectorStore.
 type definition struct {
 	source *Source
 	kind   *kind
@@ -211,7 +211,7 @@ func (d *definition) Replace(list []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (d *definition) Resync() error { return nil }
 
-// arrive puts an object where it belongs. It is handed over.
+// arrive processes a version of an object, which it owns from then on.
 func (s *Source) arrive(k *kind, obj store.Object) {
 	if k.rivals != nil {
 		k.rivals.arrive(k, obj, s.admit)
@@ -220,7 +220,7 @@ func (s *Source) arrive(k *kind, obj store.Object) {
 	s.admit(k, obj)
 }
 
-// admit is arrive for an object that counts.
+// admit is arrive for an object without a rival of another group.
 func (s *Source) admit(k *kind, obj store.Object) {
 	apply := func() {
 		if k.status != nil {
@@ -233,14 +233,14 @@ func (s *Source) admit(k *kind, obj store.Object) {
 		}
 		s.feed.add(k.table.PutObject(obj))
 	}
-	if !s.isReady() { // everything comes at once
+	if !s.isReady() { // the first commit has everything
 		apply()
 		return
 	}
-	s.order.come(k.ref(store.ID(obj)), s.missing(k, obj), apply)
+	s.order.put(k.ref(store.ID(obj)), s.missing(k, obj), apply)
 }
 
-// leave takes an object out.
+// leave processes the deletion of an object.
 func (s *Source) leave(k *kind, id string) {
 	if k.rivals != nil {
 		k.rivals.leave(k, id, s.admit, func() { s.dismiss(k, id) })
@@ -249,7 +249,7 @@ func (s *Source) leave(k *kind, id string) {
 	s.dismiss(k, id)
 }
 
-// dismiss is leave for an object that counted.
+// dismiss is leave for an object without a rival of another group.
 func (s *Source) dismiss(k *kind, id string) {
 	apply := func() {
 		if k.status != nil {
@@ -261,7 +261,7 @@ func (s *Source) dismiss(k *kind, id string) {
 		}
 		s.feed.add(k.table.Delete(id))
 	}
-	s.order.goAway(k.ref(id), k.role == isBackend && s.isReady(), apply)
+	s.order.remove(k.ref(id), k.role == isBackend && s.isReady(), apply)
 }
 
 func (k *kind) ref(id string) report.Ref {

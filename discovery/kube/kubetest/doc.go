@@ -1,10 +1,10 @@
 // Package kubetest is a small API server for tests: lists, watches (with their initial events, bookmarks and expired
-// versions), field selectors by name, merge patches with their precondition, finalizers, and Leases. It validates nothing and
-// has no CRDs of its own: a test creates them like any object.
+// versions), field selectors by name, merge patches with their precondition, finalizers, and Leases. It does not
+// validate, and has no CRDs of its own: a test creates them like any object.
 //
-// Invariants: resource versions are numbers that grow, of all kinds together; a write reaches every watch before it is
-// answered. What a test needs to break can be broken: Cut ends all watches, Fail answers requests with an error.
-// Run runs, until the test ends, what talks to it; conformance/promises/apiserver uses that with the real one.
+// Invariants: resource versions are numbers that grow, of all kinds together; a write is in every watch's queue before it is
+// answered. Tests inject failures: Cut ends all watches, Fail makes requests fail. Run runs clients of the server until the test
+// ends; conformance/promises/apiserver uses it with a real API server.
 //
 // Tests: go test ./discovery/kube
 package kubetest

@@ -6,12 +6,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Install makes a kind served, as its CRD says when it is established, in some versions.
+// Install stores an established CRD that serves a kind in some versions.
 func (s *Server) Install(group, plural string, versions ...string) {
 	s.Put("customresourcedefinitions", definition(group, plural, versions))
 }
 
-// Uninstall takes a kind away.
+// Uninstall removes a kind's CRD.
 func (s *Server) Uninstall(group, plural string) {
 	s.Delete("customresourcedefinitions", definition(group, plural, nil))
 }
@@ -29,7 +29,7 @@ func definition(group, plural string, versions []string) Object {
 	}
 }
 
-// Parse reads an object of YAML.
+// Parse decodes an object from YAML.
 func Parse(t testing.TB, text string) (obj Object) {
 	t.Helper()
 	if err := yaml.Unmarshal([]byte(text), &obj); err != nil {
@@ -38,7 +38,7 @@ func Parse(t testing.TB, text string) (obj Object) {
 	return obj
 }
 
-// Apply puts the object of a YAML text.
+// Apply stores an object from YAML.
 func (s *Server) Apply(t testing.TB, resource, text string) {
 	t.Helper()
 	s.Put(resource, Parse(t, text))

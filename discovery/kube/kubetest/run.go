@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Run runs something that runs until its context ends, until the test ends; any other end is an error of the test.
+// Run runs f until the test ends. f must run until its context ends: any earlier return is an error of the test.
 func Run(t testing.TB, f func(context.Context) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

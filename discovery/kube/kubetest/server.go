@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Object is an object as JSON has it.
+// Object is a decoded JSON object.
 type Object = map[string]any
 
-// Server is the API server. Safe for use by many.
+// Server is the API server. Safe for concurrent use.
 type Server struct {
 	http *httptest.Server
 
@@ -49,17 +49,17 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Config is how a client reaches it.
+// Config returns the client configuration of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Fail has requests answered with an HTTP status that f returns; 0 lets one pass, and a nil f all.
+// Fail makes requests fail with the HTTP status that f returns. 0 lets a request pass; a nil f lets all pass.
 func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = f
 }
 
-// Cut ends all watches, as a connection that breaks.
+// Cut ends all watches, as a broken connection does.
 func (s *Server) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Server) Cut() {
 	}
 }
 
-// Asked lists the requests so far whose "METHOD path?query" contains a text.
+// Asked returns the requests so far whose "METHOD path?query" contains a text.
 func (s *Server) Asked(text string) (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *Server) Get(group, resource, id string) Object {
 	return nil
 }
 
-// Delete removes an object, or begins to if it has finalizers.
+// Delete removes an object. If it has finalizers, Delete only sets its deletionTimestamp.
 func (s *Server) Delete(resource string, obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,15 +137,15 @@ func held(obj Object) bool {
 	return len(list) > 0
 }
 
-// remove takes an object out. mu is held.
+// remove removes an object. mu is held.
 func (s *Server) remove(path string, old Object) {
 	delete(s.objects[path], id(old))
 	s.version++
 	old["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
-	s.tell(path, "DELETED", old)
+	s.publish(path, "DELETED", old)
 }
 
-// store keeps an object under a new version and tells the watches. mu is held.
+// store stores an object under a new version and sends it to the watches. mu is held.
 func (s *Server) store(path, event string, obj Object) {
 	s.version++
 	obj["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
@@ -153,10 +153,10 @@ func (s *Server) store(path, event string, obj Object) {
 		s.objects[path] = map[string]Object{}
 	}
 	s.objects[path][id(obj)] = obj
-	s.tell(path, event, obj)
+	s.publish(path, event, obj)
 }
 
-func (s *Server) tell(path, event string, obj Object) {
+func (s *Server) publish(path, event string, obj Object) {
 	for w := range s.watches {
 		if w.resource == path && w.matches(obj) {
 			w.events <- line(event, obj)
@@ -174,7 +174,7 @@ func line(event string, obj Object) []byte {
 	return append(raw, '\n')
 }
 
-// request is a path taken apart.
+// request is a parsed path.
 type request struct{ resource, namespace, name, sub string }
 
 func parse(path string) (r request) {
@@ -212,7 +212,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	name := strings.TrimPrefix(query.Get("fieldSelector"), "metadata.name=")
 	switch {
 	case code != 0:
-		refuse(w, code, "broken by the test")
+		fail(w, code, "broken by the test")
 	case hr.Method == http.MethodGet && query.Get("watch") != "":
 		s.watch(w, hr, &watch{resource: r.resource, namespace: r.namespace, name: name, events: make(chan []byte, 1<<16), cut: make(chan struct{})}, query.Get("sendInitialEvents") == "true")
 	case hr.Method == http.MethodGet && r.name == "":
@@ -222,7 +222,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	}
 }
 
-func refuse(w http.ResponseWriter, code int, message string) {
+func fail(w http.ResponseWriter, code int, message string) {
 	reasons := map[int]string{http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict", http.StatusForbidden: "Forbidden"}
 	answer(w, code, Object{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reasons[code], "message": message})
 }
@@ -230,10 +230,10 @@ func refuse(w http.ResponseWriter, code int, message string) {
 func answer(w http.ResponseWriter, code int, obj Object) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(obj) // the other side is gone
+	_ = json.NewEncoder(w).Encode(obj) // fails only if the client is gone
 }
 
-// matching lists what a watch would see, sorted. mu is held.
+// matching returns the objects that a watch selects, sorted. mu is held.
 func (s *Server) matching(w *watch) (out []any) {
 	for _, id := range slices.Sorted(maps.Keys(s.objects[w.resource])) {
 		if obj := s.objects[w.resource][id]; w.matches(obj) {
@@ -255,15 +255,14 @@ func (s *Server) list(w http.ResponseWriter, of *watch) {
 	answer(w, http.StatusOK, Object{"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kind, "items": items, "metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
 }
 
-// watch serves events from now on. A client that names a version is told that it has expired, so that it lists again: what
-// happened meanwhile is not kept.
+// watch serves events from now on. It keeps no history: a client that names an older version gets 410 Gone, and lists again.
 func (s *Server) watch(w http.ResponseWriter, hr *http.Request, of *watch, initial bool) {
 	w.Header().Set("Content-Type", "application/json")
 	flush := w.(http.Flusher)
 	s.mu.Lock()
 	if from := hr.URL.Query().Get("resourceVersion"); !initial && from != "" && from != strconv.Itoa(s.version) {
 		s.mu.Unlock()
-		refuse(w, http.StatusGone, "too old a version")
+		fail(w, http.StatusGone, "too old a version")
 		return
 	}
 	if initial {
@@ -300,7 +299,7 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, of *watch, initi
 	}
 }
 
-// kinds are the names that bookmarks must have, by plural.
+// kinds are the kinds of bookmarks, by plural.
 var kinds = map[string]string{
 	"customresourcedefinitions": "CustomResourceDefinition", "gatewayclasses": "GatewayClass", "gateways": "Gateway", "httproutes": "HTTPRoute",
 	"grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute", "tcproutes": "TCPRoute", "listenersets": "ListenerSet", "referencegrants": "ReferenceGrant",
@@ -314,7 +313,7 @@ func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 	var body Object
 	if hr.Method != http.MethodGet {
 		if err := json.NewDecoder(hr.Body).Decode(&body); err != nil {
-			refuse(w, http.StatusBadRequest, err.Error())
+			fail(w, http.StatusBadRequest, err.Error())
 			return
 		}
 	}
@@ -326,16 +325,16 @@ func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 	case hr.Method == http.MethodPost:
 		key = id(body)
 		if s.objects[r.resource][key] != nil {
-			refuse(w, http.StatusConflict, "it exists")
+			fail(w, http.StatusConflict, "it exists")
 			return
 		}
 		s.store(r.resource, "ADDED", body)
 	case old == nil:
-		refuse(w, http.StatusNotFound, "there is no "+key)
+		fail(w, http.StatusNotFound, "there is no "+key)
 		return
 	case hr.Method == http.MethodGet:
 	case !unchanged(old, body):
-		refuse(w, http.StatusConflict, "another version")
+		fail(w, http.StatusConflict, "another version")
 		return
 	case hr.Method == http.MethodPut:
 		s.store(r.resource, "MODIFIED", body)
@@ -352,13 +351,13 @@ func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 			return
 		}
 	default:
-		refuse(w, http.StatusMethodNotAllowed, hr.Method)
+		fail(w, http.StatusMethodNotAllowed, hr.Method)
 		return
 	}
 	answer(w, http.StatusOK, s.objects[r.resource][key])
 }
 
-// unchanged says whether a write is for the version that there is.
+// unchanged returns true if a write is for the current version.
 func unchanged(old, body Object) bool {
 	meta, _ := body["metadata"].(Object)
 	v, ok := meta["resourceVersion"].(string)

@@ -184,7 +184,7 @@ func (p *App) want(ctx context.Context, wanted, unwanted []kube.Demand) {
 		switch {
 		case err == nil || ctx.Err() == context.Canceled:
 			return
-		case ctx.Err() != nil || p.cluster.source.Refused():
+		case ctx.Err() != nil || p.cluster.source.Forbidden():
 			p.log.Warn("translating without objects that cannot be read now", "error", err)
 			return
 		}
