@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answer is the JSON of a completion, or of one piece of a streamed one, in OpenAI's form.
+// answer is the JSON of a completion, or of one chunk of a streamed one, in OpenAI's form.
 type answer struct {
 	ID      string   `json:"id"`
 	Object  string   `json:"object"`
@@ -22,14 +22,14 @@ type answer struct {
 }
 
 type choice struct {
-	Index   int     `json:"index"`
-	Message *speech `json:"message,omitempty"` // of a chat, in one piece
-	Delta   *speech `json:"delta,omitempty"`   // of a chat, streamed
-	Text    *string `json:"text,omitempty"`    // of a completion
-	Finish  *string `json:"finish_reason"`
+	Index   int          `json:"index"`
+	Message *chatMessage `json:"message,omitempty"` // of a chat, not streamed
+	Delta   *chatMessage `json:"delta,omitempty"`   // of a chat, streamed
+	Text    *string      `json:"text,omitempty"`    // of a completion
+	Finish  *string      `json:"finish_reason"`
 }
 
-type speech struct {
+type chatMessage struct {
 	Role    string  `json:"role,omitempty"`
 	Content *string `json:"content,omitempty"`
 }
@@ -40,7 +40,7 @@ type usage struct {
 	TotalTokens      int `json:"total_tokens"`
 }
 
-// form is what differs between the two kinds of completion.
+// form holds the differences between the two kinds of completion.
 type form struct {
 	chat          bool
 	prefix        string // of ids
@@ -50,8 +50,8 @@ type form struct {
 
 var chatForm = form{
 	chat: true, prefix: "chatcmpl", object: "chat.completion", chunk: "chat.completion.chunk",
-	whole: func(text string) choice { return choice{Message: &speech{Role: "assistant", Content: &text}} },
-	piece: func(text string) choice { return choice{Delta: &speech{Content: &text}} },
+	whole: func(text string) choice { return choice{Message: &chatMessage{Role: "assistant", Content: &text}} },
+	piece: func(text string) choice { return choice{Delta: &chatMessage{Content: &text}} },
 }
 
 var completionForm = form{
@@ -63,62 +63,61 @@ var completionForm = form{
 func (s *Server) chat(w http.ResponseWriter, r *http.Request)       { s.complete(w, r, chatForm) }
 func (s *Server) completion(w http.ResponseWriter, r *http.Request) { s.complete(w, r, completionForm) }
 
-// complete takes a request through the whole server: read, wait for a slot, generate.
+// complete serves a completion: it reads the request, waits for a slot, and generates the answer.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, f form) {
-	order, err := s.read(w, r, f.chat)
+	job, err := s.read(w, r, f.chat)
 	number := s.completions.Add(1)
 	if err == nil && s.fails(number) {
-		err = &refusal{s.cfg.Status, "SimulatedFailure", "this simulator was told to fail"}
+		err = &apiError{s.cfg.Status, "SimulatedFailure", "a simulated failure (fail rate)"}
 	}
-	var refused *refusal
-	if errors.As(err, &refused) {
-		refuse(w, refused)
+	var failure *apiError
+	if errors.As(err, &failure) {
+		writeError(w, failure)
 		return
 	} else if err != nil {
 		return // the client went away while it sent its request
 	}
-	if order.stream {
-		// As vLLM does: a stream's headers do not wait for the queue.
+	if job.stream {
+		// As in vLLM, a stream's headers do not wait for the queue.
 		w.Header().Set("content-type", "text/event-stream; charset=utf-8")
 		w.Header().Set("cache-control", "no-cache")
 		if http.NewResponseController(w).Flush() != nil {
 			return
 		}
 	}
-	blocks := (order.promptTokens + len(order.words) + blockSize - 1) / blockSize
-	seq := &sequence{lora: order.lora, blocks: blocks}
+	blocks := (job.promptTokens + len(job.words) + blockSize - 1) / blockSize
+	seq := &sequence{lora: job.lora, blocks: blocks}
 	if s.engine.enter(r.Context(), seq) != nil {
 		return // the client went away while it waited
 	}
 	defer s.engine.leave(seq)
-	s.promptTokens.Add(uint64(order.promptTokens))
+	s.promptTokens.Add(uint64(job.promptTokens))
 
-	head := answer{ID: fmt.Sprintf("%s-%s-%d", f.prefix, s.cfg.Name, number), Created: time.Now().Unix(), Model: order.model}
-	tokens := usage{order.promptTokens, len(order.words), order.promptTokens + len(order.words)}
-	if order.stream {
-		err = s.stream(r.Context(), w, f, order, head, tokens)
+	head := answer{ID: fmt.Sprintf("%s-%s-%d", f.prefix, s.cfg.Name, number), Created: time.Now().Unix(), Model: job.model}
+	tokens := usage{job.promptTokens, len(job.words), job.promptTokens + len(job.words)}
+	if job.stream {
+		err = s.stream(r.Context(), w, f, job, head, tokens)
 	} else {
-		err = s.whole(r.Context(), w, f, order, head, tokens)
+		err = s.whole(r.Context(), w, f, job, head, tokens)
 	}
 	if err != nil {
-		return // the client went away while it was answered
+		return // the client went away during the answer
 	}
-	s.generationTokens.Add(uint64(len(order.words)))
-	if order.finish == "length" {
+	s.generationTokens.Add(uint64(len(job.words)))
+	if job.finish == "length" {
 		s.cut.Add(1)
 	} else {
 		s.stopped.Add(1)
 	}
 }
 
-// fails tells whether the n-th completion, from 1, is one of those that fail: at each point the share of failures so far
-// is FailRate, rounded down.
+// fails reports whether the n-th completion, from 1, fails: the number of failures after n is n times FailRate, rounded down.
 func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }
 
-// whole answers in one piece, after the time that all tokens take.
-func (s *Server) whole(ctx context.Context, w http.ResponseWriter, f form, o order, a answer, tokens usage) error {
+// whole sends the answer without streaming, after the time that all tokens take.
+func (s *Server) whole(ctx context.Context, w http.ResponseWriter, f form, o job, a answer, tokens usage) error {
 	if err := pause(ctx, s.cfg.TimeToFirstToken+time.Duration(len(o.words)-1)*s.cfg.InterTokenLatency); err != nil {
 		return err
 	}
@@ -129,9 +128,8 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, f form, o ord
 	return json.NewEncoder(w).Encode(a)
 }
 
-// stream answers with one server-sent event for each token, then the reason for the end, then the usage if it was asked
-// for, then [DONE].
-func (s *Server) stream(ctx context.Context, w http.ResponseWriter, f form, o order, a answer, tokens usage) error {
+// stream sends one server-sent event for each token, then the finish reason, then the usage if requested, then [DONE].
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, f form, o job, a answer, tokens usage) error {
 	flusher := http.NewResponseController(w)
 	send := func(choices []choice) error {
 		a.Choices = choices
@@ -189,11 +187,10 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func refuse(w http.ResponseWriter, r *refusal) {
+func writeError(w http.ResponseWriter, e *apiError) {
 	w.Header().Set("content-type", "application/json")
-	w.WriteHeader(r.status)
-	// The client may have gone; there is nobody else to tell.
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{
-		"message": r.message, "type": r.kind, "param": nil, "code": r.status,
+	w.WriteHeader(e.status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{ // fails only if the client is gone
+		"message": e.message, "type": e.kind, "param": nil, "code": e.status,
 	}})
 }

@@ -1,15 +1,15 @@
-// Package sim is a model server without a model: the OpenAI endpoints, the queue, the KV cache and the LoRA slots of a
-// vLLM, with vLLM's metrics, on a machine without a GPU. Its answers say which server gave them and repeat the prompt,
-// so that a person or a test sees what went where.
+// Package sim is a model server without a model: vLLM's OpenAI endpoints, queue, KV cache, LoRA slots and metrics, on a
+// machine without a GPU. Its answers name the server and repeat the prompt, so that users and tests see which server served.
 //
 // Its callers are `penstock sim`, the demo, and tests, which use a Server as an http.Handler in their own process.
 //
-// What is simulated: at most MaxNumSeqs requests run, the others wait in order; each takes blocks of the KV cache for its
-// prompt and its longest answer, and waits while they are taken; at most MaxLoRAs adapters are active, and a request for
-// one more waits while those behind it may pass. A word is a token. What is not: prefix caching, preemption, sampling,
-// several prompts or answers in one request (refused with 400, not ignored).
+// Simulated: at most MaxNumSeqs requests run, the others wait in order. Each reserves blocks of the KV cache for its prompt
+// and its longest answer, and waits until they are free. At most MaxLoRAs adapters are active; a request for another one
+// waits, and later requests may overtake it. A word is a token.
 //
-// Invariants: the same prompt gives the same text; a request that ends, by whatever way, gives back all that it held.
+// Not simulated: prefix caching, preemption, sampling. Several prompts or answers in one request get 400.
+//
+// Invariants: the same prompt gives the same text; a request that ends, in any way, releases all that it held.
 //
 // Tests: go test ./cmd/penstock/internal/sim
 package sim

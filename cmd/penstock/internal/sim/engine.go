@@ -16,13 +16,13 @@ type sequence struct {
 	running chan struct{} // closed when it may run
 }
 
-// engine decides who runs. It is vLLM's scheduler without its preemption: what a sequence may need is set aside when it
-// starts, so nothing that runs is ever put back.
+// engine schedules sequences. It is vLLM's scheduler without preemption: a sequence reserves all that it may need when it
+// starts, so no running one is ever moved back to the queue.
 type engine struct {
 	slots, blocks, maxLoRAs int // limits
 
 	mu      sync.Mutex
-	waiting []*sequence // first come, first served, but for adapters
+	waiting []*sequence // first come, first served, except for adapters
 	running []*sequence
 	used    int // blocks held by running
 }
@@ -31,7 +31,7 @@ func newEngine(slots, blocks, maxLoRAs int) *engine {
 	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs}
 }
 
-// enter waits until seq may run; leave must follow. When ctx ends first, its error is returned and seq holds nothing.
+// enter waits until seq may run; the caller then calls leave. If ctx ends first, enter returns its error and seq holds nothing.
 func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	seq.running = make(chan struct{})
 	e.mu.Lock()
@@ -42,12 +42,12 @@ func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	case <-seq.running:
 		return nil
 	case <-ctx.Done():
-		e.leave(seq) // it may have been admitted at this very moment
+		e.leave(seq) // it may have been admitted concurrently
 		return ctx.Err()
 	}
 }
 
-// leave gives back what seq holds, be it a slot or a place in the queue.
+// leave releases what seq holds: its slot and blocks, or its place in the queue.
 func (e *engine) leave(seq *sequence) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,8 +60,8 @@ func (e *engine) leave(seq *sequence) {
 	e.admit()
 }
 
-// admit starts whom it can. A sequence whose adapter finds no place is passed over; one that lacks a slot or blocks
-// holds up all behind it, or large ones would never run.
+// admit starts all sequences that can run. It skips a sequence whose adapter has no slot. One that lacks a slot or blocks
+// stops all after it, because large ones would never run otherwise.
 func (e *engine) admit() {
 	for i := 0; i < len(e.waiting) && len(e.running) < e.slots; {
 		seq := e.waiting[i]
@@ -79,7 +79,7 @@ func (e *engine) admit() {
 	}
 }
 
-// load is what the engine looks like at one moment.
+// load is the state of the engine at one moment.
 type load struct {
 	waiting, running           int
 	waitingLoRAs, runningLoRAs []string // sorted, each once
@@ -96,7 +96,7 @@ func (e *engine) load() load {
 	}
 }
 
-// adapters lists the adapters of seqs, sorted, each once.
+// adapters returns the adapters of seqs, sorted, each once.
 func adapters(seqs []*sequence) []string {
 	var names []string
 	for _, seq := range seqs {

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// maxBody is the largest request that is read. Penstock's own limit is half of it.
+// maxBody is the largest request body, in bytes: twice Penstock's own limit.
 const maxBody = 64 << 20
 
-// fields are what a request of either kind may say. Others are ignored, as most sampling options make no difference here.
+// fields of a request of either kind. Others are ignored: most are sampling options, which have no effect here.
 type fields struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -22,7 +22,7 @@ type fields struct {
 	StreamOptions       streamOptions   `json:"stream_options"`
 	MaxTokens           *int            `json:"max_tokens"`
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
-	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's: go on until max_tokens
+	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's: continue until max_tokens
 	N                   *int            `json:"n"`
 }
 
@@ -35,73 +35,73 @@ type message struct {
 	Content json.RawMessage `json:"content"` // a string, or a list of parts
 }
 
-// order is a request that was understood: what to say, and for how long.
-type order struct {
+// job is a valid request and the answer to it.
+type job struct {
 	model        string
 	lora         string   // model, if that is an adapter
 	words        []string // the answer's tokens
 	promptTokens int
-	finish       string // "stop", or "length" when max_tokens cut the answer
+	finish       string // "stop", or "length" if max_tokens cut the answer
 	stream       bool
-	usage        bool // asked for at the end of a stream
+	usage        bool // send the usage at the end of a stream
 }
 
-// refusal is an answer in OpenAI's form of an error.
-type refusal struct {
+// apiError is an error response in OpenAI's form.
+type apiError struct {
 	status  int
 	kind    string
 	message string
 }
 
-func (r *refusal) Error() string { return r.message }
+func (e *apiError) Error() string { return e.message }
 
 func badRequest(format string, args ...any) error {
-	return &refusal{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...)}
+	return &apiError{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// read reads a request's body, keeps it for /debug/last, and turns it into an order. chat tells which of the two kinds of
-// request it is. A nil error means a valid order; a *refusal says what to answer; anything else is a client that went.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, chat bool) (order, error) {
+// read reads a request's body, keeps it for /debug/last, and turns it into a job. chat is true for chat completions. An
+// *apiError is the response to an invalid request; any other error means that the client is gone.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, chat bool) (job, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	s.last.Store(newReceived(r, body))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return order{}, &refusal{http.StatusRequestEntityTooLarge, "BadRequestError", fmt.Sprintf("the request is larger than %d bytes", maxBody)}
+		return job{}, &apiError{http.StatusRequestEntityTooLarge, "BadRequestError", fmt.Sprintf("the request is larger than %d bytes", maxBody)}
 	} else if err != nil {
-		return order{}, err
+		return job{}, err
 	}
 	var f fields
 	if err := json.Unmarshal(body, &f); err != nil {
-		return order{}, badRequest("the body is not the JSON of a completion request: %v", err)
+		return job{}, badRequest("the body is not the JSON of a completion request: %v", err)
 	}
 	if f.N != nil && *f.N != 1 {
-		return order{}, badRequest("n is %d; this simulator gives one answer", *f.N)
+		return job{}, badRequest("n is %d; this simulator supports only 1", *f.N)
 	}
-	said, promptTokens, err := f.said(chat)
+	text, promptTokens, err := f.prompt(chat)
 	if err != nil {
-		return order{}, err
+		return job{}, err
 	}
-	return s.order(f, chat, said, promptTokens)
+	return s.job(f, chat, text, promptTokens)
 }
 
-// order decides what is answered to said, what the client said last.
-func (s *Server) order(f fields, chat bool, said string, promptTokens int) (order, error) {
-	o := order{model: f.Model, promptTokens: promptTokens, stream: f.Stream, usage: f.StreamOptions.IncludeUsage, finish: "stop"}
+// job returns the job of a request; text is the prompt, or the last message of a chat.
+func (s *Server) job(f fields, chat bool, text string, promptTokens int) (job, error) {
+	o := job{model: f.Model, promptTokens: promptTokens, stream: f.Stream, usage: f.StreamOptions.IncludeUsage, finish: "stop"}
 	switch {
 	case f.Model == "":
 		o.model = s.cfg.Model
 	case slices.Contains(s.cfg.LoRAs, f.Model):
 		o.lora = f.Model
 	case f.Model != s.cfg.Model:
-		return o, &refusal{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", f.Model)}
+		return o, &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", f.Model)}
 	}
-	o.words = append([]string{s.cfg.Name, "says:"}, strings.Fields(said)...)
+	o.words = append([]string{s.cfg.Name, "answers:"}, strings.Fields(text)...)
 
 	limit := f.MaxTokens
 	if f.MaxCompletionTokens != nil {
 		limit = f.MaxCompletionTokens
 	}
 	if limit == nil && !chat {
-		sixteen := 16 // what the API says for a completion; a chat has no limit of its own
+		sixteen := 16 // the API's default for completions; chats have no default limit
 		limit = &sixteen
 	}
 	if limit != nil && *limit < 1 {
@@ -112,16 +112,16 @@ func (s *Server) order(f fields, chat bool, said string, promptTokens int) (orde
 	}
 	if limit != nil && (*limit < len(o.words) || f.IgnoreEOS) {
 		o.finish = "length"
-		for said := o.words; len(o.words) < *limit; {
-			o.words = append(o.words, said...)
+		for once := o.words; len(o.words) < *limit; {
+			o.words = append(o.words, once...)
 		}
 		o.words = o.words[:*limit]
 	}
 	return o, nil
 }
 
-// said returns the last thing that the client said, and the number of tokens in everything it said.
-func (f *fields) said(chat bool) (last string, tokens int, err error) {
+// prompt returns the prompt, or the last message of a chat, and the number of tokens in the prompt or in all messages.
+func (f *fields) prompt(chat bool) (last string, tokens int, err error) {
 	if !chat {
 		return promptText(f.Prompt)
 	}
@@ -137,7 +137,7 @@ func (f *fields) said(chat bool) (last string, tokens int, err error) {
 	return last, tokens, nil
 }
 
-// contentText reads a message's content: a string, null, or a list of parts of which the text ones count.
+// contentText reads a message's content: a string, null, or a list of parts, of which it returns the texts.
 func contentText(raw json.RawMessage) (string, error) {
 	var text string
 	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {

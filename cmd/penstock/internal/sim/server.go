@@ -15,7 +15,7 @@ import (
 
 // Config describes one simulated model server. Only Model is required.
 type Config struct {
-	Name  string // how it calls itself in answers and in the header x-served-by, such as a pod's name; "" means "sim"
+	Name  string // in answers and in the header x-served-by, such as a pod's name; "" means "sim"
 	Model string // the name of the base model
 	LoRAs []string
 	// MaxLoRAs is how many adapters can be active at a time. 0 means 1, vLLM's default.
@@ -27,16 +27,16 @@ type Config struct {
 	TimeToFirstToken  time.Duration // from the moment a request runs, not counting its time in the queue
 	InterTokenLatency time.Duration // between two tokens
 
-	FailRate float64 // the share, 0 to 1, of completions that are answered with Status instead; evenly spread, not random
-	Status   int     // what a failed one is answered with; 0 means 503
+	FailRate float64 // the fraction, 0 to 1, of completions that fail with Status; evenly spread, not random
+	Status   int     // of failed completions; 0 means 503
 
 	Listen []string      // host:port of each socket that Run serves; port 0 chooses one
-	Grace  time.Duration // how long Run lets requests end once its context has ended; 0 means 30 s
+	Grace  time.Duration // how long Run waits for requests in flight once its context has ended; 0 means 30 s
 
 	Log *slog.Logger // nil means slog.Default()
 }
 
-// Server is one simulated model server. It is an http.Handler; Run serves it on sockets of its own.
+// Server is one simulated model server. It is an http.Handler; Run serves it on the sockets of Config.Listen.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
@@ -46,21 +46,21 @@ type Server struct {
 	started   time.Time
 
 	draining         atomic.Bool
-	completions      atomic.Uint64 // asked for so far
+	completions      atomic.Uint64 // requested so far
 	promptTokens     atomic.Uint64
 	generationTokens atomic.Uint64
-	stopped, cut     atomic.Uint64 // requests that ended by themselves, and by max_tokens
+	stopped, cut     atomic.Uint64 // completions with finish reason "stop", and "length"
 	last             atomic.Pointer[received]
 }
 
-// New checks cfg, fills in its defaults, and opens no socket.
+// New checks cfg and fills in its defaults. It opens no socket.
 func New(cfg Config) (*Server, error) {
 	if cfg.Model == "" {
-		return nil, errors.New("sim: a model name is needed")
+		return nil, errors.New("sim: Config needs Model")
 	}
 	for _, lora := range cfg.LoRAs {
 		if lora == cfg.Model || lora == "" {
-			return nil, fmt.Errorf("sim: LoRA adapter %q needs a name of its own", lora)
+			return nil, fmt.Errorf("sim: LoRA adapter %q: the name is empty or the base model's", lora)
 		}
 	}
 	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.KVCacheTokens < 0 || cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 {
@@ -70,7 +70,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("sim: fail rate %g is not between 0 and 1", cfg.FailRate)
 	}
 	if cfg.Status != 0 && (cfg.Status < 200 || cfg.Status > 599) {
-		return nil, fmt.Errorf("sim: %d is not a status that can be answered: 200 to 599", cfg.Status)
+		return nil, fmt.Errorf("sim: status %d is not between 200 and 599", cfg.Status)
 	}
 	setDefault(&cfg.Name, "sim")
 	setDefault(&cfg.MaxLoRAs, 1)
@@ -102,7 +102,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// ServeHTTP says who answers, and on which of its addresses, in the headers of every answer.
+// ServeHTTP adds the server's name and the address of the connection to every response, in headers.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-served-by", s.cfg.Name)
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
@@ -111,7 +111,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Listen opens the sockets of Config.Listen and returns their addresses, in that order. Run does it if nobody did.
+// Listen opens the sockets of Config.Listen and returns their addresses, in that order. Run calls it if it was not called.
 func (s *Server) Listen() ([]string, error) {
 	var addresses []string
 	for _, address := range s.cfg.Listen {
@@ -129,8 +129,8 @@ func (s *Server) Listen() ([]string, error) {
 	return addresses, nil
 }
 
-// Run serves HTTP/1.1 and cleartext HTTP/2 on the sockets until ctx ends. Then /health fails, no connection is taken any
-// more, and Run returns nil when the requests have ended, or an error when some had not after Config.Grace.
+// Run serves HTTP/1.1 and cleartext HTTP/2 on the sockets until ctx ends. Then /health fails and no connection is accepted.
+// Run returns nil when the requests in flight have ended, or an error if some have not after Config.Grace.
 func (s *Server) Run(ctx context.Context) error {
 	if len(s.listeners) == 0 {
 		if _, err := s.Listen(); err != nil {
@@ -154,11 +154,11 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error {
 		<-groupCtx.Done()
 		s.draining.Store(true)
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Grace)
+		graceCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Grace)
 		defer cancel()
-		if err := server.Shutdown(patience); err != nil {
+		if err := server.Shutdown(graceCtx); err != nil {
 			server.Close()
-			return fmt.Errorf("sim: requests were still open after %s: %w", s.cfg.Grace, err)
+			return fmt.Errorf("sim: requests in flight after %s: %w", s.cfg.Grace, err)
 		}
 		return nil
 	})

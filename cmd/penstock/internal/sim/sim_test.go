@@ -15,9 +15,9 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-)
 
-const patience = 30 * time.Second
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
 
 func serve(t *testing.T, cfg Config) (*Server, string) {
 	t.Helper()
@@ -63,8 +63,8 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// hold asks in the background, and returns what ends the asking.
-func hold(t *testing.T, url, model string) (letGo func()) {
+// hold sends a request in the background, and returns a function that cancels it.
+func hold(t *testing.T, url, model string) (release func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, "POST", url+"/v1/completions", strings.NewReader(`{"prompt":"a","model":"`+model+`"}`))
@@ -78,12 +78,12 @@ func hold(t *testing.T, url, model string) (letGo func()) {
 			resp.Body.Close()
 		}
 	}()
-	letGo = func() { cancel(); <-done }
-	t.Cleanup(letGo)
-	return letGo
+	release = func() { cancel(); <-done }
+	t.Cleanup(release)
+	return release
 }
 
-// gauges reads /metrics as Prometheus does: name -> value, and name -> labels, of the first series of each.
+// gauges parses /metrics: name -> value, and name -> labels, of the first series of each name.
 func gauges(t *testing.T, url string) (map[string]float64, map[string]map[string]string) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -103,30 +103,21 @@ func gauges(t *testing.T, url string) (map[string]float64, map[string]map[string
 	return values, labels
 }
 
-// eventually polls until the named metrics have these values.
-func eventually(t *testing.T, url string, want map[string]float64) {
+// waitForMetrics polls until the named metrics have these values.
+func waitForMetrics(t *testing.T, url string, want map[string]float64) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	poll.NoError(t, "metrics", poll.Limit, func() error {
 		values, _ := gauges(t, url)
-		equal := true
 		for name, value := range want {
-			equal = equal && values[name] == value
+			if values[name] != value {
+				return fmt.Errorf("%s is %v, want %v", name, values[name], value)
+			}
 		}
-		if equal {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("never happened: %v; the last was %v", want, values)
-		}
-	}
+		return nil
+	})
 }
 
-func TestAChatAnswerNamesItsServerAndRepeatsThePrompt(t *testing.T) {
+func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	_, url := serve(t, Config{Name: "pod-7"})
 	body := `{"model":"base","messages":[{"role":"system","content":"be kind"},{"role":"user","content":[{"type":"text","text":"hello  big world"}]}]}`
 	status, headers, got := ask(t, url+"/v1/chat/completions", body)
@@ -134,7 +125,7 @@ func TestAChatAnswerNamesItsServerAndRepeatsThePrompt(t *testing.T) {
 	if err := json.Unmarshal([]byte(got), &a); err != nil || status != 200 {
 		t.Fatalf("%d %v: %s", status, err, got)
 	}
-	if len(a.Choices) != 1 || *a.Choices[0].Message.Content != "pod-7 says: hello big world" || *a.Choices[0].Finish != "stop" || a.Object != "chat.completion" {
+	if len(a.Choices) != 1 || *a.Choices[0].Message.Content != "pod-7 answers: hello big world" || *a.Choices[0].Finish != "stop" || a.Object != "chat.completion" {
 		t.Errorf("got %s", got)
 	}
 	if *a.Usage != (usage{5, 5, 10}) {
@@ -162,7 +153,7 @@ func events(t *testing.T, body string) []string {
 	return all
 }
 
-func TestAStreamedAnswerIsTheSameTextInPieces(t *testing.T) {
+func TestStreaming_ChunksAddUpToTheAnswer(t *testing.T) {
 	_, url := serve(t, Config{Name: "pod-7", InterTokenLatency: time.Microsecond})
 	for _, c := range []struct{ path, asked, role string }{
 		{"/v1/chat/completions", `"messages":[{"role":"user","content":"one two"}]`, "assistant"},
@@ -198,7 +189,7 @@ func TestAStreamedAnswerIsTheSameTextInPieces(t *testing.T) {
 				}
 			}
 		}
-		if text != "pod-7 says: one two" || finish != "stop" || counted == nil || counted.TotalTokens != 6 {
+		if text != "pod-7 answers: one two" || finish != "stop" || counted == nil || counted.TotalTokens != 6 {
 			t.Errorf("%s: text %q, finish %q, usage %+v", path, text, finish, counted)
 		}
 		if role != c.role {
@@ -210,14 +201,14 @@ func TestAStreamedAnswerIsTheSameTextInPieces(t *testing.T) {
 	}
 }
 
-func TestMaxTokensIsHonoured(t *testing.T) {
+func TestMaxTokens_LimitsTheAnswer(t *testing.T) {
 	_, url := serve(t, Config{})
 	for _, c := range []struct{ path, body, text, finish string }{
-		{"/v1/completions", `{"prompt":"a b c","max_tokens":3}`, "sim says: a", "length"},
-		{"/v1/completions", `{"prompt":["a b"],"max_tokens":9}`, "sim says: a b", "stop"},
-		{"/v1/completions", `{"prompt":"a","max_tokens":7,"ignore_eos":true}`, "sim says: a sim says: a sim", "length"},
-		{"/v1/completions", `{"prompt":[1,2]}`, "sim says: 1 2", "stop"},
-		{"/v1/completions", `{"prompt":"1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6"}`, "sim says: 1 2 3 4 5 6 7 8 9 0 1 2 3 4", "length"},
+		{"/v1/completions", `{"prompt":"a b c","max_tokens":3}`, "sim answers: a", "length"},
+		{"/v1/completions", `{"prompt":["a b"],"max_tokens":9}`, "sim answers: a b", "stop"},
+		{"/v1/completions", `{"prompt":"a","max_tokens":7,"ignore_eos":true}`, "sim answers: a sim answers: a sim", "length"},
+		{"/v1/completions", `{"prompt":[1,2]}`, "sim answers: 1 2", "stop"},
+		{"/v1/completions", `{"prompt":"1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6"}`, "sim answers: 1 2 3 4 5 6 7 8 9 0 1 2 3 4", "length"},
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a b"}],"max_tokens":99,"max_completion_tokens":1}`, "sim", "length"},
 	} {
 		_, _, got := ask(t, url+c.path, c.body)
@@ -235,7 +226,7 @@ func TestMaxTokensIsHonoured(t *testing.T) {
 	}
 }
 
-func TestAMistakeIsAnsweredInOpenAIsForm(t *testing.T) {
+func TestCompletion_InvalidRequestGetsOpenAIError(t *testing.T) {
 	_, url := serve(t, Config{KVCacheTokens: 64})
 	for _, c := range []struct {
 		path, body string
@@ -265,22 +256,22 @@ func TestAMistakeIsAnsweredInOpenAIsForm(t *testing.T) {
 	}
 }
 
-func TestRequestsBeyondTheSlotsWaitAndTheMetricsSaySo(t *testing.T) {
+func TestQueue_RequestsBeyondSlotsWaitAndAreCounted(t *testing.T) {
 	_, url := serve(t, Config{MaxNumSeqs: 2, KVCacheTokens: 160, TimeToFirstToken: time.Hour})
 	first := hold(t, url, "")
-	eventually(t, url, map[string]float64{"vllm:num_requests_running": 1, "vllm:num_requests_waiting": 0, "vllm:kv_cache_usage_perc": 0.1})
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 1, "vllm:num_requests_waiting": 0, "vllm:kv_cache_usage_perc": 0.1})
 	for range 3 {
 		hold(t, url, "")
 	}
-	eventually(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 2, "vllm:kv_cache_usage_perc": 0.2})
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 2, "vllm:kv_cache_usage_perc": 0.2})
 	first() // a client that goes away makes room for the next
-	eventually(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
 }
 
-func TestAStreamBeginsWhileItsRequestStillWaits(t *testing.T) {
+func TestStreaming_HeadersDoNotWaitForTheQueue(t *testing.T) {
 	_, url := serve(t, Config{MaxNumSeqs: 1, TimeToFirstToken: time.Hour})
 	hold(t, url, "")
-	eventually(t, url, map[string]float64{"vllm:num_requests_running": 1})
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 1})
 	resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a","stream":true}`))
 	if err != nil {
 		t.Fatal(err)
@@ -289,41 +280,41 @@ func TestAStreamBeginsWhileItsRequestStillWaits(t *testing.T) {
 	if resp.StatusCode != 200 || resp.Header.Get("x-served-by") != "sim" {
 		t.Errorf("got %s %v", resp.Status, resp.Header)
 	}
-	eventually(t, url, map[string]float64{"vllm:num_requests_waiting": 0}) // and leaves the queue with its client
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_waiting": 0}) // it leaves the queue with its client
 }
 
-func TestAFullKVCacheMakesRequestsWait(t *testing.T) {
+func TestKVCache_FullCacheMakesRequestsWait(t *testing.T) {
 	_, url := serve(t, Config{KVCacheTokens: 32, TimeToFirstToken: time.Hour})
 	for range 3 {
 		hold(t, url, "")
 	}
-	eventually(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1, "vllm:kv_cache_usage_perc": 1})
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1, "vllm:kv_cache_usage_perc": 1})
 	_, labels := gauges(t, url)
 	if got := fmt.Sprint(labels["vllm:cache_config_info"]); got != "map[block_size:16 num_gpu_blocks:2]" {
 		t.Errorf("cache_config_info %s", got)
 	}
 }
 
-func TestAnAdapterWithoutAPlaceWaitsAndLetsOthersPass(t *testing.T) {
+func TestLoRA_AdapterWithoutSlotWaitsAndOthersPass(t *testing.T) {
 	_, url := serve(t, Config{LoRAs: []string{"sql", "chat"}, MaxLoRAs: 1, TimeToFirstToken: time.Hour})
 	sql := hold(t, url, "sql")
-	eventually(t, url, map[string]float64{"vllm:num_requests_running": 1})
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 1})
 	hold(t, url, "chat")
-	eventually(t, url, map[string]float64{"vllm:num_requests_waiting": 1})
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_waiting": 1})
 	hold(t, url, "base")
-	eventually(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
 	_, labels := gauges(t, url)
 	if got := fmt.Sprint(labels["vllm:lora_requests_info"]); got != "map[max_lora:1 running_lora_adapters:sql waiting_lora_adapters:chat]" {
 		t.Errorf("lora_requests_info %s", got)
 	}
 	sql()
-	eventually(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})
 	if _, labels := gauges(t, url); labels["vllm:lora_requests_info"]["running_lora_adapters"] != "chat" {
 		t.Errorf("lora_requests_info %v", labels["vllm:lora_requests_info"])
 	}
 }
 
-func TestTheModelsAreListedWithTheirAdapters(t *testing.T) {
+func TestModels_ListIncludesAdapters(t *testing.T) {
 	_, url := serve(t, Config{LoRAs: []string{"sql"}})
 	var list struct {
 		Data []struct {
@@ -339,7 +330,7 @@ func TestTheModelsAreListedWithTheirAdapters(t *testing.T) {
 	}
 }
 
-func TestFailuresComeAsOftenAsAskedFor(t *testing.T) {
+func TestFailRate_FailsConfiguredShare(t *testing.T) {
 	_, url := serve(t, Config{FailRate: 0.25, Status: 429})
 	var got []int
 	for range 8 {
@@ -349,10 +340,10 @@ func TestFailuresComeAsOftenAsAskedFor(t *testing.T) {
 	if fmt.Sprint(got) != "[200 200 200 429 200 200 200 429]" {
 		t.Errorf("got %v", got)
 	}
-	eventually(t, url, map[string]float64{"vllm:request_success_total": 6, "vllm:prompt_tokens_total": 6, "vllm:generation_tokens_total": 18})
+	waitForMetrics(t, url, map[string]float64{"vllm:request_success_total": 6, "vllm:prompt_tokens_total": 6, "vllm:generation_tokens_total": 18})
 }
 
-func TestWhatArrivedLastIsShown(t *testing.T) {
+func TestDebugLast_ShowsLatestRequest(t *testing.T) {
 	_, url := serve(t, Config{})
 	body := `{"prompt":"<b> 12345678901234567890"}`
 	req, err := http.NewRequest("POST", url+"/v1/completions?q=1", strings.NewReader(body))
@@ -374,8 +365,8 @@ func TestWhatArrivedLastIsShown(t *testing.T) {
 	}
 }
 
-func TestAStoppingServerEndsWhatItBegan(t *testing.T) {
-	s, err := New(Config{Model: "base", Listen: []string{"127.0.0.1:0", "127.0.0.1:0"}, Grace: patience, InterTokenLatency: 20 * time.Millisecond})
+func TestDrain_RequestsInFlightEnd(t *testing.T) {
+	s, err := New(Config{Model: "base", Listen: []string{"127.0.0.1:0", "127.0.0.1:0"}, Grace: poll.Limit, InterTokenLatency: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +379,7 @@ func TestAStoppingServerEndsWhatItBegan(t *testing.T) {
 	result := make(chan error, 1)
 	go func() { result <- s.Run(ctx) }()
 
-	// Over cleartext HTTP/2, which Run has to offer as well.
+	// Over cleartext HTTP/2, which Run must serve too.
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	client := &http.Client{Transport: &http.Transport{Protocols: &protocols}}
@@ -414,7 +405,7 @@ func TestAStoppingServerEndsWhatItBegan(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(poll.Limit):
 		t.Fatal("Run did not return")
 	}
 	if _, err := net.Dial("tcp", addresses[0]); err == nil {
@@ -422,7 +413,7 @@ func TestAStoppingServerEndsWhatItBegan(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
+func TestConfig_InvalidOneIsAnError(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"no model": {}, "an adapter with the model's name": {Model: "m", LoRAs: []string{"m"}},
 		"a fail rate above one": {Model: "m", FailRate: 1.5}, "a status below 200": {Model: "m", Status: 99},

@@ -12,16 +12,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A picker that works with this simulator has to work with others, and with vLLM. llm-d-inference-sim, which we did not
-// write, is the measure: the series that a picker reads have the same names, labels and kinds.
-func TestItsMetricsAreThoseOfASimulatorThatWeDidNotWrite(t *testing.T) {
+// A picker that works with this simulator must work with others, and with vLLM. llm-d-inference-sim is the independent
+// reference: the series that a picker reads have the same names and labels.
+func TestSim_MetricsMatchLLMDInferenceSim(t *testing.T) {
 	_, ours := serve(t, Config{LoRAs: []string{"sql"}})
-	theirs := foreign(t)
+	theirs := startInferenceSim(t)
 	ourValues, ourLabels := gauges(t, ours)
 	theirValues, theirLabels := gauges(t, theirs)
 	for _, name := range []string{
@@ -29,10 +30,10 @@ func TestItsMetricsAreThoseOfASimulatorThatWeDidNotWrite(t *testing.T) {
 		"vllm:lora_requests_info", "vllm:cache_config_info",
 	} {
 		if _, ok := theirValues[name]; !ok {
-			t.Errorf("%s: they do not have it; is it still called that?", name)
+			t.Errorf("%s: missing in llm-d-inference-sim; was it renamed?", name)
 		}
 		if _, ok := ourValues[name]; !ok {
-			t.Errorf("%s: we do not have it", name)
+			t.Errorf("%s: missing in sim", name)
 		}
 		sorted := func(labels map[string]string) []string { return slices.Sorted(maps.Keys(labels)) }
 		if diff := cmp.Diff(sorted(theirLabels[name]), sorted(ourLabels[name])); diff != "" {
@@ -41,8 +42,8 @@ func TestItsMetricsAreThoseOfASimulatorThatWeDidNotWrite(t *testing.T) {
 	}
 }
 
-// foreign starts llm-d-inference-sim until the test ends, and returns its URL once it answers.
-func foreign(t *testing.T) string {
+// startInferenceSim runs llm-d-inference-sim until the test ends, and returns its URL once it answers.
+func startInferenceSim(t *testing.T) string {
 	t.Helper()
 	binary, err := filepath.Abs("../../../../.tools/bin/llm-d-inference-sim")
 	if err != nil {
@@ -71,21 +72,16 @@ func foreign(t *testing.T) string {
 		}
 	})
 	url := "http://127.0.0.1:" + port
-	deadline := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	poll.NoError(t, "llm-d-inference-sim answers", poll.Limit, func() error {
 		resp, err := http.Get(url + "/health")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return url
-			}
+		if err != nil {
+			return err
 		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("llm-d-inference-sim never answered: %v", err)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
 		}
-	}
+		return nil
+	})
+	return url
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// shownBody is how much of a request's body /debug/last repeats. Its length and hash are always those of the whole.
+// shownBody is how much of a request's body /debug/last shows, in bytes. Length and hash are always those of the whole body.
 const shownBody = 64 << 10
 
 // received is what /debug/last shows of the latest completion request.
@@ -38,13 +38,13 @@ func newReceived(r *http.Request, body []byte) *received {
 func (s *Server) debugLast(w http.ResponseWriter, _ *http.Request) {
 	last := s.last.Load()
 	if last == nil {
-		refuse(w, &refusal{http.StatusNotFound, "NotFoundError", "no completion has been asked for yet"})
+		writeError(w, &apiError{http.StatusNotFound, "NotFoundError", "no completion request has arrived yet"})
 		return
 	}
 	writeJSON(w, last)
 }
 
-// models lists the base model and its adapters as vLLM does: an adapter names its parent.
+// models lists the base model and its adapters in vLLM's form: an adapter names its parent.
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	type model struct {
 		ID      string  `json:"id"`
@@ -61,14 +61,14 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"object": "list", "data": list})
 }
 
-// health fails as soon as the server drains, so that whoever asks stops sending.
+// health fails while the server drains, so that health checks take it out of service.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.draining.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 }
 
-// metrics are vLLM's, under its names, in Prometheus' text format.
+// metrics serves vLLM's metrics, under its names, in Prometheus's text format.
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	now := s.engine.load()
 	var b strings.Builder
@@ -76,18 +76,18 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n%s{%s} %s\n", name, help, name, kind, name, labels, strconv.FormatFloat(value, 'g', -1, 64))
 	}
 	model := label("model_name", s.cfg.Model)
-	metric("gauge", "vllm:num_requests_running", "Requests that run.", model, float64(now.running))
+	metric("gauge", "vllm:num_requests_running", "Running requests.", model, float64(now.running))
 	metric("gauge", "vllm:num_requests_waiting", "Requests in the queue.", model, float64(now.waiting))
-	metric("gauge", "vllm:kv_cache_usage_perc", "Share of the KV cache in use; 1 is all of it.", model, now.kvCache)
+	metric("gauge", "vllm:kv_cache_usage_perc", "Fraction of the KV cache in use, 0 to 1.", model, now.kvCache)
 	metric("counter", "vllm:prompt_tokens_total", "Tokens of prompts.", model, float64(s.promptTokens.Load()))
 	metric("counter", "vllm:generation_tokens_total", "Tokens of answers.", model, float64(s.generationTokens.Load()))
-	metric("counter", "vllm:request_success_total", "Requests that ended well.", label("finished_reason", "stop")+","+model, float64(s.stopped.Load()))
+	metric("counter", "vllm:request_success_total", "Requests that succeeded.", label("finished_reason", "stop")+","+model, float64(s.stopped.Load()))
 	fmt.Fprintf(&b, "vllm:request_success_total{%s,%s} %d\n", label("finished_reason", "length"), model, s.cut.Load())
 	metric("gauge", "vllm:cache_config_info", "The KV cache's shape.",
 		label("block_size", strconv.Itoa(blockSize))+","+label("num_gpu_blocks", strconv.Itoa(s.engine.blocks)), 1)
 	if len(s.cfg.LoRAs) > 0 {
-		// The value is the time, as in vLLM: of several series, the latest one counts.
-		metric("gauge", "vllm:lora_requests_info", "Adapters in use and waited for.",
+		// The value is the time, as in vLLM: of several series, readers use the latest.
+		metric("gauge", "vllm:lora_requests_info", "Running and waiting adapters.",
 			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+
 				label("waiting_lora_adapters", strings.Join(now.waitingLoRAs, ",")), float64(time.Now().UnixMilli())/1000)
 	}
@@ -95,7 +95,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// labelValue escapes what the text format wants escaped in a label's value.
+// labelValue escapes a label's value for the text format.
 var labelValue = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func label(name, value string) string { return name + `="` + labelValue.Replace(value) + `"` }
