@@ -14,12 +14,12 @@ import (
 // completions is the path of a chat completion, below a base URL.
 const completions = "/v1/chat/completions"
 
-// chat is a request, as OpenAI's API has it.
+// chat is a chat completion request of OpenAI's API.
 type chat struct {
 	Model     string    `json:"model"`
 	Messages  []message `json:"messages"`
 	MaxTokens int       `json:"max_tokens,omitempty"`
-	IgnoreEOS bool      `json:"ignore_eos,omitempty"` // go on to max_tokens
+	IgnoreEOS bool      `json:"ignore_eos,omitempty"` // continue to max_tokens
 	Stream    bool      `json:"stream,omitempty"`
 }
 
@@ -37,11 +37,11 @@ func (c chat) json() string {
 	return string(text)
 }
 
-// answer is what came back, in one piece.
+// answer is a whole response.
 type answer struct {
 	Status int
-	By     string // the model server, by its own word
-	At     string // its address, by its own word
+	By     string // the model server's name, from its response header
+	At     string // its address, likewise
 	Text   string
 	Took   time.Duration
 }
@@ -59,9 +59,9 @@ func (s *stage) ask(ctx context.Context, base string, c chat) (answer, error) {
 		return answer{}, fmt.Errorf("read the answer: %w", err)
 	}
 	a := answer{Status: resp.StatusCode, By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"), Text: string(body), Took: time.Since(began)}
-	var said struct{ Choices []struct{ Message message } }
-	if json.Unmarshal(body, &said) == nil && len(said.Choices) == 1 {
-		a.Text = said.Choices[0].Message.Content
+	var completion struct{ Choices []struct{ Message message } }
+	if json.Unmarshal(body, &completion) == nil && len(completion.Choices) == 1 {
+		a.Text = completion.Choices[0].Message.Content
 	}
 	return a, nil
 }
@@ -90,14 +90,14 @@ func (s *stage) get(ctx context.Context, url string) (int, []byte, error) {
 	return resp.StatusCode, body, err
 }
 
-// stream is an answer under way: its headers have come.
+// stream is a streamed answer whose headers have arrived.
 type stream struct {
 	By, At string
 	body   io.ReadCloser
 	events *bufio.Scanner
 }
 
-// open asks for a streamed answer and returns when its headers have come. Whoever calls it closes it.
+// open requests a streamed answer and returns when its headers have arrived. The caller closes the stream.
 func (s *stage) open(ctx context.Context, base string, c chat) (*stream, error) {
 	c.Stream = true
 	resp, err := s.post(ctx, base, c)
@@ -112,7 +112,7 @@ func (s *stage) open(ctx context.Context, base string, c chat) (*stream, error) 
 	return &stream{By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"), body: resp.Body, events: bufio.NewScanner(resp.Body)}, nil
 }
 
-// next returns the text of the next piece that has some. At the end it returns io.EOF if the stream ended as it should.
+// next returns the next chunk's text, skipping chunks without text. At the end it returns io.EOF if the stream was complete.
 func (s *stream) next() (string, error) {
 	for s.events.Scan() {
 		data, ok := strings.CutPrefix(s.events.Text(), "data: ")
@@ -122,12 +122,12 @@ func (s *stream) next() (string, error) {
 		if data == "[DONE]" {
 			return "", io.EOF
 		}
-		var piece struct{ Choices []struct{ Delta message } }
-		if err := json.Unmarshal([]byte(data), &piece); err != nil {
-			return "", fmt.Errorf("a piece of the stream is no JSON: %w", err)
+		var chunk struct{ Choices []struct{ Delta message } }
+		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
+			return "", fmt.Errorf("a chunk of the stream is no JSON: %w", err)
 		}
-		if len(piece.Choices) == 1 && piece.Choices[0].Delta.Content != "" {
-			return piece.Choices[0].Delta.Content, nil
+		if len(chunk.Choices) == 1 && chunk.Choices[0].Delta.Content != "" {
+			return chunk.Choices[0].Delta.Content, nil
 		}
 	}
 	if err := s.events.Err(); err != nil {
@@ -136,7 +136,7 @@ func (s *stream) next() (string, error) {
 	return "", fmt.Errorf("the stream ended without [DONE]: %w", io.ErrUnexpectedEOF)
 }
 
-// rest reads to the end and returns how many pieces that were.
+// rest reads to the end and returns the number of chunks.
 func (s *stream) rest() (int, error) {
 	for n := 0; ; n++ {
 		if _, err := s.next(); err == io.EOF {

@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// config holds the YAML of both clusters. ${NAME} stands for a port: "here" and "east" are the gateways' ports,
-// "east-picker" is the other cluster's picker's, and any other name a model server's.
+// config holds the YAML of both clusters. ${NAME} stands for a port: "here" and "east" for the gateways', "east-picker" for
+// the other cluster's picker's, and any other name for a model server's.
 //
 //go:embed config
 var config embed.FS
 
 var placeholder = regexp.MustCompile(`\$\{([a-z0-9-]+)\}`)
 
-// render reads a file below config/ and fills its ports in.
+// render reads a file below config/ and fills in its ports.
 func render(name string, ports map[string]int) (string, error) {
 	text, err := fs.ReadFile(config, path.Join("config", name))
 	if err != nil {
@@ -30,14 +30,14 @@ func render(name string, ports map[string]int) (string, error) {
 	out := placeholder.ReplaceAllStringFunc(string(text), func(match string) string {
 		port, ok := ports[match[2:len(match)-1]]
 		if !ok {
-			missing = fmt.Errorf("%s: nobody has the port %s", name, match)
+			missing = fmt.Errorf("%s: no port is named %s", name, match)
 		}
 		return fmt.Sprint(port)
 	})
 	return out, missing
 }
 
-// write puts a file below config/ into the folder dir, in one step, so that nobody reads half of it. It returns its text.
+// write renders a file below config/ into the folder dir. The file appears atomically. write returns its text.
 func write(dir, name string, ports map[string]int) (string, error) {
 	text, err := render(name, ports)
 	if err != nil {
@@ -53,8 +53,8 @@ func write(dir, name string, ports map[string]int) (string, error) {
 	return text, os.Rename(target+".tmp", target)
 }
 
-// excerpt returns the lines of YAML that matter: those that end in a comment, the lines that they hang below, and the
-// kinds and names of their objects.
+// excerpt returns the important lines of YAML: those that end in a comment, their parent lines, and the kinds and names of
+// their objects.
 func excerpt(text string) []string {
 	var out []string
 	for document := range strings.SplitSeq(text, "\n---\n") {
@@ -85,14 +85,14 @@ func excerpt(text string) []string {
 	return out
 }
 
-// commented tells whether a line has YAML, and then a comment.
+// commented reports whether a line has YAML followed by a comment.
 func commented(line string) bool {
 	before, _, found := strings.Cut(line, " # ")
 	return found && strings.TrimSpace(before) != ""
 }
 
-// depth says how deep a line of YAML is; -1 for a comment or an empty line. An item of a list is below a key of the
-// same indentation.
+// depth returns the nesting depth of a line of YAML; -1 for a comment or an empty line. A list item is below a key of the same
+// indentation.
 func depth(line string) int {
 	text := strings.TrimLeft(line, " ")
 	if text == "" || strings.HasPrefix(text, "#") {

@@ -10,32 +10,32 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrFailed says that a step did not go as promised. What was expected and what was seen has been printed.
+// ErrFailed is Run's error if a step failed. What was expected and what was observed has been printed.
 var ErrFailed = errors.New("the demo failed")
 
-// errDone ends what runs when the demo is over.
+// errDone ends all that runs after the last step.
 var errDone = errors.New("the demo is over")
 
-// Config is what a demo needs.
+// Config of a demo.
 type Config struct {
-	// Penstock is the binary that is run, and Env is added to its environment.
+	// Penstock is the path of the binary that is run; Env is added to its environment.
 	Penstock string
 	Env      []string
-	// Typed is how a person runs that binary.
+	// Typed is the binary's name in the shown commands.
 	Typed string
-	// Envoy is its version, to be told.
+	// Envoy is the version that is shown.
 	Envoy string
-	// Keep leaves everything up after the last step, until the context ends.
+	// Keep leaves everything running after the last step, until the context ends.
 	Keep bool
-	// Out is where the story goes; Colour has it in colours.
+	// Out receives the output; Colour adds ANSI colours.
 	Out    io.Writer
 	Colour bool
 	// Ask reads JSON from the penstock that serves a state folder.
 	Ask func(ctx context.Context, state, path string, into any) error
 }
 
-// Run runs the demo. It returns ErrFailed if a step failed, and the context's error if that ended before the last step.
-// Nothing runs any more when it returns.
+// Run runs the demo. It returns ErrFailed if a step failed, and the context's error if it ended before the last step. When Run
+// returns, all processes have ended.
 func Run(ctx context.Context, cfg Config) (err error) {
 	s, err := newStage(cfg)
 	if err != nil {
@@ -46,9 +46,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Run(running) })
 	group.Go(func() error {
-		failed := s.play(running, p)
+		failed := s.runSteps(running, p)
 		if cfg.Keep && (failed == nil || errors.Is(failed, ErrFailed)) {
-			s.keep(running, p)
+			s.keepRunning(running, p)
 		}
 		if failed == nil {
 			return errDone
@@ -61,47 +61,47 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return err
 }
 
-// play runs the steps.
-func (s *stage) play(ctx context.Context, p *page) error {
+// runSteps runs the steps.
+func (s *stage) runSteps(ctx context.Context, p *page) error {
 	began := time.Now()
-	if err := s.raise(ctx, p); err != nil {
-		return s.verdict(ctx, p, err)
+	if err := s.waitReady(ctx, p); err != nil {
+		return s.reportFailure(ctx, p, err)
 	}
-	steps := story()
+	steps := allSteps()
 	for i, step := range steps {
 		p.title(i+1, step.title)
-		p.say(step.story)
-		seen, err := s.perform(ctx, p, step)
+		p.text(step.intro)
+		result, err := s.runStep(ctx, p, step)
 		if err != nil {
-			return s.verdict(ctx, p, err)
+			return s.reportFailure(ctx, p, err)
 		}
-		p.ok(seen)
+		p.ok(result)
 	}
 	p.gap()
 	p.line("%s", p.paint(bold, fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(steps), time.Since(began).Seconds())))
 	if !s.cfg.Keep {
-		p.say("To try things yourself: " + s.cfg.Typed + " demo --keep")
+		p.text("To try it yourself: " + s.cfg.Typed + " demo --keep")
 	}
 	return nil
 }
 
-// verdict tells of a failed step, unless it failed because the demo ends.
-func (s *stage) verdict(ctx context.Context, p *page, err error) error {
+// reportFailure prints the error of a step, unless the step failed because the demo ends.
+func (s *stage) reportFailure(ctx context.Context, p *page, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	p.failed(err)
 	for _, c := range []*cluster{s.here, s.east} {
-		p.line("   penstock of cluster %s said:\n%s", c.name, c.said())
+		p.line("   output of penstock in cluster %s:\n%s", c.name, c.output())
 	}
 	return ErrFailed
 }
 
-// raise waits for both gateways, and says what there is.
-func (s *stage) raise(ctx context.Context, p *page) error {
+// waitReady waits for both gateways, and prints what runs.
+func (s *stage) waitReady(ctx context.Context, p *page) error {
 	began := time.Now()
 	p.line("%s", p.paint(bold, "Penstock demo"))
-	p.say("Two clusters on this machine, each a penstock with an Envoy " + s.cfg.Envoy + ", and six simulated model servers. All of it real HTTP, on loopback.")
+	p.text("Two clusters on this machine, each a penstock process with an Envoy " + s.cfg.Envoy + ", and six simulated model servers. All requests are real HTTP, on loopback.")
 	here, err := s.here.served(ctx)
 	if err != nil {
 		return err
@@ -115,21 +115,21 @@ func (s *stage) raise(ctx context.Context, p *page) error {
 	p.line("   east  %s   pool llama: %s %s", east, p.server("east-llama-1"), p.server("east-llama-2"))
 	p.gap()
 	p.command("GW=" + here + "   STATE=" + s.here.state)
-	p.ok(fmt.Sprintf("both serve, after %.1f s", time.Since(began).Seconds()))
+	p.ok(fmt.Sprintf("both gateways serve, after %.1f s", time.Since(began).Seconds()))
 	return nil
 }
 
-// perform puts a step's YAML in place, and runs it.
-func (s *stage) perform(ctx context.Context, p *page, step step) (string, error) {
+// runStep applies a step's YAML, and runs the step.
+func (s *stage) runStep(ctx context.Context, p *page, step step) (string, error) {
 	if step.file != "" {
-		text, note := "", "there from the beginning"
+		text, note := "", "applied before the start"
 		var err error
 		if step.prefix == "" {
 			text, err = render(step.file, s.ports)
 		} else {
 			var took time.Duration
-			text, took, err = s.drop(ctx, step.file, step.prefix)
-			note = fmt.Sprintf("saved, and live %d ms later", max(1, took.Milliseconds()))
+			text, took, err = s.apply(ctx, step.file, step.prefix)
+			note = fmt.Sprintf("saved, and in effect %d ms later", max(1, took.Milliseconds()))
 		}
 		if err != nil {
 			return "", err
@@ -139,17 +139,16 @@ func (s *stage) perform(ctx context.Context, p *page, step step) (string, error)
 	return step.run(ctx, s, p, step.prefix)
 }
 
-// keep leaves everything up until ctx ends, and says what a person could try. If not even the gateway came up, it returns
-// at once.
-func (s *stage) keep(ctx context.Context, p *page) {
-	if !s.here.up() {
+// keepRunning prints commands to try, and waits until ctx ends. If the gateway does not serve, it returns at once.
+func (s *stage) keepRunning(ctx context.Context, p *page) {
+	if !s.here.serves() {
 		return
 	}
 	p.gap()
-	p.line("%s", p.paint(bold, "It stays up. In another terminal:"))
+	p.line("%s", p.paint(bold, "The demo keeps running. In another terminal:"))
 	p.command("GW=" + s.here.url + "   STATE=" + s.here.state)
 	p.command("ask() { curl -sN $GW$1" + completions + " -d '" + question("llama", "Hello").json() + "'; }")
-	for _, step := range story() {
+	for _, step := range allSteps() {
 		if step.prefix != "" {
 			p.command("ask " + step.prefix)
 		}
@@ -158,8 +157,8 @@ func (s *stage) keep(ctx context.Context, p *page) {
 	p.command(s.cfg.Typed + " explain $GW/split" + completions + " -X POST --state $STATE")
 	p.command(s.cfg.Typed + " status --state $STATE")
 	p.gap()
-	p.say("Edit a file and see it live (say, the weights in split.yaml), or break one and read below what penstock says of it:")
-	for _, step := range story() {
+	p.text("Edit a file (for example, the weights in split.yaml) and see the change take effect, or make one invalid and read the finding below:")
+	for _, step := range allSteps() {
 		if step.file != "" {
 			p.line("     %s", s.file(step.file))
 		}

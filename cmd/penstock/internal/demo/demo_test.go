@@ -16,9 +16,10 @@ import (
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-func TestAnExcerptShowsCommentedLinesWhereTheyHang(t *testing.T) {
+func TestDemo_ExcerptShowsCommentedLinesWithParents(t *testing.T) {
 	got := excerpt(`# What this file is about.
 apiVersion: v1
 kind: Route
@@ -47,12 +48,12 @@ status: 1   # so
 	}
 }
 
-func TestEveryStepShowsTheLinesThatMatter(t *testing.T) {
+func TestDemo_EveryStepShowsItsImportantLines(t *testing.T) {
 	ports := map[string]int{"here": 1, "east": 2, "east-picker": 3}
 	for i, server := range servers {
 		ports[server.name] = 10 + i
 	}
-	for _, step := range story() {
+	for _, step := range allSteps() {
 		if step.file == "" {
 			continue
 		}
@@ -61,7 +62,7 @@ func TestEveryStepShowsTheLinesThatMatter(t *testing.T) {
 			t.Error(err)
 		}
 		if lines := excerpt(text); len(lines) < 5 || len(lines) > 25 {
-			t.Errorf("%s shows %d lines of YAML, which is not what a person wants to read:\n%s", step.file, len(lines), strings.Join(lines, "\n"))
+			t.Errorf("%s shows %d lines of YAML, want 5 to 25:\n%s", step.file, len(lines), strings.Join(lines, "\n"))
 		}
 		if step.prefix != "" && !strings.Contains(text, "value: "+step.prefix+"}") {
 			t.Errorf("%s has no route for %s", step.file, step.prefix)
@@ -78,30 +79,30 @@ func TestEveryStepShowsTheLinesThatMatter(t *testing.T) {
 	}
 }
 
-func TestYAMLWithAPortThatNobodyHasIsNotWritten(t *testing.T) {
+func TestDemo_UnknownPortInYAMLIsAnError(t *testing.T) {
 	if _, err := write(t.TempDir(), "here/parent-mode.yaml", map[string]int{"here": 1}); err == nil || !strings.Contains(err.Error(), "${east}") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAStreamThatCameAtOnceIsNotTakenForAStream(t *testing.T) {
+func TestDemo_BufferedStreamFails(t *testing.T) {
 	var flowing, held []time.Duration
 	for i := range 10 {
 		flowing = append(flowing, time.Duration(i)*perToken)
 		held = append(held, 10*perToken+time.Duration(i))
 	}
-	if err := flowed(flowing); err != nil {
+	if err := checkStreamed(flowing); err != nil {
 		t.Error(err)
 	}
-	if err := flowed(held); err == nil {
-		t.Error("pieces that all came at the end pass for a stream")
+	if err := checkStreamed(held); err == nil {
+		t.Error("chunks that all arrive at the end pass as a stream")
 	}
-	if err := flowed(held[:1]); err == nil {
-		t.Error("one piece passes for a stream")
+	if err := checkStreamed(held[:1]); err == nil {
+		t.Error("one chunk passes as a stream")
 	}
 }
 
-func TestAnAnswerMustComeFromTheServersThatTheStepNames(t *testing.T) {
+func TestDemo_AnswerFromOtherServerFails(t *testing.T) {
 	for _, c := range []struct {
 		a  answer
 		ok bool
@@ -111,13 +112,13 @@ func TestAnAnswerMustComeFromTheServersThatTheStepNames(t *testing.T) {
 		{answer{Status: 503, By: "llama-2"}, false},
 		{answer{Status: 200}, false},
 	} {
-		if err := c.a.from("llama-"); (err == nil) != c.ok {
+		if err := c.a.expectFrom("llama-"); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c.a, err)
 		}
 	}
 }
 
-func TestASplitThatIsNotEvenFails(t *testing.T) {
+func TestDemo_UnevenSplitFails(t *testing.T) {
 	here, east := shares(map[string]int{"llama-1": 60, "llama-2": 45, "east-llama-1": 50, "east-llama-2": 45})
 	if here != 105 || east != 95 {
 		t.Errorf("got %d and %d", here, east)
@@ -126,13 +127,13 @@ func TestASplitThatIsNotEvenFails(t *testing.T) {
 		here, east int
 		ok         bool
 	}{{105, 95, true}, {65, 135, true}, {64, 136, false}, {200, 0, false}, {0, 200, false}, {90, 90, false}} {
-		if err := even(c.here, c.east); (err == nil) != c.ok {
+		if err := checkEven(c.here, c.east); (err == nil) != c.ok {
 			t.Errorf("%d here and %d in east: %v", c.here, c.east, err)
 		}
 	}
 }
 
-// spills is ten requests as they should go: two to each server here, then on to cluster east.
+// spills returns ten requests with the right decisions: two at each server here, then cluster east.
 func spills() []spilled {
 	var all []spilled
 	for i := range spillRequests {
@@ -145,16 +146,16 @@ func spills() []spilled {
 	return all
 }
 
-func TestASpillMustBeginWhenThePoolHereIsFullAndNotBefore(t *testing.T) {
+func TestDemo_SpillBeforeOrAfterFullPoolFails(t *testing.T) {
 	if err := overflowed(spills()); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(all []spilled){
-		"a request went to east before all was full":    func(all []spilled) { all[3] = all[9] },
-		"a request stayed here although all was full":   func(all []spilled) { all[4] = all[3] },
-		"a server took three":                           func(all []spilled) { all[1].by = all[0].by },
-		"the picker named another server than answered": func(all []spilled) { all[0].at = "127.0.0.1:2" },
-		"the picker did not decide it":                  func(all []spilled) { all[9].pick.Result = "picked" },
+		"a request was spilled before the pool was full":   func(all []spilled) { all[3] = all[9] },
+		"a request stayed here although the pool was full": func(all []spilled) { all[4] = all[3] },
+		"a server got three":                               func(all []spilled) { all[1].by = all[0].by },
+		"the picker named another server than answered":    func(all []spilled) { all[0].at = "127.0.0.1:2" },
+		"the picker did not spill it":                      func(all []spilled) { all[9].pick.Result = "picked" },
 	} {
 		all := spills()
 		change(all)
@@ -164,13 +165,13 @@ func TestASpillMustBeginWhenThePoolHereIsFullAndNotBefore(t *testing.T) {
 	}
 }
 
-func TestTheReasonOfAPickDoesNotCountTheRequestItself(t *testing.T) {
+func TestDemo_ReasonOfPickOmitsTheRequestItself(t *testing.T) {
 	verdict := func(name string, inFlight int64) schedule.Verdict {
 		return schedule.Verdict{Address: name, Pod: name + "/127.0.0.1", State: endpoint.State{InFlight: inFlight}}
 	}
 	pick := picker.Record{Result: "picked", Endpoints: "a,b", Verdicts: []schedule.Verdict{verdict("a", 1), verdict("b", 0)}}
-	if got := comparison(pick); !strings.Contains(got, "equally little") {
-		t.Errorf("with nothing else under way: %s", got)
+	if got := comparison(pick); !strings.Contains(got, "equal load") {
+		t.Errorf("with no other request in flight: %s", got)
 	}
 	pick.Verdicts = []schedule.Verdict{verdict("a", 1), verdict("b", 3)}
 	if got := comparison(pick); !strings.Contains(got, "a 0, b 3") {
@@ -178,36 +179,36 @@ func TestTheReasonOfAPickDoesNotCountTheRequestItself(t *testing.T) {
 	}
 }
 
-func TestAStreamThatBreaksIsAnError(t *testing.T) {
+func TestDemo_BrokenStreamIsAnError(t *testing.T) {
 	read := func(text string) (int, error) {
 		body := io.NopCloser(strings.NewReader(text))
 		return (&stream{body: body, events: bufio.NewScanner(body)}).rest()
 	}
 	piece := `data: {"choices": [{"delta": {"content": "word"}}]}` + "\n\n"
 	if n, err := read(piece + piece + `data: {"choices": [{"delta": {}}]}` + "\n\ndata: [DONE]\n\n"); n != 2 || err != nil {
-		t.Errorf("a whole stream: %d pieces, %v", n, err)
+		t.Errorf("a whole stream: %d chunks, %v", n, err)
 	}
 	if _, err := read(piece); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a stream without its end: %v", err)
 	}
 	if _, err := read("data: {\n\n"); err == nil {
-		t.Error("a piece that is no JSON passes")
+		t.Error("a chunk that is no JSON passes")
 	}
 }
 
-// shell is a cluster whose penstock is a shell script.
+// shell returns a cluster whose penstock is a shell script.
 func shell(script string) *cluster {
 	return &cluster{name: "here", ready: make(chan struct{}), cmd: func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", script) }}
 }
 
-func TestAPenstockThatEndsByItselfIsToldWithWhatItSaid(t *testing.T) {
+func TestDemo_ExitOfPenstockIsReportedWithItsOutput(t *testing.T) {
 	err := shell("echo no such Envoy >&2; exit 3").Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no such Envoy") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAPenstockIsAskedToEndWithTheDemo(t *testing.T) {
+func TestDemo_PenstockGetsSIGTERMAtTheEnd(t *testing.T) {
 	c := shell("trap 'echo drained; exit 0' TERM; echo Gateway default/gw serves at http://127.0.0.1:1; echo error: a mistake; while :; do sleep 0.01; done")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -216,16 +217,14 @@ func TestAPenstockIsAskedToEndWithTheDemo(t *testing.T) {
 	if url, err := c.served(ctx); err != nil || url != "http://127.0.0.1:1" {
 		t.Errorf("it serves at %q, %v", url, err)
 	}
-	if err := poll(t.Context(), func() (bool, error) { return c.wrong() == "error: a mistake", nil }); err != nil {
-		t.Error(err)
-	}
+	poll.Until(t, "the finding", func() bool { return c.finding() == "error: a mistake" })
 	cancel()
-	if err := <-done; err != nil || !strings.Contains(c.said(), "drained") {
-		t.Errorf("%v; it said:\n%s", err, c.said())
+	if err := <-done; err != nil || !strings.Contains(c.output(), "drained") {
+		t.Errorf("%v; output:\n%s", err, c.output())
 	}
 }
 
-func TestColoursAreForTerminalsAlone(t *testing.T) {
+func TestDemo_ColoursOnlyInTerminals(t *testing.T) {
 	var plain, painted strings.Builder
 	for _, p := range []*page{{w: &plain}, {w: &painted, colour: true}} {
 		p.title(1, "A title")
@@ -239,12 +238,12 @@ func TestColoursAreForTerminalsAlone(t *testing.T) {
 	}
 	for _, want := range []string{"1  A title", "│ a: b # why", `"Hello" in 1000 ms`, "✓ seen", "✗ expected this"} {
 		if !strings.Contains(plain.String(), want) {
-			t.Errorf("%q is not said:\n%s", want, plain.String())
+			t.Errorf("%q is missing:\n%s", want, plain.String())
 		}
 	}
 }
 
-func TestProseIsWrapped(t *testing.T) {
+func TestDemo_TextIsWrapped(t *testing.T) {
 	if diff := cmp.Diff([]string{"one two", "three", "four"}, wrap("one two  three\nfour", 8)); diff != "" {
 		t.Error(diff)
 	}

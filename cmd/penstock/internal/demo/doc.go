@@ -1,16 +1,16 @@
-// Package demo shows Penstock at work on one machine: two "clusters", each a penstock process with an Envoy of its own
-// and simulated model servers, and a story in six steps that checks itself.
+// Package demo demonstrates Penstock on one machine: two "clusters", each a penstock process with its own Envoy and simulated
+// model servers, and six steps that check themselves.
 //
-// It is called by `penstock demo` alone. It runs the penstock binary as a user would, and asks the running processes for
-// their reasons by the ways that users have: `penstock explain`, and the picks that the picker recorded. The YAML is below
-// config/, one file for each step; a step begins by dropping its file into the folder that penstock follows.
+// Only `penstock demo` calls it. It runs the penstock binary as a user would, and reads the reasons of decisions from the
+// running processes as a user can: from `penstock explain`, and from the picks that the picker recorded. The YAML is below
+// config/, one file for each step. A step begins by writing its file into the folder that penstock watches.
 //
-// One file an idea: demo.go (the order of things), stage.go (what runs), process.go (one cluster), config.go (the YAML),
-// client.go (requests), steps.go and spill.go (the story), page.go (how it looks).
+// One file an idea: demo.go (the order of the steps), stage.go (what runs), process.go (one cluster), config.go (the YAML),
+// client.go (requests), picks.go (recorded picks), steps.go and spill.go (the steps), page.go (the output).
 //
-// Invariants: every address is on loopback and every port a free one, so that demos can run side by side; whatever way Run
-// ends, no process and no file of it is left; no step says that something happened without having seen it.
+// Invariants: every address is on loopback and every port a free one, so that demos can run side by side; when Run returns,
+// no process and no file of it is left; no step reports a result that it has not observed.
 //
-// Tests: go test ./cmd/penstock/internal/demo for what decides and prints; the demo itself, on the real Envoy, is run by
-// go test -run Demo ./cmd/penstock
+// Tests: go test ./cmd/penstock/internal/demo for checks and output; go test -run Demo ./cmd/penstock runs the whole demo on
+// the real Envoy.
 package demo

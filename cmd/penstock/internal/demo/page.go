@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// page is what a person reads. It is written from top to bottom, as things happen.
+// page writes the demo's output, from top to bottom, while it runs.
 type page struct {
 	w      io.Writer
 	colour bool
 }
 
-// Colours, as ANSI terminals know them.
+// Colours are ANSI codes.
 const (
 	bold, faint, red, green, yellow, cyan, magenta = "1", "2", "31", "32", "33", "36", "35"
 )
@@ -25,7 +25,7 @@ func (p *page) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// line writes a line. That a terminal is gone ends the demo by the next signal, not here.
+// line writes a line. Errors are ignored: a closed terminal ends the demo by a signal.
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 
 func (p *page) gap() { p.line("") }
@@ -36,8 +36,8 @@ func (p *page) title(n int, text string) {
 	p.line("%s", p.paint(bold, fmt.Sprintf("%d  %s", n, text)))
 }
 
-// say tells what is about to happen, in lines of a width that can be read.
-func (p *page) say(text string) {
+// text writes a paragraph.
+func (p *page) text(text string) {
 	for _, l := range wrap(text, 96) {
 		p.line("   %s", l)
 	}
@@ -54,10 +54,10 @@ func (p *page) yaml(file, note string, lines []string) {
 	}
 }
 
-// command shows what a person would type to do the same.
+// command shows the command that a user would type.
 func (p *page) command(text string) { p.line("   %s %s", p.paint(faint, "$"), text) }
 
-// curl shows how to ask a question, below prefix.
+// curl shows the curl command of a request below prefix.
 func (p *page) curl(prefix string, c chat) {
 	flags := "-s"
 	if c.Stream {
@@ -66,22 +66,22 @@ func (p *page) curl(prefix string, c chat) {
 	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
 }
 
-// part writes a part of a line.
+// part writes part of a line.
 func (p *page) part(text string) { fmt.Fprint(p.w, text) }
 
-// output shows what a command printed.
+// output shows a command's output.
 func (p *page) output(lines []string) {
 	for _, l := range lines {
 		p.line("     %s", p.paint(faint, l))
 	}
 }
 
-// answer shows an answer and who gave it.
+// answer shows an answer and the server that gave it.
 func (p *page) answer(a answer) {
 	p.line("     %s  %s", p.column(a.By), fmt.Sprintf("%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds()))
 }
 
-// why gives a reason.
+// why shows the reason of a decision.
 func (p *page) why(format string, args ...any) {
 	text := wrap(fmt.Sprintf(format, args...), 90)
 	for i, l := range text {
@@ -108,7 +108,7 @@ func (p *page) server(name string) string {
 	return p.paint(colour, name)
 }
 
-// column writes the name of a model server so that what follows it is aligned.
+// column pads the name of a model server to a column.
 func (p *page) column(name string) string {
 	return p.server(name) + strings.Repeat(" ", max(0, len("east-llama-1")-len(name)))
 }
@@ -116,7 +116,7 @@ func (p *page) column(name string) string {
 // bar draws a number.
 func bar(n, perBlock int) string { return strings.Repeat("█", (n+perBlock-1)/perBlock) }
 
-// wrap cuts text into lines of at most width characters, at spaces.
+// wrap splits text into lines of at most width characters, at spaces.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// endPatience is how long a penstock may take to drain its Envoy when the demo ends.
-const endPatience = 15 * time.Second
+// drainTimeout is how long a penstock process may take to drain its Envoy when the demo ends.
+const drainTimeout = 15 * time.Second
 
 // cluster is one penstock process: control plane, picker and Envoy.
 type cluster struct {
@@ -24,13 +24,13 @@ type cluster struct {
 	ready chan struct{} // closed when its gateway serves
 
 	mu     sync.Mutex
-	url    string    // of its gateway; set before ready is closed, and never again
-	lines  []string  // the last ones that it printed
-	follow io.Writer // what it prints from now on; nil for nowhere
+	url    string    // of its gateway; set once, before ready is closed
+	lines  []string  // the last lines of its output
+	follow io.Writer // receives further output; may be nil
 }
 
-// up tells whether the gateway serves.
-func (c *cluster) up() bool {
+// serves reports whether the gateway serves.
+func (c *cluster) serves() bool {
 	select {
 	case <-c.ready:
 		return true
@@ -39,31 +39,31 @@ func (c *cluster) up() bool {
 	}
 }
 
-// keptLines is how much of a process's output a failure shows.
+// keptLines is how many lines of a process's output a failure shows.
 const keptLines = 20
 
-// Run runs the process until ctx ends, and then waits for its end. A process that ends by itself is an error.
+// Run runs the process until ctx ends, and then waits for its end. A process that ends before ctx is an error.
 func (c *cluster) Run(ctx context.Context) error {
-	// The kernel's promise to end the child with its parent is tied to the thread that started it (orphan_linux.go).
+	// The kernel ends the child with the thread that started it (orphan_linux.go).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
 	cmd.SysProcAttr = processAttributes()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = endPatience
+	cmd.WaitDelay = drainTimeout
 	out := &lineWriter{line: c.printed}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
 	}
-	_ = cmd.Wait() // how it ended is in the state
+	_ = cmd.Wait() // ProcessState has the result
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("penstock of cluster %s ended (%s); it said:\n%s", c.name, cmd.ProcessState, c.said())
+	return fmt.Errorf("penstock in cluster %s ended (%s); its output:\n%s", c.name, cmd.ProcessState, c.output())
 }
 
-// printed takes a line that the process printed.
+// printed handles a line of the process's output.
 func (c *cluster) printed(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,22 +78,22 @@ func (c *cluster) printed(line string) {
 	}
 }
 
-// followTo has everything printed to w that the process prints from now on.
+// followTo copies further output of the process to w.
 func (c *cluster) followTo(w io.Writer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.follow = w
 }
 
-// said returns the last lines that the process printed, indented.
-func (c *cluster) said() string {
+// output returns the last lines of the process's output, indented.
+func (c *cluster) output() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return "    " + strings.Join(c.lines, "\n    ")
 }
 
-// wrong returns the first error that the process found in its configuration, or "".
-func (c *cluster) wrong() string {
+// finding returns the first error that the process reported about its configuration, or "".
+func (c *cluster) finding() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, line := range c.lines {
@@ -106,17 +106,17 @@ func (c *cluster) wrong() string {
 
 // served waits until the gateway serves, and returns its URL.
 func (c *cluster) served(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	select {
 	case <-c.ready:
 		return c.url, nil
 	case <-ctx.Done():
-		return "", fmt.Errorf("the gateway of cluster %s does not serve after %s; penstock said:\n%s", c.name, patience, c.said())
+		return "", fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name, timeout, c.output())
 	}
 }
 
-// lineWriter cuts what is written into lines.
+// lineWriter calls line for each line written to it.
 type lineWriter struct {
 	rest string
 	line func(string)
@@ -134,7 +134,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// command makes a call of the penstock binary.
+// command returns a call of the penstock binary.
 func (c *Config) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Penstock, args...)
 	cmd.Env = append(os.Environ(), c.Env...)

@@ -10,35 +10,35 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// What the spill step asks for, and what config/here/spill.yaml allows.
+// Requests of the spill step, and the limit in config/here/spill.yaml.
 const (
 	spillRequests = 10
-	spillTokens   = 100 // of each answer: long enough that all are under way together
+	spillTokens   = 100 // of each answer: long enough that all are in flight together
 	perServer     = 2   // full.inFlight
 )
 
-// spilled is one of the requests and what was decided for it.
+// spilled is one of the requests and the picker's decision.
 type spilled struct {
 	by, at string
 	pick   picker.Record
 }
 
-// spill fills the pool here, one long answer after the other, and sees the rest go to cluster east; then, when all have
-// ended, it sees that the pool takes requests again.
+// spill fills the pool here with long answers, and checks that further requests go to cluster east. After all have ended, it
+// checks that the pool takes requests again.
 func spill(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	base := s.here.url + prefix
 	target := base + completions
-	if err := s.idle(ctx, target, "default/llama"); err != nil {
+	if err := s.waitIdle(ctx, target, "default/llama"); err != nil {
 		return "", err
 	}
 	q := question("llama", "Count sheep")
 	q.MaxTokens, q.IgnoreEOS, q.Stream = spillTokens, true, true
-	p.say(fmt.Sprintf("%d times, without waiting for the end:", spillRequests))
+	p.text(fmt.Sprintf("%d times, without waiting for the end:", spillRequests))
 	p.curl(prefix, q)
 	var all []spilled
 	var open []*stream
 	for range spillRequests {
-		if err := recordable(ctx); err != nil {
+		if err := waitRecordable(ctx); err != nil {
 			return "", err
 		}
 		began := time.Now()
@@ -55,7 +55,7 @@ func spill(ctx context.Context, s *stage, p *page, prefix string) (string, error
 		all = append(all, spilled{answer.By, answer.At, pick})
 		p.line("     %2d  %s  %s", len(all), p.column(answer.By), p.paint(faint, all[len(all)-1].reason()))
 	}
-	p.say("And the next one?")
+	p.text("Where would the next one go?")
 	if err := s.explain(ctx, p, prefix); err != nil {
 		return "", err
 	}
@@ -67,23 +67,23 @@ func spill(ctx context.Context, s *stage, p *page, prefix string) (string, error
 	if err := overflowed(all); err != nil {
 		return "", err
 	}
-	if err := s.idle(ctx, target, "default/llama"); err != nil {
+	if err := s.waitIdle(ctx, target, "default/llama"); err != nil {
 		return "", err
 	}
-	p.say("All have ended. One more:")
+	p.text("All have ended. One more:")
 	a, err := s.ask(ctx, base, question("llama", "Is there room again?"))
 	if err != nil {
 		return "", err
 	}
 	p.answer(a)
-	if err := a.from("llama-"); err != nil {
+	if err := a.expectFrom("llama-"); err != nil {
 		return "", err
 	}
 	room := perServer * len(names("llama"))
-	return fmt.Sprintf("%d ran here, %d went on to cluster east inside the same request, and no client saw an error", room, spillRequests-room), nil
+	return fmt.Sprintf("%d ran here, %d were spilled to cluster east within the same request, and no client got an error", room, spillRequests-room), nil
 }
 
-// reason is why a request went where it went, as the picker recorded it.
+// reason describes the picker's decision from its record.
 func (r spilled) reason() string {
 	var loads []string
 	for _, v := range r.pick.Verdicts {
@@ -97,7 +97,8 @@ func (r spilled) reason() string {
 	return "picked; now " + state
 }
 
-// overflowed tells whether requests filled the pool here first, each server up to its limit, and then went to east.
+// overflowed returns an error unless the requests first filled the pool here, each server up to its limit, and then went to
+// cluster east.
 func overflowed(all []spilled) error {
 	local := names("llama")
 	room := perServer * len(local)

@@ -23,16 +23,16 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// patience is how long the demo waits for something that should take a fraction of a second.
-const patience = 20 * time.Second
+// timeout is how long the demo waits for changes that normally take a fraction of a second.
+const timeout = 20 * time.Second
 
-// How fast the simulated servers are. A short answer is quick; a long one leaves time to look at what goes on.
+// Latencies of the simulated servers. A short answer is fast; a long one leaves time to observe the requests in flight.
 const (
 	firstToken = 5 * time.Millisecond
 	perToken   = 60 * time.Millisecond
 )
 
-// servers are the model servers of the demo, and the model that each has.
+// servers are the model servers of the demo and their models.
 var servers = []struct{ name, model string }{
 	{"llama-1", "llama"}, {"llama-2", "llama"}, {"qwen-1", "qwen"}, {"qwen-2", "qwen"},
 	{"east-llama-1", "llama"}, {"east-llama-2", "llama"},
@@ -41,14 +41,14 @@ var servers = []struct{ name, model string }{
 // stage is everything that runs: two clusters and the model servers of both.
 type stage struct {
 	cfg        Config
-	dir        string // for everything that is written
+	dir        string // for all files
 	ports      map[string]int
 	sims       []*sim.Server
 	here, east *cluster
 	http       *http.Client
 }
 
-// newStage opens the model servers' sockets, chooses ports, and writes the YAML that is there from the beginning.
+// newStage opens the model servers' sockets, chooses ports, and writes the YAML that is applied before the start.
 func newStage(cfg Config) (*stage, error) {
 	dir, err := os.MkdirTemp(shortTemp(), "penstock-demo-")
 	if err != nil {
@@ -63,8 +63,8 @@ func newStage(cfg Config) (*stage, error) {
 	return s, nil
 }
 
-// shortTemp is the folder for temporary files, unless its name is so long (macOS) that a socket below it could not be
-// opened: the path of a Unix socket has about a hundred bytes.
+// shortTemp returns the folder for temporary files, or /tmp if its path is long (macOS): the path of a Unix socket below it
+// is limited to about a hundred bytes.
 func shortTemp() string {
 	if dir := os.TempDir(); len(dir) < 36 {
 		return dir
@@ -92,7 +92,7 @@ func (s *stage) prepare() error {
 		return err
 	}
 	later := map[string]bool{}
-	for _, step := range story() {
+	for _, step := range allSteps() {
 		later[step.file] = step.prefix != ""
 	}
 	return fs.WalkDir(config, "config", func(name string, entry fs.DirEntry, err error) error {
@@ -105,8 +105,8 @@ func (s *stage) prepare() error {
 	})
 }
 
-// choosePorts finds a free port for each name. They are all open at once, so that they differ. Whoever gets them opens
-// them in a moment; the kernel gives a port out at random, so hardly the same one to somebody else before that.
+// choosePorts finds a free port for each name. All are open at the same time, so that they differ. They are used a moment
+// later: the kernel chooses ports at random, so another process hardly gets one of them before.
 func (s *stage) choosePorts(names ...string) error {
 	for _, name := range names {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,7 +122,7 @@ func (s *stage) choosePorts(names ...string) error {
 func portOf(address string) uint16 {
 	_, text, _ := net.SplitHostPort(address)
 	var port uint16
-	_, _ = fmt.Sscan(text, &port) // the address is one that a listener had
+	_, _ = fmt.Sscan(text, &port) // address is a listener's, so the port is valid
 	return port
 }
 
@@ -143,29 +143,29 @@ func (s *stage) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// close removes what was written.
+// close removes all files.
 func (s *stage) close() error {
 	s.http.CloseIdleConnections()
 	return os.RemoveAll(s.dir)
 }
 
-// drop puts a step's file into the folder that penstock follows, and waits until its route answers. It returns the text
-// and how long that took.
-func (s *stage) drop(ctx context.Context, name, prefix string) (text string, took time.Duration, err error) {
+// apply writes a step's file into the folder that penstock watches, and waits until its route answers. It returns the text and
+// how long that took.
+func (s *stage) apply(ctx context.Context, name, prefix string) (text string, took time.Duration, err error) {
 	began := time.Now()
 	if text, err = write(s.dir, name, s.ports); err != nil {
 		return "", 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	status := 0
-	err = poll(ctx, func() (bool, error) {
+	err = waitUntil(ctx, func() (bool, error) {
 		status, _, err = s.get(ctx, s.here.url+prefix+"/v1/models")
 		return err != nil || status != http.StatusNotFound, err
 	})
 	took = time.Since(began)
-	if wrong := s.here.wrong(); wrong != "" {
-		return text, took, fmt.Errorf("expected no errors in the YAML, got %s", wrong)
+	if finding := s.here.finding(); finding != "" {
+		return text, took, fmt.Errorf("expected no errors in the YAML, got %s", finding)
 	}
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("expected that a new route answers 200 from its first request on, got %d", status)
@@ -173,8 +173,8 @@ func (s *stage) drop(ctx context.Context, name, prefix string) (text string, too
 	return text, took, err
 }
 
-// poll calls done until it says yes or fails, or ctx ends.
-func poll(ctx context.Context, done func() (bool, error)) error {
+// waitUntil calls done until it returns true or an error, or ctx ends.
+func waitUntil(ctx context.Context, done func() (bool, error)) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -183,13 +183,13 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("it did not happen: %w", context.Cause(ctx))
+			return fmt.Errorf("condition not met: %w", context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
 }
 
-// explain runs penstock explain and shows what it says of the backends: who picks, and what of each endpoint is known.
+// explain runs penstock explain and shows the part about the backends: their pickers, and the state of each endpoint.
 func (s *stage) explain(ctx context.Context, p *page, prefix string, headers ...string) error {
 	args, shown := []string{"-X", "POST"}, "-X POST"
 	for _, h := range headers {
@@ -211,18 +211,18 @@ func (s *stage) explain(ctx context.Context, p *page, prefix string, headers ...
 	return nil
 }
 
-// idle waits until the picker of this cluster has heard the end of every request to a pool.
-func (s *stage) idle(ctx context.Context, target, pool string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// waitIdle waits until the picker here has no request to a pool in flight.
+func (s *stage) waitIdle(ctx context.Context, target, pool string) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return poll(ctx, func() (bool, error) {
+	return waitUntil(ctx, func() (bool, error) {
 		var e app.Explained
 		if err := s.cfg.Ask(ctx, s.here.state, "/explain?method=POST&url="+url.QueryEscape(target), &e); err != nil {
 			return false, err
 		}
 		var now picker.Explanation
 		if err := json.Unmarshal(e.Picks[pool], &now); err != nil {
-			return false, fmt.Errorf("penstock does not say what it would pick from %s: %w", pool, err)
+			return false, fmt.Errorf("penstock's explanation of pool %s: %w", pool, err)
 		}
 		for _, v := range now.Verdicts {
 			if v.State.InFlight > 0 {
@@ -233,27 +233,7 @@ func (s *stage) idle(ctx context.Context, target, pool string) error {
 	})
 }
 
-// recordEvery is a bit more than the time in which a picker records one pick of a pool at most.
-const recordEvery = 25 * time.Millisecond
-
-// recordable waits until the next pick will be recorded, however short ago the last one was.
-func recordable(ctx context.Context) error {
-	select {
-	case <-time.After(recordEvery):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// picks returns what the picker of a cluster has recorded for a pool, newest first.
-func (s *stage) picks(ctx context.Context, c *cluster, pool string) ([]picker.Record, error) {
-	var out struct{ Picks []picker.Record }
-	err := s.cfg.Ask(ctx, c.state, "/debug/picks?pool="+url.QueryEscape(pool), &out)
-	return out.Picks, err
-}
-
-// gateways returns how many gateways the last completion passed that reached a model server: each adds a client to
+// gateways returns how many gateways a model server's last completion request passed: each adds an address to
 // X-Forwarded-For.
 func (s *stage) gateways(ctx context.Context, at string) (int, error) {
 	_, body, err := s.get(ctx, "http://"+at+"/debug/last")
@@ -267,7 +247,7 @@ func (s *stage) gateways(ctx context.Context, at string) (int, error) {
 	return len(strings.Split(strings.Join(last.Headers.Values("X-Forwarded-For"), ","), ",")), nil
 }
 
-// serverAt is an address with the name of the model server that has it.
+// serverAt returns an address with the name of its model server.
 func (s *stage) serverAt(address string) string {
 	for _, server := range servers {
 		if int(portOf(address)) == s.ports[server.name] {
@@ -277,5 +257,5 @@ func (s *stage) serverAt(address string) string {
 	return address
 }
 
-// file is where a file below config/ is.
+// file returns the path of the copy of a file below config/.
 func (s *stage) file(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
