@@ -19,21 +19,21 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// errNoFiles: a folder that nobody named is not read; it may hold anything.
-var errNoFiles = errors.New("say which files: -f FOLDER")
+// errNoFiles is the error without -f: no folder is read by default, because it may hold anything.
+var errNoFiles = errors.New("no files are named: add -f FOLDER")
 
-// files is where objects are read from and state is kept: the flags that up, serve, translate, status and explain share.
+// files has the flags for objects and state that up, serve, status and explain share.
 type files struct {
 	paths []string
 	state string
 }
 
 func (s *files) flags(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil, "folder (read with all below it) or file with YAML or JSON; may be repeated (required)")
-	cmd.Flags().StringVar(&s.state, "state", "", "folder for last good objects, status and the socket of other commands (default: one for the given files in $XDG_STATE_HOME/penstock)")
+	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil, "folder (read recursively) or file with YAML or JSON; may be repeated (required)")
+	cmd.Flags().StringVar(&s.state, "state", "", "folder for the last good versions of objects, the status, and the socket for other commands (default: one for the given files, below $XDG_STATE_HOME/penstock)")
 }
 
-// exist fails if a folder or file that was named is not there, unless a state folder was named too, which tells of it.
+// exist returns an error if a named folder or file does not exist, unless --state names the state folder.
 func (s *files) exist() error {
 	if s.state != "" {
 		return nil
@@ -46,7 +46,7 @@ func (s *files) exist() error {
 	return nil
 }
 
-// stateDir is where the state of these files is: the same for everyone who names them.
+// stateDir returns the state folder of these files, the same for every command that names them.
 func (s *files) stateDir() (string, error) {
 	if len(s.paths) == 0 && s.state == "" {
 		return "", errNoFiles
@@ -58,7 +58,7 @@ func (s *files) stateDir() (string, error) {
 	if base == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("no place for state; choose one with --state: %w", err)
+			return "", fmt.Errorf("no folder for state; choose one with --state: %w", err)
 		}
 		base = filepath.Join(home, ".local", "state")
 	}
@@ -76,7 +76,7 @@ func (s *files) stateDir() (string, error) {
 	return filepath.Join(base, "penstock", fmt.Sprintf("%016x", h.Sum64())[:8]), nil
 }
 
-// service is what up and serve share.
+// service has the flags that up and serve share.
 type service struct {
 	files
 	xds, picker     string
@@ -92,15 +92,15 @@ type service struct {
 func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	s.files.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&s.xds, "xds", xds, "address to serve ADS on")
-	f.StringVar(&s.picker, "picker", picker, "address to serve endpoint picks (ext_proc) on")
-	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "IP:PORT at which Envoys reach the picker, if it is not that of --picker; may be repeated")
-	f.StringVar(&s.http, "http", "", "address to serve /metrics, /healthz and /readyz on; if it is one of loopback, all that --admin serves too (default: none)")
-	f.StringVar(&s.admin, "admin", "", "address to serve /status, /proxies, /explain and /debug/picks on, which tell everything to whoever reaches them: choose one of loopback, such as 127.0.0.1:9091 (default: none)")
-	f.StringVar(&s.defaultPool, "default-pool", "", "NAMESPACE/NAME of the pool that gateways get which name none (default: the only pool)")
-	f.StringVar(&s.accessLog, "access-log", "", "file that Envoys log each request to as JSON; /dev/stdout for their standard output")
-	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "how long streams may go on whose listener has gone")
-	f.StringVar(&s.logLevel, "log-level", logLevel, "debug, info, warn or error")
+	f.StringVar(&s.xds, "xds", xds, "address on which ADS is served, as HOST:PORT or unix:PATH; port 0 is any free port")
+	f.StringVar(&s.picker, "picker", picker, "address on which the endpoint picker (ext_proc) is served, as HOST:PORT; port 0 is any free port")
+	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "address at which Envoys reach the picker, as IP:PORT; may be repeated (default: that of --picker)")
+	f.StringVar(&s.http, "http", "", "address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves the pages of --admin (default: none)")
+	f.StringVar(&s.admin, "admin", "", "address on which /status, /proxies, /explain and /debug/... are served, which show every object to every client: choose a loopback address such as 127.0.0.1:9091 (default: none)")
+	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
+	f.StringVar(&s.accessLog, "access-log", "", "file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
+	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "drain time: how long connections may continue after their listener is removed")
+	f.StringVar(&s.logLevel, "log-level", logLevel, "lowest level that is logged: debug, info, warn or error")
 }
 
 func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
@@ -162,7 +162,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	for _, a := range s.pickerAddresses {
 		addr, err := netip.ParseAddrPort(a)
 		if err != nil {
-			return cfg, fmt.Errorf("--picker-address %q: write IP:PORT, because Envoy is given addresses and no names", a)
+			return cfg, fmt.Errorf("--picker-address %q: write IP:PORT, because Envoy dials IP addresses only", a)
 		}
 		cfg.PickerAddresses = append(cfg.PickerAddresses, addr)
 	}

@@ -18,13 +18,13 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane and the picker alone, for Envoys that run elsewhere",
-		Long: `Run the control plane and the endpoint picker, for Envoys that somebody else runs: print a bootstrap for one with
-penstock bootstrap, and start it anywhere that reaches these addresses. Two of them on the same files serve the same Envoys:
-either may end, freeze or be upgraded without a lost request. Give each of them the addresses of all (--peers, and
---picker-address for each picker).
+		Long: `Run the control plane and the endpoint picker, for Envoys that run elsewhere. Print the bootstrap of an Envoy with
+penstock bootstrap, and start it on any machine that reaches these addresses. Two processes over the same files serve the
+same Envoys: either may end, freeze or be upgraded without a lost request. Give each process the addresses of all (--peers,
+and --picker-address for each picker).
 
-With --kubeconfig, or without -f in a pod, the objects of that cluster are read instead, and what comes of each is written to
-its status, by one of several processes: they find each other behind --service.`,
+With --kubeconfig, or without -f in a pod, serve reads the objects of that cluster. One of several processes writes the
+objects' status; the processes find each other through --service.`,
 		Example: `  penstock serve -f ./config --xds 127.0.0.1:18000 --picker 127.0.0.1:9002
   penstock serve --kubeconfig ~/.kube/config
   penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
@@ -48,14 +48,14 @@ its status, by one of several processes: they find each other behind --service.`
 				return err
 			}
 			defer shutdown()
-			if s.cluster && k.kubeconfig == "" { // a pod: its output is a log
+			if s.cluster && k.kubeconfig == "" { // in a pod all output is a log
 				cfg.Log.Info("serving", "ads", cfg.XDS.Addr(), "picker", cfg.Picker.Addr())
 			} else {
 				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", cfg.XDS.Addr(), cfg.Picker.Addr())
 			}
 			group, ctx := errgroup.WithContext(cmd.Context())
 			group.Go(func() error { return p.Run(ctx) })
-			if cluster == nil { // there, what is wrong with an object stands in its status
+			if cluster == nil { // in a cluster the object's status has the findings
 				group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
 			}
 			return group.Wait()
@@ -64,6 +64,6 @@ its status, by one of several processes: they find each other behind --service.`
 	k.flags(cmd)
 	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002", "info")
 	others.flags(cmd)
-	cmd.Flags().Var(&memory, "memory-limit", "how much memory the process may have, such as 512Mi: Go's own limit is 10 percent below, unless GOMEMLIMIT says another (default: none)")
+	cmd.Flags().Var(&memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: Go's memory limit is 10 percent below it, unless GOMEMLIMIT is set (default: none)")
 	return cmd
 }

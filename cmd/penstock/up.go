@@ -20,22 +20,22 @@ func newUp() *cobra.Command {
 		Use:   "up",
 		Short: "Run everything for a folder of YAML: control plane, picker, and an Envoy for each Gateway",
 		Long: `Run everything for a folder of Gateway API YAML on this machine: the control plane, the endpoint picker, and a
-supervised Envoy for each Gateway. A saved file is live in milliseconds. A mistake is told with file, line, object and
-field; the last good version of that object keeps serving, also after a restart, and everything else goes on.`,
-		Example: `  # Serve what is in ./config; say where. End with Ctrl-C.
+supervised Envoy for each Gateway. A saved file is live in milliseconds. A mistake is reported with file, line, object and
+field. An invalid object keeps its last good version, also after a restart, and all other objects take effect.`,
+		Example: `  # Serve ./config, and print the addresses. Stop with Ctrl-C.
   penstock up -f ./config
 
   # What is wrong, what is served, and where would this request go?
   penstock status -f ./config
   penstock explain -f ./config http://localhost:8080/v1/chat/completions
 
-  # Let another cluster's gateways pick from the pool "chat" here (EndpointMode), and watch the metrics.
+  # Let another cluster's gateways pick from the pool "chat" (EndpointMode), and serve metrics.
   penstock up -f ./config --picker 0.0.0.0:9002 --default-pool default/chat --http 127.0.0.1:9090`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.up(cmd, concurrency) },
 	}
-	s.flags(cmd, "127.0.0.1:0", "127.0.0.1:0", "warn") // what goes well is told in words
-	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "worker threads of each Envoy (default: one a CPU)")
+	s.flags(cmd, "127.0.0.1:0", "127.0.0.1:0", "warn") // success is printed, not logged
+	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "number of worker threads of each Envoy (default: one per CPU)")
 	return cmd
 }
 
@@ -58,12 +58,12 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		ControlPlane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
 	})
-	if cmd.Flags().Changed("picker") { // somebody else's gateways shall ask it
+	if cmd.Flags().Changed("picker") { // gateways of other clusters call it
 		fmt.Fprintf(out, "endpoint picker at %s\n", cfg.Picker.Addr())
 	}
 	p.OnGateways(func(gateways []string) {
 		if len(gateways) == 0 {
-			fmt.Fprintf(out, "no Gateway of ours in %s yet: waiting for one\n", strings.Join(s.paths, ", "))
+			fmt.Fprintf(out, "%s has no Gateway for Penstock yet: waiting for one\n", strings.Join(s.paths, ", "))
 		}
 		f.Set(gateways)
 	})
@@ -82,7 +82,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 
 func announcement(gateway string, urls []string) string {
 	if len(urls) == 0 {
-		return fmt.Sprintf("Gateway %s: no listener can be served; see penstock status", gateway)
+		return fmt.Sprintf("Gateway %s has no listener that can serve; see penstock status", gateway)
 	}
 	return fmt.Sprintf("Gateway %s serves at %s", gateway, strings.Join(urls, " "))
 }

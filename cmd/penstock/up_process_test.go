@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -143,6 +145,12 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		}
 		return nil
 	})
+	metrics := knownMetrics(t)
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (penstock_\S+) (\S+)$`).FindAllStringSubmatch(page("/metrics"), -1) {
+		if !slices.ContainsFunc(metrics, func(row metricRow) bool { return row.name == m[1] && row.typ == m[2] }) {
+			t.Errorf("REFERENCE.md does not list the %s %s", m[2], m[1])
+		}
+	}
 	s.write("broken.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: broken}\nspec: {rules: 3}\n")
 	eventually(t, "what does not take effect is counted", func() error {
 		if text := page("/metrics"); !strings.Contains(text, `penstock_findings{severity="error"} 1`) {
@@ -162,7 +170,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		t.Errorf("/debug/picks: %s", picks)
 	}
 
-	// The same to a person at a shell.
+	// The commands print the same.
 	url := local(port) + "/v1/chat/completions"
 	out := s.penstock("explain", "-X", "POST", url)
 	for _, want := range []string{"HTTPRoute default/chat, rule 0", "100.0% of requests to InferencePool default/chat", "strategy load", "127.0.0.1:", "Accepted=True"} {
@@ -222,7 +230,7 @@ func TestGateway_FolderWithoutOneWaits(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, nil)
 	s.start()
-	s.out.expect(t, "no Gateway of ours in "+s.dir+" yet: waiting for one")
+	s.out.expect(t, s.dir+" has no Gateway for Penstock yet: waiting for one")
 	port := freePort(t)
 	s.write("all.yaml", gatewayYAML("gw", port)+"---\n"+routeYAML("chat", "/", toPool("chat"))+"---\n"+poolYAML("chat")+"---\n"+serversYAML("chat", modelServer(t, sim.Config{})))
 	s.out.expect(t, "Gateway default/gw serves at "+local(port))
