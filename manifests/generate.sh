@@ -16,7 +16,7 @@ out=manifests/crds
 rm -rf "$out"
 mkdir -p "$out"
 "$gen" crd paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/... output:crd:dir="$out"
-# controller-gen knows one version for a package. InferencePoolImport is v1alpha1, as the package's marker says;
+# controller-gen supports one version per package. InferencePoolImport is v1alpha1, as the package's marker says;
 # InferenceModel was last published as v1alpha2.
 models=$out/inference.networking.x-k8s.io_inferencemodels.yaml
 sed 's/^\( *\(- \)\{0,1\}name: \)v1alpha1$/\1v1alpha2/' "$models" >"$models.tmp"
@@ -30,7 +30,7 @@ inference=$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api-inference-extension
 cp "$inference/inference.networking.k8s.io_inferencepools.yaml" "$out/"
 chmod 644 "$out"/*.yaml
 
-# The chart brings the kinds that nobody else installs.
+# The chart contains the kinds that no other project installs.
 chart=manifests/charts/penstock/crds
 mkdir -p "$chart"
 rm -f "$chart"/*.yaml

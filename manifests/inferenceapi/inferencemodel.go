@@ -16,7 +16,7 @@ type InferenceModel struct {
 	Status InferenceModelStatus `json:"status,omitzero"`
 }
 
-// InferenceModelStatus is what the last release that had the kind gives it.
+// InferenceModelStatus has the fields of the last release with this kind.
 type InferenceModelStatus struct {
 	// Conditions: Accepted.
 	//
@@ -27,9 +27,9 @@ type InferenceModelStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// InferenceModelSpec is what an InferenceModel says.
+// InferenceModelSpec is the specification of an InferenceModel.
 type InferenceModelSpec struct {
-	// ModelName as it stands in requests.
+	// ModelName in requests.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -56,7 +56,7 @@ type TargetModel struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Weight relative to the others; all or none have one.
+	// Weight relative to the other models. Either all have one, or none.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -9,14 +9,14 @@ import (
 // Group of the kinds in this package.
 const Group = "inference.networking.x-k8s.io"
 
-// RoutingMode says how requests reach an exported pool (multi-cluster proposal, "Go Types").
+// RoutingMode decides how requests reach an exported pool (multi-cluster proposal, "Go Types").
 //
 // +kubebuilder:validation:Enum=EndpointMode;ParentMode
 type RoutingMode string
 
 // The two routing modes.
 const (
-	// EndpointMode: ask the remote picker, then dial the remote pod.
+	// EndpointMode: call the remote picker, then send the request to the remote pod.
 	EndpointMode RoutingMode = "EndpointMode"
 	// ParentMode: send the request to a remote gateway that fronts the pool.
 	ParentMode RoutingMode = "ParentMode"
@@ -32,30 +32,30 @@ type InferencePoolImport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Status is the import.
+	// Status describes the import.
 	//
 	// +optional
 	Status InferencePoolImportStatus `json:"status,omitempty"`
 }
 
-// InferencePoolImportStatus is the import: upstream's controllers, and the wiring.
+// InferencePoolImportStatus has upstream's controllers, and the exporting clusters.
 type InferencePoolImportStatus struct {
-	// Controllers is upstream's own list, as upstream has it.
+	// Controllers is the list of upstream, unchanged.
 	//
 	// +optional
 	// +listType=atomic
 	Controllers []upstream.ImportController `json:"controllers,omitempty"`
-	// Clusters is the wiring: the exporting clusters that back this import.
+	// Clusters are the exporting clusters that back this import, and how to reach them.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
-	// Conditions: Accepted; ResolvedRefs, False with reason InvalidCluster if something of a cluster cannot be used; Ready.
+	// Conditions: Accepted; ResolvedRefs, False with reason InvalidCluster if a cluster cannot be used as declared; Ready.
 	//
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation that the controller saw.
+	// ObservedGeneration is the generation that the controller has processed.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -70,9 +70,9 @@ type ImportedCluster struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// RoutingMode says how requests reach the pool.
+	// RoutingMode decides how requests reach the pool: through the remote picker (EndpointMode) or a remote gateway (ParentMode).
 	RoutingMode RoutingMode `json:"routingMode"`
-	// TargetPortNumber is the port of the model servers, for EndpointMode: the proposal's form, read as one target port.
+	// TargetPortNumber is the port of the model servers, for EndpointMode. It is the proposal's form of one target port.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -84,17 +84,18 @@ type ImportedCluster struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	TargetPorts []Port `json:"targetPorts,omitempty"`
-	// EndpointPicker says how to reach the pool's picker, for EndpointMode.
+	// EndpointPicker configures how to reach the pool's picker, for EndpointMode.
 	//
 	// +optional
 	EndpointPicker *EndpointPickerImport `json:"endpointPicker,omitempty"`
-	// Endpoints are the pool's pods, where the exporter says them. Empty: not known; the remote picker is asked through ours.
+	// Endpoints are the pool's pods, if the exporter lists them. If empty, Penstock's picker relays requests to the remote
+	// picker.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=atomic
 	Endpoints []ImportedEndpoint `json:"endpoints,omitempty"`
-	// PodCIDRs are the ranges that the pool's pods are in.
+	// PodCIDRs are the ranges of the pods' addresses. The remote picker may name addresses in these ranges only.
 	//
 	// +optional
 	// +listType=set
@@ -104,18 +105,18 @@ type ImportedCluster struct {
 	// +optional
 	// +listType=atomic
 	Parents []ParentImport `json:"parents,omitempty"`
-	// Weight of this cluster within the import; 1 by default, 0 drains it.
+	// Weight of this cluster within the import. Defaults to 1; 0 drains the cluster.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Weight *int32 `json:"weight,omitempty"`
-	// FailureMode when the remote picker does not answer: FailOpen (any endpoint) or FailClose.
+	// FailureMode when the remote picker does not answer: FailOpen (any known endpoint) or FailClose (the default).
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
 	FailureMode string `json:"failureMode,omitempty"`
-	// AppProtocol of the model servers: http (by default) or kubernetes.io/h2c.
+	// AppProtocol of the model servers: http (the default) or kubernetes.io/h2c.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=http;kubernetes.io/h2c
@@ -137,7 +138,7 @@ type Port struct {
 	//
 	// +optional
 	Name string `json:"name,omitempty"`
-	// AppProtocol as in a Service's port: kubernetes.io/h2c says that a picker speaks cleartext. Without it, TLS.
+	// AppProtocol, as in a Service's port. A picker with kubernetes.io/h2c is called in cleartext, others over TLS.
 	//
 	// +optional
 	AppProtocol string `json:"appProtocol,omitempty"`
@@ -147,19 +148,19 @@ type Port struct {
 type ImportedEndpoint struct {
 	// Address is an IP address.
 	Address string `json:"address"`
-	// Draining endpoints take no new request.
+	// Draining excludes the endpoint from new requests.
 	//
 	// +optional
 	Draining bool `json:"draining,omitempty"`
 }
 
-// EndpointPickerImport says how to reach a remote picker.
+// EndpointPickerImport configures how to reach a remote picker.
 type EndpointPickerImport struct {
-	// Name of the picker, for people.
+	// Name of the picker, for information only.
 	//
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Service lists the addresses at which it serves ext_proc. Files may write a single object.
+	// Service lists the addresses at which the picker serves ext_proc. A file may have an object in place of the list.
 	Service ServiceImports `json:"service"`
 	// Health endpoint.
 	//
@@ -183,15 +184,15 @@ type EndpointImport struct {
 
 // ParentImport is a remote gateway that fronts the pool.
 type ParentImport struct {
-	// Name of the gateway, for people.
+	// Name of the gateway, for information only.
 	//
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Namespace of the gateway, for people.
+	// Namespace of the gateway, for information only.
 	//
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// Service lists its addresses. Files may write a single object.
+	// Service lists the gateway's addresses. A file may have an object in place of the list.
 	Service ServiceImports `json:"service"`
 	// Conditions of the parent.
 	//
@@ -207,17 +208,17 @@ type ServiceImports []ServiceImport
 
 // ServiceImport is a Service of another cluster.
 type ServiceImport struct {
-	// Type of the Service, for people.
+	// Type of the Service, for information only.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer;ExternalName
 	Type corev1.ServiceType `json:"type,omitempty"`
-	// Addresses: IP addresses or host names.
+	// Addresses are IP addresses or host names.
 	//
 	// +optional
 	// +listType=atomic
 	Addresses []string `json:"addresses,omitempty"`
-	// Ports; the first one is used.
+	// Ports of the Service. Penstock uses the first one.
 	//
 	// +optional
 	// +listType=atomic

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// UnmarshalJSON also takes the only one as an object: the multi-cluster proposal has a list in its Go types and an object in its
-// examples, and one object of another product must not keep all those of a cluster from being read.
+// UnmarshalJSON also accepts a single object in place of the list: the multi-cluster proposal has a list in its Go types and an
+// object in its examples, and one object in that form must not prevent reading all others of a cluster.
 func (s *ServiceImports) UnmarshalJSON(text []byte) error {
 	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) {
 		return json.Unmarshal(text, (*[]ServiceImport)(s))

@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// EnvoyFleet says how the proxies of a Gateway run. A Gateway names it in spec.infrastructure.parametersRef, in its own
-// namespace; a GatewayClass in spec.parametersRef, for all of its Gateways. Where both say something of a field, the
-// Gateway's counts. Fields have no defaults in the schema, so that what is left out can come from the class; what counts
-// when nobody says anything stands at each field.
+// EnvoyFleet configures how the proxies of a Gateway run. A Gateway names an EnvoyFleet of its own namespace in
+// spec.infrastructure.parametersRef. A GatewayClass names one in spec.parametersRef, for all of its Gateways. If both set a
+// field, the Gateway's EnvoyFleet wins. The schema has no defaults, so that an unset field can come from the class; the
+// description of each field has the default.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ef
@@ -20,90 +20,90 @@ type EnvoyFleet struct {
 	Spec EnvoyFleetSpec `json:"spec"`
 }
 
-// FleetMode says who runs the proxies.
+// FleetMode decides who runs the proxies.
 //
 // +kubebuilder:validation:Enum=managed;external
 type FleetMode string
 
 // The modes of an EnvoyFleet.
 const (
-	// FleetManaged has Penstock run a Deployment with its Service for each Gateway.
+	// FleetManaged: Penstock runs a Deployment with its Service for each Gateway.
 	FleetManaged FleetMode = "managed"
-	// FleetExternal has somebody else run the proxies: they attach with the output of "penstock bootstrap".
+	// FleetExternal: the user runs the proxies, which attach with the output of "penstock bootstrap".
 	FleetExternal FleetMode = "external"
 )
 
-// EnvoyFleetSpec is what an EnvoyFleet says.
+// EnvoyFleetSpec is the specification of an EnvoyFleet.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.replicas) && has(self.autoscaling))",message="replicas and autoscaling exclude each other: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || (has(self.mode) && self.mode == 'external')",message="external is for mode: external; set the mode, or remove external"
-// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap)))",message="mode: external runs no proxies: remove what shapes them, and leave mode and external"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap)))",message="mode: external runs no proxies: remove all fields but mode and external"
 type EnvoyFleetSpec struct {
-	// Mode says who runs the proxies: managed (default), Penstock; external, you.
+	// Mode decides who runs the proxies: Penstock (managed, the default) or you (external).
 	//
 	// +optional
 	Mode FleetMode `json:"mode,omitempty"`
-	// Image of Envoy, 1.40 or newer. By default the one that this release was tested with.
+	// Image of Envoy, version 1.40 or newer. Defaults to the image that this release is tested with.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
-	// Replicas is the number of proxies; 2 by default.
+	// Replicas is the number of proxies. Defaults to 2.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Autoscaling has a HorizontalPodAutoscaler choose the number of proxies.
+	// Autoscaling lets a HorizontalPodAutoscaler set the number of proxies.
 	//
 	// +optional
 	Autoscaling *FleetAutoscaling `json:"autoscaling,omitempty"`
-	// Resources of the Envoy container. By default it requests 100m CPU and 128Mi. Envoy refuses requests before its heap
-	// reaches the memory limit, which must be at least 64Mi; without a limit, at 2 GiB.
+	// Resources of the Envoy container. Defaults to requests of 100m CPU and 128Mi memory. Envoy rejects requests before its
+	// heap reaches the memory limit, which must be at least 64Mi. Without a limit it rejects requests at 2 GiB.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="limits.memory must be at least 64Mi: with less, Envoy refuses every request"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="limits.memory must be at least 64Mi: with less, Envoy rejects every request"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// Concurrency is the number of worker threads; one a CPU by default.
+	// Concurrency is the number of worker threads. Defaults to one per CPU.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=512
 	Concurrency *int32 `json:"concurrency,omitempty"`
-	// DrainSeconds is how long requests that are under way may go on when their proxy or their listener goes; 600 by
-	// default. It ends earlier when the last of them ends.
+	// DrainSeconds is the drain time in seconds: how long requests in flight may continue after their proxy stops or their
+	// listener is removed. The drain ends earlier with the last request. Defaults to 600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	DrainSeconds *int32 `json:"drainSeconds,omitempty"`
-	// Service in front of the proxies.
+	// Service configures the Service in front of the proxies.
 	//
 	// +optional
 	Service *FleetService `json:"service,omitempty"`
-	// Pod has what the proxies' pods get besides.
+	// Pod configures the proxies' pods.
 	//
 	// +optional
 	Pod *FleetPod `json:"pod,omitempty"`
-	// Bootstrap is merged into Envoy's bootstrap: objects field by field, lists by appending. Its own node, admin and
-	// dynamic_resources are not yours to set.
+	// Bootstrap is merged into Envoy's bootstrap: objects field by field, lists by appending. It must not set node, admin or
+	// dynamic_resources.
 	//
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Bootstrap *runtime.RawExtension `json:"bootstrap,omitempty"`
-	// External says who may attach as this Gateway's proxy, and where they are reached, in mode external.
+	// External configures which proxies may attach in mode external, and the addresses at which clients reach them.
 	//
 	// +optional
 	External *FleetExternalSpec `json:"external,omitempty"`
 }
 
-// FleetAutoscaling shapes the HorizontalPodAutoscaler.
+// FleetAutoscaling configures the HorizontalPodAutoscaler.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="minReplicas must be at most maxReplicas"
 type FleetAutoscaling struct {
-	// MinReplicas is the least number of proxies; 2 by default, or maxReplicas if that is less.
+	// MinReplicas is the smallest number of proxies. Defaults to 2, or to maxReplicas if that is less.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -113,7 +113,7 @@ type FleetAutoscaling struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxReplicas int32 `json:"maxReplicas"`
-	// CPUPercent of its request that a proxy should use on average; 60 by default.
+	// CPUPercent is the target of average CPU usage, as a percentage of the CPU request. Defaults to 60.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -121,42 +121,42 @@ type FleetAutoscaling struct {
 	CPUPercent *int32 `json:"cpuPercent,omitempty"`
 }
 
-// FleetService shapes the Service in front of the proxies.
+// FleetService configures the Service in front of the proxies.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || !has(self.type) || self.type == 'LoadBalancer'",message="loadBalancerClass is for type: LoadBalancer; remove one of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || !has(self.type) || self.type != 'ClusterIP'",message="externalTrafficPolicy is not for type: ClusterIP, which nobody outside reaches; remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || !has(self.type) || self.type != 'ClusterIP'",message="externalTrafficPolicy is not for type: ClusterIP, which has no traffic from outside; remove one of them"
 type FleetService struct {
-	// Type is LoadBalancer (default), NodePort or ClusterIP. At NodePort a Gateway's addresses are those of the nodes that its
-	// proxies run on, up to 16; the ports there are those of the Service, which a Gateway cannot say.
+	// Type is LoadBalancer (the default), NodePort or ClusterIP. With NodePort, a Gateway's addresses are those of the nodes
+	// that its proxies run on, at most 16. The node ports are in the Service; a Gateway's status has no field for them.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=LoadBalancer;NodePort;ClusterIP
 	Type corev1.ServiceType `json:"type,omitempty"`
-	// Annotations, over those of the Gateway's spec.infrastructure.
+	// Annotations to add. They override those of the Gateway's spec.infrastructure.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// LoadBalancerClass chooses who provides the load balancer. It cannot be changed later.
+	// LoadBalancerClass selects the load balancer's implementation. It cannot be changed later.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
-	// ExternalTrafficPolicy is Cluster (Kubernetes' default) or Local, which keeps clients' addresses.
+	// ExternalTrafficPolicy is Cluster (the default of Kubernetes) or Local, which preserves the clients' addresses.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Cluster;Local
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 }
 
-// FleetPod is what the proxies' pods get besides.
+// FleetPod configures the proxies' pods.
 type FleetPod struct {
-	// Labels, over those of the Gateway's spec.infrastructure.
+	// Labels to add. They override those of the Gateway's spec.infrastructure.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Labels map[string]string `json:"labels,omitempty"`
-	// Annotations, over those of the Gateway's spec.infrastructure.
+	// Annotations to add. They override those of the Gateway's spec.infrastructure.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
@@ -171,7 +171,7 @@ type FleetPod struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// TopologySpreadConstraints of the pods. A constraint without labelSelector is about the fleet's own pods. By default
+	// TopologySpreadConstraints of the pods. A constraint without labelSelector selects the fleet's own pods. By default the
 	// pods are spread over nodes and zones as far as possible.
 	//
 	// +optional
@@ -190,10 +190,10 @@ type FleetPod struct {
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 }
 
-// FleetExternalSpec says who may attach in mode external.
+// FleetExternalSpec configures which proxies may attach in mode external.
 type FleetExternalSpec struct {
-	// ServiceAccounts of the Gateway's namespace whose pods may attach, with a token for the audience penstock.dev or a
-	// certificate with the name spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
+	// ServiceAccounts of the Gateway's namespace whose pods may attach. They authenticate with a token for the audience
+	// penstock.dev, or with a certificate for spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
@@ -201,8 +201,8 @@ type FleetExternalSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
-	// Subjects are DNS names and URIs; whose certificate has one of them may attach. The certificate must be signed by an
-	// authority that Penstock was told of (--xds-client-ca).
+	// Subjects are DNS names and URIs. A proxy whose certificate has one of them may attach. An authority in --xds-client-ca
+	// must have signed the certificate.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
@@ -210,7 +210,7 @@ type FleetExternalSpec struct {
 	// +kubebuilder:validation:items:MaxLength=2048
 	// +listType=set
 	Subjects []string `json:"subjects,omitempty"`
-	// Addresses at which clients reach the proxies: IP addresses or host names. They become the Gateway's status.
+	// Addresses at which clients reach the proxies: IP addresses or host names. They become the addresses in the Gateway's status.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16

@@ -8,8 +8,8 @@ const (
 	Version = "v1alpha1"
 )
 
-// ModelServers lists model servers by address, for people who have servers but no pods. An InferencePool of the same
-// namespace selects them by label, as it selects pods.
+// ModelServers lists model servers that are not pods, by address. An InferencePool of the same namespace selects them by label,
+// as it selects pods.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ms,path=modelservers,singular=modelservers
@@ -20,13 +20,13 @@ type ModelServers struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec ModelServersSpec `json:"spec"`
-	// Status says whether all addresses are known.
+	// Status reports whether all host names resolve.
 	//
 	// +optional
 	Status ModelServersStatus `json:"status,omitzero"`
 }
 
-// ModelServersStatus is what became of ModelServers.
+// ModelServersStatus is the status of ModelServers.
 type ModelServersStatus struct {
 	// Conditions: ResolvedRefs, False with reason AddressNotFound if a host name does not resolve.
 	//
@@ -37,7 +37,7 @@ type ModelServersStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ModelServersSpec is what ModelServers says.
+// ModelServersSpec is the specification of ModelServers.
 type ModelServersSpec struct {
 	// Servers are the model servers.
 	//
@@ -49,13 +49,12 @@ type ModelServersSpec struct {
 
 // ModelServer is one server.
 type ModelServer struct {
-	// Address is an IP address or a host name. A host name is resolved by Penstock, not by Envoy; each of its
-	// addresses is a server.
+	// Address is an IP address or a host name. Penstock, not Envoy, resolves a host name; each of its addresses is a server.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Address string `json:"address"`
-	// Ports the server listens on. When empty, the target ports of the pool that selects it.
+	// Ports that the server listens on. Defaults to the target ports of the pool that selects it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
@@ -63,11 +62,11 @@ type ModelServer struct {
 	// +kubebuilder:validation:items:Minimum=1
 	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
-	// Labels of this server, over those of the ModelServers object.
+	// Labels of this server. They override those of the ModelServers object.
 	//
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// Draining takes the server out of the choice for new requests; those under way end.
+	// Draining excludes the server from new requests. Requests in flight complete.
 	//
 	// +optional
 	Draining bool `json:"draining,omitempty"`

@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// PoolPolicy says how one InferencePool or InferencePoolImport is picked from, when it counts as full, and where its
-// requests may go instead. Spilling is always asked for here; weights alone never imply it.
+// PoolPolicy configures how Penstock picks from one InferencePool or InferencePoolImport, when the pool is full, and where its
+// requests spill. Requests spill only with a PoolPolicy; the weights of a route never imply it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=pp
@@ -15,16 +15,16 @@ type PoolPolicy struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec PoolPolicySpec `json:"spec"`
-	// Status says whether the policy is in force.
+	// Status reports whether the policy is in force.
 	//
 	// +optional
 	Status PoolPolicyStatus `json:"status,omitzero"`
 }
 
-// PoolPolicyStatus is what became of a PoolPolicy.
+// PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
 	// Conditions: Accepted, False with reason TargetNotFound or Conflicted; ResolvedRefs, False with reason InvalidSpillTarget
-	// if requests cannot spill to a pool that is named.
+	// if requests cannot spill to a target.
 	//
 	// +optional
 	// +listType=map
@@ -33,30 +33,29 @@ type PoolPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PoolPolicySpec is what a PoolPolicy says.
+// PoolPolicySpec is the specification of a PoolPolicy.
 type PoolPolicySpec struct {
-	// TargetRef is the pool, in the policy's own namespace. Of several policies for one pool the oldest counts, then
-	// the first by name; the others say so in a condition.
+	// TargetRef is the pool, in the policy's own namespace. Of several policies for one pool the oldest is in force, then the
+	// first by name; the others have the condition Accepted False.
 	TargetRef PoolRef `json:"targetRef"`
-	// Picker shapes how our own picker chooses. It says nothing to a foreign picker.
+	// Picker configures Penstock's own picker. It has no effect on an external picker.
 	//
 	// +optional
 	Picker PickerSpec `json:"picker,omitzero"`
-	// Spill lists where a request goes when the pool is full or has no picker and no endpoint, in this order. A target's own
-	// policy does not spill a second time.
+	// Spill lists where a request goes when the pool is full, or has no pick and no endpoint, in this order. A request spills
+	// once: the spill targets of a target's own policy are not used.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	Spill []PoolRef `json:"spill,omitempty"`
-	// Remote says what an importing cluster may dial. For an InferencePoolImport in EndpointMode only.
+	// Remote limits the addresses that this cluster sends requests to. For an InferencePoolImport in EndpointMode only.
 	//
 	// +optional
 	Remote RemoteSpec `json:"remote,omitzero"`
 }
 
-// PoolRef names a pool in the policy's namespace, or for a spill target in another one that allows it by a
-// ReferenceGrant.
+// PoolRef names a pool. It is in the policy's namespace; a spill target may be in another one with a ReferenceGrant.
 type PoolRef struct {
 	// Group of the kind.
 	//
@@ -75,87 +74,87 @@ type PoolRef struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Namespace, for a spill target only; the policy's own by default.
+	// Namespace of a spill target. Defaults to the policy's own. Not for targetRef.
 	//
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Strategy names how a picker chooses.
+// Strategy names how a picker selects an endpoint.
 //
 // +kubebuilder:validation:Enum=load;round-robin;random;least-request
 type Strategy string
 
-// The strategies of our picker.
+// The strategies of Penstock's picker.
 const (
-	// StrategyLoad weighs queue, KV cache and requests under way, from scraped metrics and from what we sent ourselves.
+	// StrategyLoad weighs queue and KV cache, from scraped metrics, and the requests in flight that this picker sent.
 	StrategyLoad Strategy = "load"
-	// StrategyRoundRobin takes the endpoints in turn.
+	// StrategyRoundRobin selects the endpoints in turn.
 	StrategyRoundRobin Strategy = "round-robin"
-	// StrategyRandom takes any endpoint.
+	// StrategyRandom selects an endpoint at random.
 	StrategyRandom Strategy = "random"
-	// StrategyLeastRequest takes the endpoint with the fewest of our own requests under way.
+	// StrategyLeastRequest selects the endpoint with the fewest requests in flight from this picker.
 	StrategyLeastRequest Strategy = "least-request"
 )
 
-// PickerSpec shapes our own picker.
+// PickerSpec configures Penstock's own picker.
 type PickerSpec struct {
-	// Strategy by which an endpoint is chosen.
+	// Strategy by which the picker selects an endpoint.
 	//
 	// +optional
 	// +kubebuilder:default=load
 	Strategy Strategy `json:"strategy,omitempty"`
-	// FailureMode says what happens when no picker answers, for a pool without an endpointPickerRef (which has a
-	// failureMode of its own). FailOpen: any endpoint; FailClose: the spill targets, else 503.
+	// FailureMode decides where a request goes when no picker answers: to any endpoint (FailOpen, the default), or to the spill
+	// targets, else 503 (FailClose). For a pool without endpointPickerRef, which has its own failureMode.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
 	FailureMode string `json:"failureMode,omitempty"`
-	// Load weighs the parts of the strategy "load".
+	// Load sets the weights of the strategy "load".
 	//
 	// +optional
 	Load *LoadWeights `json:"load,omitempty"`
-	// Full says when an endpoint takes no further request. With every endpoint full the answer is 429, or the spill
-	// targets. Without it an endpoint is never full.
+	// Full sets when an endpoint is full and gets no further requests. If every endpoint is full, requests spill, or are
+	// answered 429. Without it an endpoint is never full.
 	//
 	// +optional
 	Full *FullSpec `json:"full,omitempty"`
-	// Metrics says where model servers show their load. By default vLLM's names on the serving port at /metrics.
+	// Metrics configures where model servers expose their load. Defaults to vLLM's series on the serving port at /metrics.
 	//
 	// +optional
 	Metrics *MetricsSpec `json:"metrics,omitempty"`
-	// Fallbacks is how many further endpoints a pick names, for Envoy to retry on in order.
+	// Fallbacks is the number of further endpoints in a pick, on which Envoy retries in order.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=8
 	// +kubebuilder:default=2
 	Fallbacks *int32 `json:"fallbacks,omitempty"`
-	// Body asks for the request's body to be sent to the picker. The strategies so far need none; "Buffered" is for
-	// those who want the model's name in traces and debug pages.
+	// Body decides whether Envoy sends the request's body to the picker: None (the default) or Buffered. No strategy needs the
+	// body; with Buffered, traces and debug pages have the model's name.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=None;Buffered
 	Body string `json:"body,omitempty"`
 }
 
-// LoadWeights are relative; 0 leaves a part out.
+// LoadWeights are relative to each other; 0 ignores a part.
 type LoadWeights struct {
-	// Queue of requests waiting, from the last scrape.
+	// Queue is the weight of the number of waiting requests, from the last scrape.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=2
 	Queue *int32 `json:"queue,omitempty"`
-	// KVCache in use, from the last scrape.
+	// KVCache is the weight of the KV cache's usage, from the last scrape.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=2
 	KVCache *int32 `json:"kvCache,omitempty"`
-	// InFlight counts requests that we sent and that have not ended.
+	// InFlight is the weight of the requests in flight that this picker sent.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -164,27 +163,27 @@ type LoadWeights struct {
 	InFlight *int32 `json:"inFlight,omitempty"`
 }
 
-// FullSpec holds thresholds; an endpoint that reaches any of those given is full.
+// FullSpec holds thresholds. An endpoint that reaches one of them is full.
 type FullSpec struct {
-	// Queue length.
+	// Queue is the number of waiting requests.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Queue *int32 `json:"queue,omitempty"`
-	// KVCachePercent in use, 1 to 100.
+	// KVCachePercent is the usage of the KV cache in percent.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	KVCachePercent *int32 `json:"kvCachePercent,omitempty"`
-	// InFlight requests of our own.
+	// InFlight is the number of requests in flight that Penstock's pickers sent.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	InFlight *int32 `json:"inFlight,omitempty"`
 }
 
-// MetricsSpec says where and under which names model servers show their load.
+// MetricsSpec configures where and under which names model servers expose their load.
 type MetricsSpec struct {
 	// Path of the metrics page.
 	//
@@ -192,29 +191,29 @@ type MetricsSpec struct {
 	// +kubebuilder:default=/metrics
 	// +kubebuilder:validation:Pattern=`^/`
 	Path string `json:"path,omitempty"`
-	// Port of the metrics page; the endpoint's own by default.
+	// Port of the metrics page. Defaults to the endpoint's own port.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port *int32 `json:"port,omitempty"`
-	// Queue is the series with the number of waiting requests.
+	// Queue is the name of the series with the number of waiting requests.
 	//
 	// +optional
 	Queue string `json:"queue,omitempty"`
-	// Running is the series with the number of running requests.
+	// Running is the name of the series with the number of running requests.
 	//
 	// +optional
 	Running string `json:"running,omitempty"`
-	// KVCache is the series with the KV cache's use, 0 to 1.
+	// KVCache is the name of the series with the KV cache's usage, 0 to 1.
 	//
 	// +optional
 	KVCache string `json:"kvCache,omitempty"`
 }
 
-// RemoteSpec says what an importing cluster may dial.
+// RemoteSpec limits the addresses that an importing cluster sends requests to.
 type RemoteSpec struct {
-	// PodCIDRs that remote pods may have. An address outside of them, named by a remote picker, is refused.
+	// PodCIDRs are the ranges of the remote pods' addresses. An address of a remote picker outside the ranges is not used.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
