@@ -267,7 +267,7 @@ func (s *scenario) proxy(args []string) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
-	s.fakes[gateway] = xdstest.StartFake(s.t, xdstest.FakeConfig{Address: s.xds, Gateway: gateway, Node: s.node(gateway), Refuses: s.cannotBind})
+	s.fakes[gateway] = xdstest.StartFake(s.t, xdstest.FakeConfig{Address: s.xds, Gateway: gateway, Node: s.node(gateway), Rejects: s.cannotBind})
 	return nil
 }
 

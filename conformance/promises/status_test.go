@@ -178,7 +178,7 @@ func nackReachesLeader(p place) {
 	})
 	rejecting := xdstest.StartFake(p, xdstest.FakeConfig{
 		Address: follower, Node: "rejecting", Gateway: p.Namespace + "/gw", Dial: p.as(p.token("mine", "penstock.dev")),
-		Refuses: func(ref resource.Ref) string {
+		Rejects: func(ref resource.Ref) string {
 			if ref.Type == resource.Listener {
 				return "this proxy cannot listen"
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// Gateway is the gateway that a Control serves to whom does not ask for another.
+// Gateway is the gateway that Control.Commit commits to, and the default of FakeConfig.
 const Gateway = "default/web"
 
 // Control is a whole control plane in a test: a cache, and its server on a port of 127.0.0.1.
@@ -27,7 +27,7 @@ type Control struct {
 	grpc     *grpc.Server
 }
 
-// Serve runs a Control until the end of the test. Config.Cache is filled in, if it is nil with a new cache that is ready.
+// Serve runs a Control until the end of the test. If Config.Cache is nil, it is a new cache that is ready.
 func Serve(t testing.TB, c server.Config) *Control {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -43,7 +43,7 @@ func Serve(t testing.TB, c server.Config) *Control {
 	return out
 }
 
-// Start runs a new server at the address of one that was stopped.
+// Start runs a new server at the address of a stopped one.
 func (c *Control) Start(config server.Config) {
 	c.t.Helper()
 	if config.Cache == nil {
@@ -60,21 +60,21 @@ func (c *Control) Start(config server.Config) {
 	go func(g *grpc.Server) { _ = g.Serve(keptListener{c.listener}) }(c.grpc)
 }
 
-// Stop ends the server as a crash would, except that its port stays taken: nobody else gets it, and who connects waits.
-// It may be called twice.
+// Stop ends the server as a crash would, except that its port stays in use: no other process gets it, and clients that
+// connect wait. It may be called twice.
 func (c *Control) Stop() { c.grpc.Stop() }
 
-// keptListener only stops to accept when it is closed.
+// keptListener stops accepting when it is closed, and keeps its port.
 type keptListener struct{ *net.TCPListener }
 
 func (k keptListener) Close() error { return k.SetDeadline(time.Unix(1, 0)) }
 
-// Commit is one revision of Gateway.
+// Commit commits one revision of Gateway.
 func (c *Control) Commit(upserts []*resource.Resource, removes ...resource.Ref) {
 	c.Cache.Commit(cache.Batch{Gateway: Gateway, Upserts: upserts, Removes: removes})
 }
 
-// WaitAcked waits until all proxies have the current version of resources, or fails the test after half a minute.
+// WaitAcked waits until all proxies have the current version of resources, or fails the test after 30 s.
 func (c *Control) WaitAcked(refs ...resource.Ref) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)

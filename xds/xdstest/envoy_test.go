@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// What only the real Envoy can show.
+// Tests that only the real Envoy can run.
 
-func TestEnvoyThatComesBackIsSentNothingThatItHas(t *testing.T) {
+func TestResumption_EnvoyGetsOnlyChanges(t *testing.T) {
 	w := &world{T: t, a: backend(t), port: envoytest.FreePort(t)}
 	w.control = xdstest.Serve(t, server.Config{})
 	w.control.Commit(w.base())
@@ -43,13 +43,13 @@ func TestEnvoyThatComesBackIsSentNothingThatItHas(t *testing.T) {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == "penstock_xds_resources_total" && m.GetCounter().GetValue() > 0 {
-				t.Errorf("sent again: %v", m)
+				t.Errorf("resent: %v", m)
 			}
 		}
 	}
 }
 
-func TestAListenerComesWhenItsPortIsFreeAtLast(t *testing.T) {
+func TestNACK_ListenerOfBusyPortStartsOncePortIsFree(t *testing.T) {
 	w := &world{T: t, reports: &reports{}, a: backend(t), port: envoytest.FreePort(t)}
 	taken, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(int(w.port)))
 	if err != nil {
@@ -59,12 +59,12 @@ func TestAListenerComesWhenItsPortIsFreeAtLast(t *testing.T) {
 	w.control = xdstest.Serve(t, server.Config{Reports: w.reports})
 	w.control.Commit(w.base())
 	w.proxy = startEnvoy(t, w.control, "DELTA_GRPC")
-	words := fmt.Sprintf("listener(s) web: cannot bind '127.0.0.1:%d': Address already in use", w.port)
-	w.wait("its owner reads Envoy's words", func() bool { return strings.Contains(w.reports.said("web"), words) })
+	detail := fmt.Sprintf("listener(s) web: cannot bind '127.0.0.1:%d': Address already in use", w.port)
+	w.wait("a report with the error detail", func() bool { return strings.Contains(w.reports.message("web"), detail) })
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
 	w.waitServes(w.port, w.a)
 	w.control.WaitAcked(resource.Ref{Type: resource.Listener, Name: "web"})
-	w.wait("its owner is told", func() bool { return w.reports.said("web") == "" })
+	w.wait("the report is cleared", func() bool { return w.reports.message("web") == "" })
 }

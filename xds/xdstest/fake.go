@@ -16,34 +16,35 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// FakeConfig says what a fake Envoy is like.
+// FakeConfig configures a fake Envoy.
 type FakeConfig struct {
 	// Address is the control plane's. Required.
 	Address string
-	// Gateway and Node are what it calls itself. Default: the package's Gateway, and "fake".
+	// Gateway and Node are its node.cluster and node.id. Default: the package's Gateway, and "fake".
 	Gateway, Node string
-	// StateOfTheWorld makes it use that variant.
+	// StateOfTheWorld selects the state-of-the-world variant.
 	StateOfTheWorld bool
-	// Dial is how the control plane is reached, and by whom: credentials. Default: in cleartext, by nobody.
+	// Dial has the options of the connection, credentials included. Default: cleartext, without credentials.
 	Dial []grpc.DialOption
 	// Silent are types whose responses it applies but never answers.
 	Silent []resource.Type
-	// Refuses says in which words it refuses a cluster or listener, "" if it takes it. nil: it refuses only what Envoy would.
-	Refuses func(resource.Ref) string
-	// Patience is how long it waits for an answer that the control plane owes it, before it counts as a violation.
+	// Rejects returns the error detail with which the fake rejects a cluster or listener; "" accepts it. nil: the fake
+	// rejects only what Envoy rejects.
+	Rejects func(resource.Ref) string
+	// Timeout is how long the fake waits for a response that the control plane owes it, before it records a violation.
 	// Default: 10 s.
-	Patience time.Duration
+	Timeout time.Duration
 }
 
-// Fake is a strict fake Envoy: it asks, applies, warms, ACKs and NACKs in the order that DELIVERY.md saw, over real gRPC,
-// and notes what the control plane did wrong. Safe for use by many.
+// Fake is a strict fake Envoy: it requests, applies, warms, ACKs and NACKs in the order that DELIVERY.md observed, over
+// real gRPC, and records violations of the control plane. It is safe for concurrent use.
 type Fake struct {
 	config FakeConfig
 	t      testing.TB
 	conn   *grpc.ClientConn
 
 	cancel context.CancelFunc // ends the current stream
-	ended  chan struct{}      // closed when it has
+	ended  chan struct{}      // closed when the stream has ended
 
 	mu         sync.Mutex
 	state      proxy
@@ -51,16 +52,16 @@ type Fake struct {
 	log        []Received
 }
 
-// Received is one response that a Fake got.
+// Received is one response to a Fake.
 type Received struct {
 	Type     resource.Type
 	Upserts  []string // names
 	Removed  []string
-	Same     []string // names that it had at just this version
+	Same     []string // names that it had at the same version
 	Rejected string   // its NACK; empty: ACK
 }
 
-// StartFake connects a fake Envoy and keeps it until the end of the test, which fails if there was any violation.
+// StartFake connects a fake Envoy until the end of the test. The test fails if there was a violation.
 func StartFake(t testing.TB, c FakeConfig) *Fake {
 	t.Helper()
 	if c.Gateway == "" {
@@ -69,8 +70,8 @@ func StartFake(t testing.TB, c FakeConfig) *Fake {
 	if c.Node == "" {
 		c.Node = "fake"
 	}
-	if c.Patience == 0 {
-		c.Patience = 10 * time.Second
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
 	}
 	f := &Fake{config: c, t: t, state: newProxy()}
 	f.connect(c.Address)
@@ -110,21 +111,21 @@ func (f *Fake) connect(address string) {
 	}(f.ended)
 }
 
-// Disconnect ends the stream. What the fake has, it keeps.
+// Disconnect ends the stream. The fake keeps its resources.
 func (f *Fake) Disconnect() {
 	f.cancel()
 	<-f.ended
 	_ = f.conn.Close()
 }
 
-// Reconnect connects again, to the same or another control plane, as Envoy does: with all that it has.
+// Reconnect connects to the same or another control plane, as Envoy does: it sends the versions that it has.
 func (f *Fake) Reconnect(address string) {
 	f.t.Helper()
 	f.Disconnect()
 	f.connect(address)
 }
 
-// Violations are the control plane's mistakes so far.
+// Violations are those of the control plane so far.
 func (f *Fake) Violations() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,19 +139,21 @@ func (f *Fake) Received() []Received {
 	return slices.Clone(f.log)
 }
 
-// Has is the version of a resource that is in force: a warming cluster is not, a warmed one's old version still is.
+// Has is the version of a resource that is in force. A warming cluster is not in force; the old version of a warm one
+// still is.
 func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.has(ref)
 }
 
-// Untold says whether anything is in force that no control plane can know of: it came in a response that was refused in
-// part, and the stream ended before it came again (DELIVERY 3). What that names is then in force too.
-func (f *Fake) Untold() bool {
+// HasUnacked reports whether resources are in force that no control plane can know: they came in a partly rejected
+// response, and the stream ended before they were sent again (DELIVERY 3). The resources that they name are then in
+// force too.
+func (f *Fake) HasUnacked() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.state.untold) > 0
+	return len(f.state.unacked) > 0
 }
 
 // Names are the names of a type that are in force, sorted.
@@ -160,7 +163,7 @@ func (f *Fake) Names(t resource.Type) []string {
 	return f.state.names(t)
 }
 
-// Backends are the ports of 127.0.0.1 that requests to a port may reach, through hops too.
+// Backends are the ports of 127.0.0.1 that requests to a port may reach, also through hops.
 func (f *Fake) Backends(port uint32) []uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +176,7 @@ func (f *Fake) Wait(what string, ok func() bool) {
 	poll.Until(f.t, what, ok)
 }
 
-// WaitHas waits until a resource is in force at just this version.
+// WaitHas waits until a resource is in force at its version.
 func (f *Fake) WaitHas(r *resource.Resource) {
 	f.t.Helper()
 	f.Wait(r.Ref.String()+" at its version", func() bool {
@@ -182,7 +185,7 @@ func (f *Fake) WaitHas(r *resource.Resource) {
 	})
 }
 
-// violate notes a mistake. Called with mu held.
+// violate records a violation. Called with mu held.
 func (f *Fake) violate(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }

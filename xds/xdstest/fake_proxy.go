@@ -7,42 +7,42 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// proxy is what a fake Envoy has and waits for.
+// proxy is the state of a fake Envoy.
 type proxy struct {
-	// active is what is in force; warming, the versions of clusters that wait for their endpoints.
+	// active is in force; warming are the versions of clusters that wait for their endpoints.
 	active  map[resource.Ref]*applied
 	warming map[string]*applied
-	// accepted is what it will name when it comes back: of a response that it refused in part, nothing.
+	// accepted is what it names when it reconnects: nothing of a partly rejected response.
 	accepted map[resource.Ref]string
-	// asked are the subscriptions to names, and of these unanswered those that no response of this stream mentioned.
-	asked      map[resource.Ref]bool
+	// subscribed are the subscriptions by name; unanswered are those that no response of this stream has mentioned.
+	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
-	rejected   map[resource.Ref]bool // refused without ever having been in force
-	// untold is in force, of a response that was refused in part on an earlier stream, and so not among the versions that
-	// this stream began with, or there in an older one (DELIVERY 3): no control plane can know of it.
-	untold map[resource.Ref]bool
-	state  map[resource.Type]string
-	// initialized: it has had an answer about clusters; listening: it has come as far as asking for listeners.
+	rejected   map[resource.Ref]bool // rejected without ever having been in force
+	// unacked is in force from a partly rejected response of an earlier stream, and so missing or outdated in the
+	// versions that this stream began with (DELIVERY 3): no control plane can know of it.
+	unacked map[resource.Ref]bool
+	state   map[resource.Type]string
+	// initialized: it has had a response of clusters; listening: it has requested its listeners.
 	initialized, listening bool
 }
 
 type applied struct {
 	version string
 	names   []resource.Ref
-	ports   []uint32 // a listener's, or endpoints'
+	ports   []uint32 // those of a listener, or of endpoints
 }
 
 func newProxy() proxy {
 	return proxy{
 		active: map[resource.Ref]*applied{}, warming: map[string]*applied{}, accepted: map[resource.Ref]string{},
-		asked: map[resource.Ref]bool{}, unanswered: map[resource.Ref]bool{}, rejected: map[resource.Ref]bool{}, untold: map[resource.Ref]bool{},
+		subscribed: map[resource.Ref]bool{}, unanswered: map[resource.Ref]bool{}, rejected: map[resource.Ref]bool{}, unacked: map[resource.Ref]bool{},
 		state: map[resource.Type]string{},
 	}
 }
 
-// restart is a new stream of a process that lives on. A cluster that warmed when the stream was cut, after its own
-// response and before its endpoints', is one of the things that it cannot tell the next control plane: the real Envoy
-// waits for initial_fetch_timeout then. It is not counted as that control plane's mistake.
+// restart is a new stream of the same process. A cluster may have been warming when the old stream ended, between its
+// own response and that of its endpoints. The next control plane cannot know that, and the real Envoy then waits for
+// initial_fetch_timeout. This is not a violation.
 func (p *proxy) restart() {
 	clear(p.unanswered)
 	for name, c := range p.warming {
@@ -53,7 +53,7 @@ func (p *proxy) restart() {
 	clear(p.warming)
 	for ref, a := range p.active {
 		if p.accepted[ref] != a.version && wildcard(ref.Type) {
-			p.untold[ref] = true
+			p.unacked[ref] = true
 		}
 	}
 }
@@ -76,12 +76,12 @@ func (p *proxy) names(t resource.Type) []string {
 	return out
 }
 
-// backends are the ports that requests to a port may reach; none if nothing listens, or leads anywhere.
+// backends are the ports that requests to a port may reach; none if there is no listener, or no way to a backend.
 func (p *proxy) backends(port uint32) (out []uint32) {
 	var walk func(ref resource.Ref, depth int)
 	walk = func(ref resource.Ref, depth int) {
 		a := p.active[ref]
-		if a == nil || depth > 12 { // hops do not go in circles
+		if a == nil || depth > 12 { // hops have no cycles
 			return
 		}
 		if ref.Type == resource.Endpoints {
@@ -101,14 +101,14 @@ func (p *proxy) backends(port uint32) (out []uint32) {
 	return slices.Compact(out)
 }
 
-// apply takes in one good resource.
+// apply applies one accepted resource.
 func (p *proxy) apply(ref resource.Ref, a *applied) {
 	old := p.active[ref]
-	delete(p.untold, ref)
+	delete(p.unacked, ref)
 	switch ref.Type {
 	case resource.Cluster:
 		if old != nil && old.version == a.version && p.warming[ref.Name] == nil {
-			return // byte-identical: nothing to do
+			return // the same bytes: no change
 		}
 		if slices.ContainsFunc(a.names, func(n resource.Ref) bool { return n.Type == resource.Endpoints }) {
 			p.warming[ref.Name] = a
@@ -133,9 +133,9 @@ func (p *proxy) warm(endpoints resource.Ref) {
 	}
 }
 
-// remove takes out a cluster or a listener. Envoy ignores the removal of anything else, but stops to wait for endpoints.
+// remove removes a cluster or a listener. Envoy ignores the removal of other types, but stops waiting for endpoints.
 func (p *proxy) remove(ref resource.Ref) {
-	delete(p.untold, ref)
+	delete(p.unacked, ref)
 	switch ref.Type {
 	case resource.Cluster:
 		delete(p.warming, ref.Name)
@@ -147,14 +147,14 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken are the requests that would now fail by the control plane's fault: wherever one may come to, what is named
-// there must be in force. What was refused for good is not its fault; routes that are not there yet keep their listener
-// from starting.
+// broken are the requests that would now fail because of the control plane: everything that a request may reach must
+// name only what is in force. Rejected resources are not its fault. Missing routes only keep their listener from
+// starting.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {
 			if (n.Type == resource.Cluster || n.Type == resource.Listener) && p.active[n] == nil && !p.rejected[n] {
-				out = append(out, fmt.Sprintf("%s names %s, which is not there", ref, n))
+				out = append(out, fmt.Sprintf("%s names %s, which is not in force", ref, n))
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func (p *proxy) broken() (out []string) {
 	return out
 }
 
-// reachable is everything that a request may come to.
+// reachable is everything that a request may reach.
 func (p *proxy) reachable() map[resource.Ref]bool {
 	out := map[resource.Ref]bool{}
 	var walk func(resource.Ref)
@@ -183,7 +183,7 @@ func (p *proxy) reachable() map[resource.Ref]bool {
 	return out
 }
 
-// wanted are the names that what is in force, or warms, names.
+// wanted are the names of a type that active and warming resources name.
 func (p *proxy) wanted(t resource.Type) map[string]bool {
 	out := map[string]bool{}
 	add := func(a *applied) {

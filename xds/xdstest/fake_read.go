@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// read decodes a resource and finds what it names, in the message itself: the fake does not believe resource.Refs.
+// read decodes a resource and finds the names in it. It does not use resource.Refs, which may be wrong.
 func read(t resource.Type, body *anypb.Any) (msg any, names []resource.Ref) {
 	add := func(t resource.Type, name string) {
 		if name != "" {
@@ -79,7 +79,7 @@ func readTLS(config *anypb.Any, add func(resource.Type, string)) {
 	add(resource.Secret, common.GetValidationContextSdsSecretConfig().GetName())
 }
 
-// ports are where a listener listens or endpoints are.
+// ports are those of a listener or of endpoints.
 func ports(msg any) (out []uint32) {
 	switch m := msg.(type) {
 	case *listenerv3.Listener:

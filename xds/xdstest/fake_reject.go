@@ -17,23 +17,23 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// verdict is what Envoy says against one resource. Whole: it then applies nothing of the response.
+// verdict is Envoy's error detail for one resource. whole: Envoy then applies nothing of the response.
 type verdict struct {
 	text  string
 	whole bool
 }
 
-// judge is the verdict on a resource: what the test has this proxy say, or else what Envoy says.
+// judge returns the verdict of the test's configuration on a resource, or else Envoy's.
 func (c FakeConfig) judge(ref resource.Ref, msg any) *verdict {
-	if c.Refuses != nil {
-		if words := c.Refuses(ref); words != "" {
-			return &verdict{text: words}
+	if c.Rejects != nil {
+		if detail := c.Rejects(ref); detail != "" {
+			return &verdict{text: detail}
 		}
 	}
 	return judge(msg)
 }
 
-// judge finds the mistakes of DELIVERY 3's table that a test can make on purpose.
+// judge finds those errors of DELIVERY 3's table that tests make on purpose.
 func judge(msg any) *verdict {
 	switch m := msg.(type) {
 	case *clusterv3.Cluster:
@@ -102,7 +102,7 @@ func judgeRoutes(rc *routev3.RouteConfiguration) *verdict {
 	return nil
 }
 
-// partial puts the words about several resources of one response together, as Envoy does.
+// partial combines the error details of several resources of one response, as Envoy does.
 func partial(t resource.Type, names []string, verdicts map[string]*verdict) string {
 	kind := map[resource.Type]string{resource.Cluster: "cluster", resource.Listener: "listener"}[t]
 	var texts []string
@@ -112,7 +112,7 @@ func partial(t resource.Type, names []string, verdicts map[string]*verdict) stri
 	return fmt.Sprintf("Error adding/updating %s(s) %s: %s", kind, strings.Join(names, ", "), strings.Join(texts, "\n"))
 }
 
-// decode reads a message that the tests have made themselves; a broken one stays empty and is then refused or missed.
+// decode decodes a message that the tests have made. A malformed one stays empty, and is rejected or missed later.
 func decode[M proto.Message](body *anypb.Any, into M) M {
 	if body != nil {
 		_ = proto.Unmarshal(body.GetValue(), into)
@@ -120,8 +120,7 @@ func decode[M proto.Message](body *anypb.Any, into M) M {
 	return into
 }
 
-// nameOf and hashOf stand in for what a state of the world does not say: the name, and the version that delta's
-// responses carry.
+// nameOf and hashOf derive what a state of the world does not carry: the name, and delta's version.
 func nameOf(t resource.Type, body *anypb.Any) string {
 	switch t {
 	case resource.Secret:

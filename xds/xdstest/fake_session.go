@@ -16,13 +16,13 @@ type session struct {
 	fake *Fake
 	wire adsWire
 	node *corev3.Node // until it was sent
-	open [5]bool      // types that were asked for on this stream
-	// withheld are the answers to clusters, which wait for all of them to be warm.
-	withheld []question
+	open [5]bool      // types that were requested on this stream
+	// withheld are the answers to clusters, which wait until all of them are warm.
+	withheld []request
 	since    time.Time // when it began to wait for something
 }
 
-// byName are the types that are subscribed to by name, with whom they follow from.
+// byName are the types that are subscribed to by name.
 var byName = []resource.Type{resource.Endpoints, resource.RouteConfiguration, resource.Secret}
 
 func (s *session) run(ctx context.Context) {
@@ -41,8 +41,8 @@ func (s *session) run(ctx context.Context) {
 			}
 		}
 	}()
-	patience := time.NewTicker(s.fake.config.Patience / 10)
-	defer patience.Stop()
+	tick := time.NewTicker(s.fake.config.Timeout / 10)
+	defer tick.Stop()
 	s.start()
 	for {
 		select {
@@ -51,10 +51,10 @@ func (s *session) run(ctx context.Context) {
 				return
 			}
 			s.locked(func() { s.take(r) })
-		case <-patience.C:
+		case <-tick.C:
 			s.locked(func() {
-				if time.Since(s.since) >= s.fake.config.Patience {
-					s.complain()
+				if time.Since(s.since) >= s.fake.config.Timeout {
+					s.expire()
 				}
 			})
 		case <-ctx.Done():
@@ -63,12 +63,12 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// start asks for what every stream begins with.
+// start sends the first requests of a stream.
 func (s *session) start() {
 	s.locked(func() {
-		s.ask(question{t: resource.Cluster})
+		s.ask(request{t: resource.Cluster})
 		s.follow()
-		s.released()
+		s.release()
 	})
 }
 
@@ -78,8 +78,8 @@ func (s *session) locked(f func()) {
 	f()
 }
 
-// ask sends a question, completed by what every first one of its type says. A stream that is gone is noticed by run.
-func (s *session) ask(q question) {
+// ask sends a request; it completes the first one of a type. run detects the end of the stream.
+func (s *session) ask(q request) {
 	p := &s.fake.state
 	q.node, s.node = s.node, nil
 	if !s.open[q.t] {
@@ -91,14 +91,14 @@ func (s *session) ask(q question) {
 			}
 		}
 		q.subscribe = nil
-		for ref := range p.asked {
+		for ref := range p.subscribed {
 			if ref.Type == q.t {
 				q.subscribe = append(q.subscribe, ref.Name)
 			}
 		}
 		slices.Sort(q.subscribe)
 	}
-	for ref := range p.asked {
+	for ref := range p.subscribed {
 		if ref.Type == q.t {
 			q.all = append(q.all, ref.Name)
 		}
@@ -120,7 +120,7 @@ func (s *session) take(r response) {
 	for i, res := range r.resources {
 		ref := resource.Ref{Type: r.t, Name: res.name}
 		if slices.Contains(rec.Upserts, res.name) {
-			f.violate("%s twice in one response", ref)
+			f.violate("%s is twice in one response", ref)
 		}
 		rec.Upserts = append(rec.Upserts, res.name)
 		if v, has := p.has(ref); has && v == res.version && p.warming[res.name] == nil {
@@ -157,11 +157,11 @@ func (s *session) take(r response) {
 	}
 	s.follow()
 	s.answer(r, rec.Rejected)
-	s.released()
+	s.release()
 }
 
-// applyGood applies what is good in a response that is not refused as a whole. Removals come last, so that an added
-// listener may take a removed one's place.
+// applyGood applies the accepted resources of a response that is not rejected as a whole. Removals come last, so that
+// an added listener may replace a removed one.
 func (s *session) applyGood(r response, messages []*applied, verdicts map[string]*verdict) {
 	f, p := s.fake, &s.fake.state
 	there := map[string]bool{}
@@ -171,8 +171,8 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 		if verdicts[res.name] != nil {
 			continue
 		}
-		if !wildcard(r.t) && !p.asked[ref] {
-			continue // nobody listens
+		if !wildcard(r.t) && !p.subscribed[ref] {
+			continue // not subscribed to
 		}
 		p.apply(ref, messages[i])
 	}
@@ -199,7 +199,7 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 	}
 }
 
-// wildcard are the types that are subscribed to as a whole.
+// wildcard types are subscribed to as a whole.
 func wildcard(t resource.Type) bool { return t == resource.Cluster || t == resource.Listener }
 
 func (s *session) accept(r response) {
@@ -213,23 +213,23 @@ func (s *session) accept(r response) {
 	p.state[r.t] = r.version
 }
 
-// follow subscribes to the names that follow from what is in force, and unsubscribes from the others: before the answer
-// to what made them follow.
+// follow subscribes to the names that active resources name, and unsubscribes from the others. It runs before the
+// response is answered.
 func (s *session) follow() {
 	p := &s.fake.state
 	for _, t := range byName {
 		want := p.wanted(t)
-		q := question{t: t}
+		q := request{t: t}
 		for name := range want {
 			ref := resource.Ref{Type: t, Name: name}
-			if !p.asked[ref] {
-				p.asked[ref], p.unanswered[ref] = true, true
+			if !p.subscribed[ref] {
+				p.subscribed[ref], p.unanswered[ref] = true, true
 				q.subscribe = append(q.subscribe, name)
 			}
 		}
-		for ref := range p.asked {
+		for ref := range p.subscribed {
 			if ref.Type == t && !want[ref.Name] {
-				delete(p.asked, ref)
+				delete(p.subscribed, ref)
 				delete(p.unanswered, ref)
 				delete(p.active, ref)
 				delete(p.accepted, ref)
@@ -238,16 +238,16 @@ func (s *session) follow() {
 		}
 		slices.Sort(q.subscribe)
 		slices.Sort(q.unsubscribe)
-		returning := !s.open[t] && len(p.asked) > 0
+		returning := !s.open[t] && len(p.subscribed) > 0
 		if len(q.subscribe)+len(q.unsubscribe) > 0 || returning {
 			s.ask(q)
 		}
 	}
 }
 
-// answer ACKs or NACKs; for clusters when all are warm.
+// answer ACKs or NACKs; clusters only when all are warm.
 func (s *session) answer(r response, nack string) {
-	q := question{t: r.t, nonce: r.nonce, nack: nack}
+	q := request{t: r.t, nonce: r.nonce, nack: nack}
 	if nack == "" {
 		q.version = r.version
 	}
@@ -261,8 +261,8 @@ func (s *session) answer(r response, nack string) {
 	s.ask(q)
 }
 
-// released does what waits for all clusters to be warm.
-func (s *session) released() {
+// release sends what waits until all clusters are warm.
+func (s *session) release() {
 	p := &s.fake.state
 	if len(p.warming)+len(p.unanswered) == 0 || s.since.IsZero() {
 		s.since = time.Now()
@@ -276,24 +276,24 @@ func (s *session) released() {
 	s.withheld = nil
 	if !s.open[resource.Listener] && p.initialized {
 		p.listening = true
-		s.ask(question{t: resource.Listener})
+		s.ask(request{t: resource.Listener})
 	}
 }
 
-// complain notes what the control plane owes for too long, and goes on as Envoy does after initial_fetch_timeout.
-func (s *session) complain() {
+// expire records the responses that are overdue, and goes on as Envoy does after initial_fetch_timeout.
+func (s *session) expire() {
 	f, p := s.fake, &s.fake.state
 	if len(p.warming)+len(p.unanswered) == 0 {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.warming)) {
-		f.violate("cluster %s still warms: its endpoints did not come behind it", name)
+		f.violate("cluster %s still warms: its endpoints were not sent behind it", name)
 		p.active[resource.Ref{Type: resource.Cluster, Name: name}] = p.warming[name]
 	}
 	for ref := range p.unanswered {
-		f.violate("%s was asked for and never answered", ref)
+		f.violate("%s was requested and never answered", ref)
 	}
 	clear(p.warming)
 	clear(p.unanswered)
-	s.released()
+	s.release()
 }

@@ -19,7 +19,7 @@ type response struct {
 	version   string // of the whole, in a state of the world
 	resources []received
 	removed   []string
-	full      bool // what is not in it is gone
+	full      bool // resources that it does not carry are removed
 }
 
 type received struct {
@@ -27,21 +27,21 @@ type received struct {
 	body          *anypb.Any
 }
 
-// question is one message to the control plane.
-type question struct {
-	node                   *corev3.Node // on the stream's first
+// request is one message to the control plane.
+type request struct {
+	node                   *corev3.Node // in the first of the stream
 	t                      resource.Type
 	subscribe, unsubscribe []string
-	all                    []string          // every name subscribed to
-	initial                map[string]string // on the type's first
+	all                    []string          // all subscribed names
+	initial                map[string]string // in the first of the type
 	version                string            // accepted last, in a state of the world
 	nonce, nack            string
 }
 
-// adsWire is one of the two variants, as a client.
+// adsWire is the client of one of the two variants.
 type adsWire interface {
 	receive() (response, error)
-	send(question) error
+	send(request) error
 }
 
 func (f *Fake) open(ctx context.Context) (adsWire, error) {
@@ -71,7 +71,7 @@ func (c deltaClient) receive() (response, error) {
 	return r, nil
 }
 
-func (c deltaClient) send(q question) error {
+func (c deltaClient) send(q request) error {
 	return c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: q.node, TypeUrl: q.t.URL(), ResourceNamesSubscribe: q.subscribe, ResourceNamesUnsubscribe: q.unsubscribe,
 		InitialResourceVersions: q.initial, ResponseNonce: q.nonce, ErrorDetail: detail(q.nack),
@@ -96,7 +96,7 @@ func (c stateClient) receive() (response, error) {
 	return r, nil
 }
 
-func (c stateClient) send(q question) error {
+func (c stateClient) send(q request) error {
 	return c.stream.Send(&discoveryv3.DiscoveryRequest{
 		Node: q.node, TypeUrl: q.t.URL(), ResourceNames: q.all, VersionInfo: q.version, ResponseNonce: q.nonce, ErrorDetail: detail(q.nack),
 	})

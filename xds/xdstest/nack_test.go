@@ -20,12 +20,12 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// refusals are the mistakes of DELIVERY 3's table, and the real Envoy's words about each. All resources belong to an
-// owner of the name "bad".
-var refusals = []struct {
+// rejections are the errors of DELIVERY 3's table, and the real Envoy's error details. The owner of all resources is
+// named "bad".
+var rejections = []struct {
 	name string
 	make func(w *world) []*resource.Resource
-	says []string
+	want []string
 }{
 	{"an unknown extension", func(w *world) []*resource.Resource { return list(badPolicy(w, "bad")) },
 		[]string{"cluster(s) bad: cluster: didn't find a registered load balancer factory implementation for cluster: 'bad' with names from [nope]"}},
@@ -36,7 +36,7 @@ var refusals = []struct {
 	}, []string{"cluster(s) bad: malformed IP address: not-an-ip. Consider setting resolver_name"}},
 	{"a cluster that fails validation", func(w *world) []*resource.Resource { return list(badTimeout(w, "bad")) },
 		[]string{"Proto constraint validation failed (ClusterValidationError.ConnectTimeout: value must be greater than 0s)"}},
-	{"a chain match twice", func(w *world) []*resource.Resource {
+	{"a duplicate filter chain match", func(w *world) []*resource.Resource {
 		var l listenerv3.Listener
 		if err := proto.Unmarshal(xdstest.Listener(w, "bad", envoytest.FreePort(w), "routes").Body(), &l); err != nil {
 			w.Fatal(err)
@@ -46,13 +46,13 @@ var refusals = []struct {
 		l.FilterChains = append(l.FilterChains, twin)
 		return list(xdstest.Resource(w, resource.Listener, "bad", &l))
 	}, []string{"listener(s) bad: error adding listener", "filter chain 'twin' has the same matching rules defined as 'routes'"}},
-	{"a regular expression", func(w *world) []*resource.Resource {
+	{"an invalid regular expression", func(w *world) []*resource.Resource {
 		return badListenerOf(w, &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{host("x", impossible("bad"))}})
 	}, []string{"missing ): a(b"}},
-	{"weights that add up to nothing", func(w *world) []*resource.Resource {
+	{"weights that add up to zero", func(w *world) []*resource.Resource {
 		return badListenerOf(w, &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{host("x", weightless("bad", "/"))}})
 	}, []string{"Sum of weights in the weighted_cluster must be greater than 0."}},
-	{"a domain twice", func(w *world) []*resource.Resource {
+	{"a duplicate domain", func(w *world) []*resource.Resource {
 		twin := host("x", to("bad", "/"))
 		twin.Name = "twin"
 		return badListenerOf(w, &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{host("x", to("fine", "/")), twin}})
@@ -65,22 +65,22 @@ var refusals = []struct {
 	{"a host name among endpoints", func(w *world) []*resource.Resource {
 		return list(xdstest.Cluster(w, "bad", 0), badEndpoints(w, "bad"))
 	}, []string{"malformed IP address: not-an-ip. Consider setting"}},
-	{"a certificate that is none", func(w *world) []*resource.Resource {
+	{"an invalid certificate", func(w *world) []*resource.Resource {
 		_, key := issue(w.T, 1)
 		return secured(w, []byte("not PEM"), key)
 	}, []string{"Failed to load certificate chain from <inline>"}},
-	{"a key that is none", func(w *world) []*resource.Resource {
+	{"an invalid key", func(w *world) []*resource.Resource {
 		chain, _ := issue(w.T, 1)
 		return secured(w, chain, []byte("not PEM"))
 	}, []string{"Failed to load private key from <inline>, Cause: error:0900006e:PEM routines:OPENSSL_internal:NO_START_LINE"}},
-	{"a key that is another certificate's", func(w *world) []*resource.Resource {
+	{"a key of another certificate", func(w *world) []*resource.Resource {
 		chain, _ := issue(w.T, 1)
 		_, key := issue(w.T, 2)
 		return secured(w, chain, key)
 	}, []string{"Failed to load private key from <inline>", "KEY_VALUES_MISMATCH"}},
 }
 
-// secured is a good listener whose secret "bad" holds a certificate and a key.
+// secured is a valid listener whose secret "bad" holds a certificate and a key.
 func secured(w *world, chain, key []byte) []*resource.Resource {
 	return list(tlsListener(w.T, "secure", envoytest.FreePort(w), "routes", "bad"), pair(w.T, "bad", chain, key))
 }
@@ -101,14 +101,14 @@ func assignment(name, address string) *endpointv3.ClusterLoadAssignment {
 	}}}
 }
 
-// badListenerOf is a good listener with routes of the name "bad".
+// badListenerOf is a valid listener with routes named "bad".
 func badListenerOf(w *world, rc *routev3.RouteConfiguration) []*resource.Resource {
 	rc.Name = "bad"
 	return list(xdstest.Listener(w, "other", envoytest.FreePort(w), "bad"), xdstest.Resource(w, resource.RouteConfiguration, "bad", rc, cluster("a")))
 }
 
-func TestOwnersReadEnvoysWordsAndTheRestGoesOnAlsoAfterAReconnect(t *testing.T) {
-	for _, r := range refusals {
+func TestNACK_IsReportedAndGoodResourcesApply(t *testing.T) {
+	for _, r := range rejections {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			w := &world{T: t, reports: &reports{}, a: backend(t), b: backend(t), port: envoytest.FreePort(t)}
@@ -121,17 +121,17 @@ func TestOwnersReadEnvoysWordsAndTheRestGoesOnAlsoAfterAReconnect(t *testing.T) 
 			bad := r.make(w)
 			w.control.Commit(append(bad, good...), cluster("a"), endpoints("a"))
 			w.waitServes(w.port, w.b)
-			told := func() bool {
-				for _, s := range r.says {
-					if !strings.Contains(w.reports.said("bad"), s) {
+			reported := func() bool {
+				for _, s := range r.want {
+					if !strings.Contains(w.reports.message("bad"), s) {
 						return false
 					}
 				}
 				return true
 			}
-			w.wait("its owner reads Envoy's words", told)
+			w.wait("a report with the error detail", reported)
 
-			// Another control plane, to which nothing good is new: the good cluster that came with the bad one can be removed.
+			// Another control plane without the good cluster, which came with the rejected resource and has to be removed.
 			w.control.Stop()
 			next := cache.New(cache.Config{})
 			next.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: append(w.base(), bad...)})
@@ -139,8 +139,8 @@ func TestOwnersReadEnvoysWordsAndTheRestGoesOnAlsoAfterAReconnect(t *testing.T) 
 			w.reports.Rejected("", "", nil)
 			w.control.Start(server.Config{Cache: next, Reports: w.reports})
 			w.waitServes(w.port, w.a)
-			if bad[len(bad)-1].Type != resource.Secret { // the same secret again Envoy takes without a look at it
-				w.wait("its owner reads Envoy's words again", told)
+			if bad[len(bad)-1].Type != resource.Secret { // Envoy ignores a secret whose bytes are the same
+				w.wait("the report again", reported)
 			}
 			w.wait("the good cluster removed", func() bool {
 				return !slices.Contains(w.proxy.names(resource.Cluster), "b")

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// A new version may make other listeners. Proxies that were started for the version before keep theirs, and their streams.
-func TestAnUpgradeThatKnowsTheProfileBeforeChangesNoneOfItsListeners(t *testing.T) {
+// A new version may generate other listeners. Proxies of the version before keep theirs, and their connections.
+func TestProfile_UpgradeKeepsListenersOfOldProfile(t *testing.T) {
 	w := &world{T: t, a: backend(t), b: backend(t), port: envoytest.FreePort(t)}
 	w.control = xdstest.Serve(t, server.Config{})
 	w.control.Commit(w.base())
@@ -38,7 +38,7 @@ func TestAnUpgradeThatKnowsTheProfileBeforeChangesNoneOfItsListeners(t *testing.
 	next.SetReady()
 	w.control.Stop()
 	w.control.Start(server.Config{Cache: next})
-	w.waitServes(w.port, w.b) // it has all that is new
+	w.waitServes(w.port, w.b) // it has the new resources
 	stats := w.proxy.(envoySubject).Stats("listener_manager.listener_(modified|in_place_updated|removed)")
 	for name, n := range stats {
 		if n != 0 {

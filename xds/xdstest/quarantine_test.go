@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// hosts is a route configuration with one virtual host a name, in a part of its own; its routes are those of HTTPRoutes of the
-// same names.
+// hosts is a route configuration with one virtual host for each name, in a part of its own; its routes are those of
+// HTTPRoutes of the same names.
 func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resource.Resource {
 	part := func(rc *routev3.RouteConfiguration, refs []resource.Ref, owners []report.Ref) *resource.Part {
 		body, err := resource.Marshal(rc)
@@ -52,7 +52,7 @@ func to(owner, prefix string) *routev3.Route {
 	}
 }
 
-// weightless is one whose action Envoy refuses.
+// weightless is a route whose action Envoy rejects.
 func weightless(owner, prefix string) *routev3.Route {
 	r := to(owner, prefix)
 	r.Action = &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_WeightedClusters{
@@ -61,7 +61,7 @@ func weightless(owner, prefix string) *routev3.Route {
 	return r
 }
 
-// impossible is one whose match Envoy refuses, so that nothing can be said of the requests that it is for.
+// impossible is a route whose match Envoy rejects, so that it cannot answer 500 either.
 func impossible(owner string) *routev3.Route {
 	r := to(owner, "")
 	r.Match = &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: "a(b"}}}
@@ -84,7 +84,7 @@ func status(t testing.TB, port uint32, host, path string) int {
 	return resp.StatusCode
 }
 
-func TestARouteThatEnvoyRefusesAnswers500AloneAndTheOthersComeAtOnce(t *testing.T) {
+func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +104,7 @@ func TestARouteThatEnvoyRefusesAnswers500AloneAndTheOthersComeAtOnce(t *testing.
 			}
 			expect("h0.com", "/", 200)
 
-			// Two bad ones among much that is new: one in a host with other routes, one in a new host.
+			// Three rejected routes among many new ones: two in hosts with other routes, one in a new host.
 			list["h3.com"] = []*routev3.Route{to("new", "/new"), weightless("bad", "/bad"), to("r3", "/")}
 			list["h7.com"] = []*routev3.Route{impossible("worse"), to("r7", "/")}
 			list["n1.com"] = []*routev3.Route{weightless("bad2", "/")}
@@ -113,9 +113,9 @@ func TestARouteThatEnvoyRefusesAnswers500AloneAndTheOthersComeAtOnce(t *testing.
 			expect("h3.com", "/bad", 500)
 			expect("n1.com", "/", 500)
 			expect("n2.com", "/", 200)
-			w.wait("each owner is told", func() bool {
-				return strings.Contains(w.reports.said("bad"), "Sum of weights") && strings.Contains(w.reports.said("bad2"), "Sum of weights") &&
-					strings.Contains(w.reports.said("worse"), "missing )")
+			w.wait("a report for each owner", func() bool {
+				return strings.Contains(w.reports.message("bad"), "Sum of weights") && strings.Contains(w.reports.message("bad2"), "Sum of weights") &&
+					strings.Contains(w.reports.message("worse"), "missing )")
 			})
 			for _, is := range [][2]string{{"h0.com", "/"}, {"h3.com", "/new"}, {"h3.com", "/"}, {"h7.com", "/"}} {
 				if got := status(t, w.port, is[0], is[1]); got != 200 {
@@ -123,12 +123,12 @@ func TestARouteThatEnvoyRefusesAnswers500AloneAndTheOthersComeAtOnce(t *testing.
 				}
 			}
 			for _, owner := range []string{"r0", "r3", "new", "fine"} {
-				if said := w.reports.said(owner); said != "" {
-					t.Errorf("%s is told about what others did: %s", owner, said)
+				if message := w.reports.message(owner); message != "" {
+					t.Errorf("%s has a report of the rejections of others: %s", owner, message)
 				}
 			}
 
-			// Others change while it is bad, and then it is mended.
+			// Other routes change while they are rejected; then they are fixed.
 			list["n3.com"] = []*routev3.Route{to("late", "/")}
 			w.control.Commit([]*resource.Resource{hosts(t, "routes", list)})
 			expect("n3.com", "/", 200)
@@ -137,7 +137,7 @@ func TestARouteThatEnvoyRefusesAnswers500AloneAndTheOthersComeAtOnce(t *testing.
 			w.control.Commit([]*resource.Resource{hosts(t, "routes", list)})
 			expect("h3.com", "/bad", 200)
 			expect("n1.com", "/", 200)
-			w.wait("nothing is held against anyone", func() bool { return w.reports.said("bad") == "" && w.reports.said("worse") == "" })
+			w.wait("the reports are cleared", func() bool { return w.reports.message("bad") == "" && w.reports.message("worse") == "" })
 		})
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// dial is everything that a random world is made of. Resources follow from it, so that nothing in it is named that does
-// not exist.
+// dial has all parameters of a random world. Resources follow from it, so that every name in it exists.
 type dial struct {
 	route    [4]int // the cluster of each listener's routes; -1: the listener does not exist
 	listener [4]int // a generation
@@ -25,13 +24,13 @@ type dial struct {
 	port     [6]int // of the own endpoints
 	hop      [6]int // 0: none
 	leaf     [3]int // the cluster behind a hop
-	badC     int    // a cluster that Envoy refuses; -1: none
-	badR     int    // routes that Envoy refuses; -1: none
+	badC     int    // a cluster that Envoy rejects; -1: none
+	badR     int    // routes that Envoy rejects; -1: none
 }
 
 func newDial() dial { return dial{badC: -1, badR: -1} }
 
-// turn changes one thing.
+// turn changes one parameter.
 func (d *dial) turn(r *rand.Rand) {
 	switch r.IntN(9) {
 	case 0, 1:
@@ -59,7 +58,7 @@ func (d *dial) turn(r *rand.Rand) {
 	}
 }
 
-// resources are the world that a dial shows.
+// resources are the world that follows from a dial.
 func (d *dial) resources(t testing.TB) map[resource.Ref]*resource.Resource {
 	out := map[resource.Ref]*resource.Resource{}
 	put := func(r *resource.Resource) { out[r.Ref] = r }
@@ -105,7 +104,7 @@ func (d *dial) pool(t testing.TB, c int, name string, put func(*resource.Resourc
 	put(xdstest.Endpoints(t, leaf, 4000))
 }
 
-// difference is what leads from one world to the next.
+// difference is the change from one world to the next.
 func difference(old, new map[resource.Ref]*resource.Resource) (upserts []*resource.Resource, removes []resource.Ref) {
 	for ref, r := range new {
 		if o := old[ref]; o == nil || o.Version != r.Version {
@@ -122,19 +121,19 @@ func difference(old, new map[resource.Ref]*resource.Resource) (upserts []*resour
 	return upserts, removes
 }
 
-// settled says what a proxy has not got that it should have, or has got and should not; empty when it is in order.
-func settled(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource, d *dial) string {
-	if f.Untold() {
+// outOfSync lists what a proxy lacks, and what it has too much; empty if it is in sync.
+func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource, d *dial) string {
+	if f.HasUnacked() {
 		return ""
 	}
 	var wrong []string
 	for _, t := range resource.Types() {
 		if d.badC >= 0 || d.badR >= 0 {
-			break // what the refused one had before is still needed
+			break // the last good version of the rejected one is still needed
 		}
 		for _, n := range f.Names(t) {
 			if world[resource.Ref{Type: t, Name: n}] == nil {
-				wrong = append(wrong, t.String()+" "+n+" too much")
+				wrong = append(wrong, t.String()+" "+n+" unexpected")
 			}
 		}
 	}
@@ -146,7 +145,7 @@ func settled(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource, d
 			continue
 		}
 		if v, _ := f.Has(ref); v != r.Version {
-			wrong = append(wrong, ref.String()+" not there at its version")
+			wrong = append(wrong, ref.String()+" missing at its version")
 		}
 	}
 	slices.Sort(wrong)
@@ -158,26 +157,26 @@ var (
 	sequence  = flag.Int64("sequence", -1, "the one random sequence to run: a seed that has failed")
 )
 
-func TestNoSequenceOfChangesBreaksAnything(t *testing.T) {
+func TestADS_RandomChangesStayConsistent(t *testing.T) {
 	if *sequence >= 0 {
 		runSequence(t, uint64(*sequence), 120)
 		return
 	}
 	for seed := range *sequences {
 		if runSequence(t, seed, 120); t.Failed() {
-			t.Fatalf("the sequence is run again by: go test ./xds/xdstest -run '^%s$' -args -sequence=%d", t.Name(), seed)
+			t.Fatalf("to run this sequence again: go test ./xds/xdstest -run '^%s$' -args -sequence=%d", t.Name(), seed)
 		}
 	}
 }
 
-// runSequence changes a random world step by step while messages travel at random, and checks whenever all have arrived
-// that each proxy has all of the world and nothing else.
+// runSequence changes a random world step by step while messages travel at random. Whenever all have arrived, each
+// proxy must have all of the world and nothing else.
 func runSequence(t *testing.T, seed uint64, steps int) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	d := newDial()
 	world := d.resources(t)
 	store := storeOf(world)
-	// The watchdog would decide what a proxy is too slow for: here it never is.
+	// With a shorter watchdog the result would depend on slow proxies; here none is slow.
 	config := publish.Config{Watchdog: time.Hour}
 	sims := []*xdstest.Simulation{
 		xdstest.Simulate(t, xdstest.FakeConfig{Node: "delta"}, store, config),
@@ -197,16 +196,16 @@ func runSequence(t *testing.T, seed uint64, steps int) {
 			sims[0].Connect(store)
 			script = append(script, "delta reconnects")
 		}
-		rest := r.IntN(4) == 0
+		settle := r.IntN(4) == 0
 		for _, s := range sims {
 			for range r.IntN(24) {
-				s.Step(r) // the next change comes while this one is on its way
+				s.Step(r) // the next change comes while this one is in flight
 			}
-			if !rest {
+			if !settle {
 				continue
 			}
-			s.Rest(r)
-			wrong := settled(s, world, &d)
+			s.Settle(r)
+			wrong := outOfSync(s, world, &d)
 			if wrong == "" && len(s.Violations()) == 0 {
 				continue
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Small resources that the real Envoy takes, as the translator would make them: references and owners filled in.
+// Small resources that the real Envoy accepts, with references and owners, as from the translator.
 
 // Resource encodes a message of any type. Every resource of this package has the owner HTTPRoute default/NAME.
 func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message, refs ...resource.Ref) *resource.Resource {
@@ -31,12 +31,12 @@ func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message, 
 	return r
 }
 
-// Cluster is an EDS cluster with its own service_name; generation changes its bytes and nothing else of interest.
+// Cluster is an EDS cluster with its own service_name; another generation has other bytes, and means the same.
 func Cluster(t testing.TB, name string, generation int) *resource.Resource {
 	return SharedCluster(t, name, name, generation)
 }
 
-// SharedCluster is a Cluster with a service_name that others may have too.
+// SharedCluster is a Cluster with a service_name that other clusters may share.
 func SharedCluster(t testing.TB, name, service string, generation int) *resource.Resource {
 	t.Helper()
 	return Resource(t, resource.Cluster, name, &clusterv3.Cluster{
@@ -49,7 +49,7 @@ func SharedCluster(t testing.TB, name, service string, generation int) *resource
 	}, resource.Ref{Type: resource.Endpoints, Name: service})
 }
 
-// ADS is the source of everything.
+// ADS is the config source of all resources.
 func ADS() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ResourceApiVersion:    corev3.ApiVersion_V3,
@@ -93,7 +93,7 @@ func socketAddress(port uint32) *corev3.Address {
 	}}}
 }
 
-// Listener is an HTTP listener of one port of 127.0.0.1 whose routes come from a route configuration.
+// Listener is an HTTP listener on one port of 127.0.0.1 with the routes of a route configuration.
 func Listener(t testing.TB, name string, port uint32, routes string) *resource.Resource {
 	t.Helper()
 	l := httpListener(t, name, routes)
@@ -138,20 +138,20 @@ func pack(t testing.TB, m proto.Message) *anypb.Any {
 	return out
 }
 
-// Routes is a route configuration that sends everything to one cluster.
+// Routes is a route configuration that sends all requests to one cluster.
 func Routes(t testing.TB, name, cluster string) *resource.Resource {
 	t.Helper()
 	return RoutesOf(t, name, &routev3.Route{
 		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
-			// A request that meets an endpoint which has just gone is not what these tests are about.
+			// Requests to an endpoint that has just been removed are not the subject of these tests.
 			RetryPolicy: &routev3.RetryPolicy{RetryOn: "connect-failure"},
 		}},
 	}, cluster)
 }
 
-// RoutesOf is a route configuration of one route, which names clusters.
+// RoutesOf is a route configuration of one route that names clusters.
 func RoutesOf(t testing.TB, name string, route *routev3.Route, clusters ...string) *resource.Resource {
 	t.Helper()
 	var refs []resource.Ref

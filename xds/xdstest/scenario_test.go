@@ -34,7 +34,7 @@ type world struct {
 	port    uint32 // of the listener
 }
 
-// base is cluster a behind routes behind the listener web.
+// base is the cluster a, the routes to it, and the listener web.
 func (w *world) base() []*resource.Resource {
 	return []*resource.Resource{
 		xdstest.Cluster(w, "a", 0), xdstest.Endpoints(w, "a", w.a),
@@ -49,7 +49,7 @@ func (w *world) wait(what string, ok func() bool) {
 
 func (w *world) waitServes(port, backend uint32) {
 	w.Helper()
-	w.wait("served by the right backend", func() bool { return w.proxy.serves(port) == backend })
+	w.wait("requests reach the backend", func() bool { return w.proxy.serves(port) == backend })
 }
 
 func (w *world) waitNames(t resource.Type, want ...string) {
@@ -66,7 +66,7 @@ func routes(name string) resource.Ref {
 	return resource.Ref{Type: resource.RouteConfiguration, Name: name}
 }
 
-// reports keeps what proxies refuse.
+// reports records what proxies reject.
 type reports struct {
 	mu   sync.Mutex
 	last []report.Report
@@ -78,8 +78,8 @@ func (r *reports) Rejected(_, _ string, list []report.Report) {
 	r.last = list
 }
 
-// said is what is said to the owner of the resources of a name; empty: nothing.
-func (r *reports) said(name string) string {
+// message is the condition message of an owner; empty: none.
+func (r *reports) message(name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rep := range r.last {
@@ -90,8 +90,8 @@ func (r *reports) said(name string) string {
 	return ""
 }
 
-// scenarios are what may happen to a gateway that serves base: each runs against the fake and the real Envoy, in both
-// variants of the protocol.
+// scenarios are changes of a gateway that serves base. Each runs against the fake and the real Envoy, in both variants
+// of the protocol.
 var scenarios = []struct {
 	name string
 	run  func(*world)
@@ -113,7 +113,7 @@ var scenarios = []struct {
 		w.waitNames(resource.Cluster, "twin")
 		w.waitServes(w.port, w.a)
 	}},
-	{"a cluster without endpoints holds nothing up", func(w *world) {
+	{"a cluster without endpoints delays no other", func(w *world) {
 		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "none", 0), xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
 		w.waitServes(w.port, w.b)
 		w.control.WaitAcked(cluster("none"))
@@ -123,7 +123,7 @@ var scenarios = []struct {
 		w.control.WaitAcked(endpoints("a"))
 		w.waitServes(w.port, w.b)
 	}},
-	{"endpoints that are gone are not served on", func(w *world) {
+	{"removed endpoints get no requests", func(w *world) {
 		w.control.Commit(nil, endpoints("a"))
 		w.waitServes(w.port, 0)
 		w.control.Commit([]*resource.Resource{xdstest.Endpoints(w, "a", w.b)})
@@ -164,23 +164,23 @@ var scenarios = []struct {
 		w.waitNames(resource.Listener, "other")
 		w.waitNames(resource.Cluster, "b")
 	}},
-	{"a cluster that Envoy refuses does not stop a good one", func(w *world) {
+	{"a cluster that Envoy rejects does not stop a good one", func(w *world) {
 		w.control.Commit([]*resource.Resource{badPolicy(w, "bad"), xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
 		w.waitServes(w.port, w.b)
 		w.control.WaitAcked(cluster("b"))
-		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("bad"), "nope") })
+		w.wait("a report", func() bool { return strings.Contains(w.reports.message("bad"), "nope") })
 		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "bad", 0)})
 		w.control.WaitAcked(cluster("bad"))
-		w.wait("its owner is told", func() bool { return w.reports.said("bad") == "" })
+		w.wait("the report is cleared", func() bool { return w.reports.message("bad") == "" })
 		w.waitNames(resource.Cluster, "a", "b", "bad")
 	}},
 	{"a cluster that fails validation does not stop a good one", func(w *world) {
 		w.control.Commit([]*resource.Resource{badTimeout(w, "bad"), xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
 		w.waitServes(w.port, w.b)
 		w.control.WaitAcked(cluster("b"))
-		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("bad"), "greater than 0s") })
+		w.wait("a report", func() bool { return strings.Contains(w.reports.message("bad"), "greater than 0s") })
 	}},
-	{"routes that Envoy refuses keep what they had, and the clusters that they need", func(w *world) {
+	{"routes that Envoy rejects keep their last good version, and the clusters that it needs", func(w *world) {
 		other := envoytest.FreePort(w)
 		w.control.Commit([]*resource.Resource{xdstest.Listener(w, "other", other, "fine"), xdstest.Routes(w, "fine", "a")})
 		w.waitServes(other, w.a)
@@ -188,34 +188,34 @@ var scenarios = []struct {
 			xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), badRoutes(w, "routes", "b"), xdstest.Routes(w, "fine", "b"),
 		}, cluster("a"))
 		w.waitServes(other, w.b)
-		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("routes"), "missing )") })
+		w.wait("a report", func() bool { return strings.Contains(w.reports.message("routes"), "missing )") })
 		if got := w.proxy.serves(w.port); got != w.a {
-			w.Errorf("the refused routes do not serve as before: %d", got)
+			w.Errorf("the last good routes do not serve: %d", got)
 		}
 		w.control.Commit([]*resource.Resource{xdstest.Routes(w, "routes", "b")})
 		w.waitServes(w.port, w.b)
 		w.waitNames(resource.Cluster, "b")
-		w.wait("its owner is told", func() bool { return w.reports.said("routes") == "" })
+		w.wait("the report is cleared", func() bool { return w.reports.message("routes") == "" })
 	}},
-	{"endpoints that Envoy refuses do not stop others in the same response", func(w *world) {
+	{"endpoints that Envoy rejects do not stop others in the same response", func(w *world) {
 		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.a), xdstest.Cluster(w, "c", 0), xdstest.Endpoints(w, "c", w.a)})
 		w.control.WaitAcked(cluster("b"), cluster("c"), endpoints("b"), endpoints("c"))
 		w.control.Commit([]*resource.Resource{badEndpoints(w, "b"), xdstest.Endpoints(w, "a", w.b), xdstest.Endpoints(w, "c", w.b)})
 		w.control.WaitAcked(endpoints("a"), endpoints("c"))
 		w.waitServes(w.port, w.b)
-		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("b"), "malformed IP address") })
+		w.wait("a report", func() bool { return strings.Contains(w.reports.message("b"), "malformed IP address") })
 	}},
-	{"a listener that Envoy refuses does not stop others", func(w *world) {
+	{"a listener that Envoy rejects does not stop others", func(w *world) {
 		other := envoytest.FreePort(w)
 		bad := xdstest.Resource(w, resource.Listener, "bad", badListener)
 		w.control.Commit([]*resource.Resource{bad, xdstest.Listener(w, "other", other, "routes")})
 		w.waitServes(other, w.a)
 		w.control.WaitAcked(listener("other"))
-		w.wait("its owner is told", func() bool { return strings.Contains(w.reports.said("bad"), "address is necessary") })
+		w.wait("a report", func() bool { return strings.Contains(w.reports.message("bad"), "address is necessary") })
 		w.control.Commit(nil, listener("bad"))
-		w.wait("its owner is told", func() bool { return w.reports.said("bad") == "" })
+		w.wait("the report is cleared", func() bool { return w.reports.message("bad") == "" })
 	}},
-	{"what went away while the control plane was away is removed, and nothing is sent twice", func(w *world) {
+	{"resources removed while the control plane was stopped are removed, and nothing is resent", func(w *world) {
 		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b)})
 		w.control.WaitAcked(cluster("b"), endpoints("b"))
 		w.control.Stop()
@@ -249,7 +249,7 @@ func badRoutes(t testing.TB, name, cluster string) *resource.Resource {
 	}, cluster)
 }
 
-func TestNoChangeLosesARequest(t *testing.T) {
+func TestMakeBeforeBreak_LosesNoRequest(t *testing.T) {
 	for _, s := range subjects {
 		t.Run(s.name, func(t *testing.T) {
 			for _, sc := range scenarios {

@@ -51,7 +51,7 @@ func certificate(t *testing.T, name string, serial int64) *resource.Resource {
 	return pair(t, name, chain, key)
 }
 
-// pair is a secret with a certificate and a key, good or not.
+// pair is a secret with a certificate and a key, valid or not.
 func pair(t *testing.T, name string, chain, key []byte) *resource.Resource {
 	source := func(text []byte) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
@@ -61,14 +61,14 @@ func pair(t *testing.T, name string, chain, key []byte) *resource.Resource {
 	}})
 }
 
-// issue makes a certificate that signs itself, and its key, as PEM.
+// issue creates a self-signed certificate and its key, as PEM.
 func issue(t *testing.T, serial int64) (chain, private []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"example.com"}, // without any name Envoy refuses it
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"example.com"}, // without any name Envoy rejects it
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -82,10 +82,10 @@ func issue(t *testing.T, serial int64) (chain, private []byte) {
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", keyDER)
 }
 
-// served is the serial number of the certificate that a port shows for a good answer; 0: none.
+// served is the serial number of the certificate at a port, if a request succeeds; 0: none.
 func served(port uint32) int64 {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the serial number tells them apart
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the serial number identifies it
 	}}
 	resp, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/", port))
 	if err != nil {
@@ -98,7 +98,7 @@ func served(port uint32) int64 {
 	return resp.TLS.PeerCertificates[0].SerialNumber.Int64()
 }
 
-func TestAMissingCertificateStopsOnlyItsOwnListenerAndMayComeLater(t *testing.T) {
+func TestSecret_MissingCertificateAffectsOnlyItsListener(t *testing.T) {
 	w := &world{T: t, reports: &reports{}, a: backend(t), port: envoytest.FreePort(t)}
 	secure := envoytest.FreePort(t)
 	w.control = xdstest.Serve(t, server.Config{Reports: w.reports})
@@ -107,7 +107,7 @@ func TestAMissingCertificateStopsOnlyItsOwnListenerAndMayComeLater(t *testing.T)
 	w.waitServes(w.port, w.a)
 	w.control.WaitAcked(listener("secure"))
 	if serial := served(secure); serial != 0 {
-		t.Fatalf("certificate %d came from nowhere", serial)
+		t.Fatalf("certificate %d without a secret", serial)
 	}
 	w.control.Commit([]*resource.Resource{certificate(t, "cert", 1)})
 	w.wait("the certificate", func() bool { return served(secure) == 1 })
@@ -115,8 +115,8 @@ func TestAMissingCertificateStopsOnlyItsOwnListenerAndMayComeLater(t *testing.T)
 	w.wait("the rotated certificate", func() bool { return served(secure) == 2 })
 
 	w.control.Commit([]*resource.Resource{pair(t, "cert", []byte("not PEM"), []byte("not PEM"))})
-	w.wait("its owner is told", func() bool { return w.reports.said("cert") != "" })
+	w.wait("a report", func() bool { return w.reports.message("cert") != "" })
 	if serial := served(secure); serial != 2 {
-		t.Errorf("a broken certificate took the good one away: %d", serial)
+		t.Errorf("an invalid certificate replaces the last good one: %d", serial)
 	}
 }

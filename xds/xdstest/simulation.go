@@ -14,21 +14,22 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// Simulation is a fake Envoy and the state machine of its stream with neither network, goroutine nor clock between them.
-// A random source decides which message arrives when, so that its seed replays any race. Not safe for use by many.
+// Simulation is a fake Envoy and the state machine of its stream, without network, goroutines or a clock between them.
+// A random source decides which message arrives when, so that its seed replays any race. It is not safe for concurrent
+// use.
 type Simulation struct {
 	*Fake
-	// Now is the time that both live in. It moves only when nothing else can happen.
+	// Now is the time of both. It moves only when nothing else can happen.
 	Now time.Time
 
 	config  publish.Config
 	machine *publish.Stream
 	session *session
-	up      []question
+	up      []request
 	down    []*publish.Response
 }
 
-// Simulate connects a fake Envoy to a cache. FakeConfig's Address and Patience do not matter.
+// Simulate connects a fake Envoy to a cache. FakeConfig's Address and Timeout are ignored.
 func Simulate(t testing.TB, f FakeConfig, store *cache.Cache, c publish.Config) *Simulation {
 	t.Helper()
 	c.StateOfTheWorld = f.StateOfTheWorld
@@ -38,7 +39,7 @@ func Simulate(t testing.TB, f FakeConfig, store *cache.Cache, c publish.Config) 
 	return s
 }
 
-// Connect connects it again, to the same control plane or another. What was on its way is lost.
+// Connect connects it again, to the same control plane or another. Messages in flight are lost.
 func (s *Simulation) Connect(store *cache.Cache) {
 	if s.machine != nil {
 		s.machine.Close()
@@ -50,7 +51,7 @@ func (s *Simulation) Connect(store *cache.Cache) {
 	s.session.start()
 }
 
-// Step lets one thing happen that may happen now. It is false if nothing did.
+// Step lets one of the possible events happen. It returns false if there is none.
 func (s *Simulation) Step(r *rand.Rand) bool {
 	switch n := r.IntN(3); {
 	case n == 0 && len(s.up) > 0:
@@ -69,8 +70,8 @@ func (s *Simulation) Step(r *rand.Rand) bool {
 	return true
 }
 
-// Rest lets everything happen until nothing is left to happen. What is owed then will never come: a violation.
-func (s *Simulation) Rest(r *rand.Rand) {
+// Settle runs until no event is left. A response that is still owed then is a violation.
+func (s *Simulation) Settle(r *rand.Rand) {
 	for range 100_000 {
 		if s.Step(r) || len(s.up)+len(s.down) > 0 {
 			continue
@@ -80,17 +81,17 @@ func (s *Simulation) Rest(r *rand.Rand) {
 		if wake := s.machine.Wake(); len(out) == 0 && wake.After(s.Now) {
 			s.Now = wake
 		} else if len(out) == 0 {
-			s.session.locked(s.session.complain)
+			s.session.locked(s.session.expire)
 			return
 		}
 	}
-	s.violate("it never comes to rest")
+	s.violate("events without end")
 }
 
 // Stream is the state machine of the current connection.
 func (s *Simulation) Stream() *publish.Stream { return s.machine }
 
-func (s *Simulation) handle(q question) {
+func (s *Simulation) handle(q request) {
 	if s.config.StateOfTheWorld {
 		s.machine.HandleState(publish.StateRequest{Type: q.t, Names: q.all, Version: q.version, Nonce: q.nonce, Error: q.nack}, s.Now)
 		return
@@ -113,10 +114,10 @@ func (s *Simulation) received(r *publish.Response) response {
 // simulatedWire is a Simulation as the session's connection.
 type simulatedWire Simulation
 
-func (w *simulatedWire) send(q question) error {
+func (w *simulatedWire) send(q request) error {
 	w.up = append(w.up, q)
 	return nil
 }
 
-// receive is for sessions that run by themselves.
+// receive is not called: Step passes the responses.
 func (w *simulatedWire) receive() (response, error) { select {} }

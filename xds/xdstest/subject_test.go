@@ -21,15 +21,15 @@ import (
 
 // subject is an Envoy, fake or real.
 type subject interface {
-	// names are what it has of a type, sorted.
+	// names are those of its resources of a type, sorted.
 	names(resource.Type) []string
-	// serves says which backend (its port) answers a request; 0: none.
+	// serves is the backend (its port) that answers a request; 0: none.
 	serves(port uint32) uint32
-	// reconnect makes it lose its control plane, if need be, and attach to another one.
+	// reconnect makes it connect to another control plane.
 	reconnect(address string)
 }
 
-// subjects are how each scenario is run.
+// subjects are the Envoys that run each scenario.
 var subjects = []struct {
 	name  string
 	start func(t *testing.T, control *xdstest.Control) subject
@@ -74,7 +74,7 @@ func startEnvoy(t *testing.T, c *xdstest.Control, variant string) subject {
 	return envoySubject{envoytest.Start(t, envoytest.Config{Bootstrap: file, Args: config.Args()}), t}
 }
 
-// reconnect: the tests put the new control plane at the old one's address, and Envoy finds it by itself.
+// reconnect does nothing: the new control plane has the address of the old one, and Envoy reconnects by itself.
 func (e envoySubject) reconnect(string) {}
 
 func (e envoySubject) serves(port uint32) uint32 {

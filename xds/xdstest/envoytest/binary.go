@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Binary is the path of the Envoy to test with: $ENVOY, or .tools/bin/envoy beside go.mod (in this directory or one
-// above), or envoy on the PATH. The test fails if there is none.
+// Binary is the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or one above, or envoy on the PATH. The
+// test fails if there is none.
 func Binary(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("ENVOY"); path != "" {
@@ -39,11 +39,10 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// FreePort is a TCP port that nothing listened on a moment ago, on 127.0.0.1, for addresses that must be known before
-// Envoy binds them.
+// FreePort is a TCP port of 127.0.0.1 without a listener, for addresses that must be known before Envoy binds them.
 func FreePort(t testing.TB) uint32 {
 	t.Helper()
-	// Below the ports that the kernel gives to clients: else another test's connection may take it before Envoy does.
+	// Below the kernel's ephemeral ports: otherwise the connection of another test may take it before Envoy does.
 	for range 100 {
 		port := 10000 + rand.IntN(20000)
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
@@ -55,7 +54,7 @@ func FreePort(t testing.TB) uint32 {
 	return 0
 }
 
-// Validate asks Envoy whether it would start with a bootstrap (`--mode validate`), and returns what it said if not.
+// Validate runs `--mode validate` with a bootstrap, and returns Envoy's output if the bootstrap is invalid.
 func Validate(t testing.TB, bootstrap []byte) (problem string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bootstrap.yaml")

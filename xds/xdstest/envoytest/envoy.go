@@ -18,37 +18,38 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/xds/bootstrap"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Config says how to start an Envoy.
+// Config configures an Envoy.
 type Config struct {
 	// Bootstrap is the whole file, YAML or JSON; its admin section is replaced. Required.
 	Bootstrap []byte
-	// Args are added to the command line, such as bootstrap.Config's Args, which this package does not repeat.
-	// Default: "--disable-hot-restart --concurrency 2 --drain-time-s 5 --drain-strategy immediate".
+	// Args are added to the command line, such as bootstrap.Config's Args. Default: "--disable-hot-restart
+	// --concurrency 2 --drain-time-s 5 --drain-strategy immediate".
 	Args []string
 	// LogLevel is Envoy's -l. Default: info.
 	LogLevel string
-	// Patience is how long the Wait methods wait before the test fails. Default: 30 s, for loaded machines.
-	Patience time.Duration
+	// Timeout is how long the Wait methods wait before the test fails. Default: 30 s, for loaded machines.
+	Timeout time.Duration
 }
 
-// Envoy is a running process. Its methods are safe for use by many.
+// Envoy is a running process. It is safe for concurrent use.
 type Envoy struct {
-	t        testing.TB
-	cmd      *exec.Cmd
-	dir      string
-	client   *http.Client
-	patience time.Duration
-	log      lockedBuffer
-	done     chan struct{} // closed when the process has ended
-	err      error         // how it ended; read after done
+	t       testing.TB
+	cmd     *exec.Cmd
+	dir     string
+	client  *http.Client
+	timeout time.Duration
+	log     lockedBuffer
+	done    chan struct{} // closed when the process has ended
+	err     error         // how it ended; read after done
 }
 
-// Start runs Envoy until the end of the test. It does not wait: WaitLive does.
+// Start runs Envoy until the end of the test. It returns at once; WaitLive waits.
 func Start(t testing.TB, c Config) *Envoy {
 	t.Helper()
-	// Not t.TempDir: a socket's path may be 107 bytes long, and tests have long names.
+	// Not t.TempDir: the path of a socket is limited to 107 bytes, and tests have long names.
 	dir, err := os.MkdirTemp("", "envoy")
 	if err != nil {
 		t.Fatalf("envoytest: %v", err)
@@ -63,13 +64,13 @@ func Start(t testing.TB, c Config) *Envoy {
 	if c.LogLevel == "" {
 		c.LogLevel = "info"
 	}
-	if c.Patience == 0 {
-		c.Patience = 30 * time.Second
+	if c.Timeout == 0 {
+		c.Timeout = 30 * time.Second
 	}
 	args := append([]string{"-c", path, "-l", c.LogLevel,
-		// Merged over the file: of a oneof the later one wins.
+		// Merged over the file: of a oneof the last one wins.
 		"--config-yaml", fmt.Sprintf(`{"admin":{"address":{"pipe":{"path":%q}}}}`, socket)}, c.Args...)
-	e := &Envoy{t: t, dir: dir, patience: c.Patience, done: make(chan struct{})}
+	e := &Envoy{t: t, dir: dir, timeout: c.Timeout, done: make(chan struct{})}
 	e.client = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -88,7 +89,7 @@ func Start(t testing.TB, c Config) *Envoy {
 	return e
 }
 
-// StartGateway runs an Envoy that is attached to a control plane, on the bootstrap that penstock gives to a fleet.
+// StartGateway runs an Envoy that connects to a control plane, with the bootstrap of a fleet.
 func StartGateway(t testing.TB, c bootstrap.Config) *Envoy {
 	t.Helper()
 	if c.Concurrency == 0 {
@@ -101,14 +102,14 @@ func StartGateway(t testing.TB, c bootstrap.Config) *Envoy {
 	return Start(t, Config{Bootstrap: file, Args: c.Args()})
 }
 
-// Stop ends the process the hard way, as a crash would, and waits until it is gone.
+// Stop kills the process, as a crash would, and waits for its end.
 func (e *Envoy) Stop() {
 	_ = e.cmd.Process.Signal(syscall.SIGCONT) // it may be frozen
 	_ = e.cmd.Process.Kill()
 	<-e.done
 }
 
-// Freeze stops the process without ending it (SIGSTOP); Thaw lets it go on.
+// Freeze stops the process without ending it (SIGSTOP); Thaw continues it.
 func (e *Envoy) Freeze() { _ = e.cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Thaw ends a Freeze.
@@ -117,7 +118,7 @@ func (e *Envoy) Thaw() { _ = e.cmd.Process.Signal(syscall.SIGCONT) }
 // AdminSocket is the path of the admin interface.
 func (e *Envoy) AdminSocket() string { return filepath.Join(e.dir, "admin") }
 
-// Log is what Envoy has written so far.
+// Log is Envoy's output so far.
 func (e *Envoy) Log() string { return e.log.String() }
 
 func (e *Envoy) cleanup() {
@@ -129,13 +130,13 @@ func (e *Envoy) cleanup() {
 	_ = os.RemoveAll(e.dir)
 }
 
-// Get asks the admin interface ("/clusters?format=json"). An error also stands for any status but 200.
-func (e *Envoy) Get(path string) ([]byte, error) { return e.ask(http.MethodGet, path) }
+// Get reads the admin interface ("/clusters?format=json"). Any status but 200 is an error.
+func (e *Envoy) Get(path string) ([]byte, error) { return e.request(http.MethodGet, path) }
 
-// Post is Get for what changes something ("/drain_listeners", "/logging?level=debug").
-func (e *Envoy) Post(path string) ([]byte, error) { return e.ask(http.MethodPost, path) }
+// Post is Get for commands ("/drain_listeners", "/logging?level=debug").
+func (e *Envoy) Post(path string) ([]byte, error) { return e.request(http.MethodPost, path) }
 
-func (e *Envoy) ask(method, path string) ([]byte, error) {
+func (e *Envoy) request(method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://admin"+path, nil)
@@ -154,10 +155,10 @@ func (e *Envoy) ask(method, path string) ([]byte, error) {
 	return body, err
 }
 
-// ConfigDump is /config_dump with assignments. The test fails if Envoy does not answer.
+// ConfigDump is /config_dump with assignments. The test fails if Envoy does not respond.
 func (e *Envoy) ConfigDump() []byte { return e.mustGet("/config_dump?include_eds") }
 
-// Clusters is /clusters?format=json. The test fails if Envoy does not answer.
+// Clusters is /clusters?format=json. The test fails if Envoy does not respond.
 func (e *Envoy) Clusters() []byte { return e.mustGet("/clusters?format=json") }
 
 // Stats are the counters and gauges whose names match a regular expression (all, if it is empty).
@@ -194,7 +195,7 @@ func (e *Envoy) mustGet(path string) []byte {
 	return body
 }
 
-// Live says whether Envoy has all that it needs to serve (/ready).
+// Live reports whether Envoy has its whole configuration (/ready).
 func (e *Envoy) Live() bool {
 	_, err := e.Get("/ready")
 	return err == nil
@@ -206,22 +207,20 @@ func (e *Envoy) WaitLive() {
 	e.Wait("Envoy is live", e.Live)
 }
 
-// Wait polls a condition until it holds, or fails the test: after Config.Patience, or when Envoy has ended.
+// Wait polls a condition, or fails the test after Config.Timeout, or when Envoy has ended.
 func (e *Envoy) Wait(what string, ok func() bool) {
 	e.t.Helper()
-	deadline := time.NewTimer(e.patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for !ok() {
+	poll.For(e.t, what, e.timeout, func() bool {
+		if ok() {
+			return true
+		}
 		select {
-		case <-poll.C:
 		case <-e.done:
 			e.t.Fatalf("envoytest: Envoy ended (%v) before: %s", e.err, what)
-		case <-deadline.C:
-			e.t.Fatalf("envoytest: never happened: %s", what)
+		default:
 		}
-	}
+		return false
+	})
 }
 
 // tail is the last lines of a text.
@@ -230,7 +229,7 @@ func tail(s string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// lockedBuffer is written by the process's output and read by the test.
+// lockedBuffer is written by the process and read by the test.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

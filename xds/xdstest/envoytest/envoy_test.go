@@ -27,7 +27,7 @@ static_resources:
             typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
 `
 
-func TestEnvoyServesAndItsAdminAnswers(t *testing.T) {
+func TestEnvoy_ServesWithAdminInterface(t *testing.T) {
 	port := envoytest.FreePort(t)
 	e := envoytest.Start(t, envoytest.Config{Bootstrap: fmt.Appendf(nil, static, port)})
 	e.WaitLive()
@@ -45,11 +45,11 @@ func TestEnvoyServesAndItsAdminAnswers(t *testing.T) {
 	}
 }
 
-func TestValidateTellsAGoodBootstrapFromABadOne(t *testing.T) {
+func TestValidate_ReportsInvalidBootstrap(t *testing.T) {
 	if problem := envoytest.Validate(t, fmt.Appendf(nil, static, 0)); problem != "" {
-		t.Errorf("good one: %s", problem)
+		t.Errorf("valid bootstrap: %s", problem)
 	}
 	if problem := envoytest.Validate(t, []byte(`static_resources: {clusters: [{name: a, type: NOPE}]}`)); !strings.Contains(problem, "NOPE") {
-		t.Errorf("bad one: %q", problem)
+		t.Errorf("invalid bootstrap: %q", problem)
 	}
 }

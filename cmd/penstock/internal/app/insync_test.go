@@ -104,7 +104,7 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)
 	first := inCluster(t, api, "first")
-	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Patience: time.Minute})
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Timeout: time.Minute})
 	endpoints := resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("default", "chat")}
 	proxy.Wait("the pod is served", func() bool { b := proxy.Backends(8080); return len(b) == 1 && b[0] == 8001 })
 	before, _ := proxy.Has(endpoints)
@@ -153,7 +153,7 @@ func TestARunningControlPlaneThatMissesAKindTakesNothingFromProxiesUntilItHearsO
 	}
 	listen("{name: http, port: 8080, protocol: HTTP}, {name: leaves, port: 8081, protocol: HTTP}")
 	running := inCluster(t, api, "running")
-	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: running.address, Gateway: "default/gw", Patience: time.Minute})
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: running.address, Gateway: "default/gw", Timeout: time.Minute})
 	bound := func(port int) bool {
 		return slices.ContainsFunc(proxy.Names(resource.Listener), func(name string) bool { return strings.Contains(name, fmt.Sprint(port)) })
 	}
