@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,7 @@ type watches struct {
 	services   *intake
 	routes     *intake
 	generation int64
+	mu         sync.Mutex
 	states     []string // "BACKEND" of the route in each revision, with "!" if that Service does not exist; "" without a route
 }
 
@@ -63,7 +65,9 @@ func startWatches(t *testing.T) *watches {
 			if len(revisions) != 1 {
 				t.Errorf("%d revisions at once: some were not checked", len(revisions))
 			}
+			w.mu.Lock()
 			w.states = append(w.states, state(view))
+			w.mu.Unlock()
 		}
 	}()
 	t.Cleanup(cancel)
@@ -101,7 +105,7 @@ func (w *watches) settle(d time.Duration) {
 func (w *watches) expect(want ...string) {
 	w.t.Helper()
 	var got []string
-	for _, s := range w.states {
+	for _, s := range w.taken() {
 		if len(got) == 0 || got[len(got)-1] != s {
 			got = append(got, s)
 		}
@@ -109,22 +113,30 @@ func (w *watches) expect(want ...string) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		w.t.Errorf("the route led to %q, want %q", got, want)
 	}
+}
+
+// taken returns and clears the states.
+func (w *watches) taken() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	states := w.states
 	w.states = nil
+	return states
 }
 
 // neverDangled checks that the route named an existing Service in every revision since the last check, and names one now.
 func (w *watches) neverDangled(now string) {
 	w.t.Helper()
-	for _, s := range w.states {
+	states := w.taken()
+	for _, s := range states {
 		if strings.HasSuffix(s, "!") {
-			w.t.Errorf("the route led to %q: requests get 500", w.states)
+			w.t.Errorf("the route led to %q: requests get 500", states)
 			break
 		}
 	}
-	if n := len(w.states); n == 0 || w.states[n-1] != now {
-		w.t.Errorf("the route led to %q, want %s at last", w.states, now)
+	if n := len(states); n == 0 || states[n-1] != now {
+		w.t.Errorf("the route led to %q, want %s at last", states, now)
 	}
-	w.states = nil
 }
 
 func (w *watches) hasService(name string, want bool) {

@@ -9,12 +9,12 @@ import (
 	upstream "sigs.k8s.io/gateway-api/pkg/features"
 )
 
-// A GatewayClass's list must be sorted and short, and name what others know.
-func TestAClassClaimsOnlyFeaturesThatTheSuiteKnows(t *testing.T) {
+// status.supportedFeatures must be sorted, and has at most 64 items.
+func TestGatewayClass_SupportedFeaturesAreKnownUpstream(t *testing.T) {
 	known := upstream.SetsToNamesSet(upstream.AllFeatures)
 	for _, name := range Names() {
 		if !known.Has(upstream.FeatureName(name)) {
-			t.Errorf("the suite knows no feature %s", name)
+			t.Errorf("upstream has no feature %s", name)
 		}
 	}
 	if !slices.IsSorted(Names()) {
@@ -25,11 +25,11 @@ func TestAClassClaimsOnlyFeaturesThatTheSuiteKnows(t *testing.T) {
 	}
 }
 
-// What is not claimed is not tested: a line that is lost here would take its tests with it, and the suites would still pass.
-func TestAClassClaimsEveryFeatureThatAGatewayCanHave(t *testing.T) {
+// The suites skip features that are not claimed: they would still pass if a line were lost.
+func TestGatewayClass_EveryGatewayFeatureIsSupported(t *testing.T) {
 	for _, f := range upstream.AllFeatures.UnsortedList() {
 		if strings.HasPrefix(string(f.Name), "Mesh") || strings.HasPrefix(string(f.Name), "UDP") {
-			continue // not a gateway's for HTTP, gRPC, TLS and TCP
+			continue // not for gateways of HTTP, gRPC, TLS and TCP
 		}
 		if !slices.Contains(Names(), gatewayv1.FeatureName(f.Name)) {
 			t.Errorf("feature %s is not claimed", f.Name)
