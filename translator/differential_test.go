@@ -37,12 +37,12 @@ func config() translator.Config {
 type proxyWorld struct {
 	Resources map[string]map[resource.Ref]string // gateway -> resource -> version and owners
 	Reports   map[report.Ref]report.Report
-	Pools     map[string]translator.PickerPool
-	Pickers   map[string]model.ExternalPicker
+	Pools     map[model.PoolID]translator.PickerPool
+	Pickers   map[model.ClusterID]model.ExternalPicker
 }
 
 func newProxyWorld() *proxyWorld {
-	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{}, map[string]translator.PickerPool{}, map[string]model.ExternalPicker{}}
+	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{}, map[model.PoolID]translator.PickerPool{}, map[model.ClusterID]model.ExternalPicker{}}
 }
 
 func (w *proxyWorld) add(t *testing.T, out translator.Output) {

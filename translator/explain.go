@@ -82,8 +82,7 @@ func (t *Translator) Explain(q Query) Explanation {
 
 // served says whether a request that comes here is answered by a server.
 func (b *BackendView) served() bool {
-	kind, _, _ := strings.Cut(b.Backend, " ")
-	return b.Cluster != "" && (len(b.Endpoints) > 0 || kind == store.InferencePoolImports.Kind())
+	return b.Cluster != "" && (len(b.Endpoints) > 0 || strings.HasPrefix(b.Backend, store.InferencePoolImports.Kind()+" "))
 }
 
 func (t *Translator) follow(q Query) Explanation {
@@ -102,23 +101,23 @@ func (t *Translator) follow(q Query) Explanation {
 	}
 	port := portOf(q.URL)
 	name := strings.ToLower(q.URL.Hostname())
-	for _, row := range t.tables.gateways.By(r, graph.ByAll, "") {
-		if q.Gateway != "" && q.Gateway != row.Key {
+	for key, gw := range t.tables.gateways.All(r) {
+		if q.Gateway != "" && q.Gateway != key {
 			continue
 		}
-		for _, p := range gatewayapi.Ports(row.Value) {
+		for _, p := range gatewayapi.Ports(gw) {
 			if p.Number != port {
 				continue
 			}
-			if t.explainStream(r, &e, way, row.Value, p, name) {
+			if t.explainStream(r, &e, way, gw, p, name) {
 				return e
 			}
 			chain, ok := chainFor(p.Chains, way.tls, name)
 			if !ok {
 				continue
 			}
-			e.Gateway, e.Chain = row.Key, chain.Name
-			e.Listener = listenerFor(row.Value, chain.Name, name)
+			e.Gateway, e.Chain = key, chain.Name
+			e.Listener = listenerFor(gw, chain.Name, name)
 			if !way.requests {
 				e.Answer = "the listener takes requests, not connections: ask for https://" + q.URL.Host
 				return e
@@ -138,11 +137,11 @@ func (t *Translator) follow(q Query) Explanation {
 // refusal says why no listener takes a request.
 func (t *Translator) refusal(r *graph.Reader, q Query, way way, port uint16, host string) string {
 	others := false
-	for _, row := range t.tables.gateways.By(r, graph.ByAll, "") {
-		if q.Gateway != "" && q.Gateway != row.Key {
+	for key, gw := range t.tables.gateways.All(r) {
+		if q.Gateway != "" && q.Gateway != key {
 			continue
 		}
-		for _, l := range row.Value.Listeners {
+		for _, l := range gw.Listeners {
 			if l.Port != port || !way.meets(l) {
 				continue
 			}
@@ -196,19 +195,19 @@ func listenerFor(g *model.Gateway, chain, host string) string {
 	return ""
 }
 
-func (t *tables) hostFor(r *graph.Reader, gateway, chain, name string) (host, bool) {
+func (t *tables) hostFor(r *graph.Reader, gateway, chain, name string) (virtualHost, bool) {
 	for _, want := range gatewayapi.Covering(name) {
-		if h, ok := t.hosts.Get(r, join(gateway, chain, want)); ok {
+		if h, ok := t.virtualHosts.Get(r, hostKey{gateway, chain, want}); ok {
 			return h, true
 		}
 	}
-	return host{}, false
+	return virtualHost{}, false
 }
 
 func (t *Translator) explainHost(r *graph.Reader, e *Explanation, q Query, chain model.Chain, name string) {
 	for _, m := range chain.Misdirected {
 		if slices.Contains(gatewayapi.Covering(name), m) {
-			if _, own := t.tables.hosts.Get(r, join(e.Gateway, chain.Name, name)); !own {
+			if _, own := t.tables.virtualHosts.Get(r, hostKey{e.Gateway, chain.Name, name}); !own {
 				e.Answer = "421: the host belongs to another listener of this port"
 			}
 		}
@@ -227,10 +226,7 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, q Query, chain
 			continue
 		}
 		owner := route.Owner
-		e.Route, e.Rule, e.Match = &owner, route.Rule, matchText(route.Match)
-		if parts := model.SplitName(route.Name); len(parts) == 5 { // the name of a rule that has one stands in its route's
-			e.RuleName = parts[3]
-		}
+		e.Route, e.Rule, e.RuleName, e.Match = &owner, route.Rule, route.RuleName, matchText(route.Match)
 		t.explainAction(r, e, route.Action)
 		return
 	}
@@ -266,16 +262,16 @@ func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBack
 }
 
 func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total uint64, missing string) BackendView {
-	v := BackendView{Backend: b.Backend, Cluster: b.Cluster, Share: "0%"}
+	v := BackendView{Backend: b.Backend, Cluster: b.Cluster.String(), Share: "0%"}
 	if total > 0 {
 		v.Share = strconv.FormatFloat(float64(b.Weight)*100/float64(total), 'f', 1, 64) + "%"
 	}
-	if b.Cluster == "" {
+	if b.Cluster.IsZero() {
 		v.NoPick = missing
 		return v
 	}
 	if b.Picker != nil {
-		v.Picker, v.Pool, v.Body = b.Picker.Cluster, b.Picker.Pool, string(b.Picker.Body)
+		v.Picker, v.Pool, v.Body = b.Picker.Cluster.String(), b.Picker.Pool.String(), string(b.Picker.Body)
 		v.Spill = b.Picker.Spill
 	}
 	v.Filters = ownViews(&b)
@@ -293,16 +289,16 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 	}
 	if a, ok := t.tables.assignment(r, b.Cluster); ok {
 		for _, ep := range a.Endpoints {
-			if ep.Hop == "" {
+			if ep.Hop.IsZero() {
 				v.Endpoints = append(v.Endpoints, ep.Address.String())
 				continue
 			}
 			if again {
 				continue // the pool itself: NoPick says it
 			}
-			v.Endpoints = append(v.Endpoints, model.HopAddress(ep.Hop))
+			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
 			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops
-				v.Hops = append(v.Hops, HopView{model.HopAddress(ep.Hop), t.backendViews(r, hop.Backends, missing)})
+				v.Hops = append(v.Hops, HopView{ep.Hop.Address(), t.backendViews(r, hop.Backends, missing)})
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *
 	if !way.tls && way.requests {
 		return false
 	}
-	_, rows := t.tables.streams.Each(r, byPort, join(g.Ref.Key(), gatewayapi.StreamPort(model.StreamName(way.tls, p.Number, ""))))
+	_, rows := t.tables.streamsByPort.Each(r, portKey{g.Ref.Key(), p.Number})
 	byHost := map[string]model.Stream{}
 	for _, s := range rows {
 		host := s.ServerName

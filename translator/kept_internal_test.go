@@ -18,8 +18,8 @@ import (
 func TestWhatCouldNotBeEncodedAnewStaysUntilItsListenerGoes(t *testing.T) {
 	s := store.New()
 	tr, broken := New(Config{Controller: "penstock.dev/gateway-controller", AnyClass: true}), false
-	encode := tr.tables.routes.Compute
-	tr.tables.routes.Compute = func(r *graph.Reader, key string) (encoded, bool) {
+	encode := tr.tables.routeConfigurations.Compute
+	tr.tables.routeConfigurations.Compute = func(r *graph.Reader, key chainKey) (encoded, bool) {
 		e, ok := encode(r, key)
 		if ok && broken {
 			return encoded{err: errors.New("a bug")}, true

@@ -31,7 +31,7 @@ func TestANewKeyForThePickerChangesNoCluster(t *testing.T) {
 	if out := tr.Update(s.View(), store.Everything(s.View())); out.Err != nil {
 		t.Fatal(out.Err)
 	}
-	cluster := resource.Ref{Type: resource.Cluster, Name: model.OurPicker}
+	cluster := resource.Ref{Type: resource.Cluster, Name: model.OurPicker.String()}
 	var refs []resource.Ref
 	for _, r := range tr.Resources("default/gw") {
 		if r.Ref == cluster {

@@ -19,16 +19,15 @@ import (
 type Translator struct {
 	tables *tables
 	engine *graph.Engine
-	// kept is what proxies still have of rows that cannot be encoded now, by table and key.
-	kept map[[2]string][]*resource.Resource
+	// kept is what proxies still have of rows that cannot be encoded now.
+	kept map[rowID][]*resource.Resource
 }
 
-// New makes a Translator that knows of no object yet.
+// New makes a Translator of an empty store.
 func New(cfg Config) *Translator {
 	t := declare(cfg)
-	e := graph.New(t.all()...)
-	e.Demand(cfg.OnDemand...)
-	return &Translator{tables: t, engine: e, kept: map[[2]string][]*resource.Resource{}}
+	t.engine.Demand(cfg.OnDemand...)
+	return &Translator{tables: t, engine: t.engine, kept: map[rowID][]*resource.Resource{}}
 }
 
 // Delta is what changed for the Envoys of one Gateway.
@@ -45,10 +44,10 @@ type Output struct {
 	Reports   []report.Report // whole reports of objects about which something else is said now
 	Unsaid    []report.Ref    // objects about which nothing is said any more
 	Pools     []PickerPool    // pools that our picker should know otherwise than before
-	PoolsGone []string        // model.PoolName
+	PoolsGone []model.PoolID
 	// Pickers are those external ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
 	Pickers     []model.ExternalPicker
-	PickersGone []string // model.ExternalPicker.Cluster
+	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
 	// Wanted and Unwanted are the keys of Config.OnDemand's tables that begin and cease to be read.
 	Wanted, Unwanted []graph.Key
 	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in question keep out of
@@ -71,7 +70,7 @@ func (t *Translator) Update(view *store.View, changes []store.Change) Output {
 			out.PoolsGone = append(out.PoolsGone, c.Key)
 		}
 	}
-	for _, c := range t.tables.pickers.Changes(d) {
+	for _, c := range t.tables.externalPickers.Changes(d) {
 		if c.Has {
 			out.Pickers = append(out.Pickers, c.New)
 		} else {
@@ -94,25 +93,24 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 	for _, c := range t.tables.gateways.Changes(d) {
 		of(c.Key).Gone = !c.Has
 	}
-	for _, table := range []*graph.Table[encoded]{t.tables.routes, t.tables.ports, t.tables.secrets, t.tables.hops, t.tables.served} {
-		for _, c := range table.Changes(d) {
-			gw, _, _ := strings.Cut(c.Key, "|")
-			row, had := [2]string{table.Name, c.Key}, c.Old.resources
+	for _, table := range t.tables.resources {
+		table.changes(d, func(row rowID, gw string, c graph.Change[string, encoded]) {
+			had := c.Old.resources
 			if c.Old.err != nil {
 				had = t.kept[row]
 				delete(t.kept, row)
 			}
 			if c.New.err != nil {
-				errs = append(errs, fmt.Errorf("%s %s: %w", table.Name, c.Key, c.New.err))
+				errs = append(errs, fmt.Errorf("%s %s: %w", row.table, row.key, c.New.err))
 				if len(had) > 0 {
 					t.kept[row] = had
 				}
-				continue
+				return
 			}
 			of(gw).add(had, c.New.resources)
-		}
+		})
 	}
-	for _, c := range t.tables.hosts.Changes(d) {
+	for _, c := range t.tables.virtualHosts.Changes(d) {
 		if c.New.err != nil {
 			errs = append(errs, fmt.Errorf("virtual host %s: %w", c.Key, c.New.err))
 		}
@@ -145,9 +143,7 @@ func (d *Delta) add(old, now []*resource.Resource) {
 }
 
 func (t *Translator) reports(d *graph.Diff, out *Output) {
-	for _, table := range []*graph.Table[report.Report]{
-		t.tables.classes, t.tables.gatewayReports, t.tables.setReports, t.tables.poolReports, t.tables.importReports, t.tables.policyReports, t.tables.tlsReports, t.tables.modelReports, t.tables.serverReports,
-	} {
+	for _, table := range t.tables.reports {
 		for _, c := range table.Changes(d) {
 			if c.Has {
 				out.Reports = append(out.Reports, c.New)
@@ -169,10 +165,9 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 
 // Gateways lists the Gateways that are ours, sorted.
 func (t *Translator) Gateways() []string {
-	rows := t.tables.gateways.By(t.engine.Reader(), graph.ByAll, "")
-	out := make([]string, len(rows))
-	for i, row := range rows {
-		out[i] = row.Key
+	out := []string{}
+	for gw := range t.tables.gateways.All(t.engine.Reader()) {
+		out = append(out, gw)
 	}
 	return out
 }
@@ -181,10 +176,10 @@ func (t *Translator) Gateways() []string {
 func (t *Translator) Resources(gateway string) []*resource.Resource {
 	var out []*resource.Resource
 	r := t.engine.Reader()
-	for _, table := range []*graph.Table[encoded]{t.tables.routes, t.tables.ports, t.tables.secrets, t.tables.hops, t.tables.served} {
-		for _, row := range table.By(r, graph.ByAll, "") {
-			if gw, _, _ := strings.Cut(row.Key, "|"); gw == gateway {
-				out = append(out, row.Value.resources...)
+	for _, table := range t.tables.resources {
+		for gw, row := range table.all(r) {
+			if gw == gateway {
+				out = append(out, row.resources...)
 			}
 		}
 	}
@@ -196,15 +191,19 @@ func (t *Translator) Resources(gateway string) []*resource.Resource {
 func (t *Translator) Listeners(gateway string) []resource.Ref {
 	var out []resource.Ref
 	r := t.engine.Reader()
-	for _, table := range []*graph.Table[encoded]{t.tables.ports, t.tables.routes} {
-		_, rows := table.Each(r, graph.ByAll, "")
-		for key, row := range rows {
-			if gw, _, _ := strings.Cut(key, "|"); gw == gateway {
-				for _, res := range row.resources {
-					out = append(out, res.Ref)
-				}
-			}
+	add := func(gw string, row encoded) {
+		if gw != gateway {
+			return
 		}
+		for _, res := range row.resources {
+			out = append(out, res.Ref)
+		}
+	}
+	for key, row := range t.tables.listeners.All(r) {
+		add(key.gateway, row)
+	}
+	for key, row := range t.tables.routeConfigurations.All(r) {
+		add(key.gateway, row)
 	}
 	slices.SortFunc(out, resource.Ref.Compare)
 	return out
@@ -247,11 +246,11 @@ func (t *Translator) Fleet(gateway string) *v1alpha1.EnvoyFleetSpec {
 	return g.Fleet
 }
 
-// PoolClusters are the names of the clusters of a pool that our picker knows; none if it is gone.
-func (t *Translator) PoolClusters(pool string) []string {
-	p, ok := t.tables.poolNamed(t.engine.Reader(), pool)
+// PoolClusters are the clusters of a pool that our picker serves; none if the pool is gone.
+func (t *Translator) PoolClusters(pool model.PoolID) []model.ClusterID {
+	p, ok := t.tables.pool(t.engine.Reader(), pool)
 	if !ok {
 		return nil
 	}
-	return []string{p.Cluster, p.Last}
+	return []model.ClusterID{p.Cluster, p.Last}
 }

@@ -95,7 +95,7 @@ func TestDeltaADS_ReconnectedProxiesGetChangesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	name := model.ServiceCluster("default", "svc-2", 80)
+	name := model.ServiceCluster("default", "svc-2", 80).String()
 	_, slice := r.world.Service(2, 1)
 	c.expect(name)
 	tp.begin()
@@ -136,7 +136,7 @@ func TestBench_ResentResourcesAreCounted(t *testing.T) {
 	}
 	have := first.Have()
 	first.Close()
-	have[resource.Endpoints] = map[string]string{model.ServiceCluster("default", "svc-2", 80): "old"}
+	have[resource.Endpoints] = map[string]string{model.ServiceCluster("default", "svc-2", 80).String(): "old"}
 	c, _, err := resume(t.Context(), r.address, 3, proxy.Have(have))
 	if err != nil {
 		t.Fatal(err)

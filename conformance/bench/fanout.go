@@ -66,7 +66,7 @@ func fanout(ctx context.Context, out report) (time.Duration, map[string][]byte, 
 	var sent, received, floor, floorReceived []time.Duration
 	for turn := 1; turn <= 15; turn++ {
 		backend := turn * 222
-		name := model.ServiceCluster("default", fmt.Sprint("svc-", backend), 80)
+		name := model.ServiceCluster("default", fmt.Sprint("svc-", backend), 80).String()
 		_, slice := r.world.Service(backend, turn)
 		c.expect(name)
 		t.begin()

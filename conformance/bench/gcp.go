@@ -110,7 +110,7 @@ func (g *gcp) fanout(ctx context.Context, cache gcpCache) (time.Duration, error)
 	defer s.Stop()
 	watched := func(n int) error {
 		return eventually(ctx, func() error {
-			if is := cache.watched(model.ServiceCluster("default", "svc-222", 80)); is < n {
+			if is := cache.watched(model.ServiceCluster("default", "svc-222", 80).String()); is < n {
 				return fmt.Errorf("%d of %d streams watch", is, n)
 			}
 			return nil
@@ -125,7 +125,7 @@ func (g *gcp) fanout(ctx context.Context, cache gcpCache) (time.Duration, error)
 	defer c.close()
 	var times []time.Duration
 	for turn := range 3 {
-		name := model.ServiceCluster("default", fmt.Sprint("svc-", 222*(turn+1)), 80)
+		name := model.ServiceCluster("default", fmt.Sprint("svc-", 222*(turn+1)), 80).String()
 		if err := watched(streams); err != nil {
 			return 0, errors.Join(err, c.errors())
 		}

@@ -45,7 +45,7 @@ func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	}
 	c.Services = &authzv3.ExtAuthz_HttpService{HttpService: &authzv3.HttpService{
 		ServerUri: &corev3.HttpUri{
-			Uri:              "http://" + a.Cluster, // the cluster counts
+			Uri:              "http://" + a.Cluster.String(), // the cluster counts
 			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: b.cluster(a.Cluster)},
 			Timeout:          seconds(authTimeout),
 		},

@@ -7,6 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -31,7 +32,8 @@ func (b *builder) extension(name string, msg proto.Message) *corev3.TypedExtensi
 }
 
 // cluster notes that the resource names a cluster, and returns the name.
-func (b *builder) cluster(name string) string {
+func (b *builder) cluster(id model.ClusterID) string {
+	name := id.String()
 	b.refs = append(b.refs, resource.Ref{Type: resource.Cluster, Name: name})
 	return name
 }
@@ -55,7 +57,7 @@ func (b *builder) sds(name string) *tlsv3.SdsSecretConfig {
 }
 
 // grpc calls a service in a cluster.
-func (b *builder) grpc(cluster string) *corev3.GrpcService {
+func (b *builder) grpc(cluster model.ClusterID) *corev3.GrpcService {
 	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: b.cluster(cluster)},
 	}}

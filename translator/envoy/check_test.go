@@ -80,13 +80,13 @@ func TestWhatEnvoyWouldRefuseIsFoundBeforeItIsSent(t *testing.T) {
 }
 
 func TestAHostThatEnvoyWouldRefuseIsNotEncoded(t *testing.T) {
-	one := []model.WeightedBackend{{Cluster: "c", Weight: 1}}
+	one := []model.WeightedBackend{{Cluster: named("c"), Weight: 1}}
 	whole := "/x"
 	for want, route := range map[string]model.Route{
 		"missing closing )": {Match: model.Match{PathKind: model.PathRegex, Path: "/a(b"}, Action: &model.Action{Forward: &model.Forward{Backends: one}}},
 		"too large":         {Match: model.Match{PathKind: model.PathRegex, Path: `(\pL{100}){9}`}, Action: &model.Action{Forward: &model.Forward{Backends: one}}},
 		"2^32": {Match: prefix("/"), Action: &model.Action{Forward: &model.Forward{Backends: []model.WeightedBackend{
-			{Cluster: "c", Weight: 1 << 31}, {Cluster: "d", Weight: 1 << 31}}}}},
+			{Cluster: named("c"), Weight: 1 << 31}, {Cluster: named("d"), Weight: 1 << 31}}}}},
 		`header "Host"`:     {Match: prefix("/"), Action: &model.Action{RequestHeaders: model.HeaderChanges{Remove: []string{"Host"}}, Forward: &model.Forward{Backends: one}}},
 		"has no action":     {Match: prefix("/"), Action: &model.Action{}},
 		"status 304":        {Match: prefix("/"), Action: &model.Action{Redirect: &model.Redirect{Code: 304}}},

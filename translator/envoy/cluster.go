@@ -27,10 +27,11 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	}
 	b := &builder{}
 	picker := c.Protocol == model.GRPC
+	name := c.Name.String()
 	cl := &clusterv3.Cluster{
-		Name:                 c.Name,
+		Name:                 name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
-		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: b.eds(c.Name)},
+		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: b.eds(name)},
 		ConnectTimeout:       seconds(connectTimeout),
 		LoadBalancingPolicy:  b.loadBalancing(c.Fallback),
 		CircuitBreakers:      breakers(c.Own),
@@ -100,7 +101,7 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	if c.Own {
 		check.Timeout = seconds(time.Second)
 	}
-	if c.Own || c.TellsHealth {
+	if c.Own || c.ServesHealth {
 		check.HealthChecker = &corev3.HealthCheck_GrpcHealthCheck_{GrpcHealthCheck: &corev3.HealthCheck_GrpcHealthCheck{ServiceName: c.HealthService}}
 		return check
 	}

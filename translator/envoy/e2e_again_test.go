@@ -18,14 +18,14 @@ import (
 // The picker knows it as first on the edge, and as again behind the hop.
 func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again string, eps []model.Endpoint) {
 	r.t.Helper()
-	hop, last := model.HopName("InferencePool", "ns", name), model.LastCluster(name)
-	to := func(cluster, pool string) []model.WeightedBackend {
-		return []model.WeightedBackend{{Cluster: cluster, Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: pool, Body: model.BodyBuffered}}}
+	hop, last := model.HopTo("InferencePool", "ns", name), named(name).As(model.LastVariant)
+	to := func(cluster model.ClusterID, pool string) []model.WeightedBackend {
+		return []model.WeightedBackend{{Cluster: cluster, Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed(pool), Body: model.BodyBuffered}}}
 	}
 	r.cluster(model.Cluster{Name: last, Protocol: protocol, Fallback: model.FallbackNone}, eps...)
 	r.hop(model.Hop{Name: hop, Backends: to(last, again)})
-	r.cluster(model.Cluster{Name: name, Protocol: protocol, Fallback: model.FallbackAgain, Hops: true}, append(eps[:len(eps):len(eps)], model.Endpoint{Hop: hop})...)
-	r.forward(name, model.Forward{Backends: to(name, first)})
+	r.cluster(model.Cluster{Name: named(name), Protocol: protocol, Fallback: model.FallbackAgain, Hops: true}, append(eps[:len(eps):len(eps)], model.Endpoint{Hop: hop})...)
+	r.forward(name, model.Forward{Backends: to(named(name), first)})
 }
 
 // Envoy repeats no call that was answered in part, and a picker that reads bodies has answered the headers before it has the

@@ -40,20 +40,20 @@ func TestNothingPassesWhatAnHTTPServiceHasNotAllowed(t *testing.T) {
 		fmt.Fprint(w, "some words that are not the request's")
 	}))
 	r := newRig(t, nobody(t))
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1}, endpoints(a.address)...)
-	r.cluster(model.Cluster{Name: "guard", Protocol: model.HTTP1}, endpoints(guard.address)...)
-	r.cluster(model.Cluster{Name: "gone", Protocol: model.HTTP1}, endpoints(nobody(t))...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("guard"), Protocol: model.HTTP1}, endpoints(guard.address)...)
+	r.cluster(model.Cluster{Name: named("gone"), Protocol: model.HTTP1}, endpoints(nobody(t))...)
 	add := func(host string, auth model.ExternalAuth, action model.Action) {
 		action.Auth = &auth
 		if action.Redirect == nil {
-			action.Forward = &model.Forward{Backends: []model.WeightedBackend{{Cluster: "a", Weight: 1}}}
+			action.Forward = &model.Forward{Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}}
 		}
 		r.host(host, model.Route{Name: host, Match: prefix("/"), Action: &action})
 	}
-	add("plain", model.ExternalAuth{Cluster: "guard"}, model.Action{})
-	add("chosen", model.ExternalAuth{Cluster: "guard", Path: "/check", Headers: []string{"x-more"}, Copied: []string{"x-team"}, MaxBody: 1000}, model.Action{})
-	add("redirect", model.ExternalAuth{Cluster: "guard"}, model.Action{Redirect: &model.Redirect{Host: "o", Port: 80, Code: 302}})
-	add("gone", model.ExternalAuth{Cluster: "gone"}, model.Action{})
+	add("plain", model.ExternalAuth{Cluster: named("guard")}, model.Action{})
+	add("chosen", model.ExternalAuth{Cluster: named("guard"), Path: "/check", Headers: []string{"x-more"}, Copied: []string{"x-team"}, MaxBody: 1000}, model.Action{})
+	add("redirect", model.ExternalAuth{Cluster: named("guard")}, model.Action{Redirect: &model.Redirect{Host: "o", Port: 80, Code: 302}})
+	add("gone", model.ExternalAuth{Cluster: named("gone")}, model.Action{})
 	r.start()
 	ask := func(host, token string, prompt string) answer {
 		t.Helper()
@@ -132,14 +132,14 @@ func TestNothingPassesWhatAGRPCServiceHasNotAllowed(t *testing.T) {
 	go server.Serve(l)
 	t.Cleanup(server.Stop)
 	r := newRig(t, nobody(t))
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1}, endpoints(a.address)...)
-	r.cluster(model.Cluster{Name: "guard", Protocol: model.H2C}, endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("guard"), Protocol: model.H2C}, endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
 	for host, auth := range map[string]model.ExternalAuth{
-		"all":  {GRPC: true, Cluster: "guard"},
-		"some": {GRPC: true, Cluster: "guard", Headers: []string{"x-word"}, MaxBody: 100},
+		"all":  {GRPC: true, Cluster: named("guard")},
+		"some": {GRPC: true, Cluster: named("guard"), Headers: []string{"x-word"}, MaxBody: 100},
 	} {
 		r.host(host, model.Route{Name: host, Match: prefix("/"), Action: &model.Action{Auth: &auth, Forward: &model.Forward{
-			Backends: []model.WeightedBackend{{Cluster: "a", Weight: 1}},
+			Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}},
 		}}})
 	}
 	r.start()

@@ -59,8 +59,8 @@ func TestServersAreKnownByNameOrURIAndShownTheGatewaysCertificate(t *testing.T) 
 	} {
 		name := fmt.Sprintf("c%d", i)
 		c.tls.SNI, c.tls.Trust = "a.pods.example", "ca"
-		r.cluster(model.Cluster{Name: name, Protocol: model.HTTP1, TLS: &c.tls}, endpoints(c.at)...)
-		r.forward(name, backends(model.WeightedBackend{Cluster: name, Weight: 1}))
+		r.cluster(model.Cluster{Name: named(name), Protocol: model.HTTP1, TLS: &c.tls}, endpoints(c.at)...)
+		r.forward(name, backends(model.WeightedBackend{Cluster: named(name), Weight: 1}))
 		want[name] = c.want
 	}
 	r.start()

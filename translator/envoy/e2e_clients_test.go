@@ -30,7 +30,7 @@ func TestClientsAreKnownByTheirCertificates(t *testing.T) {
 	r := newRig(t, nobody(t))
 	r.add(Secret(model.Secret{Name: "cert", Chain: chain, Key: key}))
 	r.add(Secret(model.Secret{Name: "clients", CA: clients.pem}))
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	ports := map[string]uint16{}
 	for name, validation := range map[string]*model.ClientValidation{
 		"anybody": nil, "valid": {Trust: "clients"}, "fallback": {Trust: "clients", Optional: true},
@@ -39,7 +39,7 @@ func TestClientsAreKnownByTheirCertificates(t *testing.T) {
 		ports[name] = port
 		c := model.Chain{Name: model.ChainName(true, port, "*"), TLS: true, Secrets: []string{"cert"}, Clients: validation}
 		vh, err := VirtualHost(&model.VirtualHost{Chain: c.Name, Host: "*", Routes: []model.Route{{Name: "r", Match: prefix("/"), Action: &model.Action{
-			Forward: &model.Forward{Backends: []model.WeightedBackend{{Cluster: "a", Weight: 1}}}}}}})
+			Forward: &model.Forward{Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}}}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

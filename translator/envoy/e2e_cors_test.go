@@ -14,11 +14,11 @@ func TestBrowsersOfAllowedOriginsMayAsk(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
 	r := newRig(t, nobody(t))
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	add := func(host string, c model.CORS) {
 		c.MaxAge = time.Hour
 		r.host(host, model.Route{Name: host, Match: prefix("/"), Action: &model.Action{
-			CORS: &c, Forward: &model.Forward{Backends: []model.WeightedBackend{{Cluster: "a", Weight: 1}}},
+			CORS: &c, Forward: &model.Forward{Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}},
 		}})
 	}
 	add("listed", model.CORS{

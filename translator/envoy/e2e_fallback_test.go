@@ -41,7 +41,7 @@ func TestOurPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 	}
 	p := startPicker(t, scripts)
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: "dead-picker", Protocol: model.GRPC}, endpoints(nobody(t))...)
+	r.cluster(model.Cluster{Name: named("dead-picker"), Protocol: model.GRPC}, endpoints(nobody(t))...)
 	hop := r.poolB(b1)
 	var cells []cell
 	for i, row := range ours {
@@ -50,15 +50,15 @@ func TestOurPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 		if row.spills {
 			eps = append(eps, model.Endpoint{Hop: hop})
 		}
-		r.cluster(model.Cluster{Name: cluster, Protocol: model.HTTP1, Fallback: row.fallback, Hops: row.spills}, eps...)
+		r.cluster(model.Cluster{Name: named(cluster), Protocol: model.HTTP1, Fallback: row.fallback, Hops: row.spills}, eps...)
 		for _, mode := range []model.BodyMode{model.BodyNone, model.BodyBuffered} {
 			for _, does := range pickers {
-				call := &model.PickerCall{Cluster: model.OurPicker, Pool: does, Body: mode, Spills: row.spills}
+				call := &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed(does), Body: mode, Spills: row.spills}
 				if does == "dead" {
-					call.Cluster = "dead-picker"
+					call.Cluster = named("dead-picker")
 				}
 				host := fmt.Sprintf("%d-%s-%s", i, mode, does)
-				r.forward(host, model.Forward{Backends: []model.WeightedBackend{{Cluster: cluster, Weight: 1, Picker: call}}})
+				r.forward(host, model.Forward{Backends: []model.WeightedBackend{{Cluster: named(cluster), Weight: 1, Picker: call}}})
 				cells = append(cells, cell{fmt.Sprintf("failOpen=%v/spills=%v/%s/%s", row.failOpen, row.spills, mode, does), host, row.want[does]})
 			}
 		}
@@ -149,20 +149,20 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 		"slow":    {silent: true},
 	} {
 		p := startPicker(t, map[string]script{"": s})
-		r.cluster(model.Cluster{Name: "picker-" + does, Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
+		r.cluster(model.Cluster{Name: named("picker-" + does), Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
 	}
-	r.cluster(model.Cluster{Name: "picker-dead", Protocol: model.GRPC, HealthService: extProcService}, endpoints(nobody(t))...)
+	r.cluster(model.Cluster{Name: named("picker-dead"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(nobody(t))...)
 	hopB := r.poolB(b1)
 	timeout := time.Second
 	var cells []cell
 	for i, row := range external {
 		cluster := fmt.Sprintf("pool-a-%d", i)
-		r.cluster(model.Cluster{Name: cluster, Protocol: model.HTTP1, Fallback: row.fallback}, endpoints(a1.address, a2.address)...)
+		r.cluster(model.Cluster{Name: named(cluster), Protocol: model.HTTP1, Fallback: row.fallback}, endpoints(a1.address, a2.address)...)
 		for _, does := range pickers {
 			host := fmt.Sprintf("%d-%s", i, does)
 			backend := model.WeightedBackend{
-				Cluster: cluster, Weight: 1,
-				Picker: &model.PickerCall{Cluster: "picker-" + does, Body: body},
+				Cluster: named(cluster), Weight: 1,
+				Picker: &model.PickerCall{Cluster: named("picker-" + does), Body: body},
 			}
 			if row.spills {
 				backend = r.behindHop("a-"+host, backend, hopB)
@@ -177,29 +177,29 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 }
 
 // behindHop puts a backend behind a hop of its own, with other hops to move on to.
-func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...string) model.WeightedBackend {
+func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...model.HopID) model.WeightedBackend {
 	r.t.Helper()
-	own := model.HopName("InferencePool", "ns", name)
+	own := model.HopTo("InferencePool", "ns", name)
 	r.hop(model.Hop{Name: own, Backends: []model.WeightedBackend{backend}})
 	eps := []model.Endpoint{{Hop: own}}
 	for i, hop := range next {
 		eps = append(eps, model.Endpoint{Hop: hop, Priority: uint32(i + 1)})
 	}
-	r.cluster(model.Cluster{Name: "hops-" + name, Protocol: model.HTTP1, Fallback: model.FallbackHops, Hops: true}, eps...)
-	return model.WeightedBackend{Cluster: "hops-" + name, Weight: 1, Hops: true}
+	r.cluster(model.Cluster{Name: named("hops-" + name), Protocol: model.HTTP1, Fallback: model.FallbackHops, Hops: true}, eps...)
+	return model.WeightedBackend{Cluster: named("hops-" + name), Weight: 1, Hops: true}
 }
 
 // poolB adds the pool that others spill to, and returns its hop.
-func (r *rig) poolB(pods ...*pod) (hop string) {
+func (r *rig) poolB(pods ...*pod) (hop model.HopID) {
 	r.t.Helper()
 	var eps []model.Endpoint
 	for _, p := range pods {
 		eps = append(eps, model.Endpoint{Address: p.address})
 	}
-	r.cluster(model.Cluster{Name: "pool-b", Protocol: model.HTTP1, Fallback: model.FallbackNone}, eps...)
-	hop = model.HopName("InferencePool", "ns", "b")
+	r.cluster(model.Cluster{Name: named("pool-b"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, eps...)
+	hop = model.HopTo("InferencePool", "ns", "b")
 	r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{{
-		Cluster: "pool-b", Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: "b", Body: model.BodyBuffered},
+		Cluster: named("pool-b"), Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed("b"), Body: model.BodyBuffered},
 	}}})
 	return hop
 }

@@ -117,13 +117,13 @@ func TestPickersLearnWhatBecameOfTheirPicksAndPeopleCanReadIt(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "access.log")
 	r.cfg = Config{AccessLog: file, Tracing: &Tracing{SamplingPercent: 100}}
 	r.cluster(model.Cluster{Name: model.Collector, Protocol: model.GRPC}, endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
 	hop := r.poolB(b1)
-	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
+	r.cluster(model.Cluster{Name: named("spilling"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
 	r.forward("local", backends(pool("a", "a", model.BodyBuffered)))
 	r.forward("spilled", backends(spilling(pool("spilling", "full", model.BodyBuffered), hop)))
-	r.forward("service", backends(model.WeightedBackend{Cluster: "a", Weight: 1}))
+	r.forward("service", backends(model.WeightedBackend{Cluster: named("a"), Weight: 1}))
 	r.start()
 	for _, host := range []string{"service", "local", "spilled"} {
 		req := r.request("POST", host, "/"+host, []byte("{}"))
@@ -139,7 +139,7 @@ func TestPickersLearnWhatBecameOfTheirPicksAndPeopleCanReadIt(t *testing.T) {
 	}
 	// The hop's own pick comes back under the hop's name. That of the edge was none.
 	r.envoy.Wait("the spilled pick came back", func() bool { return len(f.find("/spilled")) == 1 })
-	if e, ok := f.find("/spilled")[hop]; !ok || e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()[servedKey].GetStringValue() != b1.address.String() {
+	if e, ok := f.find("/spilled")[hop.String()]; !ok || e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()[servedKey].GetStringValue() != b1.address.String() {
 		t.Errorf("the entry of a spilled pick: %v", f.find("/spilled"))
 	}
 	if len(f.find("/service")) != 0 {

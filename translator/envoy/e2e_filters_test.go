@@ -29,7 +29,7 @@ func TestAuthenticationOnOneHostNeedsNoChangeOfTheListener(t *testing.T) {
 		filterAPIKey: `{"@type":"` + types + `api_key_auth.v3.ApiKeyAuth","key_sources":[{"header":"x-api-key"}],"credentials":[{"key":"sesame","client":"ali"}]}`,
 		filterJWT: `{"@type":"` + types + `jwt_authn.v3.JwtAuthentication","providers":{"p":{"issuer":"i","local_jwks":{"inline_string":` + fmt.Sprintf("%q", jwks(t)) + `}}},
 			"rules":[{"match":{"prefix":"/"},"requires":{"provider_name":"p"}}]}`,
-		filterAuthz: `{"@type":"` + types + `ext_authz.v3.ExtAuthz","transport_api_version":"V3","grpc_service":{"envoy_grpc":{"cluster_name":"` + model.OurPicker + `"}}}`,
+		filterAuthz: `{"@type":"` + types + `ext_authz.v3.ExtAuthz","transport_api_version":"V3","grpc_service":{"envoy_grpc":{"cluster_name":"` + model.OurPicker.String() + `"}}}`,
 	}
 	for filter, config := range fill {
 		perRoute := &compositev3.CompositePerRoute{}

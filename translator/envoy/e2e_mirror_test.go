@@ -13,16 +13,16 @@ func TestMirrorsGetTheirShareOfCopiesAndNobodyWaitsForThem(t *testing.T) {
 	a, all, half, broken := startPod(t, "a", 200), startPod(t, "all", 200), startPod(t, "half", 200), startPod(t, "broken", 500)
 	r := newRig(t, nobody(t))
 	for _, p := range []*pod{a, all, half, broken} {
-		r.cluster(model.Cluster{Name: p.name, Protocol: model.HTTP1}, endpoints(p.address)...)
+		r.cluster(model.Cluster{Name: named(p.name), Protocol: model.HTTP1}, endpoints(p.address)...)
 	}
-	r.cluster(model.Cluster{Name: "gone", Protocol: model.HTTP1}, endpoints(nobody(t))...)
+	r.cluster(model.Cluster{Name: named("gone"), Protocol: model.HTTP1}, endpoints(nobody(t))...)
 	r.host("m", model.Route{Name: "m", Match: prefix("/"), Action: &model.Action{
 		RequestHeaders: model.HeaderChanges{Set: []model.Header{{Name: "x-set", Value: "set"}}},
 		Forward: &model.Forward{
-			Backends: []model.WeightedBackend{{Cluster: "a", Weight: 1}},
+			Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}},
 			Mirrors: []model.Mirror{
-				{Cluster: "all", Numerator: 1, Denominator: 1}, {Cluster: "half", Numerator: 25, Denominator: 50},
-				{Cluster: "broken", Numerator: 100, Denominator: 100}, {Cluster: "gone", Numerator: 1, Denominator: 1},
+				{Cluster: named("all"), Numerator: 1, Denominator: 1}, {Cluster: named("half"), Numerator: 25, Denominator: 50},
+				{Cluster: named("broken"), Numerator: 100, Denominator: 100}, {Cluster: named("gone"), Numerator: 1, Denominator: 1},
 			},
 		},
 	}})
@@ -50,19 +50,19 @@ func TestFiltersOfABackendAreItsAlone(t *testing.T) {
 	a, b, copies := startPod(t, "a", 200), startPod(t, "b", 200), startPod(t, "copies", 200)
 	r := newRig(t, nobody(t))
 	for _, p := range []*pod{a, b, copies} {
-		r.cluster(model.Cluster{Name: p.name, Protocol: model.HTTP1}, endpoints(p.address)...)
+		r.cluster(model.Cluster{Name: named(p.name), Protocol: model.HTTP1}, endpoints(p.address)...)
 	}
 	r.forward("own", model.Forward{RewriteHost: "rule", RewritePath: model.PathChange{Full: new("/rule")}, Backends: []model.WeightedBackend{
-		{Cluster: "a", Weight: 50, RewriteHost: "own", Own: &model.OwnFilters{
-			RewritePath: model.PathChange{Prefix: new("/own")}, Mirrors: []model.Mirror{{Cluster: "copies", Numerator: 1, Denominator: 4}},
+		{Cluster: named("a"), Weight: 50, RewriteHost: "own", Own: &model.OwnFilters{
+			RewritePath: model.PathChange{Prefix: new("/own")}, Mirrors: []model.Mirror{{Cluster: named("copies"), Numerator: 1, Denominator: 4}},
 		}},
-		{Cluster: "b", Weight: 30},
-		{Cluster: "a", Weight: 20, Own: &model.OwnFilters{Redirect: &model.Redirect{Host: "elsewhere", Port: 80, Code: 302}},
+		{Cluster: named("b"), Weight: 30},
+		{Cluster: named("a"), Weight: 20, Own: &model.OwnFilters{Redirect: &model.Redirect{Host: "elsewhere", Port: 80, Code: 302}},
 			ResponseHeaders: model.HeaderChanges{Set: []model.Header{{Name: "why", Value: "moved"}}}},
-		{Cluster: "b", Weight: 0, Own: &model.OwnFilters{RewritePath: model.PathChange{Full: new("/never")}}},
+		{Cluster: named("b"), Weight: 0, Own: &model.OwnFilters{RewritePath: model.PathChange{Full: new("/never")}}},
 	}})
 	r.forward("hosts", model.Forward{Backends: []model.WeightedBackend{
-		{Cluster: "a", Weight: 1, RewriteHost: "host-of-a"}, {Cluster: "b", Weight: 1, RewriteHost: "host-of-b"},
+		{Cluster: named("a"), Weight: 1, RewriteHost: "host-of-a"}, {Cluster: named("b"), Weight: 1, RewriteHost: "host-of-b"},
 	}})
 	r.start()
 	const n = 1000

@@ -23,13 +23,13 @@ func modelRig(t *testing.T) *rig {
 			Action: &model.Action{Forward: &f},
 		}
 	}
-	r.cluster(model.Cluster{Name: "one", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(one.address)...)
-	r.cluster(model.Cluster{Name: "two", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(two.address)...)
-	r.cluster(model.Cluster{Name: "any", Protocol: model.HTTP1}, endpoints(any.address)...)
+	r.cluster(model.Cluster{Name: named("one"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(one.address)...)
+	r.cluster(model.Cluster{Name: named("two"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(two.address)...)
+	r.cluster(model.Cluster{Name: named("any"), Protocol: model.HTTP1}, endpoints(any.address)...)
 	r.host("models",
 		byName("one", false, backends(pool("one", "one", model.BodyBuffered))),
 		byName("two", false, backends(pool("two", "two", model.BodyNone))),
-		byName(".+", true, backends(model.WeightedBackend{Cluster: "any", Weight: 1})))
+		byName(".+", true, backends(model.WeightedBackend{Cluster: named("any"), Weight: 1})))
 	r.start()
 	return r
 }

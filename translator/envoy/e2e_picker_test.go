@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -104,7 +105,7 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	md, _ := metadata.FromIncomingContext(s.Context())
 	a := asked{metadata: md, headers: map[string]string{}}
 	if v := md.Get(metaPool); len(v) > 0 {
-		a.pool = v[0]
+		a.pool = strings.TrimPrefix(v[0], "ns/")
 	}
 	sc := p.script(a.pool)
 	defer func() {

@@ -17,15 +17,15 @@ import (
 // pool is a backend with our picker.
 func pool(cluster, name string, mode model.BodyMode) model.WeightedBackend {
 	return model.WeightedBackend{
-		Cluster: cluster, Weight: 1,
-		Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: name, Body: mode},
+		Cluster: named(cluster), Weight: 1,
+		Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed(name), Body: mode},
 	}
 }
 
-func spilling(b model.WeightedBackend, hops ...string) model.WeightedBackend {
+func spilling(b model.WeightedBackend, hops ...model.HopID) model.WeightedBackend {
 	b.Picker.Spills = true
 	for _, h := range hops {
-		b.Picker.Spill = append(b.Picker.Spill, model.HopAddress(h))
+		b.Picker.Spill = append(b.Picker.Spill, h.Address())
 	}
 	return b
 }
@@ -37,14 +37,14 @@ func TestEachShareOfARuleIsAskedAtItsOwnPickerAndUnresolvedBackendsAnswer500(t *
 	a, b := startPod(t, "a", 200), startPod(t, "b", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "b": {endpoints: b.address.String()}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
-	r.cluster(model.Cluster{Name: "b", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(b.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("b"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(b.address)...)
 	share := func(b model.WeightedBackend, weight uint32) model.WeightedBackend { b.Weight = weight; return b }
 	r.forward("split", backends(
 		share(pool("a", "a", model.BodyBuffered), 25),
 		share(pool("b", "b", model.BodyNone), 25),
 		model.WeightedBackend{Weight: 50}))
-	r.forward("nothing", backends(model.WeightedBackend{Cluster: "a", Weight: 0}))
+	r.forward("nothing", backends(model.WeightedBackend{Cluster: named("a"), Weight: 0}))
 	r.start()
 	const requests = 600
 	var mu sync.Mutex
@@ -79,14 +79,14 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 	t.Parallel()
 	good, full, other := startPod(t, "good", 200), startPod(t, "full", 503), startPod(t, "other", 200)
 	refused := nobody(t)
-	hopB, hopC := model.HopName("InferencePool", "ns", "b"), model.HopName("InferencePool", "ns", "c")
+	hopB, hopC := model.HopTo("InferencePool", "ns", "b"), model.HopTo("InferencePool", "ns", "c")
 	p := startPicker(t, map[string]script{
 		"refused-then-good":    {endpoints: list(refused, good.address), retries: "1"},
 		"full-then-good":       {endpoints: list(full.address, good.address), retries: "1"},
 		"unknown-then-good":    {endpoints: list("10.9.9.9:1", good.address)},
 		"full-then-fallback":   {endpoints: list(full.address), retries: "1"},
-		"full-then-c":          {endpoints: list(full.address, model.HopAddress(hopC)), retries: "1"},
-		"c-alone":              {endpoints: model.HopAddress(hopC)},
+		"full-then-c":          {endpoints: list(full.address, hopC.Address()), retries: "1"},
+		"c-alone":              {endpoints: hopC.Address()},
 		"no-pick":              {},
 		"b":                    {endpoints: other.address.String()},
 		"c":                    {endpoints: good.address.String()},
@@ -94,16 +94,16 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 	})
 	r := newRig(t, p.address)
 	b := r.poolB(other)
-	r.cluster(model.Cluster{Name: "pool-c", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address)...)
+	r.cluster(model.Cluster{Name: named("pool-c"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address)...)
 	r.hop(model.Hop{Name: hopC, Backends: []model.WeightedBackend{pool("pool-c", "c", model.BodyNone)}})
 	if b != hopB {
 		t.Fatal(b)
 	}
-	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
+	r.cluster(model.Cluster{Name: named("spilling"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(good.address, full.address, refused), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
-	r.cluster(model.Cluster{Name: "strict", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address, full.address, refused)...)
+	r.cluster(model.Cluster{Name: named("strict"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address, full.address, refused)...)
 	// A pool that fails open and spills: the picker itself names the hop.
-	r.cluster(model.Cluster{Name: "open", Protocol: model.HTTP1, Fallback: model.FallbackPods, Hops: true},
+	r.cluster(model.Cluster{Name: named("open"), Protocol: model.HTTP1, Fallback: model.FallbackPods, Hops: true},
 		append(endpoints(full.address), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
 	open := map[string]string{"full-then-c": "200 good", "c-alone": "200 good"}
 	for name := range open {
@@ -170,15 +170,15 @@ func TestAHopNeverSpillsAgain(t *testing.T) {
 	p := startPicker(t, map[string]script{"a": {status: 503}, "b": {status: 429}})
 	r := newRig(t, p.address)
 	pod := startPod(t, "never", 200)
-	hops := map[string]string{}
+	hops := map[string]model.HopID{}
 	for _, name := range []string{"a", "b"} {
-		hops[name] = model.HopName("InferencePool", "ns", name)
-		last := model.LastCluster(name)
+		hops[name] = model.HopTo("InferencePool", "ns", name)
+		last := named(name).As(model.LastVariant)
 		r.cluster(model.Cluster{Name: last, Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
-		r.hop(model.Hop{Name: hops[name], Backends: []model.WeightedBackend{pool(last, name, model.BodyBuffered)}})
+		r.hop(model.Hop{Name: hops[name], Backends: []model.WeightedBackend{pool(last.String(), name, model.BodyBuffered)}})
 	}
 	for name, other := range map[string]string{"a": "b", "b": "a"} {
-		r.cluster(model.Cluster{Name: name, Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
+		r.cluster(model.Cluster{Name: named(name), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 			append(endpoints(pod.address), model.Endpoint{Hop: hops[other]})...)
 		r.forward("to-"+name, backends(spilling(pool(name, name, model.BodyBuffered), hops[other])))
 	}
@@ -201,16 +201,16 @@ func TestPromptsUpTo32MiBArriveByteForByteAndLargerOnesAreRefusedClearly(t *test
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
 	duplex := startPicker(t, map[string]script{"": {endpoints: a.address.String(), duplex: true}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: "external", Protocol: model.GRPC, HealthService: extProcService}, endpoints(duplex.address)...)
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(duplex.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
 	hop := r.poolB(b1)
-	r.cluster(model.Cluster{Name: "spilling", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
+	r.cluster(model.Cluster{Name: named("spilling"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
 	r.forward("None", backends(pool("a", "a", model.BodyNone)))
 	r.forward("Buffered", backends(pool("a", "a", model.BodyBuffered)))
 	r.forward("spilled", backends(spilling(pool("spilling", "full", model.BodyBuffered), hop)))
 	external := pool("a", "", model.BodyDuplex)
-	external.Picker.Cluster = "external"
+	external.Picker.Cluster = named("external")
 	r.forward("Duplex", backends(external))
 	r.start()
 	body := make([]byte, maxBody)
@@ -241,10 +241,10 @@ func TestClientsCannotChooseTheirPodOrSpeakAsTheGateway(t *testing.T) {
 	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a1.address.String()}, "none": {}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a1.address, a2.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a1.address, a2.address)...)
 	r.forward("picked", backends(pool("a", "a", model.BodyNone)))
 	r.forward("unpicked", backends(pool("a", "none", model.BodyNone)))
-	r.forward("service", backends(model.WeightedBackend{Cluster: "a", Weight: 1}))
+	r.forward("service", backends(model.WeightedBackend{Cluster: named("a"), Weight: 1}))
 	r.start()
 	for host, want := range map[string]string{"picked": "200 a1", "unpicked": "503 ", "service": "503 "} {
 		req := r.request("POST", host, "/", []byte("{}"))
@@ -282,11 +282,11 @@ func TestLosingOneOfTwoPickersLosesNoPick(t *testing.T) {
 	a := startPod(t, "a", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: "two-pickers", Protocol: model.GRPC}, endpoints(p.address, nobody(t))...)
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("two-pickers"), Protocol: model.GRPC}, endpoints(p.address, nobody(t))...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
 	for _, mode := range []model.BodyMode{model.BodyNone, model.BodyBuffered} {
 		b := pool("a", "a", mode)
-		b.Picker.Cluster = "two-pickers"
+		b.Picker.Cluster = named("two-pickers")
 		r.forward(string(mode), backends(b))
 	}
 	r.start()
@@ -305,7 +305,7 @@ func TestASpilledRequestLooksToThePodLikeAnyOther(t *testing.T) {
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
 	r := newRig(t, p.address)
 	hop := r.poolB(b1)
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
 	r.forward("local", backends(spilling(pool("a", "a", model.BodyBuffered), hop)))
 	r.forward("spilled", backends(spilling(pool("a", "full", model.BodyBuffered), hop)))

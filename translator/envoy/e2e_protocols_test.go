@@ -40,8 +40,8 @@ func TestServicesAreSpokenToInTheirProtocol(t *testing.T) {
 		"h1": {model.HTTP1, nil, h1.address}, "h2c": {model.H2C, nil, at(h2c)}, "ws": {model.HTTP1, nil, ws.address},
 		"wss": {model.HTTP1, &model.UpstreamTLS{SNI: "ws.example", Trust: "ca", SANs: []string{"ws.example"}}, at(wss)},
 	} {
-		r.cluster(model.Cluster{Name: name, Protocol: c.protocol, TLS: c.tls}, endpoints(c.at)...)
-		r.forward(name, backends(model.WeightedBackend{Cluster: name, Weight: 1}))
+		r.cluster(model.Cluster{Name: named(name), Protocol: c.protocol, TLS: c.tls}, endpoints(c.at)...)
+		r.forward(name, backends(model.WeightedBackend{Cluster: named(name), Weight: 1}))
 	}
 	r.start()
 	over2 := &http.Transport{Protocols: &http.Protocols{}}
@@ -83,8 +83,8 @@ func TestRetriesAreForTheCodesAndTheNumberThatTheUserNames(t *testing.T) {
 		w.WriteHeader(code)
 	}))
 	r := newRig(t, nobody(t))
-	r.cluster(model.Cluster{Name: "flaky", Protocol: model.HTTP1}, endpoints(flaky.address)...)
-	one := []model.WeightedBackend{{Cluster: "flaky", Weight: 1}}
+	r.cluster(model.Cluster{Name: named("flaky"), Protocol: model.HTTP1}, endpoints(flaky.address)...)
+	one := []model.WeightedBackend{{Cluster: named("flaky"), Weight: 1}}
 	r.forward("none", model.Forward{Backends: one})
 	r.forward("code-500-attempts-3", model.Forward{Backends: one, Retry: &model.Retry{Attempts: 3, Codes: []uint32{500}}})
 	r.forward("code-all-attempts-2", model.Forward{Backends: one, Retry: &model.Retry{Attempts: 2, Codes: []uint32{500, 502, 503, 504}}})

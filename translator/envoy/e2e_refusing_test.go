@@ -15,8 +15,8 @@ func TestAServerThatRefusesConnectionsIsPassedOver(t *testing.T) {
 	refuses := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
 	a, b := startPod(t, "a", 200), startPod(t, "b", 200)
 	r := newRig(t, refuses)
-	r.cluster(model.Cluster{Name: "service/ns/web/80", Protocol: model.HTTP1}, endpoints(a.address, b.address, refuses)...)
-	r.forward("web", model.Forward{Backends: []model.WeightedBackend{{Cluster: "service/ns/web/80", Weight: 1}}})
+	r.cluster(model.Cluster{Name: named("service/ns/web/80"), Protocol: model.HTTP1}, endpoints(a.address, b.address, refuses)...)
+	r.forward("web", model.Forward{Backends: []model.WeightedBackend{{Cluster: named("service/ns/web/80"), Weight: 1}}})
 	r.start()
 	var failed atomic.Int64
 	var requests sync.WaitGroup

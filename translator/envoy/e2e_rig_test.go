@@ -93,6 +93,23 @@ func (r *rig) add(res *resource.Resource, err error) {
 	r.resources = append(r.resources, res)
 }
 
+// named is a cluster of any name: tests of Envoy's behaviour need no object behind it.
+func named(name string) model.ClusterID {
+	id, ok := model.ParseClusterID(name)
+	if !ok {
+		panic("not the name of a cluster: " + name)
+	}
+	return id
+}
+
+// poolNamed is a pool of namespace ns, whose scripts the test's picker finds by the plain name; "" is none.
+func poolNamed(name string) model.PoolID {
+	if name == "" {
+		return model.PoolID{}
+	}
+	return model.PoolID{Namespace: "ns", Name: name}
+}
+
 func (r *rig) cluster(c model.Cluster, endpoints ...model.Endpoint) {
 	r.t.Helper()
 	r.add(Cluster(&c))

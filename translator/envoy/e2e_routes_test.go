@@ -70,7 +70,7 @@ func TestRewritesFollowTheSpecificationsTable(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
 	r := newRig(t, nobody(t))
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	type rewrite struct{ match, replacement, path, want string }
 	table := []rewrite{ // Gateway API, HTTPPathModifier
 		{"/foo", "/xyz", "/foo/bar", "/xyz/bar"}, {"/foo", "/xyz/", "/foo/bar", "/xyz/bar"}, {"/foo/", "/xyz", "/foo/bar", "/xyz/bar"},
@@ -83,12 +83,12 @@ func TestRewritesFollowTheSpecificationsTable(t *testing.T) {
 	host := func(i int) string { return fmt.Sprintf("rewrite-%d", i) }
 	for i, c := range table {
 		r.host(host(i), model.Route{Name: "r", Match: prefix(c.match), Action: &model.Action{Forward: &model.Forward{
-			Backends:    []model.WeightedBackend{{Cluster: "a", Weight: 1}},
+			Backends:    []model.WeightedBackend{{Cluster: named("a"), Weight: 1}},
 			RewriteHost: "rewritten.example", RewritePath: model.PathChange{Prefix: &c.replacement},
 		}}})
 	}
 	full := `/whole\0`
-	r.forward("full", model.Forward{Backends: []model.WeightedBackend{{Cluster: "a", Weight: 1}}, RewritePath: model.PathChange{Full: &full}})
+	r.forward("full", model.Forward{Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}, RewritePath: model.PathChange{Full: &full}})
 	r.start()
 	for i, c := range table {
 		req := r.request("GET", host(i), c.path, nil)
@@ -166,7 +166,7 @@ func TestHeadersChangeAsWrittenOnRulesAndOnBackends(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
 	r := newRig(t, nobody(t))
-	r.cluster(model.Cluster{Name: "a", Protocol: model.HTTP1}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	h := func(nv ...string) []model.Header {
 		var out []model.Header
 		for i := 0; i < len(nv); i += 2 {
@@ -180,7 +180,7 @@ func TestHeadersChangeAsWrittenOnRulesAndOnBackends(t *testing.T) {
 	r.host("h", model.Route{Name: "r", Match: prefix("/"), Action: &model.Action{
 		RequestHeaders: changes("rule"), ResponseHeaders: model.HeaderChanges{Set: h("pod", "hidden"), Remove: []string{"echo-path"}},
 		Forward: &model.Forward{Backends: []model.WeightedBackend{{
-			Cluster: "a", Weight: 1, RequestHeaders: changes("backend"), ResponseHeaders: model.HeaderChanges{Add: h("backend", "a")},
+			Cluster: named("a"), Weight: 1, RequestHeaders: changes("backend"), ResponseHeaders: model.HeaderChanges{Add: h("backend", "a")},
 		}}},
 	}})
 	r.start()
@@ -220,17 +220,17 @@ func TestTimeoutsEndWhatTheUserLimitedAndNothingElse(t *testing.T) {
 	fast := startPod(t, "fast", 200)
 	p := startPicker(t, map[string]script{"silent": {silent: true}, "slow": {endpoints: slow.address.String()}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: "slow", Protocol: model.HTTP1}, endpoints(slow.address)...)
-	r.cluster(model.Cluster{Name: "both", Protocol: model.HTTP1}, endpoints(slow.address, fast.address)...)
+	r.cluster(model.Cluster{Name: named("slow"), Protocol: model.HTTP1}, endpoints(slow.address)...)
+	r.cluster(model.Cluster{Name: named("both"), Protocol: model.HTTP1}, endpoints(slow.address, fast.address)...)
 	short := 300 * time.Millisecond
 	none := time.Duration(0)
-	one := []model.WeightedBackend{{Cluster: "slow", Weight: 1}}
+	one := []model.WeightedBackend{{Cluster: named("slow"), Weight: 1}}
 	r.forward("whole", model.Forward{Backends: one, Timeout: &short})
 	r.forward("attempt", model.Forward{Backends: one, BackendTimeout: &short})
 	r.forward("off", model.Forward{Backends: one, Timeout: &none})
-	r.forward("retried", model.Forward{Backends: []model.WeightedBackend{{Cluster: "both", Weight: 1}},
+	r.forward("retried", model.Forward{Backends: []model.WeightedBackend{{Cluster: named("both"), Weight: 1}},
 		BackendTimeout: &short, Retry: &model.Retry{Attempts: 4, Codes: []uint32{500}}})
-	r.cluster(model.Cluster{Name: "pool", Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(slow.address)...)
+	r.cluster(model.Cluster{Name: named("pool"), Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(slow.address)...)
 	r.forward("picking", model.Forward{Timeout: &short, Backends: []model.WeightedBackend{pool("pool", "silent", model.BodyBuffered)}})
 	r.forward("pool", backends(pool("pool", "slow", model.BodyBuffered)))
 	r.start()

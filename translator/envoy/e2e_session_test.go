@@ -22,10 +22,10 @@ func TestSessionsStayAtTheirServer(t *testing.T) {
 			pods[p.name] = p
 			group = append(group, endpoints(p.address)...)
 		}
-		r.cluster(model.Cluster{Name: service, Protocol: model.HTTP1}, group...)
+		r.cluster(model.Cluster{Name: named(service), Protocol: model.HTTP1}, group...)
 	}
-	one := []model.WeightedBackend{{Cluster: "a", Weight: 1}}
-	two := []model.WeightedBackend{{Cluster: "a", Weight: 1}, {Cluster: "b", Weight: 1}}
+	one := []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}
+	two := []model.WeightedBackend{{Cluster: named("a"), Weight: 1}, {Cluster: named("b"), Weight: 1}}
 	r.forward("none", model.Forward{Backends: one})
 	r.forward("cookie", model.Forward{Backends: one, Session: &model.Session{Name: "s", Path: "/v1"}})
 	r.forward("permanent", model.Forward{Backends: one, Session: &model.Session{Name: "s", Path: "/", Timeout: time.Hour}})

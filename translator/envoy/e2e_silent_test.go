@@ -74,15 +74,15 @@ func (a backward) Write(b []byte) (int, error) {
 // closed without one.
 func TestAFrozenPickerLosesNoPick(t *testing.T) {
 	pod := startPod(t, "pod", 200)
-	p := startPicker(t, map[string]script{"ns/llm": {endpoints: pod.address.String()}})
+	p := startPicker(t, map[string]script{"llm": {endpoints: pod.address.String()}})
 	frozen := startFreezer(t, p.address)
 	r := newRig(t, p.address)
 	r.resources = nil
 	r.cluster(ownPicker, endpoints(netip.MustParseAddrPort(frozen.Listener.Addr().String()), p.address)...)
-	r.cluster(model.Cluster{Name: "pool/ns/llm", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
+	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
 	for host, body := range map[string]model.BodyMode{"none": model.BodyNone, "buffered": model.BodyBuffered} {
 		r.forward(host, model.Forward{Backends: []model.WeightedBackend{{
-			Cluster: "pool/ns/llm", Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: "ns/llm", Body: body},
+			Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed("llm"), Body: body},
 		}}})
 	}
 	r.start()

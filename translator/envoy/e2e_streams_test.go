@@ -31,14 +31,14 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	// As a real external picker does, it waits for the body before it picks.
 	theirs := startPicker(t, map[string]script{"": {endpoints: address, duplex: true}})
 	r := newRig(t, ours.address)
-	r.cluster(model.Cluster{Name: "external", Protocol: model.GRPC, HealthService: extProcService}, endpoints(theirs.address)...)
-	r.cluster(model.Cluster{Name: "a", Protocol: p, Fallback: model.FallbackPods}, pods...)
-	hop := model.HopName("InferencePool", "ns", "b")
+	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(theirs.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: p, Fallback: model.FallbackPods}, pods...)
+	hop := model.HopTo("InferencePool", "ns", "b")
 	r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{pool("a", "b", model.BodyBuffered)}})
-	r.cluster(model.Cluster{Name: "hops", Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true}, model.Endpoint{Hop: hop})
+	r.cluster(model.Cluster{Name: named("hops"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true}, model.Endpoint{Hop: hop})
 	r.forward("Buffered", backends(pool("a", "a", model.BodyBuffered)))
 	external := pool("a", "", model.BodyDuplex)
-	external.Picker.Cluster = "external"
+	external.Picker.Cluster = named("external")
 	r.forward("Duplex", backends(external))
 	r.forward("spilled", backends(spilling(pool("hops", "full", model.BodyBuffered), hop)))
 	// Pods that speak HTTP/2 cannot share a cluster with hops: they stand behind one of their own.

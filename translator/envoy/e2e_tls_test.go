@@ -182,19 +182,19 @@ func TestTLSToBackendsIsVerifiedAsAskedAndHopsShareTheClusterInCleartext(t *test
 		"system-roots": {model.UpstreamTLS{SNI: "pods.example", SANs: []string{"pods.example"}}, "503  "},
 		"insecure":     {model.UpstreamTLS{Insecure: true}, "200 secure "},
 	} {
-		r.cluster(model.Cluster{Name: name, Protocol: model.HTTP1, TLS: &c.tls}, endpoints(secure.address)...)
-		r.forward(name, backends(model.WeightedBackend{Cluster: name, Weight: 1}))
+		r.cluster(model.Cluster{Name: named(name), Protocol: model.HTTP1, TLS: &c.tls}, endpoints(secure.address)...)
+		r.forward(name, backends(model.WeightedBackend{Cluster: named(name), Weight: 1}))
 		want[name] = c.want
 	}
 	mixed := &model.UpstreamTLS{SNI: "pods.example", Trust: "ca"}
-	r.cluster(model.Cluster{Name: "mixed", Protocol: model.HTTP1, TLS: mixed, Fallback: model.FallbackSpill, Hops: true},
+	r.cluster(model.Cluster{Name: named("mixed"), Protocol: model.HTTP1, TLS: mixed, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(secure.address), model.Endpoint{Hop: hop})...)
 	r.forward("mixed-pod", backends(spilling(pool("mixed", "secure", model.BodyBuffered), hop)))
 	r.forward("mixed-hop", backends(spilling(pool("mixed", "full", model.BodyBuffered), hop)))
 	want["mixed-pod"], want["mixed-hop"] = "200 secure pods.example", "200 b1 "
-	r.cluster(model.Cluster{Name: "external", Protocol: model.GRPC, HealthService: extProcService, TLS: &model.UpstreamTLS{Insecure: true}}, endpoints(external.address)...)
+	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService, TLS: &model.UpstreamTLS{Insecure: true}}, endpoints(external.address)...)
 	duplex := pool("mixed", "", model.BodyDuplex)
-	duplex.Picker.Cluster = "external"
+	duplex.Picker.Cluster = named("external")
 	r.forward("external", backends(duplex))
 	want["external"] = "200 secure pods.example"
 	r.start()

@@ -17,10 +17,10 @@ func TestAPickerThatDoesNotSendBodiesBackPicksAllTheSame(t *testing.T) {
 	pods := []*pod{startPod(t, "a", 200), startPod(t, "b", 200)}
 	p := startPicker(t, map[string]script{"": {plain: true, endpoints: pods[1].address.String()}})
 	r := newRig(t, nobody(t))
-	r.cluster(model.Cluster{Name: "picker/ns/epp/9002", Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
-	r.cluster(model.Cluster{Name: "pool/ns/llm", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pods[0].address, pods[1].address)...)
+	r.cluster(model.Cluster{Name: named("picker/ns/epp/9002"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
+	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pods[0].address, pods[1].address)...)
 	r.forward("llm", model.Forward{Backends: []model.WeightedBackend{{
-		Cluster: "pool/ns/llm", Weight: 1, Picker: &model.PickerCall{Cluster: "picker/ns/epp/9002", Body: model.BodyWhole},
+		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: named("picker/ns/epp/9002"), Body: model.BodyWhole},
 	}}})
 	r.start()
 	r.healthy("picker/ns/epp/9002")
@@ -57,14 +57,14 @@ func TestAPickerThatIsNotTheLeaderIsNotAsked(t *testing.T) {
 	notLeading.SetServingStatus(extProcService, healthv1.HealthCheckResponse_NOT_SERVING)
 	follower := startPicker(t, map[string]script{"": {silent: true}}, notLeading)
 	r := newRig(t, nobody(t))
-	picker := model.Cluster{Name: "picker/ns/epp/9002", Protocol: model.GRPC, HealthService: extProcService, TellsHealth: true}
+	picker := model.Cluster{Name: named("picker/ns/epp/9002"), Protocol: model.GRPC, HealthService: extProcService, ServesHealth: true}
 	r.cluster(picker, endpoints(leader.address, follower.address)...)
-	r.cluster(model.Cluster{Name: "pool/ns/llm", Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
+	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
 	r.forward("llm", model.Forward{Backends: []model.WeightedBackend{{
-		Cluster: "pool/ns/llm", Weight: 1, Picker: &model.PickerCall{Cluster: picker.Name, Body: model.BodyDuplex},
+		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: picker.Name, Body: model.BodyDuplex},
 	}}})
 	r.start()
-	r.healthy(picker.Name)
+	r.healthy(picker.Name.String())
 	for range 20 {
 		if a := r.post(t, "llm", []byte(`{"prompt": "hello"}`)); a.status != 200 {
 			t.Fatal(a)

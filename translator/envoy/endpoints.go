@@ -20,7 +20,7 @@ import (
 
 // Endpoints are the members of one cluster; an empty assignment is one too, and ends the cluster's warming.
 func Endpoints(a *model.Assignment) (*resource.Resource, error) {
-	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster}
+	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String()}
 	var refs []resource.Ref
 	var groups [][]byte // encoded, as those of load.Endpoints: by priority, which is how Envoy groups them
 	for _, e := range a.Endpoints {
@@ -33,14 +33,14 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 		if groups[i], err = appendEndpoint(groups[i], e); err != nil {
 			return nil, fmt.Errorf("endpoints %s: %w", a.Cluster, err)
 		}
-		if e.Hop != "" {
-			refs = append(refs, resource.Ref{Type: resource.Listener, Name: e.Hop})
+		if !e.Hop.IsZero() {
+			refs = append(refs, resource.Ref{Type: resource.Listener, Name: e.Hop.String()})
 		}
 	}
 	for i, g := range load.Endpoints {
 		g.ProtoReflect().SetUnknown(groups[i]) // goes out as it is
 	}
-	return checked(resource.Endpoints, a.Cluster, load, refs, a.Owners)
+	return checked(resource.Endpoints, load.ClusterName, load, refs, a.Owners)
 }
 
 // podSize is about what a pod is encoded in.
@@ -53,7 +53,7 @@ func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	var room [128]byte
 	body := room[:0]
 	switch {
-	case e.Hop != "":
+	case !e.Hop.IsZero():
 		msg := lbEndpoint(e)
 		if err := checkMessage(msg); err != nil {
 			return nil, err
@@ -127,13 +127,13 @@ func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 	role := rolePod
 	addr := address(e.Address.Addr().String(), uint32(e.Address.Port()))
 	metadata := map[string]*structpb.Struct{}
-	if e.Hop != "" {
+	if !e.Hop.IsZero() {
 		role = roleSpill
 		if e.Later {
 			role = roleLater
 		}
 		addr = &corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
-			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: e.Hop},
+			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: e.Hop.String()},
 		}}}
 		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))
 	}

@@ -14,13 +14,13 @@ import (
 
 // Pods are encoded by hand. What Envoy reads must be what the messages say.
 func TestEndpointsReachEnvoyAsTheirMessagesWouldSay(t *testing.T) {
-	a := &model.Assignment{Cluster: "pool/ns/p", Endpoints: []model.Endpoint{
+	a := &model.Assignment{Cluster: named("pool/ns/p"), Endpoints: []model.Endpoint{
 		{Address: netip.MustParseAddrPort("10.0.0.1:80")},
 		{Address: netip.MustParseAddrPort("[2001:db8:1111:2222:3333:4444:5555:6666]:65535"), Weight: 1 << 31},
 		{Address: netip.MustParseAddrPort("10.0.0.2:8000"), Weight: 3},
-		{Hop: "hop/a"}, {Hop: "hop/b", Later: true}, {Hop: "hop/c", Priority: 1},
+		{Hop: model.HopTo("InferencePool", "ns", "a")}, {Hop: model.HopTo("InferencePool", "ns", "b"), Later: true}, {Hop: model.HopTo("InferencePool", "ns", "c"), Priority: 1},
 	}}
-	want := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster, Endpoints: []*endpointv3.LocalityLbEndpoints{{}, {Priority: 1}}}
+	want := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String(), Endpoints: []*endpointv3.LocalityLbEndpoints{{}, {Priority: 1}}}
 	for _, e := range a.Endpoints {
 		g := want.Endpoints[e.Priority]
 		g.LbEndpoints = append(g.LbEndpoints, lbEndpoint(e))
@@ -36,7 +36,7 @@ func TestEndpointsReachEnvoyAsTheirMessagesWouldSay(t *testing.T) {
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := Endpoints(&model.Assignment{Cluster: "c", Endpoints: []model.Endpoint{{}}}); err == nil {
+	if _, err := Endpoints(&model.Assignment{Cluster: named("c"), Endpoints: []model.Endpoint{{}}}); err == nil {
 		t.Error("an endpoint without an address passes")
 	}
 }

@@ -17,8 +17,8 @@ const hopRequests = 100
 // HopListener is the internal listener of a hop. It takes HTTP/1.1, and HTTP/2 from a cluster whose pods speak that
 // (Pool.PicksAgain). The bootstrap must have the internal listener extension.
 func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
-	b := &builder{}
-	m := b.manager(cfg, h.Name, h.Name)
+	b, name := &builder{}, h.Name.String()
+	m := b.manager(cfg, name, name)
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true
@@ -26,10 +26,10 @@ func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
 	m.EarlyHeaderMutationExtensions = b.strip(hopHeaders)
 	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote it
 	l := &listenerv3.Listener{
-		Name:              h.Name,
+		Name:              name,
 		ListenerSpecifier: &listenerv3.Listener_InternalListener{InternalListener: &listenerv3.Listener_InternalListenerConfig{}},
 		FilterChains: []*listenerv3.FilterChain{{
-			Name: h.Name,
+			Name: name,
 			Filters: []*listenerv3.Filter{{
 				Name:       "hcm",
 				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(m)},
@@ -44,11 +44,12 @@ func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
 
 // HopRoutes is the route configuration of a hop: everything goes to the hop's backends, with their own pickers.
 func HopRoutes(h model.Hop) (*resource.Resource, error) {
+	name := h.Name.String()
 	host, err := VirtualHost(&model.VirtualHost{
-		Chain: h.Name,
+		Chain: name,
 		Host:  "*",
 		Routes: []model.Route{{
-			Name:   h.Name,
+			Name:   name,
 			Match:  model.Match{PathKind: model.PathPrefix, Path: "/"},
 			Action: &model.Action{Forward: &model.Forward{Backends: h.Backends}},
 		}},
@@ -61,5 +62,5 @@ func HopRoutes(h model.Hop) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return RouteConfiguration(h.Name, model.Chain{}, block)
+	return RouteConfiguration(name, model.Chain{}, block)
 }

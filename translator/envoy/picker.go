@@ -19,8 +19,8 @@ import (
 
 // What our picker is told of a request, in the initial metadata of its ext_proc stream.
 const (
-	metaPool    = "x-penstock-pool"    // model.PoolName
-	metaSpill   = "x-penstock-spill"   // model.HopAddress of each place to spill, comma-separated
+	metaPool    = "x-penstock-pool"    // model.PoolID
+	metaSpill   = "x-penstock-spill"   // model.HopID.Address of each place to spill, comma-separated
 	metaLast    = "x-penstock-last"    // "true" on a hop, which spills no further
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
 )
@@ -36,8 +36,8 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode f
 	meta := func(k, v string) {
 		service.InitialMetadata = append(service.InitialMetadata, &corev3.HeaderValue{Key: k, Value: v})
 	}
-	if p.Pool != "" {
-		meta(metaPool, p.Pool)
+	if !p.Pool.IsZero() {
+		meta(metaPool, p.Pool.String())
 		if retry != nil && retry.Attempts > 0 {
 			meta(metaRetries, strconv.FormatUint(uint64(retry.Attempts), 10))
 		}
@@ -106,9 +106,9 @@ func waits(w model.WeightedBackend) bool {
 	return w.Picker != nil && w.Picker.Body != model.BodyNone
 }
 
-// forwards are the main route of a rule and, before it, siblings that are equal but for the body, which their pickers
+// bodyRoutes are the main route of a rule and, before it, siblings that are equal but for the body, which their pickers
 // do not get.
-func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route {
+func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
 	// Also where no picker reads the body: what a retry cannot repeat is answered 507.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
@@ -118,7 +118,7 @@ func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route
 		put(&main.TypedPerFilterConfig, filterScripts, b.script(waitCode))
 	}
 	if r.Match.GRPC != nil { // streams, all of them
-		main.Action = b.forward(r, noBody)
+		main.Action = b.routeAction(r, noBody)
 		return []*routev3.Route{main}
 	}
 	var routes []*routev3.Route
@@ -129,11 +129,11 @@ func (b *builder) forwards(r *model.Route, main *routev3.Route) []*routev3.Route
 			changeHeaders(sibling, r.Action)
 			sibling.RequestBodyBufferLimit = main.RequestBodyBufferLimit
 			sibling.TypedPerFilterConfig = main.TypedPerFilterConfig
-			sibling.Action = b.forward(r, noBody)
+			sibling.Action = b.routeAction(r, noBody)
 			routes = append(routes, sibling)
 		}
 	}
-	main.Action = b.forward(r, asIs)
+	main.Action = b.routeAction(r, asIs)
 	return append(routes, main)
 }
 

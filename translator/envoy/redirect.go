@@ -24,7 +24,10 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 		b.fail("redirect with status %d", r.Code)
 	}
 	ra := &routev3.RedirectAction{HostRedirect: r.Host, ResponseCode: code}
-	scheme, own := chainScheme(vh.Chain)
+	scheme, own := "http", uint32(0) // of a hop, which has no port
+	if s, port, ok := model.ParseChain(vh.Chain); ok {
+		scheme, own = string(s), uint32(port)
+	}
 	if r.Scheme != "" {
 		scheme = r.Scheme
 		own = wellKnown(scheme)
@@ -58,15 +61,6 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 		}
 	}
 	route.Action = &routev3.Route_Redirect{Redirect: ra}
-}
-
-// chainScheme reads scheme and port back from a chain's name.
-func chainScheme(chain string) (scheme string, port uint32) {
-	parts := model.SplitName(chain)
-	if len(parts) < 2 {
-		return "http", 0
-	}
-	return parts[0], uint32(model.PortOf(parts[:2]))
 }
 
 func wellKnown(scheme string) uint32 {

@@ -20,9 +20,9 @@ func TestAnEditedClusterIsFollowedByItsEndpointsAndAListenerByItsRoutes(t *testi
 			t.Errorf("%s does not say that it names %s; it names %v", r.Ref, ref, r.Refs)
 		}
 	}
-	c, err := Cluster(&model.Cluster{Name: "pool/default/chat", Protocol: model.HTTP1, Fallback: model.FallbackPods})
+	c, err := Cluster(&model.Cluster{Name: named("pool/default/chat"), Protocol: model.HTTP1, Fallback: model.FallbackPods})
 	names(c, err, resource.Ref{Type: resource.Endpoints, Name: "pool/default/chat"})
-	h, err := HopListener(Config{}, model.Hop{Name: "hop.default.pool.chat"})
+	h, err := HopListener(Config{}, model.Hop{Name: model.HopTo("InferencePool", "default", "chat")})
 	names(h, err, resource.Ref{Type: resource.RouteConfiguration, Name: "hop.default.pool.chat"})
 	l, err := Listener(Config{}, model.Port{Gateway: "default/gw", Number: 80, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{{Name: "http/80"}}})
 	names(l, err, resource.Ref{Type: resource.RouteConfiguration, Name: "http/80"})

@@ -21,27 +21,27 @@ const unresolved = "unresolved"
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	switch f := r.Action.Forward; {
 	case f != nil && faithful(f):
-		return b.stay(vh, r)
+		return b.sessionRoutes(vh, r)
 	case f != nil:
-		return b.share(vh, r)
+		return b.backendRoutes(vh, r)
 	}
-	return []*routev3.Route{b.single(vh, r)}
+	return []*routev3.Route{b.singleRoute(vh, r)}
 }
 
-// share forwards requests to a rule's backends.
-func (b *builder) share(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
+// backendRoutes forward requests to a rule's backends.
+func (b *builder) backendRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	switch {
 	case weightSum(f.Backends) == 0:
-		return []*routev3.Route{b.single(vh, r)}
+		return []*routev3.Route{b.singleRoute(vh, r)}
 	case ownFilters(f):
-		return b.split(vh, r)
+		return b.splitRoutes(vh, r)
 	}
-	return b.forwards(r, b.single(vh, r))
+	return b.bodyRoutes(r, b.singleRoute(vh, r))
 }
 
-// single is a route with everything but the action of forwarding.
-func (b *builder) single(vh *model.VirtualHost, r *model.Route) *routev3.Route {
+// singleRoute is a route with everything but the action of forwarding.
+func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	main := &routev3.Route{Name: r.Name, Match: routeMatch(r.Match)}
 	a := r.Action
 	changeHeaders(main, a)
@@ -107,13 +107,13 @@ func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
 	return &routev3.Route_DirectResponse{DirectResponse: r}
 }
 
-// forward is the action that sends requests on. Each backend's share is a weighted cluster, also if there is only one:
+// routeAction sends requests on. Each backend's share is a weighted cluster, also if there is only one:
 // pickers, headers and unresolved backends then have one form.
-func (b *builder) forward(r *model.Route, mode func(model.BodyMode) model.BodyMode) *routev3.Route_Route {
+func (b *builder) routeAction(r *model.Route, mode func(model.BodyMode) model.BodyMode) *routev3.Route_Route {
 	f := r.Action.Forward
 	ra := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_WeightedClusters{
-			WeightedClusters: &routev3.WeightedCluster{Clusters: b.shares(f, mode)},
+			WeightedClusters: &routev3.WeightedCluster{Clusters: b.weightedClusters(f, mode)},
 		},
 		ClusterNotFoundResponseCode: routev3.RouteAction_INTERNAL_SERVER_ERROR,
 		// Gateway API has no default timeout, and Envoy's own 15 s would cut most answers of a model.
@@ -152,7 +152,7 @@ func idleTimeout(f *model.Forward) time.Duration {
 	return idle
 }
 
-func (b *builder) shares(f *model.Forward, mode func(model.BodyMode) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {
+func (b *builder) weightedClusters(f *model.Forward, mode func(model.BodyMode) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {
 	var shares []*routev3.WeightedCluster_ClusterWeight
 	for i := range f.Backends {
 		w := &f.Backends[i]
@@ -170,7 +170,7 @@ func (b *builder) shares(f *model.Forward, mode func(model.BodyMode) model.BodyM
 		if host := cmp.Or(w.RewriteHost, f.RewriteHost); host != "" {
 			s.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: host}
 		}
-		if w.Cluster != "" {
+		if !w.Cluster.IsZero() {
 			s.Name = b.cluster(w.Cluster)
 			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, mode)
 		}

@@ -41,9 +41,9 @@ func faithful(f *model.Forward) bool {
 	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
 }
 
-// stay makes the answers of each backend set a second cookie that names it, and puts a route before the others for each
+// sessionRoutes make the answers of each backend set a second cookie that names it, and put a route before the others for each
 // backend, for requests that bring its cookie. So a session also outlives a change of weights.
-func (b *builder) stay(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
+func (b *builder) sessionRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := *r.Action.Forward
 	cookie := f.Session.Name + "-backend"
 	var routes []*routev3.Route
@@ -51,11 +51,11 @@ func (b *builder) stay(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	first := f
 	first.Backends = nil
 	for _, w := range f.Backends {
-		if w.Cluster == "" { // nobody is to be kept where there is nothing
+		if w.Cluster.IsZero() { // nobody is to be kept where there is nothing
 			first.Backends = append(first.Backends, w)
 			continue
 		}
-		id := fmt.Sprintf("%016x", xxhash.Sum64String(w.Backend+" "+w.Cluster))
+		id := fmt.Sprintf("%016x", xxhash.Sum64String(w.Backend+" "+w.Cluster.String()))
 		if w.Weight > 0 && !slices.Contains(known, id) {
 			known = append(known, id)
 			one := *r
@@ -71,7 +71,7 @@ func (b *builder) stay(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	}
 	action := *r.Action
 	action.Forward = &first
-	return append(routes, b.share(vh, &model.Route{Name: r.Name, Owner: r.Owner, Rule: r.Rule, Match: r.Match, Action: &action})...)
+	return append(routes, b.backendRoutes(vh, &model.Route{Name: r.Name, Owner: r.Owner, Rule: r.Rule, Match: r.Match, Action: &action})...)
 }
 
 func setCookie(name, value string, s *model.Session) string {

@@ -24,10 +24,10 @@ func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }
 
-// split gives each backend of a rule a route of its own: Envoy's weighted clusters can change headers, and no more. The
+// splitRoutes give each backend of a rule a route of its own: Envoy's weighted clusters can change headers, and no more. The
 // routes take their shares one after another. A request has one random number for all its routes, so that each fraction
 // holds what those before it have taken. Shares are exact to a millionth.
-func (b *builder) split(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
+func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	sum := weightSum(f.Backends)
 	var routes []*routev3.Route

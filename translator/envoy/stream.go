@@ -23,7 +23,7 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 		AccessLog:          b.streamLog(cfg, s.Name),
 	}
 	if weightSum(s.Backends) > 0 {
-		proxy.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: b.streamShares(s.Backends)}
+		proxy.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: b.streamClusters(s.Backends)}
 	}
 	fc := &listenerv3.FilterChain{
 		Name: s.Name,
@@ -41,15 +41,15 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	return fc
 }
 
-// streamShares divides connections. A backend that could not be resolved keeps its share, which is closed at once.
-func (b *builder) streamShares(backends []model.WeightedBackend) *tcpv3.TcpProxy_WeightedCluster {
+// streamClusters divides connections. A backend that could not be resolved keeps its share, which is closed at once.
+func (b *builder) streamClusters(backends []model.WeightedBackend) *tcpv3.TcpProxy_WeightedCluster {
 	out := &tcpv3.TcpProxy_WeightedCluster{}
 	for _, w := range backends {
 		if w.Weight == 0 {
 			continue
 		}
 		name := unresolved
-		if w.Cluster != "" {
+		if !w.Cluster.IsZero() {
 			name = b.cluster(w.Cluster)
 		}
 		out.Clusters = append(out.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: name, Weight: w.Weight})

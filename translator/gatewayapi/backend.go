@@ -3,14 +3,13 @@ package gatewayapi
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
 // shares resolves a rule's backendRefs.
@@ -60,9 +59,9 @@ func (b *ruleBuilder) drained(ref report.Ref, s share, field string) {
 	b.warn(field, fmt.Sprintf("%s takes no new requests: %s", ref, b.answered()), "set its weight to 0")
 }
 
-// onlyService resolves what only a Service can be: where requests are mirrored to, or asked about. Its cluster is "" if it
+// onlyService resolves what only a Service can be: where requests are mirrored to, or asked about. Its cluster is zero if it
 // could not be resolved, which is said.
-func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster string, ref report.Ref) {
+func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster model.ClusterID, ref report.Ref) {
 	ref = backendRef(b.out.Route.Namespace, spec)
 	res := unresolved(gatewayv1.RouteReasonInvalidKind, "%s %s (%q): use a Service", why, ref, ref.Group)
 	if ref.Group == "" && ref.Kind == "Service" {
@@ -72,7 +71,7 @@ func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, f
 		c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason), res.Message)
 		b.unresolved = append(b.unresolved, c)
 		b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
-		return "", ref
+		return model.ClusterID{}, ref
 	}
 	b.out.Backends = append(b.out.Backends, store.TargetKey(ref.Kind, ref.Namespace, ref.Name))
 	return res.Targets[0].Cluster, ref
@@ -138,70 +137,26 @@ func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution
 	if !ok {
 		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist", ref)
 	}
-	for i := range svc.Spec.Ports {
-		p := &svc.Spec.Ports[i]
-		if p.Port != port {
-			continue
+	p := services.Port(svc, port)
+	if p == nil {
+		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s has no port %d", ref, port)
+	}
+	protocol, ok := services.Protocol(p, kind, PolicyFor(r, ref, p.Name) != nil)
+	if !ok {
+		why := fmt.Sprintf("which %ss do not support", kind)
+		if _, secured := services.Protocol(p, kind, true); secured {
+			why = "and no BackendTLSPolicy names the CA certificates to trust"
 		}
-		protocol, ok := ServiceProtocol(p, kind, PolicyFor(r, ref, p.Name) != nil)
-		if !ok {
-			why := fmt.Sprintf("which %ss do not support", kind)
-			if _, secured := ServiceProtocol(p, kind, true); secured {
-				why = "and no BackendTLSPolicy says whom to trust"
-			}
-			return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, %s", port, ref, protocolText(p), why)
-		}
-		cluster := model.ServiceCluster(ref.Namespace, ref.Name, port)
-		switch {
-		case protocol == model.TCP:
-			cluster = model.TCPCluster(ref.Namespace, ref.Name, port)
-		case kind == "GRPCRoute":
-			cluster = model.GRPCCluster(ref.Namespace, ref.Name, port)
-		}
-		return Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}}, Clusters: []string{cluster}}
+		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, %s", port, ref, services.ProtocolText(p), why)
 	}
-	return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s has no port %d", ref, port)
-}
-
-// ServiceProtocol is what the endpoints of a Service's port speak to a kind of route, by the port's appProtocol (KEP-3726
-// and the names in common use). If it says nothing, that is HTTP/1.1, or h2c in a GRPCRoute; routes of connections speak
-// whatever their clients do. False for what a route cannot be sent to: UDP, and for requests other protocols, and TLS without
-// a BackendTLSPolicy (secured): the name says that TLS is spoken, and only a policy whom to trust.
-func ServiceProtocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol, bool) {
-	if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
-		return "", false
+	cluster := model.ServiceCluster(ref.Namespace, ref.Name, port)
+	switch {
+	case protocol == model.TCP:
+		cluster = model.TCPCluster(ref.Namespace, ref.Name, port)
+	case kind == "GRPCRoute":
+		cluster = model.GRPCCluster(ref.Namespace, ref.Name, port)
 	}
-	if kind == "TLSRoute" || kind == "TCPRoute" {
-		return model.TCP, true
-	}
-	var said string
-	if p.AppProtocol != nil {
-		said = *p.AppProtocol
-	}
-	switch said = strings.ToLower(said); said {
-	case "https", "tls", "kubernetes.io/wss":
-		if !secured {
-			return "", false
-		}
-		fallthrough
-	case "", "tcp":
-		if kind == "GRPCRoute" {
-			return model.H2C, true
-		}
-		return model.HTTP1, true
-	case "http", "kubernetes.io/ws":
-		return model.HTTP1, kind != "GRPCRoute"
-	case "kubernetes.io/h2c", "h2c", "http2", "grpc":
-		return model.H2C, true
-	}
-	return "", false
-}
-
-func protocolText(p *corev1.ServicePort) string {
-	if p.AppProtocol != nil && *p.AppProtocol != "" {
-		return "appProtocol " + *p.AppProtocol
-	}
-	return string(p.Protocol)
+	return Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}}, Clusters: []model.ClusterID{cluster}}
 }
 
 func unresolved(reason gatewayv1.RouteConditionReason, format string, args ...any) Resolution {

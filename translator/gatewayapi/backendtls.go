@@ -11,16 +11,52 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
-// BackendTLS is what a BackendTLSPolicy makes of the connections to a backend.
+// BackendTLS is what a BackendTLSPolicy makes of the connections to a backend; nil is the lack of a policy.
 type BackendTLS struct {
 	Policy report.Ref
-	TLS    *model.UpstreamTLS // nil: the policy trusts nobody, and connections must fail
+	TLS    *model.UpstreamTLS // nil: the policy has no valid CA certificate, and connections must fail
 }
 
-// PolicyFor says how the endpoints of a backend are to be spoken to; nil if no policy says anything. The section is the
-// name of a Service's port, or of an exporting cluster of an import: a policy for it comes before one for the whole.
+// Secure makes a cluster originate TLS as the policy demands.
+func (b *BackendTLS) Secure(c *model.Cluster) {
+	if b != nil {
+		c.TLS, c.Owners = b.TLS, append(slices.Clip(c.Owners), b.Policy)
+	}
+}
+
+// Trusts reports whether the backend may have endpoints. Without a valid CA certificate its cluster has none: requests
+// are answered 503, and not sent in clear.
+func (b *BackendTLS) Trusts() bool { return b == nil || b.TLS != nil }
+
+// BackendPolicy is the policy in force for the object of a cluster; nil if there is none.
+func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
+	target, section := report.Ref{Namespace: id.Namespace, Name: id.Name}, ""
+	switch id.Kind {
+	case model.PassthroughKind: // TLS already
+		return nil
+	case model.PoolKind:
+		target.Group, target.Kind = store.InferencePools.Group(), store.InferencePools.Kind()
+	case model.ImportKind, model.ParentKind:
+		target.Group, target.Kind = store.InferencePoolImports.Group(), store.InferencePoolImports.Kind()
+		section = id.Member
+	default:
+		target.Kind = store.Services.Kind()
+		svc, ok := store.Services.Get(r, target.Key())
+		if !ok {
+			return nil
+		}
+		if p := services.Port(svc, id.Port); p != nil {
+			section = p.Name
+		}
+	}
+	return PolicyFor(r, target, section)
+}
+
+// PolicyFor is the policy in force for a backend; nil if there is none. The section is the name of a Service's port, or
+// of an exporting cluster of an import: a policy for it precedes one for the whole.
 func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	p := winner(r, target, section)
 	if p == nil {
@@ -137,84 +173,4 @@ func decidePolicy(r store.Reader, p *gatewayv1.BackendTLSPolicy) policyDecision 
 		d.findings = append(d.findings, f)
 	}
 	return d
-}
-
-// PolicyReport is what is said of the BackendTLSPolicy with a key. gateways are those that send requests to its targets,
-// streams the routes that pass TLS through to them, sections what a target is divided into (nil: there is no such target).
-func PolicyReport(r store.Reader, key string, gateways, streams []report.Ref, sections func(target report.Ref) []string) (report.Report, bool) {
-	p, ok := store.BackendTLSPolicies.Get(r, key)
-	if !ok {
-		return report.Report{}, false
-	}
-	ref := store.BackendTLSPolicies.Ref(p)
-	d := decidePolicy(r, p)
-	var lost, found []report.Condition
-	for i, t := range p.Spec.TargetRefs {
-		target := report.Ref{Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name)}
-		c := targeted(r, p, target, sectionOf(t), sections(target))
-		if c.Status == report.True && target.Kind == store.InferencePools.Kind() {
-			d.findings = append(d.findings, report.Finding{Severity: report.Info, Owner: ref, Field: fmt.Sprintf("spec.targetRefs[%d]", i),
-				Problem: fmt.Sprintf("requests to %s go over TLS; Penstock's own picker still reads its metrics without", target)})
-		}
-		if c.Status == report.True {
-			found = append(found, c)
-			continue
-		}
-		lost = append(lost, c)
-		d.findings = append(d.findings, finding(ref, fmt.Sprintf("spec.targetRefs[%d]", i), c.Message, ""))
-	}
-	accepted := trueCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonAccepted)
-	switch {
-	case len(found) == 0 && len(lost) > 0:
-		accepted = lost[0]
-	case d.accepted.Type != "":
-		accepted = d.accepted
-	}
-	resolved := trueCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs, gatewayv1.BackendTLSPolicyReasonResolvedRefs)
-	if d.resolved.Type != "" {
-		resolved = d.resolved
-	}
-	out := report.Report{Owner: ref, Findings: d.findings}
-	for _, s := range streams {
-		out.Findings = append(out.Findings, report.Finding{Severity: report.Info, Owner: ref, Field: "spec.targetRefs",
-			Problem: fmt.Sprintf("connections of %s are TLS between client and backend already: the policy does not touch them", s)})
-	}
-	for _, gw := range gateways {
-		out.Parents = append(out.Parents, report.Parent{
-			Ref:        report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},
-			Conditions: []report.Condition{accepted, resolved},
-		})
-	}
-	return out, true
-}
-
-// targeted is the Accepted condition of a policy as far as one of its targets goes.
-func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, section string, sections []string) report.Condition {
-	missing := func(format string, args ...any) report.Condition {
-		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonTargetNotFound, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case !policyTargets(target):
-		return missing("targets of kind %s (%q) are not supported: use a Service, an InferencePool or an InferencePoolImport", target.Kind, target.Group)
-	case sections == nil:
-		return missing("%s does not exist", target)
-	case section != "" && !slices.Contains(sections, section):
-		return missing("%s has no section %s: a Service has its ports' names, an InferencePoolImport its exporting clusters", target, section)
-	}
-	if w := winner(r, target, section); store.ID(w) != store.ID(p) {
-		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonConflicted, fmt.Sprintf("BackendTLSPolicy %s is about the same target and is older, or first by name", store.ID(w)))
-	}
-	return trueCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonAccepted)
-}
-
-func policyTargets(t report.Ref) bool {
-	switch t.Kind {
-	case "Service":
-		return t.Group == ""
-	case store.InferencePools.Kind():
-		return t.Group == store.InferencePools.Group()
-	case store.InferencePoolImports.Kind():
-		return t.Group == store.InferencePoolImports.Group()
-	}
-	return false
 }

@@ -44,7 +44,8 @@ type Backends interface {
 type Resolution struct {
 	Targets []Target // one for a pool, one for each exporting cluster of an import
 	// Clusters and Hops are all that the targets need: their own clusters, pickers', and those of spill targets.
-	Clusters, Hops []string
+	Clusters []model.ClusterID
+	Hops     []model.HopID
 	// Ref is the store.TargetKey of what the name really meant; "" if it meant what it said.
 	Ref string
 	// Reason and Message say why it could not be resolved: a reason of the ResolvedRefs condition and a sentence. The
@@ -54,7 +55,7 @@ type Resolution struct {
 
 // Target is one cluster of a backend, with its share of the backend's requests.
 type Target struct {
-	Cluster string
+	Cluster model.ClusterID
 	Share   uint32 // relative to the other targets; 0 takes no new request
 	Picker  *model.PickerCall
 	// Protocol is what its endpoints speak, those behind hops too.

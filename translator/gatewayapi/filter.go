@@ -21,7 +21,7 @@ type filters struct {
 	mirrors           []model.Mirror
 	cors              *model.CORS
 	auth              *model.ExternalAuth
-	clusters          []string // what mirrors and auth stand on
+	clusters          []model.ClusterID // what mirrors and auth stand on
 	// refuses says that a filter that must not be skipped refers to what there is not: requests are answered 500.
 	refuses bool
 }

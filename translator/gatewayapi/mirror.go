@@ -29,7 +29,7 @@ func (b *ruleBuilder) mirror(f *filters, spec *gatewayv1.HTTPRequestMirrorFilter
 		return
 	}
 	cluster, ref := b.onlyService(&spec.BackendRef, "requests cannot be mirrored to", field+".backendRef")
-	if m.Cluster = cluster; cluster != "" && m.Numerator > 0 {
+	if m.Cluster = cluster; !cluster.IsZero() && m.Numerator > 0 {
 		m.Backend = store.TargetKey(ref.Kind, ref.Namespace, ref.Name)
 		f.mirrors = append(f.mirrors, m)
 		f.clusters = append(f.clusters, m.Cluster)

@@ -59,13 +59,18 @@ func (b *ruleBuilder) build() {
 			}
 		}
 	}
-	for _, list := range []*[]string{&b.out.Backends, &b.out.Clusters, &b.out.Hops} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
-	}
+	b.out.Backends = sorted(b.out.Backends, strings.Compare)
+	b.out.Clusters = sorted(b.out.Clusters, model.ClusterID.Compare)
+	b.out.Hops = sorted(b.out.Hops, model.HopID.Compare)
 	for _, p := range b.problems {
 		b.out.Findings = append(b.out.Findings, finding(b.out.Route, p.field, p.text, p.fix))
 	}
+}
+
+// sorted sorts a list in place and drops duplicates.
+func sorted[T comparable](list []T, order func(a, b T) int) []T {
+	slices.SortFunc(list, order)
+	return slices.Compact(list)
 }
 
 func (b *ruleBuilder) httpRules(rules []gatewayv1.HTTPRouteRule) {
@@ -156,7 +161,7 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 	}
 	b.need(shares)
 	backends := weigh(shares)
-	if !slices.ContainsFunc(backends, func(w model.WeightedBackend) bool { return w.Cluster != "" }) {
+	if !slices.ContainsFunc(backends, func(w model.WeightedBackend) bool { return !w.Cluster.IsZero() }) {
 		action.Direct = b.refusal("This route has no backend.").Direct
 		return action
 	}

@@ -3,7 +3,6 @@ package gatewayapi
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -66,17 +65,10 @@ func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment)
 	return out
 }
 
-// streamCluster is the cluster of a Service on a listener of connections; "" stays.
-func streamCluster(tcp string, passthrough bool) string {
-	if tcp == "" || !passthrough {
+// streamCluster is the cluster of a Service on a listener of connections; zero stays.
+func streamCluster(tcp model.ClusterID, passthrough bool) model.ClusterID {
+	if tcp.IsZero() || !passthrough {
 		return tcp
 	}
-	return model.PassthroughCluster(tcp)
-}
-
-// StreamPort is the port in the name of a listener's chain.
-func StreamPort(chain string) string {
-	_, rest, _ := strings.Cut(chain, "/")
-	port, _, _ := strings.Cut(rest, "/")
-	return port
+	return tcp.WithKind(model.PassthroughKind)
 }

@@ -54,7 +54,7 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 		seen[c.key] = true
 		vh.Routes = append(vh.Routes, model.Route{
 			Name: routeName(c.from.Route, c.rule.Name, c.key), Owner: c.from.Route,
-			Rule: c.rule.Index, Match: *c.match, Action: &c.rule.Action,
+			Rule: c.rule.Index, RuleName: c.rule.Name, Match: *c.match, Action: &c.rule.Action,
 		})
 		vh.Owners = append(vh.Owners, c.from.Route)
 		if c.key == everything { // nothing behind it is ever reached

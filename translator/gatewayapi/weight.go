@@ -14,7 +14,8 @@ type share struct {
 	weight            uint32
 	backend           string   // store.TargetKey
 	targets           []Target // none: not resolved
-	clusters, hops    []string
+	clusters          []model.ClusterID
+	hops              []model.HopID
 	request, response model.HeaderChanges
 	rewriteHost       string
 	own               *model.OwnFilters

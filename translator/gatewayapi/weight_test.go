@@ -1,6 +1,8 @@
 package gatewayapi
 
 import (
+	"github.com/penstock-project/penstock/translator/model"
+
 	"math"
 	"math/big"
 	"math/rand"
@@ -19,7 +21,7 @@ func weights(shares ...share) []uint32 {
 func backendOf(weight uint32, targets ...uint32) share {
 	s := share{weight: weight}
 	for _, t := range targets {
-		s.targets = append(s.targets, Target{Cluster: "c", Share: t})
+		s.targets = append(s.targets, Target{Cluster: model.ClusterID{Kind: "c"}, Share: t})
 	}
 	return s
 }

@@ -106,8 +106,8 @@ func (fakeBackends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.
 		if _, ok := store.InferencePools.Get(r, ref.Key()); ok {
 			cluster := model.PoolCluster(ref.Namespace, ref.Name)
 			return gatewayapi.Resolution{
-				Targets:  []gatewayapi.Target{{Cluster: cluster, Share: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: ref.Key()}}},
-				Clusters: []string{cluster, model.OurPicker},
+				Targets:  []gatewayapi.Target{{Cluster: cluster, Share: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: model.PoolID{Namespace: ref.Namespace, Name: ref.Name}}}},
+				Clusters: []model.ClusterID{cluster, model.OurPicker},
 			}
 		}
 	} else if imp, ok := store.InferencePoolImports.Get(r, ref.Key()); ok {
@@ -268,7 +268,12 @@ func (w *world) String() string {
 	for _, a := range w.attached {
 		w.report(&b, gatewayapi.RouteReport(a))
 		if len(a.Clusters) > 0 {
-			fmt.Fprintf(&b, "  needs %s\n", strings.Join(a.Clusters, " "))
+			names := make([]string, len(a.Clusters))
+			for i, id := range a.Clusters {
+				names[i] = id.String()
+			}
+			slices.Sort(names)
+			fmt.Fprintf(&b, "  needs %s\n", strings.Join(names, " "))
 		}
 	}
 	return b.String()
@@ -329,7 +334,7 @@ func streamText(b *bytes.Buffer, p model.Port, s model.Stream) {
 		b.WriteString(" closed")
 	}
 	for _, w := range s.Backends {
-		cluster := w.Cluster
+		cluster := w.Cluster.String()
 		if cluster == "" {
 			cluster = "closed"
 		}
@@ -373,7 +378,7 @@ func actionText(a *model.Action) string {
 		parts = append(parts, fmt.Sprintf("%d scheme=%q host=%q port=%d%s", a.Redirect.Code, a.Redirect.Scheme, a.Redirect.Host, a.Redirect.Port, pathText(a.Redirect.Path)))
 	case a.Forward != nil:
 		for _, w := range a.Forward.Backends {
-			cluster := w.Cluster
+			cluster := w.Cluster.String()
 			if cluster == "" {
 				cluster = "500"
 			}

@@ -14,46 +14,58 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Table, o.Table), strings.Compare(k.Index, o.Index), strings.Compare(k.Key, o.Key))
 }
 
-// Demand has each Diff say which keys of some tables of the store begin and cease to be read: what is read is all that
-// has to be there. Call it before the first Update.
+// Demand makes each Diff list which keys of some tables of the store begin and cease to be read: only what is read has
+// to be in the store. Call it before the first Update.
 func (e *Engine) Demand(tables ...string) {
 	for _, t := range tables {
 		e.demanded[t] = struct{}{}
 	}
-	for _, c := range e.columns { // of sources
-		_, c.demanded = e.demanded[c.table]
+	for name, c := range e.columns { // of sources
+		c.demand = e.demandFor(name)
 	}
 }
 
-// demand keeps what is read of the tables that somebody asks about.
+func (e *Engine) demandFor(name [2]string) *demandedIndex {
+	if _, ok := e.demanded[name[0]]; !ok {
+		return nil
+	}
+	return &demandedIndex{table: name[0], index: name[1]}
+}
+
+// demandedIndex names an index of a table of the store that Demand named.
+type demandedIndex struct{ table, index string }
+
+// demand holds which keys of demanded tables are read.
 type demand struct {
-	read    map[dependency]struct{} // as the last Diff said
-	touched map[dependency]struct{} // readers came or went since
+	read  map[Key]struct{}            // at the last Diff
+	dirty map[*keyed[string]]struct{} // readers came or went since
 }
 
 func newDemand() *demand {
-	return &demand{read: map[dependency]struct{}{}, touched: map[dependency]struct{}{}}
+	return &demand{read: map[Key]struct{}{}, dirty: map[*keyed[string]]struct{}{}}
 }
 
-func (d *demand) touch(dep dependency) {
-	if dep.demanded {
-		d.touched[dep] = struct{}{}
+// readersChanged notes that a subject gets or loses a reader.
+func (d *demand) readersChanged(s *subject) {
+	if k, ok := s.key.(*keyed[string]); ok && k.column.demand != nil {
+		d.dirty[k] = struct{}{}
 	}
 }
 
-func (d *demand) settle(isRead func(dependency) bool) (wanted, unwanted []Key) {
-	for dep := range d.touched {
-		_, was := d.read[dep]
-		switch now := isRead(dep); {
+func (d *demand) settle() (wanted, unwanted []Key) {
+	for s := range d.dirty {
+		key := Key{s.column.demand.table, s.column.demand.index, s.value}
+		_, was := d.read[key]
+		switch now := s.column.isRead(s.value); {
 		case now && !was:
-			d.read[dep] = struct{}{}
-			wanted = append(wanted, Key{dep.table, dep.index, dep.key})
+			d.read[key] = struct{}{}
+			wanted = append(wanted, key)
 		case was && !now:
-			delete(d.read, dep)
-			unwanted = append(unwanted, Key{dep.table, dep.index, dep.key})
+			delete(d.read, key)
+			unwanted = append(unwanted, key)
 		}
 	}
-	clear(d.touched)
+	clear(d.dirty)
 	slices.SortFunc(wanted, Key.Compare)
 	slices.SortFunc(unwanted, Key.Compare)
 	return wanted, unwanted

@@ -1,13 +1,22 @@
 // Package graph is the incremental engine: tables of results, each computed by a pure function from the store and from
-// earlier tables, and computed again only when something that it has read has changed.
+// earlier tables, and recomputed only when something that it has read has changed.
 //
-// A table's row lives while its key is found in one of the table's sources: an index of the store or of an earlier
-// table. So a row is made by being referred to, and goes with the last reference. Every read, of a row that exists or
-// of one that does not, is remembered as (table, index, key); a change names the keys that it touched; what had read
-// one of them is computed again, table by table in the order of declaration, and the work stops wherever a result
-// comes out equal to the old one.
+// A table's row lives while its key is found in one of the table's sources: an index of the store, an index of an
+// earlier table, or an earlier table itself. So a reference makes a row, and the row goes with the last reference. The
+// engine records every read, of a row that exists or of one that does not; a change names the keys that it affects;
+// the engine recomputes what has read one of them, table by table in the order of declaration, and stops wherever a
+// result comes out equal to the old one.
 //
-// The package knows nothing of Gateway API or Envoy. translator declares the tables and calls Update; nobody else does.
+// Keys are values of any comparable type, a struct where they have parts. The store's keys are strings.
+//
+//	table.go    Table: declaring one, reading it, what an Update changed
+//	index.go    Index: further keys of a table's rows
+//	engine.go   Engine: one Update, and what a Compute reads through
+//	reads.go    which row has read what
+//	demand.go   which keys of the store are read at all
+//
+// The package has no notion of Gateway API or Envoy. Its only caller is translator, which declares the tables and calls
+// Update.
 //
 // Invariants: a table reads only the store and earlier tables (checked, panics: a mistake in the program); Update after
 // any sequence of changes leaves the same rows as a fresh engine that gets the same world at once.

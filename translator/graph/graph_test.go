@@ -1,12 +1,14 @@
 package graph_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,59 +16,76 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// world is a small translation: pods say in the label "wants" which services they want; a service wanted by somebody
-// has a row, which reads its ConfigMap, whether it exists or not; a zone gathers the services that name it.
+// zone is a key with two parts, as those of translator.
+type zone struct{ region, name string }
+
+func (z zone) compare(o zone) int {
+	return cmp.Or(strings.Compare(z.region, o.region), strings.Compare(z.name, o.name))
+}
+
+// world is a small translation. The label "wants" of a pod lists services; a service that some pod wants has a row, which
+// reads its ConfigMap, whether that exists or not; a zone lists the services that name it.
 type world struct {
-	wants, services, zones *graph.Table[string]
+	engine    *graph.Engine
+	wants     *graph.Table[string, string]
+	wanted    *graph.Index[string, string, string]
+	services  *graph.Table[string, zone]
+	serviceIn *graph.Index[string, zone, zone]
+	zones     *graph.Table[zone, string]
 }
 
 func newWorld() *world {
-	w := &world{}
-	w.wants = &graph.Table[string]{
+	w := &world{engine: graph.New()}
+	w.wants = graph.Declare(w.engine, graph.Table[string, string]{
 		Name:    "wants",
-		Sources: []graph.Source{{Table: "Pod", Index: store.ByID}},
+		Order:   strings.Compare,
+		Sources: []graph.Source[string]{w.engine.Stored("Pod", store.ByID)},
 		Compute: func(r *graph.Reader, key string) (string, bool) {
 			p, _ := store.Pods.Get(r, key)
 			return p.Labels["wants"], p.Labels["wants"] != ""
 		},
-		Indexes: []graph.Index[string]{{Name: "service", Keys: func(_, v string) []string { return strings.Split(v, "_") }}},
-	}
-	w.services = &graph.Table[string]{
+	})
+	w.wanted = graph.NewIndex(w.wants, "service", func(_, v string) []string { return strings.Split(v, "_") })
+	w.services = graph.Declare(w.engine, graph.Table[string, zone]{
 		Name:    "services",
-		Sources: []graph.Source{{Table: "wants", Index: "service"}},
-		Compute: func(r *graph.Reader, key string) (string, bool) {
-			zone := "nowhere"
+		Order:   strings.Compare,
+		Sources: []graph.Source[string]{w.wanted},
+		Compute: func(r *graph.Reader, key string) (zone, bool) {
 			if c, ok := store.ConfigMaps.Get(r, "default/"+key); ok {
-				zone = c.Data["zone"]
+				return zone{"eu", c.Data["zone"]}, true
 			}
-			return zone, true
+			return zone{name: "nowhere"}, true
 		},
-		Indexes: []graph.Index[string]{{Name: "zone", Keys: func(_, v string) []string { return []string{v} }}},
-	}
-	w.zones = &graph.Table[string]{
+	})
+	w.serviceIn = graph.NewIndex(w.services, "zone", func(_ string, v zone) []zone { return []zone{v} })
+	w.zones = graph.Declare(w.engine, graph.Table[zone, string]{
 		Name:    "zones",
-		Sources: []graph.Source{{Table: "services", Index: "zone"}},
-		Compute: func(r *graph.Reader, key string) (string, bool) {
+		Order:   zone.compare,
+		Sources: []graph.Source[zone]{w.serviceIn},
+		Compute: func(r *graph.Reader, key zone) (string, bool) {
 			var names []string
-			for _, row := range w.services.By(r, "zone", key) {
-				pods := w.wants.By(r, "service", row.Key)
-				names = append(names, fmt.Sprintf("%s(%d)", row.Key, len(pods)))
+			for _, row := range w.serviceIn.By(r, key) {
+				pods, _ := w.wanted.Each(r, row.Key)
+				names = append(names, fmt.Sprintf("%s(%d)", row.Key, pods))
 			}
-			return strings.Join(names, " "), key != "hidden"
+			return strings.Join(names, " "), key.name != "hidden"
 		},
-	}
+	})
 	return w
 }
 
-func (w *world) engine() *graph.Engine { return graph.New(w.wants, w.services, w.zones) }
-
-func (w *world) dump(e *graph.Engine) map[string][]graph.Row[string] {
-	r := e.Reader()
-	return map[string][]graph.Row[string]{
-		"wants":    w.wants.By(r, graph.ByAll, ""),
-		"services": w.services.By(r, graph.ByAll, ""),
-		"zones":    w.zones.By(r, graph.ByAll, ""),
+func (w *world) dump() map[string]string {
+	r, out := w.engine.Reader(), map[string]string{}
+	for k, v := range w.wants.All(r) {
+		out["pod "+k] = v
 	}
+	for k, v := range w.services.All(r) {
+		out["service "+k] = v.region + "/" + v.name
+	}
+	for k, v := range w.zones.All(r) {
+		out["zone "+k.region+"/"+k.name] = v
+	}
+	return out
 }
 
 func wanting(name, services string) store.Op {
@@ -81,14 +100,11 @@ func inZone(service, zone string) store.Op {
 type lab struct {
 	*testing.T
 	*world
-	store  *store.Store
-	engine *graph.Engine
+	store *store.Store
 }
 
 func newLab(t *testing.T) *lab {
-	s := store.New()
-	w := newWorld()
-	return &lab{t, w, s, w.engine()}
+	return &lab{t, newWorld(), store.New()}
 }
 
 func (l *lab) apply(ops ...store.Op) *graph.Diff {
@@ -100,7 +116,7 @@ func (l *lab) apply(ops ...store.Op) *graph.Diff {
 	return l.engine.Update(l.store.View(), rev.Changes)
 }
 
-func TestIncrementalEqualsFreshAfterAnySequence(t *testing.T) {
+func TestGraph_IncrementalEqualsFreshAfterAnySequence(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		l := newLab(t)
@@ -120,17 +136,17 @@ func TestIncrementalEqualsFreshAfterAnySequence(t *testing.T) {
 				}
 			}
 			l.apply(ops...)
-			fresh := l.world.engine()
+			fresh := newWorld()
 			view := l.store.View()
-			fresh.Update(view, store.Everything(view))
-			if diff := cmp.Diff(l.dump(fresh), l.dump(l.engine)); diff != "" {
+			fresh.engine.Update(view, store.Everything(view))
+			if diff := gocmp.Diff(fresh.dump(), l.dump()); diff != "" {
 				t.Fatalf("seed %d step %d: incremental differs from fresh (-fresh +incremental):\n%s", seed, step, diff)
 			}
 		}
 	}
 }
 
-func TestARowLivesWhileSomebodyRefersToIt(t *testing.T) {
+func TestGraph_RowLivesWhileReferenced(t *testing.T) {
 	l := newLab(t)
 	l.apply(wanting("p1", "s1"), wanting("p2", "s1"))
 	l.apply(store.Pods.Delete("default/p1"))
@@ -141,28 +157,28 @@ func TestARowLivesWhileSomebodyRefersToIt(t *testing.T) {
 	if _, ok := l.services.Get(l.engine.Reader(), "s1"); ok {
 		t.Error("the row stayed after the last reference")
 	}
-	if got := l.services.Changes(d); len(got) != 1 || got[0].Has || got[0].Old != "nowhere" {
+	if got := l.services.Changes(d); len(got) != 1 || got[0].Has || got[0].Old.name != "nowhere" {
 		t.Errorf("changes: %+v", got)
 	}
 }
 
-func TestReadingWhatIsNotThereIsADependency(t *testing.T) {
+func TestGraph_ReadOfAMissingObjectIsADependency(t *testing.T) {
 	l := newLab(t)
 	l.apply(wanting("p1", "s1"))
 	l.apply(inZone("s1", "a"))
-	if zone, _ := l.services.Get(l.engine.Reader(), "s1"); zone != "a" {
-		t.Errorf("zone is %q: the ConfigMap that came later was not seen", zone)
+	if zone, _ := l.services.Get(l.engine.Reader(), "s1"); zone.name != "a" {
+		t.Errorf("zone is %v: the ConfigMap that came later was not seen", zone)
 	}
 }
 
-func TestWorkStopsWhereAResultComesOutEqual(t *testing.T) {
+func TestGraph_StopsAtAnEqualResult(t *testing.T) {
 	l := newLab(t)
 	l.apply(wanting("p1", "s1"), inZone("s1", "a"))
 	d := l.apply(store.ConfigMaps.Put(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s1", Labels: map[string]string{"new": "label"}},
 		Data:       map[string]string{"zone": "a"},
 	}))
-	if diff := cmp.Diff(map[string]int{"services": 1}, d.Computed); diff != "" {
+	if diff := gocmp.Diff(map[string]int{"services": 1}, d.Computed); diff != "" {
 		t.Errorf("computed:\n%s", diff)
 	}
 	if len(d.Changed) != 0 {
@@ -170,7 +186,7 @@ func TestWorkStopsWhereAResultComesOutEqual(t *testing.T) {
 	}
 }
 
-func TestWhatARowStillRefersToIsNotComputedAgain(t *testing.T) {
+func TestGraph_RemainingReferenceIsNotRecomputed(t *testing.T) {
 	l := newLab(t)
 	l.apply(wanting("p1", "s1"), inZone("s1", "a"), inZone("s2", "a"))
 	d := l.apply(wanting("p1", "s1_s2"))
@@ -179,7 +195,7 @@ func TestWhatARowStillRefersToIsNotComputedAgain(t *testing.T) {
 	}
 }
 
-func TestAnUnrelatedChangeComputesNothing(t *testing.T) {
+func TestGraph_UnrelatedChangeRecomputesNothing(t *testing.T) {
 	l := newLab(t)
 	l.apply(wanting("p1", "s1"), inZone("s1", "a"))
 	if d := l.apply(inZone("s9", "a")); len(d.Computed) != 0 {
@@ -187,15 +203,35 @@ func TestAnUnrelatedChangeComputesNothing(t *testing.T) {
 	}
 }
 
-func TestATableMayOnlyReadEarlierOnes(t *testing.T) {
-	late := &graph.Table[string]{Name: "late", Sources: []graph.Source{{Table: "Pod", Index: store.ByID}}, Compute: func(*graph.Reader, string) (string, bool) { return "", true }}
-	early := &graph.Table[string]{Name: "early", Sources: []graph.Source{{Table: "Pod", Index: store.ByID}}, Compute: func(r *graph.Reader, key string) (string, bool) { return late.Get(r, key) }}
+func TestGraph_DemandNamesTheKeysThatBeginAndCeaseToBeRead(t *testing.T) {
+	l := newLab(t)
+	l.engine.Demand("ConfigMap")
+	key := graph.Key{Table: "ConfigMap", Index: store.ByID, Key: "default/s1"}
+	if d := l.apply(wanting("p1", "s1")); !slices.Equal(d.Wanted, []graph.Key{key}) || len(d.Unwanted) != 0 {
+		t.Errorf("wanted %v, unwanted %v", d.Wanted, d.Unwanted)
+	}
+	if d := l.apply(wanting("p2", "s1")); len(d.Wanted)+len(d.Unwanted) != 0 {
+		t.Errorf("a second reader: wanted %v, unwanted %v", d.Wanted, d.Unwanted)
+	}
+	if d := l.apply(store.Pods.Delete("default/p1"), store.Pods.Delete("default/p2")); !slices.Equal(d.Unwanted, []graph.Key{key}) || len(d.Wanted) != 0 {
+		t.Errorf("without readers: wanted %v, unwanted %v", d.Wanted, d.Unwanted)
+	}
+}
+
+func TestGraph_TableReadsOnlyEarlierOnes(t *testing.T) {
+	e := graph.New()
+	var late *graph.Table[string, string]
+	table := func(name string, compute func(*graph.Reader, string) (string, bool)) *graph.Table[string, string] {
+		return graph.Declare(e, graph.Table[string, string]{Name: name, Order: strings.Compare, Sources: []graph.Source[string]{e.Stored("Pod", store.ByID)}, Compute: compute})
+	}
+	table("early", func(r *graph.Reader, key string) (string, bool) { return late.Get(r, key) })
+	late = table("late", func(*graph.Reader, string) (string, bool) { return "", true })
 	s := store.New()
 	rev, _ := s.Apply(wanting("p", "s"))
 	defer func() {
 		if recover() == nil {
-			t.Error("reading a later table went unnoticed")
+			t.Error("a table read a later one without a panic")
 		}
 	}()
-	graph.New(early, late).Update(s.View(), rev.Changes)
+	e.Update(s.View(), rev.Changes)
 }

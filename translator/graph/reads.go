@@ -1,24 +1,33 @@
 package graph
 
-// column is one index of one table, of the store or of results. Each exists once, so that a read is two words and a
-// key: of reads there are more than of anything else.
-type column struct {
-	table, index string
-	demanded     bool  // Demand named the table
-	layers       []int // that have it as a source
+// column is one set of keys that can be read: of the store, of a table, or of an index. Of reads there are more than of
+// anything else, so a column has its own map and a read is one lookup.
+type column[K comparable] struct {
+	subjects   map[K]*keyed[K]
+	dependents []dependent[K]
+	demand     *demandedIndex // nil: nobody asks which keys are read
 }
 
-// dependency is one thing that can be read: a key of a column.
-type dependency struct {
-	*column
-	key string
-}
-
-// subject is a dependency that rows have read.
+// subject is one key that rows have read.
 type subject struct {
-	dependency
+	key     interface{ forget() } // the keyed that holds it
 	readers readers
 	seen    uint64 // the last computation that has read it
+}
+
+// keyed is a subject with its key.
+type keyed[K comparable] struct {
+	subject
+	column *column[K]
+	value  K
+}
+
+func (s *keyed[K]) forget() { delete(s.column.subjects, s.value) }
+
+// node is the part of a row that is the same in all tables.
+type node struct {
+	row   interface{ invalidate() } // the row that holds it
+	reads []*subject
 }
 
 // crowd is how many readers are looked through one by one.
@@ -61,51 +70,63 @@ func (s *readers) remove(n *node) {
 	}
 }
 
-func (s *readers) each(f func(*node)) {
+// invalidate marks all rows of the set dirty.
+func (s *readers) invalidate() {
 	for _, n := range s.few {
-		f(n)
+		n.row.invalidate()
 	}
 	for n := range s.many {
-		f(n)
+		n.row.invalidate()
 	}
 }
 
-// column finds or makes the column of an index.
-func (e *Engine) column(table, index string) *column {
-	name := [2]string{table, index}
-	c := e.columns[name]
-	if c == nil {
-		_, demanded := e.demanded[table]
-		c = &column{table: table, index: index, demanded: demanded}
-		e.columns[name] = c
+// changed marks everything dirty that has read a key and, if the key may have come or gone (moved), every row whose
+// existence depends on it.
+func (c *column[K]) changed(key K, moved bool) {
+	if s := c.subjects[key]; s != nil {
+		s.readers.invalidate()
 	}
-	return c
+	if !moved {
+		return
+	}
+	for _, d := range c.dependents {
+		d.markDirty(key)
+	}
 }
 
-// read notes a read of the computation that is under way.
-func (e *Engine) read(dep dependency) {
-	s := e.subjects[dep]
+// read records a read of the computation in progress.
+func read[K comparable](r *Reader, c *column[K], key K) {
+	if !r.remembers {
+		return
+	}
+	s := c.subjects[key]
 	if s == nil {
-		s = &subject{dependency: dep}
-		e.subjects[dep] = s
+		if c.subjects == nil {
+			c.subjects = map[K]*keyed[K]{}
+		}
+		s = &keyed[K]{column: c, value: key}
+		s.subject.key = s
+		c.subjects[key] = s
 	}
-	if s.seen != e.computation {
+	if e := r.engine; s.seen != e.computation {
 		s.seen = e.computation
-		e.seen = append(e.seen, s)
+		e.seen = append(e.seen, &s.subject)
 	}
 }
 
-func (e *Engine) isRead(dep dependency) bool {
-	s := e.subjects[dep]
+// isRead reports whether rows have read a key.
+func (c *column[K]) isRead(key K) bool {
+	s := c.subjects[key]
 	return s != nil && s.readers.len() > 0
 }
 
-func (e *Engine) forgetReads(n *node) {
+// dropReads takes a row out of the readers of all that it has read.
+func (e *Engine) dropReads(n *node) {
 	for _, s := range n.reads {
-		e.demand.touch(s.dependency)
+		e.demand.readersChanged(s)
 		s.readers.remove(n)
 		if s.readers.len() == 0 && s.seen != e.computation {
-			delete(e.subjects, s.dependency)
+			s.key.forget()
 		}
 	}
 	n.reads = nil
@@ -120,11 +141,11 @@ func (e *Engine) replaceReads(n *node) {
 	if same {
 		return
 	}
-	e.forgetReads(n)
+	e.dropReads(n)
 	n.reads = make([]*subject, len(e.seen))
 	for i, s := range e.seen {
 		n.reads[i] = s
-		e.demand.touch(s.dependency)
+		e.demand.readersChanged(s)
 		s.readers.add(n)
 	}
 }

@@ -2,123 +2,214 @@ package graph
 
 import (
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 )
 
-// Index names of every table.
-const (
-	// ByID has a row's own key.
-	ByID = "id"
-	// ByAll has the one key "", which every row has.
-	ByAll = "all"
-)
-
-// Source is an index whose distinct keys are the keys of a table's rows.
-type Source struct {
-	Table string // of the store, or declared earlier
-	Index string
-}
-
-// Index is a further way to ask a table of results.
-type Index[T any] struct {
+// Table is one kind of result: rows of V, each with a key of type K. Declare adds it to an engine, which fills it.
+type Table[K comparable, V any] struct {
 	Name string
-	Keys func(key string, value T) []string
-}
-
-// Table is one kind of result. It is a declaration and holds no rows: an Engine does.
-type Table[T any] struct {
-	Name    string
-	Sources []Source
+	// Order compares keys: rows are computed and listed in it.
+	Order func(a, b K) int
+	// Sources hold the keys of the rows.
+	Sources []Source[K]
 	// Compute makes the row of a key; false if there is none after all. It must be a pure function of what it reads
 	// through r and of key, and must not change what it was given or gave.
-	Compute func(r *Reader, key string) (T, bool)
-	Indexes []Index[T]
-	// Equal says whether two values mean the same; nil is reflect.DeepEqual.
-	Equal func(a, b T) bool
+	Compute func(r *Reader, key K) (V, bool)
+	// Equal reports whether two values mean the same; nil is reflect.DeepEqual.
+	Equal func(a, b V) bool
+
+	engine   *Engine
+	layer    int // its place among the engine's tables
+	rows     map[K]*row[K, V]
+	existing []*row[K, V] // sorted
+	indexes  []index[K, V]
+	dirty    map[K]struct{}
+	byKey    column[K]        // reads of single rows
+	all      column[struct{}] // reads of the whole table
 }
 
-// Declared is a Table of any type, as New takes it.
-type Declared interface {
-	name() string
-	sources() []Source
-	indexes() []string // beside ByID and ByAll
-	compute(r *Reader, key string) (any, bool)
-	keys(key string, value any) []indexKey
-	equal(a, b any) bool
+// Source is a set of keys of type K, for which a table has rows.
+type Source[K comparable] interface {
+	has(key K) bool
+	feed(to dependent[K])
 }
 
-// indexKey is a key of one of the table's own indexes, by its place among them.
-type indexKey struct {
-	index int
-	key   string
+// dependent is a table whose rows exist because of the keys of a source.
+type dependent[K comparable] interface{ markDirty(key K) }
+
+// row is one row, with what it has read.
+type row[K comparable, V any] struct {
+	node
+	table *Table[K, V]
+	key   K
+	value V
+	exist bool // Compute gave a value
 }
 
-func (t *Table[T]) name() string      { return t.Name }
-func (t *Table[T]) sources() []Source { return t.Sources }
+func (n *row[K, V]) invalidate() { n.table.markDirty(n.key) }
 
-func (t *Table[T]) indexes() []string {
-	names := make([]string, len(t.Indexes))
-	for i, ix := range t.Indexes {
-		names[i] = ix.Name
+// layer is a Table of any type.
+type layer interface {
+	update(d *Diff)
+}
+
+// Declare adds a table to an engine, which computes it after all tables declared before.
+func Declare[K comparable, V any](e *Engine, t Table[K, V]) *Table[K, V] {
+	t.engine, t.layer, t.rows = e, len(e.layers), map[K]*row[K, V]{}
+	if e.names[t.Name] {
+		panic("graph: table declared twice: " + t.Name)
 	}
-	return names
+	e.names[t.Name] = true
+	out := &t
+	for _, s := range t.Sources {
+		s.feed(out)
+	}
+	e.layers = append(e.layers, out)
+	return out
 }
 
-func (t *Table[T]) compute(r *Reader, key string) (any, bool) {
-	v, ok := t.Compute(r, key)
-	return v, ok
+func (t *Table[K, V]) markDirty(key K) {
+	if t.dirty == nil {
+		t.dirty = map[K]struct{}{}
+	}
+	t.dirty[key] = struct{}{}
 }
 
-func (t *Table[T]) keys(key string, value any) []indexKey {
-	var keys []indexKey
-	for i, ix := range t.Indexes {
-		for _, k := range ix.Keys(key, value.(T)) {
-			keys = append(keys, indexKey{i, k})
+// has and feed make a table a source of its own keys.
+func (t *Table[K, V]) has(key K) bool {
+	n := t.rows[key]
+	return n != nil && n.exist
+}
+
+func (t *Table[K, V]) feed(to dependent[K]) { t.byKey.dependents = append(t.byKey.dependents, to) }
+
+// update recomputes the dirty rows.
+func (t *Table[K, V]) update(d *Diff) {
+	var changes []Change[K, V]
+	for _, key := range slices.SortedFunc(maps.Keys(t.dirty), t.Order) {
+		d.Computed[t.Name]++
+		if c, changed := t.recompute(key); changed {
+			changes = append(changes, c)
 		}
 	}
-	return slices.Clone(keys) // as long as they are many: what append took is up to twice that
+	t.dirty = nil
+	if len(changes) > 0 {
+		d.Changed[t.Name] = len(changes)
+		d.changes[t.Name] = changes
+	}
 }
 
-func (t *Table[T]) equal(a, b any) bool {
+// recompute brings one row up to date, and invalidates what has read it if it changed.
+func (t *Table[K, V]) recompute(key K) (c Change[K, V], changed bool) {
+	e, n := t.engine, t.rows[key]
+	c.Key = key
+	if n != nil {
+		c.Old, c.Had = n.value, n.exist
+	}
+	e.computation++
+	e.seen = e.seen[:0]
+	if slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) }) {
+		c.New, c.Has = t.Compute(&Reader{engine: e, layer: t.layer, remembers: true}, key)
+		if n == nil {
+			n = &row[K, V]{table: t, key: key}
+			n.node.row = n
+			t.rows[key] = n
+		}
+		e.replaceReads(&n.node)
+		if c.Had == c.Has && (!c.Has || t.equal(c.Old, c.New)) {
+			return c, false
+		}
+	} else {
+		if n == nil {
+			return c, false
+		}
+		e.dropReads(&n.node)
+		delete(t.rows, key)
+		if !c.Had {
+			return c, false
+		}
+	}
+	t.set(n, c)
+	return c, true
+}
+
+func (t *Table[K, V]) equal(a, b V) bool {
 	if t.Equal != nil {
-		return t.Equal(a.(T), b.(T))
+		return t.Equal(a, b)
 	}
 	return reflect.DeepEqual(a, b)
 }
 
+// set gives a row its new value, moves it to the value's index keys, and invalidates what has read the row or one of
+// those keys.
+func (t *Table[K, V]) set(n *row[K, V], c Change[K, V]) {
+	if c.Had && !c.Has {
+		t.existing = without(t.existing, n)
+	}
+	if !c.Had && c.Has {
+		t.existing = with(t.existing, n)
+	}
+	n.value, n.exist = c.New, c.Has
+	moved := c.Had != c.Has
+	t.byKey.changed(c.Key, moved)
+	t.all.changed(struct{}{}, moved)
+	for _, ix := range t.indexes {
+		ix.move(n, c)
+	}
+}
+
+// with is a sorted list with a row, which may be in it.
+func with[K comparable, V any](list []*row[K, V], n *row[K, V]) []*row[K, V] {
+	i, ok := find(list, n)
+	if ok {
+		return list
+	}
+	return slices.Insert(list, i, n)
+}
+
+// without is a sorted list without a row, which need not be in it.
+func without[K comparable, V any](list []*row[K, V], n *row[K, V]) []*row[K, V] {
+	if i, ok := find(list, n); ok {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+func find[K comparable, V any](list []*row[K, V], n *row[K, V]) (int, bool) {
+	order := n.table.Order
+	return slices.BinarySearchFunc(list, n.key, func(o *row[K, V], key K) int { return order(o.key, key) })
+}
+
 // Get reads the row of a key.
-func (t *Table[T]) Get(r *Reader, key string) (value T, ok bool) {
-	n := r.behind(t.Name).nodes[key]
-	r.remember(t.Name, ByID, key)
+func (t *Table[K, V]) Get(r *Reader, key K) (value V, ok bool) {
+	r.check(t.Name, t.layer)
+	read(r, &t.byKey, key)
+	n := t.rows[key]
 	if n == nil || !n.exist {
 		return value, false
 	}
-	return n.value.(T), true
+	return n.value, true
 }
 
 // Row is a row with its key.
-type Row[T any] struct {
-	Key   string
-	Value T
+type Row[K comparable, V any] struct {
+	Key   K
+	Value V
 }
 
-// By reads the rows that have a key in an index, sorted by their own keys.
-func (t *Table[T]) By(r *Reader, index, key string) []Row[T] {
-	nodes := r.results(t.Name, index, key)
-	rows := make([]Row[T], len(nodes))
-	for i, n := range nodes {
-		rows[i] = Row[T]{n.key, n.value.(T)}
-	}
-	return rows
+// All walks over all rows, sorted by key. Walk before the Compute ends.
+func (t *Table[K, V]) All(r *Reader) iter.Seq2[K, V] {
+	r.check(t.Name, t.layer)
+	read(r, &t.all, struct{}{})
+	return walk(t.existing)
 }
 
-// Each is By without a copy: how many rows there are, and a walk over them. Walk before the Compute ends.
-func (t *Table[T]) Each(r *Reader, index, key string) (n int, rows iter.Seq2[string, T]) {
-	nodes := r.results(t.Name, index, key)
-	return len(nodes), func(yield func(string, T) bool) {
-		for _, n := range nodes {
-			if !yield(n.key, n.value.(T)) {
+func walk[K comparable, V any](list []*row[K, V]) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, n := range list {
+			if !yield(n.key, n.value) {
 				return
 			}
 		}
@@ -126,24 +217,14 @@ func (t *Table[T]) Each(r *Reader, index, key string) (n int, rows iter.Seq2[str
 }
 
 // Change is what an Update did to one row.
-type Change[T any] struct {
-	Key      string
-	Old, New T
+type Change[K comparable, V any] struct {
+	Key      K
+	Old, New V
 	Had, Has bool // whether Old and New exist
 }
 
 // Changes lists what an Update did to the table's rows, sorted by key.
-func (t *Table[T]) Changes(d *Diff) []Change[T] {
-	list := d.tables[t.Name]
-	out := make([]Change[T], len(list))
-	for i, c := range list {
-		out[i] = Change[T]{Key: c.key, Had: c.had, Has: c.has}
-		if c.had {
-			out[i].Old = c.old.(T)
-		}
-		if c.has {
-			out[i].New = c.new.(T)
-		}
-	}
-	return out
+func (t *Table[K, V]) Changes(d *Diff) []Change[K, V] {
+	list, _ := d.changes[t.Name].([]Change[K, V])
+	return list
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
 // Import decides everything about the InferencePoolImport with a key; false if there is none.
@@ -105,9 +106,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	return m
 }
 
-func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, cluster string) *model.Pool {
+func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, cluster model.ClusterID) *model.Pool {
 	p := &model.Pool{
-		Name:     model.PoolName(imp.Ref.Namespace, imp.Ref.Name, c.Name),
+		Name:     model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name, Member: c.Name},
 		Ref:      imp.Ref,
 		Cluster:  cluster,
 		Protocol: protocolOf(c.AppProtocol),
@@ -177,15 +178,15 @@ func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c in
 
 // dialable lists the addresses of a remote Service at its first port, host names looked up; clear says that the port
 // is marked as cleartext.
-func dialable(r store.Reader, services []inferenceapi.ServiceImport) (addrs []netip.AddrPort, clear bool) {
-	for _, s := range services {
+func dialable(r store.Reader, list []inferenceapi.ServiceImport) (addrs []netip.AddrPort, clear bool) {
+	for _, s := range list {
 		if len(s.Ports) == 0 {
 			continue
 		}
 		port := s.Ports[0]
 		clear = clear || Cleartext(&port.AppProtocol)
 		for _, a := range s.Addresses {
-			for _, ip := range Addresses(r, a) {
+			for _, ip := range services.Host(r, a) {
 				addrs = append(addrs, netip.AddrPortFrom(ip, uint16(port.Number)))
 			}
 		}
@@ -194,27 +195,9 @@ func dialable(r store.Reader, services []inferenceapi.ServiceImport) (addrs []ne
 	return slices.Compact(addrs), clear
 }
 
-// Addresses turns an IP address or host name into IP addresses, sorted: a name's are those that discovery found.
-func Addresses(r store.Reader, address string) []netip.Addr {
-	if ip, err := netip.ParseAddr(address); err == nil {
-		return []netip.Addr{ip.Unmap()}
-	}
-	host, ok := store.Hosts.Get(r, strings.ToLower(address))
-	if !ok {
-		return nil
-	}
-	var out []netip.Addr
-	for _, a := range host.Addresses {
-		if ip, err := netip.ParseAddr(a); err == nil {
-			out = append(out, ip.Unmap())
-		}
-	}
-	return out
-}
-
 // Dialable lists the addresses of a remote Service.
-func Dialable(r store.Reader, services []inferenceapi.ServiceImport) []netip.AddrPort {
-	addrs, _ := dialable(r, services)
+func Dialable(r store.Reader, list []inferenceapi.ServiceImport) []netip.AddrPort {
+	addrs, _ := dialable(r, list)
 	return addrs
 }
 

@@ -47,7 +47,7 @@ func imported(t *testing.T, documents string) (*store.View, *model.Import) {
 func resolve(v *store.View, name string) (clusters []string, shares []uint32, reason string) {
 	res := inference.Backends{Tables: direct{}}.Resolve(v, report.Ref{Group: "inference.networking.x-k8s.io", Kind: "InferencePoolImport", Namespace: "default", Name: name}, 0)
 	for _, t := range res.Targets {
-		clusters, shares = append(clusters, t.Cluster), append(shares, t.Share)
+		clusters, shares = append(clusters, t.Cluster.String()), append(shares, t.Share)
 	}
 	return clusters, shares, res.Reason
 }
@@ -94,7 +94,7 @@ metadata: {name: llm.east}
 Endpoints: ["10.1.0.5:8000"]
 `)
 	p := imp.Members[0].Pool
-	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool != "default/llm@east" || p.Picker.Body != model.BodyBuffered {
+	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/llm@east" || p.Picker.Body != model.BodyBuffered {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if p.Relay == nil || !p.Relay.TLS || !slices.Equal(p.Relay.CIDRs, []string{"10.1.0.0/16", "10.2.0.0/16"}) || p.Relay.Pickers[0].String() != "192.0.2.1:9002" {
@@ -108,7 +108,7 @@ Endpoints: ["10.1.0.5:8000"]
 func TestWithDeclaredPodsTheRemotePickerIsAskedDirectly(t *testing.T) {
 	_, imp := imported(t, strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "endpoints: [{address: 10.1.0.2}, {address: 10.1.0.1}, {address: 10.1.0.3, draining: true}, {address: nonsense}]", 1)+westHost)
 	p := imp.Members[0].Pool
-	if !p.External || p.Relay != nil || p.Picker.Cluster != "import-picker/default/llm/east" || p.Picker.Body != model.BodyDuplex {
+	if !p.External || p.Relay != nil || p.Picker.Cluster.String() != "import-picker/default/llm/east" || p.Picker.Body != model.BodyDuplex {
 		t.Errorf("picker %+v, relay %+v", p.Picker, p.Relay)
 	}
 	if len(p.Remote) != 2 || p.Remote[0].String() != "10.1.0.1:8000" {
@@ -151,7 +151,7 @@ func TestAPickThatIsLostIsMadeAgainWhereNoPodIsKnown(t *testing.T) {
 	for _, mode := range []string{"FailClose", "FailOpen"} {
 		v, imp := imported(t, strings.Replace(llmImport, "targetPortNumber", "failureMode: "+mode+"\n    targetPortNumber", 1)+westHost)
 		p := imp.Members[0].Pool
-		if !p.PicksAgain() || p.Last != "last/import/default/llm/east" || p.FailOpen != (mode == "FailOpen") {
+		if !p.PicksAgain() || p.Last.String() != "last/import/default/llm/east" || p.FailOpen != (mode == "FailOpen") {
 			t.Errorf("%s: picks again %t, last %s, fails open %t", mode, p.PicksAgain(), p.Last, p.FailOpen)
 		}
 		if hop, ok := inference.Hop(v, p.OwnHop()); !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != p.Last {
@@ -171,26 +171,26 @@ kind: PoolPolicy
 metadata: {name: q}
 spec: {targetRef: {name: big}, spill: [{kind: InferencePoolImport, name: llm-east}]}
 `)
-	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last != "last/import/default/llm/east" || p.OwnHop() != "hop.default.import.llm@east" {
+	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last.String() != "last/import/default/llm/east" || p.OwnHop().String() != "hop.default.import.llm@east" {
 		t.Errorf("spill %+v, last %s, own hop %s", p.Spill, p.Last, p.OwnHop())
 	}
 	if text := said(imp.Findings); !strings.Contains(text, "west-2 is reached through its gateway") {
 		t.Errorf("that ParentMode does not spill is not said: %s", text)
 	}
-	hop, ok := inference.Hop(v, "hop.default.import.llm-east")
-	if !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != "last/import/default/llm/east" {
+	hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm-east"))
+	if !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/import/default/llm/east" {
 		t.Errorf("hop %+v", hop)
 	}
-	if hop, ok := inference.Hop(v, "hop.default.import.llm@east"); !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != "last/import/default/llm/east" {
+	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm@east")); !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/import/default/llm/east" {
 		t.Errorf("a cluster's own hop %+v", hop)
 	}
-	if _, ok := inference.Hop(v, "hop.default.import.llm@nowhere"); ok {
+	if _, ok := inference.Hop(v, hopID(t, "hop.default.import.llm@nowhere")); ok {
 		t.Error("a hop to a cluster that the import does not have")
 	}
-	if hop, ok := inference.Hop(v, "hop.default.import.llm"); !ok || len(hop.Backends) != 2 {
+	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm")); !ok || len(hop.Backends) != 2 {
 		t.Errorf("a hop to a whole import has all of its clusters: %+v", hop)
 	}
-	if _, ok := inference.Hop(v, "hop.default.pool.nowhere"); ok {
+	if _, ok := inference.Hop(v, hopID(t, "hop.default.pool.nowhere")); ok {
 		t.Error("a hop to nothing")
 	}
 }

@@ -82,7 +82,7 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 func nameLast(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.Last = p.Cluster
 	if policy != nil && len(policy.Spec.Spill) > 0 || p.PicksAgain() {
-		p.Last = model.LastCluster(p.Cluster)
+		p.Last = p.Cluster.As(model.LastVariant)
 	}
 }
 
@@ -102,10 +102,10 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 			continue
 		}
 		p.Spill = append(p.Spill, spill)
-		p.Picker.Spill = append(p.Picker.Spill, model.HopAddress(spill.Hop))
+		p.Picker.Spill = append(p.Picker.Spill, spill.Hop.Address())
 	}
 	if p.Picker.Spills = len(p.Spill) > 0; p.ViaHops() {
-		p.Cluster = model.HopsCluster(p.Cluster)
+		p.Cluster = p.Cluster.As(model.HopsVariant)
 	}
 }
 
@@ -119,7 +119,7 @@ func spillTarget(r store.Reader, policy *v1alpha1.PoolPolicy, ref v1alpha1.PoolR
 	if !gatewayapi.Granted(r, store.PoolPolicies.Ref(policy), to) {
 		return spill, fmt.Sprintf("no ReferenceGrant in namespace %s allows PoolPolicies of %s to name %s %s", namespace, policy.Namespace, kind, ref.Name), "add a ReferenceGrant there"
 	}
-	hop := model.HopName(kind, namespace, ref.Name)
+	hop := model.HopTo(kind, namespace, ref.Name)
 	h, ok := Hop(r, hop)
 	if !ok {
 		return spill, fmt.Sprintf("there is no usable %s %s/%s", kind, namespace, ref.Name), "create it, or remove the spill target"

@@ -30,7 +30,7 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1alpha1.PoolPolicy) {
 	policy, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
 	p := &model.Pool{
-		Name:     model.PoolName(obj.Namespace, obj.Name, ""),
+		Name:     model.PoolID{Namespace: obj.Namespace, Name: obj.Name},
 		Ref:      store.InferencePools.Ref(obj),
 		Cluster:  model.PoolCluster(obj.Namespace, obj.Name),
 		Protocol: protocolOf(obj.Spec.AppProtocol),
@@ -104,11 +104,11 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 
 // askExternal has a picker that is not ours asked as the endpoint picker protocol says, or as it understands (picker/probe).
 // field names the picker, and mode says what happens without one.
-func askExternal(r store.Reader, p *model.Pool, cluster, what, field, mode string) {
+func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
 	p.Picker = model.PickerCall{Cluster: cluster, Body: model.BodyDuplex}
-	d, known := store.Dialects.Get(r, cluster)
+	d, known := store.Dialects.Get(r, cluster.String())
 	if known && d.Health {
-		p.Picker.Cluster = model.HealthCluster(cluster)
+		p.Picker.Cluster = cluster.As(model.HealthVariant)
 	}
 	if known && d.Acknowledges {
 		p.Picker.Body = model.BodyWhole

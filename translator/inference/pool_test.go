@@ -12,7 +12,7 @@ import (
 
 func TestAPoolWithoutAPickerGetsOursAndFailsOpen(t *testing.T) {
 	p := pool(t, world(t, chatPool), "default/chat")
-	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool != "default/chat" || p.Picker.Body != model.BodyNone {
+	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/chat" || p.Picker.Body != model.BodyNone {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if !p.FailOpen || p.Settings.Strategy != "load" || p.Settings.Fallbacks != 2 {
@@ -79,7 +79,7 @@ metadata: {name: epp}
 spec: {ports: [{name: grpc, port: 9002, appProtocol: http2}]}
 `)
 	p := pool(t, v, "default/chat")
-	if !p.External || !p.FailOpen || p.Picker.Cluster != "picker/default/epp/9002" || p.Picker.Body != model.BodyDuplex || p.Picker.Pool != "" {
+	if !p.External || !p.FailOpen || p.Picker.Cluster.String() != "picker/default/epp/9002" || p.Picker.Body != model.BodyDuplex || !p.Picker.Pool.IsZero() {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if text := said(p.Findings); !strings.Contains(text, "not verified") || !strings.Contains(text, "best effort") {
@@ -109,7 +109,7 @@ spec:
   targetPorts: [{number: 8000}]
   endpointPickerRef: {name: epp, port: {number: 9002}}
 `+service), "default/chat")
-		if p.Resolved.Status != report.False || p.Resolved.Reason != "InvalidExtensionRef" || p.Picker.Cluster != "" || p.FailOpen {
+		if p.Resolved.Status != report.False || p.Resolved.Reason != "InvalidExtensionRef" || !p.Picker.Cluster.IsZero() || p.FailOpen {
 			t.Errorf("%s: %+v, picker %+v", what, p.Resolved, p.Picker)
 		}
 	}
@@ -130,16 +130,16 @@ metadata: {name: big}
 spec: {targetRef: {name: big}, spill: [{name: chat}]}
 `)
 	p := pool(t, v, "default/chat")
-	if !p.Picker.Spills || !slices.Equal(p.Picker.Spill, []string{"envoy://hop.default.pool.big/"}) || p.Last != "last/pool/default/chat" {
+	if !p.Picker.Spills || !slices.Equal(p.Picker.Spill, []string{"envoy://hop.default.pool.big/"}) || p.Last.String() != "last/pool/default/chat" {
 		t.Fatalf("picker %+v, last %s", p.Picker, p.Last)
 	}
 	behind := p.Spill[0].Backends
-	if len(behind) != 1 || behind[0].Cluster != "last/pool/default/big" || behind[0].Picker.Spills || behind[0].Picker.Spill != nil {
+	if len(behind) != 1 || behind[0].Cluster.String() != "last/pool/default/big" || behind[0].Picker.Spills || behind[0].Picker.Spill != nil {
 		t.Errorf("behind the hop: %+v", behind)
 	}
 	res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
-	if want := []string{"last/pool/default/big", model.OurPicker, "pool/default/chat"}; !slices.Equal(res.Clusters, want) {
-		t.Errorf("clusters %v, want %v", res.Clusters, want)
+	if got, want := names(res.Clusters), []string{"last/pool/default/big", "penstock-picker", "pool/default/chat"}; !slices.Equal(got, want) {
+		t.Errorf("clusters %v, want %v", got, want)
 	}
 }
 
@@ -154,19 +154,19 @@ spec:
 ---
 `+bigPool+spillToBig)
 	p := pool(t, v, "default/chat")
-	if !p.ViaHops() || p.OwnHop() != "hop.default.pool.chat" {
+	if !p.ViaHops() || p.OwnHop().String() != "hop.default.pool.chat" {
 		t.Fatalf("via hops %v, own %s", p.ViaHops(), p.OwnHop())
 	}
 	// A request whose route has no pick must not meet a cluster that demands one, while a pool becomes one of hops or ceases to.
-	if p.Cluster != "hops/pool/default/chat" || p.Last != "last/pool/default/chat" {
+	if p.Cluster.String() != "hops/pool/default/chat" || p.Last.String() != "last/pool/default/chat" {
 		t.Errorf("clusters %s and %s", p.Cluster, p.Last)
 	}
 	res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
 	if !res.Targets[0].Hops || res.Targets[0].Picker != nil {
 		t.Errorf("no picker is asked on the edge of a pool of hops: %+v", res.Targets[0])
 	}
-	if want := []string{"hop.default.pool.big", "hop.default.pool.chat"}; !slices.Equal(res.Hops, want) {
-		t.Errorf("hops %v, want %v", res.Hops, want)
+	if got, want := names(res.Hops), []string{"hop.default.pool.big", "hop.default.pool.chat"}; !slices.Equal(got, want) {
+		t.Errorf("hops %v, want %v", got, want)
 	}
 }
 
@@ -191,12 +191,12 @@ func TestAPickThatIsLostIsMadeAgainBehindThePoolsOwnHopWhereNothingElseWouldServ
 		v := world(t, chat+"\n---\n"+bigPool+policy(spec))
 		p := pool(t, v, "default/chat")
 		res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
-		has := slices.Contains(res.Hops, p.OwnHop()) && slices.Contains(res.Clusters, "last/pool/default/chat")
+		has := slices.Contains(res.Hops, p.OwnHop()) && slices.Contains(names(res.Clusters), "last/pool/default/chat")
 		if p.PicksAgain() != again || has != again {
 			t.Errorf("%s: picks again %t, with hops %v and clusters %v", spec, p.PicksAgain(), res.Hops, res.Clusters)
 		}
 		hop, ok := inference.Hop(v, p.OwnHop())
-		if again && (!ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster != "last/pool/default/chat" || !hop.Backends[0].Picker.Last) {
+		if again && (!ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/pool/default/chat" || !hop.Backends[0].Picker.Last) {
 			t.Errorf("%s: behind the hop %+v", spec, hop)
 		}
 	}
@@ -231,7 +231,7 @@ spec:
   from: [{group: penstock.dev, kind: PoolPolicy, namespace: default}]
   to: [{group: inference.networking.k8s.io, kind: InferencePool}]
 `), "default/chat")
-	if len(p.Spill) != 2 || p.Spill[0].Hop != "hop.other.pool.far" {
+	if len(p.Spill) != 2 || p.Spill[0].Hop.String() != "hop.other.pool.far" {
 		t.Errorf("with a grant: %+v", p.Spill)
 	}
 }

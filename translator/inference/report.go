@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
 // PoolReport says of an InferencePool, towards each Gateway whose routes name it, what the specification wants
@@ -136,7 +137,7 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	}
 	rep := report.Report{Owner: store.ModelServers.Ref(ms)}
 	for i, s := range ms.Spec.Servers {
-		if len(Addresses(r, s.Address)) > 0 {
+		if len(services.Host(r, s.Address)) > 0 {
 			continue
 		}
 		problem := fmt.Sprintf("host name %s has no address yet", s.Address)

@@ -83,13 +83,13 @@ func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Nam
 func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops(), Protocol: p.Protocol}
 	res.Clusters = append(res.Clusters, p.Cluster)
-	if p.Picker.Cluster != "" {
+	if !p.Picker.Cluster.IsZero() {
 		res.Clusters = append(res.Clusters, p.Picker.Cluster)
 	}
 	if t.Hops { // the picker is asked behind the pool's own hop
 		res.Hops = append(res.Hops, p.OwnHop())
 		res.Clusters = append(res.Clusters, p.Last)
-	} else if p.Picker.Cluster != "" {
+	} else if !p.Picker.Cluster.IsZero() {
 		call := p.Picker
 		t.Picker = &call
 	}
@@ -110,9 +110,9 @@ func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 }
 
 func finish(res gatewayapi.Resolution) gatewayapi.Resolution {
-	slices.Sort(res.Clusters)
+	slices.SortFunc(res.Clusters, model.ClusterID.Compare)
 	res.Clusters = slices.Compact(res.Clusters)
-	slices.Sort(res.Hops)
+	slices.SortFunc(res.Hops, model.HopID.Compare)
 	res.Hops = slices.Compact(res.Hops)
 	return res
 }

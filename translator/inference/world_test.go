@@ -1,6 +1,8 @@
 package inference_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,3 +92,22 @@ spec:
   selector: {matchLabels: {app: big}}
   targetPorts: [{number: 8000}]
 `
+
+// names are the names of clusters or hops, sorted.
+func names[T fmt.Stringer](list []T) []string {
+	out := make([]string, len(list))
+	for i, id := range list {
+		out[i] = id.String()
+	}
+	slices.Sort(out)
+	return out
+}
+
+func hopID(t *testing.T, name string) model.HopID {
+	t.Helper()
+	id, ok := model.ParseHopID(name)
+	if !ok {
+		t.Fatalf("%q is not the name of a hop", name)
+	}
+	return id
+}

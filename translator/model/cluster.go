@@ -2,7 +2,6 @@ package model
 
 import (
 	"net/netip"
-	"strings"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
@@ -38,16 +37,16 @@ const (
 
 // Cluster is one Envoy cluster; its endpoints come by EDS under the same name.
 type Cluster struct {
-	Name     string
+	Name     ClusterID
 	Protocol Protocol
 	TLS      *UpstreamTLS // nil: cleartext
 	Fallback Fallback
 	// Hops: the cluster has hops among its endpoints. So HTTP/1.1 trailers must pass (grpc-status), and TLS is for the others.
 	Hops bool
 	// HealthService is the gRPC health service to check, for pickers; "" for no active health check. Of external ones, those that are not
-	// known to have it (TellsHealth) are only asked whether they answer (see envoy's healthCheck).
+	// known to have it (ServesHealth) are only asked whether they answer (see envoy's healthCheck).
 	HealthService string
-	TellsHealth   bool
+	ServesHealth  bool
 	// Own is Penstock's own picker, of which there may be several: one that falls silent is noticed while a request can
 	// still be asked about at another.
 	Own bool
@@ -69,7 +68,7 @@ type UpstreamTLS struct {
 
 // Assignment is the endpoints of one cluster.
 type Assignment struct {
-	Cluster   string
+	Cluster   ClusterID
 	Endpoints []Endpoint // addresses sorted, then hops in the user's order
 	Owners    []report.Ref
 }
@@ -77,7 +76,7 @@ type Assignment struct {
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.
 type Endpoint struct {
 	Address netip.AddrPort // not valid for a hop
-	Hop     string         // HopName of an internal listener; "" otherwise
+	Hop     HopID          // an internal listener; zero otherwise
 	Later   bool           // a hop after a pool's first: only a picker names it, a fallback does not
 	// Priority is the place of a hop in a cluster with FallbackHops; 0 is tried first, and no number is left out.
 	Priority uint32
@@ -87,10 +86,10 @@ type Endpoint struct {
 // Pool is what is decided about an InferencePool, or about one exporting cluster of an import in EndpointMode: they are
 // served alike.
 type Pool struct {
-	Name     string // PoolName
+	Name     PoolID
 	Ref      report.Ref
-	Cluster  string // its cluster, with spill endpoints if it spills
-	Last     string // the cluster that a hop to this pool uses: the same without spill endpoints
+	Cluster  ClusterID // its cluster, with spill endpoints if it spills
+	Last     ClusterID // the cluster that a hop to this pool uses: the same without spill endpoints
 	Ports    []uint16
 	Protocol Protocol
 	FailOpen bool
@@ -122,17 +121,15 @@ func (p *Pool) PicksAgain() bool {
 }
 
 // OwnHop is the hop in front of the pool itself.
-func (p *Pool) OwnHop() string {
-	_, member, isImport := strings.Cut(p.Name, "@")
-	if isImport {
-		return HopName(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name+"@"+member)
-	}
-	return HopName(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
+func (p *Pool) OwnHop() HopID {
+	hop := HopTo(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
+	hop.Member = p.Name.Member
+	return hop
 }
 
 // ExternalPicker is where a picker that is not ours is asked.
 type ExternalPicker struct {
-	Cluster   string // PickerCluster or ImportPickerCluster
+	Cluster   ClusterID // PickerCluster or ImportPickerCluster
 	Addresses []netip.AddrPort
 	TLS       bool
 	SNI       string
@@ -150,7 +147,7 @@ type Import struct {
 // ImportMember is one exporting cluster of an import.
 type ImportMember struct {
 	Name    string
-	Cluster string           // what routes send to
+	Cluster ClusterID        // what routes send to
 	Share   uint32           // weight within the import
 	Pool    *Pool            // EndpointMode
 	Parents []netip.AddrPort // ParentMode
@@ -159,7 +156,7 @@ type ImportMember struct {
 
 // Spill is a place to send what a pool cannot take.
 type Spill struct {
-	Hop      string // HopName
+	Hop      HopID
 	Target   string // store.TargetKey of the pool or import, for people
 	Owner    report.Ref
 	Backends []WeightedBackend // what the hop sends to
@@ -194,7 +191,7 @@ type PickerSettings struct {
 
 // Hop is an internal listener through which a spilled request meets the next pool's own picker.
 type Hop struct {
-	Name     string // HopName
+	Name     HopID
 	Backends []WeightedBackend
 	Owners   []report.Ref
 }

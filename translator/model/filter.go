@@ -4,7 +4,7 @@ import "time"
 
 // Mirror sends copies of requests to a further backend, whose answers nobody waits for.
 type Mirror struct {
-	Cluster string
+	Cluster ClusterID
 	Backend string // store.TargetKey of the object, for explanations
 	// Numerator of Denominator requests are copied: at least one, at most all.
 	Numerator, Denominator uint32
@@ -22,7 +22,7 @@ type CORS struct {
 
 // ExternalAuth asks a service about each request before it goes on. Without an answer the request does not.
 type ExternalAuth struct {
-	Cluster string
+	Cluster ClusterID
 	Backend string // store.TargetKey of the object, for explanations
 	GRPC    bool   // Envoy's ext_authz protocol; else HTTP, where 200 lets a request pass
 	Path    string // HTTP: what paths are prefixed with

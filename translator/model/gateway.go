@@ -147,8 +147,8 @@ type Attachment struct {
 	// Backends are the objects that its rules name, as store.TargetKey: "InferencePool default/llm".
 	Backends []string
 	// Clusters and Hops are all that its rules need, spill targets and pickers included; sorted.
-	Clusters []string
-	Hops     []string
+	Clusters []ClusterID
+	Hops     []HopID
 }
 
 // Rule is one rule of a route; its matches are alternatives with one action.
@@ -170,9 +170,11 @@ type VirtualHost struct {
 
 // Route is one match of one rule, in its place within a virtual host.
 type Route struct {
-	Name   string // RouteName: unique in its virtual host
-	Owner  report.Ref
-	Rule   int // position of the rule in its owner, for explanations
-	Match  Match
-	Action *Action
+	Name  string // RouteName: unique in its virtual host
+	Owner report.Ref
+	Rule  int // position of the rule in its owner, for explanations
+	// RuleName is the rule's own name; "" if it has none.
+	RuleName string
+	Match    Match
+	Action   *Action
 }

@@ -96,7 +96,7 @@ type Retry struct {
 
 // WeightedBackend is one share of a rule's requests.
 type WeightedBackend struct {
-	Cluster string      // "" answers 500: a backend that could not be resolved keeps its share (specification)
+	Cluster ClusterID   // zero answers 500: a backend that could not be resolved keeps its share (specification)
 	Backend string      // store.TargetKey of the object, for explanations
 	Weight  uint32      // the exact share; the sum of a rule's weights is at most 2^32-1
 	Picker  *PickerCall // nil: a Service
@@ -123,11 +123,11 @@ const (
 
 // PickerCall says how Envoy asks for an endpoint.
 type PickerCall struct {
-	Cluster string // cluster of the picker
-	Pool    string // what our picker knows the pool as; "" for an external picker
+	Cluster ClusterID // of the picker
+	Pool    PoolID    // what our picker knows the pool as; zero for an external picker
 	Body    BodyMode
 	Spills  bool // the pool has somewhere to spill: immediate responses count as "no pick"
-	// Spill is what our picker may name beside the pool's pods, in order, as HopAddress; it is told in the gRPC
+	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is told in the gRPC
 	// metadata x-penstock-spill (comma-separated).
 	Spill []string
 	// Last marks a hop's own call (x-penstock-last), which has nothing to spill to: that is how spilling ends. Any other call

@@ -130,8 +130,8 @@ func New(cfg Config) (*App, error) {
 	})
 	p.names = peers.NewNames(p.channel)
 	publishing := publish.Config{Drain: cfg.DrainTime, Linger: lingering, Called: func(cluster string) bool {
-		base, _ := model.BaseCluster(cluster)
-		return model.IsExternalPicker(base)
+		id, _ := model.ParseClusterID(cluster)
+		return id.External()
 	}}
 	if p.cluster != nil {
 		publishing.Lagging = p.cluster.lagging

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -67,8 +68,12 @@ func (p *App) Delivered(ctx context.Context, rev uint64, pool string) error {
 	if err := p.progress.wait(ctx, rev); err != nil {
 		return err
 	}
+	id, _ := model.ParsePoolID(pool)
+	var clusters []string
 	p.mu.Lock()
-	clusters := p.translator.PoolClusters(pool)
+	for _, c := range p.translator.PoolClusters(id) {
+		clusters = append(clusters, c.String())
+	}
 	p.mu.Unlock()
 	clusters = append(clusters, p.departed.learn(pool, learnedAddresses(p.store.View(), pool))...)
 	if len(clusters) == 0 || p.xds.Connected("") == 0 {

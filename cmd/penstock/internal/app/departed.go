@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -45,12 +44,9 @@ func newDeparted(c *cache.Cache, keep time.Duration, log *slog.Logger) *departed
 
 // importedPool is the pool of an import whose pods are the endpoints of a cluster; false for any other cluster.
 func importedPool(cluster string) (pool string, ok bool) {
-	base, _ := model.BaseCluster(cluster)
-	parts := model.SplitName(base)
-	if len(parts) != 4 || parts[0] != "import" || strings.HasPrefix(cluster, model.HopsCluster("")) {
-		return "", false
-	}
-	return model.PoolName(parts[1], parts[2], parts[3]), true
+	id, _ := model.ParseClusterID(cluster)
+	imported, ok := id.Imported()
+	return imported.String(), ok
 }
 
 // commit hands batches on to the cache, but for what is kept.
@@ -131,9 +127,8 @@ func (d *departed) forget(now time.Time) time.Duration {
 
 // learnedAddresses are what the store has learned of a pool.
 func learnedAddresses(r store.Reader, pool string) (out []netip.AddrPort) {
-	namespace, rest, _ := strings.Cut(pool, "/")
-	name, member, _ := strings.Cut(rest, "@")
-	l, ok := store.LearnedEndpoints.Get(r, namespace+"/"+store.LearnedName(name, member))
+	id, _ := model.ParsePoolID(pool)
+	l, ok := store.LearnedEndpoints.Get(r, id.Namespace+"/"+store.LearnedName(id.Name, id.Member))
 	if !ok {
 		return nil
 	}

@@ -22,7 +22,7 @@ const (
 // west is the cluster of an import, and its endpoints.
 func west(t *testing.T, owner report.Ref, endpoints ...string) []*resource.Resource {
 	t.Helper()
-	a := &model.Assignment{Cluster: westCluster}
+	a := &model.Assignment{Cluster: westID}
 	for _, e := range endpoints {
 		a.Endpoints = append(a.Endpoints, model.Endpoint{Address: netip.MustParseAddrPort(e)})
 	}
@@ -30,7 +30,7 @@ func west(t *testing.T, owner report.Ref, endpoints ...string) []*resource.Resou
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := envoy.Cluster(&model.Cluster{Name: westCluster, Protocol: model.HTTP1, Owners: []report.Ref{owner}})
+	cluster, err := envoy.Cluster(&model.Cluster{Name: westID, Protocol: model.HTTP1, Owners: []report.Ref{owner}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +38,7 @@ func west(t *testing.T, owner report.Ref, endpoints ...string) []*resource.Resou
 }
 
 var (
+	westID   = model.ImportCluster("ns", "far", "west")
 	westGone = []resource.Ref{{Type: resource.Cluster, Name: westCluster}, {Type: resource.Endpoints, Name: westCluster}}
 	pod9     = []netip.AddrPort{netip.MustParseAddrPort("10.1.0.9:8000")}
 )

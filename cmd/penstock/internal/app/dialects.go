@@ -13,10 +13,10 @@ import (
 // followPickers has foreign pickers that routes lead to asked how they answer.
 func (p *App) followPickers(out translator.Output) {
 	for _, name := range out.PickersGone {
-		p.dialects.Remove(name)
+		p.dialects.Remove(name.String())
 	}
 	for _, f := range out.Pickers {
-		p.dialects.Set(f.Cluster, probe.Picker{Addresses: f.Addresses, TLS: f.TLS, SNI: f.SNI})
+		p.dialects.Set(f.Cluster.String(), probe.Picker{Addresses: f.Addresses, TLS: f.TLS, SNI: f.SNI})
 	}
 }
 

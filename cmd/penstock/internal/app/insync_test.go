@@ -105,7 +105,7 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 	api := smallCluster(t)
 	first := inCluster(t, api, "first")
 	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Timeout: time.Minute})
-	endpoints := resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("default", "chat")}
+	endpoints := resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("default", "chat").String()}
 	proxy.Wait("the pod is served", func() bool { b := proxy.Backends(8080); return len(b) == 1 && b[0] == 8001 })
 	before, _ := proxy.Has(endpoints)
 	first.stop()

@@ -78,10 +78,10 @@ func (s *poolStage) before(out translator.Output) map[string]naming {
 	s.updating = true
 	changed := map[string]naming{}
 	for _, name := range out.PoolsGone {
-		s.leave(name)
+		s.leave(name.String())
 	}
 	for _, pp := range out.Pools {
-		name := pp.Pool.Name
+		name := pp.Pool.Name.String()
 		if pp.Pool.External {
 			s.leave(name)
 			continue
@@ -221,7 +221,7 @@ func (s *poolStage) finishGrowing(ctx context.Context) {
 		if len(pool.Spill) > len(s.current[name].Spill) {
 			patience = hopPatience
 		}
-		clusters = append(clusters, s.plain[name].Cluster, s.plain[name].Last)
+		clusters = append(clusters, s.plain[name].Cluster.String(), s.plain[name].Last.String())
 	}
 	s.mu.Unlock()
 	slices.Sort(clusters)
@@ -291,7 +291,7 @@ func named(list []endpoint.Spec) func(endpoint.Spec) bool {
 func pickerPool(pp translator.PickerPool) picker.Pool {
 	s := pp.Pool.Settings
 	out := picker.Pool{
-		Name:      pp.Pool.Name,
+		Name:      pp.Pool.Name.String(),
 		Strategy:  s.Strategy,
 		Weights:   schedule.Weights{Queue: s.QueueWeight, KVCache: s.KVCacheWeight, InFlight: s.InFlightWeight},
 		Full:      schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent, InFlight: s.FullInFlight},

@@ -63,7 +63,7 @@ func newStageRig(t *testing.T, keep time.Duration) *stageRig {
 
 // change is one update from translation.
 func (r *stageRig) change(inFlight int32, external bool, endpoints ...string) {
-	pp := translator.PickerPool{Pool: &model.Pool{Name: "ns/a", Cluster: "pool/ns/a", Last: "pool/ns/a", External: external}}
+	pp := translator.PickerPool{Pool: &model.Pool{Name: model.PoolID{Namespace: "ns", Name: "a"}, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a"), External: external}}
 	pp.Pool.Settings.FullInFlight = inFlight
 	for _, e := range endpoints {
 		pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
@@ -131,7 +131,7 @@ func TestWhatEnvoysHadBeforeIsNotTakenForWhatComes(t *testing.T) {
 	r := newStageRig(t, time.Hour)
 	r.change(0, false, e1)
 	close(r.known)
-	pp := translator.PickerPool{Pool: &model.Pool{Name: "ns/a", Cluster: "pool/ns/a", Last: "pool/ns/a"}}
+	pp := translator.PickerPool{Pool: &model.Pool{Name: model.PoolID{Namespace: "ns", Name: "a"}, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a")}}
 	for _, e := range []string{e1, e2} {
 		pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
 	}
@@ -145,7 +145,7 @@ func TestWhatEnvoysHadBeforeIsNotTakenForWhatComes(t *testing.T) {
 func TestAPickNamesNoPlaceToSpillToThatEnvoyDoesNotHave(t *testing.T) {
 	r := newStageRig(t, time.Hour)
 	change := func(places ...string) {
-		pp := translator.PickerPool{Pool: &model.Pool{Name: "ns/a", Cluster: "pool/ns/a", Last: "pool/ns/a"}}
+		pp := translator.PickerPool{Pool: &model.Pool{Name: model.PoolID{Namespace: "ns", Name: "a"}, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a")}}
 		pp.Pool.Picker.Spill, pp.Pool.Picker.Spills = places, len(places) > 0
 		r.stage.before(translator.Output{Pools: []translator.PickerPool{pp}})
 		r.stage.after()
@@ -174,7 +174,9 @@ func TestAPickNamesNoPlaceToSpillToThatEnvoyDoesNotHave(t *testing.T) {
 
 func TestAPoolThatIsGoneIsPickedFromUntilNobodyAsks(t *testing.T) {
 	for name, leave := range map[string]func(*stageRig){
-		"removed":                   func(r *stageRig) { r.stage.before(translator.Output{PoolsGone: []string{"ns/a"}}) },
+		"removed": func(r *stageRig) {
+			r.stage.before(translator.Output{PoolsGone: []model.PoolID{{Namespace: "ns", Name: "a"}}})
+		},
 		"it has an external picker": func(r *stageRig) { r.change(0, true, e1) },
 	} {
 		t.Run(name, func(t *testing.T) {

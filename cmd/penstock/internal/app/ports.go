@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -29,7 +30,8 @@ func newPortClaims() *portClaims {
 
 // isPort tells an edge listener from a hop's, which is internal to one Envoy.
 func isPort(ref resource.Ref) bool {
-	return ref.Type == resource.Listener && strings.HasPrefix(ref.Name, "listener/")
+	_, ok := model.ParseListenerName(ref.Name)
+	return ok && ref.Type == resource.Listener
 }
 
 // filter takes listeners out of deltas whose port somebody else has, and puts those in whose port came free.
@@ -99,13 +101,13 @@ func (c *portClaims) reports() []report.Report {
 	defer c.mu.Unlock()
 	by := map[string]*report.Report{}
 	for _, listener := range slices.Sorted(maps.Keys(c.waiting)) {
-		port := strings.TrimPrefix(listener, "listener/")
+		port, _ := model.ParseListenerName(listener)
 		for _, gw := range slices.Sorted(maps.Keys(c.waiting[listener])) {
 			if by[gw] == nil {
 				ns, name, _ := strings.Cut(gw, "/")
 				by[gw] = &report.Report{Owner: report.Ref{Group: store.Gateways.Group(), Kind: store.Gateways.Kind(), Namespace: ns, Name: name}}
 			}
-			problem := fmt.Sprintf("port %s is already used by Gateway %s", port, c.owner[listener])
+			problem := fmt.Sprintf("port %d is already used by Gateway %s", port, c.owner[listener])
 			by[gw].Conditions = report.Set(by[gw].Conditions, report.Condition{Type: "Programmed", Status: report.False, Reason: "AddressNotUsable", Message: problem})
 			by[gw].Findings = append(by[gw].Findings, report.Finding{Severity: report.Error, Owner: by[gw].Owner, Field: "spec.listeners", Problem: problem, Fix: "choose another port, or remove one of the two Gateways"})
 		}
@@ -127,10 +129,9 @@ func (c *portClaims) has(listener, gateway string) bool {
 // given says whether a gateway's Envoy has been given a listener, or the listener of a route configuration: only then
 // does it ask for it. A chain's name has its port behind the first slash (model.ChainName); hops have neither.
 func (c *portClaims) given(ref resource.Ref, gateway string) bool {
-	_, port, ok := strings.Cut(ref.Name, "/")
+	port, ok := model.ParseListenerName(ref.Name)
 	if !ok {
-		return true
+		_, port, ok = model.ParseChain(ref.Name)
 	}
-	port, _, _ = strings.Cut(port, "/")
-	return c.has("listener/"+port, gateway)
+	return !ok || c.has(model.ListenerName(port), gateway)
 }

@@ -98,7 +98,9 @@ func (p *App) commit(ctx context.Context, rev uint64, out translator.Output) {
 		p.board.Replace(status.Ports, p.ports.reports()...)
 	}
 	if p.pools != nil {
-		p.names.Retract(out.PoolsGone...)
+		for _, id := range out.PoolsGone {
+			p.names.Retract(id.String())
+		}
 		p.relays.Follow(out.Pools, out.PoolsGone)
 		p.forgotten(ctx, p.pools.before(out))
 	}

@@ -47,19 +47,20 @@ func NewRelays(b *status.Board, c *channel.Channel) *Relays {
 }
 
 // Follow updates which pools are relayed. Call it before the picker has them.
-func (r *Relays) Follow(pools []translator.PickerPool, gone []string) {
+func (r *Relays) Follow(pools []translator.PickerPool, gone []model.PoolID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range gone {
-		r.drop(name)
+		r.drop(name.String())
 	}
 	for _, pp := range pools {
+		name := pp.Pool.Name.String()
 		if pp.Pool.Relay == nil {
-			r.drop(pp.Pool.Name)
+			r.drop(name)
 			continue
 		}
-		r.pools[pp.Pool.Name] = pp.Pool
-		if t, ok := r.troubles[pp.Pool.Name]; ok {
+		r.pools[name] = pp.Pool
+		if t, ok := r.troubles[name]; ok {
 			r.report(pp.Pool, t)
 		}
 	}
@@ -105,9 +106,9 @@ func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
 	}
 	f.Severity, f.Owner = report.Error, pool.Ref
 	rep := report.Report{Owner: pool.Ref, Findings: []report.Finding{f}}
-	r.board.Replace(relaySource(pool.Name), rep)
+	r.board.Replace(relaySource(pool.Name.String()), rep)
 	if raw, err := json.Marshal(rep); err == nil { // plain values
-		r.topic.Publish(channel.Item{Key: pool.Name, Value: raw})
+		r.topic.Publish(channel.Item{Key: pool.Name.String(), Value: raw})
 	}
 }
 

@@ -33,7 +33,7 @@ func startRelayed(t *testing.T, l net.Listener, peers ...string) relayed {
 	c := channel.New(channel.Config{Peers: peers, Log: slog.New(slog.DiscardHandler)})
 	r := relayed{Relays: NewRelays(status.NewBoard(nil), c)}
 	r.Follow([]translator.PickerPool{{Pool: &model.Pool{
-		Name: "default/far@east", Ref: farImport, Relay: &model.Relay{Pickers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.9:9002")}, Member: "east"},
+		Name: model.PoolID{Namespace: "default", Name: "far", Member: "east"}, Ref: farImport, Relay: &model.Relay{Pickers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.9:9002")}, Member: "east"},
 	}}}, nil)
 	s := grpc.NewServer()
 	c.Register(s)
@@ -74,7 +74,8 @@ func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	a, b := listen(), listen()
 	addresses := []string{a.Addr().String(), b.Addr().String()}
 	asked, leads := startRelayed(t, a, addresses...), startRelayed(t, b, addresses...)
-	const pool = "default/far@east"
+	id := model.PoolID{Namespace: "default", Name: "far", Member: "east"}
+	pool := id.String()
 	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
 	leads.reports(t, "connection refused")
 	asked.Trouble(pool, picker.RelayFailure{OutOfRange: "192.0.2.1:80"})
@@ -83,9 +84,9 @@ func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	leads.reports(t, "")
 	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
 	leads.reports(t, "connection refused")
-	asked.Follow(nil, []string{pool})
+	asked.Follow(nil, []model.PoolID{id})
 	leads.reports(t, "")
-	asked.Follow([]translator.PickerPool{{Pool: &model.Pool{Name: pool, Ref: farImport, Relay: &model.Relay{}}}}, nil)
+	asked.Follow([]translator.PickerPool{{Pool: &model.Pool{Name: id, Ref: farImport, Relay: &model.Relay{}}}}, nil)
 	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
 	leads.reports(t, "connection refused")
 	asked.stop()

@@ -1,0 +1,107 @@
+package translator
+
+import (
+	"net/netip"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
+)
+
+// assignment lists the endpoints of one cluster. False if its object is gone.
+func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignment, bool) {
+	a := &model.Assignment{Cluster: id}
+	switch id {
+	case model.OurPicker:
+		a.Endpoints = endpoints(t.cfg.Pickers)
+		if key := t.cfg.PickerService; key != "" {
+			a.Endpoints = endpoints(services.Endpoints(r, key, t.cfg.PickerPort))
+		}
+		return a, true
+	case model.Collector:
+		a.Endpoints = endpoints([]netip.AddrPort{t.cfg.Collector})
+		return a, true
+	}
+	switch id.Kind {
+	case model.PoolKind, model.ImportKind, model.ParentKind:
+		return a, t.assignPool(r, a)
+	case model.ServiceKind, model.GRPCKind, model.TCPKind, model.PassthroughKind, model.PickerKind:
+		svc, ok := store.Services.Get(r, id.Key())
+		if !ok {
+			return nil, false
+		}
+		a.Owners = []report.Ref{store.Services.Ref(svc)}
+		if gatewayapi.BackendPolicy(r, id).Trusts() {
+			a.Endpoints = endpoints(services.Addresses(r, svc, id.Port, t.cfg.Slices))
+		}
+		return a, true
+	case model.ImportPickerKind:
+		obj, c, ok := importedCluster(r, id)
+		if !ok || c.EndpointPicker == nil {
+			return nil, false
+		}
+		a.Owners = []report.Ref{store.InferencePoolImports.Ref(obj)}
+		a.Endpoints = endpoints(inference.Dialable(r, c.EndpointPicker.Service))
+		return a, true
+	}
+	return nil, false
+}
+
+// assignPool adds the endpoints of a pool's or import's cluster: members or gateways, then hops.
+func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
+	id := a.Cluster
+	p, owner, ok := t.poolOrParents(r, id)
+	if !ok {
+		return false
+	}
+	a.Owners = []report.Ref{owner}
+	trusts, last := gatewayapi.BackendPolicy(r, id).Trusts(), id.Variant == model.LastVariant
+	if p == nil {
+		if _, m, _ := t.importMember(r, id); trusts {
+			a.Endpoints = endpoints(m.Parents)
+		}
+		return true
+	}
+	if !last && p.ViaHops() {
+		a.Endpoints = hopsOf(p)
+		return true
+	}
+	members, _ := t.members.Get(r, p.Name)
+	for _, m := range members.Members {
+		if !m.Draining && trusts {
+			a.Endpoints = append(a.Endpoints, model.Endpoint{Address: m.Address})
+		}
+	}
+	if last {
+		return true
+	}
+	if p.PicksAgain() {
+		a.Endpoints = append(a.Endpoints, model.Endpoint{Hop: p.OwnHop()})
+	}
+	for i, s := range p.Spill {
+		a.Endpoints = append(a.Endpoints, model.Endpoint{Hop: s.Hop, Later: i > 0})
+	}
+	return true
+}
+
+// hopsOf are the endpoints of a pool that cannot share a cluster with hops: a hop to the pool itself, then one to each
+// place where it spills.
+func hopsOf(p *model.Pool) []model.Endpoint {
+	out := []model.Endpoint{{Hop: p.OwnHop()}}
+	for i, s := range p.Spill {
+		out = append(out, model.Endpoint{Hop: s.Hop, Priority: uint32(i + 1)})
+	}
+	return out
+}
+
+func endpoints(addrs []netip.AddrPort) []model.Endpoint {
+	out := make([]model.Endpoint, len(addrs))
+	for i, a := range addrs {
+		out[i].Address = a
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package translator
+
+import (
+	"slices"
+
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// clusterTables are clusters with their endpoints, and which Gateway has which.
+type clusterTables struct {
+	externalPickers *graph.Table[model.ClusterID, model.ExternalPicker]
+	clusters        *graph.Table[model.ClusterID, cluster]
+	assignments     *graph.Table[model.ClusterID, encoded] // for any Gateway
+	gatewayClusters *graph.Table[clusterKey, encoded]      // clusters with their assignments
+	secrets         *graph.Table[secretKey, encoded]       // of listeners and clusters
+
+	gatewayClustersBySecret *graph.Index[clusterKey, encoded, secretKey]
+}
+
+// cluster is a cluster for any Gateway, as a model and encoded. Equal bytes are equal models.
+type cluster struct {
+	model *model.Cluster
+	encoded
+}
+
+func (t *tables) declareClusters() {
+	t.externalPickers = graph.Declare(t.engine, graph.Table[model.ClusterID, model.ExternalPicker]{
+		Name:    "externalPickers",
+		Order:   model.ClusterID.Compare,
+		Sources: []graph.Source[model.ClusterID]{t.attachmentsByPicker},
+		Compute: t.externalPicker,
+	})
+	sources := []graph.Source[model.ClusterID]{t.attachmentsByCluster, t.gatewaysByCluster}
+	t.clusters = graph.Declare(t.engine, graph.Table[model.ClusterID, cluster]{
+		Name:    "clusters",
+		Order:   model.ClusterID.Compare,
+		Sources: sources,
+		Equal:   func(a, b cluster) bool { return sameResources(a.encoded, b.encoded) },
+		Compute: func(r *graph.Reader, id model.ClusterID) (cluster, bool) {
+			c, ok := t.cluster(r, id)
+			if !ok {
+				return cluster{}, false
+			}
+			return cluster{c, one(envoy.Cluster(c))}, true
+		},
+	})
+	t.assignments = graph.Declare(t.engine, graph.Table[model.ClusterID, encoded]{
+		Name:    "assignments",
+		Order:   model.ClusterID.Compare,
+		Sources: sources,
+		Equal:   sameResources,
+		Compute: func(r *graph.Reader, id model.ClusterID) (encoded, bool) {
+			a, ok := t.assignment(r, id)
+			if !ok {
+				return encoded{}, false
+			}
+			return one(envoy.Endpoints(a)), true
+		},
+	})
+	t.gatewayClusters = declareResources(t, graph.Table[clusterKey, encoded]{
+		Name:    "gatewayClusters",
+		Order:   clusterKey.compare,
+		Sources: []graph.Source[clusterKey]{t.attachmentsByGatewayCluster, t.gatewaysByOwnCluster},
+		Compute: t.gatewayCluster,
+	})
+}
+
+func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID) (model.ExternalPicker, bool) {
+	c, ok := t.cluster(r, id)
+	if !ok {
+		return model.ExternalPicker{}, false
+	}
+	p := model.ExternalPicker{Cluster: id, TLS: c.TLS != nil}
+	if p.TLS {
+		p.SNI = c.TLS.SNI
+	}
+	a, _ := t.assignment(r, id)
+	for _, e := range a.Endpoints {
+		p.Addresses = append(p.Addresses, e.Address)
+	}
+	return p, true
+}
+
+// gatewayCluster is a cluster with its assignment, as one Gateway has it.
+func (t *tables) gatewayCluster(r *graph.Reader, key clusterKey) (encoded, bool) {
+	c, ok := t.clusters.Get(r, key.cluster)
+	if !ok {
+		return encoded{}, false
+	}
+	own := c.encoded
+	if c.model.TLS != nil && !c.model.Own {
+		if certificate, _ := t.gatewayCertificates.Get(r, key.gateway); certificate != "" {
+			own = one(envoy.Cluster(presenting(c.model, certificate)))
+		}
+	}
+	load, _ := t.assignments.Get(r, key.cluster)
+	return encoded{append(slices.Clip(own.resources), load.resources...), own.err}, true
+}
+
+// presenting is a cluster to whose servers a Gateway presents its certificate.
+func presenting(c *model.Cluster, certificate string) *model.Cluster {
+	out, tls := *c, *c.TLS
+	tls.Certificate = certificate
+	out.TLS = &tls
+	return &out
+}

@@ -1,0 +1,53 @@
+package translator
+
+import (
+	"net/netip"
+
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Config is what translation needs to know beside the objects. It does not change while a Translator lives.
+type Config struct {
+	// Controller is the controllerName of GatewayClasses that are ours.
+	Controller string
+	// AnyClass takes Gateways whose GatewayClass does not exist: small folders need none.
+	AnyClass bool
+	// AnyController takes every Gateway, whatever its class says.
+	AnyController bool
+	// BehindService says that proxies run behind a Service, which has the addresses that Gateways ask for.
+	BehindService bool
+	// ReservedPort is one that proxies which we run bind for themselves; 0: none.
+	ReservedPort uint16
+	// Pickers are the addresses at which our own picker serves, as Envoys reach it.
+	Pickers []netip.AddrPort
+	// PickerService is the Service behind which our own picker serves, as "namespace/name", and PickerPort the name of its
+	// port: Envoys then follow its endpoints, and Pickers does not count.
+	PickerService, PickerPort string
+	// PickerName is the name in the certificate of our own picker, which then speaks TLS and is shown a key; both are in the
+	// store's Authority. Empty: cleartext.
+	PickerName string
+	// OnDemand are tables of the store that hold only what is read: Output.Wanted asks for it.
+	OnDemand []string
+	// Slices says that every Service has EndpointSlices, as a cluster makes them. Else one without selects its endpoints itself.
+	Slices bool
+	// Envoy holds what every listener shares.
+	Envoy envoy.Config
+	// Collector is the OpenTelemetry collector's address; not valid: no tracing.
+	Collector netip.AddrPort
+}
+
+// ownClusters are the clusters that every Gateway has.
+func (c Config) ownClusters() []model.ClusterID {
+	own := []model.ClusterID{model.OurPicker}
+	if c.Collector.IsValid() {
+		own = append(own, model.Collector)
+	}
+	return own
+}
+
+// gatewayAPI is the part that translation of Gateway API needs.
+func (c Config) gatewayAPI() gatewayapi.Config {
+	return gatewayapi.Config{Controller: c.Controller, AnyClass: c.AnyClass, AnyController: c.AnyController, BehindService: c.BehindService, ReservedPort: c.ReservedPort}
+}

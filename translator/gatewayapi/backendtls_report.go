@@ -1,0 +1,187 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// PolicyTargets looks up what policies are about: decided pools and imports by key, and the routes that need a cluster.
+type PolicyTargets interface {
+	Pool(r store.Reader, key string) (*model.Pool, bool)
+	Import(r store.Reader, key string) (*model.Import, bool)
+	Attached(r store.Reader, id model.ClusterID) []RouteGateways
+}
+
+// RouteGateways is a route with the Gateways that it is attached to.
+type RouteGateways struct {
+	Route    report.Ref
+	Gateways []report.Ref
+}
+
+// PolicyReport reports on the BackendTLSPolicy with a key, towards each Gateway that sends requests to its targets: its
+// ancestors (GEP-713).
+func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Report, bool) {
+	p, ok := store.BackendTLSPolicies.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	ref := store.BackendTLSPolicies.Ref(p)
+	d := decidePolicy(r, p)
+	var lost, found []report.Condition
+	for i, t := range p.Spec.TargetRefs {
+		target := report.Ref{Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name)}
+		c := targeted(r, p, target, sectionOf(t), sections(r, target, targets))
+		if c.Status == report.True && target.Kind == store.InferencePools.Kind() {
+			d.findings = append(d.findings, report.Finding{Severity: report.Info, Owner: ref, Field: fmt.Sprintf("spec.targetRefs[%d]", i),
+				Problem: fmt.Sprintf("requests to %s go over TLS; Penstock's own picker still reads its metrics without", target)})
+		}
+		if c.Status == report.True {
+			found = append(found, c)
+			continue
+		}
+		lost = append(lost, c)
+		d.findings = append(d.findings, finding(ref, fmt.Sprintf("spec.targetRefs[%d]", i), c.Message, ""))
+	}
+	accepted := trueCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonAccepted)
+	switch {
+	case len(found) == 0 && len(lost) > 0:
+		accepted = lost[0]
+	case d.accepted.Type != "":
+		accepted = d.accepted
+	}
+	resolved := trueCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs, gatewayv1.BackendTLSPolicyReasonResolvedRefs)
+	if d.resolved.Type != "" {
+		resolved = d.resolved
+	}
+	out := report.Report{Owner: ref, Findings: d.findings}
+	for _, s := range policyStreams(r, p, targets) {
+		out.Findings = append(out.Findings, report.Finding{Severity: report.Info, Owner: ref, Field: "spec.targetRefs",
+			Problem: fmt.Sprintf("connections of %s are TLS between client and backend already: the policy does not touch them", s)})
+	}
+	for _, gw := range policyGateways(r, p, targets) {
+		out.Parents = append(out.Parents, report.Parent{
+			Ref:        report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},
+			Conditions: []report.Condition{accepted, resolved},
+		})
+	}
+	return out, true
+}
+
+// targeted is the Accepted condition of a policy as far as one of its targets goes.
+func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, section string, sections []string) report.Condition {
+	missing := func(format string, args ...any) report.Condition {
+		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonTargetNotFound, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !policyTargets(target):
+		return missing("targets of kind %s (%q) are not supported: use a Service, an InferencePool or an InferencePoolImport", target.Kind, target.Group)
+	case sections == nil:
+		return missing("%s does not exist", target)
+	case section != "" && !slices.Contains(sections, section):
+		return missing("%s has no section %s: a Service has its ports' names, an InferencePoolImport its exporting clusters", target, section)
+	}
+	if w := winner(r, target, section); store.ID(w) != store.ID(p) {
+		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonConflicted, fmt.Sprintf("BackendTLSPolicy %s is about the same target and is older, or first by name", store.ID(w)))
+	}
+	return trueCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonAccepted)
+}
+
+func policyTargets(t report.Ref) bool {
+	switch t.Kind {
+	case "Service":
+		return t.Group == ""
+	case store.InferencePools.Kind():
+		return t.Group == store.InferencePools.Group()
+	case store.InferencePoolImports.Kind():
+		return t.Group == store.InferencePoolImports.Group()
+	}
+	return false
+}
+
+// sections are what a policy's target is divided into; nil if there is no such target.
+func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string {
+	out := []string{}
+	switch target.Kind {
+	case store.Services.Kind():
+		svc, ok := store.Services.Get(r, target.Key())
+		if !ok {
+			return nil
+		}
+		for _, p := range svc.Spec.Ports {
+			out = append(out, p.Name)
+		}
+	case store.InferencePools.Kind():
+		if _, ok := targets.Pool(r, target.Key()); !ok {
+			return nil
+		}
+	case store.InferencePoolImports.Kind():
+		imp, ok := targets.Import(r, target.Key())
+		if !ok {
+			return nil
+		}
+		for _, m := range imp.Members {
+			out = append(out, m.Name)
+		}
+	}
+	return out
+}
+
+// policyGateways are the Gateways that send requests to what a policy is about.
+func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
+	for _, target := range p.Spec.TargetRefs {
+		for _, cluster := range policyClusters(r, string(target.Kind), p.Namespace, string(target.Name), targets) {
+			for _, route := range targets.Attached(r, cluster) {
+				out = append(out, route.Gateways...)
+			}
+		}
+	}
+	slices.SortFunc(out, report.Ref.Compare)
+	return slices.Compact(out)
+}
+
+// policyStreams are the routes whose connections reach what a policy is about as TLS already, which no policy changes.
+func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
+	for _, target := range p.Spec.TargetRefs {
+		svc, ok := store.Services.Get(r, p.Namespace+"/"+string(target.Name))
+		if !ok || string(target.Kind) != store.Services.Kind() {
+			continue
+		}
+		for _, port := range svc.Spec.Ports {
+			for _, route := range targets.Attached(r, model.TCPCluster(svc.Namespace, svc.Name, port.Port).WithKind(model.PassthroughKind)) {
+				out = append(out, route.Route)
+			}
+		}
+	}
+	slices.SortFunc(out, report.Ref.Compare)
+	return slices.Compact(out)
+}
+
+// policyClusters are all clusters that can be made of a policy's target.
+func policyClusters(r store.Reader, kind, namespace, name string, targets PolicyTargets) (out []model.ClusterID) {
+	switch key := namespace + "/" + name; kind {
+	case store.Services.Kind():
+		if svc, ok := store.Services.Get(r, key); ok {
+			for _, p := range svc.Spec.Ports {
+				picker := model.PickerCluster(namespace, name, p.Port)
+				out = append(out, model.ServiceCluster(namespace, name, p.Port), model.GRPCCluster(namespace, name, p.Port),
+					model.TCPCluster(namespace, name, p.Port), picker, picker.As(model.HealthVariant))
+			}
+		}
+	case store.InferencePools.Kind():
+		pool := model.PoolCluster(namespace, name)
+		out = append(out, pool, pool.As(model.LastVariant))
+	case store.InferencePoolImports.Kind():
+		if imp, ok := targets.Import(r, key); ok {
+			for _, m := range imp.Members {
+				out = append(out, m.Cluster, m.Cluster.As(model.LastVariant))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+package graph
+
+import (
+	"iter"
+	"slices"
+)
+
+// Index holds a table's rows by further keys, of type I. It is a source of these keys for later tables.
+type Index[K comparable, V any, I comparable] struct {
+	table *Table[K, V]
+	name  string
+	keys  func(key K, value V) []I
+	rows  map[I][]*row[K, V] // sorted; no empty lists
+	reads column[I]
+}
+
+// index is an Index with keys of any type.
+type index[K comparable, V any] interface {
+	move(n *row[K, V], c Change[K, V])
+}
+
+// NewIndex adds an index to a table. keys must be a pure function: it is called again for a value that goes.
+func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string, keys func(key K, value V) []I) *Index[K, V, I] {
+	ix := &Index[K, V, I]{table: t, name: name, keys: keys, rows: map[I][]*row[K, V]{}}
+	t.indexes = append(t.indexes, ix)
+	return ix
+}
+
+func (ix *Index[K, V, I]) has(key I) bool { return len(ix.rows[key]) > 0 }
+
+func (ix *Index[K, V, I]) feed(to dependent[I]) {
+	ix.reads.dependents = append(ix.reads.dependents, to)
+}
+
+// few is how many keys are compared one by one.
+const few = 16
+
+// move takes a row from its old keys to its new ones. A key that both values have cannot have come or gone: rows that
+// exist because of it stay, and are recomputed only if they have read it. (Else each change of a route would recompute
+// its clusters and their endpoints.)
+func (ix *Index[K, V, I]) move(n *row[K, V], c Change[K, V]) {
+	var old, now []I
+	if c.Had {
+		old = ix.keys(c.Key, c.Old)
+	}
+	if c.Has {
+		now = ix.keys(c.Key, c.New)
+	}
+	wasIn, isIn := memberOf(old), memberOf(now)
+	for _, k := range old {
+		if isIn(k) {
+			continue
+		}
+		if list := without(ix.rows[k], n); len(list) > 0 {
+			ix.rows[k] = list
+		} else {
+			delete(ix.rows, k)
+		}
+	}
+	for _, k := range now {
+		if !wasIn(k) {
+			ix.rows[k] = with(ix.rows[k], n)
+		}
+	}
+	for _, k := range old {
+		ix.reads.changed(k, !isIn(k))
+	}
+	for _, k := range now {
+		if !wasIn(k) {
+			ix.reads.changed(k, true)
+		}
+	}
+}
+
+func memberOf[I comparable](list []I) func(I) bool {
+	if len(list) <= few {
+		return func(k I) bool { return slices.Contains(list, k) }
+	}
+	set := make(map[I]struct{}, len(list))
+	for _, k := range list {
+		set[k] = struct{}{}
+	}
+	return func(k I) bool { _, ok := set[k]; return ok }
+}
+
+func (ix *Index[K, V, I]) read(r *Reader, key I) []*row[K, V] {
+	r.check(ix.table.Name, ix.table.layer)
+	read(r, &ix.reads, key)
+	return ix.rows[key]
+}
+
+// By reads the rows that have a key, sorted by their own keys.
+func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
+	list := ix.read(r, key)
+	rows := make([]Row[K, V], len(list))
+	for i, n := range list {
+		rows[i] = Row[K, V]{n.key, n.value}
+	}
+	return rows
+}
+
+// Each is By without a copy: how many rows there are, and a walk over them. Walk before the Compute ends.
+func (ix *Index[K, V, I]) Each(r *Reader, key I) (n int, rows iter.Seq2[K, V]) {
+	list := ix.read(r, key)
+	return len(list), walk(list)
+}

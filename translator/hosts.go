@@ -1,0 +1,156 @@
+package translator
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// hostTables are virtual hosts, and the route configurations that they make up.
+type hostTables struct {
+	virtualHosts        *graph.Table[hostKey, virtualHost]
+	chains              *graph.Table[chainKey, model.Chain]
+	blocks              *graph.Table[blockKey, block]
+	routeConfigurations *graph.Table[chainKey, encoded]
+
+	virtualHostsByBlock *graph.Index[hostKey, virtualHost, blockKey]
+	blocksByChain       *graph.Index[blockKey, block, chainKey]
+}
+
+// virtualHost is a virtual host, as a model for explanations and encoded for its route configuration.
+type virtualHost struct {
+	model   *model.VirtualHost
+	encoded *envoy.Encoded // if there is an error, of what stands in for it, or nil
+	err     error
+}
+
+// block is some of the virtual hosts of one route configuration, or why there are none.
+type block struct {
+	encoded *envoy.Block
+	err     error
+}
+
+func (t *tables) declareHosts() {
+	t.virtualHosts = graph.Declare(t.engine, graph.Table[hostKey, virtualHost]{
+		Name:    "virtualHosts",
+		Order:   hostKey.compare,
+		Sources: []graph.Source[hostKey]{t.attachmentsByHost, t.gatewaysByHost},
+		Compute: t.virtualHost,
+	})
+	t.virtualHostsByBlock = graph.NewIndex(t.virtualHosts, "block", func(key hostKey, _ virtualHost) []blockKey {
+		return []blockKey{blockOf(key.gateway, key.chain, key.host)}
+	})
+	// A table of its own: every listener of a port contributes to a chain (421), and a route's change must not ask them
+	// again.
+	t.chains = graph.Declare(t.engine, graph.Table[chainKey, model.Chain]{
+		Name:    "chains",
+		Order:   chainKey.compare,
+		Sources: []graph.Source[chainKey]{t.gatewaysByChain},
+		Compute: t.chain,
+	})
+	// Between virtual hosts and their route configuration, so that one change of 5,000 hosts does not look at each of them.
+	t.blocks = graph.Declare(t.engine, graph.Table[blockKey, block]{
+		Name:    "blocks",
+		Order:   blockKey.compare,
+		Sources: []graph.Source[blockKey]{t.virtualHostsByBlock},
+		Equal:   func(a, b block) bool { return a.encoded.Equal(b.encoded) && sameError(a.err, b.err) },
+		Compute: t.block,
+	})
+	t.blocksByChain = graph.NewIndex(t.blocks, "chain", func(key blockKey, _ block) []chainKey {
+		return []chainKey{{key.gateway, key.chain}}
+	})
+	t.routeConfigurations = declareResources(t, graph.Table[chainKey, encoded]{
+		Name:    "routeConfigurations",
+		Order:   chainKey.compare,
+		Sources: []graph.Source[chainKey]{t.gatewaysByChain},
+		Compute: t.routeConfiguration,
+	})
+}
+
+// virtualHost makes one virtual host of the routes attached to it and, behind them, those attached to wider hostnames of
+// the same listener: Envoy does not go on to another virtual host when none of its routes match, and Gateway API does.
+func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
+	g, ok := t.gateways.Get(r, key.gateway)
+	if !ok {
+		return virtualHost{}, false
+	}
+	var attached []*model.Attachment
+	for _, h := range gatewayapi.Covering(key.host) {
+		for _, row := range t.attachmentsByHost.By(r, hostKey{key.gateway, key.chain, h}) {
+			if !slices.Contains(attached, row.Value) {
+				attached = append(attached, row.Value)
+			}
+		}
+	}
+	vh := gatewayapi.VirtualHost(g, key.chain, key.host, attached)
+	if vh == nil {
+		return virtualHost{}, false
+	}
+	enc, err := encodeHost(vh)
+	return virtualHost{vh, enc, err}, true
+}
+
+// encodeHost encodes a virtual host. One that cannot be encoded, which is a bug of ours, answers 500: without it, its
+// requests would go where those of a wider hostname go.
+func encodeHost(vh *model.VirtualHost) (*envoy.Encoded, error) {
+	enc, err := envoy.VirtualHost(vh)
+	if err == nil {
+		return enc, nil
+	}
+	shut, also := envoy.VirtualHost(&model.VirtualHost{
+		Gateway: vh.Gateway, Chain: vh.Chain, Host: vh.Host, Owners: vh.Owners,
+		Routes: []model.Route{{
+			Name: "invalid", Match: model.Match{PathKind: model.PathPrefix, Path: "/"},
+			Action: &model.Action{Direct: &model.Direct{Status: http.StatusInternalServerError}},
+		}},
+	})
+	return shut, errors.Join(err, also)
+}
+
+func (t *tables) chain(r *graph.Reader, key chainKey) (model.Chain, bool) {
+	g, ok := t.gateways.Get(r, key.gateway)
+	if !ok {
+		return model.Chain{}, false
+	}
+	for _, p := range gatewayapi.Ports(g) {
+		for _, c := range p.Chains {
+			if c.Name == key.chain {
+				return c, true
+			}
+		}
+	}
+	return model.Chain{}, false
+}
+
+func (t *tables) block(r *graph.Reader, key blockKey) (block, bool) {
+	n, rows := t.virtualHostsByBlock.Each(r, key)
+	hosts := make([]*envoy.Encoded, 0, n)
+	for _, h := range rows {
+		if h.encoded != nil {
+			hosts = append(hosts, h.encoded)
+		}
+	}
+	b, err := envoy.NewBlock(hosts)
+	return block{b, err}, true
+}
+
+func (t *tables) routeConfiguration(r *graph.Reader, key chainKey) (encoded, bool) {
+	chain, ok := t.chains.Get(r, key)
+	if !ok {
+		return encoded{}, false
+	}
+	n, rows := t.blocksByChain.Each(r, key)
+	blocks := make([]*envoy.Block, 0, n)
+	for _, b := range rows {
+		if b.err != nil {
+			return encoded{err: b.err}, true
+		}
+		blocks = append(blocks, b.encoded)
+	}
+	return one(envoy.RouteConfiguration(key.chain, chain, blocks...)), true
+}

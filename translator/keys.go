@@ -1,0 +1,107 @@
+package translator
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Keys of tables and indexes that have parts. A gateway is "namespace/name", a chain is what model.ChainName or
+// model.StreamName makes.
+
+// gatewayKey is the key of something that the Envoys of one Gateway get.
+type gatewayKey interface {
+	comparable
+	of() string // the gateway
+	String() string
+}
+
+type portKey struct {
+	gateway string
+	port    uint16
+}
+
+func (k portKey) of() string     { return k.gateway }
+func (k portKey) String() string { return k.gateway + " " + model.ListenerName(k.port) }
+
+func (k portKey) compare(o portKey) int {
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), cmp.Compare(k.port, o.port))
+}
+
+type chainKey struct{ gateway, chain string }
+
+func (k chainKey) of() string     { return k.gateway }
+func (k chainKey) String() string { return k.gateway + " " + k.chain }
+
+func (k chainKey) compare(o chainKey) int {
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain))
+}
+
+// hostKey is a virtual host of a chain of requests, or a host of a chain of connections.
+type hostKey struct{ gateway, chain, host string }
+
+func (k hostKey) String() string { return k.gateway + " " + k.chain + " " + k.host }
+
+func (k hostKey) compare(o hostKey) int {
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain), strings.Compare(k.host, o.host))
+}
+
+// blockKey is one of the blocks that the virtual hosts of a chain are spread over (envoy.BlockOf).
+type blockKey struct {
+	gateway, chain string
+	block          int
+}
+
+func blockOf(gateway, chain, host string) blockKey {
+	return blockKey{gateway, chain, envoy.BlockOf(host)}
+}
+
+// compare orders blocks as text, 10 before 2: the bytes of route configurations have always had this order.
+func (k blockKey) compare(o blockKey) int {
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain),
+		strings.Compare(strconv.Itoa(k.block), strconv.Itoa(o.block)))
+}
+
+// listenerKey is a listener by its model.ListenerKey.
+type listenerKey struct{ gateway, listener string }
+
+func (k listenerKey) compare(o listenerKey) int {
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.listener, o.listener))
+}
+
+// secretKey is a secret by its SDS name.
+type secretKey struct{ gateway, secret string }
+
+func (k secretKey) of() string     { return k.gateway }
+func (k secretKey) String() string { return k.gateway + " " + k.secret }
+
+func (k secretKey) compare(o secretKey) int {
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.secret, o.secret))
+}
+
+type clusterKey struct {
+	gateway string
+	cluster model.ClusterID
+}
+
+func (k clusterKey) of() string     { return k.gateway }
+func (k clusterKey) String() string { return k.gateway + " " + k.cluster.String() }
+
+func (k clusterKey) compare(o clusterKey) int {
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), k.cluster.Compare(o.cluster))
+}
+
+type hopKey struct {
+	gateway string
+	hop     model.HopID
+}
+
+func (k hopKey) of() string     { return k.gateway }
+func (k hopKey) String() string { return k.gateway + " " + k.hop.String() }
+
+func (k hopKey) compare(o hopKey) int {
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), k.hop.Compare(o.hop))
+}

@@ -1,0 +1,244 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ClusterID identifies one Envoy cluster. String makes the cluster's name, ParseClusterID reads a name back. Two
+// clusters are the same exactly when their IDs are equal; the zero ID is no cluster.
+type ClusterID struct {
+	Kind            ClusterKind
+	Namespace, Name string         // of the object
+	Port            int32          // of a Service; 0 for other kinds
+	Member          string         // exporting cluster of an import; "" for other kinds
+	Variant         ClusterVariant // what sets the cluster apart from the plain one of the same object
+}
+
+// ClusterKind names the kind of object that a cluster stands for, and so the protocol of a Service's clusters.
+type ClusterKind string
+
+// The kinds of clusters.
+const (
+	// ServiceKind is one port of a Service. Its protocol follows the port's appProtocol.
+	ServiceKind ClusterKind = "service"
+	// GRPCKind is one port of a Service that serves gRPC, and so HTTP/2, whatever the port's appProtocol is.
+	GRPCKind ClusterKind = "grpc"
+	// TCPKind is one port of a Service for connections without TLS, or whose TLS ended at the listener. A
+	// BackendTLSPolicy makes the cluster originate TLS.
+	TCPKind ClusterKind = "tcp"
+	// PassthroughKind is one port of a Service for connections that are TLS already. No policy changes them.
+	PassthroughKind ClusterKind = "passthrough"
+	// PickerKind is one port of the Service of an external picker.
+	PickerKind ClusterKind = "picker"
+	// PoolKind is an InferencePool.
+	PoolKind ClusterKind = "pool"
+	// ImportKind is one exporting cluster of an import in EndpointMode: its pods.
+	ImportKind ClusterKind = "import"
+	// ParentKind is one exporting cluster of an import in ParentMode: its gateways. It differs from ImportKind so that
+	// only new routes use a cluster whose mode changes: routes in force would find gateways where they pick pods, or
+	// pods where they do not pick.
+	ParentKind ClusterKind = "parent"
+	// ImportPickerKind is the remote picker of one exporting cluster of an import.
+	ImportPickerKind ClusterKind = "import-picker"
+)
+
+// ClusterVariant sets a cluster apart from the plain one of the same object.
+type ClusterVariant string
+
+// The variants.
+const (
+	Plain ClusterVariant = ""
+	// LastVariant is a pool's cluster that spills no further.
+	LastVariant ClusterVariant = "last"
+	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). Its requests are not picked for, so routes of one
+	// kind must not meet a cluster of the other while they change.
+	HopsVariant ClusterVariant = "hops"
+	// HealthVariant is an external picker's cluster in which the picker's own health service decides which replica is
+	// asked. Envoy cuts every call in flight through a cluster that changes, and whether the picker serves health is
+	// known only after its first answer: so it is another cluster.
+	HealthVariant ClusterVariant = "health"
+)
+
+// OurPicker is the cluster of Penstock's own picker; it also takes access logs.
+var OurPicker = ClusterID{Kind: "penstock-picker"}
+
+// Collector is the cluster of the OpenTelemetry collector, where one is configured.
+var Collector = ClusterID{Kind: "penstock-otlp"}
+
+// ServiceCluster is the cluster of one port of a Service.
+func ServiceCluster(namespace, name string, port int32) ClusterID {
+	return ClusterID{Kind: ServiceKind, Namespace: namespace, Name: name, Port: port}
+}
+
+// GRPCCluster is the cluster of one port of a Service for gRPC.
+func GRPCCluster(namespace, name string, port int32) ClusterID {
+	return ClusterID{Kind: GRPCKind, Namespace: namespace, Name: name, Port: port}
+}
+
+// TCPCluster is the cluster of one port of a Service for connections.
+func TCPCluster(namespace, name string, port int32) ClusterID {
+	return ClusterID{Kind: TCPKind, Namespace: namespace, Name: name, Port: port}
+}
+
+// PickerCluster is the cluster of an external picker's Service.
+func PickerCluster(namespace, name string, port int32) ClusterID {
+	return ClusterID{Kind: PickerKind, Namespace: namespace, Name: name, Port: port}
+}
+
+// PoolCluster is the cluster of an InferencePool.
+func PoolCluster(namespace, name string) ClusterID {
+	return ClusterID{Kind: PoolKind, Namespace: namespace, Name: name}
+}
+
+// ImportCluster is the cluster of the pods of one exporting cluster of an import.
+func ImportCluster(namespace, name, member string) ClusterID {
+	return ClusterID{Kind: ImportKind, Namespace: namespace, Name: name, Member: member}
+}
+
+// ParentCluster is the cluster of the gateways of one exporting cluster of an import.
+func ParentCluster(namespace, name, member string) ClusterID {
+	return ClusterID{Kind: ParentKind, Namespace: namespace, Name: name, Member: member}
+}
+
+// ImportPickerCluster is the cluster of the remote picker of one exporting cluster of an import.
+func ImportPickerCluster(namespace, name, member string) ClusterID {
+	return ClusterID{Kind: ImportPickerKind, Namespace: namespace, Name: name, Member: member}
+}
+
+// As is a variant of the cluster, in place of the one that it is.
+func (id ClusterID) As(v ClusterVariant) ClusterID {
+	id.Variant = v
+	return id
+}
+
+// WithKind is the cluster of another kind for the same object.
+func (id ClusterID) WithKind(k ClusterKind) ClusterID {
+	id.Kind = k
+	return id
+}
+
+// IsZero reports whether id is no cluster.
+func (id ClusterID) IsZero() bool { return id == ClusterID{} }
+
+// Key is the store's key of the object: "namespace/name".
+func (id ClusterID) Key() string { return id.Namespace + "/" + id.Name }
+
+// External reports whether the cluster is that of an external picker, in any variant.
+func (id ClusterID) External() bool { return id.Kind == PickerKind || id.Kind == ImportPickerKind }
+
+// Imported reports whether the cluster holds the pods of an exporting cluster of an import, and names their pool.
+func (id ClusterID) Imported() (PoolID, bool) {
+	if id.Kind != ImportKind || id.Variant == HopsVariant {
+		return PoolID{}, false
+	}
+	return PoolID{id.Namespace, id.Name, id.Member}, true
+}
+
+// Compare orders IDs by their fields, from the first to the last.
+func (id ClusterID) Compare(o ClusterID) int {
+	return cmp.Or(
+		strings.Compare(string(id.Kind), string(o.Kind)),
+		strings.Compare(id.Namespace, o.Namespace),
+		strings.Compare(id.Name, o.Name),
+		cmp.Compare(id.Port, o.Port),
+		strings.Compare(id.Member, o.Member),
+		strings.Compare(string(id.Variant), string(o.Variant)),
+	)
+}
+
+// form is what stands in a cluster's name behind its kind.
+type form int
+
+const (
+	nothing      form = iota // KIND
+	object                   // KIND/NAMESPACE/NAME
+	objectPort               // KIND/NAMESPACE/NAME/PORT
+	objectMember             // KIND/NAMESPACE/NAME/MEMBER
+)
+
+func (k ClusterKind) form() form {
+	switch k {
+	case ServiceKind, GRPCKind, TCPKind, PassthroughKind, PickerKind:
+		return objectPort
+	case PoolKind:
+		return object
+	case ImportKind, ParentKind, ImportPickerKind:
+		return objectMember
+	}
+	return nothing
+}
+
+// String is the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
+// "import/NAMESPACE/NAME/CLUSTER"; with the variant before it, "last/pool/NAMESPACE/NAME". That of the zero ID is "".
+func (id ClusterID) String() string {
+	var room [96]byte
+	b := room[:0]
+	if id.Variant != Plain {
+		b = append(append(b, id.Variant...), '/')
+	}
+	b = append(b, id.Kind...)
+	f := id.Kind.form()
+	if f == nothing {
+		return string(b)
+	}
+	b = append(append(b, '/'), id.Namespace...)
+	b = append(append(b, '/'), id.Name...)
+	switch f {
+	case objectPort:
+		b = strconv.AppendInt(append(b, '/'), int64(id.Port), 10)
+	case objectMember:
+		b = append(append(b, '/'), id.Member...)
+	}
+	return string(b)
+}
+
+// ParseClusterID reads a cluster's name. It accepts exactly the names that String makes; "" is none of them.
+func ParseClusterID(name string) (ClusterID, bool) {
+	var id ClusterID
+	rest := name
+	for _, v := range []ClusterVariant{LastVariant, HopsVariant, HealthVariant} {
+		if after, ok := strings.CutPrefix(name, string(v)+"/"); ok {
+			id.Variant, rest = v, after
+		}
+	}
+	kind, rest, more := strings.Cut(rest, "/")
+	id.Kind = ClusterKind(kind)
+	f := id.Kind.form()
+	if f == nothing {
+		return id, !more && kind != ""
+	}
+	var ok bool
+	if id.Namespace, rest, ok = strings.Cut(rest, "/"); !ok || id.Namespace == "" {
+		return ClusterID{}, false
+	}
+	if f == object {
+		id.Name = rest
+		return id, rest != "" && !strings.Contains(rest, "/")
+	}
+	if id.Name, rest, ok = strings.Cut(rest, "/"); !ok || id.Name == "" {
+		return ClusterID{}, false
+	}
+	if f == objectPort {
+		port, err := strconv.ParseInt(rest, 10, 32)
+		id.Port = int32(port)
+		return id, err == nil && strconv.FormatInt(port, 10) == rest
+	}
+	id.Member = rest
+	return id, rest != ""
+}
+
+// MarshalText implements encoding.TextMarshaler: the cluster's name.
+func (id ClusterID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that is not a cluster's name; "" is the zero ID.
+func (id *ClusterID) UnmarshalText(text []byte) error {
+	parsed, ok := ParseClusterID(string(text))
+	if !ok && len(text) > 0 {
+		return fmt.Errorf("%q is not the name of a cluster", text)
+	}
+	*id = parsed
+	return nil
+}

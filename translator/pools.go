@@ -1,0 +1,91 @@
+package translator
+
+import (
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// PickerPool is all that our picker needs to know of a pool.
+type PickerPool struct {
+	Pool    *model.Pool
+	Members []model.Member
+}
+
+// poolTables are InferencePools and InferencePoolImports, and what our picker needs of them.
+type poolTables struct {
+	pools   *graph.Table[string, *model.Pool]
+	imports *graph.Table[string, *model.Import]
+	members *graph.Table[model.PoolID, PickerPool]
+
+	poolsByID   *graph.Index[string, *model.Pool, model.PoolID]
+	importsByID *graph.Index[string, *model.Import, model.PoolID] // of its exporting clusters in EndpointMode
+}
+
+func (t *tables) declarePools() {
+	t.pools = graph.Declare(t.engine, graph.Table[string, *model.Pool]{
+		Name:    "pools",
+		Order:   order,
+		Sources: t.stored(store.InferencePools.Kind()),
+		Compute: func(r *graph.Reader, key string) (*model.Pool, bool) { return inference.Pool(r, key) },
+	})
+	t.poolsByID = graph.NewIndex(t.pools, "pool", func(_ string, p *model.Pool) []model.PoolID { return []model.PoolID{p.Name} })
+	t.imports = graph.Declare(t.engine, graph.Table[string, *model.Import]{
+		Name:    "imports",
+		Order:   order,
+		Sources: t.stored(store.InferencePoolImports.Kind()),
+		Compute: func(r *graph.Reader, key string) (*model.Import, bool) { return inference.Import(r, key) },
+	})
+	t.importsByID = graph.NewIndex(t.imports, "pool", func(_ string, imp *model.Import) (keys []model.PoolID) {
+		for _, m := range imp.Members {
+			if m.Pool != nil {
+				keys = append(keys, m.Pool.Name)
+			}
+		}
+		return keys
+	})
+}
+
+func (t *tables) declareMembers() {
+	t.members = graph.Declare(t.engine, graph.Table[model.PoolID, PickerPool]{
+		Name:    "members",
+		Order:   model.PoolID.Compare,
+		Sources: []graph.Source[model.PoolID]{t.poolsByID, t.importsByID},
+		Compute: func(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
+			p, ok := t.pool(r, id)
+			if !ok {
+				return PickerPool{}, false
+			}
+			return PickerPool{p, inference.Members(r, p)}, true
+		},
+	})
+}
+
+// pool finds a pool, be it an InferencePool or one exporting cluster of an import.
+func (t *tables) pool(r *graph.Reader, id model.PoolID) (*model.Pool, bool) {
+	if id.Member == "" {
+		return t.pools.Get(r, id.Key())
+	}
+	imp, ok := t.imports.Get(r, id.Key())
+	if !ok {
+		return nil, false
+	}
+	for _, m := range imp.Members {
+		if m.Name == id.Member && m.Pool != nil {
+			return m.Pool, true
+		}
+	}
+	return nil, false
+}
+
+// lookup implements inference.Tables on the tables before attachments.
+type lookup struct{ *tables }
+
+func (l lookup) Pool(r store.Reader, key string) (*model.Pool, bool) {
+	return l.pools.Get(r.(*graph.Reader), key)
+}
+
+func (l lookup) Import(r store.Reader, key string) (*model.Import, bool) {
+	return l.imports.Get(r.(*graph.Reader), key)
+}

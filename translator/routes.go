@@ -1,0 +1,196 @@
+package translator
+
+import (
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// routeTables are routes of every kind: which listeners they name (candidates), which of two routes gets a host
+// (contests), and the result (attachments). A route's key is its store.TargetKey.
+type routeTables struct {
+	candidates  *graph.Table[string, *model.Candidate]
+	contests    *graph.Table[listenerKey, []model.Loss]
+	attachments *graph.Table[string, *model.Attachment]
+
+	candidatesByListener *graph.Index[string, *model.Candidate, listenerKey]
+	candidatesByContest  *graph.Index[string, *model.Candidate, listenerKey]
+	contestsByRoute      *graph.Index[listenerKey, []model.Loss, string]
+
+	attachmentsByHost           *graph.Index[string, *model.Attachment, hostKey]
+	attachmentsByStream         *graph.Index[string, *model.Attachment, hostKey]
+	attachmentsByListener       *graph.Index[string, *model.Attachment, listenerKey]
+	attachmentsByBackend        *graph.Index[string, *model.Attachment, string] // store.TargetKey
+	attachmentsByCluster        *graph.Index[string, *model.Attachment, model.ClusterID]
+	attachmentsByPicker         *graph.Index[string, *model.Attachment, model.ClusterID] // external ones
+	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
+	attachmentsByGatewayCluster *graph.Index[string, *model.Attachment, clusterKey]
+	attachmentsByGatewayHop     *graph.Index[string, *model.Attachment, hopKey]
+}
+
+func (t *tables) declareRoutes() {
+	t.declareCandidates()
+	t.contests = graph.Declare(t.engine, graph.Table[listenerKey, []model.Loss]{
+		Name:    "contests",
+		Order:   listenerKey.compare,
+		Sources: []graph.Source[listenerKey]{t.candidatesByContest},
+		Compute: func(r *graph.Reader, key listenerKey) ([]model.Loss, bool) {
+			var all []*model.Candidate
+			for _, row := range t.candidatesByListener.By(r, key) {
+				all = append(all, row.Value)
+			}
+			losses := gatewayapi.Contest(key.gateway, key.listener, all)
+			return losses, len(losses) > 0
+		},
+	})
+	t.contestsByRoute = graph.NewIndex(t.contests, "route", func(_ listenerKey, losses []model.Loss) (keys []string) {
+		for _, l := range losses {
+			keys = append(keys, store.TargetKey(l.Route.Kind, l.Route.Namespace, l.Route.Name))
+		}
+		slices.Sort(keys)
+		return slices.Compact(keys)
+	})
+	t.attachments = graph.Declare(t.engine, graph.Table[string, *model.Attachment]{
+		Name:    "attachments",
+		Order:   order,
+		Sources: []graph.Source[string]{t.candidates},
+		Compute: t.attachment,
+	})
+	t.indexAttachedHosts()
+	t.indexAttachedBackends()
+}
+
+func (t *tables) declareCandidates() {
+	var sources []graph.Source[string]
+	for _, table := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes} {
+		sources = append(sources, t.engine.Stored(table.Kind(), store.ByRoute))
+	}
+	t.candidates = graph.Declare(t.engine, graph.Table[string, *model.Candidate]{
+		Name:    "candidates",
+		Order:   order,
+		Sources: sources,
+		Compute: func(r *graph.Reader, key string) (*model.Candidate, bool) {
+			c := gatewayapi.Candidate(r, t.cfg.gatewayAPI(), t.gateway(r), key)
+			return c, c != nil
+		},
+	})
+	listeners := func(_ string, c *model.Candidate) (keys []listenerKey) {
+		for _, parent := range c.Parents {
+			for _, p := range parent.Places {
+				keys = append(keys, listenerKey{p.Gateway, p.Listener})
+			}
+		}
+		return keys
+	}
+	t.candidatesByListener = graph.NewIndex(t.candidates, "listener", listeners)
+	// HTTPRoutes alone, of which there may be thousands, never compete for a host.
+	t.candidatesByContest = graph.NewIndex(t.candidates, "contest", func(key string, c *model.Candidate) []listenerKey {
+		if c.Route.Kind == store.HTTPRoutes.Kind() {
+			return nil
+		}
+		return listeners(key, c)
+	})
+}
+
+func (t *tables) attachment(r *graph.Reader, key string) (*model.Attachment, bool) {
+	c, ok := t.candidates.Get(r, key)
+	if !ok {
+		return nil, false
+	}
+	var losses []model.Loss
+	for _, row := range t.contestsByRoute.By(r, key) {
+		for _, l := range row.Value {
+			if l.Route == c.Route {
+				losses = append(losses, l)
+			}
+		}
+	}
+	return gatewayapi.Attach(r, inference.Backends{Tables: lookup{t}}, c, losses), true
+}
+
+// indexAttachedHosts: by where routes are attached.
+func (t *tables) indexAttachedHosts() {
+	hosts := func(stream bool) func(string, *model.Attachment) []hostKey {
+		return func(_ string, a *model.Attachment) (keys []hostKey) {
+			for _, p := range a.Places {
+				for _, h := range p.Hosts {
+					if p.Stream == stream {
+						keys = append(keys, hostKey{p.Gateway, p.Chain, h})
+					}
+				}
+			}
+			return keys
+		}
+	}
+	t.attachmentsByHost = graph.NewIndex(t.attachments, "host", hosts(false))
+	t.attachmentsByStream = graph.NewIndex(t.attachments, "stream", hosts(true))
+	t.attachmentsByListener = graph.NewIndex(t.attachments, "listener", func(_ string, a *model.Attachment) (keys []listenerKey) {
+		if !gatewayapi.Accepted(a) { // it has places, to answer 500 there, but does not count as attached
+			return nil
+		}
+		for _, p := range a.Places {
+			keys = append(keys, listenerKey{p.Gateway, p.Listener})
+		}
+		return keys
+	})
+}
+
+// indexAttachedBackends: by what the rules of attached routes need.
+func (t *tables) indexAttachedBackends() {
+	t.attachmentsByBackend = graph.NewIndex(t.attachments, "backend", func(_ string, a *model.Attachment) []string { return a.Backends })
+	t.attachmentsByCluster = graph.NewIndex(t.attachments, "cluster", func(_ string, a *model.Attachment) []model.ClusterID {
+		if len(a.Places) == 0 {
+			return nil
+		}
+		return a.Clusters
+	})
+	t.attachmentsByPicker = graph.NewIndex(t.attachments, "picker", func(_ string, a *model.Attachment) (pickers []model.ClusterID) {
+		if len(a.Places) == 0 {
+			return nil
+		}
+		for _, id := range a.Clusters {
+			if id.External() {
+				pickers = append(pickers, id.As(model.Plain))
+			}
+		}
+		return pickers
+	})
+	t.attachmentsByHop = graph.NewIndex(t.attachments, "hop", func(_ string, a *model.Attachment) []model.HopID {
+		if len(a.Places) == 0 {
+			return nil
+		}
+		return a.Hops
+	})
+	t.attachmentsByGatewayCluster = graph.NewIndex(t.attachments, "gatewayCluster", func(_ string, a *model.Attachment) (keys []clusterKey) {
+		for _, gw := range gatewaysOf(a) {
+			for _, c := range a.Clusters {
+				keys = append(keys, clusterKey{gw, c})
+			}
+		}
+		return keys
+	})
+	t.attachmentsByGatewayHop = graph.NewIndex(t.attachments, "gatewayHop", func(_ string, a *model.Attachment) (keys []hopKey) {
+		for _, gw := range gatewaysOf(a) {
+			for _, h := range a.Hops {
+				keys = append(keys, hopKey{gw, h})
+			}
+		}
+		return keys
+	})
+}
+
+// gatewaysOf are the Gateways that a route is attached to, sorted.
+func gatewaysOf(a *model.Attachment) []string {
+	var out []string
+	for _, p := range a.Places {
+		if !slices.Contains(out, p.Gateway) {
+			out = append(out, p.Gateway)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

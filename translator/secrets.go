@@ -1,0 +1,61 @@
+package translator
+
+import (
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+func (t *tables) declareSecrets() {
+	t.gatewayClustersBySecret = graph.NewIndex(t.gatewayClusters, "secret", func(key clusterKey, e encoded) (keys []secretKey) {
+		for _, res := range e.resources {
+			for _, ref := range res.Refs {
+				if ref.Type == resource.Secret {
+					keys = append(keys, secretKey{key.gateway, ref.Name})
+				}
+			}
+		}
+		return keys
+	})
+	t.secrets = declareResources(t, graph.Table[secretKey, encoded]{
+		Name:    "secrets",
+		Order:   secretKey.compare,
+		Sources: []graph.Source[secretKey]{t.gatewaysBySecret, t.gatewayClustersBySecret},
+		Compute: func(r *graph.Reader, key secretKey) (encoded, bool) {
+			secret, ok := secret(r, key.secret)
+			if !ok {
+				return encoded{}, false
+			}
+			return one(envoy.Secret(*secret)), true
+		},
+	})
+}
+
+// secret reads the certificate, CA certificates or token of an SDS name.
+func secret(r *graph.Reader, name string) (*model.Secret, bool) {
+	if name == model.OwnTrust || name == model.OwnKey {
+		a, ok := store.Authorities.Get(r, store.OwnAuthority)
+		if !ok {
+			return nil, false
+		}
+		if name == model.OwnKey {
+			return &model.Secret{Name: name, Token: []byte(a.Key), Owner: store.Authorities.Ref(a)}, true
+		}
+		return &model.Secret{Name: name, CA: a.CA, Owner: store.Authorities.Ref(a)}, true
+	}
+	id, ok := model.ParseSecretID(name)
+	if !ok {
+		return nil, false
+	}
+	switch key := id.Namespace + "/" + id.Name; id.Kind {
+	case model.PolicyTrustSecret:
+		return gatewayapi.PolicyTrust(r, key)
+	case model.GatewayTrustSecret:
+		return gatewayapi.ClientTrust(r, key, id.Port)
+	}
+	certificate, problem := gatewayapi.Certificate(r, id.Namespace, id.Name)
+	return certificate, problem == ""
+}

@@ -1,0 +1,93 @@
+package services
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Port is the port of a Service with a number; nil if it has none.
+func Port(svc *corev1.Service, number int32) *corev1.ServicePort {
+	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == number })
+	if i < 0 {
+		return nil
+	}
+	return &svc.Spec.Ports[i]
+}
+
+// Protocol is the protocol of a Service's port for a kind of route, by the port's appProtocol (KEP-3726 and the names in
+// common use). Without one it is HTTP/1.1, or h2c for a GRPCRoute; routes of connections pass on whatever their clients
+// send. False for a port that a route cannot use: UDP, and for requests other protocols, and TLS without a
+// BackendTLSPolicy (secured): the name promises TLS, and only a policy names the certificates to trust.
+func Protocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol, bool) {
+	if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+		return "", false
+	}
+	if kind == "TLSRoute" || kind == "TCPRoute" {
+		return model.TCP, true
+	}
+	var name string
+	if p.AppProtocol != nil {
+		name = *p.AppProtocol
+	}
+	switch strings.ToLower(name) {
+	case "https", "tls", "kubernetes.io/wss":
+		if !secured {
+			return "", false
+		}
+		fallthrough
+	case "", "tcp":
+		if kind == "GRPCRoute" {
+			return model.H2C, true
+		}
+		return model.HTTP1, true
+	case "http", "kubernetes.io/ws":
+		return model.HTTP1, kind != "GRPCRoute"
+	case "kubernetes.io/h2c", "h2c", "http2", "grpc":
+		return model.H2C, true
+	}
+	return "", false
+}
+
+// ProtocolText names the protocol that a port declares, for messages.
+func ProtocolText(p *corev1.ServicePort) string {
+	if p.AppProtocol != nil && *p.AppProtocol != "" {
+		return "appProtocol " + *p.AppProtocol
+	}
+	return string(p.Protocol)
+}
+
+// Addresses lists the endpoints of one port of a Service, sorted. Without any EndpointSlice, as in a folder of files, the
+// Service's selector chooses Pods and ModelServers itself, unless slicesOnly is set: a cluster makes EndpointSlices soon.
+func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly bool) []netip.AddrPort {
+	port := Port(svc, number)
+	if port == nil {
+		return nil
+	}
+	var out []netip.AddrPort
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		for _, ip := range Host(r, svc.Spec.ExternalName) {
+			out = append(out, netip.AddrPortFrom(ip, uint16(number)))
+		}
+		return out
+	}
+	list := store.EndpointSlices.By(r, store.ByService, store.ID(svc))
+	if len(list) > 0 || slicesOnly {
+		return endpoints(list, port.Name)
+	}
+	target := uint16(number)
+	if n := port.TargetPort.IntValue(); n > 0 {
+		target = uint16(n)
+	}
+	for _, m := range Select(r, svc.Namespace, svc.Spec.Selector, []uint16{target}) {
+		if !m.Draining {
+			out = append(out, m.Address)
+		}
+	}
+	return out
+}
