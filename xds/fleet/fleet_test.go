@@ -65,24 +65,37 @@ func TestDeployment_StuckRolloutIsReported(t *testing.T) {
 	})
 }
 
-func TestWhatIsAsItShouldBeIsNotWrittenAgain(t *testing.T) {
-	r := newRig(t)
-	r.gateway("edge", "penstock")
-	r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
-	r.settled()
-	before := r.cluster.written()
-	r.set() // as after a revision that is about something else
-	r.fleets.Refresh()
-	r.settled()
-	r.restart()
-	r.settled()
-	if now := r.cluster.written(); now != before {
-		t.Errorf("%d writes for nothing", now-before)
-	}
-	r.cluster.edit("Deployment", func(o *apply.Object) { o.Mark = "edited by somebody" })
-	r.until("the Deployment is put right", func() bool { return r.cluster.written() == before+1 })
-	r.cluster.remove("Service")
-	r.until("the Service is back", func() bool { return r.cluster.written() == before+2 })
+func TestServerSideApply_UnchangedObjectsAreNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.gateway("edge", "penstock")
+		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		synctest.Wait()
+		want := r.cluster.written()
+		// compares runs a step until every goroutine is idle. A worker must have compared the fleet, or not have been started at all.
+		compares := func(step string, worker bool, run func()) {
+			t.Helper()
+			before := r.cluster.looked()
+			run()
+			synctest.Wait()
+			if looked := r.cluster.looked() > before; looked != worker {
+				t.Errorf("%s: a worker compared the objects: %v, want %v", step, looked, worker)
+			}
+			if n := r.cluster.written(); n != want {
+				t.Errorf("%s: %d writes, want %d", step, n, want)
+			}
+		}
+		compares("a revision about something else", false, r.set)
+		compares("settings are read again", true, r.fleets.Refresh)
+		compares("another replica leads", true, r.restart)
+		want++
+		compares("the Deployment is edited by another client", true, func() {
+			r.cluster.edit("Deployment", func(o *apply.Object) { o.Mark = "edited" })
+		})
+		want++
+		compares("the Service is deleted", true, func() { r.cluster.remove("Service") })
+		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+	})
 }
 
 func TestService_ListenerChangeWritesNothingElse(t *testing.T) {
