@@ -3,7 +3,7 @@ package store
 import (
 	"maps"
 
-	"github.com/google/btree"
+	"github.com/tidwall/btree"
 )
 
 // entry is one object under one key of one index.
@@ -19,12 +19,17 @@ func less(a, b entry) bool {
 	return a.id < b.id
 }
 
-// tree is one index of one table. Its clones share what neither has changed, so that a View costs next to nothing and
-// stays as it is, whatever is written afterwards.
+// tree is one index of one table. A copy shares all nodes that neither side has modified since, so that a View costs next to nothing,
+// and later writes leave it unchanged.
 type tree = btree.BTreeG[entry]
 
-// degree of the trees: each write copies one node of up to 2*degree-1 entries for each level.
+// degree of the trees: a write copies one node of up to 2*degree-1 entries on each level. BenchmarkIndex measures it.
 const degree = 8
+
+// newTree makes a tree without locks of its own: Store.mu orders the writers, and readers have copies.
+func newTree() *tree {
+	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
+}
 
 // trees are all indexes of all tables. ByAll is ByID, read whole.
 type trees map[[2]string]*tree // by table and index
@@ -33,7 +38,7 @@ func newTrees() trees {
 	all := trees{}
 	for _, t := range Tables() {
 		for _, index := range t.indexNames() {
-			all[[2]string{t.Kind(), index}] = btree.NewWithFreeListG(degree, less, btree.NewFreeListG[entry](0))
+			all[[2]string{t.Kind(), index}] = newTree()
 		}
 	}
 	return all
@@ -43,12 +48,12 @@ func newTrees() trees {
 func (t trees) put(table, id string, obj any, keys []IndexKey) {
 	for _, k := range keys {
 		if k.Index != ByAll {
-			t[[2]string{table, k.Index}].ReplaceOrInsert(entry{k.Key, id, obj})
+			t[[2]string{table, k.Index}].Set(entry{k.Key, id, obj})
 		}
 	}
 }
 
-// remove takes an object out, which has these keys.
+// remove deletes an object, which has these keys.
 func (t trees) remove(table, id string, keys []IndexKey) {
 	for _, k := range keys {
 		if k.Index != ByAll {
@@ -81,7 +86,7 @@ func (t trees) list(table, index, key string) (out []any, ok bool) {
 			return nil, false
 		}
 		out = make([]any, 0, tree.Len())
-		tree.Ascend(func(e entry) bool {
+		tree.Scan(func(e entry) bool {
 			out = append(out, e.obj)
 			return true
 		})
@@ -91,7 +96,7 @@ func (t trees) list(table, index, key string) (out []any, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	tree.AscendGreaterOrEqual(entry{key: key}, func(e entry) bool {
+	tree.Ascend(entry{key: key}, func(e entry) bool {
 		if e.key == key {
 			out = append(out, e.obj)
 		}
@@ -100,12 +105,12 @@ func (t trees) list(table, index, key string) (out []any, ok bool) {
 	return out, true
 }
 
-// after is what a View reads once some tables have changed since before was made.
+// after returns what a View reads once some tables have changed since before was made.
 func (t trees) after(before trees, changed map[string]struct{}) trees {
 	now := maps.Clone(before)
 	for name, tree := range t {
 		if _, ok := changed[name[0]]; ok || now[name] == nil {
-			now[name] = tree.Clone()
+			now[name] = tree.Copy()
 		}
 	}
 	return now

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Somebody reads one revision while others are written: what it reads is that one, whole.
-func TestEveryViewStaysAsItWasWhateverIsWrittenLater(t *testing.T) {
+func TestView_LaterWritesLeaveItUnchanged(t *testing.T) {
 	type snapshot struct {
 		view *store.View
 		want map[string]string // label "app" by id
@@ -55,7 +55,7 @@ func TestEveryViewStaysAsItWasWhateverIsWrittenLater(t *testing.T) {
 	}
 }
 
-func TestABatchWithAnObjectThatHasNoNameChangesNothing(t *testing.T) {
+func TestApply_ObjectWithoutNameChangesNothing(t *testing.T) {
 	s := store.New()
 	if _, err := s.Apply(store.Pods.Put(pod("a", nil)), store.Secrets.Delete("")); err == nil {
 		t.Error("no error")
@@ -63,4 +63,39 @@ func TestABatchWithAnObjectThatHasNoNameChangesNothing(t *testing.T) {
 	if n := len(store.Pods.All(s.View())); n != 0 {
 		t.Errorf("%d pods are there", n)
 	}
+}
+
+// The race detector checks that a writer never modifies a node that a View shares.
+func TestView_ReadersNeedNoLock(t *testing.T) {
+	s := store.New()
+	write := func(i int) {
+		name := fmt.Sprint("p", i%100)
+		op := store.Pods.Put(pod(name, map[string]string{"app": fmt.Sprint("a", i)}))
+		if i%3 == 0 {
+			op = store.Pods.Delete("default/" + name)
+		}
+		if _, err := s.Apply(op); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range 200 {
+		write(i)
+	}
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for range 100 {
+				view := s.View()
+				for _, p := range store.Pods.All(view) {
+					if _, ok := store.Pods.Get(view, store.ID(p)); !ok {
+						t.Errorf("revision %d lists %s but does not have it", view.Revision(), p.Name)
+					}
+				}
+			}
+		})
+	}
+	for i := range 500 {
+		write(i)
+	}
+	readers.Wait()
 }
