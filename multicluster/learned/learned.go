@@ -15,12 +15,12 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Store takes what was learned. *store.Store is one.
+// Store stores what was learned. *store.Store implements it.
 type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 }
 
-// Delivery follows a revision to the proxies.
+// Delivery reports when Envoys have what was learned.
 type Delivery interface {
 	// Reachable returns when an Envoy gets its configuration from this process or from one of Peers; waited reports whether
 	// none did at first.
@@ -32,19 +32,19 @@ type Delivery interface {
 	Isolated() bool
 }
 
-// Config is what a Keeper needs.
+// Config of a Keeper.
 type Config struct {
 	Store    Store
 	Delivery Delivery
 	// Peers are sent what is learned here, and what they learn is stored here; nil: there are none.
 	Peers Peers
-	// For is how long an address stays after it was named last. 10 minutes by default: longer than a retry or a session,
-	// short enough that addresses of pods long gone do not pile up.
+	// For is how long an address stays after it was named last. 10 minutes by default: longer than a retry or a session, and
+	// short enough to drop the addresses of deleted pods.
 	For time.Duration
 	Now func() time.Time // time.Now if nil
 }
 
-// Keeper is what is known of all pools. Safe for use by many.
+// Keeper holds the learned addresses of all pools. Its methods may be called concurrently.
 type Keeper struct {
 	cfg Config
 
@@ -58,7 +58,7 @@ type address struct {
 	published time.Time // the until that peers have
 }
 
-// New makes a Keeper without addresses, and subscribes it to its peers.
+// New returns a Keeper without addresses, and subscribes it to its peers.
 func New(cfg Config) *Keeper {
 	if cfg.For <= 0 {
 		cfg.For = 10 * time.Minute
@@ -74,8 +74,8 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Learn makes every Envoy know the addresses of a pool, named as model.PoolName does ("namespace/name@cluster"), and
-// returns when that is so, or with an error.
+// Learn adds addresses to a pool, named as model.PoolName does ("namespace/name@cluster"). It returns nil when every Envoy has
+// them.
 func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort) error {
 	if k.known(pool, addrs) {
 		return nil
@@ -124,7 +124,7 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool string) error {
 // Isolated reports whether what is learned here may reach no Envoy.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
-// known is the way of almost every request: nothing is new.
+// known reports whether all addresses are delivered already, and extends their expiry. It is the path of almost every request.
 func (k *Keeper) known(pool string, addrs []netip.AddrPort) bool {
 	now := k.cfg.Now()
 	k.mu.RLock()
@@ -138,7 +138,7 @@ func (k *Keeper) known(pool string, addrs []netip.AddrPort) bool {
 		aged = aged || known.until.Sub(now) < k.cfg.For-k.step()
 	}
 	k.mu.RUnlock()
-	if aged { // now and then, so that the lock is seldom taken
+	if aged { // once a step, so that most requests take no write lock
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for _, a := range addrs {
@@ -194,13 +194,13 @@ func (k *Keeper) publish(pool string, addrs []netip.AddrPort) {
 	}
 }
 
-// write stores what is known of a pool. mu is held.
+// write stores a pool's addresses and returns the revision. mu is held.
 func (k *Keeper) write(pool string) (uint64, error) {
 	namespace, rest, _ := strings.Cut(pool, "/")
 	name, cluster, ok := strings.Cut(rest, "@")
 	if !ok {
 		delete(k.pools, pool)
-		return 0, errors.New("it is not a pool of an import")
+		return 0, errors.New("not a pool of an import")
 	}
 	l := &store.Learned{}
 	l.Namespace, l.Name = namespace, store.LearnedName(name, cluster)
@@ -232,6 +232,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
+// expire drops addresses whose time is over.
 func (k *Keeper) expire() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

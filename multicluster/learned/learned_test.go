@@ -28,7 +28,7 @@ func (p *proxies) Isolated() bool { return false }
 
 func (p *proxies) Reachable(context.Context) (bool, error) { return false, nil }
 
-// eager are proxies that know everything at once.
+// eager are proxies that acknowledge at once.
 type eager struct{ *proxies }
 
 func (eager) Delivered(context.Context, uint64, string) error { return nil }
