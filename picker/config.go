@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -16,17 +15,12 @@ import (
 
 // Config of a Picker. Zero values mean the defaults given.
 type Config struct {
-	// ID distinguishes this process's leases from those of other pickers that receive the same access log. Default: random.
-	ID  string
 	Log *slog.Logger // default: slog.Default()
 	// Registerer registers the Prometheus metrics; nil for none.
 	Registerer prometheus.Registerer
 	// Tracer records spans of picks whose caller is traced and sampled; nil for none.
 	Tracer trace.TracerProvider
-	// LeaseTimeout is when a request whose end is never reported stops counting as in flight; default 10 minutes.
-	LeaseTimeout time.Duration
-	// Scrape sets the scrapers' intervals; Jitter is filled in.
-	Scrape endpoint.Config
+
 	// Forward receives access log entries whose lease belongs to another picker: a gateway that asks several pickers may
 	// send an entry to any of them. It must not block. Nil drops them.
 	Forward func(accesslog.Entry)
@@ -57,9 +51,6 @@ const (
 	// BodyBuffered picks after the body has been read, so that traces and debug pages show the model. A gateway that
 	// doesn't send its mode is assumed to use BUFFERED.
 	BodyBuffered Body = "Buffered"
-	// BodyStreamed is BodyBuffered for gateways that don't send their mode and expect every byte of the body back
-	// (FULL_DUPLEX_STREAMED).
-	BodyStreamed Body = "Streamed"
 )
 
 // DefaultBodyLimit is the largest body that a pick waits for: 32 MiB.

@@ -14,7 +14,7 @@
 //   - Each lease is released exactly once: by the access log, by the end of the ext_proc stream for gateways that send no
 //     access log, or by its timeout.
 //   - The header and the metadata of a pick hold the same text.
-//   - The package knows neither Kubernetes objects nor xDS. Its interface to the rest of penstock is Pool and Learner.
+//   - The package uses neither Kubernetes objects nor xDS. Its interface to the rest of penstock is Pool and Learner.
 //
 // Tests: go test ./picker/... ; those on the real Envoy need it at $ENVOY, in .tools/bin or on PATH.
 package picker

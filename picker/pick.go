@@ -46,11 +46,8 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 		return extproc.BodyPolicy{Unavailable: true}
 	}
 	policy := extproc.BodyPolicy{Limit: pool.BodyLimit, Wait: pool.Pool.Body != BodyNone || pool.Relay != nil}
-	switch pool.Pool.Body {
-	case BodyBuffered:
+	if pool.Pool.Body == BodyBuffered {
 		policy.Assume = extproc.ModeBuffered
-	case BodyStreamed:
-		policy.Assume = extproc.ModeFullDuplexStreamed
 	}
 	return policy
 }

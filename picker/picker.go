@@ -60,19 +60,18 @@ type pool struct {
 	relayHealth *relayHealth    // of a relayed pool
 }
 
+// leaseTimeout is when a request whose end is never reported stops counting as in flight.
+const leaseTimeout = 10 * time.Minute
+
 // New returns a Picker without pools.
 func New(c Config) (*Picker, error) {
-	if c.ID == "" {
-		c.ID = rand.Text()[:12]
-	}
-	c.Scrape.Jitter = mathrand.Float64
 	p := &Picker{
 		log:            c.Log,
 		learner:        c.Learner,
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
-		registry:       endpoint.NewRegistry(c.Scrape),
-		leases:         endpoint.NewLeases(c.ID, cmp.Or(c.LeaseTimeout, 10*time.Minute)),
+		registry:       endpoint.NewRegistry(endpoint.Config{Jitter: mathrand.Float64}),
+		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		health:         health.NewServer(),
 	}
 	if p.log == nil {

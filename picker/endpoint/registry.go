@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Config of a Registry. Zero values mean the defaults given.
@@ -187,11 +185,12 @@ func (r *Registry) pending(s *Snapshot) (all []<-chan struct{}) {
 
 // Run scrapes until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+	var scrapers sync.WaitGroup
+	defer scrapers.Wait()
 	for {
 		select {
 		case <-ctx.Done():
-			return group.Wait()
+			return nil
 		case <-r.changed:
 		}
 		r.mu.Lock()
@@ -199,7 +198,7 @@ func (r *Registry) Run(ctx context.Context) error {
 		r.resumed = nil
 		r.mu.Unlock()
 		for _, src := range resumed {
-			group.Go(func() error { r.scrapeUntilIdle(ctx, src); return nil })
+			scrapers.Go(func() { r.scrapeUntilIdle(ctx, src) })
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}
 }
 
-// servesHealth reports whether the picker's port has a health service that knows ServiceName.
+// servesHealth reports whether the picker's port has a health service with a status for ServiceName.
 func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()

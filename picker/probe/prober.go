@@ -29,7 +29,7 @@ const (
 // Answer is the result of probing a picker.
 type Answer struct {
 	Dialect Dialect
-	// Health means that the gRPC health service on the picker's port knows ServiceName, SERVING or not. Of several pickers that
+	// Health means that the gRPC health service on the picker's port has a status for ServiceName. Of several pickers that
 	// elect a leader, the others are NOT_SERVING.
 	Health bool
 }

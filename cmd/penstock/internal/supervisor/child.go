@@ -27,7 +27,7 @@ func (e *Envoy) start() (*child, error) {
 		"--log-format-escaped",
 	}, e.cfg.Args...)...)
 	cmd.SysProcAttr = processAttributes()
-	cmd.Stdout = e.cfg.AccessLog
+
 	stderr := &logWriter{log: e.log}
 	cmd.Stderr = stderr
 	cmd.WaitDelay = time.Second // a grandchild that keeps the pipe open must not block Wait
@@ -68,7 +68,7 @@ func (c *child) terminate() { c.signal(syscall.SIGTERM) }
 // killGroup kills the process and all that it started.
 func (c *child) killGroup() { c.signal(syscall.SIGKILL) }
 
-// signal signals the whole group. The only other error is that the group has ended, which callers want.
+// signal signals the whole group. A group that has ended is no error.
 func (c *child) signal(s syscall.Signal) {
 	if err := syscall.Kill(-c.pid, s); errors.Is(err, syscall.EPERM) && s == syscall.SIGKILL {
 		_ = syscall.Kill(c.pid, s) // macOS returns EPERM for a group with a zombie

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -41,9 +40,6 @@ type EnvoyConfig struct {
 	Grace time.Duration
 
 	LogLevel string // the lowest level of Envoy's log that is forwarded, as --log-level takes it; "" means "warning"
-
-	// AccessLog receives Envoy's standard output. nil discards it.
-	AccessLog io.Writer
 
 	// Log receives Envoy's log, and restarts. nil means slog.Default().
 	Log *slog.Logger
