@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 var small = world.Size{Listeners: 2, Hosts: 10, Backends: 4, Endpoints: 2, Port: 8443}
@@ -142,14 +143,12 @@ func TestBench_ResentResourcesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	if err := eventually(t.Context(), func() error {
+	poll.NoError(t, "the resent resources are counted", poll.Limit, func() error {
 		if n := c.resent.Load(); n < 3 {
 			return fmt.Errorf("%d resources were resent", n)
 		}
 		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 func TestBench_LostRequestsAreAFigureAndMissingReportFails(t *testing.T) {

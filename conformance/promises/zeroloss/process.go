@@ -146,9 +146,12 @@ func (p *process) ask(url string) error {
 	return nil
 }
 
-// eventually polls check until it succeeds, and returns its last error after 40 seconds.
+// limit is the deadline of eventually. It only ends a run that hangs.
+const limit = 40 * time.Second
+
+// eventually polls check until it succeeds, and returns its last error after the limit.
 func eventually(ctx context.Context, what string, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := retry.Until(ctx, 20*time.Millisecond, func(context.Context) error { return check() }); err != nil {
 		return fmt.Errorf("%s: %w", what, err)

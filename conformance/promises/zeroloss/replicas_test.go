@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // pair is two control planes and an Envoy, with requests that must all succeed.
@@ -98,12 +100,12 @@ func (p *pair) change(kind string, step uint64) {
 func (p *pair) flows(requests int64) {
 	p.t.Helper()
 	want := p.clients.sent.Load() + requests
-	p.must(eventually(p.t.Context(), "requests flow", func() error {
+	poll.NoError(p.t, "requests flow", limit, func() error {
 		if got := p.clients.sent.Load(); got < want {
 			return fmt.Errorf("%d of %d", got, want)
 		}
 		return nil
-	}))
+	})
 }
 
 // proxy is a control plane's report on an Envoy.
@@ -198,7 +200,7 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 		p.note("%s is back; the other one was killed", turn.again.name)
 		turn.other.signal(syscall.SIGKILL)
 		<-turn.other.ended
-		p.must(eventually(t.Context(), "Envoy is served by the new process", turn.again.serves))
+		poll.NoError(t, "Envoy is served by the new process", limit, turn.again.serves)
 		p.flows(20)
 		if lines, err := turn.again.resent(); err != nil || len(lines) > 0 {
 			t.Errorf("%s resent what Envoy has: %v %v", turn.again.name, lines, err)
@@ -264,13 +266,13 @@ func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	p.must(os.Mkdir(p.folder.path, 0o755))
 	p.must(a.start(p.Dir))
 	p.must(a.ready(t.Context()))
-	p.must(eventually(t.Context(), "Envoy is connected", func() error {
+	poll.NoError(t, "Envoy is connected", limit, func() error {
 		list, err := a.proxies()
 		if err == nil && len(list) != 1 {
 			err = fmt.Errorf("%+v", list)
 		}
 		return err
-	}))
+	})
 	after, err := dump(t.Context(), p.edges[0].admin)
 	p.must(err)
 	if err := after.differs(before); err != nil {

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // add starts one more Envoy, with some of the control planes.
@@ -21,7 +23,7 @@ func (p *pair) add(name string, planes ...*plane) edge {
 // alike waits until two Envoys have the same resources, and returns them.
 func (p *pair) alike(a, b edge) (both resources) {
 	p.t.Helper()
-	p.must(eventually(p.t.Context(), "both Envoys have the same", func() error {
+	poll.NoError(p.t, "both Envoys have the same", limit, func() error {
 		first, err := dump(p.t.Context(), a.admin)
 		if err != nil {
 			return err
@@ -32,7 +34,7 @@ func (p *pair) alike(a, b edge) (both resources) {
 		}
 		both = first
 		return first.differs(second)
-	}))
+	})
 	return both
 }
 
@@ -61,7 +63,7 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p.serve()
 	p.flows(40)
 	for _, plane := range p.planes {
-		p.must(eventually(t.Context(), "an Envoy at each control plane", plane.serves))
+		poll.NoError(t, "an Envoy at each control plane", limit, plane.serves)
 	}
 
 	// The pods are unknown until they are picked.
@@ -77,7 +79,7 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 		}
 		return nil
 	}
-	p.must(eventually(t.Context(), "both Envoys know all pods that were picked", learned))
+	poll.NoError(t, "both Envoys know all pods that were picked", limit, learned)
 	for _, plane := range p.planes {
 		if n, err := plane.picked(); err != nil || n == 0 {
 			t.Errorf("%s made %g picks: %v", plane.name, n, err)
@@ -117,12 +119,12 @@ func TestAccessLog_EndedRequestsLeaveEveryPickersCount(t *testing.T) {
 		if n, err := plane.picked(); err != nil || n == 0 {
 			t.Errorf("%s made %g picks: %v", plane.name, n, err)
 		}
-		p.must(eventually(t.Context(), "no request is in flight", func() error {
+		poll.NoError(t, "no request is in flight", limit, func() error {
 			open, err := plane.metric("penstock_picker_open_leases")
 			if err == nil && len(open) > 0 {
 				err = fmt.Errorf("%s counts %s", plane.name, open)
 			}
 			return err
-		}))
+		})
 	}
 }
