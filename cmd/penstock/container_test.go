@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The image is built elsewhere; here is what would break it, or the promise that what is installed is what was tested.
+// The image is built elsewhere. This test checks that it has the tested versions, and that the chart installs it.
 func TestContainerImage_MatchesTheChartAndTheTestedEnvoy(t *testing.T) {
 	read := func(path ...string) string {
 		raw, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))

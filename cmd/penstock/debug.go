@@ -20,16 +20,15 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// newDebug is the engineer's way to look into a running process. Its verbs are also the commands of the scripts in
-// testdata/scenario.
+// newDebug returns the commands that inspect a running process. Scripts in testdata/scenario use the same verbs.
 func newDebug() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug",
-		Short: "Look inside a running penstock: objects, translation, what proxies have, pools",
-		Long: `Look inside a running penstock: the objects that it holds, why a row of the translation is as it is, what is served to a
-Gateway's proxies, what a proxy lacks, and how a pool's endpoints stand. Private keys are never printed.
+		Short: "Inspect a running penstock: objects, translation, resources of proxies, pools",
+		Long: `Inspect a running penstock: its objects, the inputs of a row of the translation, the resources that are served to a
+Gateway's proxies, the resources that a proxy lacks, and the state of a pool's endpoints. Private keys are never printed.
 
-The process is the one that runs for -f, or the one that serves its --admin at --http.`,
+The commands query the penstock that runs for the same files (-f), or the one whose --admin address is given by --http.`,
 	}
 	group := func(name, short string, verbs ...*cobra.Command) {
 		g := &cobra.Command{Use: name, Short: short}
@@ -42,8 +41,8 @@ The process is the one that runs for -f, or the one that serves its --admin at -
 	return cmd
 }
 
-// process finds the running penstock that a debug command asks.
-func (a *asked) process() (running, error) {
+// process finds the running penstock that a debug command queries.
+func (a *target) process() (running, error) {
 	if a.http != "" {
 		return runningAt(a.http), nil
 	}
@@ -54,9 +53,9 @@ func (a *asked) process() (running, error) {
 	return runningFor(dir), err
 }
 
-// debugCommand makes a command that asks a running process; run gets its arguments and that process.
+// debugCommand returns a command that queries a running process; run receives the process and the arguments.
 func debugCommand(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, at running, args []string) error) *cobra.Command {
-	var a asked
+	var a target
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,7 +82,7 @@ func newStoreShow() *cobra.Command {
 			Revision uint64            `json:"revision"`
 			Objects  []json.RawMessage `json:"objects"`
 		}
-		if err := at.ask(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?"+query.Encode(), &answer); err != nil {
+		if err := at.get(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?"+query.Encode(), &answer); err != nil {
 			return err
 		}
 		switch output {
@@ -92,7 +91,7 @@ func newStoreShow() *cobra.Command {
 		case "name":
 			return printObjectNames(cmd.OutOrStdout(), answer.Objects)
 		}
-		return fmt.Errorf("--output %q is not known: name or yaml", output)
+		return fmt.Errorf("--output %q is unknown: write name or yaml", output)
 	})
 	cmd.Flags().StringVarP(&output, "output", "o", "name", "name or yaml")
 	return cmd
@@ -131,7 +130,7 @@ func printObjectNames(w io.Writer, objects []json.RawMessage) error {
 }
 
 func newStoreWatch() *cobra.Command {
-	return debugCommand("watch KIND", "Print a line for each object of a kind that is there, and for each change, until it is interrupted",
+	return debugCommand("watch KIND", "Print a line for each object of a kind, and then for each change, until interrupted",
 		`  penstock debug store watch EndpointSlice --http 127.0.0.1:9091`, cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
 			err := at.stream(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?watch", func(line []byte) error {
 				var e struct {
@@ -170,7 +169,7 @@ func (r running) stream(ctx context.Context, path string, line func([]byte) erro
 func newXDSStreams() *cobra.Command {
 	return debugCommand("streams", "Print the connected proxies, and how many resources each holds, lacks and has rejected", `  penstock debug xds streams -f ./config`, cobra.NoArgs, func(cmd *cobra.Command, at running, _ []string) error {
 		var proxies []server.ProxyStatus
-		if err := at.ask(cmd.Context(), "/proxies", &proxies); err != nil {
+		if err := at.get(cmd.Context(), "/proxies", &proxies); err != nil {
 			return err
 		}
 		t := newTable(cmd.OutOrStdout(), "NODE", "GATEWAY", "ENVOY", "CONNECTED", "HELD", "PENDING", "REJECTED", "IN SYNC")
@@ -189,7 +188,7 @@ func newXDSDump() *cobra.Command {
 	return debugCommand("dump NAMESPACE/NAME", "Print what is served to a Gateway's proxies, in the form of Envoy's /config_dump", `  penstock debug xds dump default/gw -f ./config | jq '.configs[].dynamic_active_clusters[]?.cluster.name'`,
 		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
 			var dump json.RawMessage
-			if err := at.ask(cmd.Context(), "/debug/xds/dump?gateway="+url.QueryEscape(args[0]), &dump); err != nil {
+			if err := at.get(cmd.Context(), "/debug/xds/dump?gateway="+url.QueryEscape(args[0]), &dump); err != nil {
 				return err
 			}
 			return printJSON(cmd.OutOrStdout(), dump)
@@ -200,7 +199,7 @@ func newXDSDiff() *cobra.Command {
 	return debugCommand("diff NODE", "Print the resources of which a proxy does not have the served version; nothing if it is in sync", `  penstock debug xds diff $(hostname) -f ./config`,
 		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
 			var proxies []server.ProxyDifferences
-			if err := at.ask(cmd.Context(), "/debug/xds/diff?node="+url.QueryEscape(args[0]), &proxies); err != nil {
+			if err := at.get(cmd.Context(), "/debug/xds/diff?node="+url.QueryEscape(args[0]), &proxies); err != nil {
 				return err
 			}
 			if !slices.ContainsFunc(proxies, func(p server.ProxyDifferences) bool { return len(p.Differences) > 0 }) {
@@ -217,10 +216,10 @@ func newXDSDiff() *cobra.Command {
 }
 
 func newPickerShow() *cobra.Command {
-	return debugCommand("show NAMESPACE/NAME", "Print a pool's strategy and how each of its endpoints stands", `  penstock debug picker show default/chat -f ./config`,
+	return debugCommand("show NAMESPACE/NAME", "Print a pool's strategy and the state of each of its endpoints", `  penstock debug picker show default/chat -f ./config`,
 		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
 			var e picker.Explanation
-			if err := at.ask(cmd.Context(), "/debug/pool?pool="+url.QueryEscape(args[0]), &e); err != nil {
+			if err := at.get(cmd.Context(), "/debug/pool?pool="+url.QueryEscape(args[0]), &e); err != nil {
 				return err
 			}
 			if !e.Known {

@@ -38,7 +38,7 @@ one of them fails. The demo uses free ports on loopback and leaves nothing behin
 			out := cmd.OutOrStdout()
 			err = demo.Run(cmd.Context(), demo.Config{
 				Penstock: binary, Typed: os.Args[0], Env: []string{"ENVOY=" + envoy.Path}, Envoy: envoy.Version,
-				Keep: keep, Out: out, Colour: wantsColour(out), Ask: ask,
+				Keep: keep, Out: out, Colour: wantsColour(out), Ask: get,
 			})
 			switch {
 			case errors.Is(err, demo.ErrFailed):

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
-// demonstration is one `penstock demo`, as a process of its own, with a folder for its temporary files.
+// demonstration is one `penstock demo` in its own process, with a folder for its temporary files.
 type demonstration struct {
 	cmd       *exec.Cmd
 	temp      string
@@ -92,7 +92,7 @@ func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 	for _, prefix := range []string{"", "/endpoint-mode", "/parent-mode", "/split", "/spill"} {
 		answers(t, url+prefix, http.StatusOK)
 	}
-	// What a person does with it: break a file, read what is wrong.
+	// Break a file, and read the error.
 	files, err := filepath.Glob(filepath.Join(kept.temp, "*", "here", "split.yaml"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("expected one split.yaml, got %v %v", files, err)
@@ -134,7 +134,7 @@ exec penstock "$@"
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	err = demo.Run(t.Context(), demo.Config{Penstock: binary, Typed: "penstock", Env: []string{"ENVOY=" + envoy.Path}, Out: &out, Ask: ask})
+	err = demo.Run(t.Context(), demo.Config{Penstock: binary, Typed: "penstock", Env: []string{"ENVOY=" + envoy.Path}, Out: &out, Ask: get})
 	if !errors.Is(err, demo.ErrFailed) {
 		t.Errorf("expected that the demo fails, got %v", err)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	var s asked
+	var s target
 	var method, gateway, model, output string
 	var headers []string
 	cmd := &cobra.Command{
@@ -94,18 +94,18 @@ tls or tcp is a connection that a TLSRoute or TCPRoute forwards.`,
 }
 
 // explain queries the process that runs for these files, or reads the files if none runs.
-func (s *asked) explain(cmd *cobra.Command, q translator.Query, headers []string) (app.Explained, error) {
+func (s *target) explain(cmd *cobra.Command, q translator.Query, headers []string) (app.Explained, error) {
 	var e app.Explained
 	args := url.Values{"url": {q.URL.String()}, "method": {q.Method}, "gateway": {q.Gateway}, "header": headers}
 	page := "/explain?" + args.Encode()
 	if s.http != "" {
-		return e, runningAt(s.http).ask(cmd.Context(), page, &e)
+		return e, runningAt(s.http).get(cmd.Context(), page, &e)
 	}
 	dir, err := s.stateDir()
 	if err != nil {
 		return e, err
 	}
-	if runningFor(dir).ask(cmd.Context(), page, &e) == nil {
+	if runningFor(dir).get(cmd.Context(), page, &e) == nil {
 		return e, nil
 	}
 	if len(s.paths) == 0 {

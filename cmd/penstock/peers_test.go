@@ -63,7 +63,7 @@ func TestPeer_WithoutCertificateIsDenied(t *testing.T) {
 	}
 }
 
-// peerCertificate is a folder with a certificate that signs itself, and its key.
+// peerCertificate returns a folder with a self-signed certificate and its key.
 func peerCertificate(t *testing.T) (dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

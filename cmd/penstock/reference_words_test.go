@@ -1,7 +1,7 @@
 package main
 
 // This file holds the hand-written halves of REFERENCE.md's generated tables. The tests beside it fail for a kind or a
-// condition that is missing here, and for one that no code knows any more.
+// condition that is missing here, and for one that no code reports any more.
 
 // kindWords are what each kind that is read is for.
 var kindWords = map[string]string{

@@ -14,13 +14,13 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// asked is the process that status and explain query: the penstock that runs for some files, or one at an address.
-type asked struct {
+// target is the process that status, explain and debug query: the penstock that runs for some files, or one at an address.
+type target struct {
 	files
 	http string
 }
 
-func (a *asked) flags(cmd *cobra.Command) {
+func (a *target) flags(cmd *cobra.Command) {
 	a.files.flags(cmd)
 	cmd.Flags().StringVar(&a.http, "http", "", "query the penstock whose --admin (or, on loopback, whose --http) has this address, instead of the one that runs for -f (default: none)")
 	cmd.MarkFlagsMutuallyExclusive("file", "http")
@@ -41,13 +41,13 @@ func runningAt(address string) running {
 // runningFor returns the penstock that uses a state folder.
 func runningFor(stateDir string) running { return running{"unix", app.Socket(stateDir)} }
 
-// ask reads the JSON of a page from the penstock that uses a state folder.
-func ask(ctx context.Context, stateDir, path string, into any) error {
-	return runningFor(stateDir).ask(ctx, path, into)
+// get reads the JSON of a page from the penstock that uses a state folder.
+func get(ctx context.Context, stateDir, path string, into any) error {
+	return runningFor(stateDir).get(ctx, path, into)
 }
 
-// ask decodes the JSON of a page.
-func (r running) ask(ctx context.Context, path string, into any) error {
+// get decodes the JSON of a page.
+func (r running) get(ctx context.Context, path string, into any) error {
 	body, err := r.open(ctx, path)
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ import (
 //	proxy GATEWAY         start one more Envoy, of another Gateway
 //	save FILE [AS]        save a file into config, as an editor does; `remove FILE` deletes it there
 //	serves PORT BACKEND   wait until requests to a port get to a backend: A, B, C, or none
-//	occupy PORT, release PORT   hold a port, so that Envoy cannot listen there, and let it go
+//	occupy PORT, release PORT   hold a port, so that Envoy cannot listen there, and release it
 //	until [!] REGEXP VERB...    repeat a verb until its output matches, or no longer matches
 //
 // tls-secret.yaml is a Secret "cert" with a certificate and its key; $KEY_BASE64 is that key as the Secret has it.
@@ -132,7 +132,7 @@ func (s *scenario) node(gateway string) string {
 	return "proxy-of-" + strings.ReplaceAll(gateway, "/", "-")
 }
 
-// command makes a script command of a method that takes min to max arguments.
+// command returns a script command for a method that takes min to max arguments.
 func command(min, max int, run func(*scenario, []string) error) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < min || len(args) > max {
@@ -204,8 +204,8 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// poll repeats a question until its answer is yes, and returns false if that takes too long. (xds/xdstest/poll ends a test;
-// a script is ended by its own error.)
+// poll polls a condition, and returns false if it does not hold in time. (xds/xdstest/poll fails the test; a script fails with
+// its own error.)
 func poll(holds func() bool) bool {
 	deadline, tick := time.After(30*time.Second), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
@@ -253,7 +253,7 @@ func (s *scenario) restart([]string) error {
 		return err
 	}
 	for _, f := range s.fakes {
-		f.Reconnect(s.xds) // Envoy itself does it unasked
+		f.Reconnect(s.xds) // Envoy itself reconnects without a command
 	}
 	return nil
 }
@@ -329,7 +329,7 @@ func (s *scenario) remove(args []string) error {
 	return os.Remove(filepath.Join(s.dir, "config", args[0]))
 }
 
-// serves polls the port: the real Envoy is sent a request, the fake reports where one would go.
+// serves polls the port: with the real Envoy it sends requests, with the fake it evaluates the configuration.
 func (s *scenario) serves(args []string) error {
 	port, err := strconv.ParseUint(args[0], 10, 16)
 	if err != nil {

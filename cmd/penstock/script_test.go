@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
-// TestMain puts the command penstock, which this test binary becomes when it is called by that name, on PATH.
+// TestMain puts the command penstock on PATH: this test binary, called by that name.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"penstock": main})
 }
 
-// TestCommand_Scripts runs testdata/script: what a person types, and what the person sees.
+// TestCommand_Scripts runs testdata/script: commands and their output.
 func TestCommand_Scripts(t *testing.T) {
 	envoy, err := supervisor.Find(t.Context())
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 func newStatus() *cobra.Command {
-	var s asked
+	var s target
 	var output string
 	var watch bool
 	cmd := &cobra.Command{
@@ -107,11 +107,11 @@ func watchStatus(cmd *cobra.Command, at running, output string) error {
 // printStatus queries a process, or reads the file that it wrote if none answers; file is "" for none.
 func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	var out statusJSON
-	err := at.ask(cmd.Context(), "/status", &out.Document)
+	err := at.get(cmd.Context(), "/status", &out.Document)
 	runs := err == nil
 	switch {
 	case runs:
-		err = at.ask(cmd.Context(), "/proxies", &out.Proxies)
+		err = at.get(cmd.Context(), "/proxies", &out.Proxies)
 	case file != "":
 		out.Document, err = status.Read(file)
 	}

@@ -20,17 +20,17 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 	requests := sendTraffic(t, local(port))
 	requests.flows(t, 5)
 
-	// Not YAML any more: file and line; the last good version serves.
+	// No longer YAML: the error has file and line, and the last good version serves.
 	s.write("route.yaml", strings.Replace(files["route.yaml"], "spec:", "spec: [", 1))
 	s.errs.expect(t, "error: "+s.dir+"/route.yaml:")
 	requests.flows(t, 5)
-	// Not what the kind allows: line, object, field, and what to write instead.
+	// Invalid: the error has line, object, field and fix.
 	s.write("pool.yaml", strings.Replace(files["pool.yaml"], "8000", "80000", 1))
 	s.errs.expect(t, s.dir+"/pool.yaml:6: InferencePool default/chat spec.targetPorts[0].number: must be at most 65535, is 80000; write ")
 	s.write("gateway.yaml", strings.Replace(files["gateway.yaml"], "listeners:", "listenres:", 1))
 	s.errs.expect(t, "listenres")
 	requests.flows(t, 5)
-	// A temporary file of an editor, a file that is nothing of ours, an empty one.
+	// An editor's temporary file, an unrelated file, an empty file.
 	s.write(".route.yaml.swp", "binary\x00")
 	s.write("notes.txt", "kind: nothing")
 	s.write("empty.yaml", "")
@@ -47,7 +47,7 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 		}
 		return nil
 	})
-	// The same object in another file: first the copy, then the original goes.
+	// The object moves to another file: first the copy appears, then the original is deleted.
 	s.write("moved.yaml", files["pool.yaml"])
 	requests.flows(t, 5)
 	s.remove("pool.yaml")
@@ -66,7 +66,7 @@ func TestHTTPRoute_DeletedStopsServingAndRestoredServes(t *testing.T) {
 
 	s.remove("route.yaml")
 	answers(t, local(port), http.StatusNotFound)
-	requests.stop() // what it lost is what was asked for
+	requests.stop() // failures from here on are expected
 	if got, err := chat(t.Context(), local(port)+"/other"); err != nil || got.status != http.StatusOK {
 		t.Errorf("the other route: %+v %v", got, err)
 	}
@@ -117,7 +117,7 @@ func TestStreaming_ResponseSurvivesConfigurationChanges(t *testing.T) {
 	s := up(t, files)
 	answers(t, local(port), http.StatusOK)
 
-	// The answer would take minutes; it is read until all changes are through.
+	// The response takes minutes; the test reads it until all changes are done.
 	ctx, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
 	arrived := make(chan struct{})
@@ -141,7 +141,7 @@ func TestStreaming_ResponseSurvivesConfigurationChanges(t *testing.T) {
 		}
 	}
 	next()
-	// Endpoints come, a policy changes the picker, a pool and an import appear in a new route, a listener joins the Gateway.
+	// New endpoints, a policy for the picker, a new route with a pool and an import, a new listener of the Gateway.
 	second := modelServer(t, sim.Config{Name: "pod-2"})
 	s.write("more.yaml", strings.Replace(serversYAML("chat", second), "name: chat,", "name: more,", 1))
 	next()

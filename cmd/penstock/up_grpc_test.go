@@ -122,7 +122,7 @@ spec:
 		}
 	}
 
-	// A stream in both directions through the pool: its picker is asked before there is an end, or much of a beginning.
+	// A bidirectional stream through the pool: Envoy calls the picker before the stream ends.
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/llm.Chat/Talk")
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ spec:
 		if err := stream.RecvMsg(&got); err != nil || got.Value != fmt.Sprintf("pod: %d", i) {
 			t.Fatalf("message %d: %q %v", i, got.Value, err)
 		}
-		if i == 0 { // a change of another rule does not cut it
+		if i == 0 { // a change of another rule does not reset it
 			s.write("services.yaml", serviceYAML("one", grpcServer(t, "new")))
 			eventually(t, "the other backend is in force", func() error {
 				if got := call(t.Context(), conn, "/echo.Echo/Greet"); got != "new: hello" {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// exporter is a second cluster: a Gateway, a pool "chat" and a picker that others may ask.
+// exporter is a second cluster: a Gateway, a pool "chat" and a picker for other clusters.
 func exporter(t *testing.T, servers ...string) (gateway, picker int) {
 	t.Helper()
 	gateway, picker = freePort(t), freePort(t)
@@ -57,7 +57,7 @@ endpoints: [{addresses: [127.0.0.1]}]
 		}
 	}
 
-	// A picker that cannot be reached: nothing answers for FailClose, anything for FailOpen.
+	// A picker that cannot be reached: 503 with FailClose, any endpoint with FailOpen.
 	unreachable := strings.ReplaceAll(pool+service, fmt.Sprint(external), fmt.Sprint(freePort(t)))
 	s.write("pool.yaml", unreachable)
 	answers(t, local(port), http.StatusServiceUnavailable)
@@ -111,14 +111,14 @@ status:
 	for range 40 {
 		served[answers(t, local(port)+"/half", http.StatusOK).header.Get("x-served-by")]++
 	}
-	// Each request draws by itself: 40 of them all on one side would be one chance in 500 billion.
+	// Each request is random: all 40 on one side have a probability of 1 in 500 billion.
 	if served["here-1"] == 0 || served["east-1"] == 0 || len(served) != 2 {
 		t.Errorf("50:50 went to %v", served)
 	}
 	if out := s.penstock("explain", local(port)+"/half/v1/models"); !strings.Contains(out, "50.0% of requests to InferencePool default/chat") || strings.Count(out, "16.7% of requests to InferencePoolImport default/far") != 3 {
 		t.Errorf("explain:\n%s", out)
 	}
-	// A remote picker may name what the ranges allow, and nothing else.
+	// A remote picker may name addresses in the declared ranges only.
 	s.write("import.yaml", strings.Replace(files["import.yaml"], "127.0.0.0/8", "10.0.0.0/8", 1))
 	answers(t, local(port)+"/relayed", http.StatusServiceUnavailable)
 }
@@ -252,7 +252,7 @@ func TestEndpointPicker_PicksTheIdleServerByItsMetrics(t *testing.T) {
 	if err := stream(t.Context(), local(port), "one two three", func(string) { events++ }); err != nil || events < 3 {
 		t.Errorf("streamed: %d events, %v", events, err)
 	}
-	// The busy one counts its requests: it had at most the first, from before its metrics were read.
+	// The busy server has at most the first request, from before its metrics were scraped.
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+idle+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -213,7 +213,7 @@ func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 		}
 	}
 
-	// An operator asks the other address, without the files.
+	// An operator queries the admin address, without the files.
 	at := fmt.Sprintf("127.0.0.1:%d", admin)
 	if out, err := penstock(t, "status", "--http", at); err != nil || !strings.Contains(out, "default/chat   gw       True") || !strings.Contains(out, "is in sync") {
 		t.Errorf("status: %v\n%s", err, out)
@@ -235,7 +235,7 @@ func TestGateway_FolderWithoutOneWaits(t *testing.T) {
 	s.write("all.yaml", gatewayYAML("gw", port)+"---\n"+routeYAML("chat", "/", toPool("chat"))+"---\n"+poolYAML("chat")+"---\n"+serversYAML("chat", modelServer(t, sim.Config{})))
 	s.out.expect(t, "Gateway default/gw serves at "+local(port))
 	answers(t, local(port), http.StatusOK)
-	// And when it goes, its Envoy goes.
+	// When the Gateway is deleted, its Envoy ends.
 	pids := s.envoys()
 	s.remove("all.yaml")
 	eventually(t, "the Envoy has gone", func() error {

@@ -19,9 +19,9 @@ import (
 // heldPicker is a remote picker whose answers the test releases.
 type heldPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
-	names string
-	asked chan struct{} // gets a value for each request
-	may   chan struct{} // closed when it may answer
+	names  string
+	called chan struct{} // receives a value for each request
+	may    chan struct{} // closed when it may answer
 }
 
 func (p *heldPicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
@@ -33,7 +33,7 @@ func (p *heldPicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) e
 		if !m.GetRequestHeaders().GetEndOfStream() && !m.GetRequestBody().GetEndOfStream() {
 			continue
 		}
-		p.asked <- struct{}{}
+		p.called <- struct{}{}
 		<-p.may
 		if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
 			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
@@ -71,7 +71,7 @@ func TestInferencePoolImport_DeletedKeepsRequestsInFlight(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			server := modelServer(t, sim.Config{Name: "west-1"})
-			remote := &heldPicker{names: server, asked: make(chan struct{}, 1), may: make(chan struct{})}
+			remote := &heldPicker{names: server, called: make(chan struct{}, 1), may: make(chan struct{})}
 			port := freePort(t)
 			files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
 			_, serverPort, _ := net.SplitHostPort(server)
@@ -98,10 +98,10 @@ status:
 				got, err := chat(t.Context(), local(port)+"/far")
 				first <- result{got, err}
 			}()
-			<-remote.asked
+			<-remote.called
 			leave(s, files)
 			s.write("here.yaml", routeYAML("here", "/here", toPool("chat")))
-			answers(t, local(port)+"/here", http.StatusOK) // Envoy has all of it
+			answers(t, local(port)+"/here", http.StatusOK) // Envoy has all resources
 			close(remote.may)
 			got := <-first
 			if got.err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "west-1" {

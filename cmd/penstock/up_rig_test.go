@@ -30,7 +30,7 @@ import (
 // pollTimeout bounds each wait of a test. What it waits for takes less than a second on an idle machine.
 const pollTimeout = 30 * time.Second
 
-// site is one `penstock up`, as a process of its own, over a folder of its own.
+// site is one `penstock up` in its own process, with its own folder.
 type site struct {
 	t          *testing.T
 	dir, state string
@@ -68,13 +68,13 @@ func prepare(t *testing.T, files map[string]string, args ...string) *site {
 	return s
 }
 
-// start starts `penstock up`.
+// start runs `penstock up`.
 func (s *site) start() {
 	s.t.Helper()
 	s.run("up", append([]string{"--concurrency", "1"}, s.args...)...)
 }
 
-// run starts a command that stays.
+// run starts a long-running command.
 func (s *site) run(command string, args ...string) {
 	s.t.Helper()
 	s.out, s.errs = newTranscript(), newTranscript()
@@ -106,7 +106,7 @@ func (s *site) run(command string, args ...string) {
 	})
 }
 
-// stop asks the process to end as Ctrl-C does, waits for it, and returns its exit status.
+// stop interrupts the process as Ctrl-C does, waits for its end, and returns its exit status.
 func (s *site) stop() int {
 	s.t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -130,7 +130,7 @@ func (s *site) envoys() []int {
 	return pids
 }
 
-// write saves a file as editors do: beside it first, then in its place.
+// write saves a file as editors do: to a temporary file, which is then renamed.
 func (s *site) write(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -149,7 +149,7 @@ func (s *site) remove(name string) {
 	}
 }
 
-// penstock runs another command over the same folder. That it found something that does not take effect is no failure of it.
+// penstock runs another command over the same folder. Exit status 1 because of findings does not fail the test.
 func (s *site) penstock(args ...string) string {
 	s.t.Helper()
 	out, err := penstock(s.t, append(args, "-f", s.dir, "--state", s.state)...)
@@ -159,7 +159,7 @@ func (s *site) penstock(args ...string) string {
 	return out
 }
 
-// transcript keeps what a process writes.
+// transcript records the output of a process.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -246,14 +246,14 @@ func modelServer(t *testing.T, cfg sim.Config) string {
 	return addresses[0]
 }
 
-// reply is an answer that was read to its end.
+// reply is a response, read to its end.
 type reply struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// client makes a connection for each request, so that no test depends on what another one left behind.
+// client opens a connection for each request, so that tests do not share connections.
 func client() *http.Client {
 	return &http.Client{Timeout: pollTimeout, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
@@ -282,7 +282,7 @@ func chat(ctx context.Context, url string) (reply, error) {
 	return do(client(), req)
 }
 
-// answers waits until a chat completion is answered with a status.
+// answers polls until a chat completion has the given status.
 func answers(t *testing.T, url string, status int) reply {
 	t.Helper()
 	var got reply
@@ -295,7 +295,7 @@ func answers(t *testing.T, url string, status int) reply {
 	return got
 }
 
-// stream asks for a streamed answer and hands each event to see, up to and without [DONE].
+// stream requests a streamed response and passes each event before [DONE] to see.
 func stream(ctx context.Context, url, prompt string, see func(event string)) error {
 	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, prompt)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
@@ -326,7 +326,7 @@ func stream(ctx context.Context, url, prompt string, see func(event string)) err
 	return io.ErrUnexpectedEOF
 }
 
-// traffic sends requests without a pause until it is stopped, and keeps what failed.
+// traffic sends requests without a pause until it is stopped, and records failures.
 type traffic struct {
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -399,7 +399,7 @@ spec:
 `, name, port)
 }
 
-// routeYAML sends what is below a path to a backend, given as a backendRef in YAML's flow style.
+// routeYAML routes requests below a path to a backend, given as a backendRef in YAML's flow style.
 func routeYAML(name, path, backend string) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -441,7 +441,7 @@ spec:
 	return text
 }
 
-// chatFiles are a Gateway on a port and a pool "chat" behind it, in a file each.
+// chatFiles returns a Gateway on a port and a pool "chat" behind it, each in its own file.
 func chatFiles(port int, servers ...string) map[string]string {
 	return map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port),

@@ -74,7 +74,7 @@ type line struct {
 	answers *bufio.Reader
 }
 
-// connect opens a connection to a port of this machine; with roots over TLS, asking for a name.
+// connect opens a connection to a port of this machine; with roots, over TLS with a server name.
 func connect(ctx context.Context, port int, roots *x509.CertPool, name string) (*line, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -112,7 +112,7 @@ func askOnce(ctx context.Context, port int, roots *x509.CertPool, name string) (
 	return c.send("hello")
 }
 
-// keepConnecting opens a connection after the other, two at a time, until it is stopped, and returns those that failed.
+// keepConnecting opens connections one after the other, two at a time, until it is stopped, and returns those that failed.
 func keepConnecting(t *testing.T, port int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -210,7 +210,7 @@ spec:
 	s := up(t, files)
 
 	for name, want := range map[string]string{
-		"through.example.com": "secret through.example.com: hello", // a policy for the Service changes nothing in it
+		"through.example.com": "secret through.example.com: hello", // a policy for the Service has no effect on it
 		"ends.example.com":    "plain: hello",
 		"again.example.com":   "again again.example.com: hello", // over TLS again, because of a policy
 	} {
@@ -225,7 +225,7 @@ spec:
 	if got, err := over(t.Context(), roots, port, "web.example.com", "web.example.com"); err != nil || got.status != 200 {
 		t.Errorf("HTTPS beside it: %d %v", got.status, err)
 	}
-	// A request for a name whose connections go elsewhere, over a connection for HTTPS.
+	// A request over an HTTPS connection for a name whose connections go elsewhere.
 	if got, err := over(t.Context(), roots, port, "web.example.com", "through.example.com"); err != nil || got.status != 421 {
 		t.Errorf("HTTPS for a name of the TLS listener: %d %v", got.status, err)
 	}
@@ -287,7 +287,7 @@ spec:
 		t.Errorf("of 200 connections %d were closed; half of the route's backends do not exist", closed)
 	}
 
-	// A connection that stands, while its route moves to another backend and back, again and again, and new ones come.
+	// An open connection survives while its route moves between backends repeatedly and new connections arrive.
 	s.write("db.yaml", route("{name: a, port: 80}"))
 	eventually(t, "all go to a", func() error {
 		for range 20 {
@@ -318,7 +318,7 @@ spec:
 		}
 	}
 	stop()
-	// Without its route the port closes connections; the one that stands goes on.
+	// Without its route the port closes new connections; the open one continues.
 	s.remove("db.yaml")
 	eventually(t, "the port has no route", func() error {
 		if _, err := askOnce(t.Context(), port, nil, ""); err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// spans is a collector that keeps what is sent to it.
+// spans is a collector that records spans.
 type spans struct {
 	collector.UnimplementedTraceServiceServer
 	mu   sync.Mutex
@@ -106,7 +106,7 @@ func TestTracing_RequestToPickAndFileToProxy(t *testing.T) {
 	s.start()
 	s.out.expect(t, "serves at")
 
-	// The client's own trace goes on through Envoy and its call of the picker to the pick.
+	// The client's trace continues through Envoy and its call to the picker.
 	const client = "4bf92f3577b34da6a3ce929d0e0e4736"
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, local(port)+"/v1/chat/completions", strings.NewReader(question))
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// certificate makes a self-signed one, as PEM.
+// certificate returns a self-signed certificate and its key, as PEM.
 func certificate(t testing.TB, host string) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -54,7 +54,7 @@ data:
 `, name, base64.StdEncoding.EncodeToString(cert), base64.StdEncoding.EncodeToString(key))
 }
 
-// over asks an HTTPS port: the name of the TLS handshake and the one in the request may differ.
+// over sends a request to an HTTPS port: the server name of the handshake and the host of the request may differ.
 func over(ctx context.Context, roots *x509.CertPool, port int, sni, host string) (reply, error) {
 	c := &http.Client{Timeout: pollTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: sni},

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// All tests that validate with Envoy rest on this: a NACK is seen, and reported to the owner in Envoy's own words.
+// All tests that validate with Envoy rest on this: a NACK is reported on the owner, with Envoy's error detail.
 func TestNACK_ValidateReportsTheOwner(t *testing.T) {
 	t.Parallel()
 	owner := report.Ref{Kind: "InferencePool", Group: "inference.networking.k8s.io", Namespace: "default", Name: "odd"}

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// referencePicker reads a request to its end, picks, and serves no health. With acknowledges it answers in the order of the
-// inference extension's lwepp v1.6.0: each piece of the body as it comes, before the headers, and without sending it back.
+// referencePicker reads a request to its end, picks, and serves no health checks. With acknowledges it answers in the order of
+// the inference extension's lwepp v1.6.0: each piece of the body on arrival, before the headers, without sending it back.
 // Otherwise it follows the protocol.
 type referencePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
@@ -24,7 +24,7 @@ type referencePicker struct {
 	acknowledges bool
 }
 
-// serve serves at an address until the test ends, or stop is called.
+// serve serves at an address until the test ends or stop is called.
 func (p *referencePicker) serve(t *testing.T, address string) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -130,7 +130,7 @@ func TestEndpointPicker_ExternalPickersOfBothBodyModesWork(t *testing.T) {
 	picked("pod-1")
 }
 
-// withPicker has the pool "chat" picked from by a picker at a port of this machine.
+// withPicker adds an external picker at a port of this machine to the pool "chat".
 func withPicker(files map[string]string, port int) map[string]string {
 	files["pool.yaml"] = strings.TrimSuffix(poolYAML("chat"), "\n") + fmt.Sprintf("\n  endpointPickerRef: {name: epp, port: {number: %d}}\n", port)
 	files["picker.yaml"] = fmt.Sprintf(`apiVersion: v1
