@@ -31,7 +31,7 @@ type Members interface {
 	// Member returns the Gateway ("namespace/name") that a proxy may serve; wish is its node.cluster. An error denies
 	// it.
 	Member(p Proof, wish string) (gateway string, err error)
-	// Recheck returns an error if the proxy may not serve a Gateway any more. A Gateway that is gone is no reason to
+	// Recheck returns an error if the proxy may not serve a Gateway any more. A deleted Gateway is no reason to
 	// deny: an error means that the Gateway now belongs to others.
 	Recheck(p Proof, gateway string) error
 }

@@ -149,7 +149,7 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
 			// Enough to warm a cluster; endpoints that are new wait for their hop.
 			if hop, _ := s.awaitsHop(it, now); hop {
-				out[i].entry = it.last()
+				out[i].entry = it.lastSent()
 			}
 			if out[i].entry == nil {
 				out[i].entry = withoutHops(it.want, s.hopsBehind(it, now))
@@ -186,7 +186,7 @@ func (s *Stream) resend(n *cache.Slot, now time.Time) {
 	it.want = n.Current()
 	if it.want == nil && !n.Named() {
 		// The cluster is removed, or its new version is rejected, and the old one still serves.
-		if it.want = it.last(); it.want != nil {
+		if it.want = it.lastSent(); it.want != nil {
 			it.want = withoutHops(it.want, s.missingHops(it.want))
 		}
 	}

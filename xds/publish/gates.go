@@ -32,7 +32,7 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 }
 
 // endpointsReady sends endpoints at once, except that a hop precedes the endpoints that name it. The wait is bounded,
-// because endpoints also carry which pods are gone.
+// because a change of endpoints may also remove pods.
 func endpointsReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.now {
 		return true, time.Time{}
@@ -57,7 +57,7 @@ func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	}
 	w := s.waiting(now)
 	for _, n := range it.want.Names {
-		if n.Type == resource.Listener && !it.last().NamesSlot(n) && w.hop(n) {
+		if n.Type == resource.Listener && !it.lastSent().NamesSlot(n) && w.hop(n) {
 			out = append(out, n)
 		}
 	}

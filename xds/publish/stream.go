@@ -254,7 +254,7 @@ func (it *item) inFlight() *cache.Entry {
 }
 
 // lastSent is the version that the proxy was sent last; nil if none, or none that is known.
-func (it *item) last() *cache.Entry {
+func (it *item) lastSent() *cache.Entry {
 	if it.flight != nil {
 		return it.inFlight()
 	}

@@ -163,7 +163,7 @@ func TestWaitAcked_ReturnsWhenEveryProxyHasTheVersion(t *testing.T) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	if err := c.Server.WaitAcked(ctx, xdstest.Gateway, ref, "never"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a version that never comes: %v", err)

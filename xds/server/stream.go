@@ -34,7 +34,7 @@ type stream struct {
 	machine   *publish.Stream
 	closed    bool
 	inherited bool               // the rejections that an earlier stream of this proxy reported still stand
-	reported  uint64             // of the rejections that were reported
+	reported  uint64             // RejectionsSeq of the last report
 	sent      map[string]sending // by nonce: what is timed
 	waits     []target
 }
