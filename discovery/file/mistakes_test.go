@@ -5,140 +5,144 @@ import (
 	"testing"
 )
 
-// Each case has what a user wrote, and the full text of the findings.
+const chatPool = "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: llm}\nspec:\n"
+
+var chatRoute = route("chat", "a.example.com")
+
+// mistakes has what users write, by what is wrong with it, and the full text of the findings.
+var mistakes = map[string]struct {
+	text string
+	want []string
+}{
+	"unknown field": {
+		strings.Replace(chatRoute, "hostnames:", "hostname:", 1),
+		[]string{"error: x.yaml:8: HTTPRoute default/chat spec.hostname: is not a known field; did you mean hostnames?"},
+	},
+	"wrong type": {
+		strings.Replace(chatRoute, "port: 80", "port: http", 1),
+		[]string{`error: x.yaml:13: HTTPRoute default/chat spec.rules[0].backendRefs[0].port: must be an integer, is a string; write an integer from 1 to 65535`},
+	},
+	"text that looks like a number": {
+		strings.Replace(chatRoute, "      port: 80", "      port: 80\n    name: 7", 1),
+		[]string{"error: x.yaml:14: HTTPRoute default/chat spec.rules[0].name: must be a string, is a number; put the value in quotes"},
+	},
+	"missing field": {
+		strings.Replace(chatRoute, "- name: svc\n      port: 80", "- port: 80", 1),
+		[]string{"error: x.yaml:12: HTTPRoute default/chat spec.rules[0].backendRefs[0].name: is missing; write a string"},
+	},
+	"CEL rule": {
+		strings.Replace(chatRoute, "      port: 80\n", "", 1) + "    filters:\n    - type: RequestRedirect\n      requestRedirect: {scheme: https}\n",
+		[]string{
+			"error: x.yaml:11: HTTPRoute default/chat spec.rules[0]: RequestRedirect filter must not be used together with backendRefs",
+			"error: x.yaml:12: HTTPRoute default/chat spec.rules[0].backendRefs[0]: Must have port for Service reference",
+		},
+	},
+	"enum": {
+		strings.Replace(chatRoute, "  - backendRefs:", "  - matches:\n    - method: get\n    backendRefs:", 1),
+		[]string{`error: x.yaml:12: HTTPRoute default/chat spec.rules[0].matches[0].method: must be one of GET, HEAD, POST, PUT, DELETE, CONNECT, OPTIONS, TRACE, PATCH, is "get"; write GET`},
+	},
+	"pattern": {
+		strings.Replace(chatRoute, "a.example.com", "https://A.example.com", 1) + "    timeouts: {request: 10 sec}\n",
+		[]string{
+			`error: x.yaml:9: HTTPRoute default/chat spec.hostnames[0]: has an invalid format: "https://A.example.com"; write a host name in lower case, such as chat.example.com or *.example.com, without scheme or port`,
+			`error: x.yaml:14: HTTPRoute default/chat spec.rules[0].timeouts.request: has an invalid format: "10 sec"; write a duration such as 30s, 500ms or 1m30s`,
+		},
+	},
+	"mapping instead of list": {
+		strings.Replace(chatRoute, "  - name: gw", "    name: gw", 1),
+		[]string{"error: x.yaml:6: HTTPRoute default/chat spec.parentRefs: must be a list, is a mapping; begin each item with a dash"},
+	},
+	"two listeners of one name": {
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  listeners:\n  - {name: http, port: 80, protocol: HTTP}\n  - {name: http, port: 81, protocol: HTTP}\n",
+		[]string{`error: x.yaml:7: Gateway default/g spec.listeners[1]: is a duplicate: name "http"; remove it, or give it another value`},
+	},
+	"not base64": {
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: hello!}\n",
+		[]string{`error: x.yaml:4: Secret default/s data.a: is not base64; write the value's base64 in data, or its plain text in stringData`},
+	},
+	"text or number": {
+		"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec:\n  ports:\n  - port: 80\n    targetPort: [1]\n",
+		[]string{"error: x.yaml:7: Service default/s spec.ports[0].targetPort: must be a number or a string, is a list; write a number or a string"},
+	},
+	"wrong type and not one of those allowed": {
+		"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: p}\nspec:\n  targetRef: {name: x}\n  picker: {strategy: [a]}\n",
+		[]string{"error: x.yaml:6: PoolPolicy default/p spec.picker.strategy: must be a string, is a list; write load, round-robin, random or least-request"},
+	},
+	"duplicate key": {
+		strings.Replace(chatRoute, "spec:", "spec: {}\nspec:", 1),
+		[]string{"error: x.yaml:6: HTTPRoute default/chat spec: is a duplicate key (first at line 5); keep one of them"},
+	},
+	"syntax": {
+		strings.Replace(chatRoute, "  - name: gw", "  - name: \"gw", 1),
+		[]string{"error: x.yaml:7: is not YAML: found unexpected end of stream; check indentation, quotes and brackets in this line and the one above"},
+	},
+	"tab": {
+		strings.Replace(chatRoute, "  parentRefs:", "\tparentRefs:", 1),
+		[]string{"error: x.yaml:6: is not YAML: found character that cannot start any token; indent with spaces, not tabs; put values that start with @, ` or % in quotes"},
+	},
+	"mistyped kind": {
+		strings.Replace(chatRoute, "HTTPRoute", "HttpRuote", 1),
+		[]string{"error: x.yaml:2: HttpRuote chat kind: is unknown: HttpRuote; did you mean HTTPRoute?"},
+	},
+	"wrong version": {
+		strings.Replace(chatRoute, "io/v1", "io/v1alpha2", 1),
+		[]string{`error: x.yaml:1: HTTPRoute default/chat apiVersion: must be gateway.networking.k8s.io/v1 or gateway.networking.k8s.io/v1beta1 for kind HTTPRoute, is "gateway.networking.k8s.io/v1alpha2"; write gateway.networking.k8s.io/v1`},
+	},
+	"no name": {
+		strings.Replace(chatRoute, "name: chat", "labels: {}", 1),
+		[]string{"error: x.yaml:3: metadata.name: is missing; give the object a name of lower-case letters, digits and dashes"},
+	},
+	"kinds for later": {
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: UDPRoute\nmetadata: {name: g}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
+		[]string{
+			"info: x.yaml:5: Deployment d is ignored: Penstock does not read kind Deployment of apps/v1",
+			"warning: x.yaml:1: UDPRoute g has no effect: kind UDPRoute of gateway.networking.k8s.io/v1 is not supported yet",
+		},
+	},
+	"old form, place as written": {
+		"apiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferencePool\nmetadata: {name: llm}\nspec:\n  targetPortNumber: 0\n  selector: {app: x}\n",
+		[]string{"error: x.yaml:5: InferencePool default/llm spec.targetPortNumber: must be at least 1, is 0; write an integer from 1 to 65535"},
+	},
+	"pool without ports": {
+		chatPool + "  selector: {matchLabels: {app: x}}\n",
+		[]string{"error: x.yaml:4: InferencePool default/llm spec.targetPorts: is missing; write a list"},
+	},
+	"item of a List": {
+		"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: s}\n  spec:\n    ports:\n    - {port: 70000}\n",
+		[]string{"error: x.yaml:9: Service default/s spec.ports[0].port: must be from 1 to 65535, is 70000; write a port number from 1 to 65535"},
+	},
+	"twice in a List": {
+		"apiVersion: v1\nkind: List\nkind: List\nitems: []\n",
+		[]string{"error: x.yaml:3: kind: is a duplicate key (first at line 2); keep one of them"},
+	},
+	"built-in kinds": {
+		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: e}\naddressType: IPv4\nendpoints:\n- addresses: [pod-1]\n  condition: {ready: true}\n",
+		[]string{"error: x.yaml:7: EndpointSlice default/e endpoints[0].condition: is not a known field; did you mean conditions?"},
+	},
+	"address": {
+		"apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: m}\nspec:\n  servers:\n  - address: http://gpu-1:8000\n",
+		[]string{`error: x.yaml:6: ModelServers default/m spec.servers[0].address: must be an IP address or a host name, is "http://gpu-1:8000"; write 192.0.2.7 or llm.example.com, without scheme or port`},
+	},
+	"another kind of route": {
+		"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: UDPRoute\nmetadata: {name: t}\n",
+		[]string{"warning: x.yaml:1: UDPRoute t has no effect: kind UDPRoute of gateway.networking.k8s.io/v1alpha2 is not supported yet"},
+	},
+	"some other YAML": {
+		"image: {tag: v1}\n",
+		[]string{"info: x.yaml:1: is ignored: it is not a Kubernetes object"},
+	},
+	"the same twice": {
+		chatRoute + "---\n" + chatRoute,
+		[]string{"info: x.yaml:15: HTTPRoute default/chat is defined twice, identically at x.yaml:1"},
+	},
+	"not an object": {
+		"just some text\n",
+		[]string{"error: x.yaml:1: is not a Kubernetes object; write apiVersion, kind, metadata and spec"},
+	},
+}
+
 func TestSchema_FindingNamesFieldProblemAndFix(t *testing.T) {
-	base := route("chat", "a.example.com")
-	pool := "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: llm}\nspec:\n"
-	for name, c := range map[string]struct {
-		text string
-		want []string
-	}{
-		"unknown field": {
-			strings.Replace(base, "hostnames:", "hostname:", 1),
-			[]string{"error: x.yaml:8: HTTPRoute default/chat spec.hostname: is not a known field; did you mean hostnames?"},
-		},
-		"wrong type": {
-			strings.Replace(base, "port: 80", "port: http", 1),
-			[]string{`error: x.yaml:13: HTTPRoute default/chat spec.rules[0].backendRefs[0].port: must be an integer, is a string; write an integer from 1 to 65535`},
-		},
-		"text that looks like a number": {
-			strings.Replace(base, "      port: 80", "      port: 80\n    name: 7", 1),
-			[]string{"error: x.yaml:14: HTTPRoute default/chat spec.rules[0].name: must be a string, is a number; put the value in quotes"},
-		},
-		"missing field": {
-			strings.Replace(base, "- name: svc\n      port: 80", "- port: 80", 1),
-			[]string{"error: x.yaml:12: HTTPRoute default/chat spec.rules[0].backendRefs[0].name: is missing; write a string"},
-		},
-		"CEL rule": {
-			strings.Replace(base, "      port: 80\n", "", 1) + "    filters:\n    - type: RequestRedirect\n      requestRedirect: {scheme: https}\n",
-			[]string{
-				"error: x.yaml:11: HTTPRoute default/chat spec.rules[0]: RequestRedirect filter must not be used together with backendRefs",
-				"error: x.yaml:12: HTTPRoute default/chat spec.rules[0].backendRefs[0]: Must have port for Service reference",
-			},
-		},
-		"enum": {
-			strings.Replace(base, "  - backendRefs:", "  - matches:\n    - method: get\n    backendRefs:", 1),
-			[]string{`error: x.yaml:12: HTTPRoute default/chat spec.rules[0].matches[0].method: must be one of GET, HEAD, POST, PUT, DELETE, CONNECT, OPTIONS, TRACE, PATCH, is "get"; write GET`},
-		},
-		"pattern": {
-			strings.Replace(base, "a.example.com", "https://A.example.com", 1) + "    timeouts: {request: 10 sec}\n",
-			[]string{
-				`error: x.yaml:9: HTTPRoute default/chat spec.hostnames[0]: has an invalid format: "https://A.example.com"; write a host name in lower case, such as chat.example.com or *.example.com, without scheme or port`,
-				`error: x.yaml:14: HTTPRoute default/chat spec.rules[0].timeouts.request: has an invalid format: "10 sec"; write a duration such as 30s, 500ms or 1m30s`,
-			},
-		},
-		"mapping instead of list": {
-			strings.Replace(base, "  - name: gw", "    name: gw", 1),
-			[]string{"error: x.yaml:6: HTTPRoute default/chat spec.parentRefs: must be a list, is a mapping; begin each item with a dash"},
-		},
-		"two listeners of one name": {
-			"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  listeners:\n  - {name: http, port: 80, protocol: HTTP}\n  - {name: http, port: 81, protocol: HTTP}\n",
-			[]string{`error: x.yaml:7: Gateway default/g spec.listeners[1]: is a duplicate: name "http"; remove it, or give it another value`},
-		},
-		"not base64": {
-			"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: hello!}\n",
-			[]string{`error: x.yaml:4: Secret default/s data.a: is not base64; write the value's base64 in data, or its plain text in stringData`},
-		},
-		"text or number": {
-			"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec:\n  ports:\n  - port: 80\n    targetPort: [1]\n",
-			[]string{"error: x.yaml:7: Service default/s spec.ports[0].targetPort: must be a number or a string, is a list; write a number or a string"},
-		},
-		"wrong type and not one of those allowed": {
-			"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: p}\nspec:\n  targetRef: {name: x}\n  picker: {strategy: [a]}\n",
-			[]string{"error: x.yaml:6: PoolPolicy default/p spec.picker.strategy: must be a string, is a list; write load, round-robin, random or least-request"},
-		},
-		"duplicate key": {
-			strings.Replace(base, "spec:", "spec: {}\nspec:", 1),
-			[]string{"error: x.yaml:6: HTTPRoute default/chat spec: is a duplicate key (first at line 5); keep one of them"},
-		},
-		"syntax": {
-			strings.Replace(base, "  - name: gw", "  - name: \"gw", 1),
-			[]string{"error: x.yaml:7: is not YAML: found unexpected end of stream; check indentation, quotes and brackets in this line and the one above"},
-		},
-		"tab": {
-			strings.Replace(base, "  parentRefs:", "\tparentRefs:", 1),
-			[]string{"error: x.yaml:6: is not YAML: found character that cannot start any token; indent with spaces, not tabs; put values that start with @, ` or % in quotes"},
-		},
-		"mistyped kind": {
-			strings.Replace(base, "HTTPRoute", "HttpRuote", 1),
-			[]string{"error: x.yaml:2: HttpRuote chat kind: is unknown: HttpRuote; did you mean HTTPRoute?"},
-		},
-		"wrong version": {
-			strings.Replace(base, "io/v1", "io/v1alpha2", 1),
-			[]string{`error: x.yaml:1: HTTPRoute default/chat apiVersion: must be gateway.networking.k8s.io/v1 or gateway.networking.k8s.io/v1beta1 for kind HTTPRoute, is "gateway.networking.k8s.io/v1alpha2"; write gateway.networking.k8s.io/v1`},
-		},
-		"no name": {
-			strings.Replace(base, "name: chat", "labels: {}", 1),
-			[]string{"error: x.yaml:3: metadata.name: is missing; give the object a name of lower-case letters, digits and dashes"},
-		},
-		"kinds for later": {
-			"apiVersion: gateway.networking.k8s.io/v1\nkind: UDPRoute\nmetadata: {name: g}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
-			[]string{
-				"info: x.yaml:5: Deployment d is ignored: Penstock does not read kind Deployment of apps/v1",
-				"warning: x.yaml:1: UDPRoute g has no effect: kind UDPRoute of gateway.networking.k8s.io/v1 is not supported yet",
-			},
-		},
-		"old form, place as written": {
-			"apiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferencePool\nmetadata: {name: llm}\nspec:\n  targetPortNumber: 0\n  selector: {app: x}\n",
-			[]string{"error: x.yaml:5: InferencePool default/llm spec.targetPortNumber: must be at least 1, is 0; write an integer from 1 to 65535"},
-		},
-		"pool without ports": {
-			pool + "  selector: {matchLabels: {app: x}}\n",
-			[]string{"error: x.yaml:4: InferencePool default/llm spec.targetPorts: is missing; write a list"},
-		},
-		"item of a List": {
-			"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: s}\n  spec:\n    ports:\n    - {port: 70000}\n",
-			[]string{"error: x.yaml:9: Service default/s spec.ports[0].port: must be from 1 to 65535, is 70000; write a port number from 1 to 65535"},
-		},
-		"twice in a List": {
-			"apiVersion: v1\nkind: List\nkind: List\nitems: []\n",
-			[]string{"error: x.yaml:3: kind: is a duplicate key (first at line 2); keep one of them"},
-		},
-		"built-in kinds": {
-			"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: e}\naddressType: IPv4\nendpoints:\n- addresses: [pod-1]\n  condition: {ready: true}\n",
-			[]string{"error: x.yaml:7: EndpointSlice default/e endpoints[0].condition: is not a known field; did you mean conditions?"},
-		},
-		"address": {
-			"apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: m}\nspec:\n  servers:\n  - address: http://gpu-1:8000\n",
-			[]string{`error: x.yaml:6: ModelServers default/m spec.servers[0].address: must be an IP address or a host name, is "http://gpu-1:8000"; write 192.0.2.7 or llm.example.com, without scheme or port`},
-		},
-		"another kind of route": {
-			"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: UDPRoute\nmetadata: {name: t}\n",
-			[]string{"warning: x.yaml:1: UDPRoute t has no effect: kind UDPRoute of gateway.networking.k8s.io/v1alpha2 is not supported yet"},
-		},
-		"some other YAML": {
-			"image: {tag: v1}\n",
-			[]string{"info: x.yaml:1: is ignored: it is not a Kubernetes object"},
-		},
-		"the same twice": {
-			base + "---\n" + base,
-			[]string{"info: x.yaml:15: HTTPRoute default/chat is defined twice, identically at x.yaml:1"},
-		},
-		"not an object": {
-			"just some text\n",
-			[]string{"error: x.yaml:1: is not a Kubernetes object; write apiVersion, kind, metadata and spec"},
-		},
-	} {
+	for name, c := range mistakes {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)
 			f.write("x.yaml", c.text)

@@ -16,6 +16,7 @@ import (
 type generator struct {
 	rnd     *rand.Rand
 	rule    string
+	own     []string // texts that the rule compares with, and ""
 	texts   []string
 	numbers []int64
 }
@@ -32,10 +33,11 @@ var (
 )
 
 func newGenerator(rule string, s *structural.Structural) *generator {
-	g := &generator{rnd: rand.New(rand.NewPCG(1, 2)), rule: rule, texts: usualTexts, numbers: usualNumbers}
+	g := &generator{rnd: rand.New(rand.NewPCG(1, 2)), rule: rule, own: []string{""}, texts: usualTexts, numbers: usualNumbers}
 	for _, m := range textLiteral.FindAllStringSubmatch(rule, -1) {
 		text := m[1] + m[2]
-		g.texts = append(slices.Clip(g.texts), text, text+"x", "x"+text)
+		g.own = append(g.own, text)
+		g.texts = append(slices.Clip(g.texts), text+"x", "x"+text)
 	}
 	for _, m := range numberLiteral.FindAllString(rule, -1) {
 		n, err := strconv.ParseInt(m, 10, 64)
@@ -79,6 +81,14 @@ func sortedProperties(s *structural.Structural) []string {
 	return names
 }
 
+// text makes a string; half of them are those that the rule compares with.
+func (g *generator) text() string {
+	if g.rnd.IntN(2) == 0 {
+		return pick(g, g.own)
+	}
+	return pick(g, g.texts)
+}
+
 func pick[T any](g *generator, list []T) T { return list[g.rnd.IntN(len(list))] }
 
 // value makes one value of a schema's type.
@@ -87,7 +97,7 @@ func (g *generator) value(s *structural.Structural) any {
 		if g.rnd.IntN(2) == 0 {
 			return pick(g, g.numbers)
 		}
-		return pick(g, g.texts)
+		return g.text()
 	}
 	switch s.Type {
 	case "object":
@@ -104,7 +114,7 @@ func (g *generator) value(s *structural.Structural) any {
 	if v := s.ValueValidation; v != nil && len(v.Enum) > 0 && g.rnd.IntN(4) > 0 {
 		return pick(g, v.Enum).Object
 	}
-	return pick(g, g.texts)
+	return g.text()
 }
 
 func (g *generator) object(s *structural.Structural) map[string]any {
@@ -124,17 +134,20 @@ func (g *generator) object(s *structural.Structural) map[string]any {
 	}
 	if a := s.AdditionalProperties; a != nil && a.Structural != nil {
 		for range g.rnd.IntN(3) {
-			out[pick(g, g.texts)] = g.value(a.Structural)
+			out[g.text()] = g.value(a.Structural)
 		}
 	}
 	return out
 }
 
+// longestList bounds lists: rules that compare all items with all others take time with the square of it.
+const longestList = 66
+
 // list makes up to four items, some of which are alike, and now and then a long list.
 func (g *generator) list(s *structural.Structural) []any {
 	n := g.rnd.IntN(5)
-	if g.rnd.IntN(20) == 0 {
-		n = int(min(200, max(0, pick(g, g.numbers))))
+	if g.rnd.IntN(30) == 0 {
+		n = int(min(longestList, max(0, pick(g, g.numbers))))
 	}
 	out := []any{}
 	for range n {
