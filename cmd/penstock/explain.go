@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/picker"
@@ -115,17 +114,15 @@ func (s *target) explain(cmd *cobra.Command, q translator.Query, headers []strin
 	if _, err := os.Stat(dir); err != nil {
 		dir = "" // nothing ran here before: there are no last good versions to read, and none should be recorded
 	}
-	p, err := app.New(app.Config{
-		Paths: s.paths, StateDir: dir, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
-		Tracer: noop.NewTracerProvider(), Log: slog.New(slog.DiscardHandler),
+	p, err := app.NewOffline(app.OfflineConfig{
+		Paths: s.paths, StateDir: dir, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return e, err
 	}
-	if err := p.Load(cmd.Context()); err != nil {
+	if _, _, err := p.Translate(cmd.Context()); err != nil {
 		return e, err
 	}
-	p.Translate()
 	return p.Explain(q), nil
 }
 

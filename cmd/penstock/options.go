@@ -111,8 +111,9 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	return slog.New(newRepeats(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))), nil
 }
 
-// newApp makes the app that up and serve run. set fills in the subcommand's own settings; shutdown flushes the remaining spans.
-func (s *service) newApp(cmd *cobra.Command, set func(*app.Config)) (p *app.App, cfg app.Config, shutdown func(), err error) {
+// newApp makes the app that up and serve run. build makes it of the configuration, for its role; shutdown flushes the
+// remaining spans.
+func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, error)) (p *app.App, cfg app.Config, shutdown func(), err error) {
 	log, err := s.logger(cmd)
 	if err != nil {
 		return nil, cfg, nil, err
@@ -124,8 +125,7 @@ func (s *service) newApp(cmd *cobra.Command, set func(*app.Config)) (p *app.App,
 	if cfg, err = s.config(cmd.Context(), log, t); err != nil {
 		return nil, cfg, nil, err
 	}
-	set(&cfg)
-	p, err = app.New(cfg)
+	p, err = build(cfg)
 	return p, cfg, t.end, err
 }
 
@@ -174,7 +174,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if s.defaultPool != "" && strings.Count(s.defaultPool, "/") != 1 {
 		return cfg, fmt.Errorf("--default-pool %q: write NAMESPACE/NAME", s.defaultPool)
 	}
-	cfg.Paths, cfg.DefaultPool, cfg.AccessLog, cfg.DrainTime, cfg.Log = s.paths, s.defaultPool, s.accessLog, s.drainTime, log
+	cfg.DefaultPool, cfg.AccessLog, cfg.DrainTime, cfg.Log = s.defaultPool, s.accessLog, s.drainTime, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling
 	return cfg, nil
 }

@@ -43,7 +43,13 @@ objects' status; the processes find each other through --service.`,
 			if err != nil {
 				return err
 			}
-			p, cfg, shutdown, err := s.newApp(cmd, func(cfg *app.Config) { cfg.Peers, cfg.Kubernetes, cfg.Memory = peers, cluster, memory.Value() })
+			p, cfg, shutdown, err := s.newApp(cmd, func(cfg app.Config) (*app.App, error) {
+				cfg.Peers, cfg.Memory = peers, memory.Value()
+				if s.cluster {
+					return app.NewKubernetes(cfg, *cluster)
+				}
+				return app.NewFolder(cfg, app.Folder{Paths: s.paths})
+			})
 			if err != nil {
 				return err
 			}

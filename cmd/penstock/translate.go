@@ -15,7 +15,6 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -133,19 +132,19 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 }
 
 // offline translates files without running anything. The app's board has the findings.
-func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.App, *translator.Translator, error) {
+func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.Offline, *translator.Translator, error) {
 	addr, err := netip.ParseAddrPort(picker)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--picker-address %q: write IP:PORT", picker)
 	}
-	p, err := app.New(app.Config{Paths: paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: anyController, Tracer: noop.NewTracerProvider(), Log: log})
+	p, err := app.NewOffline(app.OfflineConfig{Paths: paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: anyController, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := p.Load(ctx); err != nil {
+	t, out, err := p.Translate(ctx)
+	if err != nil {
 		return nil, nil, err
 	}
-	t, out := p.Translate()
 	if out.Err != nil {
 		return nil, nil, fmt.Errorf("penstock has an internal error, your files may be valid: %w", out.Err)
 	}

@@ -44,7 +44,16 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	if err != nil {
 		return err
 	}
-	p, cfg, shutdown, err := s.newApp(cmd, func(cfg *app.Config) { cfg.OnePort = true })
+	out := cmd.OutOrStdout()
+	var f *supervisor.Supervisor
+	p, cfg, shutdown, err := s.newApp(cmd, func(cfg app.Config) (*app.App, error) {
+		return app.NewFolder(cfg, app.Folder{Paths: s.paths, OnePort: true, OnGateways: func(gateways []string) {
+			if len(gateways) == 0 {
+				fmt.Fprintf(out, "%s has no Gateway for Penstock yet: waiting for one\n", strings.Join(s.paths, ", "))
+			}
+			f.Set(gateways)
+		}})
+	})
 	if err != nil {
 		return err
 	}
@@ -52,8 +61,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	// The app outlives the Envoys: it answers them while they drain.
 	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopApp()
-	out := cmd.OutOrStdout()
-	f := supervisor.New(supervisor.Config{
+	f = supervisor.New(supervisor.Config{
 		Envoy: envoy.Path, Dir: filepath.Join(cfg.StateDir, "proxies"), ADS: cfg.XDS.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
 		ControlPlane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
@@ -61,12 +69,6 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	if cmd.Flags().Changed("picker") { // gateways of other clusters call it
 		fmt.Fprintf(out, "endpoint picker at %s\n", cfg.Picker.Addr())
 	}
-	p.OnGateways(func(gateways []string) {
-		if len(gateways) == 0 {
-			fmt.Fprintf(out, "%s has no Gateway for Penstock yet: waiting for one\n", strings.Join(s.paths, ", "))
-		}
-		f.Set(gateways)
-	})
 	group, ctx := errgroup.WithContext(appCtx)
 	group.Go(func() error { return p.Run(ctx) })
 	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })

@@ -1,13 +1,20 @@
-// Package app puts the parts together: files into the store, the store through translation into the cache of each
-// gateway and into the picker, reports into the status file. Subcommands that serve (up, serve, demo) make one App
-// and run it; translate and explain use its offline half. On Kubernetes (kubernetes.go) a cluster takes the files' place,
-// and the objects' own statuses that of the file.
+// Package app constructs the parts of a process and runs them. It has no logic of its own: what happens to a change is in
+// package pipeline and package delivery, what processes exchange in package peers.
 //
-// Data flows one way, in one goroutine from the store on (translate.go): store -> Translator -> picker, cache, board. What
-// comes back comes as objects in the store (multicluster/learned) or as reports on the board.
+// Each role is a constructor. NewFolder serves a folder of files (up, serve, demo), NewKubernetes the objects of a cluster
+// (serve), NewOffline translates files without running anything (translate, diff, explain).
 //
-// Invariants: no proxy is answered before all sources are read and translated once. The picker forgets an endpoint before
-// Envoy does, and learns of one after Envoy did, so that a pick never names what its cluster does not have.
+//	config.go       what the roles need
+//	core.go         the parts of every role          offline.go      the role that runs nothing
+//	app.go          the parts of every role that serves, and Run
+//	folder.go       a folder of files                kubernetes.go   a cluster        fleets.go   that runs proxies
+//	security.go     who may connect, and how peers are dialled
+//	pages.go        metrics, health, status, explain     explain.go   one request through everything
+//	serving.go      when a Gateway is served, for supervisors
+//	listeners.go, memory.go, metrics.go
+//
+// Invariants: nothing starts before Run; nothing is set after construction; no proxy is answered before all sources are
+// read and translated once.
 //
 // Tests: go test ./cmd/penstock/internal/app; the whole is driven by the tests in cmd/penstock.
 package app

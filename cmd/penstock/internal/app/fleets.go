@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/authority"
@@ -22,11 +22,9 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/apply"
 	"github.com/penstock-project/penstock/xds/fleet/render"
 	"github.com/penstock-project/penstock/xds/identity"
-	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Fleet has a App on Kubernetes run the proxies of its Gateways. ADS is then served over TLS, to proxies that prove who
-// they are.
+// Fleet runs the proxies of Gateways in the cluster. ADS is then served over TLS, to proxies that prove their identity.
 type Fleet struct {
 	// ADS are the addresses ("host:port") by which proxies reach this and all other processes. At least one.
 	ADS []string
@@ -38,25 +36,26 @@ type Fleet struct {
 	ExternalIPs []netip.Prefix
 	// OpenPicker lets anyone ask for picks, gateways of other clusters for instance. Else only the proxies of Gateways may.
 	OpenPicker bool
-	// ClientCA verifies certificates of proxies that somebody else runs; nil: they need a token.
+	// ClientCA verifies certificates of proxies that run elsewhere; nil: they need a token.
 	ClientCA *x509.CertPool
 }
 
 // authoritySecret is the Secret, beside the Lease, with the authority of the certificates.
 const authoritySecret = "penstock-ca"
 
-// fleets is what only a App has that runs proxies.
+// fleets runs the proxies of Gateways.
 type fleets struct {
 	cfg       Fleet
+	core      core
+	recheck   func() // has the server check again who may read what
 	objects   *apply.Cluster
 	authority *authority.Authority
 	guard     *identity.Guard
 	*fleet.Fleets
 }
 
-func (p *App) newFleets(cfg Fleet) (*fleets, error) {
-	f := &fleets{cfg: cfg}
-	k := p.cfg.Kubernetes
+func newFleets(cfg Fleet, k Kubernetes, c core, recheck func()) (*fleets, error) {
+	f := &fleets{cfg: cfg, core: c, recheck: recheck}
 	var err error
 	f.objects, err = apply.New(apply.Config{REST: k.REST, Changed: func(ref apply.Ref) { f.Changed(ref) }})
 	if err != nil {
@@ -64,26 +63,50 @@ func (p *App) newFleets(cfg Fleet) (*fleets, error) {
 	}
 	f.authority = authority.New(authority.Config{
 		Secrets: apply.Secret{Cluster: f.objects, Namespace: k.Namespace, Name: authoritySecret},
-		Names:   cfg.Names, Changed: func() { p.authorityChanged(f) }, Log: p.log,
+		Names:   cfg.Names, Changed: f.authorityChanged, Log: c.log,
 	})
 	f.Fleets = fleet.New(fleet.Config{
-		Store: p.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: p.board, Log: p.log,
+		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: c.board, Log: c.log,
 	})
 	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets})
 	return f, nil
 }
 
+// translation is what is different where fleets run.
+func (f *Fleet) translation(out *translator.Config) {
+	out.PickerName, out.ReservedPort = f.Names[0], render.ReadyPort
+}
+
 // pickKeys is what keys for calls to the picker are derived for.
 const pickKeys = "picker"
 
-// authorityChanged tells fleets, which have it in a file, and translation, for the picker's cluster.
-func (p *App) authorityChanged(f *fleets) {
+// authorityChanged passes the authority on: to fleets, which have it in a file, and to translation, for the picker's cluster.
+func (f *fleets) authorityChanged() {
 	f.Refresh()
 	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(), Key: f.authority.Keys(pickKeys)[0]}
-	if _, err := p.store.Apply(store.Authorities.Put(own)); err != nil {
-		p.log.Error("the certificate authority could not be stored; what proxies have stays", "error", err)
+	if _, err := f.core.store.Apply(store.Authorities.Put(own)); err != nil {
+		f.core.log.Error("the certificate authority could not be stored; proxies keep what they have", "error", err)
 	}
 }
+
+// security implements proxyRunner. Proxies prove their identity; peers do, unless Peers.TLS says how, by certificates of the
+// authority.
+func (f *fleets) security(p Peers) security {
+	s := security{authorize: f.guard.Authorize, ads: f.secure(), picks: f.guardPicks()}
+	if p.TLS != nil {
+		s.peerTLS(*p.TLS)
+	} else {
+		server, client := f.authority.Mutual(f.cfg.Names[0])
+		s.peerTLS(MutualTLS{Server: server, Client: client})
+	}
+	return s
+}
+
+// ready implements proxyRunner: without certificates no proxy can connect.
+func (f *fleets) ready(ctx context.Context) error { return f.authority.Ready(ctx) }
+
+// run implements proxyRunner.
+func (f *fleets) run(ctx context.Context) error { return f.authority.Run(ctx) }
 
 // guardPicks are the options of the picker's server: TLS, and unless anyone may ask, a key that proxies have from their
 // configuration. Health checks carry none.
@@ -101,7 +124,7 @@ func (f *fleets) settings() render.Settings {
 	}
 }
 
-// lead keeps the fleets while this process leads.
+// lead implements proxyRunner: it applies the objects of the fleets.
 func (f *fleets) lead(ctx context.Context) error {
 	if err := f.authority.Ready(ctx); err != nil {
 		return err
@@ -118,40 +141,25 @@ func (f *fleets) secure() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(cfg))}
 }
 
-// concerns says whether a change may be one of fleets.
-func concerns(changes []store.Change, out translator.Output) bool {
+// observe implements proxyRunner: the Gateways may have changed, and with them which proxies may read what.
+func (f *fleets) observe(ch *delivery.Change) {
 	tables := []string{store.Gateways.Kind(), store.GatewayClasses.Kind(), store.EnvoyFleets.Kind()}
-	isListener := func(r resource.Ref) bool { return r.Type == resource.Listener }
-	return slices.ContainsFunc(changes, func(c store.Change) bool { return slices.Contains(tables, c.Table) }) ||
-		slices.ContainsFunc(out.Deltas, func(d translator.Delta) bool {
-			return d.Gone || slices.ContainsFunc(d.Removes, isListener) ||
-				slices.ContainsFunc(d.Upserts, func(r *resource.Resource) bool { return isListener(r.Ref) })
-		})
-}
-
-// tellFleets says which Gateways there are; whose proxy somebody is may have changed with them.
-func (p *App) tellFleets() {
+	if !slices.ContainsFunc(ch.Objects, func(c store.Change) bool { return slices.Contains(tables, c.Table) }) &&
+		!slices.ContainsFunc(ch.Output.Deltas, func(d translator.Delta) bool { return d.Gone || changesListeners(d) }) {
+		return
+	}
 	var list []fleet.Gateway
-	p.mu.Lock()
-	for _, name := range p.translator.Gateways() {
-		g := fleet.Gateway{Name: name, Spec: p.translator.Fleet(name)}
-		for _, port := range p.translator.Ports(name) {
-			g.Bound = append(g.Bound, render.Port{Number: int32(port.Number), Name: port.Scheme})
+	f.core.translation.Read(func(t *translator.Translator) {
+		for _, name := range t.Gateways() {
+			g := fleet.Gateway{Name: name, Spec: t.Fleet(name)}
+			for _, port := range t.Ports(name) {
+				g.Bound = append(g.Bound, render.Port{Number: int32(port.Number), Name: port.Scheme})
+			}
+			list = append(list, g)
 		}
-		list = append(list, g)
-	}
-	p.mu.Unlock()
-	p.cluster.fleets.Set(list)
-	p.xds.Recheck()
-}
-
-// together runs functions until one of them ends.
-func together(ctx context.Context, runs ...func(context.Context) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range runs {
-		group.Go(func() error { return run(ctx) })
-	}
-	return group.Wait()
+	})
+	f.Set(list)
+	f.recheck()
 }
 
 // ServiceNames are the names by which a Service is known in its cluster, the one that works from every namespace first.

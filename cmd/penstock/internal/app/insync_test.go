@@ -31,19 +31,19 @@ var clusterObjects = []struct{ plural, text string }{
 	{"pods", "{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: chat-1, labels: {app: chat}}, status: {podIP: 127.0.0.1, phase: Running}}"},
 }
 
-// said keeps what a process logs.
-type said struct {
+// logged keeps what a process logs.
+type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (s *said) Write(b []byte) (int, error) {
+func (s *logged) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(b)
 }
 
-func (s *said) has(text string) bool {
+func (s *logged) has(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Contains(s.text.String(), text)
@@ -53,7 +53,7 @@ func (s *said) has(text string) bool {
 type process struct {
 	*App
 	address string // of ADS
-	log     *said
+	log     *logged
 	stop    func()
 }
 
@@ -64,12 +64,16 @@ func inCluster(t *testing.T, api *kubetest.Server, identity string) process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &said{}
-	p, err := New(Config{
-		Kubernetes: &Kubernetes{REST: api.Config(), Namespace: "default", Identity: identity}, StateDir: t.TempDir(), XDS: l,
+	picks, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &logged{}
+	p, err := NewKubernetes(Config{
+		StateDir: t.TempDir(), XDS: l, Picker: picks,
 		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Tracer: tracing.NewTracerProvider(),
 		Log: slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Second,
-	})
+	}, Kubernetes{REST: api.Config(), Namespace: "default", Identity: identity})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +131,7 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 	proxy.Wait("it cannot read", func() bool { return second.log.has("cannot read from the API server") })
 	silent("/pods")
 	proxy.Reconnect(second.address) // it takes connections once it knows what there is of the kinds that it reads whole
-	proxy.Wait("it waits for the pods", func() bool { return second.log.has("serving nobody before everything was read once") })
+	proxy.Wait("it waits for the pods", func() bool { return second.log.has("no proxy is answered before everything is read once") })
 	if got := proxy.Received()[heard:]; len(got) > 0 {
 		t.Errorf("a proxy was answered before all was read: %+v", got)
 	}

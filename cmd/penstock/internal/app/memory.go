@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// reclaimEvery is how often the process looks whether it is at rest.
+// reclaimEvery is the interval at which the process checks whether it is at rest.
 const reclaimEvery = time.Second
 
 const (
-	// restBytes is what a process allocates at most between two looks if it is at rest.
+	// restBytes is what a process at rest allocates at most between two checks.
 	restBytes = 256 << 10
 	// burstBytes is what it must have allocated at work since memory was given back last: to collect it marks everything that
 	// is live. What drips at rest, such as for the pings of a thousand proxies, does not count: Go sees to that by itself.

@@ -7,31 +7,32 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// changeMetrics are those of the way from objects to the cache. Proxies and picks have their own, where they are served.
-type changeMetrics struct {
-	changes prometheus.Histogram // seconds
-}
-
-func newChangeMetrics(r prometheus.Registerer, board *status.Board, cluster *cluster) (*changeMetrics, error) {
-	m := &changeMetrics{changes: prometheus.NewHistogram(prometheus.HistogramOpts{
+// newMetrics registers the metrics of the way from objects to the cache. Streams and picks register their own.
+func newMetrics(r prometheus.Registerer, board *status.Board) (changes prometheus.Histogram, err error) {
+	changes = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "penstock_change_seconds", Help: "From what was read of a change to its commit for proxies, or to finding that it means nothing to them. Its count is the number of changes.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11),
-	})}
-	all := []prometheus.Collector{m.changes, findings{board}}
-	if cluster != nil {
-		all = append(all,
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_leader", Help: "1 in the process that writes to the API server. Of all processes one has it."},
-				func() float64 { return oneIf(cluster.leader.Leading()) }),
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_lagging", Help: "1 in a process that does not hear from the API server: what proxies have stays, and nothing new comes."},
-				func() float64 { return oneIf(cluster.lagging()) }),
-		)
-	}
+	})
+	return changes, register(r, changes, findings{board})
+}
+
+// registerCluster registers the metrics that only Kubernetes has.
+func registerCluster(r prometheus.Registerer, c *cluster) error {
+	return register(r,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_leader", Help: "1 in the process that writes to the API server. Of all processes one has it."},
+			func() float64 { return oneIf(c.leader.Leading()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_lagging", Help: "1 in a process that has no contact to the API server: proxies keep what they have and get nothing new."},
+			func() float64 { return oneIf(c.lagging()) }),
+	)
+}
+
+func register(r prometheus.Registerer, all ...prometheus.Collector) error {
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return m, nil
+	return nil
 }
 
 func oneIf(yes bool) float64 {
@@ -41,7 +42,7 @@ func oneIf(yes bool) float64 {
 	return 0
 }
 
-// findings counts what is said about objects when the page is read.
+// findings counts the findings on the board when the page is read.
 type findings struct{ board *status.Board }
 
 var findingsDesc = prometheus.NewDesc("penstock_findings",

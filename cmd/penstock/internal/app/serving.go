@@ -8,26 +8,37 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
+// portOwners is which gateway has a port. *delivery.Ports implements it.
+type portOwners interface {
+	Has(listener, gateway string) bool
+	Served(ref resource.Ref, gateway string) bool
+}
+
+// everyPort is for Envoys that do not share a machine.
+type everyPort struct{}
+
+func (everyPort) Has(string, string) bool          { return true }
+func (everyPort) Served(resource.Ref, string) bool { return true }
+
 // Serving returns when every Envoy of a gateway, one at least, has acknowledged all listeners and route configurations
-// that the gateway has now, and the revision that this was. A refused resource is not waited for: the board says so.
-func (p *App) Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error) {
+// that the gateway has now, and the revision that this was. A rejected resource is not waited for: the board has its NACK.
+func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error) {
 	for {
-		p.progress.mu.Lock()
-		rev = p.progress.rev
-		p.progress.mu.Unlock()
+		rev = a.progress.Revision()
 		var refs []resource.Ref
-		urls, refs = p.serves(gateway)
-		// What a later revision takes away no Envoy will ever acknowledge: it is what the gateway has then that counts.
+		urls, refs = a.serves(gateway)
+		// Envoys never acknowledge what a later revision removes: start again with what the gateway has then.
 		waiting, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() {
 			defer stop()
-			_ = p.After(waiting, rev) // its only error is that the wait is over
+			_ = a.After(waiting, rev) // its only error is that the wait is over
 		})
-		acked := p.acked(waiting, gateway, refs)
+		acked := a.acked(waiting, gateway, refs)
 		stop()
 		watch.Wait()
 		if acked {
@@ -39,40 +50,39 @@ func (p *App) Serving(ctx context.Context, gateway string) (urls []string, rev u
 	}
 }
 
-// acked waits for all of some resources to be acknowledged or refused, and says whether it came to that.
-func (p *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bool {
+// acked returns true when Envoys have acknowledged or rejected each of some resources, false if ctx ends first.
+func (a *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bool {
 	for _, ref := range refs {
-		if err := p.xds.WaitAcked(ctx, gateway, ref, ""); err != nil && ctx.Err() != nil {
+		if err := a.xds.WaitAcked(ctx, gateway, ref, ""); err != nil && ctx.Err() != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// serves lists where a gateway can be reached, and the listeners and route configurations behind that. A port that
-// another Gateway has is left out.
-func (p *App) serves(gateway string) (urls []string, refs []resource.Ref) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, port := range p.translator.Ports(gateway) {
-		if p.ports != nil && !p.ports.has(port.Listener, gateway) {
-			continue
+// serves lists the URLs of a gateway, and the listeners and route configurations behind them, without ports of another
+// Gateway.
+func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
+	a.translation.Read(func(t *translator.Translator) {
+		for _, port := range t.Ports(gateway) {
+			if !a.ports.Has(port.Listener, gateway) {
+				continue
+			}
+			for _, host := range port.Addresses {
+				urls = append(urls, address(port.Scheme, host, port.Number))
+			}
 		}
-		for _, a := range port.Addresses {
-			urls = append(urls, address(port.Scheme, a, port.Number))
+		for _, r := range t.Resources(gateway) {
+			if (r.Type == resource.Listener || r.Type == resource.RouteConfiguration) && a.ports.Served(r.Ref, gateway) {
+				refs = append(refs, r.Ref)
+			}
 		}
-	}
-	for _, r := range p.translator.Resources(gateway) {
-		if r.Type != resource.Listener && r.Type != resource.RouteConfiguration || p.ports != nil && !p.ports.given(r.Ref, gateway) {
-			continue
-		}
-		refs = append(refs, r.Ref)
-	}
+	})
 	return urls, refs
 }
 
-// After returns when a revision later than rev has been translated.
-func (p *App) After(ctx context.Context, rev uint64) error { return p.progress.wait(ctx, rev+1) }
+// After returns when a revision later than rev is delivered.
+func (a *App) After(ctx context.Context, rev uint64) error { return a.progress.Wait(ctx, rev+1) }
 
 // address writes an address as a person would type it on this machine.
 func address(scheme, host string, port uint16) string {

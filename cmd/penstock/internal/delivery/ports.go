@@ -1,13 +1,15 @@
-package app
+package delivery
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
@@ -15,27 +17,38 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// portClaims lets no two Gateways on this machine have one port. Their Envoys would both bind it (SO_REUSEPORT) and the
-// kernel would deal connections out between them. Who has a port keeps it; a Gateway that comes later waits for it, and
-// is told. The Envoy listener's name is the port (model.ListenerName).
-type portClaims struct {
+// Ports gives each port of this machine to one Gateway. Two Envoys would both bind it (SO_REUSEPORT), and the kernel would
+// distribute connections between them. The first Gateway keeps a port; a later one waits for it and gets a report. The Envoy
+// listener's name is the port (model.ListenerName).
+type Ports struct {
+	board *status.Board
+
 	mu      sync.Mutex
 	owner   map[string]string                        // listener -> gateway
 	waiting map[string]map[string]*resource.Resource // listener -> gateway -> what it would get
 }
 
-func newPortClaims() *portClaims {
-	return &portClaims{owner: map[string]string{}, waiting: map[string]map[string]*resource.Resource{}}
+// NewPorts makes it.
+func NewPorts(b *status.Board) *Ports {
+	return &Ports{board: b, owner: map[string]string{}, waiting: map[string]map[string]*resource.Resource{}}
 }
 
-// isPort tells an edge listener from a hop's, which is internal to one Envoy.
+// Steps implements Part.
+func (c *Ports) Steps() []Step {
+	return []Step{{Claim, func(_ context.Context, ch *Change) {
+		ch.Output.Deltas = c.filter(ch.Output.Deltas)
+		c.board.Replace(status.Ports, c.reports()...)
+	}}}
+}
+
+// isPort reports whether a listener binds a port. That of a hop is internal to one Envoy.
 func isPort(ref resource.Ref) bool {
 	_, ok := model.ParseListenerName(ref.Name)
 	return ok && ref.Type == resource.Listener
 }
 
-// filter takes listeners out of deltas whose port somebody else has, and puts those in whose port came free.
-func (c *portClaims) filter(deltas []translator.Delta) []translator.Delta {
+// filter removes listeners from deltas whose port another Gateway has, and adds those whose port came free.
+func (c *Ports) filter(deltas []translator.Delta) []translator.Delta {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := map[string]*translator.Delta{}
@@ -81,8 +94,8 @@ func (c *portClaims) filter(deltas []translator.Delta) []translator.Delta {
 	return list
 }
 
-// claim says whether a gateway has a listener's port, which it takes if nobody has it.
-func (c *portClaims) claim(r *resource.Resource, gateway string) bool {
+// claim reports whether a gateway has a listener's port. It gets a free one.
+func (c *Ports) claim(r *resource.Resource, gateway string) bool {
 	owner := cmp.Or(c.owner[r.Name], gateway)
 	if owner == gateway {
 		c.owner[r.Name] = gateway
@@ -95,8 +108,8 @@ func (c *portClaims) claim(r *resource.Resource, gateway string) bool {
 	return false
 }
 
-// reports says of every Gateway that waits for a port who has it.
-func (c *portClaims) reports() []report.Report {
+// reports name the owner of the port for every Gateway that waits for one.
+func (c *Ports) reports() []report.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	by := map[string]*report.Report{}
@@ -119,19 +132,19 @@ func (c *portClaims) reports() []report.Report {
 	return out
 }
 
-// has says whether a gateway has a listener's port.
-func (c *portClaims) has(listener, gateway string) bool {
+// Has reports whether a gateway has a listener's port.
+func (c *Ports) Has(listener, gateway string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.owner[listener] == gateway
 }
 
-// given says whether a gateway's Envoy has been given a listener, or the listener of a route configuration: only then
-// does it ask for it. A chain's name has its port behind the first slash (model.ChainName); hops have neither.
-func (c *portClaims) given(ref resource.Ref, gateway string) bool {
+// Served reports whether a gateway's Envoy gets a listener, or the listener of a route configuration: only then does it
+// request it. A chain's name has its port behind the first slash (model.ChainName); hops have neither.
+func (c *Ports) Served(ref resource.Ref, gateway string) bool {
 	port, ok := model.ParseListenerName(ref.Name)
 	if !ok {
 		_, port, ok = model.ParseChain(ref.Name)
 	}
-	return !ok || c.has(model.ListenerName(port), gateway)
+	return !ok || c.Has(model.ListenerName(port), gateway)
 }

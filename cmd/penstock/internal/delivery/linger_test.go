@@ -1,4 +1,4 @@
-package app
+package delivery
 
 import (
 	"log/slog"
@@ -43,17 +43,17 @@ var (
 	pod9     = []netip.AddrPort{netip.MustParseAddrPort("10.1.0.9:8000")}
 )
 
-func departing(t *testing.T, owner report.Ref) (*cache.Cache, *departed) {
+func removed(t *testing.T, owner report.Ref) (*cache.Cache, *Linger) {
 	t.Helper()
 	c := cache.New(cache.Config{})
-	d := newDeparted(c, time.Minute, slog.New(slog.DiscardHandler))
-	d.commit(cache.Batch{Gateway: "ns/gw", Upserts: west(t, owner, "10.1.0.1:8000")})
-	d.commit(cache.Batch{Gateway: "ns/gw", Removes: westGone})
+	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
+	d.Commit(cache.Batch{Gateway: "ns/gw", Upserts: west(t, owner, "10.1.0.1:8000")})
+	d.Commit(cache.Batch{Gateway: "ns/gw", Removes: westGone})
 	return c, d
 }
 
 // has says whether the cache has endpoints of the cluster, and which of two.
-func has(c *cache.Cache) (any, old, learnt bool) {
+func has(c *cache.Cache) (any, old, learned bool) {
 	r := c.Resource("ns/gw", westGone[1])
 	if r == nil {
 		return false, false, false
@@ -61,47 +61,47 @@ func has(c *cache.Cache) (any, old, learnt bool) {
 	return true, strings.Contains(string(r.Body()), "10.1.0.1"), strings.Contains(string(r.Body()), "10.1.0.9")
 }
 
-func TestAClusterThatHasLeftLearnsEndpointsForAWhile(t *testing.T) {
-	c, d := departing(t, report.Ref{Kind: "InferencePoolImport", Namespace: "ns", Name: "far"})
-	if got := d.learn("ns/other@west", pod9); got != nil {
-		t.Errorf("%v learned what is another pool's", got)
+func TestInferencePoolImport_RemovedClusterLearnsEndpointsForAWhile(t *testing.T) {
+	c, d := removed(t, report.Ref{Kind: "InferencePoolImport", Namespace: "ns", Name: "far"})
+	if got := d.Learn("ns/other@west", pod9); got != nil {
+		t.Errorf("%v learned the address of another pool", got)
 	}
-	if got := d.learn(westPool, pod9); len(got) != 1 || got[0] != westCluster {
+	if got := d.Learn(westPool, pod9); len(got) != 1 || got[0] != westCluster {
 		t.Fatalf("learned by %v", got)
 	}
-	if any, old, learnt := has(c); !any || !old || !learnt {
-		t.Errorf("what was named is there: %t; what was there before: %t", learnt, old)
+	if any, old, learned := has(c); !any || !old || !learned {
+		t.Errorf("the learned endpoint: %t; the earlier one: %t", learned, old)
 	}
-	if left := d.forget(time.Now()); left <= 0 || left > time.Minute {
-		t.Errorf("it is to be forgotten in %s", left)
+	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
+		t.Errorf("it expires in %s", left)
 	}
-	d.forget(time.Now().Add(time.Hour))
+	d.expire(time.Now().Add(time.Hour))
 	if any, _, _ := has(c); any {
 		t.Error("its endpoints stay for good")
 	}
-	if got := d.learn(westPool, pod9); got != nil {
+	if got := d.Learn(westPool, pod9); got != nil {
 		t.Errorf("%v learned after its time", got)
 	}
 }
 
-func TestAClusterThatComesAgainIsAsTheObjectsSay(t *testing.T) {
-	c, d := departing(t, report.Ref{})
-	d.learn(westPool, pod9)
-	d.commit(cache.Batch{Gateway: "ns/gw", Upserts: west(t, report.Ref{}, "10.1.0.1:8000")})
-	d.forget(time.Now().Add(time.Hour))
-	if got := d.learn(westPool, pod9); got != nil {
-		t.Errorf("%v learned from here and not from the store", got)
+func TestInferencePoolImport_ReturningClusterHasTheObjectsEndpoints(t *testing.T) {
+	c, d := removed(t, report.Ref{})
+	d.Learn(westPool, pod9)
+	d.Commit(cache.Batch{Gateway: "ns/gw", Upserts: west(t, report.Ref{}, "10.1.0.1:8000")})
+	d.expire(time.Now().Add(time.Hour))
+	if got := d.Learn(westPool, pod9); got != nil {
+		t.Errorf("%v learned although the store has them", got)
 	}
-	if any, old, learnt := has(c); !any || !old || learnt {
-		t.Errorf("there: %t, with its own endpoint: %t, with the other one: %t", any, old, learnt)
+	if any, old, learned := has(c); !any || !old || learned {
+		t.Errorf("there: %t, with its own endpoint: %t, with the other one: %t", any, old, learned)
 	}
 }
 
 // Such a cluster has no TLS: nothing may be sent to it.
-func TestAClusterThatAPolicyHasClosedStaysClosedWhenItLeaves(t *testing.T) {
-	c, d := departing(t, report.Ref{Kind: "BackendTLSPolicy", Namespace: "ns", Name: "far"})
-	d.learn(westPool, pod9)
-	if _, _, learnt := has(c); learnt {
+func TestBackendTLSPolicy_ClosedClusterStaysClosedWhenRemoved(t *testing.T) {
+	c, d := removed(t, report.Ref{Kind: "BackendTLSPolicy", Namespace: "ns", Name: "far"})
+	d.Learn(westPool, pod9)
+	if _, _, learned := has(c); learned {
 		t.Error("an endpoint was added, and would be sent to in clear")
 	}
 }

@@ -1,10 +1,11 @@
-package app
+package delivery
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -14,7 +15,7 @@ func listenerOn(port uint16, body string) *resource.Resource {
 	return resource.FromParts(resource.Listener, model.ListenerName(port), resource.NewPart([]byte(body), nil, nil))
 }
 
-// has lists which gateway was given which port's listener, and whose was taken away.
+// given lists the listeners that each gateway gets ("+") and loses ("-").
 func given(deltas []translator.Delta) map[string][]string {
 	out := map[string][]string{}
 	for _, d := range deltas {
@@ -35,37 +36,37 @@ func expect(t *testing.T, what string, got []translator.Delta, want map[string][
 	}
 }
 
-func TestWhoHasAPortKeepsItAndTheNextOneWaits(t *testing.T) {
-	c := newPortClaims()
+func TestGateway_KeepsItsPortAndTheNextOneWaits(t *testing.T) {
+	c := NewPorts(status.NewBoard(nil))
 	ref := listenerOn(80, "").Ref
 	expect(t, "two at once: the first by name", c.filter([]translator.Delta{
 		{Gateway: "default/a", Upserts: []*resource.Resource{listenerOn(80, "a")}},
 		{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(80, "b"), listenerOn(81, "b")}},
 	}), map[string][]string{"default/a": {"+listener/80"}, "default/b": {"+listener/81"}})
 	if reports := c.reports(); len(reports) != 1 || reports[0].Owner.Key() != "default/b" || len(reports[0].Findings) != 1 {
-		t.Fatalf("the one that waits must be told: %+v", reports)
+		t.Fatalf("the one that waits gets a report: %+v", reports)
 	}
 	expect(t, "its change while it waits", c.filter([]translator.Delta{{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(80, "b2")}}}), map[string][]string{})
 	expect(t, "the port comes free", c.filter([]translator.Delta{{Gateway: "default/a", Removes: []resource.Ref{ref}}}),
 		map[string][]string{"default/a": {"-listener/80"}, "default/b": {"+listener/80"}})
-	if len(c.reports()) != 0 || !c.has("listener/80", "default/b") {
-		t.Error("b must have the port now, and nobody wait")
+	if len(c.reports()) != 0 || !c.Has("listener/80", "default/b") {
+		t.Error("b must have the port now, without a report")
 	}
 }
 
-func TestAGatewayThatGoesFreesItsPorts(t *testing.T) {
-	c := newPortClaims()
+func TestGateway_RemovedOneFreesItsPorts(t *testing.T) {
+	c := NewPorts(status.NewBoard(nil))
 	c.filter([]translator.Delta{{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(80, "b")}}})
 	c.filter([]translator.Delta{{Gateway: "default/a", Upserts: []*resource.Resource{listenerOn(80, "a")}}})
-	if !c.has("listener/80", "default/b") {
+	if !c.Has("listener/80", "default/b") {
 		t.Fatal("a newcomer took the port of one that serves")
 	}
 	expect(t, "b goes", c.filter([]translator.Delta{{Gateway: "default/b", Gone: true, Removes: []resource.Ref{listenerOn(80, "").Ref}}}),
 		map[string][]string{"default/a": {"+listener/80"}, "default/b": {"-listener/80"}})
 }
 
-func TestAPortThatIsWantedNoMoreIsNotGivenOut(t *testing.T) {
-	c := newPortClaims()
+func TestGateway_UnwantedPortIsNotGivenOut(t *testing.T) {
+	c := NewPorts(status.NewBoard(nil))
 	c.filter([]translator.Delta{
 		{Gateway: "default/a", Upserts: []*resource.Resource{listenerOn(80, "a")}},
 		{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(80, "b")}},
@@ -74,8 +75,8 @@ func TestAPortThatIsWantedNoMoreIsNotGivenOut(t *testing.T) {
 	expect(t, "a goes", c.filter([]translator.Delta{{Gateway: "default/a", Gone: true}}), map[string][]string{})
 }
 
-func TestAnEnvoyIsNotExpectedToAskForTheRoutesOfAPortThatItHasNot(t *testing.T) {
-	c := newPortClaims()
+func TestGateway_RoutesOfAnothersPortAreNotAwaited(t *testing.T) {
+	c := NewPorts(status.NewBoard(nil))
 	c.filter([]translator.Delta{
 		{Gateway: "default/a", Upserts: []*resource.Resource{listenerOn(443, "a")}},
 		{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(443, "b"), listenerOn(80, "b")}},
@@ -83,7 +84,7 @@ func TestAnEnvoyIsNotExpectedToAskForTheRoutesOfAPortThatItHasNot(t *testing.T) 
 	for name, want := range map[string]bool{
 		model.ChainName(true, 443, "x.example.com"): false, model.ChainName(false, 80, ""): true, "hop.default.pool.spare": true,
 	} {
-		if got := c.given(resource.Ref{Type: resource.RouteConfiguration, Name: name}, "default/b"); got != want {
+		if got := c.Served(resource.Ref{Type: resource.RouteConfiguration, Name: name}, "default/b"); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}

@@ -1,0 +1,125 @@
+package app
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/envoy"
+)
+
+// Controller is the controllerName of our GatewayClasses and of the parents that we write.
+const Controller = "penstock.dev/gateway-controller"
+
+// Config is what every App needs.
+type Config struct {
+	// StateDir keeps last good objects, the status file and the socket for other penstock commands.
+	StateDir string
+	// XDS and Picker are listeners for Envoys; the App closes them.
+	XDS, Picker net.Listener
+	// Peers are the other processes that serve the same Envoys.
+	Peers Peers
+	// PickerAddresses are where Envoys reach our picker; the Picker listener's own address if empty.
+	PickerAddresses []netip.AddrPort
+	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, as Admin does: the status and the
+	// explanations of all objects. nil: none, beside the socket in StateDir, which serves all pages.
+	HTTP, Admin net.Listener
+	// DefaultPool is the pool of external gateways that name none: "namespace/name". Empty: the only pool, if there is one.
+	DefaultPool string
+	// AccessLog is where Envoys log requests; "" for nowhere.
+	AccessLog string
+	// DrainTime is how long streams of a removed filter chain may go on.
+	DrainTime time.Duration
+	// Memory is how many bytes the process may use, of its container for instance; Go stays below them with room to spare. 0: no
+	// limit.
+	Memory int64
+	// Tracer takes spans; Collector and Sampling are for Envoys' own.
+	Tracer    trace.TracerProvider
+	Collector netip.AddrPort
+	Sampling  float64
+	Log       *slog.Logger
+}
+
+// Folder is what the role of a folder needs.
+type Folder struct {
+	// Paths are the folders and files with objects. At least one.
+	Paths []string
+	// OnePort gives each port to one Gateway: their Envoys run on one machine.
+	OnePort bool
+	// OnGateways is called with the names of all Gateways of this controller after each change; nil: not at all.
+	OnGateways func(gateways []string)
+}
+
+// OfflineConfig is what NewOffline needs.
+type OfflineConfig struct {
+	Paths []string
+	// StateDir has the last good objects of a process that ran for these files; "": there is none.
+	StateDir string
+	// PickerAddresses are where Envoys would reach our picker.
+	PickerAddresses []netip.AddrPort
+	// AnyController takes every Gateway, whatever its class names: for files of another project.
+	AnyController bool
+	Log           *slog.Logger
+}
+
+// Kubernetes is what the role of a Kubernetes cluster needs.
+type Kubernetes struct {
+	// REST is how the API server is reached.
+	REST *rest.Config
+	// Namespace holds the Lease that elects the process which writes statuses; Identity is this one's name.
+	Namespace, Identity string
+	// Service is the Service in front of all penstock processes, "namespace/name": Envoys ask pickers at its endpoints' port
+	// PickerPort, and the processes find each other at PeerPort. Empty: this process is the only one, and its picker is at
+	// Config.PickerAddresses.
+	Service string
+	// Fleet runs the proxies of Gateways here, and serves ADS over TLS; nil: all proxies run elsewhere. It needs Service and
+	// Config.Peers.Listener.
+	Fleet *Fleet
+	// Features are those that GatewayClasses list as supported.
+	Features []gatewayv1.FeatureName
+}
+
+// Names of ports of Kubernetes.Service.
+const (
+	PickerPort = "picker"
+	PeerPort   = "peers"
+)
+
+// Peers are the other processes that serve the same Envoys, and how they reach this one.
+type Peers struct {
+	// Addresses are where they serve; this process's own may be among them. On Kubernetes they are found behind the Service.
+	Addresses []string
+	// Listener serves peers; nil: the port of ADS does.
+	Listener net.Listener
+	// TLS identifies peers on Listener; nil: where fleets run here, the certificates of their authority do; else every client
+	// that reaches the port is admitted.
+	TLS *MutualTLS
+}
+
+// MutualTLS is a connection on which both sides show a certificate.
+type MutualTLS struct{ Server, Client *tls.Config }
+
+// StatusFile is where the status of all objects is written.
+func StatusFile(stateDir string) string { return filepath.Join(stateDir, "status.json") }
+
+// translation is how a serving process translates.
+func (c Config) translation() translator.Config {
+	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: c.PickerAddresses, Envoy: envoy.Config{AccessLog: c.AccessLog}}
+	if len(out.Pickers) == 0 {
+		out.Pickers = []netip.AddrPort{netip.MustParseAddrPort(c.Picker.Addr().String())}
+	}
+	if c.Collector.IsValid() {
+		out.Collector = c.Collector
+		out.Envoy.Tracing = &envoy.Tracing{SamplingPercent: c.Sampling}
+	}
+	return out
+}

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"log/slog"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/hostname"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+)
+
+// core is the parts of every role.
+type core struct {
+	log         *slog.Logger
+	store       *store.Store
+	hosts       *hostname.Resolver
+	board       *status.Board
+	translation *pipeline.Translation
+}
+
+func newCore(stateDir string, translation translator.Config, locate func(owner report.Ref, field string) string, log *slog.Logger) (core, error) {
+	c := core{log: log, store: store.New(), board: status.NewBoard(locate), translation: pipeline.NewTranslation(translation)}
+	var err error
+	c.hosts, err = hostname.New(hostname.Config{Store: c.store, StateDir: stateDir, Log: log})
+	return c, err
+}
+
+// newFileCore makes a core whose objects come from files.
+func newFileCore(paths []string, stateDir string, translation translator.Config, log *slog.Logger) (c core, files *file.Reader, err error) {
+	c, err = newCore(stateDir, translation, func(owner report.Ref, field string) string { return files.Locate(owner, field) }, log)
+	if err != nil {
+		return c, nil, err
+	}
+	files, err = file.New(file.Config{
+		Paths: paths, Store: c.store, StateDir: stateDir, Log: log,
+		Report: func(reports []report.Report) { c.board.Replace(status.Files, reports...) },
+	})
+	return c, files, err
+}
+
+// Board has the reports of all objects.
+func (c *core) Board() *status.Board { return c.board }

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+)
+
+// Explained is a translator's explanation with the state of a running process.
+type Explained struct {
+	translator.Explanation
+	// Picks is what our picker would choose now, by the name of each pool that it serves.
+	Picks map[string]json.RawMessage `json:"picks,omitempty"`
+	// Conditions are the reports of the route and the Gateway.
+	Conditions []status.Object `json:"objects,omitempty"`
+}
+
+// Explain follows a request through translation and reports.
+func (c *core) Explain(q translator.Query) Explained {
+	var out Explained
+	c.translation.Read(func(t *translator.Translator) { out.Explanation = t.Explain(q) })
+	doc := status.NewDocument(c.board.List(nil), Controller, nil, time.Now())
+	for _, o := range doc.Objects {
+		if out.concerns(o) {
+			out.Conditions = append(out.Conditions, o)
+		}
+	}
+	return out
+}
+
+// Explain follows a request through everything, picks included.
+func (a *App) Explain(q translator.Query) Explained {
+	out := a.core.Explain(q)
+	out.Picks = map[string]json.RawMessage{}
+	a.picks(out.Picks, out.Backends, q.Header)
+	return out
+}
+
+// picks asks our picker about each backend that it serves, those behind hops included.
+func (a *App) picks(into map[string]json.RawMessage, backends []translator.BackendView, h http.Header) {
+	for _, b := range backends {
+		if b.Pool != "" {
+			header := flat(h)
+			header["x-penstock-spill"] = strings.Join(b.Spill, ",")
+			if raw, err := json.Marshal(a.picker.Explain(b.Pool, header)); err == nil {
+				into[b.Pool] = raw
+			}
+		}
+		for _, hop := range b.Hops {
+			a.picks(into, hop.Backends, h)
+		}
+	}
+}
+
+func (a *App) explain(w http.ResponseWriter, r *http.Request) {
+	u, err := url.Parse(r.URL.Query().Get("url"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	q := translator.Query{URL: u, Method: r.URL.Query().Get("method"), Gateway: r.URL.Query().Get("gateway"), Header: http.Header{}}
+	for _, h := range r.URL.Query()["header"] {
+		AddHeader(q.Header, h)
+	}
+	writeJSON(w, a.Explain(q))
+}
+
+// AddHeader adds "name: value" or "name=value" to a header.
+func AddHeader(h http.Header, line string) {
+	i := strings.IndexAny(line, ":=")
+	if i < 0 {
+		i = len(line)
+	}
+	h.Add(strings.TrimSpace(line[:i]), strings.TrimSpace(strings.TrimLeft(line[i:], ":=")))
+}
+
+func flat(h http.Header) map[string]string {
+	out := map[string]string{}
+	for name, values := range h {
+		out[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	return out
+}
+
+// concerns reports whether an object is part of an explanation: the route, the Gateway, and the backends' pools.
+func (e *Explained) concerns(o status.Object) bool {
+	if e.Route != nil && o.Ref == *e.Route || o.Kind == "Gateway" && o.Key() == e.Gateway {
+		return true
+	}
+	return slices.ContainsFunc(e.Backends, func(b translator.BackendView) bool {
+		return b.Backend == store.TargetKey(o.Kind, o.Namespace, o.Name)
+	})
+}

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/hostname"
+	"github.com/penstock-project/penstock/discovery/status"
+)
+
+// NewFolder makes an App that serves a folder of files. It starts nothing.
+func NewFolder(cfg Config, f Folder) (*App, error) {
+	translation := cfg.translation()
+	translation.Envoy.OwnPorts = f.OnePort
+	core, files, err := newFileCore(f.Paths, cfg.StateDir, translation, cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newApp(cfg, core, wiring{security: openSecurity(cfg.Peers), proxies: func(string) {}})
+	if err != nil {
+		return nil, err
+	}
+	var parts []delivery.Part
+	if f.OnePort {
+		ports := delivery.NewPorts(a.board)
+		a.ports, parts = ports, append(parts, ports)
+	}
+	if f.OnGateways != nil {
+		parts = append(parts, delivery.On(delivery.Observe, func(context.Context, *delivery.Change) { f.OnGateways(a.translation.Gateways()) }))
+	}
+	writer, err := status.NewWriter(status.WriterConfig{Board: a.board, Path: StatusFile(cfg.StateDir), Controller: Controller, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	// What peers publish is read before the files are: both concern the same pools.
+	line := a.pipeline(pipeline.Config{Fetch: pipeline.NoFetch, Before: []func(context.Context){a.syncPeers}, First: []func(context.Context){a.probeAnswers}}, parts...)
+	a.run = func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		admit := func() {}
+		if len(cfg.Peers.Addresses) > 0 { // an Envoy that only this process serves may as well wait here
+			admit = turnAway(cfg.XDS, cfg.Picker)
+		}
+		err := load(ctx, files, a.hosts)
+		admit()
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return quiet(ctx, files.Run(ctx)) })
+		a.serve(ctx, group, line)
+		if err := a.servePages(ctx, group); err != nil {
+			return err
+		}
+		group.Go(func() error { return quiet(ctx, writer.Run(ctx)) })
+		return group.Wait()
+	}
+	return a, nil
+}
+
+// load reads all files and resolves all host names, once.
+func load(ctx context.Context, files *file.Reader, hosts *hostname.Resolver) error {
+	if err := files.Load(ctx); err != nil {
+		return err
+	}
+	return hosts.ResolveOnce(ctx)
+}

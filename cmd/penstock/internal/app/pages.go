@@ -1,0 +1,126 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
+	"github.com/penstock-project/penstock/discovery/status"
+)
+
+// maxSocketPath is the length of a Unix socket's path that every system allows.
+const maxSocketPath = 103
+
+// Socket is where other penstock commands find the process that serves a state folder.
+func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
+
+// servePages starts serving: on Config.HTTP, on Config.Admin, and on the socket in the state folder.
+func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	open := a.openPages()
+	handler := a.allPages(open)
+	socket := Socket(a.cfg.StateDir)
+	if len(socket) > maxSocketPath {
+		return fmt.Errorf("the path of the state folder's socket, %s, is longer than %d bytes: choose a shorter folder with --state", socket, maxSocketPath)
+	}
+	if c, err := net.DialTimeout("unix", socket, time.Second); err == nil {
+		_ = c.Close()
+		return fmt.Errorf("another penstock serves this state folder already (%s): stop it, or choose another one with --state", a.cfg.StateDir)
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("socket for other penstock commands: %w", err)
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return err
+	}
+	group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
+	if a.cfg.HTTP != nil {
+		pages := http.Handler(open)
+		if local(a.cfg.HTTP.Addr()) {
+			pages = handler
+		}
+		group.Go(func() error { return serveHandler(ctx, a.cfg.HTTP, pages) })
+	}
+	if a.cfg.Admin != nil {
+		group.Go(func() error { return serveHandler(ctx, a.cfg.Admin, handler) })
+	}
+	return nil
+}
+
+// local reports whether an address can be reached only from this machine (on Kubernetes: this pod).
+func local(a net.Addr) bool {
+	t, isTCP := a.(*net.TCPAddr)
+	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
+}
+
+// withProfiles adds /debug/pprof, for `go tool pprof`: on the socket alone, which only its owner can open.
+func withProfiles(handler http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", handler)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// openPages contain no object's content.
+func (a *App) openPages() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", a.readyz)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at that of --admin", http.StatusNotFound)
+	})
+	return mux
+}
+
+// allPages adds pages about the objects of every namespace. They need no authentication, so only operators may reach them.
+func (a *App) allPages(open http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {
+		mux.Handle(page, open)
+	}
+	mux.Handle("GET /status", status.Page(a.board, Controller))
+	mux.HandleFunc("GET /proxies", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.xds.Proxies()) })
+	mux.HandleFunc("GET /explain", a.explain)
+	debug.Register(mux, debug.Config{Store: a.store, Cache: a.cache, XDS: a.xds})
+	mux.Handle("GET /debug/picks", a.picker)
+	mux.HandleFunc("GET /debug/pool", func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, a.picker.Explain(r.URL.Query().Get("pool"), nil))
+	})
+	return mux
+}
+
+// readyz is 200 once the configuration is read and translated.
+func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
+	if !a.progress.Begun() {
+		http.Error(w, "configuration is not translated yet", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("content-type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) // fails if the client is gone
+}

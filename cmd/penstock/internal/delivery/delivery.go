@@ -1,0 +1,90 @@
+package delivery
+
+import (
+	"context"
+	"slices"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+)
+
+// Change is one revision of the store, translated.
+type Change struct {
+	Revision uint64
+	View     *store.View
+	// Objects are the changes of the store that were translated.
+	Objects []store.Change
+	// Output is what they change behind translation. A step may narrow it for those behind it.
+	Output translator.Output
+	// Trace is the span of the change.
+	Trace trace.SpanContext
+}
+
+// Stage is a place in the order of delivery.
+type Stage int
+
+const (
+	Report Stage = iota
+	Claim
+	Shrink
+	Probe
+	Commit
+	Grow
+	Observe
+	Reach
+	numStages
+)
+
+// stages is the order of delivery as data, with the reason for each place.
+var stages = [numStages]struct{ name, why string }{
+	Report:  {"report", "the board has a change's reports before anything that refers to them: a NACK, a status"},
+	Claim:   {"claim", "a listener whose port belongs to another Gateway of this machine is not committed"},
+	Shrink:  {"shrink", "every picker drops an endpoint before Envoy does: a pick names nothing that its cluster lacks"},
+	Probe:   {"probe", "an external picker is asked how it answers as soon as a route leads to it"},
+	Commit:  {"commit", "the cache, and so every Envoy, has the change from here on"},
+	Grow:    {"grow", "the picker names a new endpoint after Envoys have acknowledged it, which they cannot before the commit"},
+	Observe: {"observe", "status, fleets and supervisors read what is committed"},
+	Reach:   {"reach", "waits for a revision end when all of the above is done"},
+}
+
+func (s Stage) String() string { return stages[s].name }
+
+// Step is what one part does with a change at a stage.
+type Step struct {
+	Stage   Stage
+	Deliver func(ctx context.Context, c *Change)
+}
+
+// Part takes part in delivery.
+type Part interface{ Steps() []Step }
+
+// Delivery runs the steps of its parts in the order of stages.
+type Delivery struct{ steps []Step }
+
+// New makes a delivery of some parts. Of two steps of one stage that of the earlier part comes first.
+func New(parts ...Part) *Delivery {
+	d := &Delivery{}
+	for _, p := range parts {
+		d.steps = append(d.steps, p.Steps()...)
+	}
+	slices.SortStableFunc(d.steps, func(a, b Step) int { return int(a.Stage - b.Stage) })
+	return d
+}
+
+// Deliver runs every step with a change. Changes are delivered one after the other, by their revisions.
+func (d *Delivery) Deliver(ctx context.Context, c *Change) {
+	for _, s := range d.steps {
+		s.Deliver(ctx, c)
+	}
+}
+
+// On is a Part of a single step.
+func On(stage Stage, deliver func(ctx context.Context, c *Change)) Part {
+	return single{{stage, deliver}}
+}
+
+type single []Step
+
+func (s single) Steps() []Step { return s }

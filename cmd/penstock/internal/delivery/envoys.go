@@ -1,0 +1,112 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+const (
+	// workersDelay is how long after Envoy's main thread, which acknowledges, its workers may take to apply new endpoints: a pick
+	// that is quicker names what they do not have (seen when 50 requests came at once).
+	workersDelay = 20 * time.Millisecond
+	// peersDelay is how much longer the Envoys of other processes may take to have what is in the same files: their ACKs are
+	// not published.
+	peersDelay = 500 * time.Millisecond
+)
+
+// Streams are the Envoys that are connected to this process. *server.Server implements it.
+type Streams interface {
+	Connected(gateway string) int
+	WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error
+}
+
+// Elsewhere are the Envoys of peers. *peers.Proxies implements it.
+type Elsewhere interface {
+	Elsewhere() int
+	Reachable(ctx context.Context) (waited bool, err error)
+}
+
+// EnvoysConfig is what an Envoys needs.
+type EnvoysConfig struct {
+	Streams   Streams
+	Elsewhere Elsewhere
+	Cache     *cache.Cache
+	Linger    *Linger
+	Progress  *Progress
+	Store     *store.Store
+	// Clusters are those of a pool.
+	Clusters func(pool string) []string
+	// NoPeers reports whether no peer can be reached.
+	NoPeers func() bool
+}
+
+// Envoys waits until Envoys have endpoints. It implements learned.Delivery.
+type Envoys struct{ cfg EnvoysConfig }
+
+// NewEnvoys makes it.
+func NewEnvoys(cfg EnvoysConfig) *Envoys { return &Envoys{cfg} }
+
+// EndpointsKnown returns when every Envoy that has one of the clusters has its newest endpoints, or with the context's error.
+func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
+	if err := e.endpointsAcked(ctx, clusters...); err != nil || e.cfg.Elsewhere.Elsewhere() == 0 {
+		return err
+	}
+	return wait(ctx, peersDelay)
+}
+
+// endpointsAcked is EndpointsKnown for the Envoys that are connected to this process. Without any, it waits for the first.
+func (e *Envoys) endpointsAcked(ctx context.Context, clusters ...string) error {
+	none := e.cfg.Streams.Connected("") == 0
+	for _, gw := range e.cfg.Cache.Gateways() {
+		if !none && e.cfg.Streams.Connected(gw.Name) == 0 {
+			continue
+		}
+		for _, name := range clusters {
+			ref := resource.Ref{Type: resource.Endpoints, Name: name}
+			version, ok := e.cfg.Cache.Current(gw.Name, ref)
+			if !ok {
+				continue
+			}
+			if err := e.cfg.Streams.WaitAcked(ctx, gw.Name, ref, version); err != nil {
+				return err
+			}
+		}
+	}
+	return wait(ctx, workersDelay)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Reachable implements learned.Delivery.
+func (e *Envoys) Reachable(ctx context.Context) (waited bool, err error) {
+	return e.cfg.Elsewhere.Reachable(ctx)
+}
+
+// Delivered implements learned.Delivery.
+func (e *Envoys) Delivered(ctx context.Context, rev uint64, pool string) error {
+	if !e.cfg.Progress.Begun() {
+		return nil // Envoys are answered after the first translation, which will have it
+	}
+	if err := e.cfg.Progress.Wait(ctx, rev); err != nil {
+		return err
+	}
+	clusters := append(e.cfg.Clusters(pool), e.cfg.Linger.Learn(pool, learnedAddresses(e.cfg.Store.View(), pool))...)
+	if len(clusters) == 0 || e.cfg.Streams.Connected("") == 0 {
+		return nil // no route leads to it any more, or no Envoy is connected here
+	}
+	return e.endpointsAcked(ctx, clusters...)
+}
+
+// Isolated implements learned.Delivery.
+func (e *Envoys) Isolated() bool { return e.cfg.Streams.Connected("") == 0 && e.cfg.NoPeers() }

@@ -1,0 +1,156 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// LingerTimeout is how long clusters outlive the routes to them: longer than Envoy waits for an ordinary pick (2 s).
+const LingerTimeout = 5 * time.Second
+
+// Linger commits to the cache, and keeps the endpoints of imports' clusters there for a while after the clusters are
+// removed: a request that has chosen one may still wait for its pick, and the address that a remote picker names then must
+// be among them. Envoy keeps such a cluster as long (publish.Config.Linger); translation has dropped it.
+type Linger struct {
+	cache   *cache.Cache
+	timeout time.Duration
+	log     *slog.Logger
+	wake    chan struct{}
+
+	mu      sync.Mutex // held during a commit, so that a cluster that returns wins
+	removed map[place]lingering
+}
+
+// place is a cluster of a gateway.
+type place struct{ gateway, cluster string }
+
+// lingering is a cluster that was removed.
+type lingering struct {
+	cluster *resource.Resource // its last version
+	rev     uint64             // that removed it
+	until   time.Time          // when its endpoints are removed too
+}
+
+// NewLinger makes it; timeout is LingerTimeout but in tests.
+func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger {
+	return &Linger{cache: c, timeout: timeout, log: log, wake: make(chan struct{}, 1), removed: map[place]lingering{}}
+}
+
+// importedPool is the pool of an import whose pods are the endpoints of a cluster; false for any other cluster.
+func importedPool(cluster string) (pool string, ok bool) {
+	id, _ := model.ParseClusterID(cluster)
+	imported, ok := id.Imported()
+	return imported.String(), ok
+}
+
+// Steps implements Part.
+func (d *Linger) Steps() []Step {
+	return []Step{{Commit, func(_ context.Context, c *Change) {
+		var batches []cache.Batch
+		for _, delta := range c.Output.Deltas {
+			batches = append(batches, cache.Batch{Gateway: delta.Gateway, Revision: c.Revision, Upserts: delta.Upserts, Removes: delta.Removes, Trace: c.Trace})
+		}
+		d.Commit(batches...)
+	}}}
+}
+
+// Commit commits batches, the removals that linger excepted.
+func (d *Linger) Commit(batches ...cache.Batch) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	until := time.Now().Add(d.timeout)
+	for i, b := range batches {
+		batches[i].Removes = slices.DeleteFunc(slices.Clone(b.Removes), func(ref resource.Ref) bool {
+			_, ok := importedPool(ref.Name)
+			cluster := d.cache.Resource(b.Gateway, resource.Ref{Type: resource.Cluster, Name: ref.Name})
+			if !ok || ref.Type != resource.Endpoints || cluster == nil {
+				return false
+			}
+			d.removed[place{b.Gateway, ref.Name}] = lingering{cluster, b.Revision, until}
+			poke(d.wake)
+			return true
+		})
+		for _, r := range b.Upserts {
+			if r.Type == resource.Endpoints {
+				delete(d.removed, place{b.Gateway, r.Name})
+			}
+		}
+	}
+	d.cache.Commit(batches...)
+}
+
+// Learn adds addresses to the lingering clusters of a pool, and returns their names.
+func (d *Linger) Learn(pool string, addrs []netip.AddrPort) (clusters []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for at, was := range d.removed {
+		if of, _ := importedPool(at.cluster); of != pool {
+			continue
+		}
+		endpoints := d.cache.Resource(at.gateway, resource.Ref{Type: resource.Endpoints, Name: at.cluster})
+		with, err := envoy.AddEndpoints(was.cluster, endpoints, addrs)
+		if err != nil {
+			d.log.Error("endpoints cannot be added to a removed cluster", "gateway", at.gateway, "cluster", at.cluster, "error", err)
+			continue
+		}
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev, Upserts: []*resource.Resource{with}})
+		clusters = append(clusters, at.cluster)
+	}
+	return clusters
+}
+
+// Run removes the endpoints of clusters whose time is over, until ctx ends.
+func (d *Linger) Run(ctx context.Context) error {
+	for {
+		next := time.NewTimer(d.expire(time.Now()))
+		select {
+		case <-ctx.Done():
+			next.Stop()
+			return ctx.Err()
+		case <-d.wake:
+		case <-next.C:
+		}
+		next.Stop()
+	}
+}
+
+// expire removes what is due and returns the time until it is to be called again.
+func (d *Linger) expire(now time.Time) time.Duration {
+	next := time.Hour
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for at, was := range d.removed {
+		if left := was.until.Sub(now); left > 0 {
+			next = min(next, left)
+			continue
+		}
+		delete(d.removed, at)
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev, Removes: []resource.Ref{{Type: resource.Endpoints, Name: at.cluster}}})
+	}
+	return next
+}
+
+// learnedAddresses are the endpoints of a pool that remote pickers have named.
+func learnedAddresses(r store.Reader, pool string) (out []netip.AddrPort) {
+	id, _ := model.ParsePoolID(pool)
+	l, ok := store.LearnedEndpoints.Get(r, id.Namespace+"/"+store.LearnedName(id.Name, id.Member))
+	if !ok {
+		return nil
+	}
+	for _, text := range l.Endpoints {
+		if addr, err := netip.ParseAddrPort(text); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return slices.Clip(out)
+}

@@ -1,0 +1,42 @@
+package delivery
+
+import (
+	"net/netip"
+
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// pickerPool converts a pool.
+func pickerPool(pp translator.PickerPool) picker.Pool {
+	s := pp.Pool.Settings
+	out := picker.Pool{
+		Name:      pp.Pool.Name.String(),
+		Strategy:  s.Strategy,
+		Weights:   schedule.Weights{Queue: s.QueueWeight, KVCache: s.KVCacheWeight, InFlight: s.InFlightWeight},
+		Full:      schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent, InFlight: s.FullInFlight},
+		Spills:    pp.Pool.Picker.Spills,
+		Spill:     pp.Pool.Picker.Spill,
+		Fallbacks: int(s.Fallbacks),
+		Metrics:   endpoint.Metrics{Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName},
+	}
+	if pp.Pool.Picker.Body == model.BodyBuffered {
+		out.Body = picker.BodyBuffered
+	}
+	if r := pp.Pool.Relay; r != nil {
+		out.Relay = &picker.Relay{Pickers: r.Pickers, TLS: r.TLS, Ports: pp.Pool.Ports}
+		for _, cidr := range r.CIDRs {
+			if prefix, err := netip.ParsePrefix(cidr); err == nil {
+				out.Relay.CIDRs = append(out.Relay.CIDRs, prefix)
+			}
+		}
+		return out // the remote picker knows its endpoints
+	}
+	for _, m := range pp.Members {
+		out.Endpoints = append(out.Endpoints, endpoint.Spec{Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining})
+	}
+	return out
+}

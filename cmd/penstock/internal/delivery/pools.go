@@ -1,0 +1,304 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+const (
+	// growTimeout is how long the picker waits for Envoys to have a pool's new endpoints before it names them all the same: a
+	// proxy that does not answer must not keep a pool small.
+	growTimeout = time.Second
+	// hopTimeout is the same for a new place to spill to: that is a listener with routes, too.
+	hopTimeout = 5 * time.Second
+	// maxFallbacks is how many further endpoints the picker names at most.
+	maxFallbacks = 8
+)
+
+// Picker is given the pools. *picker.Picker implements it.
+type Picker interface {
+	Update(picker.Pool) error
+	Remove(name string)
+}
+
+// EndpointWaiter waits for Envoys. *Envoys implements it.
+type EndpointWaiter interface {
+	// EndpointsKnown returns when every Envoy has the newest endpoints of some clusters.
+	EndpointsKnown(ctx context.Context, clusters ...string) error
+}
+
+// PoolsConfig is what a Pools needs.
+type PoolsConfig struct {
+	Picker Picker
+	Envoys EndpointWaiter
+	Names  Names
+	// DefaultPool is given to gateways that name no pool: "namespace/name". Empty: the only pool, if there is one.
+	DefaultPool string
+	// Keep is how long a removed pool is still picked from: the drain time.
+	Keep time.Duration
+	Log  *slog.Logger
+}
+
+// Pools gives pools to the picker in steps, because Envoys are always a little behind. An endpoint that leaves is dropped
+// before Envoy drops it. A new one, and a new place to spill to, is named once Envoys have it. A removed pool is picked from
+// as long as an Envoy may still ask.
+type Pools struct {
+	cfg          PoolsConfig
+	grow, retire chan struct{} // wake the two halves of Run
+
+	mu       sync.Mutex
+	updating bool                   // between shrink and grow: the cache does not have yet what growing waits for
+	current  map[string]picker.Pool // what the picker has
+	growing  map[string]picker.Pool // what it gets once Envoys have the endpoints
+	plain    map[string]*model.Pool
+	gone     map[string]time.Time // removed pools, and until when they are kept
+}
+
+// NewPools makes it.
+func NewPools(cfg PoolsConfig) *Pools {
+	wake := func() chan struct{} { return make(chan struct{}, 1) }
+	return &Pools{
+		cfg: cfg, grow: wake(), retire: wake(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{},
+		plain: map[string]*model.Pool{}, gone: map[string]time.Time{},
+	}
+}
+
+// Steps implements Part.
+func (s *Pools) Steps() []Step {
+	return []Step{
+		{Shrink, func(ctx context.Context, c *Change) {
+			for _, id := range c.Output.PoolsGone {
+				s.cfg.Names.Retract(id.String())
+			}
+			awaitPeers(ctx, s.cfg.Names, s.before(c.Output))
+		}},
+		{Grow, func(context.Context, *Change) { s.after() }},
+	}
+}
+
+// before updates the picker before a change is committed. It returns what the picker names now of pools that changed.
+func (s *Pools) before(out translator.Output) map[string]naming {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.updating = true
+	changed := map[string]naming{}
+	for _, name := range out.PoolsGone {
+		s.leave(name.String())
+	}
+	for _, pp := range out.Pools {
+		name := pp.Pool.Name.String()
+		if pp.Pool.External {
+			s.leave(name)
+			continue
+		}
+		s.plain[name] = pp.Pool
+		delete(s.gone, name)
+		next := pickerPool(pp)
+		changed[name] = names(next, s.current[name])
+		s.change(next)
+	}
+	s.chooseDefault()
+	return changed
+}
+
+// leave keeps a pool for PoolsConfig.Keep that no route leads to any more. s.mu is held.
+func (s *Pools) leave(name string) {
+	delete(s.growing, name)
+	delete(s.plain, name)
+	pool, ok := s.current[name]
+	if _, before := s.gone[name]; !ok || before {
+		return
+	}
+	s.gone[name] = time.Now().Add(s.cfg.Keep)
+	pool.Metrics.Off = true // its servers may be gone too
+	s.set(pool)
+	poke(s.retire)
+}
+
+// change gives the picker what of a pool's change is right whether Envoys have it or not. s.mu is held.
+func (s *Pools) change(next picker.Pool) {
+	delete(s.growing, next.Name)
+	old, ok := s.current[next.Name]
+	if !ok {
+		s.set(next)
+		return
+	}
+	now := next
+	now.Spill = slices.DeleteFunc(slices.Clone(next.Spill), func(place string) bool { return !slices.Contains(old.Spill, place) })
+	if len(now.Spill) < len(next.Spill) {
+		s.growing[next.Name] = next
+	}
+	known := intersect(next.Endpoints, old.Endpoints)
+	switch {
+	case len(known) == len(next.Endpoints):
+	case slices.ContainsFunc(known, func(e endpoint.Spec) bool { return !e.Draining }):
+		now.Endpoints = known
+		s.growing[next.Name] = next
+	default:
+		// All are replaced. Envoy passes over those of a list that it does not have: so the list has old and new ones.
+		now.Endpoints = slices.Concat(next.Endpoints, slices.DeleteFunc(slices.Clone(old.Endpoints), named(next.Endpoints)))
+		now.Fallbacks = maxFallbacks
+		s.growing[next.Name] = next
+	}
+	s.set(now)
+}
+
+// set updates one pool of the picker. s.mu is held.
+func (s *Pools) set(pool picker.Pool) {
+	pool.Default = s.current[pool.Name].Default
+	s.current[pool.Name] = pool
+	if err := s.cfg.Picker.Update(pool); err != nil {
+		s.cfg.Log.Error("a pool cannot be picked from as configured; its last good configuration stays", "pool", pool.Name, "error", err)
+	}
+}
+
+// chooseDefault marks the pool of gateways that name none: the configured one, or the only one. s.mu is held.
+func (s *Pools) chooseDefault() {
+	want := s.cfg.DefaultPool
+	if want == "" {
+		local := 0
+		for name, p := range s.plain {
+			if p.Relay == nil {
+				local++
+				want = name
+			}
+		}
+		if local != 1 {
+			want = ""
+		}
+	}
+	for name, pool := range s.current {
+		if pool.Default != (name == want) {
+			pool.Default = name == want
+			s.current[name] = pool
+			s.set(pool)
+		}
+	}
+}
+
+// after is called once a change is committed.
+func (s *Pools) after() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.updating = false
+	if len(s.growing) > 0 {
+		poke(s.grow)
+	}
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run gives the picker the rest of each change once Envoys have it, and removes pools whose time is over.
+func (s *Pools) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.finish(ctx) })
+	group.Go(func() error { return s.remove(ctx) })
+	return group.Wait()
+}
+
+// finish gives pools their new endpoints once Envoys have them.
+func (s *Pools) finish(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.grow:
+			s.finishGrowing(ctx)
+		}
+	}
+}
+
+func (s *Pools) finishGrowing(ctx context.Context) {
+	s.mu.Lock()
+	if s.updating { // after starts it again
+		s.mu.Unlock()
+		return
+	}
+	var clusters []string
+	want, timeout := map[string]picker.Pool{}, growTimeout
+	for name, pool := range s.growing {
+		want[name] = pool
+		if len(pool.Spill) > len(s.current[name].Spill) {
+			timeout = hopTimeout
+		}
+		clusters = append(clusters, s.plain[name].Cluster.String(), s.plain[name].Last.String())
+	}
+	s.mu.Unlock()
+	slices.Sort(clusters)
+	wait, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_ = s.cfg.Envoys.EndpointsKnown(wait, slices.Compact(clusters)...) // its only error is a timeout
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, pool := range want {
+		if now, ok := s.growing[name]; ok && slices.EqualFunc(now.Endpoints, pool.Endpoints, sameEndpoint) && slices.Equal(now.Spill, pool.Spill) {
+			delete(s.growing, name)
+			s.set(now)
+		}
+	}
+}
+
+// remove removes pools when their time is over.
+func (s *Pools) remove(ctx context.Context) error {
+	for {
+		next := time.Hour
+		s.mu.Lock()
+		for name, until := range s.gone {
+			left := time.Until(until)
+			if left > 0 {
+				next = min(next, left)
+				continue
+			}
+			delete(s.gone, name)
+			delete(s.current, name)
+			s.cfg.Picker.Remove(name)
+		}
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.retire:
+		case <-time.After(next):
+		}
+	}
+}
+
+func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
+
+// intersect keeps the endpoints of next that Envoys have, according to old. A draining one they need not have.
+func intersect(next, old []endpoint.Spec) []endpoint.Spec {
+	known := map[netip.AddrPort]bool{}
+	for _, e := range old {
+		known[e.Addr] = !e.Draining
+	}
+	var out []endpoint.Spec
+	for _, e := range next {
+		if known[e.Addr] || e.Draining {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// named reports whether a list has an endpoint.
+func named(list []endpoint.Spec) func(endpoint.Spec) bool {
+	return func(e endpoint.Spec) bool {
+		return slices.ContainsFunc(list, func(other endpoint.Spec) bool { return sameEndpoint(e, other) })
+	}
+}

@@ -1,0 +1,202 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// noPeers are the Names of a process that is the only one.
+type noPeers struct{}
+
+func (noPeers) Publish(map[string]string)   {}
+func (noPeers) Retract(...string)           {}
+func (noPeers) Behind(_, _ string) []string { return nil }
+func (noPeers) MarkLate(...string)          {}
+func (noPeers) Changed() <-chan struct{}    { return nil }
+
+// poolRig is a Pools between a picker and Envoys that a test lets have the endpoints.
+type poolRig struct {
+	t     *testing.T
+	pools *Pools
+	known chan struct{} // closed when Envoys know the endpoints
+
+	mu     sync.Mutex
+	picked map[string]picker.Pool // what the picker has
+}
+
+func (r *poolRig) Update(p picker.Pool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.picked[p.Name] = p
+	return nil
+}
+
+func (r *poolRig) Remove(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.picked, name)
+}
+
+func (r *poolRig) EndpointsKnown(ctx context.Context, _ ...string) error { return await(ctx, r.known) }
+
+func await(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c:
+		return nil
+	}
+}
+
+func newPoolRig(t *testing.T, keep time.Duration) *poolRig {
+	r := &poolRig{t: t, known: make(chan struct{}), picked: map[string]picker.Pool{}}
+	r.pools = NewPools(PoolsConfig{Picker: r, Envoys: r, Names: noPeers{}, Keep: keep, Log: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { _ = r.pools.Run(ctx) }) // ends with the context's error
+	t.Cleanup(func() {
+		stop()
+		done.Wait()
+	})
+	return r
+}
+
+// change is one update from translation.
+func (r *poolRig) change(inFlight int32, external bool, endpoints ...string) {
+	pp := translator.PickerPool{Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a"), External: external}}
+	pp.Pool.Settings.FullInFlight = inFlight
+	for _, e := range endpoints {
+		pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
+	}
+	r.pools.before(translator.Output{Pools: []translator.PickerPool{pp}})
+	r.pools.after()
+}
+
+// expect waits until the picker names some endpoints of the pool and takes it for full at a number of requests.
+func (r *poolRig) expect(what string, inFlight int32, want ...string) {
+	r.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		got, full := r.names()
+		if slices.Equal(got, want) && full == inFlight {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s: the picker names %v, full at %d; want %v at %d", what, got, full, want, inFlight)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// names is what the picker names of the pool, and when it is full.
+func (r *poolRig) names() (endpoints []string, full int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.picked["ns/a"].Endpoints {
+		endpoints = append(endpoints, e.Addr.String())
+	}
+	return endpoints, r.picked["ns/a"].Full.InFlight
+}
+
+// at once: what the picker is told before Envoy is.
+func (r *poolRig) atOnce(what string, inFlight int32, want ...string) {
+	r.t.Helper()
+	if got, full := r.names(); !slices.Equal(got, want) || full != inFlight {
+		r.t.Errorf("%s: the picker names %v, full at %d; want %v at %d", what, got, full, want, inFlight)
+	}
+}
+
+var poolA = model.PoolID{Namespace: "ns", Name: "a"}
+
+const e1, e2, e3 = "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"
+
+func TestPicker_NamesNoEndpointThatEnvoyLacks(t *testing.T) {
+	r := newPoolRig(t, time.Hour)
+	r.change(0, false, e1, e2)
+	r.change(0, false, e2, e3)
+	r.atOnce("one leaves, one comes", 0, e2)
+	close(r.known)
+	r.expect("Envoy knows", 0, e2, e3)
+}
+
+func TestInferencePool_ReplacingAllServersKeepsItPickable(t *testing.T) {
+	r := newPoolRig(t, time.Hour)
+	r.change(0, false, e1)
+	r.change(0, false, e2)
+	r.atOnce("until Envoy knows, whichever it has", 0, e2, e1)
+	close(r.known)
+	r.expect("Envoy knows", 0, e2)
+}
+
+// A change must be committed before ACKs of the newest endpoints mean anything.
+func TestPicker_EarlierAckIsNotTakenForTheNewEndpoints(t *testing.T) {
+	r := newPoolRig(t, time.Hour)
+	r.change(0, false, e1)
+	close(r.known)
+	pp := translator.PickerPool{Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a")}}
+	for _, e := range []string{e1, e2} {
+		pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
+	}
+	r.pools.before(translator.Output{Pools: []translator.PickerPool{pp}})
+	r.pools.finishGrowing(t.Context()) // as an earlier update's wake-up has it
+	r.atOnce("the cache does not have it yet", 0, e1)
+	r.pools.after()
+	r.expect("Envoy knows", 0, e1, e2)
+}
+
+func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
+	r := newPoolRig(t, time.Hour)
+	change := func(places ...string) {
+		pp := translator.PickerPool{Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a")}}
+		pp.Pool.Picker.Spill, pp.Pool.Picker.Spills = places, len(places) > 0
+		r.pools.before(translator.Output{Pools: []translator.PickerPool{pp}})
+		r.pools.after()
+	}
+	spill := func() []string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.picked["ns/a"].Spills {
+			t.Error("the pool does not spill")
+		}
+		return r.picked["ns/a"].Spill
+	}
+	change("b", "c")
+	change("c", "d")
+	if got := spill(); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("before Envoy knows: %v", got)
+	}
+	close(r.known)
+	for deadline := time.Now().Add(30 * time.Second); !slices.Equal(spill(), []string{"c", "d"}); {
+		if time.Now().After(deadline) {
+			t.Fatalf("Envoy knows: %v", spill())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
+	for name, leave := range map[string]func(*poolRig){
+		"removed":                   func(r *poolRig) { r.pools.before(translator.Output{PoolsGone: []model.PoolID{poolA}}) },
+		"it has an external picker": func(r *poolRig) { r.change(0, true, e1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newPoolRig(t, time.Hour)
+			r.change(0, false, e1)
+			leave(r)
+			r.atOnce("routes of before still ask", 0, e1)
+			r = newPoolRig(t, time.Millisecond)
+			r.change(0, false, e1)
+			leave(r)
+			r.expect("the time is over", 0)
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/xds/cache"
+)
+
+// Config is what a Pipeline needs.
+type Config struct {
+	Store       *store.Store
+	Translation *Translation
+	Delivery    *delivery.Delivery
+	Cache       *cache.Cache
+	// Fetch completes a translation with objects that are read on demand; NoFetch if all are in the store.
+	Fetch Fetch
+	// Before runs before anything is translated, and First after the first translation, before any proxy is answered.
+	Before, First []func(context.Context)
+	// Observe is called with the seconds that a change took.
+	Observe func(seconds float64)
+	Tracer  trace.Tracer
+	Log     *slog.Logger
+}
+
+// Fetch reads what a translation has begun to read and translates on. It returns the whole change.
+type Fetch func(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change
+
+// NoFetch is the Fetch of a store that has every object.
+func NoFetch(_ context.Context, _ *store.Subscription, c *delivery.Change) *delivery.Change { return c }
+
+// Pipeline follows the store.
+type Pipeline struct{ cfg Config }
+
+// New makes it.
+func New(cfg Config) *Pipeline { return &Pipeline{cfg} }
+
+// Run translates and delivers until ctx ends.
+func (p *Pipeline) Run(ctx context.Context) error {
+	for _, run := range p.cfg.Before {
+		run(ctx)
+	}
+	sub := p.cfg.Store.Subscribe()
+	defer sub.Close()
+	first := true
+	if view := p.cfg.Store.View(); view.Revision() == 0 { // there is nothing to wait for
+		p.follow(ctx, sub, nil, view)
+		p.cfg.Cache.SetReady()
+		first = false
+	}
+	for {
+		revisions, view, err := sub.Next(ctx)
+		if err != nil {
+			return err
+		}
+		p.follow(ctx, sub, revisions, view)
+		if first {
+			for _, run := range p.cfg.First {
+				run(ctx)
+			}
+			if revisions, view := sub.Pending(); len(revisions) > 0 {
+				p.follow(ctx, sub, revisions, view)
+			}
+		}
+		p.cfg.Cache.SetReady()
+		first = false
+	}
+}
+
+// follow brings everything behind the store up to date with some revisions.
+func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View) {
+	defer func(begin time.Time) { p.cfg.Observe(time.Since(begin).Seconds()) }(time.Now())
+	c := &delivery.Change{View: view}
+	for _, r := range revisions {
+		c.Objects = append(c.Objects, r.Changes...)
+	}
+	ctx, span := p.cfg.Tracer.Start(ctx, "change", trace.WithNewRoot(), trace.WithAttributes(
+		attribute.Int64("rev", int64(view.Revision())), attribute.Int("changes", len(c.Objects))))
+	defer span.End()
+	_, translating := p.cfg.Tracer.Start(ctx, "translate")
+	c.Output = p.cfg.Translation.Update(view, c.Objects)
+	c = p.cfg.Fetch(ctx, sub, c)
+	c.Revision, c.Trace = c.View.Revision(), trace.SpanContextFromContext(ctx)
+	translating.SetAttributes(attribute.String("work", c.Output.Work))
+	translating.End()
+	p.cfg.Log.Debug("translated", "rev", c.Revision, "changes", len(c.Objects), "work", c.Output.Work)
+	p.cfg.Delivery.Deliver(ctx, c)
+}

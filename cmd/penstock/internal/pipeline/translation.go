@@ -1,0 +1,61 @@
+package pipeline
+
+import (
+	"sync"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Translation is a translator that is safe for concurrent use.
+type Translation struct {
+	mu sync.Mutex
+	t  *translator.Translator
+}
+
+// NewTranslation makes a Translation without objects.
+func NewTranslation(cfg translator.Config) *Translation {
+	return &Translation{t: translator.New(cfg)}
+}
+
+// Update translates a change. See translator.Translator.
+func (t *Translation) Update(view *store.View, changes []store.Change) translator.Output {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.t.Update(view, changes)
+}
+
+// Read calls f with the translator, which f must not keep.
+func (t *Translation) Read(f func(*translator.Translator)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(t.t)
+}
+
+// Gateways lists the Gateways of this controller.
+func (t *Translation) Gateways() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.t.Gateways()
+}
+
+// Listeners are a gateway's listeners and their route configurations.
+func (t *Translation) Listeners(gateway string) []resource.Ref {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.t.Listeners(gateway)
+}
+
+// PoolClusters are the clusters of a pool.
+func (t *Translation) PoolClusters(pool string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, _ := model.ParsePoolID(pool)
+	var out []string
+	for _, c := range t.t.PoolClusters(id) {
+		out = append(out, c.String())
+	}
+	return out
+}
