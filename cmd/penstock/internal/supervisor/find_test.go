@@ -50,7 +50,7 @@ func TestEnvoyBinary_ReturnsFirstSupportedEnvoy(t *testing.T) {
 	}
 }
 
-func TestFindSaysWhatToDoWhenThereIsNoEnvoy(t *testing.T) {
+func TestEnvoyBinary_MissingErrorNamesTheRemedy(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("ENVOY", "")
 	t.Setenv("PATH", t.TempDir())
