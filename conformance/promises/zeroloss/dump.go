@@ -73,7 +73,7 @@ func readDump(text []byte) (resources, error) {
 			}
 			for _, element := range list {
 				if nack := element["error_state"]; nack != nil {
-					return nil, fmt.Errorf("Envoy rejected a %s: %s", s.kind, nack)
+					return nil, fmt.Errorf("a %s has a NACK: %s", s.kind, nack)
 				}
 				if s.state != "" {
 					state := element[s.state]

@@ -37,7 +37,7 @@ type answer struct {
 	Sum   uint32 `json:"sum"`
 }
 
-// newServer creates a server for a port. It answers after serve; before, connections to the port are refused.
+// newServer creates a server for a port. Clients get "connection refused" until serve is called.
 func newServer(fleet, name string, port int, stray func(*server, time.Duration)) *server {
 	s := &server{fleet: fleet, name: name, port: port, stray: stray}
 	mux := http.NewServeMux()
