@@ -16,7 +16,7 @@ out=manifests/crds
 rm -rf "$out"
 mkdir -p "$out"
 "$gen" crd paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/... output:crd:dir="$out"
-# controller-gen supports one version per package. InferencePoolImport is v1alpha1, as the package's marker says;
+# controller-gen supports one version per package. InferencePoolImport is v1alpha1, by the package's marker;
 # InferenceModel was last published as v1alpha2.
 models=$out/inference.networking.x-k8s.io_inferencemodels.yaml
 sed 's/^\( *\(- \)\{0,1\}name: \)v1alpha1$/\1v1alpha2/' "$models" >"$models.tmp"

@@ -107,7 +107,7 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 		return err
 	}
 	if worse > 0 {
-		return fmt.Errorf("%s has %d errors that %s does not have: the printed difference is that of a fresh start; a running penstock keeps the last good version of invalid objects", after, worse, before)
+		return fmt.Errorf("%s has errors that %s does not have (%d): the printed difference is that of a fresh start; a running penstock keeps the last good version of invalid objects", after, before, worse)
 	}
 	if len(differences) > 0 {
 		return exitDiffers

@@ -189,7 +189,7 @@ func fieldsSection(t *testing.T) string {
 			fmt.Fprintf(&b, "\n### %s (`%s/%s`)\n\n%s\n\n| Field | Type | Default and limits | Description |\n|---|---|---|---|\n", crd.Spec.Names.Kind, f.Group, v.Name, oneLine(schema.Description))
 			for _, top := range []string{"spec", "status"} {
 				if p, ok := schema.Properties[top]; ok {
-					fields(&b, top, p)
+					fields(&b, top, p, false)
 				}
 			}
 			rules(&b, "", *schema)
@@ -198,8 +198,12 @@ func fieldsSection(t *testing.T) string {
 	return b.String()
 }
 
-// fields writes a row for each field below a property, in alphabetical order.
-func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
+// upstreamTypes are fields whose types Kubernetes and the inference extension define and document at length.
+var upstreamTypes = []string{"controllers", "resources", "tolerations", "topologySpreadConstraints"}
+
+// fields writes a row for each field below a property, in alphabetical order; of upstream types with the first sentence of its
+// description only.
+func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps, upstream bool) {
 	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
 		child := p.Properties[name]
 		at, typ := path+"."+name, child.Type
@@ -223,9 +227,15 @@ func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) 
 			value := inner.AdditionalProperties.Schema
 			typ = "map of " + cmp.Or(value.Type, "quantity")
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typ, limits, oneLine(child.Description))
+		description := oneLine(child.Description)
+		if upstream {
+			if first, _, more := strings.Cut(description, ". "); more {
+				description = first + "."
+			}
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typ, limits, description)
 		if name != "conditions" {
-			fields(b, at, inner)
+			fields(b, at, inner, upstream || slices.Contains(upstreamTypes, name))
 		}
 	}
 }
