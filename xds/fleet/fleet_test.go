@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -103,12 +102,12 @@ func TestService_ListenerChangeWritesNothingElse(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
 		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
-		r.settled()
+		synctest.Wait()
 		before := r.cluster.written()
 		r.bound = []render.Port{{Number: 8443, Name: "https"}} // a ListenerSet's
 		r.set()
 		r.until("a write", func() bool { return r.cluster.written() > before })
-		r.settled()
+		synctest.Wait()
 		if got := r.cluster.writes[before:]; !slices.Equal(got, []string{"Service"}) {
 			t.Errorf("written: %v", got)
 		}
@@ -123,13 +122,13 @@ func TestGatewayClass_MissingClassKeepsProxies(t *testing.T) {
 		r.condition("Programmed", "AddressNotAssigned")
 		r.spec = nil // not accepted, because its EnvoyFleet is missing for example
 		r.set()
-		r.settled()
+		synctest.Wait()
 		r.condition("", "") // translation reports the reason
 		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.apply(store.GatewayClasses.Delete("penstock"))
 		r.names = nil // so the Gateway is not ours now
 		r.set()
-		r.settled()
+		synctest.Wait()
 		conditions := r.board.get("edge").Conditions
 		if len(conditions) != 2 || conditions[0].Type != "Accepted" || conditions[0].Status != report.False || !strings.Contains(conditions[1].Message, "GatewayClass penstock does not exist") {
 			t.Errorf("conditions of a Gateway without its class: %+v", conditions)
@@ -201,7 +200,7 @@ func TestEnvoyFleet_TooLittleMemoryKeepsServingFleet(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
 		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
-		r.settled()
+		synctest.Wait()
 		before := r.cluster.written()
 		limit := func(text string) {
 			r.spec = &v1alpha1.EnvoyFleetSpec{Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(text)}}}
@@ -453,18 +452,6 @@ func (r *rig) condition(typ, reason string) {
 			return len(conditions) == 0
 		}
 		return len(conditions) == 1 && conditions[0].Type == typ && conditions[0].Reason == reason
-	})
-}
-
-// settled waits until the cluster has not been read for 100 ms.
-func (r *rig) settled() {
-	r.t.Helper()
-	before, since := -1, time.Now()
-	r.until("quiet", func() bool {
-		if n := r.cluster.looked(); n != before {
-			before, since = n, time.Now()
-		}
-		return time.Since(since) > 100*time.Millisecond
 	})
 }
 
