@@ -55,9 +55,10 @@ func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 		}
 		r := report.Report{Owner: store.Gateways.Ref(gw)}
 		message := fmt.Sprintf("GatewayClass %s does not exist: no listener takes traffic until it is created again", gw.Spec.GatewayClassName)
-		for _, typ := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
-			r.Conditions = append(r.Conditions, report.Condition{Type: string(typ), Status: report.False, Reason: string(gatewayv1.GatewayReasonPending), Message: message})
-		}
+		notProgrammed := report.NotProgrammed(string(gatewayv1.GatewayReasonPending), message)
+		notAccepted := notProgrammed
+		notAccepted.Type = string(gatewayv1.GatewayConditionAccepted)
+		r.Conditions = []report.Condition{notAccepted, notProgrammed}
 		if f.publish(k, r) {
 			f.cfg.Log.Warn("Gateway takes no traffic: its GatewayClass does not exist", "gateway", store.ID(gw), "class", string(gw.Spec.GatewayClassName))
 		}
@@ -80,12 +81,15 @@ func (f *Fleets) clearReport(k key) {
 // describe builds the report of a Gateway: its addresses, and its first problem.
 func describe(m *member, there []apply.Object, external []netip.Prefix, err error) report.Report {
 	r := report.Report{Owner: store.Gateways.Ref(m.object)}
-	fail := func(typ gatewayv1.GatewayConditionType, reason gatewayv1.GatewayConditionReason, message string) {
-		r.Conditions = []report.Condition{{Type: string(typ), Status: report.False, Reason: string(reason), Message: message}}
+	notProgrammed := func(reason gatewayv1.GatewayConditionReason, message string) {
+		r.Conditions = []report.Condition{report.NotProgrammed(string(reason), message)}
 	}
 	setInvalid := func(invalidField *render.InvalidField) {
 		problem := "the EnvoyFleet's " + invalidField.Field + ": " + invalidField.Problem
-		fail(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, problem+"; "+invalidField.Fix)
+		r.Conditions = []report.Condition{{
+			Type: string(gatewayv1.GatewayConditionAccepted), Status: report.False,
+			Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: problem + "; " + invalidField.Fix,
+		}}
 		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem, Fix: invalidField.Fix}}
 	}
 	if m.Spec != nil && m.Spec.Mode == v1alpha1.FleetExternal {
@@ -123,26 +127,26 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 		setInvalid(invalidField)
 	case errors.Is(err, apply.ErrNotOwned):
 		problem := strings.ReplaceAll(err.Error(), "\n", "; ")
-		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, problem+": rename it, or the Gateway")
+		notProgrammed(gatewayv1.GatewayReasonInvalid, problem+": rename it, or the Gateway")
 		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: problem, Fix: "rename it, or the Gateway"}}
 	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err): // the API server rejects the address
 		message := err.Error()
 		if service != nil && invalid(err, "spec.clusterIP") {
 			message = fmt.Sprintf("spec.addresses: %s has the cluster IP %s, which is immutable; to get %s, %s", service.Ref, strings.Join(service.ClusterIPs, ", "), missing[0], recreate(service))
 		}
-		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, message)
+		notProgrammed(gatewayv1.GatewayReasonAddressNotUsable, message)
 	case err != nil:
-		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonNoResources, err.Error())
+		notProgrammed(gatewayv1.GatewayReasonNoResources, err.Error())
 	case len(missing) > 0:
-		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotUsable, notAssigned(m, missing, external))
+		notProgrammed(gatewayv1.GatewayReasonAddressNotUsable, notAssigned(m, missing, external))
 	case len(r.Addresses) == 0 && !(atNodes && unavailable):
-		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonAddressNotAssigned, "the Gateway's Service has no address yet")
+		notProgrammed(gatewayv1.GatewayReasonAddressNotAssigned, "the Gateway's Service has no address yet")
 	case unavailable:
 		message := "no proxy is ready"
 		if deployment != nil && deployment.Stuck != "" {
 			message += ": " + deployment.Stuck
 		}
-		fail(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonPending, message)
+		notProgrammed(gatewayv1.GatewayReasonPending, message)
 	}
 	if deployment != nil && deployment.Stuck != "" {
 		r.Conditions = append(r.Conditions, report.Condition{

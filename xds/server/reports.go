@@ -11,12 +11,8 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// The condition of the owner of a rejected resource. Type and reason are Gateway API's for a Gateway; other kinds have
-// no standard condition for this.
-const (
-	conditionType   = "Programmed"
-	conditionReason = "Invalid"
-)
+// nackReason is Gateway API's for a Gateway. Other kinds have no standard condition for a rejected resource, and get the same.
+const nackReason = "Invalid"
 
 // reportChanged reports what the proxy rejects, if that may have changed. A proxy that reconnected reports once it has
 // answered everything, so that a condition is not cleared for a moment. Called with mu held.
@@ -76,9 +72,7 @@ func reportsOf(rejections []publish.Rejection) []report.Report {
 				Severity: report.Error, Owner: o, Problem: problem + "; " + instead, Fix: fix,
 			})
 		}
-		rep.Conditions = []report.Condition{{
-			Type: conditionType, Status: report.False, Reason: conditionReason, Message: strings.Join(messages, "\n"),
-		}}
+		rep.Conditions = []report.Condition{report.NotProgrammed(nackReason, strings.Join(messages, "\n"))}
 		out = append(out, rep)
 	}
 	return out

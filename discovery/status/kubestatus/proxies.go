@@ -63,7 +63,7 @@ func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 // programmedGeneration is the generation for which conditions report that a Gateway is programmed; 0 for none.
 func programmedGeneration(conditions []metav1.Condition) int64 {
 	for _, c := range conditions {
-		if c.Type == string(gatewayv1.GatewayConditionProgrammed) && c.Status == metav1.ConditionTrue {
+		if c.Type == report.Programmed && c.Status == metav1.ConditionTrue {
 			return c.ObservedGeneration
 		}
 	}

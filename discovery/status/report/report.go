@@ -132,6 +132,15 @@ func Set(list []Condition, c Condition) []Condition {
 	return append(list, c)
 }
 
+// Programmed is the type of the condition that reports whether proxies have the configuration.
+const Programmed = "Programmed"
+
+// NotProgrammed is the condition by which a source reports why an object is not programmed. It is a vote: discovery/status ranks the
+// sources, and on Kubernetes discovery/status/shape.Programmed decides what a status shows.
+func NotProgrammed(reason, message string) Condition {
+	return Condition{Type: Programmed, Status: False, Reason: reason, Message: message}
+}
+
 // Find returns the condition of a type, or nil.
 func Find(list []Condition, typ string) *Condition {
 	for i := range list {

@@ -8,8 +8,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-const programmed = string(gatewayv1.GatewayConditionProgrammed)
-
 // ReconnectGrace is how long a Gateway whose proxies have all disconnected stays programmed: they may be reconnecting to another
 // penstock process.
 const ReconnectGrace = time.Minute
@@ -33,7 +31,7 @@ type Proxies struct {
 // a connection, and the acknowledgement of all listeners. A generation that was programmed stays so until the next one is.
 func Programmed(reported report.Condition, p Proxies) (c report.Condition, generation int64) {
 	pending := func(reason gatewayv1.GatewayConditionReason, message string) (report.Condition, int64) {
-		return report.Condition{Type: programmed, Status: report.False, Reason: string(reason), Message: message}, 0
+		return report.NotProgrammed(string(reason), message), 0
 	}
 	switch {
 	case reported.Status != report.True:

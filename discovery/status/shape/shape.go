@@ -55,7 +55,7 @@ func (in Input) conditions(old []metav1.Condition, want []report.Condition) []me
 	}
 	for _, c := range want {
 		generation := in.Generation
-		if c.Type == programmed && in.Proxies != nil {
+		if c.Type == report.Programmed && in.Proxies != nil {
 			var older int64
 			if c, older = Programmed(c, *in.Proxies); older != 0 {
 				generation = older

@@ -121,7 +121,7 @@ func (c *Ports) reports() []report.Report {
 				by[gw] = &report.Report{Owner: report.Ref{Group: store.Gateways.Group(), Kind: store.Gateways.Kind(), Namespace: ns, Name: name}}
 			}
 			problem := fmt.Sprintf("port %d is already used by Gateway %s", port, c.owner[listener])
-			by[gw].Conditions = report.Set(by[gw].Conditions, report.Condition{Type: "Programmed", Status: report.False, Reason: "AddressNotUsable", Message: problem})
+			by[gw].Conditions = report.Set(by[gw].Conditions, report.NotProgrammed("AddressNotUsable", problem))
 			by[gw].Findings = append(by[gw].Findings, report.Finding{Severity: report.Error, Owner: by[gw].Owner, Field: "spec.listeners", Problem: problem, Fix: "choose another port, or remove one of the two Gateways"})
 		}
 	}
