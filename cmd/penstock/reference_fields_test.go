@@ -199,7 +199,7 @@ func fieldsSection(t *testing.T) string {
 }
 
 // upstreamTypes are fields whose types Kubernetes and the inference extension define and document at length.
-var upstreamTypes = []string{"controllers", "resources", "tolerations", "topologySpreadConstraints"}
+var upstreamTypes = []string{"controllers", "imagePullSecrets", "resources", "tolerations", "topologySpreadConstraints"}
 
 // fields writes a row for each field below a property, in alphabetical order; of upstream types with the first sentence of its
 // description only.
@@ -247,7 +247,7 @@ func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
 	if required {
 		add("required")
 	}
-	if p.Default != nil {
+	if p.Default != nil && string(p.Default.Raw) != `""` {
 		add("default `%s`", strings.Trim(string(p.Default.Raw), `"`))
 	}
 	if len(p.Enum) > 0 {
