@@ -366,3 +366,7 @@ func matchText(m model.Match) string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// ExplainRow returns the rows of the translation with a key: what each was computed from, what reads it, and when and why it
+// changed. See graph.Engine.Explain.
+func (t *Translator) ExplainRow(key string) []graph.Explanation { return t.engine.Explain(key) }

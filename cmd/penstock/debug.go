@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/xds/server"
 )
 
@@ -36,6 +37,7 @@ The commands query the penstock that runs for the same files (-f), or the one wh
 		cmd.AddCommand(g)
 	}
 	group("store", "The objects that penstock holds", newStoreShow(), newStoreWatch())
+	group("graph", "The rows of the translation", newGraphWhy())
 	group("xds", "What is served to proxies, and what they have accepted", newXDSStreams(), newXDSDump(), newXDSDiff())
 	group("picker", "The pools of the endpoint picker", newPickerShow())
 	return cmd
@@ -164,6 +166,36 @@ func (r running) stream(ctx context.Context, path string, line func([]byte) erro
 		}
 	}
 	return lines.Err()
+}
+
+func newGraphWhy() *cobra.Command {
+	return debugCommand("why KEY", "Print why rows of the translation are as they are: what each was computed from, what reads it, when it changed and why",
+		`  penstock debug graph why pool/default/chat -f ./config
+  penstock debug graph why default/chat -f ./config`, cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+			var rows []graph.Explanation
+			if err := at.get(cmd.Context(), "/debug/graph?key="+url.QueryEscape(args[0]), &rows); err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			for _, r := range rows {
+				fmt.Fprintf(out, "%s: %s\n", r.Table, r.Key)
+				if !r.Exists {
+					fmt.Fprintln(out, "  has no value")
+				}
+				cause := r.Cause
+				if cause == "" {
+					cause = "its key appeared"
+				}
+				fmt.Fprintf(out, "  recomputed at revision %d because of %s; last changed at revision %d\n", r.Computed, cause, r.Changed)
+				for _, read := range r.Reads {
+					fmt.Fprintf(out, "  reads   %s\n", read)
+				}
+				for _, reader := range r.Readers {
+					fmt.Fprintf(out, "  read by %s\n", reader)
+				}
+			}
+			return nil
+		})
 }
 
 func newXDSStreams() *cobra.Command {

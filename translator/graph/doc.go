@@ -14,6 +14,7 @@
 //	engine.go   Engine: one Update, and what a Compute reads through
 //	reads.go    which row has read what
 //	demand.go   which keys of the store are read at all
+//	explain.go  why a row is as it is, for people
 //
 // The package has no notion of Gateway API or Envoy. Its only caller is translator, which declares the tables and calls
 // Update.

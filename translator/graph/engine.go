@@ -18,6 +18,7 @@ type Engine struct {
 	demanded map[string]struct{}           // tables of the store
 	demand   *demand
 	world    *store.View
+	revision uint32 // of world; for explanations
 
 	computation uint64     // counts up
 	seen        []*subject // what the computation in progress has read, each once
@@ -33,7 +34,7 @@ func (e *Engine) column(table, index string) *column[string] {
 	name := [2]string{table, index}
 	c := e.columns[name]
 	if c == nil {
-		c = &column[string]{demand: e.demandFor(name)}
+		c = &column[string]{name: "store " + table + " by " + index, demand: e.demandFor(name)}
 		e.columns[name] = c
 	}
 	return c
@@ -71,7 +72,7 @@ type Diff struct {
 // Update brings every row up to date with view. changes must name everything that is different from the view of the
 // last Update; for a new engine that is store.Everything.
 func (e *Engine) Update(view *store.View, changes []store.Change) *Diff {
-	e.world = view
+	e.world, e.revision = view, uint32(view.Revision())
 	d := &Diff{changes: map[string]any{}, Computed: map[string]int{}, Changed: map[string]int{}}
 	for _, c := range changes {
 		for _, k := range c.Keys {

@@ -235,3 +235,32 @@ func TestGraph_TableReadsOnlyEarlierOnes(t *testing.T) {
 	}()
 	e.Update(s.View(), rev.Changes)
 }
+
+func TestGraph_ExplainNamesCauseReadsAndReaders(t *testing.T) {
+	w, s := newWorld(), store.New()
+	apply := func(ops ...store.Op) {
+		t.Helper()
+		rev, err := s.Apply(ops...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.engine.Update(s.View(), rev.Changes)
+	}
+	apply(store.Pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: map[string]string{"wants": "web"}}}))
+	apply(store.ConfigMaps.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Data: map[string]string{"zone": "a"}}))
+
+	want := []graph.Explanation{{
+		Table: "services", Key: "web", Exists: true, Computed: 2, Changed: 2, Cause: "store ConfigMap by id: default/web",
+		Reads: []string{"store ConfigMap by id: default/web"},
+	}}
+	if diff := gocmp.Diff(want, w.engine.Explain("web")); diff != "" {
+		t.Errorf("of the service (-want +got):\n%s", diff)
+	}
+	zone := w.engine.Explain("eu")
+	if len(zone) != 1 || zone[0].Cause != "" || !slices.Contains(zone[0].Reads, "services by zone: {eu a}") || !slices.Contains(zone[0].Reads, "wants by service: web") {
+		t.Errorf("of a key that contains the text: %+v", zone)
+	}
+	if list := w.engine.Explain("no such key"); len(list) != 0 {
+		t.Errorf("an unknown key has rows: %+v", list)
+	}
+}

@@ -8,7 +8,6 @@ import (
 // Index holds a table's rows by further keys, of type I. It is a source of these keys for later tables.
 type Index[K comparable, V any, I comparable] struct {
 	table *Table[K, V]
-	name  string
 	keys  func(key K, value V) []I
 	rows  map[I][]*row[K, V] // sorted; no empty lists
 	reads column[I]
@@ -21,7 +20,8 @@ type index[K comparable, V any] interface {
 
 // NewIndex adds an index to a table. keys must be a pure function: it is called again for a value that goes.
 func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string, keys func(key K, value V) []I) *Index[K, V, I] {
-	ix := &Index[K, V, I]{table: t, name: name, keys: keys, rows: map[I][]*row[K, V]{}}
+	ix := &Index[K, V, I]{table: t, keys: keys, rows: map[I][]*row[K, V]{}}
+	ix.reads.name = t.Name + " by " + name
 	t.indexes = append(t.indexes, ix)
 	return ix
 }

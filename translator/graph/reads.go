@@ -3,6 +3,7 @@ package graph
 // column is one set of keys that can be read: of the store, of a table, or of an index. Of reads there are more than of
 // anything else, so a column has its own map and a read is one lookup.
 type column[K comparable] struct {
+	name       string // for people: the table, and the index
 	subjects   map[K]*keyed[K]
 	dependents []dependent[K]
 	demand     *demandedIndex // nil: nobody asks which keys are read
@@ -10,7 +11,7 @@ type column[K comparable] struct {
 
 // subject is one key that rows have read.
 type subject struct {
-	key     interface{ forget() } // the keyed that holds it
+	key     described // the keyed that holds it
 	readers readers
 	seen    uint64 // the last computation that has read it
 }
@@ -22,12 +23,30 @@ type keyed[K comparable] struct {
 	value  K
 }
 
+// described is a keyed with a key of any type.
+type described interface {
+	forget()
+	describe() string
+}
+
 func (s *keyed[K]) forget() { delete(s.column.subjects, s.value) }
+
+func (s *keyed[K]) describe() string { return describe(s.column.name, s.value) }
 
 // node is the part of a row that is the same in all tables.
 type node struct {
-	row   interface{ invalidate() } // the row that holds it
+	row   anyRow // the row that holds it
 	reads []*subject
+	// cause is the read whose change led to the last recomputation; nil: the row's key came to, or went from, a source.
+	cause *subject
+	// computed and changed are the revisions of the store at which it was recomputed, and came out different, last.
+	computed, changed uint32
+}
+
+// anyRow is a row of any table.
+type anyRow interface {
+	invalidate(cause *subject)
+	describe() string
 }
 
 // crowd is how many readers are looked through one by one.
@@ -70,13 +89,24 @@ func (s *readers) remove(n *node) {
 	}
 }
 
-// invalidate marks all rows of the set dirty.
-func (s *readers) invalidate() {
+// all walks over the set, in no order.
+func (s *readers) all(yield func(*node) bool) {
 	for _, n := range s.few {
-		n.row.invalidate()
+		if !yield(n) {
+			return
+		}
 	}
 	for n := range s.many {
-		n.row.invalidate()
+		if !yield(n) {
+			return
+		}
+	}
+}
+
+// invalidate marks all rows that have read the subject dirty.
+func (s *subject) invalidate() {
+	for n := range s.readers.all {
+		n.row.invalidate(s)
 	}
 }
 
@@ -84,13 +114,13 @@ func (s *readers) invalidate() {
 // existence depends on it.
 func (c *column[K]) changed(key K, moved bool) {
 	if s := c.subjects[key]; s != nil {
-		s.readers.invalidate()
+		s.invalidate()
 	}
 	if !moved {
 		return
 	}
 	for _, d := range c.dependents {
-		d.markDirty(key)
+		d.markDirty(key, nil)
 	}
 }
 

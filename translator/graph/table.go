@@ -25,7 +25,7 @@ type Table[K comparable, V any] struct {
 	rows     map[K]*row[K, V]
 	existing []*row[K, V] // sorted
 	indexes  []index[K, V]
-	dirty    map[K]struct{}
+	dirty    map[K]*subject   // what changed; nil: the key came to, or went from, a source
 	byKey    column[K]        // reads of single rows
 	all      column[struct{}] // reads of the whole table
 }
@@ -37,7 +37,7 @@ type Source[K comparable] interface {
 }
 
 // dependent is a table whose rows exist because of the keys of a source.
-type dependent[K comparable] interface{ markDirty(key K) }
+type dependent[K comparable] interface{ markDirty(key K, cause *subject) }
 
 // row is one row, with what it has read.
 type row[K comparable, V any] struct {
@@ -48,11 +48,14 @@ type row[K comparable, V any] struct {
 	exist bool // Compute gave a value
 }
 
-func (n *row[K, V]) invalidate() { n.table.markDirty(n.key) }
+func (n *row[K, V]) invalidate(cause *subject) { n.table.markDirty(n.key, cause) }
+
+func (n *row[K, V]) describe() string { return describe(n.table.Name, n.key) }
 
 // layer is a Table of any type.
 type layer interface {
 	update(d *Diff)
+	explain(matches func(key string) bool) []Explanation
 }
 
 // Declare adds a table to an engine, which computes it after all tables declared before.
@@ -63,6 +66,7 @@ func Declare[K comparable, V any](e *Engine, t Table[K, V]) *Table[K, V] {
 	}
 	e.names[t.Name] = true
 	out := &t
+	out.byKey.name, out.all.name = t.Name, t.Name+", all rows"
 	for _, s := range t.Sources {
 		s.feed(out)
 	}
@@ -70,11 +74,11 @@ func Declare[K comparable, V any](e *Engine, t Table[K, V]) *Table[K, V] {
 	return out
 }
 
-func (t *Table[K, V]) markDirty(key K) {
+func (t *Table[K, V]) markDirty(key K, cause *subject) {
 	if t.dirty == nil {
-		t.dirty = map[K]struct{}{}
+		t.dirty = map[K]*subject{}
 	}
-	t.dirty[key] = struct{}{}
+	t.dirty[key] = cause
 }
 
 // has and feed make a table a source of its own keys.
@@ -90,7 +94,7 @@ func (t *Table[K, V]) update(d *Diff) {
 	var changes []Change[K, V]
 	for _, key := range slices.SortedFunc(maps.Keys(t.dirty), t.Order) {
 		d.Computed[t.Name]++
-		if c, changed := t.recompute(key); changed {
+		if c, changed := t.recompute(key, t.dirty[key]); changed {
 			changes = append(changes, c)
 		}
 	}
@@ -102,7 +106,7 @@ func (t *Table[K, V]) update(d *Diff) {
 }
 
 // recompute brings one row up to date, and invalidates what has read it if it changed.
-func (t *Table[K, V]) recompute(key K) (c Change[K, V], changed bool) {
+func (t *Table[K, V]) recompute(key K, cause *subject) (c Change[K, V], changed bool) {
 	e, n := t.engine, t.rows[key]
 	c.Key = key
 	if n != nil {
@@ -118,6 +122,7 @@ func (t *Table[K, V]) recompute(key K) (c Change[K, V], changed bool) {
 			t.rows[key] = n
 		}
 		e.replaceReads(&n.node)
+		n.cause, n.computed = cause, e.revision
 		if c.Had == c.Has && (!c.Has || t.equal(c.Old, c.New)) {
 			return c, false
 		}
@@ -131,6 +136,7 @@ func (t *Table[K, V]) recompute(key K) (c Change[K, V], changed bool) {
 			return c, false
 		}
 	}
+	n.changed = e.revision
 	t.set(n, c)
 	return c, true
 }

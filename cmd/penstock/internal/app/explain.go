@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/graph"
 )
 
 // Explained is a translator's explanation with the state of a running process.
@@ -33,6 +34,12 @@ func (c *core) Explain(q translator.Query) Explained {
 		}
 	}
 	return out
+}
+
+// rows explains rows of the translation.
+func (c *core) rows(key string) (rows []graph.Explanation) {
+	c.translation.Read(func(t *translator.Translator) { rows = t.ExplainRow(key) })
+	return rows
 }
 
 // Explain follows a request through everything, picks included.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
@@ -66,7 +67,7 @@ func pages(t *testing.T) *httptest.Server {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	Register(mux, Config{Store: objects, Cache: c, XDS: xds})
+	Register(mux, Config{Store: objects, Cache: c, XDS: xds, Rows: func(string) []graph.Explanation { return nil }})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s
@@ -128,6 +129,7 @@ func TestDebug_UnknownNamesListTheKnownOnes(t *testing.T) {
 	for path, want := range map[string]string{
 		"/debug/store/Pudding":                 "HTTPRoute",
 		"/debug/xds/dump?gateway=default/none": "default/gw",
+		"/debug/graph?key=none":                "no row has a key",
 		"/debug/xds/diff?node=none":            "no proxy with node id",
 	} {
 		if status, body := get(t, s, path); status != http.StatusNotFound || !strings.Contains(body, want) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/server"
 )
@@ -18,11 +19,14 @@ type Config struct {
 	Store *store.Store
 	Cache *cache.Cache
 	XDS   *server.Server
+	// Rows explains rows of the translation (translator.ExplainRow), safely while changes are translated.
+	Rows func(key string) []graph.Explanation
 }
 
 // Register adds the pages to mux.
 func Register(mux *http.ServeMux, c Config) {
 	mux.HandleFunc("GET /debug/store/{kind}", c.store)
+	mux.HandleFunc("GET /debug/graph", c.graph)
 	mux.HandleFunc("GET /debug/xds/dump", c.dump)
 	mux.HandleFunc("GET /debug/xds/diff", c.diff)
 }
@@ -118,6 +122,23 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 			return
 		}
 	}
+}
+
+// mostRows bounds the answer of /debug/graph.
+const mostRows = 200
+
+func (c Config) graph(w http.ResponseWriter, r *http.Request) {
+	key := r.URL.Query().Get("key")
+	rows := c.Rows(key)
+	if key == "" || len(rows) == 0 {
+		http.Error(w, fmt.Sprintf("no row has a key that contains %q: write the name of an object (default/chat), a cluster (pool/default/chat) or a host", key), http.StatusNotFound)
+		return
+	}
+	if len(rows) > mostRows {
+		http.Error(w, fmt.Sprintf("%d rows have a key that contains %q, at most %d are shown: write more of it", len(rows), key, mostRows), http.StatusBadRequest)
+		return
+	}
+	writeJSON(w, rows)
 }
 
 func (c Config) dump(w http.ResponseWriter, r *http.Request) {
