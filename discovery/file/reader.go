@@ -31,7 +31,7 @@ type Config struct {
 	// Paths are folders, read recursively, and single files, read whatever their name ends in. At least one.
 	Paths []string
 	Store Store
-	// StateDir is the folder that persists each object's last good form. New creates it. If empty, nothing is persisted, and
+	// StateDir is the folder that persists each object's last good form. Load and Run create it. If empty, nothing is persisted, and
 	// each change scans all files (see sentinel).
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
