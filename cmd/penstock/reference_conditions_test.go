@@ -50,15 +50,18 @@ func knownConditions(t *testing.T) conditionWords {
 	t.Helper()
 	api := gatewayConstants(t)
 	out := conditionWords{types: map[string]bool{}, reasons: map[reasonOf]string{}}
-	for dir, files := range packages(t) {
-		reasonParams := map[string][]int{} // function -> indexes of parameters that are a plain reason
+	all := packages(t)
+	reasonParams := map[string][]int{} // "package.function" -> indexes of parameters that are a reason as a plain string
+	for _, files := range all {
 		for _, f := range files {
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
-					reasonParams[fn.Name.Name] = paramsNamed(fn.Type, "reason")
+					reasonParams[f.Name.Name+"."+fn.Name.Name] = paramsNamed(fn.Type, "reason")
 				}
 			}
 		}
+	}
+	for dir, files := range all {
 		for _, f := range files {
 			ast.Inspect(f, func(n ast.Node) bool {
 				switch n := n.(type) {
@@ -81,10 +84,8 @@ func knownConditions(t *testing.T) conditionWords {
 						}
 					}
 				case *ast.CallExpr:
-					if fn, ok := n.Fun.(*ast.Ident); ok {
-						for _, i := range reasonParams[fn.Name] {
-							out.plain(stringAt(n.Args, i), dir)
-						}
+					for _, i := range reasonParams[calledFunction(f, n)] {
+						out.plain(stringAt(n.Args, i), dir)
 					}
 				}
 				return true
@@ -92,6 +93,19 @@ func knownConditions(t *testing.T) conditionWords {
 		}
 	}
 	return out
+}
+
+// calledFunction is the "package.function" that a call names; empty for a method's or a value's call.
+func calledFunction(f *ast.File, call *ast.CallExpr) string {
+	switch fn := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name.Name + "." + fn.Name
+	case *ast.SelectorExpr:
+		if pkg, ok := fn.X.(*ast.Ident); ok {
+			return pkg.Name + "." + fn.Sel.Name
+		}
+	}
+	return ""
 }
 
 // add takes a constant in if it is the type or the reason of a condition.
@@ -146,7 +160,7 @@ func constantType(declared ast.Expr, name string) string {
 		return d.Name
 	case nil:
 		name = strings.ToLower(name)
-		if strings.Contains(name, "condition") && strings.Contains(name, "reason") {
+		if strings.HasSuffix(name, "reason") {
 			return "reason"
 		}
 		if strings.HasPrefix(name, "condition") {
@@ -265,12 +279,12 @@ func conditionsSection(t *testing.T, rows []conditionRow) string {
 		if !slices.ContainsFunc(rows, func(row conditionRow) bool {
 			return row.Reason == r.reason && (objects == nil || slices.Contains(objects, row.Object))
 		}) {
-			t.Errorf("%s reports the reason %s (%s), which testdata/reference.yaml does not explain", dir, r.reason, r.family)
+			t.Errorf("%s reports the reason %s (%s), which conditionRows does not explain", dir, r.reason, r.family)
 		}
 	}
 	for typ := range known.types {
 		if !slices.ContainsFunc(rows, func(row conditionRow) bool { return row.Type == typ }) {
-			t.Errorf("the condition %s is not explained in testdata/reference.yaml", typ)
+			t.Errorf("the condition %s is not explained in conditionRows", typ)
 		}
 	}
 	var b strings.Builder
@@ -281,7 +295,7 @@ func conditionsSection(t *testing.T, rows []conditionRow) string {
 			used = used || r.reason == row.Reason && (r.family == "" || slices.Contains(families[r.family], row.Object))
 		}
 		if !used || !known.types[row.Type] {
-			t.Errorf("testdata/reference.yaml explains %s %s %s, which no code reports", row.Object, row.Type, row.Reason)
+			t.Errorf("conditionRows explains %s %s %s, which no code reports", row.Object, row.Type, row.Reason)
 		}
 		if row.Object != object {
 			object = row.Object
