@@ -14,9 +14,9 @@ type Config struct {
 	Controller string
 	// AnyClass takes Gateways whose GatewayClass does not exist: small folders need none.
 	AnyClass bool
-	// AnyController takes every Gateway, whatever its class says.
+	// AnyController takes every Gateway, whatever its class is.
 	AnyController bool
-	// BehindService says that proxies run behind a Service, which has the addresses that Gateways ask for.
+	// BehindService is set if proxies run behind a Service, which has the addresses that Gateways ask for.
 	BehindService bool
 	// ReservedPort is one that proxies which we run bind for themselves; 0: none.
 	ReservedPort uint16
@@ -30,7 +30,8 @@ type Config struct {
 	PickerName string
 	// OnDemand are tables of the store that hold only what is read: Output.Wanted asks for it.
 	OnDemand []string
-	// Slices says that every Service has EndpointSlices, as a cluster makes them. Else one without selects its endpoints itself.
+	// Slices is set if every Service has EndpointSlices, as a cluster makes them. Else a Service without any selects its
+	// endpoints itself.
 	Slices bool
 	// Envoy holds what every listener shares.
 	Envoy envoy.Config

@@ -65,7 +65,7 @@ func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 			delete(w.Resources[d.Gateway], ref)
 		}
 	}
-	for _, ref := range out.Unsaid {
+	for _, ref := range out.ReportsGone {
 		delete(w.Reports, ref)
 	}
 	for _, rep := range out.Reports {
@@ -85,10 +85,10 @@ func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 	}
 }
 
-// TestIncrementalEqualsFresh is the proof of the incremental engine: after each change of a random sequence over all
+// TestTranslator_IncrementalEqualsFresh is the proof of the incremental engine: after each change of a random sequence over all
 // kinds, what was sent so far adds up to exactly what a fresh translation makes of the whole store.
 // PENSTOCK_SEQUENCES sets how many sequences; PENSTOCK_SEED starts at another seed.
-func TestIncrementalEqualsFresh(t *testing.T) {
+func TestTranslator_IncrementalEqualsFresh(t *testing.T) {
 	sequences, first := number("PENSTOCK_SEQUENCES", 2000), number("PENSTOCK_SEED", 1)
 	certs := [2][2][]byte{keyPair(t, "a.com"), keyPair(t, "x.a.com")}
 	const shares = 4

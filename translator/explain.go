@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Query is a request that somebody asks about.
+// Query is a request to explain.
 type Query struct {
 	URL     *url.URL
 	Method  string // GET if empty
@@ -39,8 +39,8 @@ type Explanation struct {
 	RuleName string      `json:"ruleName,omitempty"`
 	Match    string      `json:"match,omitempty"`
 	Answer   string      `json:"answer"` // what happens, in a sentence
-	// Served says that the request, whatever share takes it, gets to a backend which has endpoints (those of another cluster are
-	// that cluster's matter), or the redirect that its route asks for.
+	// Served reports whether every share of the request reaches a backend with endpoints (those of another cluster are not
+	// known here), or gets the redirect that its route asks for.
 	Served   bool          `json:"served"`
 	Filters  []string      `json:"filters,omitempty"`
 	Backends []BackendView `json:"backends,omitempty"`
@@ -80,7 +80,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// served says whether a request that comes here is answered by a server.
+// served reports whether a server answers the requests of this share.
 func (b *BackendView) served() bool {
 	return b.Cluster != "" && (len(b.Endpoints) > 0 || strings.HasPrefix(b.Backend, store.InferencePoolImports.Kind()+" "))
 }
@@ -129,13 +129,13 @@ func (t *Translator) follow(q Query) Explanation {
 		}
 	}
 	if e.Gateway == "" {
-		e.Answer = t.refusal(r, q, way, port, name)
+		e.Answer = t.notServed(r, q, way, port, name)
 	}
 	return e
 }
 
-// refusal says why no listener takes a request.
-func (t *Translator) refusal(r *graph.Reader, q Query, way way, port uint16, host string) string {
+// notServed explains why no listener takes a request.
+func (t *Translator) notServed(r *graph.Reader, q Query, way way, port uint16, host string) string {
 	others := false
 	for key, gw := range t.tables.gateways.All(r) {
 		if q.Gateway != "" && q.Gateway != key {
@@ -151,15 +151,15 @@ func (t *Translator) refusal(r *graph.Reader, q Query, way way, port uint16, hos
 			}
 			for _, c := range l.Conditions {
 				if c.Status == report.False && c.Message != "" {
-					return fmt.Sprintf("refused: listener %s of %s takes no traffic: %s", l.Name, l.Owner, c.Message)
+					return fmt.Sprintf("not served: listener %s of %s takes no traffic: %s", l.Name, l.Owner, c.Message)
 				}
 			}
 		}
 	}
 	if others {
-		return fmt.Sprintf("refused: no %s listener on port %d has a hostname that covers %s", way.name, port, host)
+		return fmt.Sprintf("not served: no %s listener on port %d has a hostname that covers %s", way.name, port, host)
 	}
-	return fmt.Sprintf("refused: no listener for %s on port %d", way.name, port)
+	return fmt.Sprintf("not served: no listener for %s on port %d", way.name, port)
 }
 
 func portOf(u *url.URL) uint16 {
@@ -294,7 +294,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				continue
 			}
 			if again {
-				continue // the pool itself: NoPick says it
+				continue // the pool itself: NoPick has it
 			}
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
 			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops

@@ -57,7 +57,7 @@ func mirrorViews(list []model.Mirror) (views []string) {
 	return views
 }
 
-// tlsView says how the servers of a cluster are known; "" for cleartext.
+// tlsView is how the servers of a cluster are verified; "" for cleartext.
 func tlsView(c *model.UpstreamTLS) string {
 	switch {
 	case c == nil:

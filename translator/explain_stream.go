@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// way is what a URL's scheme says of how a client comes.
+// way is how a client connects, by its URL's scheme.
 type way struct {
 	name     string // of the listener's protocol, for people
 	requests bool   // it sends requests; else it wants a connection handed on
@@ -32,12 +32,12 @@ func wayOf(scheme string) way {
 	return way{name: "HTTP", requests: true}
 }
 
-// meets says whether a client that comes so may mean a listener.
+// meets reports whether a listener serves clients of this way.
 func (w way) meets(l *model.Listener) bool {
 	return l.ByName() == w.tls && (w.tls || l.Stream() != w.requests)
 }
 
-// explainStream follows a connection to a listener that hands it on. False if requests are taken there, or nobody.
+// explainStream follows a connection to a listener that hands it on. False if the port takes requests, or has no listener for the name.
 func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *model.Gateway, p model.Port, name string) bool {
 	if !way.tls && way.requests {
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// What nobody knows how to write down must not leave its requests to the routes of a wider hostname.
-func TestAHostThatCannotBeEncodedAnswers500(t *testing.T) {
+// A host that cannot be encoded must not leave its requests to the routes of a wider hostname.
+func TestVirtualHost_UnencodableAnswers500(t *testing.T) {
 	owner := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "r"}
 	enc, err := encodeHost(&model.VirtualHost{
 		Chain: "http/80", Host: "a.example", Owners: []report.Ref{owner},

@@ -15,7 +15,7 @@ import (
 )
 
 // A mistake of ours keeps a change from proxies. It must not keep there what is asked for no longer.
-func TestWhatCouldNotBeEncodedAnewStaysUntilItsListenerGoes(t *testing.T) {
+func TestListener_UnencodableRoutesKeepTheOldUntilItGoes(t *testing.T) {
 	s := store.New()
 	tr, broken := New(Config{Controller: "penstock.dev/gateway-controller", AnyClass: true}), false
 	encode := tr.tables.routeConfigurations.Compute

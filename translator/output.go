@@ -15,7 +15,7 @@ import (
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Deltas = joinDeltas(o.Deltas, later.Deltas)
-	out.Reports, out.Unsaid = joinSets(o.Reports, later.Reports, func(r report.Report) report.Ref { return r.Owner }, o.Unsaid, later.Unsaid, report.Ref.Compare)
+	out.Reports, out.ReportsGone = joinSets(o.Reports, later.Reports, func(r report.Report) report.Ref { return r.Owner }, o.ReportsGone, later.ReportsGone, report.Ref.Compare)
 	out.Pools, out.PoolsGone = joinSets(o.Pools, later.Pools, func(p PickerPool) model.PoolID { return p.Pool.Name }, o.PoolsGone, later.PoolsGone, model.PoolID.Compare)
 	out.Pickers, out.PickersGone = joinSets(o.Pickers, later.Pickers, func(p model.ExternalPicker) model.ClusterID { return p.Cluster }, o.PickersGone, later.PickersGone, model.ClusterID.Compare)
 	return out

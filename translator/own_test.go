@@ -14,7 +14,7 @@ import (
 )
 
 // A new key or authority must reach proxies as a secret alone: a changed cluster would end the calls that wait for a pick.
-func TestANewKeyForThePickerChangesNoCluster(t *testing.T) {
+func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	s := store.New()
 	authority := func(key string) store.Op {
 		return store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: []byte("certificates"), Key: key})

@@ -67,7 +67,7 @@ func (p *port) update(ops ...store.Op) (routes *resource.Resource, work string) 
 	return out.Deltas[0].Upserts[i], out.Work
 }
 
-func TestAChangeOfOneRouteComputesTheSameRowsAmongAFewAndAmongMany(t *testing.T) {
+func TestHTTPRoute_ChangeRecomputesTheSameRowsAmongFewAndMany(t *testing.T) {
 	few, _ := newPort(t, 20)
 	many, _ := newPort(t, 500)
 	_, a := few.update(redirect(7, 302))
@@ -79,7 +79,7 @@ func TestAChangeOfOneRouteComputesTheSameRowsAmongAFewAndAmongMany(t *testing.T)
 
 // What makes a change of one host among thousands cheap: all other parts of the route configuration are those of the version
 // before, not copies of them.
-func TestOneHostsChangeLeavesTheOtherPartsOfARouteConfigurationAsTheyAre(t *testing.T) {
+func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 	const hosts = 200
 	p, before := newPort(t, hosts)
 	var rc routev3.RouteConfiguration

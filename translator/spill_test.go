@@ -16,7 +16,7 @@ import (
 )
 
 // Without a pick the cluster falls back to its spill endpoints: that must be the first target alone, in the user's order.
-func TestAFallbackUsesTheFirstSpillTargetOnly(t *testing.T) {
+func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	pool := func(name string) store.Op {
 		return store.InferencePools.Put(&inferencev1.InferencePool{ObjectMeta: named(name), Spec: inferencev1.InferencePoolSpec{

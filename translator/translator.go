@@ -40,11 +40,11 @@ type Delta struct {
 
 // Output is what an Update changed.
 type Output struct {
-	Deltas    []Delta         // sorted by gateway
-	Reports   []report.Report // whole reports of objects about which something else is said now
-	Unsaid    []report.Ref    // objects about which nothing is said any more
-	Pools     []PickerPool    // pools that our picker should know otherwise than before
-	PoolsGone []model.PoolID
+	Deltas      []Delta         // sorted by gateway
+	Reports     []report.Report // whole reports of objects whose report changed
+	ReportsGone []report.Ref    // objects that have no report any more
+	Pools       []PickerPool    // pools that our picker should know otherwise than before
+	PoolsGone   []model.PoolID
 	// Pickers are those external ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
@@ -53,7 +53,7 @@ type Output struct {
 	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in question keep out of
 	// Deltas, so that what Envoy has stays.
 	Err error
-	// Work says how many rows were computed and changed, for logs.
+	// Work lists how many rows each table computed and changed, for logs.
 	Work string
 }
 
@@ -148,7 +148,7 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 			if c.Has {
 				out.Reports = append(out.Reports, c.New)
 			} else {
-				out.Unsaid = append(out.Unsaid, c.Old.Owner)
+				out.ReportsGone = append(out.ReportsGone, c.Old.Owner)
 			}
 		}
 	}
@@ -156,11 +156,11 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 		if c.Has {
 			out.Reports = append(out.Reports, gatewayapi.RouteReport(c.New))
 		} else {
-			out.Unsaid = append(out.Unsaid, c.Old.Route)
+			out.ReportsGone = append(out.ReportsGone, c.Old.Route)
 		}
 	}
 	slices.SortFunc(out.Reports, func(a, b report.Report) int { return a.Owner.Compare(b.Owner) })
-	slices.SortFunc(out.Unsaid, report.Ref.Compare)
+	slices.SortFunc(out.ReportsGone, report.Ref.Compare)
 }
 
 // Gateways lists the Gateways that are ours, sorted.

@@ -15,14 +15,14 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// notCopied are headers that say how a message is sent, and so nothing about another one.
+// notCopied are headers about how one message is sent: another message must not carry them.
 const notCopied = "connection|content-length|date|keep-alive|server|te|trailer|transfer-encoding|upgrade|x-envoy-.*"
 
 // externalAuth is what fills the place of external authorization on a route.
 func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{
 		TransportApiVersion: corev3.ApiVersion_V3,
-		// Nobody was refused: there was nobody to ask.
+		// The service gave no answer: that is not a denial.
 		StatusOnError: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 	}
 	if len(a.Headers) > 0 {

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// checked encodes a resource, unless Envoy would refuse it.
+// checked encodes a resource, unless Envoy would reject it.
 func checked(t resource.Type, name string, msg proto.Message, refs []resource.Ref, owners []report.Ref) (*resource.Resource, error) {
 	if err := checkMessage(msg); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", t, name, err)
@@ -29,7 +29,7 @@ func checked(t resource.Type, name string, msg proto.Message, refs []resource.Re
 	return resource.New(t, name, msg, refs, owners)
 }
 
-// checkMessage finds what Envoy would refuse, before it is sent: a NACK then means a bug of ours. It checks a message by its
+// checkMessage finds what Envoy would reject, before it is sent: a NACK then means a bug of ours. It checks a message by its
 // own rules, then everything in it by ours. It looks into nested Any, which the protos' own validation does not.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
@@ -43,7 +43,7 @@ func checkMessage(msg proto.Message) error {
 func walk(m protoreflect.Message) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {
-		return nil // every endpoint has one, and there is nothing wrong to say in it
+		return nil // every endpoint has one, and it has nothing to check
 	}
 	if err := checkOne(msg); err != nil {
 		return err
@@ -115,7 +115,7 @@ func checkWeights(w *routev3.WeightedCluster) error {
 	return nil
 }
 
-// checkHeaders refuses what Envoy lets no route change.
+// checkHeaders finds changes of headers that Envoy lets no route make.
 func checkHeaders(add []*corev3.HeaderValueOption, remove []string) error {
 	names := remove
 	for _, h := range add {

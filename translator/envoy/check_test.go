@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// What Envoy refuses must not reach it: one refused resource can hold back all others of its type.
-func TestWhatEnvoyWouldRefuseIsFoundBeforeItIsSent(t *testing.T) {
+// What Envoy rejects must not reach it: one NACK can hold back all other resources of its type.
+func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 	b := &builder{}
 	deep := b.any(&extprocv3.ExternalProcessor{ // an invalid filter, two Any deep
 		MessageTimeout: durationpb.New(-1),
@@ -72,14 +72,14 @@ func TestWhatEnvoyWouldRefuseIsFoundBeforeItIsSent(t *testing.T) {
 		}
 	}
 	if BlockOf("a.example") != BlockOf("A.example") {
-		t.Error("one host twice falls into two blocks: nobody would see it")
+		t.Error("one host twice falls into two blocks, where NewBlock cannot find it")
 	}
 	if _, err := NewBlock([]*Encoded{{Host: "a.example"}, {Host: "b.example"}, {Host: "A.example"}}); err == nil || !strings.Contains(err.Error(), "a.example") {
 		t.Errorf("one host twice: got %v", err)
 	}
 }
 
-func TestAHostThatEnvoyWouldRefuseIsNotEncoded(t *testing.T) {
+func TestVirtualHost_InvalidIsNotEncoded(t *testing.T) {
 	one := []model.WeightedBackend{{Cluster: named("c"), Weight: 1}}
 	whole := "/x"
 	for want, route := range map[string]model.Route{
@@ -98,7 +98,7 @@ func TestAHostThatEnvoyWouldRefuseIsNotEncoded(t *testing.T) {
 	}
 }
 
-func TestRegularExpressionsOfOrdinaryUsersPass(t *testing.T) {
+func TestRegex_OrdinaryExpressionsPass(t *testing.T) {
 	for _, re := range []string{"/v[0-9]+/.*", "a{1,1000}", `(?i)(gpt|llama)-[\w.-]+`, `\p{L}+`, ".{0,500}"} {
 		if err := CheckRegex(re); err != nil {
 			t.Error(err)

@@ -16,11 +16,11 @@ import (
 )
 
 // unbounded raises circuit breakers out of the way: a queue in Envoy's defaults (1,024 connections and requests) would
-// be a limit that nobody asked for. Budgets on retries stay.
+// be a limit that no object sets. Budgets on retries stay.
 const unbounded = 1 << 30
 
 // Cluster is one backend, pool or picker. Its endpoints come by EDS under its own name, which keeps service_name unique
-// (two clusters that share one would not both be told when it changes).
+// (of two clusters that share one, Envoy would not update both).
 func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if c.Hops && c.Protocol != model.HTTP1 && c.Protocol != model.H2C {
 		return nil, fmt.Errorf("cluster %s speaks %s, which hops do not", c.Name, c.Protocol)
@@ -63,7 +63,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	return checked(resource.Cluster, cl.Name, cl, b.refs, c.Owners)
 }
 
-// breakers never refuse a request; retries get a budget, because the default of three at a time would make 503s of most
+// breakers let every request pass; retries get a budget, because the default of three at a time would make 503s of most
 // fail-overs (envoy/INFERENCE.md, 5). All calls that wait for a picker of our own fail at once when it does, and each has to
 // be made again: they are small, and there are as many as requests.
 func breakers(own bool) *clusterv3.CircuitBreakers {
@@ -88,7 +88,7 @@ func breakers(own bool) *clusterv3.CircuitBreakers {
 // elsewhere that is not left out for having been slow a moment ago.
 //
 // External pickers that are not known to serve health are asked the same over HTTP, where any answer that is not a server's
-// failure says that somebody is there: some serve none on this port (the inference extension's reference picker), and Envoy's gRPC
+// failure means that the picker is there: some serve none on this port (the inference extension's reference picker), and Envoy's gRPC
 // check takes UNIMPLEMENTED for down.
 func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	check := &corev3.HealthCheck{

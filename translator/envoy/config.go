@@ -10,7 +10,7 @@ import (
 // Config is what an operator decides for all gateways. A change of it changes listeners, and so cuts streams.
 type Config struct {
 	// AccessLog is the file that each request is logged to as a line of JSON, "/dev/stdout" for Envoy's own output; ""
-	// for none. The access log that tells the picker what became of its picks is always there.
+	// for none. The access log that reports the outcome of picks to the picker is always there.
 	AccessLog string
 	// OwnPorts has listeners bind their ports alone. Without it Envoy shares a port with any other that asks for it
 	// (SO_REUSEPORT), which is what a fleet of one Envoy a machine wants for its workers, and what two of them on one
@@ -57,7 +57,7 @@ const (
 	// connection retry takes. A picker that queues asks for more, up to maxMessageTimeout.
 	messageTimeout    = 2 * time.Second
 	maxMessageTimeout = 300 * time.Second
-	// authTimeout is how long an external authorization service may take; the request is refused then.
+	// authTimeout is how long an external authorization service may take; the request is denied then.
 	authTimeout = 5 * time.Second
 	// feedbackInterval is how late the picker learns that a request has ended.
 	feedbackInterval = 100 * time.Millisecond

@@ -14,7 +14,7 @@
 //     is a bug of ours.
 //
 // What the configuration does is tested on the real Envoy, fed by ADS, in e2e_*_test.go: one test for each thing that a
-// user would lose. Goldens (testdata/*.txtar, TestGolden) show what the model says and what Envoy gets, in one file each.
+// user would lose. Goldens (testdata/*.txtar, TestEnvoy_Golden) show the model and what Envoy gets, in one file each.
 //
 // Tests: go test ./translator/envoy (with Envoy 1.40 in $ENVOY, .tools/bin or PATH; make envoy installs it).
 package envoy

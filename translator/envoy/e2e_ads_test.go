@@ -14,7 +14,7 @@ import (
 )
 
 // feeder is the smallest delta ADS server that a test of translation needs: it answers each subscription with what it
-// has, once, and keeps what Envoy refuses.
+// has, once, and records NACKs.
 type feeder struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	resources map[resource.Ref]*resource.Resource
@@ -43,7 +43,7 @@ func startFeeder(t testing.TB, resources []*resource.Resource) (f *feeder, addre
 	return f, l.Addr().String()
 }
 
-func (f *feeder) refused() []string {
+func (f *feeder) rejected() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.nacks...)

@@ -31,7 +31,7 @@ func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again str
 // Envoy repeats no call that was answered in part, and a picker that reads bodies has answered the headers before it has the
 // body: when it is killed then, the pick is lost. The cluster of a pool that fails closed therefore falls back to a hop to
 // the pool itself, where another picker is asked.
-func TestAPickThatIsLostHalfWayIsMadeAgainWhereThePoolFailsClosed(t *testing.T) {
+func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) {
 	t.Parallel()
 	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
 	p := startPicker(t, map[string]script{
@@ -53,14 +53,14 @@ func TestAPickThatIsLostHalfWayIsMadeAgainWhereThePoolFailsClosed(t *testing.T) 
 	for _, size := range []int{1 << 10, 4 << 20} {
 		body := bytes.Repeat([]byte("x"), size)
 		for pair, want := range pairs {
-			for protocol, says := range spoken {
+			for protocol, version := range spoken {
 				t.Run(fmt.Sprintf("%s/%s/%d", pair, protocol, size), func(t *testing.T) {
 					got, err := r.do(r.request("POST", pair+"-"+string(protocol), "/v1/chat/completions", body))
 					if err != nil {
 						t.Fatal(err)
 					}
 					checkOutcome(t, got, want, a2, body)
-					if want == "picked" && got.header.Get("Spoken") != says {
+					if want == "picked" && got.header.Get("Spoken") != version {
 						t.Errorf("the pod was spoken to in %s", got.header.Get("Spoken"))
 					}
 				})
@@ -69,7 +69,7 @@ func TestAPickThatIsLostHalfWayIsMadeAgainWhereThePoolFailsClosed(t *testing.T) 
 	}
 }
 
-// streamer is a pod that streams until the gate opens, and then ends with trailers. It says what trailer it was sent.
+// streamer is a pod that streams until the gate opens, and then ends with trailers. It answers with the trailer that it received.
 func streamer(t *testing.T, gate chan struct{}) *pod {
 	return (&pod{name: "streamer"}).serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -84,7 +84,7 @@ func streamer(t *testing.T, gate chan struct{}) *pod {
 
 // Over HTTP/2 many requests share a connection to the hop. Envoy closes one on which too many were given up early, as clients
 // do while pickers are silent, and would cut the answers of all others.
-func TestRequestsThatAreGivenUpBehindAHopCutNoStream(t *testing.T) {
+func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	p := startPicker(t, map[string]script{"quits": {quits: true}})
@@ -122,7 +122,7 @@ func TestRequestsThatAreGivenUpBehindAHopCutNoStream(t *testing.T) {
 			for range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				if got, err := r.do(r.request("POST", "pool", "/", []byte("hello")).WithContext(ctx)); err == nil {
-					t.Errorf("a request that nobody picks for: %s", got)
+					t.Errorf("a request without any pick: %s", got)
 				}
 				cancel()
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-func TestNothingPassesWhatAnHTTPServiceHasNotAllowed(t *testing.T) {
+func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
 	var asked atomic.Pointer[http.Request]
@@ -39,10 +39,10 @@ func TestNothingPassesWhatAnHTTPServiceHasNotAllowed(t *testing.T) {
 		w.Header().Set("X-Team", "red")
 		fmt.Fprint(w, "some words that are not the request's")
 	}))
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	r.cluster(model.Cluster{Name: named("guard"), Protocol: model.HTTP1}, endpoints(guard.address)...)
-	r.cluster(model.Cluster{Name: named("gone"), Protocol: model.HTTP1}, endpoints(nobody(t))...)
+	r.cluster(model.Cluster{Name: named("gone"), Protocol: model.HTTP1}, endpoints(closedPort(t))...)
 	add := func(host string, auth model.ExternalAuth, action model.Action) {
 		action.Auth = &auth
 		if action.Redirect == nil {
@@ -74,7 +74,7 @@ func TestNothingPassesWhatAnHTTPServiceHasNotAllowed(t *testing.T) {
 		}
 	}
 	if got := ask("gone", "good", "p"); got.status != 503 || a.hits.Load() != 0 {
-		t.Errorf("with nobody to ask: %s", got)
+		t.Errorf("without a service to ask: %s", got)
 	}
 	if got := ask("redirect", "good", "p"); got.status != 302 {
 		t.Errorf("redirect: %s", got)
@@ -100,7 +100,7 @@ func TestNothingPassesWhatAnHTTPServiceHasNotAllowed(t *testing.T) {
 	}
 }
 
-// grpcGuard lets pass who says the word.
+// grpcGuard allows requests with the word.
 type grpcGuard struct {
 	authv3.UnimplementedAuthorizationServer
 	last atomic.Pointer[authv3.AttributeContext_HttpRequest]
@@ -120,7 +120,7 @@ func (g *grpcGuard) Check(_ context.Context, in *authv3.CheckRequest) (*authv3.C
 	}, nil
 }
 
-func TestNothingPassesWhatAGRPCServiceHasNotAllowed(t *testing.T) {
+func TestExternalAuth_GRPCServiceDeniesRequests(t *testing.T) {
 	t.Parallel()
 	a, guard := startPod(t, "a", 200), &grpcGuard{}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -131,7 +131,7 @@ func TestNothingPassesWhatAGRPCServiceHasNotAllowed(t *testing.T) {
 	authv3.RegisterAuthorizationServer(server, guard)
 	go server.Serve(l)
 	t.Cleanup(server.Stop)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	r.cluster(model.Cluster{Name: named("guard"), Protocol: model.H2C}, endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
 	for host, auth := range map[string]model.ExternalAuth{

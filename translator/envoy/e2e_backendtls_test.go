@@ -14,7 +14,7 @@ import (
 )
 
 // A server that asks for a client certificate, and has a certificate with a wildcard and a URI.
-func TestServersAreKnownByNameOrURIAndShownTheGatewaysCertificate(t *testing.T) {
+func TestBackendTLSPolicy_VerifiesSANsAndPresentsTheGatewaysCertificate(t *testing.T) {
 	t.Parallel()
 	ca, clients := newAuthority(t), newAuthority(t)
 	uri, err := url.Parse("spiffe://example/llm")
@@ -38,7 +38,7 @@ func TestServersAreKnownByNameOrURIAndShownTheGatewaysCertificate(t *testing.T) 
 		return netip.MustParseAddrPort(s.Listener.Addr().String())
 	}
 	open, mutual := server(tls.NoClientCert), server(tls.RequireAndVerifyClientCert)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.add(Secret(model.Secret{Name: "ca", CA: ca.pem}))
 	r.add(Secret(model.Secret{Name: "client", Chain: clientChain, Key: clientKey}))
 	want := map[string]string{}

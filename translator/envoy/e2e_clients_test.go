@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-func TestClientsAreKnownByTheirCertificates(t *testing.T) {
+func TestFrontendTLS_VerifiesClientCertificates(t *testing.T) {
 	t.Parallel()
 	ca, clients, strangers := newAuthority(t), newAuthority(t), newAuthority(t)
 	chain, key, _ := ca.server("gw.example")
@@ -27,13 +27,13 @@ func TestClientsAreKnownByTheirCertificates(t *testing.T) {
 	}
 	known, stranger := client(clients), client(strangers)
 	a := startPod(t, "a", 200)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.add(Secret(model.Secret{Name: "cert", Chain: chain, Key: key}))
 	r.add(Secret(model.Secret{Name: "clients", CA: clients.pem}))
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	ports := map[string]uint16{}
 	for name, validation := range map[string]*model.ClientValidation{
-		"anybody": nil, "valid": {Trust: "clients"}, "fallback": {Trust: "clients", Optional: true},
+		"open": nil, "valid": {Trust: "clients"}, "fallback": {Trust: "clients", Optional: true},
 	} {
 		port := uint16(envoytest.FreePort(t))
 		ports[name] = port
@@ -52,14 +52,14 @@ func TestClientsAreKnownByTheirCertificates(t *testing.T) {
 	for _, c := range []struct {
 		port, who string
 		cert      *tls.Certificate
-		want      string // status, and what the backend is told of the client
+		want      string // status, and what the backend receives about the client
 	}{
-		{"anybody", "nobody", nil, "200 "}, {"anybody", "known", known, "200 "},
-		{"valid", "nobody", nil, "refused"}, {"valid", "stranger", stranger, "refused"}, {"valid", "known", known, "200 uri,dns"},
-		{"fallback", "nobody", nil, "200 "}, {"fallback", "stranger", stranger, "200 cert,uri,dns"}, {"fallback", "known", known, "200 cert,uri,dns"},
+		{"open", "anonymous", nil, "200 "}, {"open", "known", known, "200 "},
+		{"valid", "anonymous", nil, "denied"}, {"valid", "stranger", stranger, "denied"}, {"valid", "known", known, "200 uri,dns"},
+		{"fallback", "anonymous", nil, "200 "}, {"fallback", "stranger", stranger, "200 cert,uri,dns"}, {"fallback", "known", known, "200 cert,uri,dns"},
 	} {
 		config := &tls.Config{RootCAs: roots, ServerName: "gw.example"}
-		if c.cert != nil { // whatever the server says of whom it trusts
+		if c.cert != nil { // whichever CAs the server announces
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.cert, nil }
 		}
 		tr := &http.Transport{TLSClientConfig: config}
@@ -73,17 +73,17 @@ func TestClientsAreKnownByTheirCertificates(t *testing.T) {
 		r.envoy.Wait(fmt.Sprintf("%s by %s is %s", c.port, c.who, c.want), func() bool { // secrets may come after the listener
 			resp, err := tr.RoundTrip(req)
 			if err != nil {
-				got = "refused"
+				got = "denied"
 				return c.want == got && strings.Contains(err.Error(), "tls: ")
 			}
 			resp.Body.Close()
-			told := resp.Header.Get("Echo-X-Forwarded-Client-Cert")
-			if strings.Contains(told, "spiffe://example/root") {
-				t.Errorf("%s by %s: a client says who it is: %s", c.port, c.who, told)
+			received := resp.Header.Get("Echo-X-Forwarded-Client-Cert")
+			if strings.Contains(received, "spiffe://example/root") {
+				t.Errorf("%s by %s: a client names itself: %s", c.port, c.who, received)
 			}
 			var parts []string
 			for _, p := range []string{"cert", "uri", "dns"} {
-				if strings.Contains(strings.ToLower(told), p+"=") {
+				if strings.Contains(strings.ToLower(received), p+"=") {
 					parts = append(parts, p)
 				}
 			}

@@ -10,10 +10,10 @@ import (
 )
 
 // What a browser would lose: it asks before it sends (preflight), and reads an answer only if it may.
-func TestBrowsersOfAllowedOriginsMayAsk(t *testing.T) {
+func TestCORS_AllowsListedOrigins(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	add := func(host string, c model.CORS) {
 		c.MaxAge = time.Hour
@@ -27,7 +27,7 @@ func TestBrowsersOfAllowedOriginsMayAsk(t *testing.T) {
 	})
 	add("any", model.CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, Expose: []string{"*"}})
 	add("any-trusted", model.CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, Credentials: true})
-	add("nobody", model.CORS{})
+	add("none", model.CORS{})
 	r.start()
 	const origin, methods, headers, expose, credentials, age = "Allow-Origin", "Allow-Methods", "Allow-Headers", "Expose-Headers", "Allow-Credentials", "Max-Age"
 	for _, c := range []struct {
@@ -38,7 +38,7 @@ func TestBrowsersOfAllowedOriginsMayAsk(t *testing.T) {
 		{"listed", "https://www.foo.com", []string{"GET", "x-header-1, x-header-2"}, map[string]string{origin: "https://www.foo.com", methods: "GET, OPTIONS", headers: "x-header-1, x-header-2", expose: "x-header-3, x-header-4", credentials: "true", age: "3600"}},
 		{"listed", "https://xpto.www.bar.com", []string{"GET", ""}, map[string]string{origin: "https://xpto.www.bar.com", methods: "GET, OPTIONS"}},
 		{"listed", "http://[::1]:8080", []string{"GET", ""}, map[string]string{origin: "http://[::1]:8080"}},
-		{"listed", "https://bar.com", []string{"GET", ""}, map[string]string{origin: ""}}, // what else it says, no browser reads
+		{"listed", "https://bar.com", []string{"GET", ""}, map[string]string{origin: ""}}, // no browser reads the rest of it
 		{"listed", "https://foobar.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://a.bar.com.evil.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://evil.com/.bar.com", []string{"GET", ""}, map[string]string{origin: ""}},
@@ -49,7 +49,7 @@ func TestBrowsersOfAllowedOriginsMayAsk(t *testing.T) {
 		{"any-trusted", "https://other.foo.com", []string{"PUT", "x-a, x-b"}, map[string]string{origin: "https://other.foo.com", methods: "PUT", headers: "x-a, x-b", credentials: "true"}},
 		{"any-trusted", "https://other.foo.com", []string{"PUT", ""}, map[string]string{origin: "https://other.foo.com", methods: "PUT", headers: "", credentials: "true"}},
 		{"any-trusted", "https://other.foo.com", nil, map[string]string{origin: "https://other.foo.com", methods: "", headers: "", credentials: "true"}},
-		{"nobody", "https://foo.com", []string{"GET", ""}, map[string]string{origin: ""}},
+		{"none", "https://foo.com", []string{"GET", ""}, map[string]string{origin: ""}},
 	} {
 		t.Run(fmt.Sprint(c.host, " ", c.origin, " ", c.ask), func(t *testing.T) {
 			method, pod := "GET", "a"

@@ -29,7 +29,7 @@ var ours = []struct {
 	{false, true, model.FallbackSpill, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "spill", "slow": "spill"}},
 }
 
-func TestOurPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
+func TestFailureMode_OfOurPickerDecidesWhatFailedPicksGet(t *testing.T) {
 	t.Parallel()
 	a1, a2, b1 := startPod(t, "a1", 200), startPod(t, "a2", 200), startPod(t, "b1", 200)
 	scripts := map[string]script{
@@ -41,7 +41,7 @@ func TestOurPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
 	}
 	p := startPicker(t, scripts)
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: named("dead-picker"), Protocol: model.GRPC}, endpoints(nobody(t))...)
+	r.cluster(model.Cluster{Name: named("dead-picker"), Protocol: model.GRPC}, endpoints(closedPort(t))...)
 	hop := r.poolB(b1)
 	var cells []cell
 	for i, row := range ours {
@@ -130,7 +130,7 @@ var external = []struct {
 }
 
 // It is the same for those that only acknowledge bodies.
-func TestExternalPickersFailuresEndAsThePoolsPolicySays(t *testing.T) {
+func TestFailureMode_OfExternalPickersDecidesWhatFailedPicksGet(t *testing.T) {
 	t.Parallel()
 	t.Run("duplex", func(t *testing.T) { externalFailures(t, model.BodyDuplex) })
 	t.Run("whole", func(t *testing.T) { externalFailures(t, model.BodyWhole) })
@@ -151,7 +151,7 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 		p := startPicker(t, map[string]script{"": s})
 		r.cluster(model.Cluster{Name: named("picker-" + does), Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
 	}
-	r.cluster(model.Cluster{Name: named("picker-dead"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(nobody(t))...)
+	r.cluster(model.Cluster{Name: named("picker-dead"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(closedPort(t))...)
 	hopB := r.poolB(b1)
 	timeout := time.Second
 	var cells []cell

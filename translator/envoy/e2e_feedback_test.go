@@ -99,7 +99,7 @@ func (c *collector) has(part string) bool {
 	return false
 }
 
-func TestPickersLearnWhatBecameOfTheirPicksAndPeopleCanReadIt(t *testing.T) {
+func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 	t.Parallel()
 	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
 	var f feedback

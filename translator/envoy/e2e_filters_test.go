@@ -20,9 +20,9 @@ import (
 
 // The places for API keys, JWT and external authorization are empty composite filters. A policy that fills one must
 // need no more than a route: a change of the filter list would cut every stream of the gateway.
-func TestAuthenticationOnOneHostNeedsNoChangeOfTheListener(t *testing.T) {
+func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.host("open", answers("open", prefix("/")))
 	const types = "type.googleapis.com/envoy.extensions.filters.http."
 	fill := map[string]string{
@@ -62,7 +62,7 @@ func TestAuthenticationOnOneHostNeedsNoChangeOfTheListener(t *testing.T) {
 	}
 }
 
-// jwks is a key set with a public key that nobody has the private part of.
+// jwks is a key set with a public key whose private part does not exist.
 func jwks(t *testing.T) string {
 	t.Helper()
 	_, key, _, _ := newAuthority(t).issue(&x509.Certificate{})

@@ -8,14 +8,14 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-func TestMirrorsGetTheirShareOfCopiesAndNobodyWaitsForThem(t *testing.T) {
+func TestRequestMirror_GetsItsShareAndDelaysNothing(t *testing.T) {
 	t.Parallel()
 	a, all, half, broken := startPod(t, "a", 200), startPod(t, "all", 200), startPod(t, "half", 200), startPod(t, "broken", 500)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	for _, p := range []*pod{a, all, half, broken} {
 		r.cluster(model.Cluster{Name: named(p.name), Protocol: model.HTTP1}, endpoints(p.address)...)
 	}
-	r.cluster(model.Cluster{Name: named("gone"), Protocol: model.HTTP1}, endpoints(nobody(t))...)
+	r.cluster(model.Cluster{Name: named("gone"), Protocol: model.HTTP1}, endpoints(closedPort(t))...)
 	r.host("m", model.Route{Name: "m", Match: prefix("/"), Action: &model.Action{
 		RequestHeaders: model.HeaderChanges{Set: []model.Header{{Name: "x-set", Value: "set"}}},
 		Forward: &model.Forward{
@@ -45,10 +45,10 @@ func TestMirrorsGetTheirShareOfCopiesAndNobodyWaitsForThem(t *testing.T) {
 }
 
 // Envoy knows most filters for whole routes only; a user writes them on one backend of several.
-func TestFiltersOfABackendAreItsAlone(t *testing.T) {
+func TestBackendRefFilters_ApplyToThatBackendAlone(t *testing.T) {
 	t.Parallel()
 	a, b, copies := startPod(t, "a", 200), startPod(t, "b", 200), startPod(t, "copies", 200)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	for _, p := range []*pod{a, b, copies} {
 		r.cluster(model.Cluster{Name: named(p.name), Protocol: model.HTTP1}, endpoints(p.address)...)
 	}

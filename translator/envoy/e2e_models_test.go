@@ -34,10 +34,10 @@ func modelRig(t *testing.T) *rig {
 	return r
 }
 
-func TestRequestsGoToThePoolOfTheModelThatTheirBodyNames(t *testing.T) {
+func TestModelRouting_FollowsTheModelInTheBody(t *testing.T) {
 	t.Parallel()
 	r := modelRig(t)
-	long := strings.Repeat(`say \"model\": \"two\" {[ `, 100_000)
+	long := strings.Repeat(`put \"model\": \"two\" {[ `, 100_000)
 	for body, want := range map[string]string{
 		`{"model":"one"}`:                     "200 one",
 		` { "model" : "two" , "stream":true}`: "200 two",
@@ -84,7 +84,7 @@ func TestRequestsGoToThePoolOfTheModelThatTheirBodyNames(t *testing.T) {
 	}
 }
 
-func TestTheModelIsTheOneThatAJSONParserSees(t *testing.T) {
+func TestModelRouting_ReadsTheModelAsAJSONParserDoes(t *testing.T) {
 	t.Parallel()
 	r := modelRig(t)
 	random := rand.New(rand.NewPCG(1, 2))

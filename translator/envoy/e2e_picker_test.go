@@ -41,7 +41,7 @@ type asked struct {
 	served   string
 }
 
-// picker is an endpoint picker that does what the scripts say, for each pool by itself.
+// picker is an endpoint picker that follows its scripts, one for each pool.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	address netip.AddrPort
@@ -53,7 +53,7 @@ type picker struct {
 
 const extProcService = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// startPicker serves until the end of the test, with services beside picking, if any. It says that it is the one to ask, unless its
+// startPicker serves until the end of the test, with services beside picking, if any. It answers health checks with SERVING, unless its
 // health is given.
 func startPicker(t testing.TB, scripts map[string]script, options ...any) *picker {
 	t.Helper()
@@ -194,7 +194,7 @@ func (sc script) pick() *extprocv3.ProcessingResponse {
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 			ImmediateResponse: &extprocv3.ImmediateResponse{
 				Status: &typev3.HttpStatus{Code: typev3.StatusCode(sc.status)},
-				Body:   []byte("the picker says no"),
+				Body:   []byte("the picker rejects"),
 			},
 		}}
 	}

@@ -32,7 +32,7 @@ func spilling(b model.WeightedBackend, hops ...model.HopID) model.WeightedBacken
 
 func backends(b ...model.WeightedBackend) model.Forward { return model.Forward{Backends: b} }
 
-func TestEachShareOfARuleIsAskedAtItsOwnPickerAndUnresolvedBackendsAnswer500(t *testing.T) {
+func TestWeightedBackends_EachHasItsOwnPickerAndUnresolvedAnswer500(t *testing.T) {
 	t.Parallel()
 	a, b := startPod(t, "a", 200), startPod(t, "b", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "b": {endpoints: b.address.String()}})
@@ -75,13 +75,13 @@ func TestEachShareOfARuleIsAskedAtItsOwnPickerAndUnresolvedBackendsAnswer500(t *
 	}
 }
 
-func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
+func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 	t.Parallel()
 	good, full, other := startPod(t, "good", 200), startPod(t, "full", 503), startPod(t, "other", 200)
-	refused := nobody(t)
+	closed := closedPort(t)
 	hopB, hopC := model.HopTo("InferencePool", "ns", "b"), model.HopTo("InferencePool", "ns", "c")
 	p := startPicker(t, map[string]script{
-		"refused-then-good":    {endpoints: list(refused, good.address), retries: "1"},
+		"closed-then-good":     {endpoints: list(closed, good.address), retries: "1"},
 		"full-then-good":       {endpoints: list(full.address, good.address), retries: "1"},
 		"unknown-then-good":    {endpoints: list("10.9.9.9:1", good.address)},
 		"full-then-fallback":   {endpoints: list(full.address), retries: "1"},
@@ -100,8 +100,8 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 		t.Fatal(b)
 	}
 	r.cluster(model.Cluster{Name: named("spilling"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
-		append(endpoints(good.address, full.address, refused), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
-	r.cluster(model.Cluster{Name: named("strict"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address, full.address, refused)...)
+		append(endpoints(good.address, full.address, closed), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
+	r.cluster(model.Cluster{Name: named("strict"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address, full.address, closed)...)
 	// A pool that fails open and spills: the picker itself names the hop.
 	r.cluster(model.Cluster{Name: named("open"), Protocol: model.HTTP1, Fallback: model.FallbackPods, Hops: true},
 		append(endpoints(full.address), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
@@ -110,13 +110,13 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 		r.forward("open."+name, backends(spilling(pool("open", name, model.BodyNone), hopB, hopC)))
 	}
 	want := map[string]string{
-		"refused-then-good": "200 good", "full-then-good": "200 good", "unknown-then-good": "200 good",
+		"closed-then-good": "200 good", "full-then-good": "200 good", "unknown-then-good": "200 good",
 		"full-then-fallback": "200 other", "no-pick": "200 other", "full-then-c": "200 good", "c-alone": "200 good",
 	}
 	for name := range want {
 		r.forward("spilling."+name, backends(spilling(pool("spilling", name, model.BodyBuffered), hopB, hopC)))
 	}
-	strict := map[string]string{"refused-then-good": "200 good", "all-full-list-of-one": "503 full"}
+	strict := map[string]string{"closed-then-good": "200 good", "all-full-list-of-one": "503 full"}
 	for name := range strict {
 		r.forward("strict."+name, backends(pool("strict", name, model.BodyBuffered)))
 	}
@@ -158,12 +158,12 @@ func TestARetryWalksThePickersListAndThenSpills(t *testing.T) {
 		retries := call.metadata.Get(metaRetries)
 		spill := call.metadata.Get(metaSpill)
 		if asked := len(retries) == 1 && retries[0] == "5"; asked == (len(spill) == 1) {
-			t.Errorf("the picker was told retries %q and spill %q", retries, spill)
+			t.Errorf("the picker received retries %q and spill %q", retries, spill)
 		}
 	}
 }
 
-func TestAHopNeverSpillsAgain(t *testing.T) {
+func TestHop_NeverSpillsAgain(t *testing.T) {
 	t.Parallel()
 	// Two pools that spill to each other, both full: the client gets the answer of the second, and each was asked once
 	// on the edge or in the hop.
@@ -195,7 +195,7 @@ func TestAHopNeverSpillsAgain(t *testing.T) {
 	}
 }
 
-func TestPromptsUpTo32MiBArriveByteForByteAndLargerOnesAreRefusedClearly(t *testing.T) {
+func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 	t.Parallel()
 	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
@@ -230,13 +230,13 @@ func TestPromptsUpTo32MiBArriveByteForByteAndLargerOnesAreRefusedClearly(t *test
 			t.Errorf("%s: one byte too many: %s", host, got)
 		}
 	}
-	// Where nobody needs the body, nothing limits it.
+	// Without a reader of the body, nothing limits it.
 	if got := r.post(t, "None", large); got.status != 200 || got.body != digest(large) {
 		t.Errorf("None: one byte more: %s", got)
 	}
 }
 
-func TestClientsCannotChooseTheirPodOrSpeakAsTheGateway(t *testing.T) {
+func TestClientHeaders_CannotChooseThePodOrPoseAsTheGateway(t *testing.T) {
 	t.Parallel()
 	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a1.address.String()}, "none": {}})
@@ -277,12 +277,12 @@ func TestClientsCannotChooseTheirPodOrSpeakAsTheGateway(t *testing.T) {
 	}
 }
 
-func TestLosingOneOfTwoPickersLosesNoPick(t *testing.T) {
+func TestEndpointPicker_LosingOneOfTwoLosesNoPick(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: named("two-pickers"), Protocol: model.GRPC}, endpoints(p.address, nobody(t))...)
+	r.cluster(model.Cluster{Name: named("two-pickers"), Protocol: model.GRPC}, endpoints(p.address, closedPort(t))...)
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
 	for _, mode := range []model.BodyMode{model.BodyNone, model.BodyBuffered} {
 		b := pool("a", "a", mode)
@@ -299,7 +299,7 @@ func TestLosingOneOfTwoPickersLosesNoPick(t *testing.T) {
 	}
 }
 
-func TestASpilledRequestLooksToThePodLikeAnyOther(t *testing.T) {
+func TestHop_SpilledRequestLooksLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})

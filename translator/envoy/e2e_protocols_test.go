@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-func TestServicesAreSpokenToInTheirProtocol(t *testing.T) {
+func TestAppProtocol_EachServiceGetsItsProtocol(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	_, _, pair := ca.server("ws.example")
@@ -30,7 +30,7 @@ func TestServicesAreSpokenToInTheirProtocol(t *testing.T) {
 	wss.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	wss.StartTLS()
 	t.Cleanup(wss.Close)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.add(Secret(model.Secret{Name: "ca", CA: ca.pem}))
 	for name, c := range map[string]struct {
 		protocol model.Protocol
@@ -65,7 +65,7 @@ func at(s *httptest.Server) netip.AddrPort {
 }
 
 // The server fails as often as a request asks it to, and then succeeds.
-func TestRetriesAreForTheCodesAndTheNumberThatTheUserNames(t *testing.T) {
+func TestRetry_FollowsCodesAndAttempts(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	tries := map[string]int{}
@@ -82,7 +82,7 @@ func TestRetriesAreForTheCodesAndTheNumberThatTheUserNames(t *testing.T) {
 		w.Header().Set("Pod", "flaky")
 		w.WriteHeader(code)
 	}))
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("flaky"), Protocol: model.HTTP1}, endpoints(flaky.address)...)
 	one := []model.WeightedBackend{{Cluster: named("flaky"), Weight: 1}}
 	r.forward("none", model.Forward{Backends: one})

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// pod is a model server that says who it is and what it was sent.
+// pod is a model server that answers with its name and with what it received.
 type pod struct {
 	name    string
 	address netip.AddrPort
@@ -59,8 +59,8 @@ func (p *pod) serve(t testing.TB, h http.Handler) *pod {
 	return p
 }
 
-// nobody is an address where connections are refused.
-func nobody(t testing.TB) netip.AddrPort {
+// closedPort is an address with the effect "connection refused".
+func closedPort(t testing.TB) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
 }
 
@@ -155,8 +155,8 @@ func (r *rig) start() {
 	r.envoy = envoytest.StartGateway(r.t, bootstrap.Config{Gateway: "ns/gw", ADS: []string{ads}})
 	r.envoy.WaitLive()
 	r.t.Cleanup(func() {
-		for _, n := range r.feeder.refused() {
-			r.t.Errorf("Envoy refused: %s", n)
+		for _, n := range r.feeder.rejected() {
+			r.t.Errorf("NACK: %s", n)
 		}
 	})
 	r.client = &http.Client{
@@ -172,7 +172,7 @@ func (r *rig) start() {
 		return err == nil
 	})
 	r.envoy.Wait("routes are there", func() bool {
-		resp, err := r.do(r.request("GET", "never.heard.of", "/", nil))
+		resp, err := r.do(r.request("GET", "unknown.example", "/", nil))
 		return err == nil && resp.status == 404
 	})
 }

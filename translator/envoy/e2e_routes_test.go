@@ -17,9 +17,9 @@ func answers(word string, m model.Match) model.Route {
 	return model.Route{Name: word, Match: m, Action: &model.Action{Direct: &model.Direct{Status: 200, Body: word}}}
 }
 
-func TestRoutesMatchWhatTheirRulesSay(t *testing.T) {
+func TestHTTPRoute_MatchesByItsRules(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.host("m",
 		answers("exact", model.Match{PathKind: model.PathExact, Path: "/exact"}),
 		answers("exact-slash", model.Match{PathKind: model.PathExact, Path: "/slash/"}),
@@ -66,10 +66,10 @@ func TestRoutesMatchWhatTheirRulesSay(t *testing.T) {
 	}
 }
 
-func TestRewritesFollowTheSpecificationsTable(t *testing.T) {
+func TestURLRewrite_FollowsTheSpecificationsTable(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	type rewrite struct{ match, replacement, path, want string }
 	table := []rewrite{ // Gateway API, HTTPPathModifier
@@ -105,9 +105,9 @@ func TestRewritesFollowTheSpecificationsTable(t *testing.T) {
 	}
 }
 
-func TestRedirectsGoWhereTheSpecificationSays(t *testing.T) {
+func TestRequestRedirect_FollowsTheSpecification(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	text := func(s string) *string { return &s }
 	table := []struct {
 		host  string // of the listener; "" for a name of its own
@@ -162,10 +162,10 @@ func TestRedirectsGoWhereTheSpecificationSays(t *testing.T) {
 	}
 }
 
-func TestHeadersChangeAsWrittenOnRulesAndOnBackends(t *testing.T) {
+func TestHeaderModifier_ChangesHeadersOnRulesAndBackends(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	h := func(nv ...string) []model.Header {
 		var out []model.Header
@@ -206,7 +206,7 @@ func TestHeadersChangeAsWrittenOnRulesAndOnBackends(t *testing.T) {
 	}
 }
 
-func TestTimeoutsEndWhatTheUserLimitedAndNothingElse(t *testing.T) {
+func TestTimeouts_EndOnlyLimitedRequests(t *testing.T) {
 	t.Parallel()
 	slow := &pod{name: "slow"}
 	slow.serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-func TestSessionsStayAtTheirServer(t *testing.T) {
+func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	pods := map[string]*pod{}
 	for _, service := range []string{"a", "b"} {
 		var group []model.Endpoint
@@ -40,7 +40,7 @@ func TestSessionsStayAtTheirServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		u := &url.URL{Scheme: "http", Host: host, Path: "/v1/chat/completions"}
-		var last string // what the header said last
+		var last string // the last value of the header
 		for i := range n {
 			req := r.request("GET", host, u.Path, nil)
 			for _, c := range jar.Cookies(u) {

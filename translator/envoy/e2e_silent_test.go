@@ -72,7 +72,7 @@ func (a backward) Write(b []byte) (int, error) {
 
 // A picker that is frozen still takes connections, and answers nothing. That must not cost a pick, not even of a pool that is
 // closed without one.
-func TestAFrozenPickerLosesNoPick(t *testing.T) {
+func TestEndpointPicker_FrozenLosesNoPick(t *testing.T) {
 	pod := startPod(t, "pod", 200)
 	p := startPicker(t, map[string]script{"llm": {endpoints: pod.address.String()}})
 	frozen := startFreezer(t, p.address)

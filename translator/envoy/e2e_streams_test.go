@@ -52,7 +52,7 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 // streamHosts are its hosts.
 var streamHosts = []string{"Buffered", "Duplex", "spilled", "behind", "behind-full"}
 
-func TestWebSocketsReachPoolsWhosePickerReadsBodies(t *testing.T) {
+func TestWebSocket_ReachesPoolsWhosePickerReadsBodies(t *testing.T) {
 	t.Parallel()
 	echo := (&pod{name: "echo"}).serve(t, http.HandlerFunc(echoFrames))
 	r := streamRig(t, model.HTTP1, endpoints(echo.address)...)
@@ -100,7 +100,7 @@ func (r *rig) upgrades(t *testing.T, host string) {
 	}
 }
 
-func TestGRPCStreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
+func TestGRPC_StreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	t.Parallel()
 	// The model server is a bidirectional gRPC service; that it is an ext_proc server too is by chance.
 	server := startPicker(t, map[string]script{"": {endpoints: "answered"}})
@@ -139,7 +139,7 @@ func TestGRPCStreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	}
 }
 
-func TestUploadsAndRequestsWithoutABodyReachPoolsWhosePickerReadsBodies(t *testing.T) {
+func TestRequestBody_UploadsAndBodylessRequestsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
 	r := streamRig(t, model.HTTP1, endpoints(a.address)...)
@@ -169,7 +169,7 @@ func TestUploadsAndRequestsWithoutABodyReachPoolsWhosePickerReadsBodies(t *testi
 
 func grpcCode(err error) string { return status.Code(err).String() }
 
-func TestStreamedAnswersArriveTokenByToken(t *testing.T) {
+func TestResponseStream_ArrivesTokenByToken(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
 	server := &pod{name: "stream"}

@@ -83,10 +83,10 @@ func (a *authority) pair(c *x509.Certificate) (chain, key []byte, pair tls.Certi
 	return chain, key, pair
 }
 
-func TestHTTPSListenersServeTheirOwnHostsAndAnswer421ForOthers(t *testing.T) {
+func TestHTTPSListener_AnswersOtherHostsWith421(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	port := uint16(envoytest.FreePort(t))
 	p := model.Port{Gateway: "ns/gw", Number: port, Addresses: []string{"127.0.0.1", "127.0.0.2"}}
 	hosts := []string{"a.example", "b.example", "*.wild.example"}
@@ -150,7 +150,7 @@ func TestHTTPSListenersServeTheirOwnHostsAndAnswer421ForOthers(t *testing.T) {
 	}
 }
 
-func TestTLSToBackendsIsVerifiedAsAskedAndHopsShareTheClusterInCleartext(t *testing.T) {
+func TestBackendTLSPolicy_VerifiesBackendsAndSparesHops(t *testing.T) {
 	t.Parallel()
 	ca, stranger := newAuthority(t), newAuthority(t)
 	_, _, pair := ca.server("pods.example")

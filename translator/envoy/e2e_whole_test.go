@@ -13,10 +13,10 @@ import (
 
 // The inference extension's reference picker, at v1.6.0, answers each piece of a body before it has answered the headers, and
 // never sends a body back. In FULL_DUPLEX_STREAMED each request with a body would be a 503.
-func TestAPickerThatDoesNotSendBodiesBackPicksAllTheSame(t *testing.T) {
+func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	pods := []*pod{startPod(t, "a", 200), startPod(t, "b", 200)}
 	p := startPicker(t, map[string]script{"": {plain: true, endpoints: pods[1].address.String()}})
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("picker/ns/epp/9002"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
 	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pods[0].address, pods[1].address)...)
 	r.forward("llm", model.Forward{Backends: []model.WeightedBackend{{
@@ -44,19 +44,19 @@ func TestAPickerThatDoesNotSendBodiesBackPicksAllTheSame(t *testing.T) {
 	}
 	for _, call := range p.seen("") {
 		if call.served != pods[1].address.String() {
-			t.Errorf("the picker was told that %q served, want %s", call.served, pods[1].address)
+			t.Errorf("the picker received that %q served, want %s", call.served, pods[1].address)
 		}
 	}
 }
 
-// Of several pickers that elect a leader, the others say that they do not serve, and would not answer.
-func TestAPickerThatIsNotTheLeaderIsNotAsked(t *testing.T) {
+// Of several pickers that elect a leader, the others answer NOT_SERVING to health checks, and would not pick.
+func TestExternalPicker_FollowersAreNotAsked(t *testing.T) {
 	pod := startPod(t, "a", 200)
 	leader := startPicker(t, map[string]script{"": {duplex: true, endpoints: pod.address.String()}})
 	notLeading := health.NewServer()
 	notLeading.SetServingStatus(extProcService, healthv1.HealthCheckResponse_NOT_SERVING)
 	follower := startPicker(t, map[string]script{"": {silent: true}}, notLeading)
-	r := newRig(t, nobody(t))
+	r := newRig(t, closedPort(t))
 	picker := model.Cluster{Name: named("picker/ns/epp/9002"), Protocol: model.GRPC, HealthService: extProcService, ServesHealth: true}
 	r.cluster(picker, endpoints(leader.address, follower.address)...)
 	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)

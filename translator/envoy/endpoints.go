@@ -101,7 +101,7 @@ var podMetadata = func() []byte {
 }()
 
 // AddEndpoints adds pods to the endpoints of a pool's cluster, where they are not among them: to a cluster of which only what
-// was sent to Envoy is left. One that a BackendTLSPolicy has closed, because there is nobody to trust, stays as it is.
+// was sent to Envoy is left. One that a BackendTLSPolicy has closed, because it has no valid CA certificate, stays as it is.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(cluster.Body(), c), proto.Unmarshal(endpoints.Body(), load)); err != nil {

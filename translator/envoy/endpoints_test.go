@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Pods are encoded by hand. What Envoy reads must be what the messages say.
-func TestEndpointsReachEnvoyAsTheirMessagesWouldSay(t *testing.T) {
+// Pods are encoded by hand. Envoy must read the same as from the messages.
+func TestEndpoints_HandEncodingEqualsTheMessages(t *testing.T) {
 	a := &model.Assignment{Cluster: named("pool/ns/p"), Endpoints: []model.Endpoint{
 		{Address: netip.MustParseAddrPort("10.0.0.1:80")},
 		{Address: netip.MustParseAddrPort("[2001:db8:1111:2222:3333:4444:5555:6666]:65535"), Weight: 1 << 31},

@@ -38,7 +38,7 @@ const (
 // so a filter that is disabled there stays out when the model scanner's clearRouteCache leads to another route.
 //
 // API keys, JWT and external authorization have no configuration of their own that does nothing (an API key filter
-// without keys refuses everyone, ext_authz wants a service, jwt_authn takes providers only from the listener), so each
+// without keys denies every request, ext_authz wants a service, jwt_authn takes providers only from the listener), so each
 // is a composite filter without a match tree: an empty place that costs nothing, into which a route puts the filter
 // with all of its configuration (e2e_filters_test.go does).
 func (b *builder) httpFilters() []*hcmv3.HttpFilter {
@@ -73,8 +73,8 @@ func (b *builder) httpFilters() []*hcmv3.HttpFilter {
 // protocol's, penstock carries our picker's lease to the access log.
 var pickMetadata = []string{"envoy.lb", "penstock"}
 
-// picker is the endpoint picker's filter. It asks nobody until a weighted cluster names its picker (pickerOverride).
-// What happens without a pick is the business of the cluster's fallback, never of this filter: it always lets a request
+// picker is the endpoint picker's filter. It makes no call until a weighted cluster names its picker (pickerOverride).
+// What happens without a pick is decided by the cluster's fallback, never of this filter: it always lets a request
 // pass when the picker fails, also when the picker dies after its pick (envoy/INFERENCE.md, 2).
 func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
 	namespaces := &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: pickMetadata}

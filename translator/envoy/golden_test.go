@@ -76,8 +76,8 @@ func inOneBlock(c model.Chain, hosts ...*Encoded) (*resource.Resource, error) {
 	return RouteConfiguration(c.Name, c, block)
 }
 
-// TestGolden shows in one file what the model says, and what Envoy gets. PENSTOCK_GOLDEN=rewrite writes it anew.
-func TestGolden(t *testing.T) {
+// TestEnvoy_Golden shows in one file the model, and what Envoy gets. PENSTOCK_GOLDEN=rewrite writes it anew.
+func TestEnvoy_Golden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no golden files: %v", err)

@@ -79,7 +79,7 @@ func byName(server string) *listenerv3.FilterChainMatch {
 	return m
 }
 
-// terminate ends TLS with one of some certificates, and asks clients for theirs if it is told how to know them.
+// terminate ends TLS with one of some certificates, and asks clients for theirs if there is a way to verify them.
 func (b *builder) terminate(secrets []string, clients *model.ClientValidation, alpn ...string) *corev3.TransportSocket {
 	tls := &tlsv3.CommonTlsContext{AlpnProtocols: alpn}
 	for _, s := range secrets {
@@ -104,13 +104,13 @@ func (b *builder) edge(cfg Config, gateway string, c model.Chain) *hcmv3.HttpCon
 	m := b.manager(cfg, gateway, c.Name)
 	m.UseRemoteAddress = boolean(true)
 	// No address is trusted as internal, else clients in private networks could set x-envoy-max-retries and its kin. An
-	// empty list would mean the default, which is all of them; nobody has this address.
+	// empty list would mean the default, which is all of them; no client has this address.
 	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
 	}
 	m.EarlyHeaderMutationExtensions = b.strip(edgeHeaders)
 	if c.Clients != nil {
-		// What a client says itself is replaced, here and (by Envoy's default) where nobody is asked for a certificate. A
+		// What a client sends is replaced, here and (by Envoy's default) where no certificate is asked for. A
 		// backend that has to judge a certificate gets it whole.
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{

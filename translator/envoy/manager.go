@@ -21,7 +21,7 @@ import (
 const endpointHeader = "x-gateway-destination-endpoint"
 
 var (
-	// edgeHeaders are what no client may say, hopHeaders what a request must not bring along from one pool to another.
+	// edgeHeaders are what no client may send, hopHeaders what a request must not bring along from one pool to another.
 	edgeHeaders = []*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-")}
 	hopHeaders  = []*mutationv3.HeaderMutation{removeHeader(endpointHeader)}
 )
@@ -69,7 +69,7 @@ func removePrefix(prefix string) *mutationv3.HeaderMutation {
 	}}
 }
 
-// tooLarge says in plain words what Envoy's own "Payload Too Large" leaves open.
+// tooLarge explains what Envoy's own "Payload Too Large" leaves open.
 func tooLarge() *hcmv3.LocalReplyConfig {
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{{
 		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// What our picker is told of a request, in the initial metadata of its ext_proc stream.
+// What our picker receives about a request, in the initial metadata of its ext_proc stream.
 const (
 	metaPool    = "x-penstock-pool"    // model.PoolID
 	metaSpill   = "x-penstock-spill"   // model.HopID.Address of each place to spill, comma-separated
@@ -78,8 +78,8 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 	}
 }
 
-// processingMode says what of a request its picker sees. Response headers go only to external pickers, which learn from
-// them who served (endpoint picker protocol); ours reads the access log, which is in nobody's way.
+// processingMode is how much of a request its picker sees. Only external pickers get response headers, which name the
+// endpoint that served (endpoint picker protocol); ours reads the access log, beside the request's path.
 func processingMode(body model.BodyMode) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{
 		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,

@@ -16,7 +16,7 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect answers as Gateway API's HTTPRequestRedirectFilter says. The port is the one given, else the well-known one
+// redirect answers by Gateway API's HTTPRequestRedirectFilter. The port is the one given, else the well-known one
 // of a scheme that was given, else the listener's; it is left out of the Location where it is the scheme's own.
 func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.Match, r *model.Redirect) {
 	code, ok := redirectCodes[r.Code]
@@ -45,7 +45,7 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 	case !strings.HasPrefix(vh.Host, "*"):
 		ra.HostRedirect = vh.Host
 	default:
-		// Envoy keeps the port of the request's Host header unless it is told another.
+		// Envoy keeps the port of the request's Host header unless the redirect sets another.
 		ra.PortRedirect = port
 		put(&route.TypedPerFilterConfig, filterScripts, b.script(portCode))
 	}

@@ -8,16 +8,16 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Delivery goes by what a resource says that it names: an edited cluster is never warm unless its endpoints are sent again
+// Delivery goes by the references of a resource: an edited cluster is never warm unless its endpoints are sent again
 // behind it, and then nothing that comes after it arrives either.
-func TestAnEditedClusterIsFollowedByItsEndpointsAndAListenerByItsRoutes(t *testing.T) {
+func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 	names := func(r *resource.Resource, err error, ref resource.Ref) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Contains(r.Refs, ref) {
-			t.Errorf("%s does not say that it names %s; it names %v", r.Ref, ref, r.Refs)
+			t.Errorf("%s has no reference to %s; it has %v", r.Ref, ref, r.Refs)
 		}
 	}
 	c, err := Cluster(&model.Cluster{Name: named("pool/default/chat"), Protocol: model.HTTP1, Fallback: model.FallbackPods})

@@ -10,7 +10,7 @@ import (
 // to 100,000 instructions. Ours is an estimate from above (sizes of UTF-8 ranges), with the same limit.
 const maxProgram = 100_000
 
-// CheckRegex says whether Envoy takes a regular expression: RE2's syntax, which is Go's, and a bounded program.
+// CheckRegex reports whether Envoy accepts a regular expression: RE2's syntax, which is Go's, and a bounded program.
 func CheckRegex(pattern string) error {
 	if pattern == "" {
 		return errors.New("an empty regular expression")

@@ -16,7 +16,7 @@ const (
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
 	// userRetries are what a user means who asks for retries at all (Gateway API, HTTPRouteRetry).
 	userRetries = ",reset,retriable-status-codes"
-	// spillRetries also repeat what a pod, or a hop's picker, was too full for; to a gRPC request that is said by a
+	// spillRetries also repeat what a pod, or a hop's picker, was too full for; to a gRPC request that is answered by a
 	// grpc-status.
 	spillRetries = safeRetries + ",retriable-status-codes,unavailable,resource-exhausted"
 

@@ -26,7 +26,7 @@ func wholePath(path string) *matcherv3.RegexMatchAndSubstitute {
 	return &matcherv3.RegexMatchAndSubstitute{Pattern: regex("^/.*"), Substitution: literal(path)}
 }
 
-// prefixRewrite replaces a matched prefix element-wise, as the table of Gateway API's HTTPPathModifier says. Envoy's own
+// prefixRewrite replaces a matched prefix element-wise, by the table of Gateway API's HTTPPathModifier. Envoy's own
 // prefix_rewrite does, except where nothing is to stay of the prefix: /foo/bar without /foo is /bar, but /foo is /.
 func (b *builder) prefixRewrite(m model.Match, replacement string) (string, *matcherv3.RegexMatchAndSubstitute) {
 	if m.PathKind == model.PathExact || m.PathKind == model.PathRegex {

@@ -13,7 +13,7 @@ end
 
 local plain = { b = "\b", f = "\f", n = "\n", r = "\r", t = "\t" }
 
--- text is what a JSON string says: a key written "mod\u0065l" is the model too, for any server behind us.
+-- text is the decoded text of a JSON string: a key written "mod\u0065l" is the model too, for any server behind us.
 local function text(raw)
   if not find(raw, "\\", 1, true) then return raw end
   local out, pos = "", 1

@@ -44,7 +44,7 @@ func (b *builder) script(name string) *anypb.Any {
 	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
-// byModel says whether a route of the host matches the model's name.
+// byModel reports whether a route of the host matches the model's name.
 func byModel(vh *model.VirtualHost) bool {
 	return slices.ContainsFunc(vh.Routes, func(r model.Route) bool {
 		return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == modelHeader })

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// session is what fills the place of session persistence on a route. An endpoint that is gone is replaced, and the client
-// told of the new one.
+// session is the configuration of session persistence on a route. Another endpoint replaces one that is gone, and the
+// client gets a new cookie or header.
 func (b *builder) session(s *model.Session) *anypb.Any {
 	var state *corev3.TypedExtensionConfig
 	if s.Header {
@@ -35,7 +35,7 @@ func (b *builder) session(s *model.Session) *anypb.Any {
 	}})
 }
 
-// faithful says whether sessions have to be kept at one of several backends: their own cookie names an endpoint, and
+// faithful reports whether sessions must stay at one of several backends: their own cookie names an endpoint, and
 // Envoy looks for it only in the cluster that it has drawn.
 func faithful(f *model.Forward) bool {
 	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
@@ -51,7 +51,7 @@ func (b *builder) sessionRoutes(vh *model.VirtualHost, r *model.Route) []*routev
 	first := f
 	first.Backends = nil
 	for _, w := range f.Backends {
-		if w.Cluster.IsZero() { // nobody is to be kept where there is nothing
+		if w.Cluster.IsZero() { // no session stays without a backend
 			first.Backends = append(first.Backends, w)
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// million is the finest fraction of requests that Envoy can tell.
+// million is the denominator of the finest fraction of requests that Envoy has.
 const million = 1_000_000
 
 // fraction is a share of the requests, in millionths.
@@ -19,7 +19,7 @@ func fraction(n uint32) *corev3.RuntimeFractionalPercent {
 	return &corev3.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION}}
 }
 
-// ownFilters says whether a backend that gets requests has filters that need a route.
+// ownFilters reports whether a backend that gets requests has filters that need a route.
 func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }

@@ -48,7 +48,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	}}
 }
 
-// trust says whose certificates are accepted. Without a validation context Envoy accepts any.
+// trust is whose certificates are accepted. Without a validation context Envoy accepts any.
 func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 	if t.Insecure {
 		return

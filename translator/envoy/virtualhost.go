@@ -71,13 +71,13 @@ type Block struct {
 	part  *resource.Part
 }
 
-// Equal says whether two blocks are the same in everything.
+// Equal reports whether two blocks are the same in everything.
 func (b *Block) Equal(o *Block) bool { return b == o || b != nil && o != nil && b.part.Equal(o.part) }
 
 // virtualHostsField is the number of RouteConfiguration.virtual_hosts.
 const virtualHostsField = 2
 
-// NewBlock puts encoded virtual hosts together, without decoding them. It refuses a host that comes twice, as Envoy would.
+// NewBlock puts encoded virtual hosts together, without decoding them. A host that comes twice is an error: Envoy would reject it.
 func NewBlock(hosts []*Encoded) (*Block, error) {
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b *Encoded) int { return cmp.Compare(a.Host, b.Host) })
 	b := &Block{hosts: make([]string, len(hosts))}
@@ -107,7 +107,7 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 
 // RouteConfiguration is made of blocks of virtual hosts, which it shares with the version before: one host of thousands
 // changes at a time. No host is in two blocks. The name is that of the chain (or hop). Hosts of other listeners of the
-// port (chain.Misdirected) answer 421; hosts that nobody knows get Envoy's 404.
+// port (chain.Misdirected) answer 421; hosts that no listener and no route has get Envoy's 404.
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	rc := &routev3.RouteConfiguration{
 		Name: name,

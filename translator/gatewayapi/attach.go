@@ -16,7 +16,7 @@ import (
 // specification leaves it open.
 const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 
-// Attach decides one route: where it is attached, what its rules do, and what to say of it. losses are those of the
+// Attach decides one route: where it is attached, what its rules do, and its report. losses are those of the
 // route, on every listener. A route of whose parents none is ours comes back without rules. One that is not Accepted
 // because of its rules keeps its Places all the same: its requests get what its rules have become, which is 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
@@ -39,19 +39,19 @@ func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []mode
 		a.Parents[i].Conditions = append(b.conditions(a.Parents[i].Conditions), b.resolvedRefs())
 	}
 	if !slices.ContainsFunc(a.Places, func(p model.Place) bool { return len(p.Hosts) > 0 }) {
-		a.Clusters, a.Hops = nil, nil // what nobody can ask for is not kept
+		a.Clusters, a.Hops = nil, nil // no request can reach them
 	}
 	return a
 }
 
 // attachParent takes over what is left of a parent's places when the losses are taken off.
 func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []model.Loss) {
-	if parent.Refused != nil {
-		a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{*parent.Refused}})
+	if parent.NotAccepted != nil {
+		a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{*parent.NotAccepted}})
 		return
 	}
 	kept := 0
-	var told []string
+	var messages []string
 	for _, place := range parent.Places {
 		gone := false
 		for _, loss := range losses {
@@ -59,10 +59,10 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:
 			case loss.Host == "":
 				gone = true
-				told = append(told, fmt.Sprintf("on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a hostname, and it came first", place.Listener, loss.Winner))
+				messages = append(messages, fmt.Sprintf("on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a hostname, and it came first", place.Listener, loss.Winner))
 			default:
 				place.Hosts = slices.DeleteFunc(slices.Clone(place.Hosts), func(h string) bool { return h == loss.Host })
-				told = append(told, fmt.Sprintf("on listener %s connections%s go to %s, which is older or has a hostname that says more", place.Listener, hostText(loss.Host), loss.Winner))
+				messages = append(messages, fmt.Sprintf("on listener %s connections%s go to %s, which is older or has a more specific hostname", place.Listener, hostText(loss.Host), loss.Winner))
 			}
 		}
 		if gone {
@@ -76,14 +76,14 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 	accepted := trueCondition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted)
 	severity := report.Warning
 	if kept == 0 {
-		accepted = falseCondition(gatewayv1.RouteConditionAccepted, reasonRouteConflict, strings.Join(told, "; "))
+		accepted = falseCondition(gatewayv1.RouteConditionAccepted, reasonRouteConflict, strings.Join(messages, "; "))
 		severity = report.Error
 	}
 	fix := "choose other hostnames, or another listener"
 	if a.Route.Kind == store.TCPRoutes.Kind() {
 		fix = "choose another listener"
 	}
-	for _, t := range told {
+	for _, t := range messages {
 		f := finding(a.Route, parent.Field, t, fix)
 		f.Severity = severity
 		a.Findings = append(a.Findings, f)
@@ -98,7 +98,7 @@ func hostText(host string) string {
 	return " for " + host
 }
 
-// Accepted says whether a route counts as attached: AttachedRoutes counts no others.
+// Accepted reports whether a route counts as attached: AttachedRoutes counts no others.
 func Accepted(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Parents, func(p report.Parent) bool {
 		c := report.Find(p.Conditions, string(gatewayv1.RouteConditionAccepted))

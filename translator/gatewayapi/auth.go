@@ -35,7 +35,7 @@ func (b *ruleBuilder) externalAuth(f *filters, spec *gatewayv1.HTTPExternalAuthF
 		a.MaxBody = uint32(spec.ForwardBody.MaxSize)
 	}
 	cluster, ref := b.onlyService(&spec.BackendRef, "requests cannot be authorized by", field+".backendRef")
-	if f.refuses = cluster.IsZero(); f.refuses {
+	if f.fails = cluster.IsZero(); f.fails {
 		return
 	}
 	a.Cluster, a.Backend = cluster, store.TargetKey(ref.Kind, ref.Namespace, ref.Name)

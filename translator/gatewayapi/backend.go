@@ -31,7 +31,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		if res.Ref != "" {
 			s.backend = res.Ref
 		}
-		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) { // what may not be named has no say in it, and no status of it
+		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) { // an object without a grant neither changes the route nor has a status because of it
 			b.out.Backends = append(b.out.Backends, s.backend)
 		}
 		if res.Reason != "" {
@@ -42,7 +42,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 			s.targets, s.clusters, s.hops = res.Targets, res.Clusters, res.Hops
 			b.drained(ref, s, at)
 		}
-		if f.refuses {
+		if f.fails {
 			s.targets = nil
 		}
 		s.clusters = slices.Concat(s.clusters, f.clusters)
@@ -51,7 +51,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 	return out
 }
 
-// drained tells of a backend whose targets take no new request, though its weight says that it should get some.
+// drained warns of a backend whose targets take no new request, though its weight is above zero.
 func (b *ruleBuilder) drained(ref report.Ref, s share, field string) {
 	if s.weight == 0 || slices.ContainsFunc(s.targets, func(t Target) bool { return t.Share > 0 }) {
 		return
@@ -60,7 +60,7 @@ func (b *ruleBuilder) drained(ref report.Ref, s share, field string) {
 }
 
 // onlyService resolves what only a Service can be: where requests are mirrored to, or asked about. Its cluster is zero if it
-// could not be resolved, which is said.
+// could not be resolved; a finding has the reason.
 func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster model.ClusterID, ref report.Ref) {
 	ref = backendRef(b.out.Route.Namespace, spec)
 	res := unresolved(gatewayv1.RouteReasonInvalidKind, "%s %s (%q): use a Service", why, ref, ref.Group)
@@ -92,15 +92,15 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 	return ref
 }
 
-// isPool says whether a reference is to a pool or an import. Routes of the InferenceModel era name pools in the group that
+// isPool reports whether a reference is to a pool or an import. Routes of the InferenceModel era name pools in the group that
 // now has the imports: either group does for either.
 func isPool(ref report.Ref) bool {
 	pools, imports := store.InferencePools, store.InferencePoolImports
 	return (ref.Group == pools.Group() || ref.Group == imports.Group()) && (ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 }
 
-// resolve says where requests for a backend go, or why nowhere. The kind comes first, then the grant, then the object:
-// what lies behind a missing grant is not told.
+// resolve finds the clusters of a backend, or the reason why there are none. The kind comes first, then the grant, then
+// the object: without a grant, nothing about the object is disclosed.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {

@@ -113,7 +113,7 @@ func older(a, b *gatewayv1.BackendTLSPolicy) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(store.ID(a), store.ID(b))) < 0
 }
 
-// policyDecision is what a policy says by itself, whatever else there is for its targets.
+// policyDecision is what a policy means by itself, whatever other policies its targets have.
 type policyDecision struct {
 	tls                *model.UpstreamTLS
 	accepted, resolved report.Condition // zero: nothing is wrong
@@ -133,9 +133,9 @@ func decidePolicy(r store.Reader, p *gatewayv1.BackendTLSPolicy) policyDecision 
 	switch {
 	case len(v.CACertificateRefs) > 0:
 		bundle, problems := trust(r, ref, policyRefs(p))
-		var said []string
+		var messages []string
 		for _, t := range problems {
-			said = append(said, t.text)
+			messages = append(messages, t.text)
 			d.findings = append(d.findings, finding(ref, fmt.Sprintf("spec.validation.caCertificateRefs[%d]", t.index), t.text, ""))
 		}
 		if len(problems) > 0 {
@@ -143,10 +143,10 @@ func decidePolicy(r store.Reader, p *gatewayv1.BackendTLSPolicy) policyDecision 
 			if problems[0].why == caKind {
 				reason = gatewayv1.BackendTLSPolicyReasonInvalidKind
 			}
-			d.resolved = falseCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs, reason, strings.Join(said, "; "))
+			d.resolved = falseCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs, reason, strings.Join(messages, "; "))
 		}
 		if len(bundle) == 0 {
-			d.accepted = falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, strings.Join(said, "; ")+"; requests are answered 503")
+			d.accepted = falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, strings.Join(messages, "; ")+"; requests are answered 503")
 		}
 		d.tls.Trust = model.PolicyTrust(p.Namespace, p.Name)
 	case v.WellKnownCACertificates == nil || *v.WellKnownCACertificates != gatewayv1.WellKnownCACertificatesSystem:

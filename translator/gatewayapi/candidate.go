@@ -41,10 +41,10 @@ type parentFinder struct {
 
 func (p *parentFinder) find() {
 	if p.route.common.UseDefaultGateways == gatewayv1.GatewayDefaultScopeAll {
-		p.tell(report.Warning, "spec.useDefaultGateways", "default Gateways are not supported", "name the Gateway in parentRefs")
+		p.report(report.Warning, "spec.useDefaultGateways", "default Gateways are not supported", "name the Gateway in parentRefs")
 	}
 	if len(p.route.common.ParentRefs) == 0 {
-		p.tell(report.Warning, "spec.parentRefs", "the route has no parent and takes no traffic", "name a Gateway in parentRefs")
+		p.report(report.Warning, "spec.parentRefs", "the route has no parent and takes no traffic", "name a Gateway in parentRefs")
 	}
 	for i := range p.route.common.ParentRefs {
 		p.parent(i)
@@ -76,7 +76,7 @@ func (p *parentFinder) parent(i int) {
 	field := fmt.Sprintf("spec.parentRefs[%d]", i)
 	ref := parentRef(p.route.ref.Namespace, &p.route.common.ParentRefs[i])
 	if ref.Group != gatewayv1.GroupName || ref.Kind != "Gateway" && ref.Kind != "ListenerSet" {
-		p.tell(report.Warning, field, fmt.Sprintf("parents of kind %s (%s) are not supported", ref.Kind, ref.Group), "name a Gateway or a ListenerSet")
+		p.report(report.Warning, field, fmt.Sprintf("parents of kind %s (%s) are not supported", ref.Kind, ref.Group), "name a Gateway or a ListenerSet")
 		return
 	}
 	gw := p.gateway(ref, field)
@@ -84,12 +84,12 @@ func (p *parentFinder) parent(i int) {
 		return
 	}
 	parent := model.CandidateParent{Field: field, Ref: ref}
-	parent.Places, parent.Refused = p.places(gw, ref)
+	parent.Places, parent.NotAccepted = p.places(gw, ref)
 	slices.SortFunc(parent.Places, func(a, b model.Place) int { return strings.Compare(a.Listener, b.Listener) })
-	if parent.Refused != nil {
-		p.tell(report.Error, field, parent.Refused.Message, "")
+	if parent.NotAccepted != nil {
+		p.report(report.Error, field, parent.NotAccepted.Message, "")
 	} else if first := parent.Places[0]; ref.SectionName != "" && first.Chain != "" && len(first.Hosts) == 0 {
-		p.tell(report.Warning, field, fmt.Sprintf("listener %s takes no request for the route's hostnames: they belong to listeners with more specific hostnames", ref.SectionName), "")
+		p.report(report.Warning, field, fmt.Sprintf("listener %s takes no request for the route's hostnames: they belong to listeners with more specific hostnames", ref.SectionName), "")
 	}
 	p.out.Parents = append(p.out.Parents, parent)
 }
@@ -104,11 +104,11 @@ func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gatewa
 	if ref.Kind == "ListenerSet" {
 		set, ok := store.ListenerSets.Get(p.r, key)
 		if !ok {
-			p.tell(severity, field, fmt.Sprintf("ListenerSet %s does not exist", key), "")
+			p.report(severity, field, fmt.Sprintf("ListenerSet %s does not exist", key), "")
 			return nil
 		}
 		if key = parentOf(set); key == "" {
-			p.tell(severity, field, fmt.Sprintf("ListenerSet %s/%s has no Gateway", ref.Namespace, ref.Name), "")
+			p.report(severity, field, fmt.Sprintf("ListenerSet %s/%s has no Gateway", ref.Namespace, ref.Name), "")
 			return nil
 		}
 	}
@@ -117,14 +117,14 @@ func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gatewa
 		return gw
 	}
 	if _, exists := store.Gateways.Get(p.r, key); !exists {
-		p.tell(severity, field, fmt.Sprintf("Gateway %s does not exist", key), "")
+		p.report(severity, field, fmt.Sprintf("Gateway %s does not exist", key), "")
 	}
 	return nil
 }
 
-// places are where a route is attached to the listeners of a parent, or the condition that says why nowhere: the reason
+// places are where a route is attached to the listeners of a parent, or the condition with the reason why there are none: the one
 // that came nearest to being accepted.
-func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []model.Place, refused *report.Condition) {
+func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []model.Place, notAccepted *report.Condition) {
 	owner := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 	selected, allowed := 0, 0
 	for _, l := range gw.Listeners {
@@ -140,35 +140,35 @@ func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []mo
 			out = append(out, place)
 		}
 	}
-	refuse := func(reason gatewayv1.RouteConditionReason, message string) ([]model.Place, *report.Condition) {
+	none := func(reason gatewayv1.RouteConditionReason, message string) ([]model.Place, *report.Condition) {
 		c := falseCondition(gatewayv1.RouteConditionAccepted, reason, message)
 		return nil, &c
 	}
 	switch {
 	case selected == 0 && !slices.ContainsFunc(gw.Listeners, func(l *model.Listener) bool { return l.Owner == owner }):
-		return refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener that is part of a Gateway: see its conditions", owner))
+		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener that is part of a Gateway: see its conditions", owner))
 	case selected == 0 && ref.Port != 0 && ref.SectionName != "":
-		return refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s with port %d", owner, ref.SectionName, ref.Port))
+		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s with port %d", owner, ref.SectionName, ref.Port))
 	case selected == 0 && ref.Port != 0:
-		return refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener with port %d", owner, ref.Port))
+		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener with port %d", owner, ref.Port))
 	case selected == 0:
-		return refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s", owner, ref.SectionName))
+		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s", owner, ref.SectionName))
 	case allowed == 0:
-		return refuse(gatewayv1.RouteReasonNotAllowedByListeners, fmt.Sprintf("no listener of %s allows %ss of namespace %s (see its protocol and allowedRoutes)",
+		return none(gatewayv1.RouteReasonNotAllowedByListeners, fmt.Sprintf("no listener of %s allows %ss of namespace %s (see its protocol and allowedRoutes)",
 			owner, p.route.ref.Kind, p.route.ref.Namespace))
 	case len(out) == 0:
-		return refuse(gatewayv1.RouteReasonNoMatchingListenerHostname, fmt.Sprintf("no listener of %s has a hostname that goes with %s", owner, strings.Join(p.out.Hostnames, ", ")))
+		return none(gatewayv1.RouteReasonNoMatchingListenerHostname, fmt.Sprintf("no listener of %s has a hostname that goes with %s", owner, strings.Join(p.out.Hostnames, ", ")))
 	}
 	return out, nil
 }
 
-// allowed says whether a listener's allowedRoutes take the route.
+// allowed reports whether a listener's allowedRoutes take the route.
 func (p *parentFinder) allowed(l *model.Listener) bool {
 	return slices.Contains(l.Allowed.Kinds, report.Ref{Group: p.route.ref.Group, Kind: p.route.ref.Kind}) &&
 		allowedNamespace(p.r, l.Allowed.From, l.Allowed.Selector, l.Owner.Namespace, p.route.ref.Namespace)
 }
 
-// allowedNamespace says whether a namespace is one of those that a from and a selector mean, seen from owner's.
+// allowedNamespace reports whether a namespace is one of those that a from and a selector mean, seen from owner's.
 func allowedNamespace(r store.Reader, from, selector, owner, namespace string) bool {
 	switch gatewayv1.FromNamespaces(from) {
 	case gatewayv1.NamespacesFromAll:
@@ -214,6 +214,6 @@ func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place,
 	return place, meet
 }
 
-func (p *parentFinder) tell(severity report.Severity, field, problem, fix string) {
+func (p *parentFinder) report(severity report.Severity, field, problem, fix string) {
 	p.out.Findings = append(p.out.Findings, report.Finding{Severity: severity, Owner: p.out.Route, Field: field, Problem: problem, Fix: fix})
 }

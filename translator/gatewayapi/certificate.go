@@ -51,7 +51,7 @@ func secretRef(namespace string, ref gatewayv1.SecretObjectReference) report.Ref
 }
 
 // usableCertificate resolves a reference to a certificate. problem is a sentence if it cannot be used. The kind comes
-// first, then the grant, then the object: what lies behind a missing grant is not told.
+// first, then the grant, then the object: without a grant, nothing about the object is disclosed.
 func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.Secret, leaf *x509.Certificate, problem string) {
 	switch {
 	case target.Group != "" || target.Kind != "Secret":
@@ -96,22 +96,22 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owner: store.Secrets.Ref(s)}, leaf, ""
 }
 
-// usable refuses keys that Go takes and Envoy 1.40 does not.
+// usable finds keys that Go accepts and Envoy 1.40 rejects.
 func usable(leaf *x509.Certificate) error {
 	switch k := leaf.PublicKey.(type) {
 	case *rsa.PublicKey:
 		if bits := k.N.BitLen(); bits < 2048 {
-			return fmt.Errorf("RSA keys of less than 2048 bits are refused by Envoy, this one has %d", bits)
+			return fmt.Errorf("Envoy rejects RSA keys of less than 2048 bits, this one has %d: use a longer key", bits)
 		}
 	case *ecdsa.PublicKey:
 		if k.Curve == elliptic.P224() {
-			return errors.New("ECDSA keys on P-224 are refused by Envoy: use P-256, P-384 or P-521")
+			return errors.New("Envoy rejects ECDSA keys on P-224: use P-256, P-384 or P-521")
 		}
 	}
 	return nil
 }
 
-// fits says whether clients that ask for a listener's hostname will take one of its certificates.
+// fits reports whether one of a listener's certificates is valid for its hostname.
 func fits(hostname string, leaves []*x509.Certificate) bool {
 	if hostname == "*" {
 		return true

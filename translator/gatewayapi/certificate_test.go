@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// A certificate that Envoy refuses would leave its listener without one, and nobody would know why.
-func TestKeysThatEnvoyRefusesAreNamed(t *testing.T) {
+// A certificate that Envoy rejects would leave its listener without one, and no report would explain why.
+func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	must := func(key crypto.Signer, err error) crypto.Signer {
 		if err != nil {
 			t.Fatal(err)
@@ -58,8 +58,8 @@ func TestKeysThatEnvoyRefusesAreNamed(t *testing.T) {
 			}
 			socket := fmt.Sprintf(`{"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
 				"common_tls_context": {"tls_certificates": [{"certificate_chain": {"inline_string": %q}, "private_key": {"inline_string": %q}}]}}}`, cert, key)
-			if said := envoytest.Validate(t, []byte(bootstrap(socket, regexRoutes("a")))); (said == "") != c.ok {
-				t.Errorf("Envoy says %q", said)
+			if problem := envoytest.Validate(t, []byte(bootstrap(socket, regexRoutes("a")))); (problem == "") != c.ok {
+				t.Errorf("Envoy reports %q", problem)
 			}
 		})
 	}

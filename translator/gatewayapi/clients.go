@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clientRule is what a Gateway says of the certificates of its clients (spec.tls.frontend), for one port or for those that
+// clientRule is what a Gateway demands of the certificates of its clients (spec.tls.frontend), for one port or for those that
 // have no rule of their own (port 0).
 type clientRule struct {
 	port       uint16
 	field      string                           // JSON path
-	validation *gatewayv1.FrontendTLSValidation // nil: nobody is asked for one
+	validation *gatewayv1.FrontendTLSValidation // nil: none is asked for
 }
 
 // clientRules are a Gateway's, the default one first.
@@ -57,7 +57,7 @@ func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	return refs
 }
 
-// ClientTrust is the bundle of CA certificates by which a Gateway knows its clients: those of the rule for a port, or the
+// ClientTrust is the bundle of CA certificates by which a Gateway verifies its clients: those of the rule for a port, or the
 // default one's (0). False if there is none.
 func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) {
 	gw, ok := store.Gateways.Get(r, key)
@@ -74,7 +74,7 @@ func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) 
 	return nil, false
 }
 
-// clients reads by whose certificates an HTTPS listener knows its clients. A reference that cannot be resolved is told of
+// clients reads the CA certificates by which an HTTPS listener verifies its clients. A reference that cannot be resolved is
 // in the listener's conditions; without any that can, the listener stays closed.
 func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	c := ruleFor(clientRules(b.gw), l.Port)
@@ -82,9 +82,9 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 		return
 	}
 	bundle, problems := trust(b.r, b.out.Ref, c.refs(b.gw))
-	var said []string
+	var messages []string
 	for _, p := range problems {
-		said = append(said, p.text)
+		messages = append(messages, p.text)
 	}
 	if len(problems) > 0 {
 		reason := map[caProblem]gatewayv1.ListenerConditionReason{
@@ -92,10 +92,10 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 			caKind:   gatewayv1.ListenerReasonInvalidCACertificateKind,
 			caDenied: gatewayv1.ListenerReasonRefNotPermitted,
 		}[problems[0].why]
-		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, strings.Join(said, "; "))
+		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, strings.Join(messages, "; "))
 	}
 	if len(bundle) == 0 {
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonNoValidCACertificate, strings.Join(said, "; "))
+		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonNoValidCACertificate, strings.Join(messages, "; "))
 		return
 	}
 	l.Clients = &model.ClientValidation{
@@ -104,8 +104,8 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	}
 }
 
-// clientFindings tells, once for all listeners, what is wrong with the rules about clients, and of those that let anybody
-// in. The condition is nil if none does.
+// clientFindings reports, once for all listeners, what is wrong with the rules about clients, and which of them let in
+// clients without a valid certificate. The condition is nil if none does.
 func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	var open []string
 	for _, c := range clientRules(gw) {

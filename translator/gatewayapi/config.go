@@ -9,16 +9,16 @@ import (
 // Controller is the controllerName of GatewayClasses that are ours.
 const Controller = "penstock.dev/gateway-controller"
 
-// Config is what the objects do not say.
+// Config is what translation needs beside the objects.
 type Config struct {
 	// Controller is the controllerName of the classes that are ours; Controller if empty.
 	Controller string
 	// AnyClass makes a Gateway ours whose GatewayClass does not exist: small files need no class. A class that exists
-	// and names another controller still makes it somebody else's.
+	// and names another controller still makes it that controller's.
 	AnyClass bool
-	// AnyController makes every Gateway ours, whatever its class says: for looking at other people's files.
+	// AnyController makes every Gateway ours, whatever its class is: for reading files of any origin.
 	AnyController bool
-	// BehindService says that a Service stands in front of the proxies: the addresses that a Gateway asks for are the
+	// BehindService is set if a Service stands in front of the proxies: the addresses that a Gateway asks for are the
 	// Service's, and proxies bind any.
 	BehindService bool
 	// ReservedPort is one that the proxies which we run (an EnvoyFleet's mode managed) bind for themselves, and no listener
@@ -36,7 +36,7 @@ func (c Config) controller() string {
 // Backends resolves the backends that are not Services: InferencePools and InferencePoolImports. Whether the reference
 // may cross namespaces is already decided when it is asked.
 type Backends interface {
-	// Resolve says where requests for ref go. port is the backendRef's, 0 if it has none.
+	// Resolve finds where requests for ref go. port is the backendRef's, 0 if it has none.
 	Resolve(r store.Reader, ref report.Ref, port int32) Resolution
 }
 
@@ -46,9 +46,9 @@ type Resolution struct {
 	// Clusters and Hops are all that the targets need: their own clusters, pickers', and those of spill targets.
 	Clusters []model.ClusterID
 	Hops     []model.HopID
-	// Ref is the store.TargetKey of what the name really meant; "" if it meant what it said.
+	// Ref is the store.TargetKey of the object that the name resolved to; "" for the one that it names.
 	Ref string
-	// Reason and Message say why it could not be resolved: a reason of the ResolvedRefs condition and a sentence. The
+	// Reason and Message are why it could not be resolved: a reason of the ResolvedRefs condition and a sentence. The
 	// backend's share of requests is then answered 500. Reason is "" for a backend that was resolved.
 	Reason, Message string
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clash says why two listeners are not distinct: a reason, the field to change, and a sentence about the other one; ""
-// if they are. Listeners of protocols that are not supported are distinct from everybody.
+// clash is why two listeners are not distinct: a reason, the field to change, and a sentence about the other one; ""
+// if they are. Listeners of protocols that are not supported are distinct from all others.
 func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, field, problem string) {
 	name := o.Name
 	if o.Owner != l.Owner {
@@ -24,7 +24,7 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 		return gatewayv1.ListenerReasonHostnameConflict, "hostname",
 			fmt.Sprintf("listener %s, of protocol %s, has the same port and hostname", name, o.Protocol)
 	case l.ByName() && o.ByName() && l.Protocol != o.Protocol:
-		return "", "", "" // the server name tells them apart
+		return "", "", "" // the server name distinguishes them
 	case l.Protocol != o.Protocol:
 		return gatewayv1.ListenerReasonProtocolConflict, "protocol",
 			fmt.Sprintf("port %d is also used for protocol %s, by listener %s", l.Port, o.Protocol, name)
@@ -40,7 +40,7 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 
 // conflicts marks listeners that are not distinct. Of those of one object none wins (Gateway API, "Handling indistinct
 // Listeners"); the Gateway's own win over those of its ListenerSets, and of these the ones with higher precedence
-// (ListenerSetSpec.Listeners). Who has lost is in nobody's way.
+// (ListenerSetSpec.Listeners). A listener that lost conflicts with no other.
 func (b *listenerBuilder) conflicts() {
 	for first := 0; first < len(b.state); {
 		last := first

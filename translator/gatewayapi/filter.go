@@ -22,8 +22,8 @@ type filters struct {
 	cors              *model.CORS
 	auth              *model.ExternalAuth
 	clusters          []model.ClusterID // what mirrors and auth stand on
-	// refuses says that a filter that must not be skipped refers to what there is not: requests are answered 500.
-	refuses bool
+	// fails is set if a filter that must not be skipped refers to an object that does not exist: requests are answered 500.
+	fails bool
 }
 
 // own are the filters of a backendRef that need a route; nil if there are none.
@@ -115,7 +115,7 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 // token is the form of a header's name (RFC 9110, 5.6.2).
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// headerName is a header's name in lower case. The schema leaves some lists of names unchecked, and Envoy refuses a
+// headerName is a header's name in lower case. The schema leaves some lists of names unchecked, and Envoy rejects a
 // whole route configuration for one bad name.
 func (b *ruleBuilder) headerName(name, field string) string {
 	if !token.MatchString(name) {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// FuzzNoRouteTakesItsNeighboursDown: whatever one user writes into a route, it is either refused with a condition or
+// FuzzNoRouteTakesItsNeighboursDown: whatever one user writes into a route, it is either not accepted with a condition or
 // something that passes the checks of Envoy's configuration. Otherwise a virtual host would be withheld whole.
 func FuzzNoRouteTakesItsNeighboursDown(f *testing.F) {
 	f.Add("/a", "X-A", "b", "q", "c", "d.example.com", "/e", "X-Remove", int32(1), int32(302), "GET", "10s")

@@ -20,7 +20,7 @@ import (
 const anyAddress = "0.0.0.0"
 
 // Gateway decides a Gateway and all of its listeners. key is "namespace/name". It is nil for a Gateway that does not
-// exist or is not ours (NotOurs says why).
+// exist or is not ours (NotOurs has the reason).
 func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -95,7 +95,7 @@ func addresses(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Co
 	return nil
 }
 
-// notUsed tells of fields that have no effect here, so that nothing is dropped silently.
+// notUsed warns of fields that have no effect here, so that nothing is dropped silently.
 func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 	warn := func(field, problem, fix string) {
 		f := finding(out.Ref, field, problem, fix)

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// Each file in testdata says at its top what a user would lose; then come the objects that they wrote, and everything
-// that is decided and said about them. `make golden` rewrites the last part.
+// Each file in testdata has at its top what a user would lose; then come the objects that they wrote, and everything
+// that is decided and reported about them. `make golden` rewrites the last part.
 func golden(t *testing.T, each func(t *testing.T, file string, archive *txtar.Archive, cfg gatewayapi.Config)) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -35,7 +35,7 @@ func golden(t *testing.T, each func(t *testing.T, file string, archive *txtar.Ar
 	}
 }
 
-func TestGolden(t *testing.T) {
+func TestGatewayAPI_Golden(t *testing.T) {
 	golden(t, func(t *testing.T, file string, archive *txtar.Archive, cfg gatewayapi.Config) {
 		got := decide(view(t, operations(t, string(archive.Files[0].Data))), cfg).String()
 		if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
@@ -51,7 +51,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-func TestTheOrderInWhichObjectsArriveChangesNothing(t *testing.T) {
+func TestGatewayAPI_OrderOfArrivalChangesNothing(t *testing.T) {
 	golden(t, func(t *testing.T, _ string, archive *txtar.Archive, cfg gatewayapi.Config) {
 		ops := operations(t, string(archive.Files[0].Data))
 		want := decide(view(t, ops), cfg).String()

@@ -10,7 +10,7 @@ import (
 // Hostnames are in lower case, and of three forms: "example.com", "*.example.com" (any number of labels before the
 // suffix, at least one) and "*" (every host; what an empty hostname of a listener or route means).
 
-// covers says whether pattern matches every host that host matches.
+// covers reports whether pattern matches every host that host matches.
 func covers(pattern, host string) bool {
 	if pattern == "*" || pattern == host {
 		return true
@@ -64,9 +64,9 @@ func Covering(host string) []string {
 	}
 }
 
-// ownerOf is the listener that a host belongs to: of those with the same port as l that take traffic and that are told
-// apart in the same way, the one with the most specific hostname that covers the host (Gateway API, "Listener
-// Isolation"). HTTPS and TLS listeners are both told apart by the server name.
+// ownerOf is the listener that a host belongs to: of those with the same port as l that take traffic and are
+// distinguished in the same way, the one with the most specific hostname that covers the host (Gateway API, "Listener
+// Isolation"). The server name distinguishes both HTTPS and TLS listeners.
 func ownerOf(gw *model.Gateway, l *model.Listener, host string) *model.Listener {
 	var owner *model.Listener
 	for _, o := range gw.Listeners {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestHostnamesIntersectAsTheSpecificationSays(t *testing.T) {
+func TestHostname_IntersectsByTheSpecification(t *testing.T) {
 	for _, c := range []struct{ listener, route, want string }{
 		{"*", "*", "*"},
 		{"*", "a.example.com", "a.example.com"},
@@ -26,7 +26,7 @@ func TestHostnamesIntersectAsTheSpecificationSays(t *testing.T) {
 	}
 }
 
-func TestCoveringNamesEveryHostnameThatMayAnswer(t *testing.T) {
+func TestHostname_CoveringListsEveryHostnameThatMayAnswer(t *testing.T) {
 	for host, want := range map[string][]string{
 		"x.a.com": {"x.a.com", "*.a.com", "*.com", "*"},
 		"*.a.com": {"*.a.com", "*.com", "*"},

@@ -18,7 +18,7 @@ import (
 func routeKind(kind string) report.Ref { return report.Ref{Group: gatewayv1.GroupName, Kind: kind} }
 
 // routeKinds are the kinds of route that a listener takes, by its protocol and TLS mode; none for a protocol that is not
-// supported. What passes a gateway unread can be told apart by the server name alone, so it takes no TCPRoute.
+// supported. Only the server name distinguishes connections that pass a gateway unread, so it takes no TCPRoute.
 func routeKinds(protocol string, passthrough bool) []report.Ref {
 	switch gatewayv1.ProtocolType(protocol) {
 	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
@@ -78,7 +78,7 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 		}
 	}
 	if b.reserved != 0 && l.Port == b.reserved {
-		problem := fmt.Sprintf("port %d is taken in the proxies' pods: there they say that they are ready", l.Port)
+		problem := fmt.Sprintf("port %d is taken in the proxies' pods, by their readiness probe", l.Port)
 		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonPortUnavailable, problem+"; choose another port")
 		b.find(field+".port", problem, "choose another port")
 	}
@@ -185,7 +185,7 @@ func (b *listenerBuilder) certificates(l *model.Listener, s *listenerState, spec
 	}
 	s.noCertificate = len(l.Secrets) == 0
 	if !s.noCertificate && !fits(l.Hostname, leaves) {
-		b.warn(field+".certificateRefs", fmt.Sprintf("no certificate is made out to %s: clients will refuse it", l.Hostname), "")
+		b.warn(field+".certificateRefs", fmt.Sprintf("no certificate is valid for %s: clients will reject the connection", l.Hostname), "")
 	}
 	for _, option := range sortedKeys(spec.Options) {
 		b.warn(fmt.Sprintf("%s.options[%s]", field, option), "TLS options are not supported: it has no effect", "")

@@ -38,7 +38,7 @@ func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	})
 }
 
-// takes says whether a Gateway's allowedListeners let a ListenerSet of a namespace in; by default they do not.
+// takes reports whether a Gateway's allowedListeners let a ListenerSet of a namespace in; by default they do not.
 func takes(r store.Reader, gw *gatewayv1.Gateway, namespace string) bool {
 	a := gw.Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
@@ -135,7 +135,7 @@ func (b *listenerBuilder) share() {
 	}
 }
 
-// ListenerSetReport is what is said about the ListenerSet with a key; nil if there is none or its Gateway is another
+// ListenerSetReport reports on the ListenerSet with a key; nil if there is none or its Gateway is another
 // controller's. gateways returns a Gateway of ours, decided; attached counts the routes of a listener key of it.
 func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool), attached func(gateway, listener string) int32) *report.Report {
 	set, ok := store.ListenerSets.Get(r, key)

@@ -15,7 +15,7 @@ import (
 // pathForm is what the schema asks of exact paths and prefixes (HTTPPathMatch).
 var pathForm = regexp.MustCompile(`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$`)
 
-// wideEscape is an escape of a character above \xFF: Go has it, and Envoy, which reads bytes, refuses it.
+// wideEscape is an escape of a character above \xFF: Go accepts it, and Envoy, which reads bytes, rejects it.
 var wideEscape = regexp.MustCompile(`(^|[^\\])(\\\\)*\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}`)
 
 var methods = []gatewayv1.HTTPMethod{
@@ -128,8 +128,8 @@ func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field st
 	}
 }
 
-// regexProblem says what is wrong with a regular expression; "" if Envoy will take it. An expression must match the
-// whole value. Envoy refuses a whole route configuration for one bad expression, so it must be refused here.
+// regexProblem is what is wrong with a regular expression; "" if Envoy accepts it. An expression must match the
+// whole value. Envoy rejects a whole route configuration for one bad expression, so it must be found here.
 func regexProblem(pattern string) string {
 	if pattern == "" {
 		return "the regular expression is empty"

@@ -13,8 +13,8 @@ import (
 // badParameters is a parametersRef that leads nowhere.
 type badParameters struct{ field, problem, fix string }
 
-// parameters are what the EnvoyFleets of a Gateway and of its class say together: the Gateway's counts where both say
-// something (GEP-1867). Never nil; empty where nobody names one.
+// parameters are the EnvoyFleets of a Gateway and of its class, merged: the Gateway's fields win where both set one
+// (GEP-1867). Never nil; empty if neither names an EnvoyFleet.
 func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	of, base := &v1alpha1.EnvoyFleetSpec{}, &v1alpha1.EnvoyFleetSpec{}
 	if class, ok := store.GatewayClasses.Get(r, string(gw.Spec.GatewayClassName)); ok {
@@ -71,7 +71,7 @@ func envoyFleet(r store.Reader, group, kind, namespace, name string) (*v1alpha1.
 	return &fleet.Spec, nil
 }
 
-// over lays what a Gateway says over what its class says, field by field of the first level.
+// over merges a Gateway's parameters over those of its class, field by field of the first level.
 func over(of, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 	out := &v1alpha1.EnvoyFleetSpec{
 		Mode:         cmp.Or(of.Mode, base.Mode),

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-func TestAGatewaysOwnParametersCountOverThoseOfItsClass(t *testing.T) {
+func TestEnvoyFleet_OfTheGatewayWinsOverTheClass(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/parameters.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestAGatewaysOwnParametersCountOverThoseOfItsClass(t *testing.T) {
 	}
 }
 
-func TestBehindAServiceProxiesDoNotBindItsAddresses(t *testing.T) {
+func TestGatewayAddresses_BehindAServiceAreNotBound(t *testing.T) {
 	v := view(t, operations(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  addresses: [{value: 192.0.2.1}]\n  listeners: [{name: http, port: 80, protocol: HTTP}]\n"))
 	for behind, want := range map[bool]string{false: "192.0.2.1", true: "0.0.0.0"} {
 		g := gatewayapi.Gateway(v, gatewayapi.Config{AnyClass: true, BehindService: behind}, "default/g")
@@ -38,7 +38,7 @@ func TestBehindAServiceProxiesDoNotBindItsAddresses(t *testing.T) {
 	}
 }
 
-func TestAListenerOnThePortOfTheProxiesThemselvesIsToldWhoseItIs(t *testing.T) {
+func TestListener_OnTheProxiesOwnPortIsPortUnavailable(t *testing.T) {
 	v := view(t, operations(t, `
 apiVersion: penstock.dev/v1alpha1
 kind: EnvoyFleet
@@ -65,9 +65,9 @@ spec:
 	}{{"managed", 19003, false}, {"managed", 0, true}, {"external", 19003, true}} {
 		gw := gatewayapi.Gateway(v, gatewayapi.Config{AnyClass: true, ReservedPort: of.reserved}, "default/"+of.gateway)
 		l := gw.Listeners[len(gw.Listeners)-1]
-		said := report.Find(l.Conditions, "Accepted")
-		if (l.Chain != "") != of.free || !of.free && (said.Reason != "PortUnavailable" || !strings.Contains(said.Message, "port 19003 is taken in the proxies' pods")) {
-			t.Errorf("%+v: chain %q, %+v", of, l.Chain, said)
+		accepted := report.Find(l.Conditions, "Accepted")
+		if (l.Chain != "") != of.free || !of.free && (accepted.Reason != "PortUnavailable" || !strings.Contains(accepted.Message, "port 19003 is taken in the proxies' pods")) {
+			t.Errorf("%+v: chain %q, %+v", of, l.Chain, accepted)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 // request is what a client sends.
 type request struct{ host, path, method, header string }
 
-// oracle answers a request as the specification's text says, straight from the objects: the listener by the most
+// oracle answers a request by the specification's text, straight from the objects: the listener by the most
 // specific hostname, then the best of all matches of the routes attached to it. "" is 404.
 func oracle(gw *gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute, q request) string {
 	var listener *gatewayv1.Listener
@@ -152,7 +152,7 @@ var (
 	someMethods = []string{"GET", "POST"}
 )
 
-func TestEveryRequestIsAnsweredByTheRuleThatTheSpecificationNames(t *testing.T) {
+func TestHTTPRoute_PrecedenceFollowsTheSpecification(t *testing.T) {
 	for seed := range int64(300) {
 		random := rand.New(rand.NewSource(seed))
 		gw, routes := randomWorld(random)
@@ -168,7 +168,7 @@ func TestEveryRequestIsAnsweredByTheRuleThatTheSpecificationNames(t *testing.T) 
 					for _, header := range []string{"", "1"} {
 						q := request{host, path, method, header}
 						if want, got := oracle(gw, routes, q), asEnvoy(hosts, q); want != got {
-							t.Fatalf("seed %d, %+v: %q answers, the specification says %q\n%s", seed, q, got, want, w)
+							t.Fatalf("seed %d, %+v: %q answers, the specification demands %q\n%s", seed, q, got, want, w)
 						}
 					}
 				}
@@ -236,7 +236,7 @@ func randomMatch(random *rand.Rand) gatewayv1.HTTPRouteMatch {
 	return m
 }
 
-func TestReorderingRulesRenamesNoRoute(t *testing.T) {
+func TestHTTPRoute_ReorderingRulesRenamesNothing(t *testing.T) {
 	for seed := range int64(50) {
 		random := rand.New(rand.NewSource(seed))
 		gw, routes := randomWorld(random)

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// indexed is a reader that does not let a whole table be read: whoever read one would be computed again at each change
+// indexed is a reader that does not let a whole table be read: a reader of one would be recomputed at each change
 // of any object of the kind.
 type indexed struct {
 	t *testing.T
@@ -23,7 +23,7 @@ func (r indexed) Rows(table, index, key string) store.Rows {
 	return r.Reader.Rows(table, index, key)
 }
 
-func TestAChangeCostsInProportion(t *testing.T) {
+func TestGatewayAPI_ReadsNoWholeTable(t *testing.T) {
 	golden(t, func(t *testing.T, _ string, archive *txtar.Archive, cfg gatewayapi.Config) {
 		v := view(t, operations(t, string(archive.Files[0].Data)))
 		w := decide(v, cfg)

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-func TestTheRealEnvoyTakesWhatIsDecided(t *testing.T) {
+func TestGatewayAPI_RealEnvoyAcceptsTheResult(t *testing.T) {
 	golden(t, func(t *testing.T, _ string, archive *txtar.Archive, cfg gatewayapi.Config) {
 		w := decide(view(t, operations(t, string(archive.Files[0].Data))), cfg)
 		var routes []string

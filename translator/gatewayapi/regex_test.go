@@ -14,15 +14,15 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// One bad expression makes Envoy refuse a whole route configuration: what it refuses must be refused here, with words.
-func TestRegularExpressionsThatEnvoyRefusesAreNamed(t *testing.T) {
-	refused := []string{"", "a(b", "a**", "(?=a)", `\x{100}`, `\x{10FFFF}`, `\x{D800}`, `[\x{100}-\x{200}]`, `\\\x{100}`}
+// One bad expression makes Envoy reject a whole route configuration: what it rejects must be reported here.
+func TestRegex_ExpressionsThatEnvoyRejectsAreReported(t *testing.T) {
+	rejected := []string{"", "a(b", "a**", "(?=a)", `\x{100}`, `\x{10FFFF}`, `\x{D800}`, `[\x{100}-\x{200}]`, `\\\x{100}`}
 	taken := []string{
 		`\pL+`, `\p{Greek}`, "(?i)abc", "(?P<n>a)", "(?<n>a)", `\Qa.b\E`, `a\z`, `\Aa`, "[[:alpha:]]+", "a{1,1000}", "a{0}", "(a|b)*?c",
 		`\d+\s\w`, `[^\x00-\x7F]`, "é+", "(?s).*", "(?U)a+", `\bfoo\b`, `[\d\-]`, "x*", "()", "(?m)^a$", `\x{ff}`, `\x{0ff}`, `\xff`, `\\x{100}`,
 		"[a-z]{1,1000}[a-z]{1,1000}[a-z]{1,1000}", strings.Repeat(`.{1000}`, 4),
 	}
-	for _, pattern := range refused {
+	for _, pattern := range rejected {
 		if wrong := regexProblem(t, pattern); wrong == "" {
 			t.Errorf("%q is accepted", pattern)
 		}
@@ -32,11 +32,11 @@ func TestRegularExpressionsThatEnvoyRefusesAreNamed(t *testing.T) {
 	}
 	for _, pattern := range taken {
 		if wrong := regexProblem(t, pattern); wrong != "" {
-			t.Errorf("%q is refused: %s", pattern, wrong)
+			t.Errorf("%q is reported: %s", pattern, wrong)
 		}
 	}
 	if problem := envoytest.Validate(t, []byte(bootstrap("", regexRoutes(taken...)))); problem != "" {
-		t.Errorf("Envoy refuses one of them: %s", problem)
+		t.Errorf("Envoy rejects one of them: %s", problem)
 	}
 	// Envoy takes these; we do not, to stay on the safe side of its limit, and because Go cannot read it.
 	for _, pattern := range []string{strings.Repeat(`\pL{1000}`, 10), `\C`} {
@@ -55,7 +55,7 @@ func regexRoutes(patterns ...string) string {
 	return `{"virtual_hosts": [{"name": "a", "domains": ["*"], "routes": [` + strings.Join(routes, ",") + `]}]}`
 }
 
-// regexProblem is what is said of a route with a pattern for its path.
+// regexProblem is the report on a route with a pattern for its path.
 func regexProblem(t *testing.T, pattern string) string {
 	t.Helper()
 	kind := gatewayv1.PathMatchRegularExpression

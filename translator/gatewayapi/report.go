@@ -5,7 +5,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// GatewayReport is what is said about a Gateway. attached counts the routes of a listener key: those with a Place there
+// GatewayReport reports on a Gateway. attached counts the routes of a listener key: those with a Place there
 // that are Accepted.
 func GatewayReport(gw *model.Gateway, attached func(listener string) int32) report.Report {
 	out := report.Report{
@@ -20,7 +20,7 @@ func GatewayReport(gw *model.Gateway, attached func(listener string) int32) repo
 	return out
 }
 
-// listenerReports is what is said about the listeners of one owner.
+// listenerReports report on the listeners of one owner.
 func listenerReports(gw *model.Gateway, owner report.Ref, attached func(listener string) int32) (out []report.Listener) {
 	for _, l := range gw.Listeners {
 		if l.Owner == owner {
@@ -32,7 +32,7 @@ func listenerReports(gw *model.Gateway, owner report.Ref, attached func(listener
 	return out
 }
 
-// RouteReport is what is said about a route.
+// RouteReport reports on a route.
 func RouteReport(a *model.Attachment) report.Report {
 	return report.Report{Owner: a.Route, Parents: a.Parents, Findings: a.Findings}
 }

@@ -95,14 +95,14 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	rule.Action = b.action(spec, rule.Matches, field, before)
 	if len(b.problems) > before {
 		b.dropped = append(b.dropped, i)
-		rule.Action = b.refusal("This route's configuration is not supported.")
+		rule.Action = b.errorAction("This route's configuration is not supported.")
 	}
 	return rule
 }
 
-// refusal is the action of a rule that cannot do what it should: 500 (Gateway API, HTTPRouteRule), or UNAVAILABLE to a
+// errorAction is the action of a rule that cannot do what it should: 500 (Gateway API, HTTPRouteRule), or UNAVAILABLE to a
 // gRPC request (GRPCRouteRule), which is what Envoy makes of 503.
-func (b *ruleBuilder) refusal(body string) model.Action {
+func (b *ruleBuilder) errorAction(body string) model.Action {
 	status := uint32(500)
 	if b.grpc() {
 		status = 503
@@ -112,12 +112,12 @@ func (b *ruleBuilder) refusal(body string) model.Action {
 
 func (b *ruleBuilder) grpc() bool { return b.out.Route.Kind == "GRPCRoute" }
 
-// streams says whether the route hands on connections, and not requests.
+// streams reports whether the route hands on connections, and not requests.
 func (b *ruleBuilder) streams() bool {
 	return b.out.Route.Kind == "TLSRoute" || b.out.Route.Kind == "TCPRoute"
 }
 
-// answered says what becomes of what has no backend.
+// answered is what becomes of requests or connections without a backend, for messages.
 func (b *ruleBuilder) answered() string {
 	switch {
 	case b.streams():
@@ -128,7 +128,7 @@ func (b *ruleBuilder) answered() string {
 	return "requests for it are answered 500"
 }
 
-// elsewhere adds what becomes of requests that a match stands for which cannot be read: nobody can tell which they are.
+// elsewhere adds what becomes of the requests of a match that cannot be read: which requests these are is unknown.
 func (b *ruleBuilder) elsewhere() string {
 	if !b.unread {
 		return ""
@@ -151,8 +151,8 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 	if len(b.problems) > before {
 		return action
 	}
-	if f.refuses {
-		return b.refusal("This route asks a service that does not exist.")
+	if f.fails {
+		return b.errorAction("This route asks a service that does not exist.")
 	}
 	b.out.Clusters = append(b.out.Clusters, f.clusters...)
 	if f.redirect != nil {
@@ -162,7 +162,7 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 	b.need(shares)
 	backends := weigh(shares)
 	if !slices.ContainsFunc(backends, func(w model.WeightedBackend) bool { return !w.Cluster.IsZero() }) {
-		action.Direct = b.refusal("This route has no backend.").Direct
+		action.Direct = b.errorAction("This route has no backend.").Direct
 		return action
 	}
 	action.Forward = &model.Forward{
@@ -190,17 +190,17 @@ func (b *ruleBuilder) warn(field, text, fix string) {
 	b.out.Findings = append(b.out.Findings, f)
 }
 
-// conditions adds what the rules say to the Accepted condition of one parent. A route of whose rules all have problems
+// conditions adds the problems of the rules to the Accepted condition of one parent. A route of whose rules all have problems
 // is not accepted; of some, it is PartiallyInvalid (Gateway API, RouteConditionPartiallyInvalid: "Dropped Rule").
 func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	if len(b.dropped) == 0 || parent[0].Status != report.True {
 		return parent
 	}
-	said := make([]string, 0, len(b.problems))
+	messages := make([]string, 0, len(b.problems))
 	for _, p := range b.problems {
-		said = append(said, p.field+": "+p.text)
+		messages = append(messages, p.field+": "+p.text)
 	}
-	message := strings.Join(said, "; ")
+	message := strings.Join(messages, "; ")
 	if len(b.dropped) == len(b.out.Rules) {
 		return []report.Condition{falseCondition(gatewayv1.RouteConditionAccepted, b.problems[0].reason, message)}
 	}

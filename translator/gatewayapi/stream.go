@@ -14,7 +14,7 @@ import (
 func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.BackendRef, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	if i > 0 {
-		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, "connections cannot be told apart by rules: only the first counts", "write a route for it")
+		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, "rules cannot distinguish connections: only the first rule counts", "write a route for it")
 		return
 	}
 	rule := model.Rule{Index: i}
@@ -26,7 +26,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 		refs[i].BackendRef = specs[i]
 	}
 	shares := b.shares(refs, nil, field)
-	for _, s := range shares { // which clusters, the listeners say
+	for _, s := range shares { // the listeners decide which clusters
 		for _, c := range s.clusters {
 			for _, p := range b.out.Places {
 				b.out.Clusters = append(b.out.Clusters, streamCluster(c, p.Passthrough))

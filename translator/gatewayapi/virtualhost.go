@@ -145,7 +145,7 @@ func methodRank(m *model.Match) int {
 // everything is the matchKey of a match that every request meets.
 var everything = matchKey(&model.Match{PathKind: model.PathPrefix, Path: "/"})
 
-// matchKey is equal for matches that match the same requests because they say the same.
+// matchKey is equal for matches that match the same requests because they have the same fields.
 func matchKey(m *model.Match) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q %s", m.PathKind, m.Path, m.Method)

@@ -26,7 +26,7 @@ func backendOf(weight uint32, targets ...uint32) share {
 	return s
 }
 
-func TestWeightsSplitExactly(t *testing.T) {
+func TestWeight_SplitsExactly(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		shares []share
@@ -53,7 +53,7 @@ func TestWeightsSplitExactly(t *testing.T) {
 
 // Sixteen backends of primes cannot be exact in 32 bits: they must be as near as it gets, and never exceed Envoy's
 // limit on their sum.
-func TestWeightsThatOverflowStayWithinOnePart(t *testing.T) {
+func TestWeight_OverflowStaysWithinOnePart(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for range 200 {
 		var shares []share

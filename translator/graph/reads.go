@@ -6,7 +6,7 @@ type column[K comparable] struct {
 	name       string // for people: the table, and the index
 	subjects   map[K]*keyed[K]
 	dependents []dependent[K]
-	demand     *demandedIndex // nil: nobody asks which keys are read
+	demand     *demandedIndex // nil: Demand does not name the table
 }
 
 // subject is one key that rows have read.

@@ -5,7 +5,7 @@
 // is given, so that the caller learns what a result hangs on.
 //
 // Invariants: spilling is one hop deep: a hop sends to a pool's last variant, which has no spill endpoints. A pool that
-// cannot be served as written still has a model, with Resolved saying why, so that its routes fail for exactly its share.
+// cannot be served as written still has a model, with the reason in Resolved, so that its routes fail for exactly its share.
 //
 // Tests: go test ./translator/inference
 package inference

@@ -129,7 +129,7 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.I
 	return p
 }
 
-// declaredEndpoints: the exporter said which pods there are, so Envoy asks the remote picker itself.
+// declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself.
 func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, field string) {
 	p.External = true
 	askExternal(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
@@ -176,7 +176,7 @@ func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c in
 	p.Relay = &model.Relay{Pickers: pickers, TLS: !clear, CIDRs: cidrs, Import: imp.Ref.Key(), Member: c.Name, Field: field}
 }
 
-// dialable lists the addresses of a remote Service at its first port, host names looked up; clear says that the port
+// dialable lists the addresses of a remote Service at its first port, host names looked up; clear reports whether the port
 // is marked as cleartext.
 func dialable(r store.Reader, list []inferenceapi.ServiceImport) (addrs []netip.AddrPort, clear bool) {
 	for _, s := range list {

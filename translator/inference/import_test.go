@@ -52,7 +52,7 @@ func resolve(v *store.View, name string) (clusters []string, shares []uint32, re
 	return clusters, shares, res.Reason
 }
 
-func TestAnImportsClustersShareItsWeight(t *testing.T) {
+func TestInferencePoolImport_ClustersShareItsWeight(t *testing.T) {
 	v, imp := imported(t, llmImport+westHost)
 	if imp.Ready.Status != report.True {
 		t.Errorf("ready: %+v", imp.Ready)
@@ -63,7 +63,7 @@ func TestAnImportsClustersShareItsWeight(t *testing.T) {
 	}
 }
 
-func TestANamePinsOneClusterUnlessAnImportHasThatName(t *testing.T) {
+func TestInferencePoolImport_NamePinsOneCluster(t *testing.T) {
 	v, _ := imported(t, llmImport+westHost)
 	if clusters, _, _ := resolve(v, "llm-west-2"); !slices.Equal(clusters, []string{"parent/default/llm/west-2"}) {
 		t.Errorf("llm-west-2 goes to %v", clusters)
@@ -82,7 +82,7 @@ status: {clusters: [{name: c, routingMode: ParentMode, parents: [{service: [{add
 	}
 }
 
-func TestWithUnknownPodsOurPickerAsksTheRemoteOne(t *testing.T) {
+func TestEndpointMode_WithUnknownPodsOurPickerRelays(t *testing.T) {
 	v, imp := imported(t, llmImport+westHost+`
 ---
 kind: PoolPolicy
@@ -105,7 +105,7 @@ Endpoints: ["10.1.0.5:8000"]
 	}
 }
 
-func TestWithDeclaredPodsTheRemotePickerIsAskedDirectly(t *testing.T) {
+func TestEndpointMode_WithDeclaredPodsAsksTheRemotePickerDirectly(t *testing.T) {
 	_, imp := imported(t, strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "endpoints: [{address: 10.1.0.2}, {address: 10.1.0.1}, {address: 10.1.0.3, draining: true}, {address: nonsense}]", 1)+westHost)
 	p := imp.Members[0].Pool
 	if !p.External || p.Relay != nil || p.Picker.Cluster.String() != "import-picker/default/llm/east" || p.Picker.Body != model.BodyDuplex {
@@ -114,14 +114,14 @@ func TestWithDeclaredPodsTheRemotePickerIsAskedDirectly(t *testing.T) {
 	if len(p.Remote) != 2 || p.Remote[0].String() != "10.1.0.1:8000" {
 		t.Errorf("endpoints %v", p.Remote)
 	}
-	if text := said(imp.Findings); !strings.Contains(text, `status.clusters[1].endpoints[3].address: "nonsense" is not an IP address`) {
+	if text := texts(imp.Findings); !strings.Contains(text, `status.clusters[1].endpoints[3].address: "nonsense" is not an IP address`) {
 		t.Errorf("findings: %s", text)
 	}
 }
 
-func TestAMemberThatCannotBeReachedIsSaidAndTakesNoTraffic(t *testing.T) {
+func TestInferencePoolImport_UnreachableClusterIsReportedAndTakesNoTraffic(t *testing.T) {
 	v, imp := imported(t, llmImport) // the host name is not known
-	if text := said(imp.Findings); !strings.Contains(text, "status.clusters[0].parents: cluster west-2: no parent gateway has a known address") {
+	if text := texts(imp.Findings); !strings.Contains(text, "status.clusters[0].parents: cluster west-2: no parent gateway has a known address") {
 		t.Errorf("findings: %s", text)
 	}
 	if clusters, _, _ := resolve(v, "llm"); !slices.Equal(clusters, []string{"import/default/llm/east"}) {
@@ -137,9 +137,9 @@ status: {clusters: [{name: east, routingMode: EndpointMode, targetPortNumber: 80
 	}
 }
 
-func TestARemotePickerWithoutADeclaredRangeIsWarnedAbout(t *testing.T) {
+func TestEndpointMode_WithoutPodCIDRsWarns(t *testing.T) {
 	_, imp := imported(t, strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "podCIDRs: [10.1.0.0]", 1)+westHost)
-	text := said(imp.Findings)
+	text := texts(imp.Findings)
 	for _, want := range []string{`"10.1.0.0" is not an address range`, "names neither its pods nor their range"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in %s", want, text)
@@ -147,7 +147,7 @@ func TestARemotePickerWithoutADeclaredRangeIsWarnedAbout(t *testing.T) {
 	}
 }
 
-func TestAPickThatIsLostIsMadeAgainWhereNoPodIsKnown(t *testing.T) {
+func TestEndpointMode_LostPickIsRepeatedWhereNoPodIsKnown(t *testing.T) {
 	for _, mode := range []string{"FailClose", "FailOpen"} {
 		v, imp := imported(t, strings.Replace(llmImport, "targetPortNumber", "failureMode: "+mode+"\n    targetPortNumber", 1)+westHost)
 		p := imp.Members[0].Pool
@@ -160,7 +160,7 @@ func TestAPickThatIsLostIsMadeAgainWhereNoPodIsKnown(t *testing.T) {
 	}
 }
 
-func TestAnImportSpillsAndIsSpilledTo(t *testing.T) {
+func TestInferencePoolImport_SpillsAndIsSpilledTo(t *testing.T) {
 	v, imp := imported(t, llmImport+westHost+"\n---\n"+bigPool+`
 ---
 kind: PoolPolicy
@@ -174,8 +174,8 @@ spec: {targetRef: {name: big}, spill: [{kind: InferencePoolImport, name: llm-eas
 	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last.String() != "last/import/default/llm/east" || p.OwnHop().String() != "hop.default.import.llm@east" {
 		t.Errorf("spill %+v, last %s, own hop %s", p.Spill, p.Last, p.OwnHop())
 	}
-	if text := said(imp.Findings); !strings.Contains(text, "west-2 is reached through its gateway") {
-		t.Errorf("that ParentMode does not spill is not said: %s", text)
+	if text := texts(imp.Findings); !strings.Contains(text, "west-2 is reached through its gateway") {
+		t.Errorf("no finding reports that ParentMode does not spill: %s", text)
 	}
 	hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm-east"))
 	if !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/import/default/llm/east" {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// policyFor chooses the policy of a pool: the oldest, then the first by name. Findings say of the others that they are
+// policyFor chooses the policy of a pool: the oldest, then the first by name. Findings report that the others are
 // not used.
 func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	list := store.PoolPolicies.By(r, store.ByTarget, store.TargetKey(kind, namespace, name))
@@ -64,7 +64,7 @@ func or(v *int32, otherwise int32) int32 {
 	return *v
 }
 
-// ourPicker wires Penstock's own picker. It fails open unless the policy says otherwise: a pool that asks for no picker
+// ourPicker wires Penstock's own picker. It fails open unless the policy sets another failure mode: a pool that asks for no picker
 // of its own should not stop when ours does.
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = true

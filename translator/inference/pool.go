@@ -102,8 +102,8 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 	}
 }
 
-// askExternal has a picker that is not ours asked as the endpoint picker protocol says, or as it understands (picker/probe).
-// field names the picker, and mode says what happens without one.
+// askExternal makes Envoy ask an external picker by the endpoint picker protocol, or in the mode that it supports
+// (picker/probe). field names the picker; mode is the field of its failure mode.
 func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
 	p.Picker = model.PickerCall{Cluster: cluster, Body: model.BodyDuplex}
 	d, known := store.Dialects.Get(r, cluster.String())
@@ -114,7 +114,7 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 		p.Picker.Body = model.BodyWhole
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Info, Owner: p.Ref, Field: field,
-			Problem: what + "the picker reads bodies and does not send them back, as the endpoint picker protocol wants it: it gets each in one piece, and what it says of it is followed but for changes to the body",
+			Problem: what + "the picker reads bodies and does not send them back, which the endpoint picker protocol demands: it gets each body in one piece, and its changes to the body are ignored",
 			Fix:     "nothing; a newer release of the picker may speak the protocol (lwepp does after v1.6.0)",
 		})
 		return
@@ -124,7 +124,7 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 	}
 }
 
-// bestEffort tells what FailOpen is worth with an external picker.
+// bestEffort is the finding that FailOpen has limits with an external picker.
 func bestEffort(owner report.Ref, field string) report.Finding {
 	return report.Finding{
 		Severity: report.Info, Owner: owner, Field: field,
@@ -132,7 +132,7 @@ func bestEffort(owner report.Ref, field string) report.Finding {
 	}
 }
 
-// unverified tells that a picker's certificate is not looked at: those in the field are self-signed (FIELD_NOTES 1).
+// unverified is the finding that a picker's certificate is not verified: those in the field are self-signed (FIELD_NOTES 1).
 func unverified(owner report.Ref, field, what, cleartext string) report.Finding {
 	return report.Finding{
 		Severity: report.Info, Owner: owner, Field: field,
@@ -140,8 +140,8 @@ func unverified(owner report.Ref, field, what, cleartext string) report.Finding 
 	}
 }
 
-// Cleartext says whether a picker's port speaks gRPC without TLS. "http2" names the protocol and not the transport
-// (FIELD_NOTES 1): pickers serve TLS unless the port says kubernetes.io/h2c.
+// Cleartext reports whether a picker's port speaks gRPC without TLS. "http2" names the protocol and not the transport
+// (FIELD_NOTES 1): pickers serve TLS unless the port has appProtocol kubernetes.io/h2c.
 func Cleartext(appProtocol *string) bool {
 	return appProtocol != nil && *appProtocol == string(inferencev1.AppProtocolH2C)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-func TestAPoolWithoutAPickerGetsOursAndFailsOpen(t *testing.T) {
+func TestInferencePool_WithoutEndpointPickerRefUsesOurPickerAndFailsOpen(t *testing.T) {
 	p := pool(t, world(t, chatPool), "default/chat")
 	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/chat" || p.Picker.Body != model.BodyNone {
 		t.Errorf("picker %+v", p.Picker)
@@ -23,7 +23,7 @@ func TestAPoolWithoutAPickerGetsOursAndFailsOpen(t *testing.T) {
 	}
 }
 
-func TestAPolicyShapesThePicker(t *testing.T) {
+func TestPoolPolicy_SetsThePicker(t *testing.T) {
 	p := pool(t, world(t, chatPool+`
 ---
 kind: PoolPolicy
@@ -41,7 +41,7 @@ spec:
 	}
 }
 
-func TestOfTwoPoliciesTheOldestCountsAndTheOtherSaysSo(t *testing.T) {
+func TestPoolPolicy_OldestWinsAndTheOtherIsConflicted(t *testing.T) {
 	v := world(t, chatPool+`
 ---
 kind: PoolPolicy
@@ -57,15 +57,15 @@ spec: {targetRef: {name: chat}, picker: {strategy: round-robin}}
 	}
 	rep, _ := inference.PolicyReport(v, direct{}, "default/a-young")
 	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Reason != "Conflicted" {
-		t.Errorf("the policy that is not used says %+v", rep.Conditions)
+		t.Errorf("the policy that is not used has %+v", rep.Conditions)
 	}
 	rep, _ = inference.PolicyReport(v, direct{}, "default/b-old")
 	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Status != report.True {
-		t.Errorf("the policy in force says %+v", rep.Conditions)
+		t.Errorf("the policy in force has %+v", rep.Conditions)
 	}
 }
 
-func TestAnExternalPickerIsAskedOverTLSUnlessItsPortSaysCleartext(t *testing.T) {
+func TestEndpointPickerRef_UsesTLSUnlessItsPortIsCleartext(t *testing.T) {
 	v := world(t, `
 kind: InferencePool
 metadata: {name: chat}
@@ -82,8 +82,8 @@ spec: {ports: [{name: grpc, port: 9002, appProtocol: http2}]}
 	if !p.External || !p.FailOpen || p.Picker.Cluster.String() != "picker/default/epp/9002" || p.Picker.Body != model.BodyDuplex || !p.Picker.Pool.IsZero() {
 		t.Errorf("picker %+v", p.Picker)
 	}
-	if text := said(p.Findings); !strings.Contains(text, "not verified") || !strings.Contains(text, "best effort") {
-		t.Errorf("a user is not told what TLS and FailOpen mean here: %s", text)
+	if text := texts(p.Findings); !strings.Contains(text, "not verified") || !strings.Contains(text, "best effort") {
+		t.Errorf("no finding explains what TLS and FailOpen mean here: %s", text)
 	}
 	h2c := "kubernetes.io/h2c"
 	if !inference.Cleartext(&h2c) || inference.Cleartext(nil) {
@@ -91,7 +91,7 @@ spec: {ports: [{name: grpc, port: 9002, appProtocol: http2}]}
 	}
 }
 
-func TestAPickerThatCannotBeFoundIsSaidAndLeavesTheFallback(t *testing.T) {
+func TestEndpointPickerRef_UnresolvedIsReportedAndKeepsTheFallback(t *testing.T) {
 	for what, service := range map[string]string{
 		"no Service": "",
 		"no port 9002": `
@@ -122,7 +122,7 @@ metadata: {name: chat}
 spec: {targetRef: {name: chat}, spill: [{name: big}]}
 `
 
-func TestSpillingIsOneHopDeepEvenWhenTwoPoolsSpillToEachOther(t *testing.T) {
+func TestPoolPolicy_SpillIsOneHopDeep(t *testing.T) {
 	v := world(t, chatPool+"\n---\n"+bigPool+spillToBig+`
 ---
 kind: PoolPolicy
@@ -143,7 +143,7 @@ spec: {targetRef: {name: big}, spill: [{name: chat}]}
 	}
 }
 
-func TestPoolsThatCannotShareAClusterWithHopsSpillThroughTheirOwn(t *testing.T) {
+func TestPoolPolicy_SpillOfH2CAndExternalPickersGoesThroughTheirOwnHop(t *testing.T) {
 	v := world(t, `
 kind: InferencePool
 metadata: {name: chat}
@@ -170,7 +170,7 @@ spec:
 	}
 }
 
-func TestAPickThatIsLostIsMadeAgainBehindThePoolsOwnHopWhereNothingElseWouldServe(t *testing.T) {
+func TestInferencePool_LostPickIsRepeatedBehindItsOwnHop(t *testing.T) {
 	policy := func(spec string) string {
 		return "\n---\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, " + spec + "}\n"
 	}
@@ -202,7 +202,7 @@ func TestAPickThatIsLostIsMadeAgainBehindThePoolsOwnHopWhereNothingElseWouldServ
 	}
 }
 
-func TestSpillTargetsThatCannotBeAreSaidAndTheOthersStay(t *testing.T) {
+func TestPoolPolicy_InvalidSpillTargetsAreReportedAndTheOthersStay(t *testing.T) {
 	far := `
 ---
 kind: InferencePool
@@ -217,7 +217,7 @@ spec: {targetRef: {name: chat}, spill: [{name: chat}, {name: nowhere}, {name: fa
 	if len(p.Spill) != 1 || p.Spill[0].Target != "InferencePool default/big" {
 		t.Errorf("spill %+v", p.Spill)
 	}
-	text := said(p.Findings)
+	text := texts(p.Findings)
 	for _, want := range []string{"spec.spill[0]: a pool cannot spill to itself", "spec.spill[1]: there is no usable InferencePool default/nowhere", "spec.spill[2]: no ReferenceGrant"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in:\n%s", want, text)
@@ -236,7 +236,7 @@ spec:
 	}
 }
 
-func TestMembersAreReadyPodsAndModelServersAtEachPort(t *testing.T) {
+func TestModelServers_AreMembersBesideReadyPodsAtEachPort(t *testing.T) {
 	v := world(t, chatPool+`
 ---
 kind: Pod
@@ -284,14 +284,14 @@ spec:
 	}
 }
 
-func TestReportsSayWhatAPoolIsMissing(t *testing.T) {
+func TestInferencePool_ReportsMissingRoutesAndEndpoints(t *testing.T) {
 	p := pool(t, world(t, chatPool), "default/chat")
 	gw := report.Ref{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"}
-	if text := said(inference.PoolReport(p, nil, false, 0).Findings); !strings.Contains(text, "names this pool") || !strings.Contains(text, "no ready Pod") {
-		t.Errorf("an unused, empty pool says: %s", text)
+	if text := texts(inference.PoolReport(p, nil, false, 0).Findings); !strings.Contains(text, "names this pool") || !strings.Contains(text, "no ready Pod") {
+		t.Errorf("an unused, empty pool has: %s", text)
 	}
 	rep := inference.PoolReport(p, []report.Ref{gw}, false, 1)
 	if len(rep.Findings) != 0 || len(rep.Parents) != 1 || rep.Parents[0].Ref.Name != "gw" || len(rep.Parents[0].Conditions) != 2 {
-		t.Errorf("a pool in use says: %+v", rep)
+		t.Errorf("a pool in use has: %+v", rep)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PoolReport says of an InferencePool, towards each Gateway whose routes name it, what the specification wants
-// (InferencePool, status.parents). gateways are sorted; spilledTo says that another pool's requests may come here.
+// PoolReport reports on an InferencePool, towards each Gateway whose routes name it (InferencePool, status.parents).
+// gateways are sorted; spilledTo is set if another pool spills to this one.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members int) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {
@@ -37,14 +37,14 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members in
 	return rep
 }
 
-// ImportReport says of an InferencePoolImport whether it can be used.
+// ImportReport reports whether an InferencePoolImport can be used.
 func ImportReport(imp *model.Import) report.Report {
 	rep := report.Report{Owner: imp.Ref, Findings: of(imp.Ref, imp.Findings)}
 	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
 	return rep
 }
 
-// PolicyReport says of a PoolPolicy whether it is in force; pools and imports are those it may be about.
+// PolicyReport reports whether a PoolPolicy is in force; tables have the pools and imports that it may target.
 func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok {
@@ -87,7 +87,7 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 // mostErrors is how many errors a condition names: its message may have 32,768 characters.
 const mostErrors = 16
 
-// resolved says the errors among findings in a condition: on Kubernetes nobody looks for findings.
+// resolved puts the errors among findings into a condition: on Kubernetes, users see conditions and no findings.
 func resolved(reason string, findings []report.Finding) report.Condition {
 	var errs []string
 	for _, f := range findings {
@@ -111,7 +111,7 @@ func kindOf(ref v1alpha1.PoolRef) string {
 	return ref.Kind
 }
 
-// ModelReport says of an InferenceModel what is not used yet.
+// ModelReport reports which fields of an InferenceModel are not used yet.
 func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	m, ok := store.InferenceModels.Get(r, key)
 	if !ok {
@@ -129,7 +129,7 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	}}}, true
 }
 
-// ServersReport says of ModelServers which host names are not known.
+// ServersReport reports which host names of ModelServers have no address.
 func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	ms, ok := store.ModelServers.Get(r, key)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/inference"
 )
 
-// On Kubernetes nobody is shown findings: an error that is not in a condition is silence.
-func TestWhatDoesNotTakeEffectIsACondition(t *testing.T) {
+// On Kubernetes users see conditions and no findings: an error that is in no condition is lost.
+func TestCondition_NamesWhatHasNoEffect(t *testing.T) {
 	v := world(t, chatPool+`
 ---
 kind: PoolPolicy
@@ -47,7 +47,7 @@ spec: {servers: [{address: 192.0.2.2}]}
 		}
 		for _, w := range words {
 			if !strings.Contains(c.Message, w) {
-				t.Errorf("%s: %q does not say %q", what, c.Message, w)
+				t.Errorf("%s: %q does not contain %q", what, c.Message, w)
 			}
 		}
 	}

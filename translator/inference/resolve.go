@@ -20,7 +20,7 @@ type Tables interface {
 // Backends resolves the backendRefs of routes that name pools and imports. It implements gatewayapi.Backends.
 type Backends struct{ Tables Tables }
 
-// Resolve says what a backendRef to an InferencePool or InferencePoolImport means.
+// Resolve finds the clusters of a backendRef to an InferencePool or InferencePoolImport.
 func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Resolution {
 	if ref.Kind == "InferencePool" {
 		p, ok := b.Tables.Pool(r, ref.Key())
@@ -54,7 +54,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	return finish(res)
 }
 
-// missing says that there is no such pool, and which one of the same namespace may have been meant.
+// missing is the resolution of a pool that does not exist. Its message names a similar one of the namespace, if any.
 func missing(ref report.Ref, keys []string) gatewayapi.Resolution {
 	message := fmt.Sprintf("there is no %s", ref)
 	for _, key := range keys {

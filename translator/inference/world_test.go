@@ -68,8 +68,8 @@ func pool(t *testing.T, r store.Reader, key string) *model.Pool {
 	return p
 }
 
-// said joins what findings say, to look for words in.
-func said(findings []report.Finding) string {
+// texts joins the texts of findings, to look for words in.
+func texts(findings []report.Finding) string {
 	var b strings.Builder
 	for _, f := range findings {
 		b.WriteString(f.String() + "\n")

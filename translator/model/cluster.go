@@ -106,13 +106,13 @@ type Pool struct {
 	Findings []report.Finding
 }
 
-// ViaHops says that the pool spills but cannot share a cluster with hops (see FallbackHops): on an edge it is a cluster of
+// ViaHops reports whether the pool spills but cannot share a cluster with hops (see FallbackHops): on an edge it is a cluster of
 // hops, the first of them to itself.
 func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.External || p.Protocol != HTTP1)
 }
 
-// PicksAgain says that a request whose pick was lost is picked for once more, behind a hop to the pool itself: nobody else would
+// PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the pool itself: nothing else would
 // serve it (the pool has nowhere to spill to, and fails closed or may have no pod that is known), and our picker reads bodies. It
 // has answered in part then when it has a body, and Envoy repeats no such call; so the picks of a picker that is killed are lost
 // with it.
@@ -162,7 +162,7 @@ type Spill struct {
 	Backends []WeightedBackend // what the hop sends to
 }
 
-// Relay says how our picker asks a remote one whose pods are not known here.
+// Relay is how our picker asks a remote one whose pods are not known here.
 type Relay struct {
 	Pickers []netip.AddrPort
 	TLS     bool     // without verification

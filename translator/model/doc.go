@@ -2,10 +2,11 @@
 //
 // translator/gatewayapi and translator/inference make them from objects; translator/envoy makes protos from them;
 // translator itself carries them from one to the other. Values are immutable once returned and hold nothing that
-// depends on an order of arrival, so that two of them are equal when they say the same.
+// depends on an order of arrival, so that two of them are equal when they mean the same.
 //
-// Names (of chains, hosts, clusters, hops) are made by the functions in names.go and nowhere else: they derive from
-// identity, never from a position.
+// Names are values: ClusterID, HopID and PoolID, each with String and a function that parses what String makes. Names of
+// chains, listeners and secrets are in names.go. No other package joins or splits a name. Names derive from identity, never
+// from a position.
 //
 // Tests: go test ./translator/...
 package model

@@ -2,7 +2,7 @@ package model
 
 import "time"
 
-// Mirror sends copies of requests to a further backend, whose answers nobody waits for.
+// Mirror sends copies of requests to a further backend, whose answers are dropped.
 type Mirror struct {
 	Cluster ClusterID
 	Backend string // store.TargetKey of the object, for explanations
@@ -10,7 +10,7 @@ type Mirror struct {
 	Numerator, Denominator uint32
 }
 
-// CORS answers preflight requests and tells browsers who may read an answer (Gateway API, HTTPCORSFilter).
+// CORS answers preflight requests and names the origins whose pages may read an answer (Gateway API, HTTPCORSFilter).
 type CORS struct {
 	Origins     []string // "https://a.com", "https://*.a.com:8443" or "*", in lower case, without a scheme's own port
 	Methods     []string // or "*" alone
@@ -31,7 +31,7 @@ type ExternalAuth struct {
 	Headers []string
 	// Copied are the headers of an HTTP answer that the backend gets; none: all but Host.
 	Copied []string
-	// MaxBody is how much of a body the service is sent, in bytes; larger bodies are refused (413). 0: none is sent.
+	// MaxBody is how much of a body the service is sent, in bytes; requests with larger bodies are answered 413. 0: none is sent.
 	MaxBody uint32
 }
 

@@ -8,7 +8,7 @@ import (
 // Gateway is a Gateway of ours, with every listener decided: valid or not, which routes it takes, which chain it is in.
 type Gateway struct {
 	Ref       report.Ref
-	Addresses []string // IP addresses to bind; ["0.0.0.0"] unless spec.addresses says otherwise
+	Addresses []string // IP addresses to bind; ["0.0.0.0"] unless spec.addresses has others
 	// Listeners are the Gateway's own in the order of the spec, then those of its ListenerSets by falling precedence.
 	Listeners []*Listener
 	Sets      []ListenerSet // all that name the Gateway, those that it does not take too, by falling precedence
@@ -37,7 +37,7 @@ type Listener struct {
 	Protocol       string   // HTTP, HTTPS, TLS or TCP; others carry conditions and no chain
 	Passthrough    bool     // TLS only: connections are passed on as they are
 	Hostname       string   // lower case; "*" when the user gave none; "*.example.com"
-	Chain          string   // ChainName, or StreamName of its hostname; "" if it takes no traffic (its conditions say why)
+	Chain          string   // ChainName, or StreamName of its hostname; "" if it takes no traffic (its conditions have the reason)
 	Secrets        []string // SecretName of each certificate, where TLS is terminated, in the order of the spec
 	Clients        *ClientValidation
 	Allowed        AllowedRoutes
@@ -45,19 +45,19 @@ type Listener struct {
 	Conditions     []report.Condition
 }
 
-// ClientValidation is how the clients of an HTTPS listener are known. Nil: nobody is asked for a certificate.
+// ClientValidation is how the clients of an HTTPS listener are verified. Nil: clients present no certificate.
 type ClientValidation struct {
 	Trust    string // GatewayTrust: SDS name of the CA certificates
 	Optional bool   // one that is missing or not valid is let pass, for the backend to judge
 }
 
-// Stream says whether a listener hands on connections, and not requests.
+// Stream reports whether a listener hands on connections, and not requests.
 func (l *Listener) Stream() bool { return l.Protocol == "TLS" || l.Protocol == "TCP" }
 
-// ByName says whether connections are told apart by the server name that a client asks for in its TLS handshake.
+// ByName reports whether the server name in the TLS handshake selects the filter chain of a connection.
 func (l *Listener) ByName() bool { return l.Protocol == "HTTPS" || l.Protocol == "TLS" }
 
-// AllowedRoutes says which routes may attach to a listener.
+// AllowedRoutes is which routes may attach to a listener.
 type AllowedRoutes struct {
 	Kinds    []report.Ref // Group and Kind only
 	From     string       // All, Same, Selector or None
@@ -120,10 +120,10 @@ type Candidate struct {
 
 // CandidateParent is one parentRef that leads to a Gateway of ours.
 type CandidateParent struct {
-	Field   string // JSON path
-	Ref     report.ParentRef
-	Places  []Place           // sorted by listener; none if Refused
-	Refused *report.Condition // why nowhere
+	Field       string // JSON path
+	Ref         report.ParentRef
+	Places      []Place           // sorted by listener; none if NotAccepted
+	NotAccepted *report.Condition // why the route is attached nowhere; nil if it is
 }
 
 // Loss is what a route does not get on a listener because another route has it.
@@ -135,7 +135,7 @@ type Loss struct {
 	Winner   report.Ref
 }
 
-// Attachment is a route with everything decided about it: where it is attached, what its rules do, what to say of it.
+// Attachment is a route with everything decided about it: where it is attached, what its rules do, its report.
 type Attachment struct {
 	Route     report.Ref
 	Created   int64    // Candidate.Created

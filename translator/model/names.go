@@ -77,7 +77,7 @@ func ParseListenerName(name string) (port uint16, ok bool) {
 	return port, ok && valid
 }
 
-// SecretKind tells what an SDS secret holds.
+// SecretKind is what an SDS secret holds.
 type SecretKind string
 
 // The kinds of secrets.

@@ -2,7 +2,7 @@ package model
 
 import "time"
 
-// PathKind says how a path is compared.
+// PathKind is how a path is compared.
 type PathKind string
 
 // The kinds of path match, strongest first. The specification leaves open where regular expressions stand; behind
@@ -20,7 +20,7 @@ type Match struct {
 	Method   string       // of HTTP; "" any
 	Headers  []ValueMatch // names in lower case; the first of equal names counts (specification); in the order of the spec
 	Query    []ValueMatch
-	GRPC     *GRPCMethod // set in matches of GRPCRoutes, which only gRPC requests meet; the path says the same
+	GRPC     *GRPCMethod // set in matches of GRPCRoutes, which only gRPC requests meet; the path means the same
 }
 
 // GRPCMethod is a GRPCMethodMatch as the user wrote it: its lengths order the matches of GRPCRoutes.
@@ -108,7 +108,7 @@ type WeightedBackend struct {
 	Own             *OwnFilters // nil: none
 }
 
-// BodyMode says what of a request's body its picker sees.
+// BodyMode is how much of a request's body its picker sees.
 type BodyMode string
 
 // The body modes. None and Buffered are for our own picker; Duplex (FULL_DUPLEX_STREAMED) is for external ones. Whole is for
@@ -121,13 +121,13 @@ const (
 	BodyWhole    BodyMode = "Whole"
 )
 
-// PickerCall says how Envoy asks for an endpoint.
+// PickerCall is how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID // of the picker
 	Pool    PoolID    // what our picker knows the pool as; zero for an external picker
 	Body    BodyMode
 	Spills  bool // the pool has somewhere to spill: immediate responses count as "no pick"
-	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is told in the gRPC
+	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is sent in the gRPC
 	// metadata x-penstock-spill (comma-separated).
 	Spill []string
 	// Last marks a hop's own call (x-penstock-last), which has nothing to spill to: that is how spilling ends. Any other call

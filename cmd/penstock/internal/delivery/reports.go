@@ -20,6 +20,6 @@ func (r Reports) report(_ context.Context, c *Change) {
 	if c.Output.Err != nil {
 		r.Log.Error("a resource could not be made; proxies keep its last version", "rev", c.Revision, "error", c.Output.Err)
 	}
-	r.Board.Remove(status.Translation, c.Output.Unsaid...)
+	r.Board.Remove(status.Translation, c.Output.ReportsGone...)
 	r.Board.Set(status.Translation, c.Output.Reports...)
 }
