@@ -96,13 +96,13 @@ func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 	pod := streamer(t, gate)
 	picks(script{endpoints: pod.address.String()})
 	r := newRig(t, p.address)
-	r.pickedAgain("pool", model.H2C, "quits", "again", endpoints(pod.address))
+	r.pickedAgain("llm", model.H2C, "quits", "again", endpoints(pod.address))
 	r.start()
 	over2 := &http.Transport{Protocols: &http.Protocols{}}
 	over2.Protocols.SetUnencryptedHTTP2(true)
 	var streams []*http.Response
 	for range 8 { // some on either worker
-		req := r.request("POST", "pool", "/", nil)
+		req := r.request("POST", "llm", "/", nil)
 		req.Body, req.ContentLength, req.Trailer = io.NopCloser(strings.NewReader("hello")), -1, http.Header{"X-End": {"yes"}}
 		resp, err := over2.RoundTrip(req)
 		if err != nil {
@@ -121,7 +121,7 @@ func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 		given.Go(func() {
 			for range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				if got, err := r.do(r.request("POST", "pool", "/", []byte("hello")).WithContext(ctx)); err == nil {
+				if got, err := r.do(r.request("POST", "llm", "/", []byte("hello")).WithContext(ctx)); err == nil {
 					t.Errorf("a request without any pick: %s", got)
 				}
 				cancel()

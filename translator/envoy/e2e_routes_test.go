@@ -230,9 +230,9 @@ func TestTimeouts_EndOnlyLimitedRequests(t *testing.T) {
 	r.forward("off", model.Forward{Backends: one, Timeout: &none})
 	r.forward("retried", model.Forward{Backends: []model.WeightedBackend{{Cluster: named("both"), Weight: 1}},
 		BackendTimeout: &short, Retry: &model.Retry{Attempts: 4, Codes: []uint32{500}}})
-	r.cluster(model.Cluster{Name: named("pool"), Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(slow.address)...)
-	r.forward("picking", model.Forward{Timeout: &short, Backends: []model.WeightedBackend{pool("pool", "silent", model.BodyBuffered)}})
-	r.forward("pool", backends(pool("pool", "slow", model.BodyBuffered)))
+	r.cluster(model.Cluster{Name: named("llm"), Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(slow.address)...)
+	r.forward("picking", model.Forward{Timeout: &short, Backends: []model.WeightedBackend{pool("llm", "silent", model.BodyBuffered)}})
+	r.forward("pool", backends(pool("llm", "slow", model.BodyBuffered)))
 	r.start()
 	for host, want := range map[string]string{"picking": "504 ", "pool": "200 slow", "whole": "504 ", "attempt": "504 ", "off": "200 slow"} {
 		if got := r.post(t, host, nil); fmt.Sprint(got.status, " ", got.pod) != want {

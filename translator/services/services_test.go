@@ -1,0 +1,115 @@
+package services_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
+)
+
+func view(t *testing.T, ops ...store.Op) *store.View {
+	t.Helper()
+	s := store.New()
+	if _, err := s.Apply(ops...); err != nil {
+		t.Fatal(err)
+	}
+	return s.View()
+}
+
+func service(name string, ports ...corev1.ServicePort) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.ServiceSpec{Ports: ports}}
+}
+
+// slice is an EndpointSlice of Service web with a port named http.
+func slice(name string, port int32, endpoints ...discoveryv1.Endpoint) store.Op {
+	return store.EndpointSlices.Put(&discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Ports:      []discoveryv1.EndpointPort{{Name: new("http"), Port: &port}}, Endpoints: endpoints,
+	})
+}
+
+func at(address string, ready, serving bool) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving}}
+}
+
+func addresses(t *testing.T, got []netip.AddrPort, want ...string) {
+	t.Helper()
+	var texts []string
+	for _, a := range got {
+		texts = append(texts, a.String())
+	}
+	if !slices.Equal(texts, want) {
+		t.Errorf("got %v, want %v", texts, want)
+	}
+}
+
+func TestEndpointSlice_TerminatingEndpointsServeOnlyIfNoneIsReady(t *testing.T) {
+	terminating := at("10.0.0.9", false, true)
+	v := view(t, slice("a", 8080, at("10.0.0.2", true, true), terminating), slice("b", 8081, at("10.0.0.1", true, true), at("10.0.0.3", false, false)))
+	addresses(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.1:8081", "10.0.0.2:8080")
+	addresses(t, services.Endpoints(v, "ns/web", "grpc"))
+	v = view(t, slice("a", 8080, terminating, at("10.0.0.3", false, false)))
+	addresses(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.9:8080")
+}
+
+func TestEndpointSlice_UnknownReadinessCountsAsReady(t *testing.T) {
+	v := view(t, slice("a", 8080, discoveryv1.Endpoint{Addresses: []string{"10.0.0.2", "not an address"}}))
+	addresses(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.2:8080")
+}
+
+func TestService_WithoutEndpointSlicesSelectsItsEndpoints(t *testing.T) {
+	web := service("web", corev1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)})
+	web.Spec.Selector = map[string]string{"app": "web"}
+	labels := map[string]string{"app": "web"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Labels: labels}, Status: corev1.PodStatus{PodIP: "10.0.0.2"}}
+	servers := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "servers", Labels: labels},
+		Spec: v1alpha1.ModelServersSpec{Servers: []v1alpha1.ModelServer{{Address: "10.0.0.1", Ports: []int32{9000}}, {Address: "10.0.0.3", Draining: true}}}}
+	v := view(t, store.Pods.Put(pod), store.ModelServers.Put(servers))
+	addresses(t, services.Addresses(v, web, 80, false), "10.0.0.1:9000", "10.0.0.2:8080")
+	addresses(t, services.Addresses(v, web, 81, false))
+	addresses(t, services.Addresses(v, web, 80, true)) // a cluster makes EndpointSlices
+	web.Spec.Selector = nil
+	addresses(t, services.Addresses(v, web, 80, false))
+}
+
+func TestService_ExternalNameFollowsItsHost(t *testing.T) {
+	web := service("web", corev1.ServicePort{Port: 443})
+	web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeExternalName, "Api.Example.com"
+	host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: "api.example.com"}, Addresses: []string{"10.1.0.1", "10.1.0.2"}}
+	v := view(t, store.Hosts.Put(host))
+	addresses(t, services.Addresses(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
+}
+
+func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {
+	for _, c := range []struct {
+		app, kind string
+		secured   bool
+		want      model.Protocol // "": the route cannot use the port
+	}{
+		{"", "HTTPRoute", false, model.HTTP1}, {"", "GRPCRoute", false, model.H2C}, {"", "TCPRoute", false, model.TCP},
+		{"http", "GRPCRoute", false, ""}, {"kubernetes.io/h2c", "HTTPRoute", false, model.H2C}, {"GRPC", "GRPCRoute", false, model.H2C},
+		{"https", "HTTPRoute", false, ""}, {"https", "HTTPRoute", true, model.HTTP1}, {"https", "TLSRoute", false, model.TCP},
+		{"redis", "HTTPRoute", false, ""},
+	} {
+		port := &corev1.ServicePort{Port: 80}
+		if c.app != "" {
+			port.AppProtocol = &c.app
+		}
+		got, ok := services.Protocol(port, c.kind, c.secured)
+		if ok != (c.want != "") || ok && got != c.want {
+			t.Errorf("%+v: %q, %t", c, got, ok)
+		}
+	}
+	if _, ok := services.Protocol(&corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}, "TCPRoute", false); ok {
+		t.Error("a route of TCP uses a port of UDP")
+	}
+}
