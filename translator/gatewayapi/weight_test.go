@@ -21,7 +21,7 @@ func weights(shares ...share) []uint32 {
 func backendOf(weight uint32, targets ...uint32) share {
 	s := share{weight: weight}
 	for _, t := range targets {
-		s.targets = append(s.targets, Target{Cluster: model.ClusterID{Kind: "c"}, Share: t})
+		s.targets = append(s.targets, Target{Cluster: model.ClusterID{Name: "c"}, Share: t})
 	}
 	return s
 }

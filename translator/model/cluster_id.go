@@ -3,70 +3,81 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // ClusterID identifies one Envoy cluster. String makes the cluster's name, ParseClusterID reads a name back. Two
 // clusters are the same exactly when their IDs are equal; the zero ID is no cluster.
+//
+// IDs are keys of many maps, so the struct is small: its strings are those of the objects.
 type ClusterID struct {
-	Kind            ClusterKind
 	Namespace, Name string         // of the object
-	Port            int32          // of a Service; 0 for other kinds
 	Member          string         // exporting cluster of an import; "" for other kinds
+	Port            int32          // of a Service; 0 for other kinds
+	Kind            ClusterKind    // of object, and of protocol for a Service
 	Variant         ClusterVariant // what sets the cluster apart from the plain one of the same object
 }
 
-// ClusterKind names the kind of object that a cluster stands for, and so the protocol of a Service's clusters.
-type ClusterKind string
+// ClusterKind is the kind of object that a cluster stands for, and so the protocol of a Service's clusters.
+type ClusterKind uint8
 
 // The kinds of clusters.
 const (
+	// FixedKind is a cluster of no object: OurPicker or Collector. Its Name is its name.
+	FixedKind ClusterKind = iota
 	// ServiceKind is one port of a Service. Its protocol follows the port's appProtocol.
-	ServiceKind ClusterKind = "service"
+	ServiceKind
 	// GRPCKind is one port of a Service that serves gRPC, and so HTTP/2, whatever the port's appProtocol is.
-	GRPCKind ClusterKind = "grpc"
+	GRPCKind
 	// TCPKind is one port of a Service for connections without TLS, or whose TLS ended at the listener. A
 	// BackendTLSPolicy makes the cluster originate TLS.
-	TCPKind ClusterKind = "tcp"
+	TCPKind
 	// PassthroughKind is one port of a Service for connections that are TLS already. No policy changes them.
-	PassthroughKind ClusterKind = "passthrough"
+	PassthroughKind
 	// PickerKind is one port of the Service of an external picker.
-	PickerKind ClusterKind = "picker"
+	PickerKind
 	// PoolKind is an InferencePool.
-	PoolKind ClusterKind = "pool"
+	PoolKind
 	// ImportKind is one exporting cluster of an import in EndpointMode: its pods.
-	ImportKind ClusterKind = "import"
+	ImportKind
 	// ParentKind is one exporting cluster of an import in ParentMode: its gateways. It differs from ImportKind so that
 	// only new routes use a cluster whose mode changes: routes in force would find gateways where they pick pods, or
 	// pods where they do not pick.
-	ParentKind ClusterKind = "parent"
+	ParentKind
 	// ImportPickerKind is the remote picker of one exporting cluster of an import.
-	ImportPickerKind ClusterKind = "import-picker"
+	ImportPickerKind
 )
 
+// kinds are the kinds in names; FixedKind has none.
+var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent", "import-picker"}
+
 // ClusterVariant sets a cluster apart from the plain one of the same object.
-type ClusterVariant string
+type ClusterVariant uint8
 
 // The variants.
 const (
-	Plain ClusterVariant = ""
+	Plain ClusterVariant = iota
 	// LastVariant is a pool's cluster that spills no further.
-	LastVariant ClusterVariant = "last"
+	LastVariant
 	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). Its requests are not picked for, so routes of one
 	// kind must not meet a cluster of the other while they change.
-	HopsVariant ClusterVariant = "hops"
+	HopsVariant
 	// HealthVariant is an external picker's cluster in which the picker's own health service decides which replica is
 	// asked. Envoy cuts every call in flight through a cluster that changes, and whether the picker serves health is
 	// known only after its first answer: so it is another cluster.
-	HealthVariant ClusterVariant = "health"
+	HealthVariant
 )
 
+// variants are the variants in names; Plain has none.
+var variants = [...]string{"", "last", "hops", "health"}
+
 // OurPicker is the cluster of Penstock's own picker; it also takes access logs.
-var OurPicker = ClusterID{Kind: "penstock-picker"}
+var OurPicker = ClusterID{Name: "penstock-picker"}
 
 // Collector is the cluster of the OpenTelemetry collector, where one is configured.
-var Collector = ClusterID{Kind: "penstock-otlp"}
+var Collector = ClusterID{Name: "penstock-otlp"}
 
 // ServiceCluster is the cluster of one port of a Service.
 func ServiceCluster(namespace, name string, port int32) ClusterID {
@@ -137,39 +148,21 @@ func (id ClusterID) Imported() (PoolID, bool) {
 	return PoolID{id.Namespace, id.Name, id.Member}, true
 }
 
-// Compare orders IDs by their fields, from the first to the last.
+// Compare orders IDs by kind, object and the rest.
 func (id ClusterID) Compare(o ClusterID) int {
 	return cmp.Or(
-		strings.Compare(string(id.Kind), string(o.Kind)),
+		cmp.Compare(id.Kind, o.Kind),
 		strings.Compare(id.Namespace, o.Namespace),
 		strings.Compare(id.Name, o.Name),
 		cmp.Compare(id.Port, o.Port),
 		strings.Compare(id.Member, o.Member),
-		strings.Compare(string(id.Variant), string(o.Variant)),
+		cmp.Compare(id.Variant, o.Variant),
 	)
 }
 
-// form is what stands in a cluster's name behind its kind.
-type form int
-
-const (
-	nothing      form = iota // KIND
-	object                   // KIND/NAMESPACE/NAME
-	objectPort               // KIND/NAMESPACE/NAME/PORT
-	objectMember             // KIND/NAMESPACE/NAME/MEMBER
-)
-
-func (k ClusterKind) form() form {
-	switch k {
-	case ServiceKind, GRPCKind, TCPKind, PassthroughKind, PickerKind:
-		return objectPort
-	case PoolKind:
-		return object
-	case ImportKind, ParentKind, ImportPickerKind:
-		return objectMember
-	}
-	return nothing
-}
+// hasPort and hasMember report what stands behind the object in the names of a kind.
+func (k ClusterKind) hasPort() bool   { return k >= ServiceKind && k <= PickerKind }
+func (k ClusterKind) hasMember() bool { return k >= ImportKind }
 
 // String is the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
 // "import/NAMESPACE/NAME/CLUSTER"; with the variant before it, "last/pool/NAMESPACE/NAME". That of the zero ID is "".
@@ -177,19 +170,18 @@ func (id ClusterID) String() string {
 	var room [96]byte
 	b := room[:0]
 	if id.Variant != Plain {
-		b = append(append(b, id.Variant...), '/')
+		b = append(append(b, variants[id.Variant]...), '/')
 	}
-	b = append(b, id.Kind...)
-	f := id.Kind.form()
-	if f == nothing {
-		return string(b)
+	if id.Kind == FixedKind {
+		return string(append(b, id.Name...))
 	}
-	b = append(append(b, '/'), id.Namespace...)
-	b = append(append(b, '/'), id.Name...)
-	switch f {
-	case objectPort:
+	b = append(append(b, kinds[id.Kind]...), '/')
+	b = append(append(b, id.Namespace...), '/')
+	b = append(b, id.Name...)
+	switch {
+	case id.Kind.hasPort():
 		b = strconv.AppendInt(append(b, '/'), int64(id.Port), 10)
-	case objectMember:
+	case id.Kind.hasMember():
 		b = append(append(b, '/'), id.Member...)
 	}
 	return string(b)
@@ -198,36 +190,33 @@ func (id ClusterID) String() string {
 // ParseClusterID reads a cluster's name. It accepts exactly the names that String makes; "" is none of them.
 func ParseClusterID(name string) (ClusterID, bool) {
 	var id ClusterID
-	rest := name
-	for _, v := range []ClusterVariant{LastVariant, HopsVariant, HealthVariant} {
-		if after, ok := strings.CutPrefix(name, string(v)+"/"); ok {
-			id.Variant, rest = v, after
-		}
+	kind, rest, more := strings.Cut(name, "/")
+	if v := slices.Index(variants[:], kind); v > 0 && more {
+		id.Variant = ClusterVariant(v)
+		kind, rest, more = strings.Cut(rest, "/")
 	}
-	kind, rest, more := strings.Cut(rest, "/")
-	id.Kind = ClusterKind(kind)
-	f := id.Kind.form()
-	if f == nothing {
-		return id, !more && kind != ""
+	if !more {
+		id.Name = kind
+		return id, kind != ""
 	}
-	var ok bool
-	if id.Namespace, rest, ok = strings.Cut(rest, "/"); !ok || id.Namespace == "" {
+	id.Kind = ClusterKind(max(0, slices.Index(kinds[:], kind)))
+	var object bool
+	if id.Namespace, rest, object = strings.Cut(rest, "/"); id.Kind == FixedKind || !object || id.Namespace == "" {
 		return ClusterID{}, false
 	}
-	if f == object {
-		id.Name = rest
-		return id, rest != "" && !strings.Contains(rest, "/")
-	}
-	if id.Name, rest, ok = strings.Cut(rest, "/"); !ok || id.Name == "" {
+	id.Name, rest, more = strings.Cut(rest, "/")
+	switch {
+	case id.Name == "" || more != (id.Kind != PoolKind):
 		return ClusterID{}, false
-	}
-	if f == objectPort {
+	case id.Kind.hasPort():
 		port, err := strconv.ParseInt(rest, 10, 32)
 		id.Port = int32(port)
 		return id, err == nil && strconv.FormatInt(port, 10) == rest
+	case id.Kind.hasMember():
+		id.Member = rest
+		return id, rest != ""
 	}
-	id.Member = rest
-	return id, rest != ""
+	return id, true
 }
 
 // MarshalText implements encoding.TextMarshaler: the cluster's name.
