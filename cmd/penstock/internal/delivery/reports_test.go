@@ -17,7 +17,7 @@ func TestStatus_BoardFollowsTranslation(t *testing.T) {
 	if r, ok := board.Get(route); !ok || len(r.Findings) != 1 {
 		t.Errorf("the board has %v", r)
 	}
-	d.Deliver(t.Context(), &Change{Output: translator.Output{Unsaid: []report.Ref{route}}})
+	d.Deliver(t.Context(), &Change{Output: translator.Output{ReportsGone: []report.Ref{route}}})
 	if r, ok := board.Get(route); ok {
 		t.Errorf("the board still has %v", r)
 	}
