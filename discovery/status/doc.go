@@ -12,7 +12,8 @@
 // does, also over restarts. The status file is replaced atomically, and only when it changes.
 //
 // The board is a go-memdb (schema.go): a walk over its one large index meets objects in order and, of each, the winning source last. It
-// holds pointers to reports, 360 bytes a report more than the map that it replaced (BenchmarkBoard_Memory).
+// holds pointers to reports, and takes 360 bytes a report more than a map (BenchmarkBoard_Memory). With 5,000 routes, whose pools and
+// servers have reports too, that is 5.5 MiB of live heap and 10 to 13 MiB of resident memory.
 //
 // Tests: go test ./discovery/status
 package status

@@ -3,13 +3,13 @@ package kubestatus_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 const (
@@ -73,7 +74,7 @@ func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 		t.Fatal(err)
 	}
 	kubetest.Run(t, source.Run)
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Limit)
 	defer cancel()
 	if err := source.Synced(ctx); err != nil {
 		t.Fatal(err)
@@ -90,25 +91,15 @@ func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	return r
 }
 
-const deadline = 30 * time.Second
-
-// eventually polls until missing returns "".
+// eventually waits until missing returns "".
 func (r *rig) eventually(missing func() string) {
 	r.Helper()
-	poll := time.NewTicker(2 * time.Millisecond)
-	defer poll.Stop()
-	late := time.After(deadline)
-	for {
-		text := missing()
-		if text == "" {
-			return
+	poll.NoError(r, "the API server or the store has it", poll.Limit, func() error {
+		if text := missing(); text != "" {
+			return errors.New(text)
 		}
-		select {
-		case <-poll.C:
-		case <-late:
-			r.Fatal(text)
-		}
-	}
+		return nil
+	})
 }
 
 // has waits until an object is in the store, or is no longer.
