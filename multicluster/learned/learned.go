@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +35,9 @@ type Delivery interface {
 type Config struct {
 	Store    Store
 	Delivery Delivery
+	// Object returns namespace and name of the store's object that holds a pool's addresses (store.LearnedName); false for a
+	// pool that is not of an import.
+	Object func(pool string) (namespace, name string, ok bool)
 	// Peers are sent what is learned here, and what they learn is stored here; nil: there are none.
 	Peers Peers
 	// For is how long an address stays after it was named last. 10 minutes by default: longer than a retry or a session, and
@@ -74,7 +76,7 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Learn adds addresses to a pool, named as model.PoolName does ("namespace/name@cluster"). It returns nil when every Envoy has
+// Learn adds addresses to a pool, named as model.PoolID does ("namespace/name@cluster"). It returns nil when every Envoy has
 // them.
 func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort) error {
 	if k.known(pool, addrs) {
@@ -196,14 +198,13 @@ func (k *Keeper) publish(pool string, addrs []netip.AddrPort) {
 
 // write stores a pool's addresses and returns the revision. mu is held.
 func (k *Keeper) write(pool string) (uint64, error) {
-	namespace, rest, _ := strings.Cut(pool, "/")
-	name, cluster, ok := strings.Cut(rest, "@")
+	namespace, name, ok := k.cfg.Object(pool)
 	if !ok {
 		delete(k.pools, pool)
 		return 0, errors.New("not a pool of an import")
 	}
 	l := &store.Learned{}
-	l.Namespace, l.Name = namespace, store.LearnedName(name, cluster)
+	l.Namespace, l.Name = namespace, name
 	for _, a := range slices.SortedFunc(maps.Keys(k.pools[pool]), netip.AddrPort.Compare) {
 		l.Endpoints = append(l.Endpoints, a.String())
 	}

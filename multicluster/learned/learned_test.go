@@ -42,7 +42,7 @@ func setUp(t *testing.T) (*store.Store, *proxies, *Keeper, *time.Time) {
 	s := store.New()
 	p := &proxies{make(chan uint64, 1), make(chan uint64)}
 	now := time.Unix(1000, 0)
-	return s, p, New(Config{Store: s, Delivery: p, For: time.Minute, Now: func() time.Time { return now }}), &now
+	return s, p, New(Config{Store: s, Delivery: p, Object: object, For: time.Minute, Now: func() time.Time { return now }}), &now
 }
 
 func stored(s *store.Store) []string {
@@ -127,4 +127,9 @@ func TestLearned_OnlyPoolsOfImports(t *testing.T) {
 	if err := k.Learn(t.Context(), "ns/chat", []netip.AddrPort{pod1}); err == nil {
 		t.Error("a local pool's endpoints were learned from a picker")
 	}
+}
+
+// object is Config.Object for the pools of these tests, all of them "ns/chat@east".
+func object(pool string) (namespace, name string, ok bool) {
+	return "ns", store.LearnedName("chat", "east"), pool == "ns/chat@east"
 }

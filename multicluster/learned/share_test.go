@@ -51,7 +51,7 @@ func two(t *testing.T) (stores [2]*store.Store, keepers [2]*Keeper, wires [2]*wi
 		s := store.New()
 		stores[i] = s
 		wires[i] = &wire{t: t, all: map[string]channel.Item{}}
-		keepers[i] = New(Config{Store: s, Delivery: eager{}, Peers: wires[i], For: time.Minute, Now: func() time.Time { return at }})
+		keepers[i] = New(Config{Store: s, Delivery: eager{}, Object: object, Peers: wires[i], For: time.Minute, Now: func() time.Time { return at }})
 	}
 	for i := range keepers {
 		wires[i].to = keepers[1-i]
@@ -70,7 +70,7 @@ func TestLearned_EveryProcessHasWhatOneLearned(t *testing.T) {
 	}
 	// The first one starts again with nothing, and asks the second one.
 	s := store.New()
-	again := New(Config{Store: s, Delivery: eager{}, For: time.Minute, Now: keepers[0].cfg.Now})
+	again := New(Config{Store: s, Delivery: eager{}, Object: object, For: time.Minute, Now: keepers[0].cfg.Now})
 	wires[1].to = again
 	wires[1].deliver(t.Context(), true)
 	if got := stored(s); !slices.Equal(got, want) {

@@ -84,7 +84,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Streams: a.xds, Elsewhere: a.proxies, Cache: a.cache, Linger: a.linger, Progress: a.progress, Store: a.store,
 		Clusters: a.translation.PoolClusters, NoPeers: a.channel.Isolated,
 	})
-	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Peers: a.channel.Topic(learned.Topic)})
+	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
 	a.completions = peers.NewCompletions(a.channel, func(e accesslog.Entry) { a.picker.ReleaseOwn(e) })
 	a.picker, err = picker.New(picker.Config{
 		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.completions.Add,

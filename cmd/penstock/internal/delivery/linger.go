@@ -140,10 +140,17 @@ func (d *Linger) expire(now time.Time) time.Duration {
 	return next
 }
 
+// LearnedObject returns namespace and name of the object that holds the endpoints of a pool which remote pickers have
+// named; false for a pool that is not of an import.
+func LearnedObject(pool string) (namespace, name string, ok bool) {
+	id, ok := model.ParsePoolID(pool)
+	return id.Namespace, store.LearnedName(id.Name, id.Member), ok && id.Member != ""
+}
+
 // learnedAddresses are the endpoints of a pool that remote pickers have named.
 func learnedAddresses(r store.Reader, pool string) (out []netip.AddrPort) {
-	id, _ := model.ParsePoolID(pool)
-	l, ok := store.LearnedEndpoints.Get(r, id.Namespace+"/"+store.LearnedName(id.Name, id.Member))
+	namespace, name, _ := LearnedObject(pool)
+	l, ok := store.LearnedEndpoints.Get(r, namespace+"/"+name)
 	if !ok {
 		return nil
 	}
