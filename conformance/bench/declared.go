@@ -27,6 +27,10 @@ var figures = map[string]figure{
 	"endpoint_fanout_vs_gcp.gcp":      {"ms", none, ""},
 	"endpoint_fanout_vs_gcp.snapshot": {"ms", none, "The same for its SnapshotCache, with one snapshot for all proxies. The time to build the new snapshot does not count."},
 
+	"commit_isolation":         {"ratio", 1.3, "An endpoint's file is saved, to its bytes at a proxy, while the removal of another pool's endpoint waits for a frozen peer, over the same while none waits; medians, in turns. 1 is that no pool waits for another."},
+	"commit_isolation.waiting": {"ms", none, ""},
+	"commit_isolation.alone":   {"ms", none, ""},
+
 	"cold_start":               {"s", 3, "5,000 routes: from the start of penstock serve with a new folder of files until a proxy, which connects at once, has the last byte of everything."},
 	"cold_start.cpu":           {"s", none, "CPU of the process in that time, which depends less on how busy the machine is."},
 	"cold_start.restart":       {"s", none, "The same with the state of the first run."},
@@ -87,6 +91,7 @@ var measurements = []measurement{
 	{names: []string{"change_growth", "change_cpu", "change_vs_rebuild"}, what: "one route's change among 100 and among 5,000 routes", run: measureChange},
 	{names: []string{"change_cleartext"}, what: "one route's change among 5,000 on one cleartext port", run: measureCleartext},
 	{names: []string{"endpoint_fanout", "endpoint_fanout_vs_gcp"}, what: "one endpoint's change to 1,000 streams", run: measureFanout},
+	{names: []string{"commit_isolation"}, what: "an endpoint's change while another pool's removal waits for a frozen peer", needs: havePenstock, run: measureIsolation},
 	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
 	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},

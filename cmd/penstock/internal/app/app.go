@@ -44,6 +44,7 @@ type App struct {
 	proxies     *peers.Proxies
 	progress    *delivery.Progress
 	linger      *delivery.Linger
+	holds       *delivery.Holds
 	pools       *delivery.Pools
 	relays      *peers.Relays
 	completions *peers.Completions
@@ -80,8 +81,9 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	if err != nil {
 		return nil, err
 	}
+	a.holds = delivery.NewHolds(delivery.HoldsConfig{Cache: a.linger, Names: peers.NewNames(a.channel)})
 	envoys := delivery.NewEnvoys(delivery.EnvoysConfig{
-		Streams: a.xds, Elsewhere: a.proxies, Cache: a.cache, Linger: a.linger, Progress: a.progress, Store: a.store,
+		Streams: a.xds, Elsewhere: a.proxies, Cache: a.cache, Linger: a.linger, Holds: a.holds, Progress: a.progress, Store: a.store,
 		Clusters: a.translation.PoolClusters, NoPeers: a.channel.Isolated,
 	})
 	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
@@ -93,7 +95,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		return nil, err
 	}
 	a.pools = delivery.NewPools(delivery.PoolsConfig{
-		Picker: a.picker, Envoys: envoys, Names: peers.NewNames(a.channel), DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: a.log,
+		Picker: a.picker, Envoys: envoys, Holds: a.holds, DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: a.log,
 	})
 	a.prober, err = probe.New(probe.Config{OnAnswer: a.storeDialect, Log: a.log})
 	return a, err
@@ -105,7 +107,7 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	cfg.Observe, cfg.Tracer = a.changes.Observe, a.cfg.Tracer.Tracer("github.com/penstock-project/penstock")
 	relays := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) { a.relays.Follow(c.Output.Pools, c.Output.PoolsGone) })
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log}, relays, a.pools, delivery.Probes{Prober: a.prober}, a.linger, a.progress)...)
+		delivery.Reports{Board: a.board, Log: a.log}, relays, a.pools, delivery.Probes{Prober: a.prober}, a.holds, a.progress)...)
 	return pipeline.New(cfg)
 }
 
@@ -121,7 +123,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, line.Run, a.linger.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.completions.Run, a.pools.Run,
+		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.completions.Run, a.pools.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 	} {
 		start(run)

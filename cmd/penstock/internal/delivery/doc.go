@@ -4,15 +4,16 @@
 //
 //	report    reports.go            the board
 //	claim     ports.go              each port of this machine has one Gateway
-//	shrink    pools.go, shrink.go   the pickers of this process and of its peers drop endpoints
+//	shrink    pools.go, shrink.go   the picker drops endpoints, and peers are asked to
 //	probe     probes.go             external pickers are asked how they answer
-//	commit    linger.go             the cache; clusters of imports keep their endpoints for a while
+//	commit    holds.go, linger.go   the cache; removals wait for peers, endpoints of removed imports stay for a while
 //	grow      pools.go, envoys.go   the picker names new endpoints once Envoys have them
 //	observe                         status, fleets, supervisors (package app)
 //	reach     progress.go           waits for the revision end
 //
 // Invariants: a picker drops an endpoint before Envoy does and names a new one after Envoy has it, so a pick never names what
-// its cluster lacks. Changes are delivered by one goroutine, in the order of their revisions.
+// its cluster lacks. No step waits: a removal that peers have not followed is held by pool (holds.go), and everything else
+// is committed. Changes are delivered by one goroutine, in the order of their revisions.
 //
 // Tests: go test ./cmd/penstock/internal/delivery
 package delivery

@@ -36,6 +36,7 @@ type EnvoysConfig struct {
 	Elsewhere Elsewhere
 	Cache     *cache.Cache
 	Linger    *Linger
+	Holds     *Holds
 	Progress  *Progress
 	Store     *store.Store
 	// Clusters are those of a pool.
@@ -99,6 +100,9 @@ func (e *Envoys) Delivered(ctx context.Context, rev uint64, pool string) error {
 		return nil // Envoys are answered after the first translation, which will have it
 	}
 	if err := e.cfg.Progress.Wait(ctx, rev); err != nil {
+		return err
+	}
+	if err := e.cfg.Holds.wait(ctx, pool); err != nil {
 		return err
 	}
 	clusters := append(e.cfg.Clusters(pool), e.cfg.Linger.Learn(pool, learnedAddresses(e.cfg.Store.View(), pool))...)

@@ -53,17 +53,6 @@ func importedPool(cluster string) (pool string, ok bool) {
 	return imported.String(), ok
 }
 
-// Steps implements Part.
-func (d *Linger) Steps() []Step {
-	return []Step{{Commit, func(_ context.Context, c *Change) {
-		var batches []cache.Batch
-		for _, delta := range c.Output.Deltas {
-			batches = append(batches, cache.Batch{Gateway: delta.Gateway, Revision: c.Revision, Upserts: delta.Upserts, Removes: delta.Removes, Trace: c.Trace})
-		}
-		d.Commit(batches...)
-	}}}
-}
-
 // Commit commits batches, the removals that linger excepted.
 func (d *Linger) Commit(batches ...cache.Batch) {
 	d.mu.Lock()

@@ -42,7 +42,7 @@ type EndpointWaiter interface {
 type PoolsConfig struct {
 	Picker Picker
 	Envoys EndpointWaiter
-	Names  Names
+	Holds  *Holds
 	// DefaultPool is given to gateways that name no pool: "namespace/name". Empty: the only pool, if there is one.
 	DefaultPool string
 	// Keep is how long a removed pool is still picked from: the drain time.
@@ -77,11 +77,11 @@ func NewPools(cfg PoolsConfig) *Pools {
 // Steps implements Part.
 func (s *Pools) Steps() []Step {
 	return []Step{
-		{Shrink, func(ctx context.Context, c *Change) {
+		{Shrink, func(_ context.Context, c *Change) {
 			for _, id := range c.Output.PoolsGone {
-				s.cfg.Names.Retract(id.String())
+				s.cfg.Holds.drop(id.String())
 			}
-			awaitPeers(ctx, s.cfg.Names, s.before(c.Output))
+			s.cfg.Holds.hold(s.before(c.Output))
 		}},
 		{Grow, func(context.Context, *Change) { s.after() }},
 	}
@@ -219,8 +219,9 @@ func (s *Pools) finish(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.grow:
-			s.finishGrowing(ctx)
+		case <-s.cfg.Holds.released:
 		}
+		s.finishGrowing(ctx)
 	}
 }
 
@@ -233,6 +234,9 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	var clusters []string
 	want, timeout := map[string]picker.Pool{}, growTimeout
 	for name, pool := range s.growing {
+		if s.cfg.Holds.held(name) { // the cache does not have it yet: the release starts it again
+			continue
+		}
 		want[name] = pool
 		if len(pool.Spill) > len(s.current[name].Spill) {
 			timeout = hopTimeout

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/cache"
 )
 
 // noPeers are the Names of a process that is the only one.
@@ -59,7 +60,7 @@ func await(ctx context.Context, c <-chan struct{}) error {
 
 func newPoolRig(t *testing.T, keep time.Duration) *poolRig {
 	r := &poolRig{t: t, known: make(chan struct{}), picked: map[string]picker.Pool{}}
-	r.pools = NewPools(PoolsConfig{Picker: r, Envoys: r, Names: noPeers{}, Keep: keep, Log: slog.New(slog.DiscardHandler)})
+	r.pools = NewPools(PoolsConfig{Picker: r, Envoys: r, Holds: NewHolds(HoldsConfig{Cache: NewLinger(cache.New(cache.Config{}), time.Minute, slog.New(slog.DiscardHandler)), Names: noPeers{}}), Keep: keep, Log: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { _ = r.pools.Run(ctx) }) // ends with the context's error

@@ -1,0 +1,297 @@
+package delivery
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+const (
+	// holdTimeout is how long a removal waits for the pickers of peers to drop the endpoint: they read the same objects within
+	// milliseconds.
+	holdTimeout = 300 * time.Millisecond
+	// maxHold bounds the wait of a pool that becomes smaller again and again meanwhile.
+	maxHold = 3 * holdTimeout
+)
+
+// HoldsConfig is what a Holds needs.
+type HoldsConfig struct {
+	Cache *Linger
+	Names Names
+}
+
+// Holds commits changes, and holds removals back that pickers of peers have not followed: any Envoy may ask any picker, so
+// an endpoint stays in Envoy as long as a picker may name it. What is held is a pool's clusters and endpoints, as they are in
+// the cache, and the removal of everything that these name, such as the hop of a place to spill to. A pool's hold ends when
+// its peers name the same as the picker here, or at its deadline; later changes of the pool join it. Everything else is
+// committed at once.
+type Holds struct {
+	cfg      HoldsConfig
+	released chan struct{} // has one element when a hold has ended
+	changed  chan struct{} // has one element when a hold has begun
+
+	mu    sync.Mutex // held during a commit: of a resource, the later change wins
+	pools map[string]*hold
+	items map[item]*pending
+	ended chan struct{} // closed and replaced when a hold ends
+}
+
+// hold is a pool that waits for peers.
+type hold struct {
+	digest          string // that peers must publish
+	begun, deadline time.Time
+}
+
+// item is a resource of a gateway.
+type item struct {
+	gateway string
+	ref     resource.Ref
+}
+
+// pending is a change that is held.
+type pending struct {
+	pools  map[string]bool    // that it waits for
+	upsert *resource.Resource // nil: a removal
+	rev    uint64
+	trace  trace.SpanContext
+}
+
+// NewHolds makes it.
+func NewHolds(cfg HoldsConfig) *Holds {
+	return &Holds{cfg: cfg, released: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		pools: map[string]*hold{}, items: map[item]*pending{}, ended: make(chan struct{})}
+}
+
+// Steps implements Part.
+func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
+
+// hold publishes what the picker names, and begins a hold for each pool that has become smaller and that peers have not
+// followed. It is called before the change is committed.
+func (h *Holds) hold(pools map[string]naming) {
+	digests := map[string]string{}
+	for name, is := range pools {
+		digests[name] = is.digest
+	}
+	h.cfg.Names.Publish(digests)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for name, is := range pools {
+		current := h.pools[name]
+		if current != nil {
+			current.digest = is.digest
+		}
+		if !is.fewer || len(h.cfg.Names.Behind(name, is.digest)) == 0 {
+			continue
+		}
+		if current == nil {
+			current = &hold{digest: is.digest, begun: now}
+			h.pools[name] = current
+		}
+		current.deadline = now.Add(holdTimeout)
+		if latest := current.begun.Add(maxHold); latest.Before(current.deadline) {
+			current.deadline = latest
+		}
+		poke(h.changed)
+	}
+}
+
+// drop ends the hold of a removed pool.
+func (h *Holds) drop(pool string) {
+	h.cfg.Names.Retract(pool)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pools[pool] != nil {
+		h.release(pool)
+	}
+}
+
+// held reports whether a pool has changes that are not committed.
+func (h *Holds) held(pool string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pools[pool] != nil
+}
+
+// wait returns when a pool has no changes that are not committed, or with the context's error.
+func (h *Holds) wait(ctx context.Context, pool string) error {
+	for {
+		h.mu.Lock()
+		held, ended := h.pools[pool] != nil, h.ended
+		h.mu.Unlock()
+		if !held {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ended:
+		}
+	}
+}
+
+// commit commits a change, but for what is held.
+func (h *Holds) commit(_ context.Context, c *Change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var batches []cache.Batch
+	for _, d := range c.Output.Deltas {
+		b := cache.Batch{Gateway: d.Gateway, Revision: c.Revision, Upserts: d.Upserts, Removes: d.Removes, Trace: c.Trace}
+		if len(h.pools) > 0 {
+			h.keep(&b, d)
+		}
+		batches = append(batches, b)
+	}
+	h.cfg.Cache.Commit(batches...)
+}
+
+// keep takes out of a batch what is held. mu is held.
+func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
+	for _, ref := range d.Removes {
+		delete(h.items, item{d.Gateway, ref}) // an update that is held is outdated
+		if ref.Type == resource.Cluster {
+			delete(h.items, item{d.Gateway, resource.Ref{Type: resource.Endpoints, Name: ref.Name}})
+		}
+	}
+	b.Upserts = slices.DeleteFunc(slices.Clone(d.Upserts), func(r *resource.Resource) bool {
+		at := item{d.Gateway, r.Ref}
+		pool := poolOf(r.Ref)
+		if h.pools[pool] == nil || h.cfg.Cache.cache.Resource(d.Gateway, r.Ref) == nil { // Envoy has none of it that could be removed
+			delete(h.items, at)
+			return false
+		}
+		h.items[at] = &pending{pools: map[string]bool{pool: true}, upsert: r, rev: b.Revision, trace: b.Trace}
+		return true
+	})
+	needed := h.needed(d.Gateway)
+	b.Removes = slices.DeleteFunc(slices.Clone(d.Removes), func(ref resource.Ref) bool {
+		pools := needed[ref]
+		if pools == nil {
+			return false
+		}
+		h.items[item{d.Gateway, ref}] = &pending{pools: maps.Clone(pools), rev: b.Revision, trace: b.Trace}
+		return true
+	})
+}
+
+// poolOf is the pool of a cluster or of its endpoints; "": it has none.
+func poolOf(ref resource.Ref) string {
+	if ref.Type != resource.Cluster && ref.Type != resource.Endpoints {
+		return ""
+	}
+	id, ok := model.ParseClusterID(ref.Name)
+	if !ok || id.Kind != model.PoolKind && id.Kind != model.ImportKind {
+		return ""
+	}
+	return model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}.String()
+}
+
+// needed are the resources that held ones name, directly or not, in the versions that the cache has, and the pools that need
+// them. mu is held.
+func (h *Holds) needed(gateway string) map[resource.Ref]map[string]bool {
+	out := map[resource.Ref]map[string]bool{}
+	var follow func(ref resource.Ref, pool string)
+	follow = func(ref resource.Ref, pool string) {
+		r := h.cfg.Cache.cache.Resource(gateway, ref)
+		if r == nil {
+			return
+		}
+		for _, named := range r.Refs {
+			if out[named] == nil {
+				out[named] = map[string]bool{}
+			}
+			if !out[named][pool] {
+				out[named][pool] = true
+				follow(named, pool)
+			}
+		}
+	}
+	for at, p := range h.items {
+		if at.gateway == gateway && p.upsert != nil {
+			for pool := range p.pools {
+				follow(at.ref, pool)
+			}
+		}
+	}
+	return out
+}
+
+// release commits what waited for a pool alone. mu is held.
+func (h *Holds) release(pool string) {
+	delete(h.pools, pool)
+	batches := map[string]*cache.Batch{}
+	for at, p := range h.items {
+		if delete(p.pools, pool); len(p.pools) > 0 {
+			continue
+		}
+		delete(h.items, at)
+		b := batches[at.gateway]
+		if b == nil {
+			b = &cache.Batch{Gateway: at.gateway}
+			batches[at.gateway] = b
+		}
+		if p.upsert != nil {
+			b.Upserts = append(b.Upserts, p.upsert)
+		} else {
+			b.Removes = append(b.Removes, at.ref)
+		}
+		if p.rev >= b.Revision {
+			b.Revision, b.Trace = p.rev, p.trace
+		}
+	}
+	for _, gateway := range slices.Sorted(maps.Keys(batches)) {
+		b := batches[gateway]
+		slices.SortFunc(b.Upserts, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
+		slices.SortFunc(b.Removes, resource.Ref.Compare)
+		h.cfg.Cache.Commit(*b)
+	}
+	close(h.ended)
+	h.ended = make(chan struct{})
+	poke(h.released)
+}
+
+// Run ends holds until ctx ends.
+func (h *Holds) Run(ctx context.Context) error {
+	for {
+		next := time.NewTimer(h.check(time.Now()))
+		select {
+		case <-ctx.Done():
+			next.Stop()
+			return ctx.Err()
+		case <-h.changed:
+		case <-h.cfg.Names.Changed():
+		case <-next.C:
+		}
+		next.Stop()
+	}
+}
+
+// check ends the holds whose peers have followed, or whose time is over, and returns the time until it is to be called
+// again. A peer that exceeds a deadline holds no other pool until it publishes again.
+func (h *Holds) check(now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, is := range h.pools {
+		if !is.deadline.After(now) {
+			h.cfg.Names.MarkLate(h.cfg.Names.Behind(name, is.digest)...)
+		}
+	}
+	next := time.Hour
+	for name, is := range maps.Clone(h.pools) {
+		if len(h.cfg.Names.Behind(name, is.digest)) == 0 {
+			h.release(name)
+			continue
+		}
+		next = min(next, is.deadline.Sub(now))
+	}
+	return next
+}
