@@ -52,7 +52,7 @@ type BackendView struct {
 	Share     string   `json:"share"` // "50.0%"
 	Cluster   string   `json:"cluster,omitempty"`
 	Picker    string   `json:"picker,omitempty"`
-	Pool      string   `json:"pool,omitempty"` // what our picker knows it as; to ask it what it would choose
+	Pool      string   `json:"pool,omitempty"` // model.PoolID, for questions to our picker
 	Body      string   `json:"body,omitempty"`
 	TLS       string   `json:"tls,omitempty"` // how its servers are known
 	Filters   []string `json:"filters,omitempty"`

@@ -22,7 +22,7 @@ const (
 	roleLater = "spill-later"
 )
 
-// servedKey is where the endpoint picker protocol reads who served.
+// servedKey is where the endpoint picker protocol has the endpoint that served.
 const servedKey = "x-gateway-destination-endpoint-served"
 
 // loadBalancing follows the pick in the request's metadata, where there is one; the fallback decides otherwise.

@@ -1,7 +1,7 @@
 // Package envoy turns the model into what Envoy gets: protos, encoded once, as resource.Resource.
 //
 // translator calls it, one function for each kind of resource: Listener and HopListener, VirtualHost and
-// RouteConfiguration, HopRoutes, Cluster, Endpoints, Secret. It knows Envoy and the model, and nothing of Gateway API
+// RouteConfiguration, HopRoutes, Cluster, Endpoints, Secret. It depends on Envoy and the model, and not on Gateway API
 // objects. Each of them checks what it has made, before it encodes it.
 //
 // Invariants:

@@ -117,7 +117,7 @@ func (b *builder) edge(cfg Config, gateway string, c model.Chain) *hcmv3.HttpCon
 			Subject: boolean(true), Dns: true, Uri: true, Cert: c.Clients.Optional,
 		}
 	}
-	// A person who reports a failed request can name it.
+	// A report about a failed request can name it.
 	m.AlwaysSetRequestIdInResponse = true
 	// What a route matches is what a backend gets. Escaped slashes stay: model names contain them.
 	m.NormalizePath = boolean(true)

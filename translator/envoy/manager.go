@@ -27,7 +27,7 @@ var (
 )
 
 // manager is what the connection managers of edges and hops have in common. The name is that of the route
-// configuration; owner is who asks, for the picker's access log: a gateway or a hop.
+// configuration; owner is the gateway or hop, for the picker's access log.
 func (b *builder) manager(cfg Config, owner, name string) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: name,
@@ -123,7 +123,7 @@ func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog 
 	})
 }
 
-// logLine is what a person needs at 3 a.m.: who asked what, who answered, after how many attempts, and why not.
+// logLine is what an operator needs to find a failure: client, request, endpoint, attempts, and the reason.
 func logLine() *structpb.Struct {
 	fields := map[string]string{
 		"time":     "%START_TIME%",

@@ -30,7 +30,7 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	}
 	for _, h := range firsts(m.Headers) {
 		name := h.Name
-		if name == "host" { // Envoy knows it by its HTTP/2 name only
+		if name == "host" { // Envoy matches it by its HTTP/2 name only
 			name = ":authority"
 		}
 		rm.Headers = append(rm.Headers, header(name, value(h)))

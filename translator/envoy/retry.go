@@ -14,7 +14,7 @@ import (
 const (
 	// safeRetries repeat what no backend can have begun to answer.
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
-	// userRetries are what a user means who asks for retries at all (Gateway API, HTTPRouteRetry).
+	// userRetries are the causes that a route with a retry rule covers (Gateway API, HTTPRouteRetry).
 	userRetries = ",reset,retriable-status-codes"
 	// spillRetries also repeat what a pod, or a hop's picker, was too full for; to a gRPC request that is answered by a
 	// grpc-status.

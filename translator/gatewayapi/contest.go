@@ -108,7 +108,7 @@ func (c *claims) add(host string, owner report.Ref) {
 	}
 }
 
-// meets finds who has a host that intersects with one of hosts.
+// meets finds the route that has a host which intersects with one of hosts.
 func (c *claims) meets(hosts []string) (report.Ref, bool) {
 	for _, h := range hosts {
 		if owner, ok := c.below[h]; ok {

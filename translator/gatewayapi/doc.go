@@ -2,8 +2,8 @@
 // traffic, where each route is attached, what its rules do, in which order they are tried, and the report to the user.
 //
 // The root of translator calls it, one function a result: Class and Gateway for the objects of an operator; for a route
-// Candidate (where it wants to be), Contest (which candidates of a listener exclude each other) and Attach (what comes
-// of it); VirtualHost for one host of a chain of requests (of each hostname of its listeners, with or without routes, and
+// Candidate (which listeners may take it), Contest (which candidates of a listener exclude each other) and Attach (the
+// result); VirtualHost for one host of a chain of requests (of each hostname of its listeners, with or without routes, and
 // of each route), Stream for one host of a listener that hands connections on; and the functions in report.go for
 // reports about them. Certificate and ClientTrust read what listeners refer to; backendtls.go has which BackendTLSPolicy is
 // in force for a backend, and backendtls_report.go its report. Pools and imports come in by Backends.

@@ -30,7 +30,7 @@ type trustProblem struct {
 	text  string
 }
 
-// trust puts the certificates of ConfigMaps together, as PEM. from is who refers to them.
+// trust joins the certificates of ConfigMaps, as PEM. from is the object that refers to them.
 func trust(r store.Reader, from report.Ref, refs []report.Ref) (bundle []byte, problems []trustProblem) {
 	for i, ref := range refs {
 		certs, why, text := caCertificates(r, from, ref)

@@ -1,5 +1,5 @@
 // Package inference turns InferencePools, InferencePoolImports and their PoolPolicies into the model: which cluster a
-// pool is, who picks in it, what happens without a pick, where it spills, and which model servers it has.
+// pool is, which picker it has, what happens without a pick, where it spills, and which model servers it has.
 //
 // translator calls it, one function a kind of result; every function is pure and reads only through the store.Reader it
 // is given, so that the caller learns what a result hangs on.

@@ -20,7 +20,7 @@ type Gateway struct {
 	Findings    []report.Finding
 }
 
-// ListenerSet is what is decided about a ListenerSet, but for its listeners, which are the Gateway's.
+// ListenerSet is the decisions about a ListenerSet, except for its listeners, which are the Gateway's.
 type ListenerSet struct {
 	Ref        report.Ref
 	Accepted   bool // counts as attached
@@ -108,7 +108,7 @@ type Place struct {
 	Hosts        []string // the hosts that the route answers for there, sorted: intersection of listener's and route's hostnames
 }
 
-// Candidate is a route with where it wants to be attached: all that can be decided without looking at other routes.
+// Candidate is a route with the listeners that may take it: all that can be decided without other routes.
 type Candidate struct {
 	Route   report.Ref
 	Created int64 // creation time in seconds since 1970, 0 from files: older routes win ties (Gateway API, HTTPRouteRule)

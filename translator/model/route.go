@@ -72,7 +72,7 @@ type Redirect struct {
 // Direct answers by itself.
 type Direct struct {
 	Status uint32
-	Body   string // a sentence for the person who called; may be empty
+	Body   string // a sentence for the caller; may be empty
 }
 
 // Forward sends the request to one of several backends.
@@ -124,7 +124,7 @@ const (
 // PickerCall is how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID // of the picker
-	Pool    PoolID    // what our picker knows the pool as; zero for an external picker
+	Pool    PoolID    // zero for an external picker
 	Body    BodyMode
 	Spills  bool // the pool has somewhere to spill: immediate responses count as "no pick"
 	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is sent in the gRPC
