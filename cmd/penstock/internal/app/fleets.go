@@ -89,8 +89,8 @@ func (f *fleets) authorityChanged() {
 	}
 }
 
-// security implements proxyRunner. Proxies prove their identity; peers do, unless Peers.TLS says how, by certificates of the
-// authority.
+// security implements proxyRunner. Proxies prove their identity. Peers do by certificates of the authority, unless Peers.TLS
+// is set.
 func (f *fleets) security(p Peers) security {
 	s := security{authorize: f.guard.Authorize, ads: f.secure(), picks: f.guardPicks()}
 	if p.TLS != nil {

@@ -104,7 +104,7 @@ func smallCluster(t *testing.T) *kubetest.Server {
 	return api
 }
 
-func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
+func TestAPIServer_UnreadableAtStartRemovesNothingFromProxies(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)
 	first := inCluster(t, api, "first")
@@ -114,7 +114,7 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 	before, _ := proxy.Has(endpoints)
 	first.stop()
 
-	// The next process hears nothing at first, then of everything but the pods.
+	// The next process can read nothing at first, then everything but the pods.
 	silent := func(texts ...string) {
 		api.Fail(func(_, path string) int {
 			for _, text := range texts {
@@ -127,21 +127,21 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 	}
 	silent("/")
 	second := inCluster(t, api, "second")
-	heard := len(proxy.Received())
+	received := len(proxy.Received())
 	proxy.Wait("it cannot read", func() bool { return second.log.has("cannot read from the API server") })
 	silent("/pods")
 	proxy.Reconnect(second.address) // it takes connections once it knows what there is of the kinds that it reads whole
 	proxy.Wait("it waits for the pods", func() bool { return second.log.has("no proxy is answered before everything is read once") })
-	if got := proxy.Received()[heard:]; len(got) > 0 {
+	if got := proxy.Received()[received:]; len(got) > 0 {
 		t.Errorf("a proxy was answered before all was read: %+v", got)
 	}
 	api.Fail(nil)
 	// What comes now reaches the proxy: the process serves.
 	api.Apply(t, "pods", strings.Replace(clusterObjects[4].text, "127.0.0.1", "127.0.0.2", 1))
 	proxy.Wait("a change", func() bool { now, _ := proxy.Has(endpoints); return now != before })
-	for _, r := range proxy.Received()[heard:] {
+	for _, r := range proxy.Received()[received:] {
 		if len(r.Removed) > 0 || r.Type != resource.Endpoints && len(r.Upserts) > 0 {
-			t.Errorf("what the proxy had was taken away or changed: %+v", r)
+			t.Errorf("what the proxy had was removed or changed: %+v", r)
 		}
 	}
 	if b := proxy.Backends(8080); len(b) != 1 {
@@ -149,7 +149,7 @@ func TestAControlPlaneThatCannotReadYetTakesNothingFromProxies(t *testing.T) {
 	}
 }
 
-func TestARunningControlPlaneThatMissesAKindTakesNothingFromProxiesUntilItHearsOfIt(t *testing.T) {
+func TestAPIServer_UnreadableKindRemovesNothingFromProxies(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)
 	listen := func(listeners string) {
@@ -163,7 +163,7 @@ func TestARunningControlPlaneThatMissesAKindTakesNothingFromProxiesUntilItHearsO
 	}
 	proxy.Wait("both listeners", func() bool { return bound(8080) && bound(8081) })
 
-	// From now on nothing is heard of Services, while all else is.
+	// From now on Services cannot be read, while all else can.
 	api.Fail(func(_, path string) int {
 		if strings.HasSuffix(path, "/services") {
 			return http.StatusServiceUnavailable
@@ -172,7 +172,7 @@ func TestARunningControlPlaneThatMissesAKindTakesNothingFromProxiesUntilItHearsO
 	})
 	api.Cut()
 	proxy.Wait("it cannot read Services", func() bool { return running.log.has("cannot read from the API server") })
-	heard := len(proxy.Received())
+	received := len(proxy.Received())
 	// A listener goes, and then others come, one after the other: each is a change of its own, which would have taken the first along.
 	listeners := "{name: http, port: 8080, protocol: HTTP}"
 	for port := 8082; port < 8085; port++ {
@@ -180,11 +180,11 @@ func TestARunningControlPlaneThatMissesAKindTakesNothingFromProxiesUntilItHearsO
 		listen(listeners)
 		proxy.Wait("a further listener", func() bool { return bound(port) })
 	}
-	for _, r := range proxy.Received()[heard:] {
+	for _, r := range proxy.Received()[received:] {
 		if len(r.Removed) > 0 {
-			t.Errorf("taken away although there may be what keeps it: %+v", r)
+			t.Errorf("removed although an object that cannot be read may keep it: %+v", r)
 		}
 	}
 	api.Fail(nil)
-	proxy.Wait("the listener goes once all is heard of again", func() bool { return !bound(8081) })
+	proxy.Wait("the listener is removed once Services can be read again", func() bool { return !bound(8081) })
 }

@@ -16,20 +16,20 @@ const reclaimEvery = time.Second
 const (
 	// restBytes is what a process at rest allocates at most between two checks.
 	restBytes = 256 << 10
-	// burstBytes is what it must have allocated at work since memory was given back last: to collect it marks everything that
-	// is live. What drips at rest, such as for the pings of a thousand proxies, does not count: Go sees to that by itself.
+	// burstBytes is what it must have allocated at work since the last return: a collection marks everything that is live.
+	// Allocations at rest, such as those for the pings of a thousand proxies, do not count: Go's collector handles them.
 	burstBytes = 8 << 20
 	// startPercent is by how much the heap may grow between two collections until the process has come to rest for the first
 	// time; then it is GOGC's, 100 by default.
 	startPercent = 50
 )
 
-// room is the percentage of what a process may have that is left free by Go, which does not count all that the kernel does: pages of the
-// program, for instance. Go's guide to its collector asks for 5 to 10.
+// room is the percentage of the limit that stays free: Go does not count all that the kernel does, pages of the program for
+// instance. Go's guide to its collector recommends 5 to 10.
 const room = 10
 
-// keepWithin has Go collect as often as it must for the process to stay within so many bytes, and returns what ends that; within
-// them, startTight and reclaim do as they do without. GOMEMLIMIT, if it is set, is obeyed.
+// keepWithin sets Go's memory limit so that the process stays within so many bytes, and returns what resets it. Below the
+// limit startTight and reclaim act as without one. GOMEMLIMIT takes precedence.
 func keepWithin(bytes int64) (end func()) {
 	if bytes <= 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
@@ -38,10 +38,9 @@ func keepWithin(bytes int64) (end func()) {
 	return func() { debug.SetMemoryLimit(before) }
 }
 
-// startTight has what a start leaves behind collected twice as often as usual, and returns what ends that. Everything that
-// stays is allocated then, among garbage, and never moves: of a heap that has grown to twice what is live, most of the
-// other half would be lost in the gaps for good (measured with 5,000 routes: 15 MiB, for 0.4 s of CPU). GOGC, if it is set,
-// is obeyed.
+// startTight has the garbage of the start collected twice as often as usual, and returns what ends that. Everything that stays
+// is allocated then, among garbage, and never moves: of a heap that grows to twice what is live, most of the other half would
+// be lost in gaps for good (measured with 5,000 routes: 15 MiB, for 0.4 s of CPU). GOGC takes precedence.
 func startTight() (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -52,12 +51,12 @@ func startTight() (end func()) {
 	return sync.OnceFunc(func() { debug.SetGCPercent(before) })
 }
 
-// reclaim gives memory back to the system whenever the process has come to rest after a burst: a start, a large change,
-// all proxies that connect at once. Go by itself would keep what the burst took, which is several times what is live, as
-// long as nothing is allocated: its collector runs when the heap has doubled.
+// reclaim returns memory to the system whenever the process is at rest after a burst: a start, a large change, all proxies
+// that connect at once. Go alone keeps what the burst took, several times what is live, as long as nothing is allocated: its
+// collector runs when the heap has doubled.
 //
-// A busy process is left alone, so that its memory stays between what is live and twice that; GOGC and GOMEMLIMIT set
-// other bounds, as everywhere. rested is called each time.
+// A busy process is left alone, so its memory stays between what is live and twice that; GOGC and GOMEMLIMIT set other
+// bounds. rested is called each time.
 func reclaim(ctx context.Context, rested func()) error {
 	tick := time.NewTicker(reclaimEvery)
 	defer tick.Stop()
@@ -76,13 +75,13 @@ func reclaim(ctx context.Context, rested func()) error {
 	}
 }
 
-// burst is what a process has allocated at work, and not given back yet. What is garbage of it is only known to a collection.
+// burst is what a process has allocated at work and not returned yet. Only a collection finds how much of it is garbage.
 type burst struct {
 	last  uint64 // all that was allocated, at the last look
 	bytes uint64
 }
 
-// over looks at how many bytes were allocated in all, and says whether the process is at rest after a burst.
+// over takes the number of bytes allocated in all, and reports whether the process is at rest after a burst.
 func (b *burst) over(allocated uint64) bool {
 	since := allocated - b.last
 	b.last = allocated
