@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/features"
 )
 
 // standardPhrases are fixed expressions of the system and of Envoy that contain a word which the glossary otherwise rules
@@ -170,6 +173,26 @@ func TestGlossary_TestNamesBeginWithAFeature(t *testing.T) {
 	for name, file := range testNames(t) {
 		if !testName.MatchString(name) {
 			t.Errorf("%s: %s: a name is TestTerm_WhatAUserWouldLose", file, name)
+		}
+	}
+}
+
+// TestGlossary_EveryFeatureAndKindHasANamedTest finds, for each feature that a GatewayClass claims and for each kind that
+// is read, a test whose name contains it (underscores do not count), so that `go test -run HTTPRouteCORS` finds its tests.
+func TestGlossary_EveryFeatureAndKindHasANamedTest(t *testing.T) {
+	var all strings.Builder
+	for name := range testNames(t) {
+		all.WriteString(strings.ReplaceAll(name, "_", "") + "\n")
+	}
+	names := all.String()
+	for _, feature := range features.Names() {
+		if !strings.Contains(names, string(feature)) {
+			t.Errorf("no test has the feature %s in its name", feature)
+		}
+	}
+	for _, table := range store.Tables() {
+		if !strings.Contains(names, table.Kind()) {
+			t.Errorf("no test has the kind %s in its name", table.Kind())
 		}
 	}
 }
