@@ -34,17 +34,18 @@ test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy include
 	if ! command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null; then \
 	  race=; echo 'test: no C compiler, so no race detector (Debian: apt install gcc; macOS: xcode-select --install)'; fi; \
 	failed=0; \
-	[ -z "$$racy" ] || go test $$race $$racy || failed=1; \
-	[ -z "$$calm" ] || go test $$calm || failed=1; \
-	(cd conformance && go test ./...) || failed=1; \
+	[ -z "$$racy" ] || go test $(FLAVOR) $$race $$racy || failed=1; \
+	export CGO_ENABLED=0; \
+	[ -z "$$calm" ] || go test $(FLAVOR) $$calm || failed=1; \
+	(cd conformance && go test $(FLAVOR) ./...) || failed=1; \
 	exit $$failed
 
-lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout tests, and whether generated files are up to date
+lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout, the glossary, and whether generated files are up to date
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	@go vet ./... && (cd conformance && go vet -tags lab ./...)
 	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab ./...)
-	@go test -count=1 -run '^TestLayout' ./cmd/penstock
+	@go test -count=1 -run '^Test(Layout|Glossary)' ./cmd/penstock
 	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R go.mod go.sum manifests "$$copy"; \
 	CONTROLLER_GEN=$(TOOLS)/controller-gen bash "$$copy/manifests/generate.sh"; \
 	diff -r manifests "$$copy/manifests" || { echo 'deep copies or CRDs are out of date (see above): run make generate'; exit 1; }
