@@ -216,7 +216,7 @@ func TestEnvoyFleet_TooLittleMemoryKeepsServingFleet(t *testing.T) {
 	})
 }
 
-func TestGatewayAddress_UnassignedIsReported(t *testing.T) {
+func TestGatewayStaticAddresses_UnassignedIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.1"}, {Value: "192.0.2.2"}}
@@ -229,7 +229,7 @@ func TestGatewayAddress_UnassignedIsReported(t *testing.T) {
 	})
 }
 
-func TestGatewayAddress_OutsideAllowedRangesIsNotTaken(t *testing.T) {
+func TestGatewayStaticAddresses_OutsideAllowedRangesAreNotTaken(t *testing.T) {
 	for _, typ := range []corev1.ServiceType{"", corev1.ServiceTypeNodePort, corev1.ServiceTypeClusterIP} {
 		t.Run(string(typ), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

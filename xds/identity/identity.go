@@ -81,8 +81,8 @@ func (g *Guard) prove(ctx context.Context) (Proof, error) {
 			return fromCertificate(info.State.VerifiedChains[0][0]), nil
 		}
 	}
-	for _, token := range bearerTokens(ctx) {
-		user, err := g.tokens.user(ctx, token)
+	if tokens := bearerTokens(ctx); len(tokens) > 0 {
+		user, err := g.tokens.user(ctx, tokens[0])
 		if err != nil {
 			return Proof{}, err
 		}

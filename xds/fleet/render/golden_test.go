@@ -112,6 +112,39 @@ func TestDeployment_NewAuthorityRollsNoPods(t *testing.T) {
 	}
 }
 
+func TestGatewayInfrastructure_LabelsAndAnnotationsReachEveryObject(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/plain.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := read(t, archive)
+	f.Gateway.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{
+		Labels:      map[gatewayv1.LabelKey]gatewayv1.LabelValue{"team": "blue"},
+		Annotations: map[gatewayv1.AnnotationKey]gatewayv1.AnnotationValue{"example.com/owner": "jane"},
+	}
+	objects, err := render.Objects(settings, f)
+	if err != nil || len(objects) == 0 {
+		t.Fatal(objects, err)
+	}
+	for _, o := range objects {
+		if o.GetLabels()["team"] != "blue" || o.GetAnnotations()["example.com/owner"] != "jane" {
+			t.Errorf("%s: labels %v, annotations %v", o.GetObjectKind().GroupVersionKind().Kind, o.GetLabels(), o.GetAnnotations())
+		}
+	}
+}
+
+func TestGatewayAddressEmpty_RequestsAnyAddress(t *testing.T) {
+	gw := &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{Addresses: []gatewayv1.GatewaySpecAddress{{}, {Value: "192.0.2.9"}}}}
+	own, external, outside := render.Assign(gw, &v1alpha1.EnvoyFleetSpec{}, settings.ExternalIPs)
+	if own != "192.0.2.9" || len(external)+len(outside) != 0 {
+		t.Errorf("own %q, external %v, outside %v", own, external, outside)
+	}
+	gw.Spec.Addresses = gw.Spec.Addresses[:1]
+	if own, external, outside = render.Assign(gw, &v1alpha1.EnvoyFleetSpec{}, settings.ExternalIPs); own != "" || len(external)+len(outside) != 0 {
+		t.Errorf("an empty address alone: own %q, external %v, outside %v", own, external, outside)
+	}
+}
+
 func read(t *testing.T, archive *txtar.Archive) render.Fleet {
 	t.Helper()
 	gw, fleet := &gatewayv1.Gateway{}, &v1alpha1.EnvoyFleet{}
