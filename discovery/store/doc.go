@@ -7,7 +7,7 @@
 // Writers (discovery/file, discovery/kube) call Apply with everything that arrived together: one transaction, one
 // revision. Readers (the translator, the multicluster parts, xds/fleet) take a View, which is a consistent snapshot. A
 // Subscription receives the changes of every revision. Each change has the keys of all indexes of the old and the new
-// object, so a reader that recorded its reads as (table, index, key) can tell which of them are out of date.
+// object, so a reader that recorded its reads as (table, index, key) knows which of them are out of date.
 //
 // Adding a kind is one variable in tables.go, with its indexes.
 //

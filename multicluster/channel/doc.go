@@ -9,7 +9,7 @@
 //	names     the endpoints that a process's picker names: key is the pool, value a digest
 //	proxies   how many Envoys of a Gateway are connected to a process: key is the Gateway, value a decimal number
 //	acked     what those Envoys have acknowledged: key is the Gateway, value the generation and a digest of the listeners
-//	refused   the NACKs of an Envoy: key is the Envoy, value the encoded reports
+//	nacks     the NACKs of an Envoy: key is the Envoy, value the encoded reports
 //	ends      completed requests that another process picked for: key is a number, value a list of them; for some seconds
 //	relays    why picks of a remote picker fail: key is the pool, value the encoded report
 //

@@ -66,7 +66,7 @@ func (c *Channel) Topic(name string) *Topic {
 }
 
 // Subscribe has handle called with every Update of a peer, one call at a time per peer. It returns when the update is in
-// effect here; the channel then acknowledges it to the peer. An error is logged; the update is not delivered again. Call Subscribe before Run.
+// effect here, which this process then acknowledges to the peer. An error is logged; the update is not delivered again. Call Subscribe before Run.
 func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }

@@ -32,7 +32,7 @@ const (
 	portCode = "port"
 )
 
-// scripts is the Lua filter: it lifts the model's name out of the body, waits for the body, or mends a redirect's port. It
+// scripts is the Lua filter: it lifts the model's name out of the body, waits for the body, or corrects a redirect's port. It
 // does nothing until a virtual host or route names a script; a change of a script is a change of the chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{

@@ -3,8 +3,8 @@ package featuretests
 import "testing"
 
 func TestGRPCRouteNamedRouteRule_NamesEnvoysRoute(t *testing.T) {
-	given(t, gateway, services, routeOf("GRPCRoute", "rules: [{name: greet, matches: [{method: {service: echo.Echo, method: Say}}], "+toA+"}]")).
-		has("route", `{name: GRPCRoute/default/web/greet/6ce7782be28f367a, match: {grpc: {}, path: /echo.Echo/Say}}`)
+	given(t, gateway, services, routeOf("GRPCRoute", "rules: [{name: greet, matches: [{method: {service: echo.Echo, method: Greet}}], "+toA+"}]")).
+		has("route", `{name: GRPCRoute/default/web/greet/6ce7782be28f367a, match: {grpc: {}, path: /echo.Echo/Greet}}`)
 }
 
 func TestBackendTLSPolicySANValidation_ChecksTheNamesOfTheCertificate(t *testing.T) {

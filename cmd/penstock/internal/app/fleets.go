@@ -89,8 +89,8 @@ func (f *fleets) authorityChanged() {
 	}
 }
 
-// security implements proxyRunner. Proxies prove their identity. Peers do by certificates of the authority, unless Peers.TLS
-// is set.
+// security implements proxyRunner. Proxies prove their identity; peers by Peers.TLS or, without it, by certificates of
+// the authority.
 func (f *fleets) security(p Peers) security {
 	s := security{authorize: f.guard.Authorize, ads: f.secure(), picks: f.guardPicks()}
 	if p.TLS != nil {

@@ -104,7 +104,7 @@ func smallCluster(t *testing.T) *kubetest.Server {
 	return api
 }
 
-func TestAPIServer_UnreadableAtStartRemovesNothingFromProxies(t *testing.T) {
+func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)
 	first := inCluster(t, api, "first")
@@ -115,7 +115,7 @@ func TestAPIServer_UnreadableAtStartRemovesNothingFromProxies(t *testing.T) {
 	first.stop()
 
 	// The next process can read nothing at first, then everything but the pods.
-	silent := func(texts ...string) {
+	deny := func(texts ...string) {
 		api.Fail(func(_, path string) int {
 			for _, text := range texts {
 				if strings.Contains(path, text) {
@@ -125,12 +125,12 @@ func TestAPIServer_UnreadableAtStartRemovesNothingFromProxies(t *testing.T) {
 			return 0
 		})
 	}
-	silent("/")
+	deny("/")
 	second := inCluster(t, api, "second")
 	received := len(proxy.Received())
 	proxy.Wait("it cannot read", func() bool { return second.log.has("cannot read from the API server") })
-	silent("/pods")
-	proxy.Reconnect(second.address) // it takes connections once it knows what there is of the kinds that it reads whole
+	deny("/pods")
+	proxy.Reconnect(second.address) // it accepts connections once it has synced the kinds that it watches as a whole
 	proxy.Wait("it waits for the pods", func() bool { return second.log.has("no proxy is answered before everything is read once") })
 	if got := proxy.Received()[received:]; len(got) > 0 {
 		t.Errorf("a proxy was answered before all was read: %+v", got)
@@ -149,7 +149,7 @@ func TestAPIServer_UnreadableAtStartRemovesNothingFromProxies(t *testing.T) {
 	}
 }
 
-func TestAPIServer_UnreadableKindRemovesNothingFromProxies(t *testing.T) {
+func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)
 	listen := func(listeners string) {
@@ -163,7 +163,7 @@ func TestAPIServer_UnreadableKindRemovesNothingFromProxies(t *testing.T) {
 	}
 	proxy.Wait("both listeners", func() bool { return bound(8080) && bound(8081) })
 
-	// From now on Services cannot be read, while all else can.
+	// From now on watches of Services fail, and all others work.
 	api.Fail(func(_, path string) int {
 		if strings.HasSuffix(path, "/services") {
 			return http.StatusServiceUnavailable
@@ -186,5 +186,5 @@ func TestAPIServer_UnreadableKindRemovesNothingFromProxies(t *testing.T) {
 		}
 	}
 	api.Fail(nil)
-	proxy.Wait("the listener is removed once Services can be read again", func() bool { return !bound(8081) })
+	proxy.Wait("the listener is removed once all watches work again", func() bool { return !bound(8081) })
 }

@@ -81,7 +81,7 @@ type burst struct {
 	bytes uint64
 }
 
-// over takes the number of bytes allocated in all, and reports whether the process is at rest after a burst.
+// over takes the number of bytes allocated so far, and reports whether the process is at rest after a burst.
 func (b *burst) over(allocated uint64) bool {
 	since := allocated - b.last
 	b.last = allocated

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestMemory_BurstIsReturnedToTheSystem(t *testing.T) {
+func TestMemory_OfABurstReturnsToTheSystem(t *testing.T) {
 	burst := make([][]byte, 64)
 	for i := range burst {
 		burst[i] = make([]byte, 2<<20)
@@ -40,7 +40,7 @@ func held() uint64 {
 	return samples[0].Value.Uint64() + samples[1].Value.Uint64()
 }
 
-func TestMemory_StaysBelowTheContainersLimit(t *testing.T) {
+func TestMemory_LimitLeavesRoomBelowTheContainers(t *testing.T) {
 	const mib = 1 << 20
 	limit := func() int64 { return debug.SetMemoryLimit(-1) }
 	t.Setenv("GOMEMLIMIT", "")
@@ -61,7 +61,7 @@ func TestMemory_StaysBelowTheContainersLimit(t *testing.T) {
 	}
 }
 
-func TestMemory_BusyProcessIsNotStoppedToCollect(t *testing.T) {
+func TestMemory_BusyProcessIsNotCollected(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		steps []uint64 // allocated from look to look
@@ -85,7 +85,7 @@ func TestMemory_BusyProcessIsNotStoppedToCollect(t *testing.T) {
 	}
 }
 
-func TestProfile_IsServedOnTheSocket(t *testing.T) {
+func TestProfiling_RunningProcessServesPprof(t *testing.T) {
 	handler := withProfiles(http.NotFoundHandler())
 	for path, want := range map[string]int{"/debug/pprof/heap": 200, "/debug/pprof/goroutine": 200, "/debug/pprof/none": 404, "/metrics": 404} {
 		w := httptest.NewRecorder()

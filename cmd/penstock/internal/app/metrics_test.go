@@ -24,7 +24,7 @@ func (p process) gauge(t *testing.T, name string) float64 {
 	return 0
 }
 
-func TestMetrics_ShowLeaderAndLostContact(t *testing.T) {
+func TestMetrics_LeaderAndLaggingProcessesAreVisible(t *testing.T) {
 	t.Parallel()
 	api := kubetest.New(t)
 	api.Install("gateway.networking.k8s.io", "gateways", "v1")
@@ -34,7 +34,7 @@ func TestMetrics_ShowLeaderAndLostContact(t *testing.T) {
 		return one.gauge(t, "penstock_leader")+other.gauge(t, "penstock_leader") == leaders &&
 			one.gauge(t, "penstock_lagging")+other.gauge(t, "penstock_lagging") == lagging
 	}
-	poll.Until(t, "one leads, and both have contact", func() bool { return is(1, 0) })
+	poll.Until(t, "one leads, and both are synced", func() bool { return is(1, 0) })
 	api.Fail(func(string, string) int { return http.StatusServiceUnavailable })
-	poll.Until(t, "both have lost contact", func() bool { return is(1, 2) || is(0, 2) })
+	poll.Until(t, "both lag", func() bool { return is(1, 2) || is(0, 2) })
 }

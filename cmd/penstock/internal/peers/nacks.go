@@ -26,7 +26,7 @@ type NACKs struct {
 
 // NewNACKs makes it.
 func NewNACKs(b *status.Board, c *channel.Channel) *NACKs {
-	n := &NACKs{board: b, topic: c.Topic("refused")}
+	n := &NACKs{board: b, topic: c.Topic("nacks")}
 	n.elsewhere = channel.NewMirror(n.topic, channel.MirrorConfig[[]report.Report]{
 		Retention: nackRetention,
 		Decode: func(value []byte) (reports []report.Report, err error) {

@@ -51,7 +51,7 @@ func subscribed(t *testing.T, c *channel.Channel) {
 
 func TestNACK_OutlivesTheProcessThatReportedIt(t *testing.T) {
 	other := startPublisher(t)
-	topic := other.Topic("refused")
+	topic := other.Topic("nacks")
 	board, c := status.NewBoard(nil), channel.New(channel.Config{Peers: []string{other.address}})
 	n := NewNACKs(board, c)
 	subscribed(t, c)
