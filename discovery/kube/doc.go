@@ -3,7 +3,7 @@
 // A Source follows the API server: kinds.go lists the kinds, one line each; crd.go finds out which of them are installed
 // and in what version; watch.go runs a reflector for each; trim.go removes from objects what is not read; formerpool.go converts
 // InferencePools of their former group; order.go holds back an object for a moment if one watch delivers it before another watch
-// delivers what it refers to; feed.go combines events that arrive together into one store.Apply; demand.go fetches Secrets,
+// delivers what it refers to; debounce.go combines events that arrive together into one store.Apply; demand.go fetches Secrets,
 // ConfigMaps, Pods and EndpointSlices as far as translation reads them. The status that the API server has of an object is kept
 // beside the store (live.go), so that writing a status does not change the store.
 //

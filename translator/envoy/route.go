@@ -1,7 +1,6 @@
 package envoy
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -150,33 +149,6 @@ func idleTimeout(f *model.Forward) time.Duration {
 		idle = min(idle, *f.Timeout)
 	}
 	return idle
-}
-
-func (b *builder) weightedClusters(f *model.Forward, mode func(model.BodyMode) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {
-	var shares []*routev3.WeightedCluster_ClusterWeight
-	for i := range f.Backends {
-		w := &f.Backends[i]
-		if w.Weight == 0 {
-			continue // its cluster is kept alive by other routes, if any
-		}
-		s := &routev3.WeightedCluster_ClusterWeight{
-			Name:                    unresolved,
-			Weight:                  u32(w.Weight),
-			RequestHeadersToAdd:     additions(w.RequestHeaders),
-			RequestHeadersToRemove:  w.RequestHeaders.Remove,
-			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
-			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
-		}
-		if host := cmp.Or(w.RewriteHost, f.RewriteHost); host != "" {
-			s.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: host}
-		}
-		if !w.Cluster.IsZero() {
-			s.Name = b.cluster(w.Cluster)
-			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, mode)
-		}
-		shares = append(shares, s)
-	}
-	return shares
 }
 
 // changeHeaders applies to the answers of redirects and direct responses too.

@@ -5,7 +5,7 @@
 // of the next Flush if nothing else happens. It reads no clock, starts no goroutine and never blocks. xds/server drives
 // it.
 //
-// The order of delivery is the table `stages` (flush.go). What an item waits for is its gate (gates.go). Each rule was
+// The order of delivery is the table `stages` (order.go). What an item waits for is its gate (gates.go). Each rule was
 // observed on the real Envoy:
 //
 //		secrets -> clusters -> endpoints of these -> (ACK: all are warm) -> listeners -> routes -> (ACK) -> removed clusters

@@ -1,0 +1,36 @@
+package envoy
+
+import (
+	"cmp"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+func (b *builder) weightedClusters(f *model.Forward, mode func(model.BodyMode) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {
+	var shares []*routev3.WeightedCluster_ClusterWeight
+	for i := range f.Backends {
+		w := &f.Backends[i]
+		if w.Weight == 0 {
+			continue // its cluster is kept alive by other routes, if any
+		}
+		s := &routev3.WeightedCluster_ClusterWeight{
+			Name:                    unresolved,
+			Weight:                  u32(w.Weight),
+			RequestHeadersToAdd:     additions(w.RequestHeaders),
+			RequestHeadersToRemove:  w.RequestHeaders.Remove,
+			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
+			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
+		}
+		if host := cmp.Or(w.RewriteHost, f.RewriteHost); host != "" {
+			s.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: host}
+		}
+		if !w.Cluster.IsZero() {
+			s.Name = b.cluster(w.Cluster)
+			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, mode)
+		}
+		shares = append(shares, s)
+	}
+	return shares
+}

@@ -1,0 +1,64 @@
+package publish
+
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// takeInitial applies initial_resource_versions, and returns the names in it.
+func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time) (initial bitSet) {
+	if r.Initial == nil {
+		return initial
+	}
+	current, others := s.cursor.AcquireInitial(r.Type, r.Initial)
+	if s.resumedAt.IsZero() && len(current)+len(others) > 0 {
+		s.resumedAt = now
+	}
+	var asks bitSet
+	for _, slot := range subscribed {
+		asks.set(slot.ID)
+	}
+	// take is true for each name once. The proxy has no resource of a name that it does not subscribe to: its response
+	// crossed the unsubscription.
+	take := func(slot *cache.Slot) bool {
+		repeated := initial.has(slot.ID)
+		initial.set(slot.ID)
+		if repeated || !s.wildcard[r.Type] && !asks.has(slot.ID) {
+			s.cursor.Release(slot)
+			return false
+		}
+		s.held.set(slot.ID) // acquired just now
+		return true
+	}
+	for _, slot := range current {
+		take(slot)
+	}
+	for _, other := range others {
+		slot := other.Slot
+		current := slot.Current()
+		if !take(slot) || current != nil && current.Version == other.Version {
+			continue
+		}
+		it := s.newItem(slot)
+		if p := placeholderFor(slot, current); p != nil && p.Version == other.Version {
+			it.have, it.want = p, p
+			continue
+		}
+		it.stale = true
+		s.setWant(it, current, now)
+		if slot.Type == resource.Cluster && current == nil && s.config.Linger > 0 {
+			s.drain[slot] = now.Add(s.linger(slot)) // its routes may have left it a moment ago
+		}
+	}
+	return initial
+}
+
+// placeholderFor is what a proxy has after the answer that there is no such resource.
+func placeholderFor(slot *cache.Slot, current *cache.Entry) *cache.Entry {
+	if current != nil {
+		return nil
+	}
+	return cache.Placeholder(slot)
+}

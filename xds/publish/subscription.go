@@ -1,0 +1,45 @@
+package publish
+
+import (
+	"iter"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// subscribe applies the subscription to an acquired name; has: the proxy resumed with a version of it.
+func (s *Stream) subscribe(slot *cache.Slot, has bool, now time.Time) {
+	if s.subscribed.has(slot.ID) {
+		s.cursor.Release(slot)
+	}
+	s.subscribed.set(slot.ID)
+	if has && !s.owed[slot] {
+		return // the proxy does not wait: takeInitial has compared the versions
+	}
+	s.resend(slot, now)
+}
+
+func (s *Stream) unsubscribe(t resource.Type, names iter.Seq[string]) {
+	for name := range names {
+		if name == "*" {
+			s.wildcard[t] = false
+		}
+	}
+	slots := s.cursor.AcquireAll(t, names)
+	for _, slot := range slots {
+		if !s.subscribed.has(slot.ID) {
+			continue
+		}
+		s.subscribed.clear(slot.ID)
+		s.cursor.Release(slot)
+		if s.wildcard[t] {
+			continue
+		}
+		s.unhold(slot)
+		if it := s.items[t][slot]; it != nil {
+			s.drop(it)
+		}
+	}
+	s.cursor.Release(slots...)
+}
