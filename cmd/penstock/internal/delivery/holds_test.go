@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// peer is the Names of a process with one peer, which follows when follow is called.
+// peer is the Names of a process with one peer, which follows when a test decides so.
 type peer struct {
 	mu        sync.Mutex
 	published map[string]string
@@ -64,7 +64,7 @@ func (p *peer) follow() {
 	poke(p.changed)
 }
 
-// nowhere is a picker that counts endpoints, and Envoys that have everything.
+// nowhere is a picker whose pools no test reads, and Envoys that have everything.
 type nowhere struct{ named map[string]int }
 
 func (n nowhere) Update(p picker.Pool) error                    { n.named[p.Name] = len(p.Endpoints); return nil }

@@ -108,7 +108,7 @@ func (r *poolRig) names() (endpoints []string, full int32) {
 	return endpoints, r.picked["ns/a"].Full.InFlight
 }
 
-// atOnce checks what the picker names before Envoy has a change.
+// atOnce checks what the picker has before Envoy has acknowledged anything.
 func (r *poolRig) atOnce(what string, inFlight int32, want ...string) {
 	r.t.Helper()
 	if got, full := r.names(); !slices.Equal(got, want) || full != inFlight {
