@@ -31,16 +31,6 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// endpointsReady sends endpoints at once, except that a hop precedes the endpoints that name it. The wait is bounded,
-// because a change of endpoints may also remove pods.
-func endpointsReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
-	if it.now {
-		return true, time.Time{}
-	}
-	hop, until := s.awaitsHop(it, now)
-	return !hop, until
-}
-
 // awaitsHop reports whether endpoints begin to name a hop that is not in force yet, and until when they wait for it.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	if len(s.hopsBehind(it, now)) == 0 {

@@ -200,16 +200,6 @@ func (s *Stream) resend(n *cache.Slot, now time.Time) {
 	s.dirty(it, true, now)
 }
 
-// missingHops are the hops that endpoints name and that were removed before the proxy got them.
-func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
-	for _, n := range e.Names {
-		if n.Type == resource.Listener && n.Current() == nil && !s.held.has(n.ID) {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 func (s *Stream) expireDrains(now time.Time) {
 	for slot, until := range s.drain {
 		if !now.Before(until) {

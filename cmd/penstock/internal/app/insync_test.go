@@ -171,7 +171,7 @@ func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 		return 0
 	})
 	api.Cut()
-	proxy.Wait("it cannot read Services", func() bool { return running.log.has("cannot read from the API server") })
+	proxy.Wait("it cannot read Services", func() bool { return running.log.has(`retrying" kind=Service `) })
 	received := len(proxy.Received())
 	// A listener goes, and then others come, one after the other: each is a change of its own, which would have taken the first along.
 	listeners := "{name: http, port: 8080, protocol: HTTP}"

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"slices"
+	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
@@ -9,6 +10,26 @@ import (
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"
 )
+
+// endpointsReady sends endpoints at once, except that a hop precedes the endpoints that name it. The wait is bounded,
+// because a change of endpoints may also remove pods.
+func endpointsReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
+	if it.now {
+		return true, time.Time{}
+	}
+	hop, until := s.awaitsHop(it, now)
+	return !hop, until
+}
+
+// missingHops are the hops that endpoints name and that were removed before the proxy got them.
+func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
+	for _, n := range e.Names {
+		if n.Type == resource.Listener && n.Current() == nil && !s.held.has(n.ID) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
 
 // withoutHops is an assignment without the endpoints that lead to the given hops.
 func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
