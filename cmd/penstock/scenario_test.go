@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/xdstest"
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // TestScenario_Scripts runs testdata/scenario, each script once with the strict fake Envoy and once with the real one. A
@@ -193,7 +194,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	line := words(ts, args[1:])
 	var out bytes.Buffer
-	met := poll(func() bool {
+	met := poll.Within(poll.Limit, func() bool {
 		out.Reset()
 		_ = runCommand(line, &out, &out) // the process may not serve yet
 		return want.Match(out.Bytes()) == matches
@@ -202,21 +203,6 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	if !met {
 		ts.Fatalf("match of %q never became %v", want, matches)
 	}
-}
-
-// poll polls a condition, and returns false if it does not hold in time. (xds/xdstest/poll fails the test; a script fails with
-// its own error.)
-func poll(holds func() bool) bool {
-	deadline, tick := time.After(30*time.Second), time.NewTicker(20*time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			return false
-		}
-	}
-	return true
 }
 
 func (s *scenario) start([]string) error {
@@ -273,7 +259,7 @@ func (s *scenario) proxy(args []string) error {
 
 // reachable waits until the control plane listens: the fake does not retry.
 func (s *scenario) reachable() error {
-	if !poll(func() bool {
+	if !poll.Within(poll.Limit, func() bool {
 		conn, err := net.Dial("tcp", s.xds)
 		if err == nil {
 			_ = conn.Close()
@@ -336,7 +322,7 @@ func (s *scenario) serves(args []string) error {
 		return err
 	}
 	got := ""
-	if poll(func() bool { got = s.backend(uint32(port)); return got == args[1] }) {
+	if poll.Within(poll.Limit, func() bool { got = s.backend(uint32(port)); return got == args[1] }) {
 		return nil
 	}
 	return fmt.Errorf("requests to port %d get to %q, want %s", port, got, args[1])

@@ -25,6 +25,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // pollTimeout bounds each wait of a test. What it waits for takes less than a second on an idle machine.
@@ -193,17 +194,7 @@ func (tr *transcript) expect(t *testing.T, text string) {
 // eventually polls a condition until it holds.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(pollTimeout)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) || t.Context().Err() != nil {
-			t.Fatalf("not so after %s: %s: %v", pollTimeout, what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	poll.NoError(t, what, poll.Limit, check)
 }
 
 // freePort returns a free port, below those that the kernel gives to clients: another test's connection does

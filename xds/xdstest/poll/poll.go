@@ -25,7 +25,7 @@ func Until(t testing.TB, what string, holds func() bool) {
 // For is Until with another limit.
 func For(t testing.TB, what string, limit time.Duration, holds func() bool) {
 	t.Helper()
-	if !within(limit, holds) {
+	if !Within(limit, holds) {
 		t.Fatalf("not within %v: %s", limit, what)
 	}
 }
@@ -35,13 +35,13 @@ func For(t testing.TB, what string, limit time.Duration, holds func() bool) {
 func NoError(t testing.TB, what string, limit time.Duration, check func() error) {
 	t.Helper()
 	err := errors.New("not checked")
-	if !within(limit, func() bool { err = check(); return err == nil }) {
+	if !Within(limit, func() bool { err = check(); return err == nil }) {
 		t.Fatalf("not within %v: %s: %v", limit, what, err)
 	}
 }
 
-// within reports whether holds returns true before limit has passed.
-func within(limit time.Duration, holds func() bool) bool {
+// Within reports whether holds returns true before limit has passed: for scripts and programs, which end by an error of their own.
+func Within(limit time.Duration, holds func() bool) bool {
 	deadline := time.Now().Add(limit)
 	for wait := first; !holds(); wait = min(2*wait, longest) {
 		left := time.Until(deadline)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -9,7 +10,8 @@ import (
 	"runtime/metrics"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 func TestMemory_OfABurstReturnsToTheSystem(t *testing.T) {
@@ -22,11 +24,12 @@ func TestMemory_OfABurstReturnsToTheSystem(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- reclaim(ctx, func() {}) }()
-	for deadline := time.Now().Add(20 * time.Second); held() > 64<<20; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d MiB are still held", held()>>20)
+	poll.NoError(t, "the memory of the burst is returned", poll.Limit, func() error {
+		if h := held(); h > 64<<20 {
+			return fmt.Errorf("%d MiB are still held", h>>20)
 		}
-	}
+		return nil
+	})
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("it did not end with its context")

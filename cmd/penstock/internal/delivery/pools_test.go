@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // noPeers are the Names of a process that is the only one.
@@ -85,17 +87,12 @@ func (r *poolRig) change(inFlight int32, external bool, endpoints ...string) {
 // expect waits until the picker names some endpoints of the pool and takes it for full at a number of requests.
 func (r *poolRig) expect(what string, inFlight int32, want ...string) {
 	r.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		got, full := r.names()
-		if slices.Equal(got, want) && full == inFlight {
-			return
+	poll.NoError(r.t, what, poll.Limit, func() error {
+		if got, full := r.names(); !slices.Equal(got, want) || full != inFlight {
+			return fmt.Errorf("the picker names %v, full at %d; want %v at %d", got, full, want, inFlight)
 		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s: the picker names %v, full at %d; want %v at %d", what, got, full, want, inFlight)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // names is what the picker names of the pool, and when it is full.
@@ -176,12 +173,12 @@ func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 		t.Errorf("before Envoy knows: %v", got)
 	}
 	close(r.known)
-	for deadline := time.Now().Add(30 * time.Second); !slices.Equal(spill(), []string{"c", "d"}); {
-		if time.Now().After(deadline) {
-			t.Fatalf("Envoy knows: %v", spill())
+	poll.NoError(t, "the picker names the new target once Envoy has it", poll.Limit, func() error {
+		if got := spill(); !slices.Equal(got, []string{"c", "d"}) {
+			return fmt.Errorf("it names %v", got)
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return nil
+	})
 }
 
 func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
