@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -277,5 +278,34 @@ func walk(t *testing.T, nested bool, visit func(file string)) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The questions were written before the tree was rearranged; a move must keep their answers true, and so guessable.
+func TestLayout_NewcomersQuestionsHaveAnswers(t *testing.T) {
+	numbered := regexp.MustCompile(`(?m)^(\d+)\. (.+)$`)
+	read := func(name string) map[string]string {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for _, m := range numbered.FindAllStringSubmatch(string(text), -1) {
+			out[m[1]] = m[2]
+		}
+		return out
+	}
+	questions, answers := read("questions.md"), read("answers.md")
+	if len(questions) != 40 {
+		t.Errorf("%d questions", len(questions))
+	}
+	for number, question := range questions {
+		answer := answers[number]
+		if answer == "-" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(root, answer)); answer == "" || err != nil {
+			t.Errorf("%s. %s: answers.md has %q, which does not exist", number, question, answer)
+		}
 	}
 }

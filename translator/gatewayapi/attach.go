@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -12,96 +14,206 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonRouteConflict is the reason of a route that is not accepted because one of another kind has its hosts; the
-// specification leaves it open.
-const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
-
-// Attach decides one route: where it is attached, what its rules do, and its report. losses are those of the
-// route, on every listener. A route of whose parents none is ours comes back without rules. One that is not Accepted
-// because of its rules keeps its Places all the same: its requests get what its rules have become, which is 500.
-func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
-	a := &model.Attachment{Route: c.Route, Created: c.Created, Hostnames: c.Hostnames, Findings: slices.Clone(c.Findings)}
-	for i := range c.Parents {
-		attachParent(a, &c.Parents[i], losses)
+// Candidate follows a route's parentRefs. key is one of store.ByRoute; nil if there is no such route. gateways returns a
+// Gateway of ours, decided; false for others.
+func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool), key string) *model.Candidate {
+	rt, ok := findRoute(r, key)
+	if !ok {
+		return nil
 	}
-	slices.SortFunc(a.Places, func(a, b model.Place) int {
-		if c := strings.Compare(a.Gateway, b.Gateway); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Listener, b.Listener)
-	})
-	if len(a.Parents) == 0 {
-		return a
+	c := &model.Candidate{Route: rt.ref, Hostnames: rt.hosts()}
+	if !rt.created.IsZero() {
+		c.Created = rt.created.Unix()
 	}
-	b := ruleBuilder{r: r, backends: backends, out: a}
-	b.build()
-	for i := range a.Parents {
-		a.Parents[i].Conditions = append(b.conditions(a.Parents[i].Conditions), b.resolvedRefs())
-	}
-	if !slices.ContainsFunc(a.Places, func(p model.Place) bool { return len(p.Hosts) > 0 }) {
-		a.Clusters, a.Hops = nil, nil // no request can reach them
-	}
-	return a
+	p := parentFinder{r: r, cfg: cfg, gateways: gateways, route: rt, out: c}
+	p.find()
+	return c
 }
 
-// attachParent takes over what is left of a parent's places when the losses are taken off.
-func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []model.Loss) {
-	if parent.NotAccepted != nil {
-		a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{*parent.NotAccepted}})
+// parentFinder follows a route's parentRefs.
+type parentFinder struct {
+	r        store.Reader
+	cfg      Config
+	gateways func(key string) (*model.Gateway, bool)
+	route    route
+	out      *model.Candidate
+}
+
+func (p *parentFinder) find() {
+	if p.route.common.UseDefaultGateways == gatewayv1.GatewayDefaultScopeAll {
+		p.report(report.Warning, "spec.useDefaultGateways", "default Gateways are not supported", "name the Gateway in parentRefs")
+	}
+	if len(p.route.common.ParentRefs) == 0 {
+		p.report(report.Warning, "spec.parentRefs", "the route has no parent and takes no traffic", "name a Gateway in parentRefs")
+	}
+	for i := range p.route.common.ParentRefs {
+		p.parent(i)
+	}
+}
+
+// parentRef fills in the defaults of a parentRef.
+func parentRef(namespace string, spec *gatewayv1.ParentReference) report.ParentRef {
+	ref := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: namespace, Name: string(spec.Name)}
+	if spec.Group != nil {
+		ref.Group = string(*spec.Group)
+	}
+	if spec.Kind != nil {
+		ref.Kind = string(*spec.Kind)
+	}
+	if spec.Namespace != nil {
+		ref.Namespace = string(*spec.Namespace)
+	}
+	if spec.SectionName != nil {
+		ref.SectionName = string(*spec.SectionName)
+	}
+	if spec.Port != nil {
+		ref.Port = *spec.Port
+	}
+	return ref
+}
+
+func (p *parentFinder) parent(i int) {
+	field := fmt.Sprintf("spec.parentRefs[%d]", i)
+	ref := parentRef(p.route.ref.Namespace, &p.route.common.ParentRefs[i])
+	if ref.Group != gatewayv1.GroupName || ref.Kind != "Gateway" && ref.Kind != "ListenerSet" {
+		p.report(report.Warning, field, fmt.Sprintf("parents of kind %s (%s) are not supported", ref.Kind, ref.Group), "name a Gateway or a ListenerSet")
 		return
 	}
-	kept := 0
-	var messages []string
-	for _, place := range parent.Places {
-		gone := false
-		for _, loss := range losses {
-			switch {
-			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:
-			case loss.Host == "":
-				gone = true
-				messages = append(messages, fmt.Sprintf("on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a hostname, and it came first", place.Listener, loss.Winner))
-			default:
-				place.Hosts = slices.DeleteFunc(slices.Clone(place.Hosts), func(h string) bool { return h == loss.Host })
-				messages = append(messages, fmt.Sprintf("on listener %s connections%s go to %s, which is older or has a more specific hostname", place.Listener, hostText(loss.Host), loss.Winner))
-			}
+	gw := p.gateway(ref, field)
+	if gw == nil {
+		return
+	}
+	parent := model.CandidateParent{Field: field, Ref: ref}
+	parent.Places, parent.NotAccepted = p.places(gw, ref)
+	slices.SortFunc(parent.Places, func(a, b model.Place) int { return strings.Compare(a.Listener, b.Listener) })
+	if parent.NotAccepted != nil {
+		p.report(report.Error, field, parent.NotAccepted.Message, "")
+	} else if first := parent.Places[0]; ref.SectionName != "" && first.Chain != "" && len(first.Hosts) == 0 {
+		p.report(report.Warning, field, fmt.Sprintf("listener %s takes no request for the route's hostnames: they belong to listeners with more specific hostnames", ref.SectionName), "")
+	}
+	p.out.Parents = append(p.out.Parents, parent)
+}
+
+// gateway is the Gateway of ours that a parentRef leads to, by way of a ListenerSet or not; nil if there is none.
+func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gateway {
+	key := ref.Namespace + "/" + ref.Name
+	severity := report.Error
+	if !p.cfg.AnyClass { // among other controllers it may be theirs, and come later
+		severity = report.Warning
+	}
+	if ref.Kind == "ListenerSet" {
+		set, ok := store.ListenerSets.Get(p.r, key)
+		if !ok {
+			p.report(severity, field, fmt.Sprintf("ListenerSet %s does not exist", key), "")
+			return nil
 		}
-		if gone {
+		if key = parentOf(set); key == "" {
+			p.report(severity, field, fmt.Sprintf("ListenerSet %s/%s has no Gateway", ref.Namespace, ref.Name), "")
+			return nil
+		}
+	}
+	gw, mine := p.gateways(key)
+	if mine {
+		return gw
+	}
+	if _, exists := store.Gateways.Get(p.r, key); !exists {
+		p.report(severity, field, fmt.Sprintf("Gateway %s does not exist", key), "")
+	}
+	return nil
+}
+
+// places are where a route is attached to the listeners of a parent, or the condition with the reason why there are none: the one
+// that came nearest to being accepted.
+func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []model.Place, notAccepted *report.Condition) {
+	owner := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	selected, allowed := 0, 0
+	for _, l := range gw.Listeners {
+		if l.Owner != owner || ref.SectionName != "" && ref.SectionName != l.Name || ref.Port != 0 && ref.Port != int32(l.Port) {
 			continue
 		}
-		kept++
-		if !slices.ContainsFunc(a.Places, func(o model.Place) bool { return o.Gateway == place.Gateway && o.Listener == place.Listener }) {
-			a.Places = append(a.Places, place)
+		selected++
+		if !p.allowed(l) {
+			continue
+		}
+		allowed++
+		if place, ok := p.place(gw, l); ok {
+			out = append(out, place)
 		}
 	}
-	accepted := trueCondition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted)
-	severity := report.Warning
-	if kept == 0 {
-		accepted = falseCondition(gatewayv1.RouteConditionAccepted, reasonRouteConflict, strings.Join(messages, "; "))
-		severity = report.Error
+	none := func(reason gatewayv1.RouteConditionReason, message string) ([]model.Place, *report.Condition) {
+		c := falseCondition(gatewayv1.RouteConditionAccepted, reason, message)
+		return nil, &c
 	}
-	fix := "choose other hostnames, or another listener"
-	if a.Route.Kind == store.TCPRoutes.Kind() {
-		fix = "choose another listener"
+	switch {
+	case selected == 0 && !slices.ContainsFunc(gw.Listeners, func(l *model.Listener) bool { return l.Owner == owner }):
+		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener that is part of a Gateway: see its conditions", owner))
+	case selected == 0 && ref.Port != 0 && ref.SectionName != "":
+		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s with port %d", owner, ref.SectionName, ref.Port))
+	case selected == 0 && ref.Port != 0:
+		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener with port %d", owner, ref.Port))
+	case selected == 0:
+		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s", owner, ref.SectionName))
+	case allowed == 0:
+		return none(gatewayv1.RouteReasonNotAllowedByListeners, fmt.Sprintf("no listener of %s allows %ss of namespace %s (see its protocol and allowedRoutes)",
+			owner, p.route.ref.Kind, p.route.ref.Namespace))
+	case len(out) == 0:
+		return none(gatewayv1.RouteReasonNoMatchingListenerHostname, fmt.Sprintf("no listener of %s has a hostname that goes with %s", owner, strings.Join(p.out.Hostnames, ", ")))
 	}
-	for _, t := range messages {
-		f := finding(a.Route, parent.Field, t, fix)
-		f.Severity = severity
-		a.Findings = append(a.Findings, f)
-	}
-	a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{accepted}})
+	return out, nil
 }
 
-func hostText(host string) string {
-	if host == "*" {
-		return ""
-	}
-	return " for " + host
+// allowed reports whether a listener's allowedRoutes take the route.
+func (p *parentFinder) allowed(l *model.Listener) bool {
+	return slices.Contains(l.Allowed.Kinds, report.Ref{Group: p.route.ref.Group, Kind: p.route.ref.Kind}) &&
+		allowedNamespace(p.r, l.Allowed.From, l.Allowed.Selector, l.Owner.Namespace, p.route.ref.Namespace)
 }
 
-// Accepted reports whether a route counts as attached: AttachedRoutes counts no others.
-func Accepted(a *model.Attachment) bool {
-	return slices.ContainsFunc(a.Parents, func(p report.Parent) bool {
-		c := report.Find(p.Conditions, string(gatewayv1.RouteConditionAccepted))
-		return c != nil && c.Status == report.True
-	})
+// allowedNamespace reports whether a namespace is one of those that a from and a selector mean, seen from owner's.
+func allowedNamespace(r store.Reader, from, selector, owner, namespace string) bool {
+	switch gatewayv1.FromNamespaces(from) {
+	case gatewayv1.NamespacesFromAll:
+		return true
+	case gatewayv1.NamespacesFromSame:
+		return namespace == owner
+	case gatewayv1.NamespacesFromSelector:
+		parsed, err := labels.Parse(selector)
+		return err == nil && parsed.Matches(namespaceLabels(r, namespace))
+	}
+	return false
+}
+
+// namespaceLabels are a namespace's labels with the name label that every cluster adds, so that a selector by name
+// works where no Namespace object was written.
+func namespaceLabels(r store.Reader, name string) labels.Set {
+	set := labels.Set{corev1.LabelMetadataName: name}
+	if ns, ok := store.Namespaces.Get(r, name); ok {
+		for k, v := range ns.Labels {
+			set[k] = v
+		}
+	}
+	return set
+}
+
+// place intersects the route's hostnames with a listener's. Hosts that belong to a more specific listener are left to
+// it; a listener without a chain has no hosts but counts as attached.
+func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
+	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(), Passthrough: l.Passthrough, ListenerHost: l.Hostname}
+	meet := false
+	for _, h := range p.out.Hostnames {
+		host, ok := intersect(l.Hostname, h)
+		if !ok {
+			continue
+		}
+		meet = true
+		if l.Chain != "" && ownerOf(gw, l, host) == l {
+			place.Hosts = append(place.Hosts, host)
+		}
+	}
+	slices.Sort(place.Hosts)
+	place.Hosts = slices.Compact(place.Hosts)
+	return place, meet
+}
+
+func (p *parentFinder) report(severity report.Severity, field, problem, fix string) {
+	p.out.Findings = append(p.out.Findings, report.Finding{Severity: severity, Owner: p.out.Route, Field: field, Problem: problem, Fix: fix})
 }

@@ -1,0 +1,107 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// reasonRouteConflict is the reason of a route that is not accepted because one of another kind has its hosts; the
+// specification leaves it open.
+const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
+
+// Attach decides one route: where it is attached, what its rules do, and its report. losses are those of the
+// route, on every listener. A route of whose parents none is ours comes back without rules. One that is not Accepted
+// because of its rules keeps its Places all the same: its requests get what its rules have become, which is 500.
+func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
+	a := &model.Attachment{Route: c.Route, Created: c.Created, Hostnames: c.Hostnames, Findings: slices.Clone(c.Findings)}
+	for i := range c.Parents {
+		attachParent(a, &c.Parents[i], losses)
+	}
+	slices.SortFunc(a.Places, func(a, b model.Place) int {
+		if c := strings.Compare(a.Gateway, b.Gateway); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Listener, b.Listener)
+	})
+	if len(a.Parents) == 0 {
+		return a
+	}
+	b := ruleBuilder{r: r, backends: backends, out: a}
+	b.build()
+	for i := range a.Parents {
+		a.Parents[i].Conditions = append(b.conditions(a.Parents[i].Conditions), b.resolvedRefs())
+	}
+	if !slices.ContainsFunc(a.Places, func(p model.Place) bool { return len(p.Hosts) > 0 }) {
+		a.Clusters, a.Hops = nil, nil // no request can reach them
+	}
+	return a
+}
+
+// attachParent takes over what is left of a parent's places when the losses are taken off.
+func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []model.Loss) {
+	if parent.NotAccepted != nil {
+		a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{*parent.NotAccepted}})
+		return
+	}
+	kept := 0
+	var messages []string
+	for _, place := range parent.Places {
+		gone := false
+		for _, loss := range losses {
+			switch {
+			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:
+			case loss.Host == "":
+				gone = true
+				messages = append(messages, fmt.Sprintf("on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a hostname, and it came first", place.Listener, loss.Winner))
+			default:
+				place.Hosts = slices.DeleteFunc(slices.Clone(place.Hosts), func(h string) bool { return h == loss.Host })
+				messages = append(messages, fmt.Sprintf("on listener %s connections%s go to %s, which is older or has a more specific hostname", place.Listener, hostText(loss.Host), loss.Winner))
+			}
+		}
+		if gone {
+			continue
+		}
+		kept++
+		if !slices.ContainsFunc(a.Places, func(o model.Place) bool { return o.Gateway == place.Gateway && o.Listener == place.Listener }) {
+			a.Places = append(a.Places, place)
+		}
+	}
+	accepted := trueCondition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted)
+	severity := report.Warning
+	if kept == 0 {
+		accepted = falseCondition(gatewayv1.RouteConditionAccepted, reasonRouteConflict, strings.Join(messages, "; "))
+		severity = report.Error
+	}
+	fix := "choose other hostnames, or another listener"
+	if a.Route.Kind == store.TCPRoutes.Kind() {
+		fix = "choose another listener"
+	}
+	for _, t := range messages {
+		f := finding(a.Route, parent.Field, t, fix)
+		f.Severity = severity
+		a.Findings = append(a.Findings, f)
+	}
+	a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{accepted}})
+}
+
+func hostText(host string) string {
+	if host == "*" {
+		return ""
+	}
+	return " for " + host
+}
+
+// Accepted reports whether a route counts as attached: AttachedRoutes counts no others.
+func Accepted(a *model.Attachment) bool {
+	return slices.ContainsFunc(a.Parents, func(p report.Parent) bool {
+		c := report.Find(p.Conditions, string(gatewayv1.RouteConditionAccepted))
+		return c != nil && c.Status == report.True
+	})
+}
