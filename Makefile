@@ -16,6 +16,10 @@ RACY := /(fleet|identity|authority|store|file|kube|status|graph|cache|publish|se
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
 SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 
+# Dependencies are compiled in two flavors only: with the race detector, and as make build compiles them. A third flavor, and vet's
+# reading of every dependency, would cost a fresh clone three minutes; make lint runs vet.
+FLAVOR := -trimpath -vet=off
+
 .PHONY: help demo build test lint bench bench-kube conformance suites golden generate envoy sims helm lab lab-down labs test-lab bin/lab bin/certify go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
