@@ -4,7 +4,7 @@ import "testing"
 
 func TestGRPCRouteNamedRouteRule_NamesEnvoysRoute(t *testing.T) {
 	given(t, gateway, services, routeOf("GRPCRoute", "rules: [{name: greet, matches: [{method: {service: echo.Echo, method: Greet}}], "+toA+"}]")).
-		has("route", `{name: GRPCRoute/default/web/greet/6ce7782be28f367a, match: {grpc: {}, path: /echo.Echo/Greet}}`)
+		has("route", `{name: GRPCRoute/default/web/greet/ae2f6b4534a0d638, match: {grpc: {}, path: /echo.Echo/Greet}}`)
 }
 
 func TestBackendTLSPolicySANValidation_ChecksTheNamesOfTheCertificate(t *testing.T) {
