@@ -8,19 +8,19 @@ SHELL := bash
 TOOLS := $(CURDIR)/.tools/bin
 ENVOY_PATH = $$(conformance/tools/envoy.sh)
 
-# Packages whose goroutines share state: their tests run under the race detector, which would only slow down the others. It needs a C
-# compiler; without one, all tests run without it and the output has a note.
+# Packages whose goroutines share state: make race runs their tests under the race detector, which would only slow down the
+# others.
 RACY := /(fleet|identity|authority|store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
 
 # The programs of a lab and its pods.
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
 SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 
-# Dependencies are compiled in two flavors only: with the race detector, and as make build compiles them. A third flavor, and vet's
-# reading of every dependency, would cost a fresh clone three minutes; make lint runs vet.
+# make test compiles dependencies just as make build, make sims and make helm do, without the race detector and without vet's
+# reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo build test lint bench bench-kube conformance suites golden generate envoy sims helm lab lab-down labs test-lab bin/lab bin/certify go
+.PHONY: help demo build test race lint bench bench-kube conformance suites golden generate envoy sims helm lab lab-down labs test-lab bin/lab bin/certify go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -33,16 +33,15 @@ build: go ## compile bin/penstock
 
 test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy included
 	@echo 'compiling Penstock and its tests: some minutes the first time' >&2
-	@export ENVOY="$(ENVOY_PATH)"; all=$$(go list ./...); \
-	racy=$$(grep -E '$(RACY)' <<<"$$all" || true); calm=$$(grep -vE '$(RACY)' <<<"$$all" || true); race=-race; \
-	if ! command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null; then \
-	  race=; echo 'test: no C compiler, so no race detector (Debian: apt install gcc; macOS: xcode-select --install)'; fi; \
-	failed=0; \
-	[ -z "$$racy" ] || go test $(FLAVOR) $$race $$racy || failed=1; \
-	export CGO_ENABLED=0; \
-	[ -z "$$calm" ] || go test $(FLAVOR) $$calm || failed=1; \
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; failed=0; \
+	go test $(FLAVOR) ./... || failed=1; \
 	(cd conformance && go test $(FLAVOR) ./...) || failed=1; \
 	exit $$failed
+
+race: go envoy sims ## the tests of packages whose goroutines share state, under the race detector (needs a C compiler)
+	@command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null || { echo 'the race detector needs a C compiler (Debian: apt install gcc; macOS: xcode-select --install)'; exit 1; }
+	@echo 'compiling Penstock and its tests with the race detector: five minutes the first time' >&2
+	@ENVOY="$(ENVOY_PATH)" go test $(FLAVOR) -race $$(go list ./... | grep -E '$(RACY)')
 
 lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout, the glossary, and whether generated files are up to date
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
