@@ -101,11 +101,11 @@ func usable(leaf *x509.Certificate) error {
 	switch k := leaf.PublicKey.(type) {
 	case *rsa.PublicKey:
 		if bits := k.N.BitLen(); bits < 2048 {
-			return fmt.Errorf("Envoy rejects RSA keys of less than 2048 bits, this one has %d: use a longer key", bits)
+			return fmt.Errorf("the RSA key has %d bits and Envoy rejects less than 2048: use a longer key", bits)
 		}
 	case *ecdsa.PublicKey:
 		if k.Curve == elliptic.P224() {
-			return errors.New("Envoy rejects ECDSA keys on P-224: use P-256, P-384 or P-521")
+			return errors.New("the ECDSA key is on P-224, which Envoy rejects: use P-256, P-384 or P-521")
 		}
 	}
 	return nil
