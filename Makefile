@@ -89,8 +89,8 @@ helm: $(TOOLS)/helm ## build Helm, for the chart's tests (2 minutes, once)
 lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=3: side by side); the first time builds Kubernetes, 6 minutes
 	@ENVOY="$(ENVOY_PATH)" bin/lab up --clusters $(or $(CLUSTERS),1)
 
-test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's promises, the Helm chart, and the lab itself (some minutes once built; root, or unshare -rn)
-	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises
+test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's promises, attacks, the Helm chart, and the lab itself (some minutes once built; root, or unshare -rn)
+	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises/attacks ./promises
 
 lab-down: bin/lab ## end the lab and remove everything it created
 	@bin/lab down

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
 // away is how long the control planes are down while a new Envoy starts: long enough for its reconnect back-off to
@@ -34,7 +36,7 @@ func (r *run) returns(ctx context.Context, after time.Duration) (took absence, e
 			return took, err
 		}
 	}
-	if err := eventually(ctx, "a control plane is ready", func() (err error) {
+	if err := process.Eventually(ctx, "a control plane is ready", func() (err error) {
 		for _, p := range r.planes {
 			if err = p.readyz(); err == nil {
 				return nil
@@ -80,7 +82,7 @@ func once(ctx context.Context, o options) (took absence, err error) {
 		return took, err
 	}
 	for _, p := range r.planes {
-		if err := p.stop(10 * time.Second); err != nil {
+		if err := p.Stop(10 * time.Second); err != nil {
 			return took, err
 		}
 	}

@@ -11,7 +11,7 @@
 //
 // The files: world.go is the meaning of the user's folder, render.go its YAML, change.go and churn.go the kinds of
 // change, folder.go how files are written; model.go has the simulated model servers, client.go the requests and their
-// expected responses; process.go starts penstock and Envoy, restart.go restarts them; run.go runs everything, stall.go
+// expected responses; process.go starts penstock and Envoy (package process), restart.go restarts them; run.go runs everything, stall.go
 // notices a machine that stalls, absence.go is the run of -absences; dump.go compares Envoy's final configuration with
 // the expected one; report.go prints; shrink.go shortens a failing sequence.
 //

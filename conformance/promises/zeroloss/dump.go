@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
 // At the end of a run, Envoy must have nothing stale. The expected names come from a fresh translation of the folder,
@@ -135,12 +137,12 @@ func (r *run) nothingStale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = fresh.stop(r.Drain) }()
+	defer func() { _ = fresh.Stop(r.Drain) }()
 	if err := fresh.live(ctx); err != nil {
 		return err
 	}
 	for _, e := range r.edges {
-		if err := eventually(ctx, e.name+" has the expected resources", func() error { return r.stale(ctx, e, fresh) }); err != nil {
+		if err := process.Eventually(ctx, e.Name+" has the expected resources", func() error { return r.stale(ctx, e, fresh) }); err != nil {
 			return err
 		}
 	}

@@ -2,16 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
 func main() {
@@ -103,27 +102,11 @@ func command(ctx context.Context) error {
 	return err
 }
 
-// binaries finds or builds the binaries. The working directory is in the module conformance.
-func (o *options) binaries(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
-	if err != nil {
-		return fmt.Errorf("go env: %w", err)
+// binaries finds or builds the binaries.
+func (o *options) binaries(ctx context.Context) (err error) {
+	if o.Envoy, err = process.Envoy(ctx); err != nil || o.Penstock != "" {
+		return err
 	}
-	root := filepath.Dir(filepath.Dir(strings.TrimSpace(string(out))))
-	if o.Envoy = os.Getenv("ENVOY"); o.Envoy == "" {
-		o.Envoy = filepath.Join(root, ".tools", "bin", "envoy")
-		if _, err := os.Stat(o.Envoy); err != nil {
-			return errors.New("no Envoy: run make envoy, or set $ENVOY")
-		}
-	}
-	if o.Penstock != "" {
-		return nil
-	}
-	o.Penstock = filepath.Join(o.Dir, "penstock")
-	build := exec.CommandContext(ctx, "go", "build", "-o", o.Penstock, "./cmd/penstock")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build penstock: %w\n%s", err, text)
-	}
-	return nil
+	o.Penstock, err = process.Penstock(ctx, o.Dir)
+	return err
 }

@@ -192,14 +192,14 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 		end          syscall.Signal
 	}{{a, b, syscall.SIGTERM}, {b, a, syscall.SIGKILL}} {
 		p.note("%s to %s", turn.end, turn.again.name)
-		turn.again.signal(turn.end)
-		<-turn.again.ended
+		turn.again.Signal(turn.end)
+		<-turn.again.Ended()
 		p.must(turn.again.start(p.Dir))
 		p.must(turn.again.ready(t.Context()))
 		// Now the new process is Envoy's only choice.
 		p.note("%s is back; the other one was killed", turn.again.name)
-		turn.other.signal(syscall.SIGKILL)
-		<-turn.other.ended
+		turn.other.Signal(syscall.SIGKILL)
+		<-turn.other.Ended()
 		poll.NoError(t, "Envoy is served by the new process", limit, turn.again.serves)
 		p.flows(20)
 		if lines, err := turn.again.resent(); err != nil || len(lines) > 0 {
@@ -218,7 +218,7 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 func TestUpgrade_ChangedListenersLoseNothing(t *testing.T) {
 	p := startPair(t, true)
 	for _, again := range p.planes {
-		p.must(again.stop(10 * time.Second))
+		p.must(again.Stop(10 * time.Second))
 		again.extra = []string{"--access-log", p.Dir + "/upgraded.log"}
 		p.must(again.start(p.Dir))
 		p.must(again.ready(t.Context()))
@@ -234,7 +234,7 @@ func TestDeltaADS_RemovalDuringOutageArrivesOnReconnect(t *testing.T) {
 	p := startPair(t, true)
 	p.stop() // a pool with FailClose answers 503 without a picker
 	for _, plane := range p.planes {
-		p.must(plane.stop(10 * time.Second))
+		p.must(plane.Stop(10 * time.Second))
 	}
 	for step, kind := range []string{"move", "move", "rename-pool", "certificate-ref", "server-remove"} {
 		did, err := p.world.next(p.Seed, uint64(step), []string{kind})
@@ -255,14 +255,14 @@ func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	p.stop() // a pool with FailClose answers 503 without a picker
 	a := p.planes[0]
 	for _, plane := range p.planes {
-		p.must(plane.stop(10 * time.Second))
+		p.must(plane.Stop(10 * time.Second))
 	}
 	before, err := dump(t.Context(), p.edges[0].admin)
 	p.must(err)
 	away := p.folder.path + ".away"
 	p.must(os.Rename(p.folder.path, away))
 	p.must(a.start(p.Dir))
-	<-a.ended // with an error
+	<-a.Ended() // with an error
 	p.must(os.Mkdir(p.folder.path, 0o755))
 	p.must(a.start(p.Dir))
 	p.must(a.ready(t.Context()))
@@ -295,11 +295,11 @@ func TestDeltaADS_FrozenControlPlaneIsReplaced(t *testing.T) {
 	}
 	p.must(frozen.serves())
 	p.flows(200) // until endpoints of external pickers are learned
-	frozen.signal(syscall.SIGSTOP)
+	frozen.Signal(syscall.SIGSTOP)
 	p.flows(20)
 	p.change("listener-add", 1) // returns once the new host is served
 	p.flows(20)
-	frozen.signal(syscall.SIGCONT)
+	frozen.Signal(syscall.SIGCONT)
 	p.change("listener-remove", 2)
 	p.flows(20)
 }
@@ -353,8 +353,8 @@ func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	p.flows(40)
 	killed := p.planes[0]
 	p.note("SIGKILL to %s", killed.name)
-	killed.signal(syscall.SIGKILL)
-	<-killed.ended
+	killed.Signal(syscall.SIGKILL)
+	<-killed.Ended()
 	for i, s := range begun {
 		if status, err := s.end(); err != nil || status != "200 OK" {
 			t.Errorf("request %d: %s %v", i, status, err)
@@ -367,7 +367,7 @@ func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 func TestBootstrap_EnvoyStartedDuringOutageServesLater(t *testing.T) {
 	p := startPair(t, false)
 	for _, plane := range p.planes {
-		p.must(plane.stop(10 * time.Second))
+		p.must(plane.Stop(10 * time.Second))
 	}
 	took, err := p.returns(t.Context(), time.Second)
 	p.must(err)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
 // processes starts everything and waits until it is ready.
@@ -20,7 +22,7 @@ func (r *run) processes(ctx context.Context) error {
 
 // edge is an Envoy of the Gateway. Several share its ports on this machine, and the kernel distributes connections.
 type edge struct {
-	*process
+	*process.Process
 	admin int
 }
 
@@ -38,16 +40,16 @@ func (r *run) attach() error {
 
 // edge starts an Envoy with some control planes.
 func (r *run) edge(name string, planes ...*plane) (e edge, err error) {
-	if e.admin, err = r.ports.free(); err != nil {
+	if e.admin, err = r.ports.Free(); err != nil {
 		return e, err
 	}
-	e.process, err = startEnvoy(r.Penstock, r.Envoy, r.Dir, name, e.admin, r.Drain, planes...)
+	e.Process, err = startEnvoy(r.Penstock, r.Envoy, r.Dir, name, e.admin, r.Drain, planes...)
 	return e, err
 }
 
 // live waits until the Envoy serves.
 func (e edge) live(ctx context.Context) error {
-	return eventually(ctx, e.name+" is live", func() error { return e.ask(fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin)) })
+	return process.Eventually(ctx, e.Name+" is live", func() error { return e.Answers(fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin)) })
 }
 
 // servers starts the control planes and waits until they are ready.
@@ -57,7 +59,7 @@ func (r *run) servers(ctx context.Context) error {
 		p := &plane{name: name, binary: r.Penstock, dir: dir, drain: r.Drain, state: filepath.Join(states, name), extra: extra}
 		for _, port := range []*int{&p.xds, &p.picker, &p.status} {
 			var err error
-			if *port, err = r.ports.free(); err != nil {
+			if *port, err = r.ports.Free(); err != nil {
 				return nil, err
 			}
 		}
@@ -76,7 +78,7 @@ func (r *run) servers(ctx context.Context) error {
 	}
 	access := filepath.Join(r.Dir, "access.log")
 	if r.Up {
-		r.up, err = start("up", filepath.Join(r.Dir, "up.log"), r.Penstock, []string{"ENVOY=" + r.Envoy},
+		r.up, err = process.Start("up", filepath.Join(r.Dir, "up.log"), r.Penstock, []string{"ENVOY=" + r.Envoy},
 			"up", "-f", r.folder.path, "--state", filepath.Join(states, "up"), "--drain-time", r.Drain.String(), "--concurrency", "2", "--access-log", access)
 		return err
 	}
@@ -146,7 +148,7 @@ func wait(ctx context.Context, d time.Duration) error {
 
 func (r *run) terminate(ctx context.Context, p *plane) error {
 	r.note("SIGTERM to %s", p.name)
-	if err := p.stop(10 * time.Second); err != nil {
+	if err := p.Stop(10 * time.Second); err != nil {
 		return err
 	}
 	return r.again(ctx, p)
@@ -154,8 +156,8 @@ func (r *run) terminate(ctx context.Context, p *plane) error {
 
 func (r *run) kill(ctx context.Context, p *plane) error {
 	r.note("SIGKILL to %s", p.name)
-	p.signal(syscall.SIGKILL)
-	<-p.ended
+	p.Signal(syscall.SIGKILL)
+	<-p.Ended()
 	return r.again(ctx, p)
 }
 
@@ -164,33 +166,33 @@ const freezeTime = 4 * time.Second
 
 func (r *run) freeze(ctx context.Context, p *plane) error {
 	r.note("SIGSTOP to %s", p.name)
-	p.signal(syscall.SIGSTOP)
+	p.Signal(syscall.SIGSTOP)
 	err := wait(ctx, freezeTime)
 	r.note("SIGCONT to %s", p.name)
-	p.signal(syscall.SIGCONT)
+	p.Signal(syscall.SIGCONT)
 	return errors.Join(err, wait(ctx, apart))
 }
 
 // end ends all processes and model servers, and reports which had ended before.
 func (r *run) end() error {
 	var problems []error
-	stop := func(p *process, grace time.Duration) {
+	stop := func(p *process.Process, grace time.Duration) {
 		if p == nil {
 			return
 		}
-		if !p.alive() && p != r.up {
-			problems = append(problems, fmt.Errorf("%s ended too early: %s", p.name, p.cmd.ProcessState))
+		if err := p.Running(); err != nil && p != r.up {
+			problems = append(problems, fmt.Errorf("too early: %w", err))
 			return
 		}
-		problems = append(problems, p.stop(grace))
+		problems = append(problems, p.Stop(grace))
 	}
 	stop(r.up, 30*time.Second)
 	for _, e := range r.edges {
-		stop(e.process, 5*time.Second)
+		stop(e.Process, 5*time.Second)
 	}
 	for _, p := range append(r.planes, r.picker) {
 		if p != nil {
-			stop(p.process, 10*time.Second)
+			stop(p.Process, 10*time.Second)
 		}
 	}
 	for _, f := range r.world.fleets {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
 // options are a run's options; see the flags of the same names.
@@ -41,11 +43,11 @@ type run struct {
 	world   *world
 	folder  *folder
 	remote  *folder // of the external picker
-	ports   ports
+	ports   process.Ports
 	issuer  *issuer
 	clients *clients
 	planes  []*plane
-	up      *process
+	up      *process.Process
 	edges   []edge
 	picker  *plane // the external picker
 	retired sync.WaitGroup
@@ -69,7 +71,7 @@ type result struct {
 }
 
 func newRun(o options) (*run, error) {
-	r := &run{options: o, ports: ports{given: map[int]bool{}}}
+	r := &run{options: o}
 	var err error
 	if r.issuer, err = newIssuer(); err != nil {
 		return nil, err
@@ -118,7 +120,7 @@ func (r *run) begin() (err error) {
 	w.gateway.secure = map[string]*listener{}
 	r.world = w
 	for _, port := range []*int{&w.gateway.port, &w.gateway.tlsPort, &w.gateway.extraPort, &w.externalPort} {
-		if *port, err = r.ports.free(); err != nil {
+		if *port, err = r.ports.Free(); err != nil {
 			return err
 		}
 	}
@@ -126,7 +128,7 @@ func (r *run) begin() (err error) {
 	made := 0
 	w.newServer = func(fleet string) (*server, error) {
 		made++
-		port, err := r.ports.free()
+		port, err := r.ports.Free()
 		return newServer(fleet, fmt.Sprintf("%s/%d", fleet, made), port, r.stray), err
 	}
 	for i := range 4 {
@@ -230,7 +232,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	if r.up != nil {
 		// Requests in flight end while penstock ends its Envoy.
 		r.note("SIGTERM to penstock up")
-		r.up.signal(syscall.SIGTERM)
+		r.up.Signal(syscall.SIGTERM)
 	}
 	<-sent
 	if r.up == nil {
@@ -303,7 +305,7 @@ func (r *run) sofar(res *result) string {
 func (r *run) quiet(ctx context.Context) error {
 	for _, t := range r.clients.all() {
 		if slices.Contains(r.world.retired, t.host) {
-			if err := eventually(ctx, "no request waits at "+t.host, func() error {
+			if err := process.Eventually(ctx, "no request waits at "+t.host, func() error {
 				if !t.quiet() {
 					return errors.New("a request is waiting")
 				}
@@ -342,7 +344,7 @@ func (r *run) announce(ctx context.Context) error {
 		if begun {
 			continue
 		}
-		if err := eventually(ctx, t.host+" is served", func() error { return r.knock(t) }); err != nil {
+		if err := process.Eventually(ctx, t.host+" is served", func() error { return r.knock(t) }); err != nil {
 			return err
 		}
 		t.mu.Lock()

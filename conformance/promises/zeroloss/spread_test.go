@@ -55,7 +55,7 @@ func (p *plane) picked() (float64, error) {
 func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p := startPair(t, false)
 	a, b := p.planes[0], p.planes[1]
-	p.must(b.stop(10 * time.Second))
+	p.must(b.Stop(10 * time.Second))
 	first := p.add("first", a, b) // so it is connected to a
 	p.must(b.start(p.Dir))
 	p.must(b.ready(t.Context()))
@@ -89,8 +89,8 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	// The first Envoy reconnects to the other process, then the second one.
 	for step, gone := range []*plane{a, b} {
 		p.note("SIGKILL to %s", gone.name)
-		gone.signal(syscall.SIGKILL)
-		<-gone.ended
+		gone.Signal(syscall.SIGKILL)
+		<-gone.Ended()
 		p.flows(60)
 		if gone == a {
 			p.change("move", uint64(step))

@@ -11,8 +11,8 @@ import (
 const stallLimit = time.Second
 
 // stalled records that the machine did not run a process for a while. Failures during a stall do not count against Penstock.
-func (r *run) stalled(process string, d time.Duration) {
-	r.note("%s stalled for %s", process, d.Round(time.Millisecond))
+func (r *run) stalled(name string, d time.Duration) {
+	r.note("%s stalled for %s", name, d.Round(time.Millisecond))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stalls++
@@ -57,7 +57,7 @@ func (r *run) watchEdge(ctx context.Context, e edge) {
 		}
 		_ = resp.Body.Close()
 		if took := time.Since(asked); took > stallLimit {
-			r.stalled(e.name, took)
+			r.stalled(e.Name, took)
 		}
 	}
 }

@@ -1,0 +1,317 @@
+package attacks
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// binaries are what all sites run.
+var binaries struct{ penstock, envoy string }
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		ctx := context.Background()
+		dir, err := os.MkdirTemp("", "attacks")
+		if err == nil {
+			defer func() { _ = os.RemoveAll(dir) }()
+			binaries.envoy, err = process.Envoy(ctx)
+		}
+		if err == nil {
+			binaries.penstock, err = process.Penstock(ctx, dir)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// site is a penstock serve on a folder, with an Envoy for its Gateway default/gw, whose route default/chat leads to the
+// pool default/chat with one model server.
+type site struct {
+	*testing.T
+	files string // the folder
+	dir   string // state, logs and sockets
+	// Ports of 127.0.0.1: the Gateway's listener, ADS, the picker, health and metrics, and Envoy's admin interface.
+	gateway, xds, picker, http, admin int
+	server                            *httptest.Server // the model server
+	penstock, envoy                   *process.Process
+	ports                             process.Ports
+}
+
+// start starts a site and waits until it serves. The files replace or add to those of the site; args are further
+// arguments of penstock serve.
+func start(t *testing.T, files map[string]string, args ...string) *site {
+	t.Helper()
+	s := prepare(t, files)
+	s.serve(args...)
+	s.attach()
+	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	return s
+}
+
+// prepare makes a site that does not run yet.
+func prepare(t *testing.T, files map[string]string) *site {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "at") // not t.TempDir: the path of a Unix socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := &site{T: t, dir: dir, files: filepath.Join(dir, "files"), server: modelServer()}
+	t.Cleanup(s.server.Close)
+	for _, port := range []*int{&s.gateway, &s.xds, &s.picker, &s.http, &s.admin} {
+		*port = s.port()
+	}
+	if err := os.Mkdir(s.files, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.write("site.yaml", s.objects())
+	for name, text := range files {
+		s.write(name, text)
+	}
+	return s
+}
+
+// serve starts penstock and waits until it is ready.
+func (s *site) serve(args ...string) {
+	s.Helper()
+	s.penstock = s.run("penstock", binaries.penstock, append([]string{
+		"serve", "-f", s.files, "--state", filepath.Join(s.dir, "state"), "--xds", local(s.xds), "--picker", local(s.picker), "--http", local(s.http),
+	}, args...)...)
+	s.eventually("penstock is ready", func() error { return s.penstock.Answers("http://" + local(s.http) + "/readyz") })
+}
+
+// attach starts the Envoy. args are further arguments of penstock bootstrap.
+func (s *site) attach(args ...string) {
+	s.Helper()
+	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "envoy", append([]string{
+		"--gateway", "default/gw", "--xds", local(s.xds), "--admin", local(s.admin), "--concurrency", "1", "--drain-time", "1s",
+	}, args...)...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.envoy = envoy
+	s.ends(envoy)
+}
+
+// run starts a program that the end of the test stops.
+func (s *site) run(name, binary string, args ...string) *process.Process {
+	s.Helper()
+	p, err := process.Start(name, filepath.Join(s.dir, name+".log"), binary, nil, args...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.ends(p)
+	return p
+}
+
+func (s *site) ends(p *process.Process) {
+	s.Cleanup(func() {
+		if err := p.Running(); err != nil {
+			s.Error("too early: ", err)
+		} else if err := p.Stop(10 * time.Second); err != nil {
+			s.Error(err)
+		}
+		if s.Failed() {
+			s.Logf("the log of %s:\n%s", p.Name, s.log(p.Name))
+		}
+	})
+}
+
+// log is the log of a process so far; of a long one its last 16 KiB.
+func (s *site) log(name string) string {
+	text, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(text[max(0, len(text)-16<<10):])
+}
+
+// logSize is the number of bytes that a process has logged.
+func (s *site) logSize(name string) int64 {
+	info, err := os.Stat(filepath.Join(s.dir, name+".log"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return info.Size()
+}
+
+// rss is the resident memory of a process in MiB.
+func (s *site) rss(p *process.Process) float64 {
+	s.Helper()
+	bytes, err := p.RSS()
+	if err != nil {
+		s.Fatal(err)
+	}
+	return float64(bytes) / (1 << 20)
+}
+
+// peak follows the resident memory of a process until the returned function is called, which returns its maximum in MiB.
+func (s *site) peak(p *process.Process) func() float64 {
+	var most float64
+	ctx, stop := context.WithCancel(s.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if bytes, err := p.RSS(); err == nil {
+				most = max(most, float64(bytes)/(1<<20))
+			}
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	})
+	s.Cleanup(stop)
+	return func() float64 {
+		stop()
+		done.Wait()
+		return most
+	}
+}
+
+// write saves a file of the folder.
+func (s *site) write(name, text string) {
+	s.Helper()
+	path := filepath.Join(s.files, name)
+	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	if err := os.Rename(path+"~", path); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// port is a free port.
+func (s *site) port() int {
+	s.Helper()
+	port, err := s.ports.Free()
+	if err != nil {
+		s.Fatal(err)
+	}
+	return port
+}
+
+func (s *site) eventually(what string, check func() error) {
+	s.Helper()
+	if err := process.Eventually(s.Context(), what, check); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// objects are the Gateway, the route, the pool and its model server.
+func (s *site) objects() string {
+	_, port, _ := net.SplitHostPort(s.server.Listener.Addr().String())
+	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec:
+  gatewayClassName: penstock
+  addresses: [{value: 127.0.0.1}]
+  listeners: [{name: http, port: %d, protocol: HTTP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: chat}
+spec:
+  parentRefs: [{name: gw}]
+  rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: chat}
+spec:
+  selector: {matchLabels: {app: chat}}
+  targetPorts: [{number: 8000}]
+---
+apiVersion: penstock.dev/v1alpha1
+kind: ModelServers
+metadata: {name: chat, labels: {app: chat}}
+spec:
+  servers: [{address: 127.0.0.1, ports: [%s]}]
+`, s.gateway, port)
+}
+
+// modelServer answers every request; its metrics page is that of an idle vLLM.
+func modelServer() *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, `{"object":"list","data":[]}`)
+	}))
+}
+
+// ask sends a request through the Gateway, on a connection of its own. It returns an error unless the answer is 200.
+func (s *site) ask(method, path, body string) error {
+	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+local(s.gateway)+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return err
+}
+
+// traffic is requests through the Gateway, one after the other.
+type traffic struct {
+	s      *site
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	sent   int
+	failed []string
+}
+
+func (s *site) traffic() *traffic {
+	ctx, stop := context.WithCancel(s.Context())
+	tr := &traffic{s: s, stop: stop}
+	tr.done.Go(func() {
+		for ctx.Err() == nil {
+			err := s.ask(http.MethodPost, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
+			if tr.sent++; err != nil {
+				tr.failed = append(tr.failed, err.Error())
+			}
+		}
+	})
+	s.Cleanup(stop)
+	return tr
+}
+
+// end stops the requests. One that failed fails the test.
+func (tr *traffic) end() {
+	tr.s.Helper()
+	tr.stop()
+	tr.done.Wait()
+	if len(tr.failed) > 0 || tr.sent == 0 {
+		tr.s.Errorf("%d of %d requests failed: %s", len(tr.failed), tr.sent, strings.Join(tr.failed[:min(5, len(tr.failed))], "; "))
+	}
+}
+
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -1,0 +1,23 @@
+package attacks
+
+import (
+	"errors"
+	"testing"
+)
+
+var errAnswered = errors.New("the answer is 200")
+
+// A rig that finds no loss must be able to find one.
+func TestAttacks_LostRequestIsReported(t *testing.T) {
+	s := start(t, nil)
+	traffic := s.traffic()
+	s.eventually("a request succeeds", func() error { return s.ask("GET", "/v1/models", "") })
+	traffic.end()
+	s.server.Close()
+	s.eventually("a request fails", func() error {
+		if s.ask("GET", "/v1/models", "") == nil {
+			return errAnswered
+		}
+		return nil
+	})
+}

@@ -1,0 +1,51 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// root is the source tree. The working directory is in the module conformance.
+func root(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env: %w", err)
+	}
+	return filepath.Dir(filepath.Dir(strings.TrimSpace(string(out)))), nil
+}
+
+// Envoy finds the Envoy binary: $ENVOY, or the one that make envoy installs.
+func Envoy(ctx context.Context) (string, error) {
+	if path := os.Getenv("ENVOY"); path != "" {
+		return path, nil
+	}
+	tree, err := root(ctx)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(tree, ".tools", "bin", "envoy")
+	if _, err := os.Stat(path); err != nil {
+		return "", errors.New("no Envoy: run make envoy, or set $ENVOY")
+	}
+	return path, nil
+}
+
+// Penstock builds the penstock binary from the source tree, into a folder.
+func Penstock(ctx context.Context, dir string) (string, error) {
+	tree, err := root(ctx)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "penstock")
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/penstock")
+	build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build penstock: %w\n%s", err, text)
+	}
+	return path, nil
+}

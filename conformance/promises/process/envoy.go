@@ -1,0 +1,26 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// StartEnvoy starts an Envoy with the bootstrap that penstock prints for some arguments. Its files, named after it, are
+// in a folder.
+func StartEnvoy(penstock, envoy, dir, name string, args ...string) (*Process, error) {
+	text, err := exec.Command(penstock, append([]string{"bootstrap"}, args...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("penstock bootstrap: %w", err)
+	}
+	path := filepath.Join(dir, name+".yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return nil, err
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	more := strings.Fields(strings.TrimPrefix(string(line), "# envoy arguments:"))
+	return Start(name, filepath.Join(dir, name+".log"), envoy, nil, append([]string{"-c", path, "--log-level", "warning"}, more...)...)
+}

@@ -1,0 +1,30 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+)
+
+// Ports assigns each port of 127.0.0.1 once: a server that has ended must not be confused with a later one. They are
+// below the range that the kernel assigns to clients. The zero value is ready.
+type Ports struct{ given map[int]bool }
+
+// Free returns a port that it has not returned before and that no process uses.
+func (p *Ports) Free() (int, error) {
+	if p.given == nil {
+		p.given = map[int]bool{}
+	}
+	for range 1000 {
+		port := 10000 + rand.IntN(20000)
+		if p.given[port] {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			p.given[port] = true
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("no free port")
+}

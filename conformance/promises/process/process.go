@@ -1,0 +1,132 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/lab/retry"
+)
+
+// Process is a child with a name and a log file.
+type Process struct {
+	Name  string
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// Start runs a program. Its output is appended to a log file.
+func Start(name, logPath, binary string, env []string, args ...string) (*Process, error) {
+	logFile, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	p := &Process{Name: name, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = logFile, logFile
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.SysProcAttr = attributes()
+	began := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the signal is tied to the thread that starts the child
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		began <- err
+		if err == nil {
+			_ = p.cmd.Wait() // the exit status is in p.cmd.ProcessState
+		}
+		_ = logFile.Close()
+		close(p.ended)
+	}()
+	if err := <-began; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// PID is the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal. The process may have ended.
+func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// Ended is closed when the process has ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Running returns an error with the exit status once the process has ended.
+func (p *Process) Running() error {
+	select {
+	case <-p.ended:
+		return fmt.Errorf("%s has ended: %s", p.Name, p.cmd.ProcessState)
+	default:
+		return nil
+	}
+}
+
+// Stop sends SIGTERM, and SIGKILL after a while.
+func (p *Process) Stop(wait time.Duration) error {
+	p.Signal(syscall.SIGCONT)
+	p.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(wait):
+		p.Signal(syscall.SIGKILL)
+		<-p.ended
+		return fmt.Errorf("%s did not end within %s of SIGTERM", p.Name, wait)
+	}
+}
+
+// Answers returns nil if the process runs and a URL of it answers 200.
+func (p *Process) Answers(url string) error {
+	if err := p.Running(); err != nil {
+		return err
+	}
+	resp, err := (&http.Client{Timeout: time.Second}).Get(url)
+	if err != nil {
+		return err
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
+}
+
+// RSS is the resident memory in bytes; /proc has it.
+func (p *Process) RSS() (int64, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
+			kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
+}
+
+// Limit is the deadline of Eventually. It only ends a run that hangs.
+const Limit = 40 * time.Second
+
+// Eventually polls check until it succeeds, and returns its last error after the limit.
+func Eventually(ctx context.Context, what string, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
+	if err := retry.Until(ctx, 20*time.Millisecond, func(context.Context) error { return check() }); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
