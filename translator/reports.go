@@ -30,7 +30,8 @@ func (t *tables) declareReports() {
 		if !ok {
 			return report.Report{}, false
 		}
-		return inference.ImportReport(imp), true
+		gateways, spilledTo := t.usersOfImport(r, imp)
+		return inference.ImportReport(imp, gateways, spilledTo), true
 	})
 }
 
@@ -55,14 +56,33 @@ func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {
 	if !ok {
 		return report.Report{}, false
 	}
-	var gateways []report.Ref
-	for _, row := range t.attachmentsByBackend.By(r, store.TargetKey(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)) {
+	members, _ := t.members.Get(r, p.Name)
+	routesSpill, _ := t.attachmentsByHop.Each(r, p.OwnHop())
+	return inference.PoolReport(p, t.gatewaysNaming(r, p.Ref), routesSpill > 0, len(members.Members)), true
+}
+
+// usersOfImport are the Gateways whose routes name an import, and whether a pool spills to it or to one of its clusters.
+func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []report.Ref, spilledTo bool) {
+	hops := []model.HopID{model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name)}
+	for _, m := range imp.Members {
+		if alias, ok := gatewayapi.ImportAlias(r, imp.Ref.Namespace, imp.Ref.Name, m.Name); ok {
+			hops = append(hops, model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, alias))
+		}
+	}
+	for _, h := range hops {
+		routesSpill, _ := t.attachmentsByHop.Each(r, h)
+		spilledTo = spilledTo || routesSpill > 0
+	}
+	return t.gatewaysNaming(r, imp.Ref), spilledTo
+}
+
+// gatewaysNaming are the Gateways whose routes name a pool or import.
+func (t *tables) gatewaysNaming(r *graph.Reader, ref report.Ref) (gateways []report.Ref) {
+	for _, row := range t.attachmentsByBackend.By(r, store.TargetKey(ref.Kind, ref.Namespace, ref.Name)) {
 		gateways = append(gateways, t.gatewayRefs(r, row.Value)...)
 	}
 	slices.SortFunc(gateways, report.Ref.Compare)
-	members, _ := t.members.Get(r, p.Name)
-	routesSpill, _ := t.attachmentsByHop.Each(r, p.OwnHop())
-	return inference.PoolReport(p, slices.Compact(gateways), routesSpill > 0, len(members.Members)), true
+	return slices.Compact(gateways)
 }
 
 // gatewayRefs are the Gateways that a route is attached to.

@@ -108,11 +108,11 @@ var conditionRows = []conditionRow{
 	{"InferencePool", "ResolvedRefs", "True", "ResolvedRefs", "The pool's picker exists, or it names none"},
 	{"InferencePool", "ResolvedRefs", "False", "InvalidExtensionRef", "`endpointPickerRef` names no Service with the port"},
 
-	{"InferencePoolImport", "Accepted", "True", "Accepted", "Penstock reads the import. `status.conditions` has all three conditions, and the entry of `penstock.dev/gateway-controller` in `status.controllers` repeats this one"},
+	{"InferencePoolImport", "Accepted", "True", "Accepted", "A route sends requests to the import. Conditions are reported for each Gateway, in the `parents` of the entry of `penstock.dev/gateway-controller` in `status.controllers`; Penstock writes nothing else of an import's status"},
 	{"InferencePoolImport", "ResolvedRefs", "True", "ResolvedRefs", "All exporting clusters are valid"},
 	{"InferencePoolImport", "ResolvedRefs", "False", "InvalidCluster", "Some exporting clusters cannot be used as declared; the message names the fields"},
-	{"InferencePoolImport", "Ready", "True", "Ready", "At least one exporting cluster has known addresses; the message counts them"},
-	{"InferencePoolImport", "Ready", "False", "NoUsableCluster", "No exporting cluster has known addresses"},
+	{"InferencePoolImport", "Ready", "True", "Ready", "At least one exporting cluster has known addresses and no condition Ready=False of its own; the message counts them"},
+	{"InferencePoolImport", "Ready", "False", "NoUsableCluster", "No exporting cluster has known addresses and is ready"},
 
 	{"PoolPolicy", "Accepted", "True", "Accepted", "The policy is in force"},
 	{"PoolPolicy", "Accepted", "False", "TargetNotFound", "The pool or import does not exist in the policy's namespace"},

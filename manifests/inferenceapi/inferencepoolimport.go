@@ -40,10 +40,14 @@ type InferencePoolImport struct {
 
 // InferencePoolImportStatus has upstream's controllers, and the exporting clusters.
 type InferencePoolImportStatus struct {
-	// Controllers is the list of upstream, unchanged.
+	// Controllers has an entry for each controller, as upstream defines it. Penstock writes its own entry alone, with the
+	// Gateways whose routes name the import as parents. Conditions of a parent: Accepted; ResolvedRefs, False with reason
+	// InvalidCluster if a cluster cannot be used as declared; Ready.
 	//
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
 	Controllers []upstream.ImportController `json:"controllers,omitempty"`
 	// Clusters are the exporting clusters that back this import, and how to reach them.
 	//
@@ -51,11 +55,11 @@ type InferencePoolImportStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
-	// Conditions: Accepted; ResolvedRefs, False with reason InvalidCluster if a cluster cannot be used as declared; Ready.
+	// Conditions of the controller that writes clusters. Penstock does not write them.
 	//
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation that the controller has processed.
+	// ObservedGeneration is the generation that the controller which writes clusters has processed.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -121,7 +125,7 @@ type ImportedCluster struct {
 	// +optional
 	// +kubebuilder:validation:Enum=http;kubernetes.io/h2c
 	AppProtocol string `json:"appProtocol,omitempty"`
-	// Conditions of this cluster, such as its picker's health.
+	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is False takes no new request.
 	//
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

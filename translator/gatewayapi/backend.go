@@ -40,7 +40,6 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 			b.out.Findings = append(b.out.Findings, finding(b.out.Route, at, res.Message, ""))
 		} else {
 			s.targets, s.clusters, s.hops = res.Targets, res.Clusters, res.Hops
-			b.drained(ref, s, at)
 		}
 		if f.fails {
 			s.targets = nil
@@ -48,15 +47,25 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		s.clusters = slices.Concat(s.clusters, f.clusters)
 		out = append(out, s)
 	}
+	b.drained(specs, out, field)
 	return out
 }
 
-// drained warns of a backend whose targets take no new request, though its weight is above zero.
-func (b *ruleBuilder) drained(ref report.Ref, s share, field string) {
-	if s.weight == 0 || slices.ContainsFunc(s.targets, func(t Target) bool { return t.Share > 0 }) {
-		return
+// drained warns of backends whose targets take no new request, though their weight is above zero.
+func (b *ruleBuilder) drained(specs []gatewayv1.HTTPBackendRef, shares []share, field string) {
+	takes := func(s share) bool {
+		return s.weight > 0 && (len(s.targets) == 0 || slices.ContainsFunc(s.targets, func(t Target) bool { return t.Share > 0 }))
 	}
-	b.warn(field, fmt.Sprintf("%s takes no new requests: %s", ref, b.answered()), "set its weight to 0")
+	become := b.answered()
+	if slices.ContainsFunc(shares, takes) {
+		become = "the other backends take its share"
+	}
+	for i, s := range shares {
+		if s.weight > 0 && !takes(s) {
+			ref := backendRef(b.out.Route.Namespace, &specs[i].BackendObjectReference)
+			b.warn(fmt.Sprintf("%s.backendRefs[%d]", field, i), fmt.Sprintf("%s takes no new requests: %s", ref, become), "set its weight to 0")
+		}
+	}
 }
 
 // onlyService resolves what only a Service can be: where requests are mirrored to, or asked about. Its cluster is zero if it

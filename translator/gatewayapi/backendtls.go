@@ -79,21 +79,51 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	return &model.Secret{Name: model.PolicyTrust(p.Namespace, p.Name), CA: bundle, Owner: store.BackendTLSPolicies.Ref(p)}, len(bundle) > 0
 }
 
-// winner is the policy that counts for a section of a target: of equal ones the oldest, then the first by name.
+// winner is the policy that counts for a section of a target: of equal ones the oldest, then the first by name. A policy for
+// NAME-CLUSTER is one for that section of the import NAME.
 func winner(r store.Reader, target report.Ref, section string) *gatewayv1.BackendTLSPolicy {
-	policies := store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetKey(target.Kind, target.Namespace, target.Name))
-	for _, s := range []string{section, ""} {
-		var best *gatewayv1.BackendTLSPolicy
-		for _, p := range policies {
-			if selects(p, target, s) && (best == nil || older(p, best)) {
-				best = p
+	if p := oldest(r, target, section); section != "" {
+		if isImport(target) {
+			if alias, ok := ImportAlias(r, target.Namespace, target.Name, section); ok {
+				pinned := target
+				pinned.Name = alias
+				if q := oldest(r, pinned, ""); p == nil || q != nil && older(q, p) {
+					p = q
+				}
 			}
 		}
-		if best != nil {
-			return best
+		if p != nil {
+			return p
 		}
 	}
-	return nil
+	return oldest(r, target, "")
+}
+
+// oldest is the oldest of the policies that name a target with a section, then the first by name.
+func oldest(r store.Reader, target report.Ref, section string) (best *gatewayv1.BackendTLSPolicy) {
+	for _, p := range store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetKey(target.Kind, target.Namespace, target.Name)) {
+		if selects(p, target, section) && (best == nil || older(p, best)) {
+			best = p
+		}
+	}
+	return best
+}
+
+func isImport(t report.Ref) bool {
+	return t.Group == store.InferencePoolImports.Group() && t.Kind == store.InferencePoolImports.Kind()
+}
+
+// unaliased is the import with one of its exporting clusters as section, where a policy names NAME-CLUSTER; other targets are
+// left as they are.
+func unaliased(r store.Reader, target report.Ref, section string) (report.Ref, string) {
+	if !isImport(target) || section != "" {
+		return target, section
+	}
+	if key, cluster, ok := ImportNamed(r, target.Namespace, target.Name); ok && cluster != "" {
+		target.Name = strings.TrimPrefix(key, target.Namespace+"/")
+		return target, cluster
+	}
+	return target, section
 }
 
 func selects(p *gatewayv1.BackendTLSPolicy, target report.Ref, section string) bool {

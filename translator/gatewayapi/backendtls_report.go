@@ -35,8 +35,8 @@ func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Rep
 	d := decidePolicy(r, p)
 	var lost, found []report.Condition
 	for i, t := range p.Spec.TargetRefs {
-		target := report.Ref{Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name)}
-		c := targeted(r, p, target, sectionOf(t), sections(r, target, targets))
+		target, section := unaliased(r, report.Ref{Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name)}, sectionOf(t))
+		c := targeted(r, p, target, section, sections(r, target, targets))
 		if c.Status == report.True && target.Kind == store.InferencePools.Kind() {
 			d.findings = append(d.findings, report.Finding{Severity: report.Info, Owner: ref, Field: fmt.Sprintf("spec.targetRefs[%d]", i),
 				Problem: fmt.Sprintf("requests to %s go over TLS; Penstock's own picker still reads its metrics without", target)})
@@ -98,10 +98,8 @@ func policyTargets(t report.Ref) bool {
 		return t.Group == ""
 	case store.InferencePools.Kind():
 		return t.Group == store.InferencePools.Group()
-	case store.InferencePoolImports.Kind():
-		return t.Group == store.InferencePoolImports.Group()
 	}
-	return false
+	return isImport(t)
 }
 
 // sections are what a policy's target is divided into; nil if there is no such target.
@@ -134,8 +132,9 @@ func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string
 
 // policyGateways are the Gateways that send requests to what a policy is about.
 func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
-	for _, target := range p.Spec.TargetRefs {
-		for _, cluster := range policyClusters(r, string(target.Kind), p.Namespace, string(target.Name), targets) {
+	for _, t := range p.Spec.TargetRefs {
+		target, section := unaliased(r, report.Ref{Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name)}, sectionOf(t))
+		for _, cluster := range policyClusters(r, target, section, targets) {
 			for _, route := range targets.Attached(r, cluster) {
 				out = append(out, route.Gateways...)
 			}
@@ -162,11 +161,12 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 	return slices.Compact(out)
 }
 
-// policyClusters are all clusters that can be made of a policy's target.
-func policyClusters(r store.Reader, kind, namespace, name string, targets PolicyTargets) (out []model.ClusterID) {
-	switch key := namespace + "/" + name; kind {
+// policyClusters are all clusters that can be made of a policy's target. section counts for an import alone: "" for all of its
+// exporting clusters.
+func policyClusters(r store.Reader, target report.Ref, section string, targets PolicyTargets) (out []model.ClusterID) {
+	switch namespace, name := target.Namespace, target.Name; target.Kind {
 	case store.Services.Kind():
-		if svc, ok := store.Services.Get(r, key); ok {
+		if svc, ok := store.Services.Get(r, target.Key()); ok {
 			for _, p := range svc.Spec.Ports {
 				picker := model.PickerCluster(namespace, name, p.Port)
 				out = append(out, model.ServiceCluster(namespace, name, p.Port), model.GRPCCluster(namespace, name, p.Port),
@@ -177,9 +177,11 @@ func policyClusters(r store.Reader, kind, namespace, name string, targets Policy
 		pool := model.PoolCluster(namespace, name)
 		out = append(out, pool, pool.As(model.LastVariant))
 	case store.InferencePoolImports.Kind():
-		if imp, ok := targets.Import(r, key); ok {
+		if imp, ok := targets.Import(r, target.Key()); ok {
 			for _, m := range imp.Members {
-				out = append(out, m.Cluster, m.Cluster.As(model.LastVariant))
+				if section == "" || section == m.Name {
+					out = append(out, m.Cluster, m.Cluster.As(model.LastVariant))
+				}
 			}
 		}
 	}

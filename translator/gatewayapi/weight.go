@@ -13,7 +13,7 @@ import (
 type share struct {
 	weight            uint32
 	backend           string   // store.TargetKey
-	targets           []Target // none: not resolved
+	targets           []Target // none: not resolved; without a share above 0 the backend counts as one of weight 0
 	clusters          []model.ClusterID
 	hops              []model.HopID
 	request, response model.HeaderChanges
@@ -22,13 +22,14 @@ type share struct {
 }
 
 // weigh turns the weights of a rule's backendRefs and the shares within them into exact weights of clusters. What takes
-// nothing is left out. A backend without a target that takes requests keeps its share, with no cluster: 500.
+// nothing is left out: an import whose clusters all have weight 0 is a backendRef of weight 0. A backend that was not
+// resolved keeps its share, with no cluster: 500.
 func weigh(shares []share) []model.WeightedBackend {
 	var out []model.WeightedBackend
 	var parts []*big.Rat
 	for _, s := range shares {
 		targets := slices.DeleteFunc(slices.Clone(s.targets), func(t Target) bool { return t.Share == 0 })
-		if len(targets) == 0 {
+		if len(s.targets) == 0 {
 			targets = []Target{{Share: 1}}
 		}
 		var sum int64

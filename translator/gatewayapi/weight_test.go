@@ -40,6 +40,8 @@ func TestWeight_SplitsExactly(t *testing.T) {
 		{"pool and import of three clusters", []share{backendOf(50, 1), backendOf(50, 1, 1, 1)}, []uint32{150, 50, 50, 50}},
 		{"unequal clusters", []share{backendOf(1, 1), backendOf(1, 2, 1)}, []uint32{3, 2, 1}},
 		{"a drained cluster", []share{backendOf(1, 1), backendOf(1, 0, 1)}, []uint32{1, 1}},
+		{"all clusters drained", []share{backendOf(50, 1), backendOf(50, 0, 0)}, []uint32{50}},
+		{"nothing but drained clusters", []share{backendOf(50, 0)}, nil},
 		{"unresolved keeps its share", []share{backendOf(1, 1), backendOf(3)}, []uint32{1, 3}},
 		{"largest weights", []share{backendOf(1e6, 1), backendOf(1e6, 1)}, []uint32{1e6, 1e6}},
 	} {

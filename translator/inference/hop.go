@@ -37,13 +37,17 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	return hop, len(hop.Backends) > 0
 }
 
-// importBehind finds the import of a hop: by the name that a user may have written (findImport), or one exporting cluster
+// importBehind finds the import of a hop: by the name that a user may have written (importNamed), or one exporting cluster
 // of it.
 func importBehind(r store.Reader, id model.HopID) (*model.Import, bool) {
-	if id.Member == "" {
-		return findImport(r, id.Namespace, id.Name)
+	base := func(key string) (*model.Import, bool) {
+		imp, _, ok := baseImport(r, key)
+		return imp, ok
 	}
-	imp, _, ok := baseImport(r, id.Key())
+	if id.Member == "" {
+		return importNamed(r, id.Namespace, id.Name, base)
+	}
+	imp, ok := base(id.Key())
 	if !ok {
 		return nil, false
 	}

@@ -7,58 +7,97 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/translator/services"
 )
 
 // Import decides everything about the InferencePoolImport with a key; false if there is none.
 func Import(r store.Reader, key string) (*model.Import, bool) {
-	imp, policy, ok := baseImport(r, key)
+	imp, policies, ok := baseImport(r, key)
 	if !ok {
 		return nil, false
 	}
 	for i := range imp.Members {
-		if p := imp.Members[i].Pool; p != nil {
-			addSpill(r, p, policy)
-			imp.Findings = append(imp.Findings, p.Findings...)
-		} else if policy != nil && len(policy.Spec.Spill) > 0 {
+		m, policy := &imp.Members[i], policies[i]
+		switch {
+		case m.Pool != nil:
+			addSpill(r, m.Pool, policy)
+			imp.Findings = append(imp.Findings, m.Pool.Findings...)
+		case m.Cluster.Kind == model.ParentKind && policy != nil && len(policy.Spec.Spill) > 0:
 			imp.Findings = append(imp.Findings, report.Finding{
 				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-				Problem: fmt.Sprintf("exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its requests do not spill", imp.Members[i].Name),
+				Problem: fmt.Sprintf("exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its requests do not spill", m.Name),
 			})
 		}
 	}
+	imp.Findings = unique(imp.Findings) // those about a policy are the same for each of its clusters
 	return imp, true
 }
 
-// baseImport is Import without the spill targets, as basePool is to Pool.
-func baseImport(r store.Reader, key string) (*model.Import, *v1alpha1.PoolPolicy, bool) {
+func unique(findings []report.Finding) (out []report.Finding) {
+	seen := make(map[report.Finding]bool, len(findings))
+	for _, f := range findings {
+		if !seen[f] {
+			seen[f] = true
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// baseImport is Import without the spill targets, as basePool is to Pool. policies are those of the members.
+func baseImport(r store.Reader, key string) (imp *model.Import, policies []*v1alpha1.PoolPolicy, ok bool) {
 	obj, ok := store.InferencePoolImports.Get(r, key)
 	if !ok {
 		return nil, nil, false
 	}
-	policy, ignored := policyFor(r, "InferencePoolImport", obj.Namespace, obj.Name)
-	imp := &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: ignored}
+	whole, ignored := policyFor(r, "InferencePoolImport", obj.Namespace, obj.Name)
+	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: ignored}
 	clusters := slices.SortedStableFunc(slices.Values(obj.Status.Clusters), func(a, b inferenceapi.ImportedCluster) int { return strings.Compare(a.Name, b.Name) })
 	usable := 0
 	for _, c := range clusters {
 		i := slices.IndexFunc(obj.Status.Clusters, func(o inferenceapi.ImportedCluster) bool { return o.Name == c.Name })
+		policy, ignored := memberPolicy(r, imp.Ref, c.Name, whole)
+		imp.Findings = append(imp.Findings, ignored...)
 		m := importMember(r, imp, policy, c, fmt.Sprintf("status.clusters[%d]", i))
-		if m.Problem == "" {
+		if m.Problem == "" && m.NotReady == "" {
 			usable++
 		}
-		imp.Members = append(imp.Members, m)
+		imp.Members, policies = append(imp.Members, m), append(policies, policy)
 	}
 	imp.Accepted = report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
-	imp.Ready = report.Condition{Type: "Ready", Status: report.True, Reason: "Ready", Message: fmt.Sprintf("%d of %d exporting clusters have known addresses", usable, len(clusters))}
+	imp.Ready = report.Condition{Type: "Ready", Status: report.True, Reason: "Ready", Message: fmt.Sprintf("%d of %d exporting clusters can be used", usable, len(clusters))}
 	if usable == 0 {
 		imp.Ready.Status, imp.Ready.Reason = report.False, "NoUsableCluster"
 	}
-	return imp, policy, true
+	return imp, policies, true
+}
+
+// memberPolicy is the policy of one exporting cluster: the one for NAME-CLUSTER, else that of the whole import.
+func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
+	if alias, ok := gatewayapi.ImportAlias(r, imp.Namespace, imp.Name, member); ok {
+		if own, ignored := policyFor(r, "InferencePoolImport", imp.Namespace, alias); own != nil {
+			return own, ignored
+		}
+	}
+	return whole, nil
+}
+
+// notReady is the reason of a cluster's condition Ready, if that is False. Unknown is not False: an exporter that falls silent
+// withdraws nothing.
+func notReady(c inferenceapi.ImportedCluster) string {
+	if ready := meta.FindStatusCondition(c.Conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
+		return cmp.Or(ready.Reason, "NotReady")
+	}
+	return ""
 }
 
 func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, field string) model.ImportMember {
@@ -66,6 +105,13 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		Name:    c.Name,
 		Cluster: model.ImportCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name),
 		Share:   uint32(or(c.Weight, 1)),
+	}
+	if m.NotReady = notReady(c); m.NotReady != "" {
+		m.Share = 0
+		imp.Findings = append(imp.Findings, report.Finding{
+			Severity: report.Info, Owner: imp.Ref, Field: field + ".conditions",
+			Problem: fmt.Sprintf("cluster %s takes no new requests: its controller reports Ready=False, reason %s", c.Name, m.NotReady),
+		})
 	}
 	problem := func(sub, problem, fix string) {
 		m.Problem = problem
@@ -201,35 +247,21 @@ func Dialable(r store.Reader, list []inferenceapi.ServiceImport) []netip.AddrPor
 	return addrs
 }
 
-// findImport finds the import that a name means: the one of exactly that name, else NAME-CLUSTER, an import pinned to
-// one of its exporting clusters (multi-cluster proposal, "Importing Cluster Manifests").
-func findImport(r store.Reader, namespace, name string) (*model.Import, bool) {
-	return pinned(namespace, name, func(key string) (*model.Import, bool) {
-		imp, _, ok := baseImport(r, key)
+// importNamed finds the import that a name means (gatewayapi.ImportNamed), with get.
+func importNamed(r store.Reader, namespace, name string, get func(key string) (*model.Import, bool)) (*model.Import, bool) {
+	key, cluster, ok := gatewayapi.ImportNamed(r, namespace, name)
+	if !ok {
+		return nil, false
+	}
+	imp, ok := get(key)
+	if !ok || cluster == "" {
 		return imp, ok
-	})
+	}
+	return pinnedTo(imp, cluster)
 }
 
-func pinned(namespace, name string, get func(key string) (*model.Import, bool)) (*model.Import, bool) {
-	if imp, ok := get(namespace + "/" + name); ok {
-		return imp, true
-	}
-	for i := len(name) - 2; i > 0; i-- {
-		if name[i] != '-' {
-			continue
-		}
-		imp, ok := get(namespace + "/" + name[:i])
-		if !ok {
-			continue
-		}
-		if one, ok := pinnedTo(imp, name[i+1:]); ok {
-			return one, true
-		}
-	}
-	return nil, false
-}
-
-// pinnedTo is an import with one of its exporting clusters alone; false if it has no such cluster.
+// pinnedTo is an import with one of its exporting clusters alone, whose weight among the others then means nothing; false if
+// it has no such cluster.
 func pinnedTo(imp *model.Import, member string) (*model.Import, bool) {
 	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == member })
 	if i < 0 {
@@ -237,6 +269,8 @@ func pinnedTo(imp *model.Import, member string) (*model.Import, bool) {
 	}
 	one := *imp
 	one.Members = []model.ImportMember{imp.Members[i]}
-	one.Members[0].Share = cmp.Or(imp.Members[i].Share, 1)
+	if m := &one.Members[0]; m.NotReady == "" {
+		m.Share = cmp.Or(m.Share, 1)
+	}
 	return &one, true
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -192,5 +193,143 @@ spec: {targetRef: {name: big}, spill: [{kind: InferencePoolImport, name: llm-eas
 	}
 	if _, ok := inference.Hop(v, hopID(t, "hop.default.pool.nowhere")); ok {
 		t.Error("a hop to nothing")
+	}
+}
+
+func TestInferencePoolImport_ClustersOfWeightZeroTakeNoShare(t *testing.T) {
+	const two = `
+kind: InferencePoolImport
+metadata: {name: llm}
+status:
+  clusters:
+  - {name: a, routingMode: ParentMode, weight: 0, parents: [{service: [{addresses: [192.0.2.9], ports: [{number: 80}]}]}]}
+  - {name: b, routingMode: ParentMode, weight: 0}
+`
+	v, _ := imported(t, two) // b has no address, which is of no consequence
+	clusters, shares, reason := resolve(v, "llm")
+	if reason != "" || !slices.Equal(shares, []uint32{0, 0}) {
+		t.Errorf("an import that counts as weight 0 must resolve without a share: clusters %v, shares %v, reason %q", clusters, shares, reason)
+	}
+	v, _ = imported(t, strings.Replace(two, "name: b, routingMode: ParentMode, weight: 0", "name: b, routingMode: ParentMode", 1))
+	if _, _, reason := resolve(v, "llm"); reason != "BackendNotFound" {
+		t.Errorf("the only cluster with a weight cannot be reached: reason %q", reason)
+	}
+}
+
+func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T) {
+	notReady := strings.Replace(llmImport, "routingMode: EndpointMode", `routingMode: EndpointMode
+    conditions: [{type: Ready, status: "False", reason: Draining, message: the exporter is being upgraded, lastTransitionTime: "2026-01-01T00:00:00Z"}]`, 1)
+	v, imp := imported(t, notReady+westHost)
+	clusters, shares, _ := resolve(v, "llm")
+	if !slices.Equal(clusters, []string{"import/default/llm/east", "parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{0, 3}) {
+		t.Errorf("clusters %v, shares %v; its cluster must stay for the requests in flight", clusters, shares)
+	}
+	if _, shares, reason := resolve(v, "llm-east"); reason != "" || !slices.Equal(shares, []uint32{0}) {
+		t.Errorf("pinned: shares %v, reason %q", shares, reason)
+	}
+	if _, ok := inference.Hop(v, hopID(t, "hop.default.import.llm-east")); ok {
+		t.Error("a pool spills to it")
+	}
+	if text := texts(imp.Findings); !strings.Contains(text, "status.clusters[1].conditions: cluster east takes no new requests: its controller reports Ready=False, reason Draining") {
+		t.Errorf("findings: %s", text)
+	}
+	v, _ = imported(t, strings.Replace(notReady, `status: "False"`, `status: Unknown`, 1)+westHost)
+	if _, shares, _ := resolve(v, "llm"); !slices.Equal(shares, []uint32{1, 3}) {
+		t.Errorf("an exporter that is silent withdrew its cluster: shares %v", shares)
+	}
+}
+
+func TestInferencePoolImport_SpillsToASiblingExporter(t *testing.T) {
+	both := strings.Replace(llmImport, `routingMode: ParentMode
+    weight: 3
+    parents: [{service: [{addresses: [gw.west.example], ports: [{number: 80}]}]}]`, `routingMode: EndpointMode
+    targetPortNumber: 8000
+    podCIDRs: [10.2.0.0/16]
+    endpointPicker: {service: [{addresses: [192.0.2.2], ports: [{number: 9002}]}]}`, 1)
+	_, imp := imported(t, both+`
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{kind: InferencePoolImport, name: llm-west-2}, {kind: InferencePoolImport, name: llm-east}]}
+`)
+	for i, want := range []string{"hop.default.import.llm-west-2", "hop.default.import.llm-east"} {
+		p := imp.Members[i].Pool
+		if len(p.Spill) != 1 || p.Spill[0].Hop.String() != want || !p.Picker.Spills || p.Spill[0].Backends[0].Cluster == p.Last {
+			t.Errorf("cluster %s spills to %+v, want %s", imp.Members[i].Name, p.Spill, want)
+		}
+	}
+	if text := texts(imp.Findings); strings.Contains(text, "spill") {
+		t.Errorf("findings: %s", text)
+	}
+	_, imp = imported(t, both+`
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: InferencePoolImport, name: llm-east}, {kind: InferencePoolImport, name: llm}]}
+`)
+	if text := texts(imp.Findings); strings.Count(text, "a pool cannot spill to itself") != 2 {
+		t.Errorf("findings: %s", text)
+	}
+}
+
+func TestPoolPolicy_OfOneExportingClusterPrecedesTheImports(t *testing.T) {
+	v, imp := imported(t, llmImport+westHost+"\n---\n"+bigPool+`
+---
+kind: PoolPolicy
+metadata: {name: whole}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: {podCIDRs: [10.8.0.0/16]}}
+---
+kind: PoolPolicy
+metadata: {name: east}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, remote: {podCIDRs: [10.9.0.0/16]}, spill: [{name: big}, {name: nowhere}]}
+---
+kind: PoolPolicy
+metadata: {name: second}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east}}
+---
+kind: PoolPolicy
+metadata: {name: south}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-south}}
+`)
+	if p := imp.Members[0].Pool; !slices.Equal(p.Relay.CIDRs, []string{"10.1.0.0/16", "10.9.0.0/16"}) || len(p.Spill) != 1 {
+		t.Errorf("ranges %v, spill %+v", p.Relay.CIDRs, p.Spill)
+	}
+	for name, want := range map[string]string{"whole": "Accepted", "east": "Accepted", "second": "Conflicted", "south": "TargetNotFound"} {
+		rep, ok := inference.PolicyReport(v, direct{}, "default/"+name)
+		if !ok || rep.Conditions[0].Reason != want {
+			t.Errorf("%s: %+v, want reason %s", name, rep.Conditions, want)
+		}
+		if name == "east" && (len(rep.Conditions) != 2 || rep.Conditions[1].Reason != "InvalidSpillTarget") {
+			t.Errorf("a spill target that does not exist is not reported: %+v", rep.Conditions)
+		}
+	}
+}
+
+func TestBackendTLSPolicy_OfOneExportingClusterByItsName(t *testing.T) {
+	policy := func(name, target, section string) string {
+		return `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: ` + name + `}
+spec:
+  targetRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: ` + target + section + `}]
+  validation: {hostname: ` + name + `.example, wellKnownCACertificates: System}
+`
+	}
+	v, _ := imported(t, llmImport+westHost+policy("whole", "llm", "")+policy("by-name", "llm-east", "")+policy("by-section", "llm", ", sectionName: west-2"))
+	for cluster, want := range map[model.ClusterID]string{
+		model.ImportCluster("default", "llm", "east"):   "by-name",
+		model.ParentCluster("default", "llm", "west-2"): "by-section",
+		model.ParentCluster("default", "llm", "south"):  "whole",
+	} {
+		if got := gatewayapi.BackendPolicy(v, cluster); got == nil || got.Policy.Name != want {
+			t.Errorf("%s: policy %+v, want %s", cluster, got, want)
+		}
+	}
+	for _, name := range []string{"whole", "by-name", "by-section"} {
+		if rep, _ := gatewayapi.PolicyReport(v, "default/"+name, direct{}); len(rep.Findings) > 0 {
+			t.Errorf("%s: findings %s", name, texts(rep.Findings))
+		}
 	}
 }

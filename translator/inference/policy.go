@@ -94,8 +94,11 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	owner := store.PoolPolicies.Ref(policy)
 	for i, ref := range policy.Spec.Spill {
 		spill, problem, fix := spillTarget(r, policy, ref)
-		if problem == "" && spill.Owner == p.Ref {
-			problem, fix = "a pool cannot spill to itself", "name another pool"
+		if problem == "" && slices.ContainsFunc(spill.Backends, func(b model.WeightedBackend) bool { return b.Cluster == p.Last }) {
+			if p.Name.Member != "" && policy.Spec.TargetRef.Name == p.Ref.Name && ref.Name != p.Ref.Name {
+				continue // a policy for a whole import, one of whose clusters is a place to spill for the others
+			}
+			problem, fix = "a pool cannot spill to itself", "name another pool, or another exporting cluster of the import as NAME-CLUSTER"
 		}
 		if problem != "" {
 			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("spec.spill[%d]", i), Problem: problem, Fix: fix})

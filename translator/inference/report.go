@@ -37,10 +37,17 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members in
 	return rep
 }
 
-// ImportReport reports whether an InferencePoolImport can be used.
-func ImportReport(imp *model.Import) report.Report {
+// ImportReport reports whether an InferencePoolImport can be used, towards each Gateway whose routes name it. gateways are sorted;
+// spilledTo is set if a pool spills to it.
+func ImportReport(imp *model.Import, gateways []report.Ref, spilledTo bool) report.Report {
 	rep := report.Report{Owner: imp.Ref, Findings: of(imp.Ref, imp.Findings)}
 	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
+	for _, gw := range gateways { // the board puts the conditions there
+		rep.Parents = append(rep.Parents, report.Parent{Ref: report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name}})
+	}
+	if len(gateways) == 0 && !spilledTo {
+		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: imp.Ref, Problem: "no route that a Gateway accepted names this import"})
+	}
 	return rep
 }
 
@@ -57,7 +64,7 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	found := false
 	if target.Kind == "InferencePoolImport" {
 		var imp *model.Import
-		if imp, found = tables.Import(r, policy.Namespace+"/"+target.Name); found {
+		if imp, found = importNamed(r, policy.Namespace, target.Name, func(key string) (*model.Import, bool) { return tables.Import(r, key) }); found {
 			all = imp.Findings
 		}
 	} else {

@@ -31,15 +31,17 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		addPool(&res, p, 1)
 		return finish(res)
 	}
-	imp, ok := pinned(ref.Namespace, ref.Name, func(key string) (*model.Import, bool) { return b.Tables.Import(r, key) })
+	imp, ok := importNamed(r, ref.Namespace, ref.Name, func(key string) (*model.Import, bool) { return b.Tables.Import(r, key) })
 	if !ok {
 		return missing(ref, names(store.InferencePoolImports.All(r)))
 	}
 	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref)}
 	for _, m := range imp.Members {
 		switch {
-		case m.Problem != "":
+		case m.Problem != "" && m.Share > 0:
 			continue
+		case m.Problem != "":
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster}) // takes nothing: see below
 		case m.Pool != nil:
 			addPool(&res, m.Pool, m.Share)
 		default:
@@ -47,7 +49,12 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 			res.Clusters = append(res.Clusters, m.Cluster)
 		}
 	}
-	if len(res.Targets) == 0 {
+	// An import whose clusters all have weight 0 counts as a backendRef of weight 0. One whose only clusters with a weight cannot
+	// be reached does not.
+	takes := slices.ContainsFunc(res.Targets, func(t gatewayapi.Target) bool { return t.Share > 0 })
+	broken := slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Problem != "" && m.Share > 0 })
+	if len(res.Targets) == 0 || !takes && broken {
+		res.Targets = nil
 		res.Reason = "BackendNotFound"
 		res.Message = fmt.Sprintf("%s has no exporting cluster that can be reached", ref)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -58,6 +59,8 @@ func (direct) Pool(r store.Reader, key string) (*model.Pool, bool) { return infe
 func (direct) Import(r store.Reader, key string) (*model.Import, bool) {
 	return inference.Import(r, key)
 }
+
+func (direct) Attached(store.Reader, model.ClusterID) []gatewayapi.RouteGateways { return nil }
 
 func pool(t *testing.T, r store.Reader, key string) *model.Pool {
 	t.Helper()

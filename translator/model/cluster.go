@@ -151,7 +151,9 @@ type ImportMember struct {
 	Share   uint32           // weight within the import
 	Pool    *Pool            // EndpointMode
 	Parents []netip.AddrPort // ParentMode
-	Problem string           // why the member takes no traffic; "" if it does
+	Problem string           // why the member cannot be used; "" if it can
+	// NotReady is the reason of the member's condition Ready, if that is False: it takes no new request, and its Share is 0.
+	NotReady string
 }
 
 // Spill is a place to send what a pool cannot take.

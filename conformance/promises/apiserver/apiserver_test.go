@@ -179,7 +179,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	for _, o := range objects {
 		rep := report.Report{Owner: o.ref(), Conditions: accepted}
 		switch o.kind {
-		case "GatewayClass", "PoolPolicy", "InferenceModel", "InferencePoolImport", "ModelServers":
+		case "GatewayClass", "PoolPolicy", "InferenceModel", "ModelServers":
 		case "Gateway", "ListenerSet":
 			rep.Listeners = []report.Listener{{Name: "http", AttachedRoutes: 2, Conditions: accepted, SupportedKinds: []report.Ref{{Group: gatewayv1.GroupName, Kind: "HTTPRoute"}}}}
 		default:

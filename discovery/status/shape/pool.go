@@ -86,8 +86,9 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 	return out
 }
 
-// InferencePoolImport is the shape of an import's status: our entry among the controllers, and the conditions. status.clusters
-// belongs to the multi-cluster controller that wrote it; translation reads it.
+// InferencePoolImport is the shape of an import's status: our entry among the controllers, with a parent for each Gateway, as
+// long as there is one (ImportController.Name). Everything else belongs to other controllers: the one that imports the pool
+// writes status.clusters, which translation reads, and status.conditions.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -98,31 +99,29 @@ func InferencePoolImport() *Shape {
 		},
 		Make: func(in Input) any {
 			old := in.Old.(*inferenceapi.InferencePoolImportStatus)
-			if len(in.Report.Conditions) == 0 || in.later(old.Conditions) {
-				return old
+			i := slices.IndexFunc(old.Controllers, func(c upstream.ImportController) bool { return string(c.Name) == in.Controller })
+			var before []inferencev1.ParentStatus
+			if i >= 0 {
+				before = old.Controllers[i].Parents
 			}
-			out := *old
-			out.ObservedGeneration = in.Generation
-			out.Conditions = in.conditions(old.Conditions, in.Report.Conditions)
-			out.Controllers = nil
-			entry := upstream.ImportController{Name: upstream.ControllerName(in.Controller)}
-			for _, c := range old.Controllers {
-				if c.Name == entry.Name {
-					entry = c
-				} else {
-					out.Controllers = append(out.Controllers, c)
+			for _, p := range before {
+				if in.later(p.Conditions) {
+					return old
 				}
 			}
-			var accepted []report.Condition // the one type that upstream defines
-			if c := report.Find(in.Report.Conditions, "Accepted"); c != nil {
-				accepted = append(accepted, *c)
+			out := *old
+			out.Controllers = slices.Clone(old.Controllers)
+			entry := upstream.ImportController{Name: upstream.ControllerName(in.Controller), Parents: in.poolParents(before)}
+			switch {
+			case len(entry.Parents) == 0 && i < 0:
+				return old
+			case len(entry.Parents) == 0:
+				out.Controllers = slices.Delete(out.Controllers, i, i+1)
+			case i < 0:
+				out.Controllers = append(out.Controllers, entry)
+			default:
+				out.Controllers[i] = entry
 			}
-			entry.Conditions = in.conditions(entry.Conditions, accepted)
-			entry.ExportingClusters = nil
-			for _, c := range old.Clusters {
-				entry.ExportingClusters = append(entry.ExportingClusters, upstream.ExportingCluster{Name: upstream.ClusterName(c.Name)})
-			}
-			out.Controllers = append(out.Controllers, entry)
 			return &out
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -90,16 +91,40 @@ func TestInferencePool_HasAnEntryPerGatewayAndKeepsOthers(t *testing.T) {
 	}
 }
 
-func TestInferencePoolImport_KeepsItsClusters(t *testing.T) {
-	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{Clusters: []inferenceapi.ImportedCluster{{Name: "east"}}}}
+func TestInferencePoolImport_StatusOfOtherControllersIsKept(t *testing.T) {
+	theirs := upstream.ImportController{Name: "example.com/multi-cluster", ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}}
+	conditions := []metav1.Condition{{Type: "Accepted", Status: "False", Reason: "Theirs"}}
+	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
+		Clusters: []inferenceapi.ImportedCluster{{Name: "east"}}, Controllers: []upstream.ImportController{theirs}, Conditions: conditions, ObservedGeneration: 7,
+	}}
 	shape := InferencePoolImport()
 	old := shape.Take(imp)
 	if len(imp.Status.Clusters) != 1 {
 		t.Fatal("status.clusters was cleared; translation reads it")
 	}
-	out := shape.Make(input(old, report.Report{Conditions: programmedReport.Conditions[:1]})).(*inferenceapi.InferencePoolImportStatus)
-	if len(out.Clusters) != 1 || len(out.Controllers) != 1 || string(out.Controllers[0].ExportingClusters[0].Name) != "east" || out.Conditions[0].Type != "Accepted" {
-		t.Errorf("status %+v", out)
+	want := *old.(*inferenceapi.InferencePoolImportStatus)
+	group := inferencev1.Group("gateway.networking.k8s.io")
+	want.Controllers = []upstream.ImportController{theirs, {Name: us, Parents: []inferencev1.ParentStatus{{
+		ParentRef:      inferencev1.ParentReference{Group: &group, Kind: "Gateway", Namespace: "default", Name: "gw"},
+		ControllerName: us,
+		Conditions:     []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))}},
+	}}}}
+	used := input(old, report.Report{Parents: []report.Parent{{
+		Ref:        report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"},
+		Conditions: programmedReport.Conditions[:1],
+	}}})
+	used.Object = imp
+	out := shape.Make(used)
+	if diff := cmp.Diff(&want, out); diff != "" {
+		t.Errorf("anything but our own entry changed (-want +got):\n%s", diff)
+	}
+	unused := input(out, report.Report{Conditions: programmedReport.Conditions[:1]})
+	unused.Object = imp
+	if diff := cmp.Diff(old, shape.Make(unused)); diff != "" {
+		t.Errorf("without a Gateway, our entry must go and nothing else (-want +got):\n%s", diff)
+	}
+	if out := shape.Make(input(old, report.Report{Conditions: programmedReport.Conditions[:1]})); out != old {
+		t.Errorf("an import that no Gateway uses is written: %+v", out)
 	}
 }
 
