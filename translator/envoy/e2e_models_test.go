@@ -3,9 +3,12 @@ package envoy
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -81,6 +84,140 @@ func TestModelRouting_FollowsTheModelInTheBody(t *testing.T) {
 	req.Header.Set(modelHeader, "two")
 	if got, err := r.do(req); err != nil || got.status != 404 {
 		t.Errorf("a client's header chooses a route: %s %v", got, err)
+	}
+}
+
+// hostile are bodies whose scan would take a worker thread a long time: each names no model before its work is bounded.
+func hostile() map[string]string {
+	const size = maxBody - 100
+	fill := func(start, part, end string) string {
+		return start + strings.Repeat(part, (size-len(start)-len(end))/len(part)) + end
+	}
+	return map[string]string{
+		"strings":           fill(`{"a":[`, `"",`, `""],"model":"one"}`),
+		"keys":              fill(`{`, `"":0,`, `"model":"one"}`),
+		"brackets":          fill(`{"a":`, `[`, `,"model":"one"}`),
+		"pairs of brackets": fill(`{"a":[`, `[],`, `[]],"model":"one"}`),
+		"escaped quotes":    fill(`{"a":"`, `\"`, `","model":"one"}`),
+		"backslashes":       fill(`{"a":"`, `\\`, `","model":"one"}`),
+		"brackets, strings": fill(`{"a":[`, `[""],`, `""],"model":"one"}`),
+		"many brackets":     fill(`{"a":[`, `[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]["",`, `""],"model":"one"}`),
+		"numbers":           fill(`{"a":[`, `1,`, `1],"model":"one"}`),
+		"spaces":            fill(``, ` `, `{"model":"one"}`),
+		"spaces of a key":   fill(`{"model"`, ` `, `:"one"}`),
+		"spaces of a value": fill(`{"model":`, ` `, `"one"}`),
+		"hidden second":     fill(`{"model":"one","a":[`, `"",`, `""],"model":"two"}`),
+	}
+}
+
+func TestModelRouting_HostileBodyIsAnswered413(t *testing.T) {
+	t.Parallel()
+	r := modelRig(t)
+	for name, body := range hostile() {
+		got := r.post(t, "models", []byte(body))
+		if got.status != 413 || got.pod != "" || got.header.Get("Content-Type") != "application/json" || !openAIError(got.body, "request_too_large") {
+			t.Errorf("%s: want 413 in OpenAI's form, got %s, %s", name, got, got.header.Get("Content-Type"))
+		}
+	}
+	got := r.post(t, "models", []byte(`{"pad":"`+strings.Repeat("x", maxBody)+`","model":"one"}`))
+	if got.status != 413 || !openAIError(got.body, "request_too_large") {
+		t.Errorf("a body above the limit: want 413 in OpenAI's form, got %s", got)
+	}
+}
+
+func openAIError(body, code string) bool {
+	var answer struct {
+		Error struct{ Message, Type, Code string }
+	}
+	err := json.Unmarshal([]byte(body), &answer)
+	return err == nil && answer.Error.Message != "" && answer.Error.Type == "invalid_request_error" && answer.Error.Code == code
+}
+
+// TestModelRouting_LargeMessagesMayStandBeforeTheModel: openai-python sends the messages first.
+func TestModelRouting_LargeMessagesMayStandBeforeTheModel(t *testing.T) {
+	t.Parallel()
+	r := modelRig(t)
+	image := `{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + strings.Repeat(`iVBORw0KGgo\/`, 2<<20/12) + `"}}]}`
+	long := strings.Repeat(`{"role":"tool","tool_call_id":"call_1","content":"{\"path\": \"a.go\", \"lines\": [1, 2, 3]}"},`, 20_000)
+	tokens := strings.Repeat("123456,", 1<<20)
+	for name, body := range map[string]string{
+		"image":           `{"messages":[` + image + `],"model":"one"}`,
+		"agent":           `{"messages":[` + long + image + `],"model":"one"}`,
+		"million tokens":  `{"input":[` + tokens + `1],"model":"one"}`,
+		"text of 30 MiB":  `{"prompt":"` + strings.Repeat("word ", 6<<20) + `","model":"one"}`,
+		"lines of 30 MiB": `{"prompt":"` + strings.Repeat(`word\n`, 5<<20) + `","model":"one"}`,
+	} {
+		if got := r.post(t, "models", []byte(body)); got.pod != "one" || got.body != digest([]byte(body)) {
+			t.Errorf("%s: want one, got %s", name, got)
+		}
+	}
+}
+
+// TestModelRouting_OtherRoutesDoNotHoldBodies: a route that does not match on the model streams, and sees a body that is not
+// yet complete, unless a route before it might take the request once its model is known.
+func TestModelRouting_OtherRoutesDoNotHoldBodies(t *testing.T) {
+	t.Parallel()
+	one, files := startPod(t, "one", 200), startPod(t, "files", 200)
+	begun := make(chan struct{}, 1)
+	early := (&pod{name: "early"}).serve(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		begun <- struct{}{}
+		_, _ = io.Copy(io.Discard, req.Body)
+	}))
+	r := newRig(t, closedPort(t))
+	for name, p := range map[string]*pod{"one": one, "files": files, "early": early} {
+		r.cluster(model.Cluster{Name: named(name), Protocol: model.HTTP1}, endpoints(p.address)...)
+	}
+	route := func(to string, m model.Match) model.Route {
+		f := backends(model.WeightedBackend{Cluster: named(to), Weight: 1})
+		return model.Route{Name: to, Match: m, Action: &model.Action{Forward: &f}}
+	}
+	byModel := []model.ValueMatch{{Name: modelHeader, Value: "one"}}
+	r.host("models",
+		route("early", model.Match{PathKind: model.PathPrefix, Path: "/v1/files"}),
+		route("one", model.Match{PathKind: model.PathPrefix, Path: "/v1", Headers: byModel}),
+		route("files", model.Match{PathKind: model.PathPrefix, Path: "/"}))
+	r.start()
+	body, feed := io.Pipe()
+	req := r.request("POST", "models", "/v1/files/upload", nil)
+	req.Body, req.ContentLength = body, -1
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.do(req)
+		ended <- err
+	}()
+	if _, err := feed.Write([]byte(`{"model":"one",`)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-begun:
+	case err := <-ended:
+		t.Fatalf("the request ended before its body: %v", err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the body is held although its route does not match on the model")
+	}
+	_ = feed.Close()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/v1/completions": "one", "/other": "files"} {
+		req := r.request("POST", "models", path, []byte(`{"model":"one"}`))
+		if got, err := r.do(req); err != nil || got.pod != want {
+			t.Errorf("%s: want %s, got %s %v", path, want, got, err)
+		}
+	}
+	// What has no model, or none that can be read, goes to the route behind.
+	for _, content := range []string{"application/json", "multipart/form-data; boundary=x", "application/grpc"} {
+		req := r.request("POST", "models", "/v1/completions", []byte(`{"x":"one"}`))
+		req.Header.Set("Content-Type", content)
+		if got, err := r.do(req); err != nil || got.pod != "files" {
+			t.Errorf("%s: want files, got %s %v", content, got, err)
+		}
+	}
+	if got, err := r.do(r.request("GET", "models", "/v1/models", nil)); err != nil || got.pod != "files" {
+		t.Errorf("GET: want files, got %s %v", got, err)
+	}
+	if got := r.post(t, "models", []byte(hostile()["strings"])); got.status != 413 || got.pod != "" {
+		t.Errorf("a route that does not match on the model took a body whose model is not known: %s", got)
 	}
 }
 

@@ -66,7 +66,7 @@ func removePrefix(prefix string) *mutationv3.HeaderMutation {
 	}}
 }
 
-// tooLarge explains what Envoy's own "Payload Too Large" leaves open.
+// tooLarge explains what Envoy's own "Payload Too Large" leaves open, in the form of OpenAI's API.
 func tooLarge() *hcmv3.LocalReplyConfig {
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{{
 		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
@@ -75,7 +75,11 @@ func tooLarge() *hcmv3.LocalReplyConfig {
 				Value: &corev3.RuntimeUInt32{DefaultValue: 413, RuntimeKey: "penstock.too_large"},
 			}},
 		}},
-		Body: inline("request body too large: this gateway takes at most 32 MiB\n"),
+		Body: inline(`{"error":{"message":"request body too large: this gateway takes at most 32 MiB","type":"invalid_request_error","param":null,"code":"request_too_large"}}` + "\n"),
+		BodyFormatOverride: &corev3.SubstitutionFormatString{
+			Format:      &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: inline("%LOCAL_REPLY_BODY%")},
+			ContentType: "application/json",
+		},
 	}}}
 }
 

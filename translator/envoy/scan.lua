@@ -2,7 +2,12 @@
 -- One pass; long strings (prompts) are skipped by plain searches for quotes. It reads no more JSON than it must: what is
 -- not an object, or has no model that is a string, gets no header, and the routes decide what becomes of it.
 local find, byte, sub, char = string.find, string.byte, string.sub, string.char
-local floor, tonumber = math.floor, tonumber
+local floor, max, min, tonumber = math.floor, math.max, math.min, tonumber
+
+-- A scan runs on a worker thread, which serves other requests too. So its work is bounded: a string counts 4, a bracket, a
+-- quote or a backslash that is looked at 1, and so do 16 bytes outside of strings. The limit is some 30 ms, about as long as
+-- Envoy takes to receive the largest body. The bytes of strings cost next to nothing.
+local limit = 2000000
 
 local function utf8(c)
   if c < 0x80 then return char(c) end
@@ -41,74 +46,129 @@ local function text(raw)
   end
 end
 
--- closing finds the quote that ends a string whose first byte is at pos: one after an even number of backslashes.
-local function closing(s, pos)
+-- closing finds the quote that ends a string whose first byte is at pos: one after an even number of backslashes. It
+-- returns nil if there is none, or if the work, which it returns too, reaches the limit.
+local function closing(s, pos, work)
   local at = pos
-  while true do
+  while work < limit do
     local quote = find(s, '"', at, true)
-    if not quote then return nil end
-    local before = quote - 1
-    while before >= pos and byte(s, before) == 92 do before = before - 1 end
-    if (quote - 1 - before) % 2 == 0 then return quote end
+    if not quote then return nil, work end
+    local before, first = quote - 1, max(pos, quote - limit)
+    while before >= first and byte(s, before) == 92 do before = before - 1 end
+    work = work + quote - before
+    if (quote - 1 - before) % 2 == 0 then return quote, work end
     at = quote + 1
   end
+  return nil, work
 end
 
--- scan returns the model, or nil, and whether there was more than one.
+-- nest returns the depth after the brackets of s from pos up to, but not including, stop. It ends at depth 0, or when the
+-- work, which it returns too, reaches the limit.
+local function nest(s, pos, stop, depth, work)
+  if stop - pos <= 32 then -- as between nearly all strings
+    for i = pos, stop - 1 do
+      local b = byte(s, i)
+      if b == 123 or b == 91 then depth = depth + 1 elseif b == 125 or b == 93 then depth = depth - 1 end
+      if depth == 0 then break end
+    end
+    return depth, work
+  end
+  -- Cut out: a search in the whole body for a bracket that is far away, again after each string, would take quadratic time.
+  -- Four searches for one character each take a tenth of the time of one for a set.
+  local between, none = sub(s, pos, stop - 1), stop - pos + 1
+  local curly, square = find(between, "{", 1, true) or none, find(between, "[", 1, true) or none
+  local curlyEnd, squareEnd = find(between, "}", 1, true) or none, find(between, "]", 1, true) or none
+  while work < limit do
+    local at = min(curly, square, curlyEnd, squareEnd)
+    if at == none then break end
+    work = work + 1
+    if at == curly then
+      depth, curly = depth + 1, find(between, "{", at + 1, true) or none
+    elseif at == square then
+      depth, square = depth + 1, find(between, "[", at + 1, true) or none
+    elseif at == curlyEnd then
+      depth, curlyEnd = depth - 1, find(between, "}", at + 1, true) or none
+    else
+      depth, squareEnd = depth - 1, find(between, "]", at + 1, true) or none
+    end
+    if depth == 0 then break end
+  end
+  return depth, work
+end
+
+-- scan returns the model, or nil, and what is wrong: "twice" if there is more than one, "work" if it reached the limit.
 local function scan(s)
+  local model, seen = nil, false
+  local quote = find(s, '"', 1, true) or #s + 1
+  local work = quote / 16
+  if work >= limit then return nil, "work" end
   local _, pos = find(s, "^%s*{")
-  if not pos then return nil, false end
-  local depth, model, seen = 1, nil, false
+  if not pos then return nil end
+  local depth = 1
   pos = pos + 1
   while true do
-    local quote = find(s, '"', pos, true) or #s + 1
-    -- What stands between two strings: brackets count, numbers and commas do not. Cut out first: a search in the whole
-    -- body for a bracket that is far away, again after each string, would take quadratic time.
-    local between, at = sub(s, pos, quote - 1), 1
-    while true do
-      local bracket = find(between, "[%[%]{}]", at)
-      if not bracket then break end
-      local b = byte(between, bracket)
-      if b == 123 or b == 91 then depth = depth + 1 else depth = depth - 1 end
-      if depth == 0 then return model, false end
-      at = bracket + 1
-    end
-    if quote > #s then return model, false end
-    local finish = closing(s, quote + 1)
-    if not finish then return model, false end
+    depth, work = nest(s, pos, quote, depth, work)
+    if work >= limit then return nil, "work" end
+    if depth == 0 or quote > #s then return model end
+    local open, finish = quote, nil
+    finish, work = closing(s, open + 1, work)
+    if not finish then return model, work >= limit and "work" or nil end
     pos = finish + 1
-    if depth == 1 then
+    quote = find(s, '"', pos, true) or #s + 1
+    work = work + 4 + (quote - pos) / 16
+    if work >= limit then return nil, "work" end
+    -- Longer keys cannot be "model", however it is escaped.
+    if depth == 1 and finish - open <= 31 then
       local _, colon = find(s, "^%s*:", pos)
-      -- Longer keys cannot be "model", however it is escaped.
-      if colon and finish - quote <= 31 and text(sub(s, quote + 1, finish - 1)) == "model" then
-        if seen then return nil, true end
+      if colon and text(sub(s, open + 1, finish - 1)) == "model" then
+        if seen then return nil, "twice" end
         seen, pos = true, colon + 1
-        local _, open = find(s, '^%s*"', pos)
-        if open then
-          finish = closing(s, open + 1)
-          if not finish then return nil, false end
-          pos = finish + 1
+        if find(s, '^%s*"', pos) then
+          open = quote
+          finish, work = closing(s, open + 1, work)
+          if not finish then return nil, work >= limit and "work" or nil end
           -- The header takes 1,024 bytes, which are at most six times as many when all are escaped.
           if finish - open <= 6145 then model = sub(s, open + 1, finish - 1) end
+          pos = finish + 1
+          quote = find(s, '"', pos, true) or #s + 1
+          work = work + (quote - pos) / 16
+          if work >= limit then return nil, "work" end
         end
       end
     end
   end
 end
 
-function envoy_on_request(handle)
+-- decline answers in the form of OpenAI's API.
+local function decline(handle, status, code, message)
+  handle:respond({ [":status"] = status, ["content-type"] = "application/json" },
+    '{"error":{"message":"' .. message .. '","type":"invalid_request_error","param":null,"code":"' .. code .. '"}}\n')
+end
+
+-- lift puts the model into the header. It returns whether the request goes on.
+local function lift(handle)
   local headers = handle:headers()
   local content = (headers:get("content-type") or ""):lower()
-  if headers:get("upgrade") or find(content, "^application/grpc") or find(content, "^multipart/") then return end
+  if headers:get("upgrade") or find(content, "^application/grpc") or find(content, "^multipart/") then return true end
   local body = handle:body()
-  if not body or body:length() == 0 then return end
-  local model, twice = scan(body:getBytes(0, body:length()))
-  if twice then
-    handle:respond({ [":status"] = "400", ["content-type"] = "text/plain" }, "the body names more than one model\n")
-    return
+  if not body or body:length() == 0 then return true end
+  local model, wrong = scan(body:getBytes(0, body:length()))
+  if wrong == "twice" then
+    decline(handle, "400", "invalid_model", "the body names more than one model")
+    return false
+  end
+  if wrong == "work" then
+    decline(handle, "413", "request_too_large", "the body has too many parts for its model to be found: send fewer strings, brackets and escaped quotes")
+    return false
   end
   model = model and text(model)
-  if not model or model == "" or #model > 1024 or find(model, "[%z\1-\31\127]") then return end
+  if not model or model == "" or #model > 1024 or find(model, "[%z\1-\31\127]") then return true end
   handle:headers():replace("x-gateway-model-name", model) -- the headers from before the body came are out of scope
+  return true
+end
+
+function envoy_on_request(handle)
+  if not lift(handle) then return end
+  handle:streamInfo():dynamicMetadata():set("penstock.model", "scanned", true)
   handle:clearRouteCache()
 end

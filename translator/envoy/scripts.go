@@ -7,6 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -44,31 +45,48 @@ func (b *builder) script(name string) *anypb.Any {
 	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
-// byModel reports whether a route of the host matches the model's name.
-func byModel(vh *model.VirtualHost) bool {
-	return slices.ContainsFunc(vh.Routes, func(r model.Route) bool {
-		return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == modelHeader })
-	})
+// notScanned matches requests whose body has not been read for a model. The dynamic metadata stands in a namespace that no
+// client and no picker can write.
+func notScanned() *matcherv3.MetadataMatcher {
+	return &matcherv3.MetadataMatcher{
+		Filter: "penstock.model",
+		Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: "scanned"}}},
+		Value:  &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}},
+		Invert: true,
+	}
 }
 
-// scanModels starts the scanner on a virtual host. A filter runs only if some route is found at first, before the
-// model is known, so there is a last one that takes everything and leads nowhere: 404, as if it were not there. It is no
-// direct response, because that would ignore the buffer limit.
-func (b *builder) scanModels(host *routev3.VirtualHost) {
-	put(&host.TypedPerFilterConfig, filterScripts, b.script(scanCode))
-	for _, r := range host.Routes { // all bodies are buffered now
-		r.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
-		if r.GetRedirect() == nil {
-			delete(r.TypedPerFilterConfig, filterScripts) // the scanner waits too
-		}
+// scanRoute is the route before one that matches the model's name. It takes the same requests, whatever their model is,
+// reads the model, and has the route chosen again; so the bodies of requests that no such route can take are not held.
+// Nil for a route that does not match the model's name, or takes gRPC, whose bodies are not read.
+//
+// It leads nowhere: 404. It is no direct response, because that would ignore the buffer limit.
+func (b *builder) scanRoute(r *model.Route) *routev3.Route {
+	ofModel := func(h model.ValueMatch) bool { return h.Name == modelHeader }
+	if r.Match.GRPC != nil || !slices.ContainsFunc(r.Match.Headers, ofModel) {
+		return nil
 	}
-	host.Routes = append(host.Routes, &routev3.Route{
-		Name:  "no model",
-		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+	m := r.Match
+	m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), ofModel)
+	scan := &routev3.Route{
+		Name:  r.Name + "#model",
+		Match: routeMatch(m),
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier:            &routev3.RouteAction_Cluster{Cluster: unresolved},
 			ClusterNotFoundResponseCode: routev3.RouteAction_NOT_FOUND,
+			IdleTimeout:                 seconds(streamIdle),
 		}},
 		RequestBodyBufferLimit: wrapperspb.UInt64(maxBody),
-	})
+	}
+	scan.Match.DynamicMetadata = []*matcherv3.MetadataMatcher{notScanned()}
+	put(&scan.TypedPerFilterConfig, filterScripts, b.script(scanCode))
+	return scan
+}
+
+// holdScanned lets every route of a host take a body that was held for its model: of all those it may be the one that is
+// chosen then.
+func holdScanned(routes []*routev3.Route) {
+	for _, r := range routes {
+		r.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
+	}
 }

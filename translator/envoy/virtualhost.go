@@ -31,9 +31,6 @@ func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 		Domains: []string{vh.Host},
 		Routes:  b.routes(vh),
 	}
-	if byModel(vh) {
-		b.scanModels(host)
-	}
 	if b.err != nil {
 		return nil, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, b.err)
 	}
@@ -50,8 +47,23 @@ func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 
 func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	var routes []*routev3.Route
+	scans := map[string]bool{} // by their matches: one before the first of many models is enough
 	for i := range vh.Routes {
-		routes = append(routes, b.route(vh, &vh.Routes[i])...)
+		r := &vh.Routes[i]
+		if scan := b.scanRoute(r); scan != nil {
+			match, err := resource.Marshal(scan.Match)
+			if err != nil {
+				b.fail("route %s: %v", r.Name, err)
+			}
+			if !scans[string(match)] {
+				scans[string(match)] = true
+				routes = append(routes, scan)
+			}
+		}
+		routes = append(routes, b.route(vh, r)...)
+	}
+	if len(scans) > 0 {
+		holdScanned(routes)
 	}
 	return routes
 }
