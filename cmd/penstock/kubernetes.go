@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/manifests/features"
 )
 
@@ -21,6 +23,7 @@ type kubernetes struct {
 	kubeconfig string
 	namespace  string
 	service    string
+	watched    []string
 	fleet      fleetFlags
 }
 
@@ -29,6 +32,7 @@ func (k *kubernetes) flags(cmd *cobra.Command) {
 	f.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster to read instead of files (default: the cluster that penstock runs in, if no -f is given)")
 	f.StringVar(&k.namespace, "namespace", "", "namespace of penstock's Lease (default: the pod's namespace, else the kubeconfig's)")
 	f.StringVar(&k.service, "service", "", "Service in that namespace that selects all penstock processes: Envoys reach the pickers at its port named "+app.PickerPort+", and the processes find each other at the one named "+app.PeerPort+" (default: none)")
+	f.StringSliceVar(&k.watched, "watch-namespaces", nil, "namespace whose objects are read, besides that of --namespace; may be repeated. Objects of other namespaces count as not existing, and penstock needs no permission there (default: all namespaces)")
 	k.fleet.flags(cmd)
 }
 
@@ -61,6 +65,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*app.Kubernetes
 	if out.Namespace == "" {
 		return nil, errors.New("the namespace that penstock runs in is unknown: set it with --namespace")
 	}
+	if len(k.watched) > 0 {
+		out.Namespaces = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(k.watched), out.Namespace))))
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name of this process: %w", err)
@@ -86,4 +93,7 @@ func ownNamespace() string {
 }
 
 // clusterState is the state folder of a process that reads a cluster: it holds the socket and nothing else.
-func clusterState() string { return filepath.Join(os.TempDir(), "penstock") }
+func clusterState() (string, error) {
+	home, err := state.Home()
+	return filepath.Join(home, "cluster"), err
+}

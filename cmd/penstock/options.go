@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 )
 
 // errNoFiles is the error without -f: no folder is read by default, because it may hold anything.
@@ -30,7 +31,7 @@ type files struct {
 
 func (s *files) flags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil, "folder (read recursively) or file with YAML or JSON; may be repeated (required)")
-	cmd.Flags().StringVar(&s.state, "state", "", "folder for the last good versions of objects, the status, and the socket for other commands (default: one for the given files, below $XDG_STATE_HOME/penstock)")
+	cmd.Flags().StringVar(&s.state, "state", "", "folder for the last good versions of objects, the status, and the socket for other commands. It must belong to the user that runs penstock, with mode 0700 (default: one for the given files, below $XDG_STATE_HOME/penstock)")
 }
 
 // exist returns an error if a named folder or file does not exist, unless --state names the state folder.
@@ -54,13 +55,9 @@ func (s *files) stateDir() (string, error) {
 	if s.state != "" {
 		return filepath.Abs(s.state)
 	}
-	base := os.Getenv("XDG_STATE_HOME")
-	if base == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", fmt.Errorf("no folder for state; choose one with --state: %w", err)
-		}
-		base = filepath.Join(home, ".local", "state")
+	home, err := state.Home()
+	if err != nil {
+		return "", err
 	}
 	h := fnv.New64a()
 	for _, p := range slices.Sorted(slices.Values(s.paths)) {
@@ -73,7 +70,7 @@ func (s *files) stateDir() (string, error) {
 		}
 		_, _ = h.Write([]byte(abs + "\x00"))
 	}
-	return filepath.Join(base, "penstock", fmt.Sprintf("%016x", h.Sum64())[:8]), nil
+	return filepath.Join(home, fmt.Sprintf("%016x", h.Sum64())[:8]), nil
 }
 
 // service has the flags that up and serve share.
@@ -133,15 +130,17 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg app.Config, err error) {
 	switch {
 	case s.cluster && s.state == "":
-		s.state = clusterState()
+		if s.state, err = clusterState(); err != nil {
+			return cfg, err
+		}
 	case !s.cluster && len(s.paths) == 0:
 		return cfg, errNoFiles
 	}
 	if cfg.StateDir, err = s.stateDir(); err != nil {
 		return cfg, err
 	}
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return cfg, fmt.Errorf("state folder: %w", err)
+	if err := state.Open(cfg.StateDir); err != nil {
+		return cfg, err
 	}
 	if cfg.XDS, err = listen(ctx, "--xds", s.xds); err != nil {
 		return cfg, err

@@ -61,7 +61,11 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, r.network, r.address)
 	}}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
+	host := "penstock"
+	if r.network == "tcp" {
+		host = r.address
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -84,14 +84,13 @@ func (s *Source) want(d Demand) *intake {
 	}
 	switch k.reach {
 	case namespaces:
-		ns := k.group(d.Key)
-		return s.demand(part{k, scope{namespace: ns}})
-	case named:
-		if d.Index != store.ByID {
-			return nil
+		if ns := k.group(d.Key); s.reads(ns) {
+			return s.demand(part{k, scope{namespace: ns}})
 		}
-		ns, name := split(d.Key)
-		return s.demand(part{k, scope{ns, name}})
+	case named:
+		if ns, name := split(d.Key); d.Index == store.ByID && s.reads(ns) {
+			return s.demand(part{k, scope{ns, name}})
+		}
 	}
 	return nil
 }

@@ -126,8 +126,10 @@ func (s *Source) backendExists(name, id string) (exists, followed bool) {
 		if k.table.Kind() != name || k.role != isBackend {
 			continue
 		}
-		if f := s.parts[part{kind: k}]; f != nil {
-			intakes = append(intakes, f.intake)
+		for _, p := range s.wholeParts(k) {
+			if f := s.parts[p]; f != nil {
+				intakes = append(intakes, f.intake)
+			}
 		}
 	}
 	s.mu.Unlock()

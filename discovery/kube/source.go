@@ -25,6 +25,9 @@ type Config struct {
 	REST *rest.Config
 	// Store receives the objects. Required.
 	Store *store.Store
+	// Namespaces are the only namespaces in which objects are read; none: all. Objects of other namespaces count as not
+	// existing. GatewayClasses and CRDs have no namespace and are always read.
+	Namespaces []string
 	// Report receives all findings about the cluster itself each time that one may have changed: kinds that are not installed or
 	// cannot be read. May be nil.
 	Report func([]report.Report)
@@ -167,8 +170,10 @@ func (s *Source) defined(k *kind, c *crd) {
 	s.mu.Lock()
 	old := s.crds[k]
 	s.crds[k] = c
-	if f := s.parts[part{kind: k}]; f != nil && old != nil && c != nil && old.Generation != c.Generation {
-		f.relist = time.Now().Add(relistDelay)
+	for _, p := range s.wholeParts(k) {
+		if f := s.parts[p]; f != nil && old != nil && c != nil && old.Generation != c.Generation {
+			f.relist = time.Now().Add(relistDelay)
+		}
 	}
 	s.mu.Unlock()
 	if k.table.Group() == gatewayv1.GroupName {
@@ -203,7 +208,6 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 	next = time.Hour
 	synced := true
 	for _, k := range s.kinds {
-		p := part{kind: k}
 		if k.reach == namespaces || k.reach == named {
 			continue
 		}
@@ -219,16 +223,8 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 				version = c.serves(k.versions)
 			}
 		}
-		switch f := s.parts[p]; {
-		case f == nil && version != "":
-			s.parts[p] = &following{intake: newIntake(s, p), version: version}
-		case f != nil && version == "":
-			f.until = time.Now()
-		case f != nil:
-			f.version, f.until = version, time.Time{}
-		}
-		if f := s.parts[p]; f != nil {
-			synced = synced && f.intake.isSynced()
+		for _, p := range s.wholeParts(k) {
+			synced = s.expect(p, version) && synced
 		}
 	}
 	var over []*intake
@@ -268,6 +264,41 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 	return next, nil
 }
 
+// expect follows a part in a version, or ends it if that is "". It returns false until the part's first list.
+func (s *Source) expect(p part, version string) (synced bool) {
+	switch f := s.parts[p]; {
+	case f == nil && version != "":
+		s.parts[p] = &following{intake: newIntake(s, p), version: version}
+	case f != nil && version == "":
+		f.until = time.Now()
+	case f != nil:
+		f.version, f.until = version, time.Time{}
+	}
+	f := s.parts[p]
+	return f == nil || f.intake.isSynced()
+}
+
+// wholeParts returns the parts that together are all objects of a kind that may be read.
+func (s *Source) wholeParts(k *kind) []part {
+	if len(s.cfg.Namespaces) == 0 || k.table.Kind() == store.GatewayClasses.Kind() {
+		return []part{{kind: k}}
+	}
+	var out []part
+	for _, ns := range s.cfg.Namespaces {
+		p := part{k, scope{namespace: ns}}
+		if k.table.Kind() == store.Namespaces.Kind() {
+			p.scope = scope{name: ns}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// reads returns whether objects of a namespace are read.
+func (s *Source) reads(namespace string) bool {
+	return len(s.cfg.Namespaces) == 0 || slices.Contains(s.cfg.Namespaces, namespace)
+}
+
 func (s *Source) isReady() bool {
 	select {
 	case <-s.ready:
@@ -301,7 +332,7 @@ func (f *following) end() {
 func (s *Source) version(k *kind) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.parts[part{kind: k}]; f != nil {
+	if f := s.parts[s.wholeParts(k)[0]]; f != nil {
 		return f.version
 	}
 	return k.versions[0]

@@ -99,17 +99,14 @@ func encode(doc *Document) ([]byte, error) {
 
 // replace writes a file atomically.
 func replace(path string, raw []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".writing-*")
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".writing-*") // mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(raw)
-	if chmodErr := f.Chmod(0o644); err == nil {
-		err = chmodErr
-	}
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}

@@ -34,6 +34,8 @@ var ErrNotOwned = errors.New("exists without the label of Penstock")
 type Config struct {
 	// REST configures the connection to the API server. Its rate limit is not used. Required.
 	REST *rest.Config
+	// Namespaces are the only namespaces in which objects are read; none: all.
+	Namespaces []string
 	// Changed is called with each object that was added, changed or deleted, from several goroutines. For pods it is
 	// called with the fleet's name, and only if the nodes have changed that the fleet runs on. Required.
 	Changed func(Ref)
@@ -41,8 +43,9 @@ type Config struct {
 
 // Cluster watches and writes objects. It is safe for concurrent use.
 type Cluster struct {
-	client  dynamic.Interface
-	changed func(Ref)
+	client     dynamic.Interface
+	namespaces []string // "" for all
+	changed    func(Ref)
 
 	mu      sync.Mutex
 	objects map[Ref]*Object
@@ -57,7 +60,11 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	return &Cluster{client: client, changed: c.Changed, objects: map[Ref]*Object{}, pods: map[Ref]map[Ref]*Object{}}, nil
+	namespaces := c.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	return &Cluster{client: client, namespaces: namespaces, changed: c.Changed, objects: map[Ref]*Object{}, pods: map[Ref]map[Ref]*Object{}}, nil
 }
 
 // Run watches the objects until ctx ends; synced is called once, when all have been listed.
@@ -65,14 +72,16 @@ func (c *Cluster) Run(ctx context.Context, synced func()) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var left sync.WaitGroup
 	for _, kind := range append(slices.Collect(maps.Keys(kinds)), podKind) {
-		left.Add(1)
-		in := &intake{cluster: c, kind: kind, listed: sync.OnceFunc(left.Done)}
-		reflector := cache.NewReflectorWithOptions(c.listWatch(kind), &unstructured.Unstructured{}, in, cache.ReflectorOptions{Name: "fleet " + kind})
-		group.Go(func() error {
-			defer in.listed()
-			reflector.RunWithContext(ctx)
-			return ctx.Err()
-		})
+		for _, namespace := range c.namespaces {
+			left.Add(1)
+			in := &intake{cluster: c, kind: kind, namespace: namespace, listed: sync.OnceFunc(left.Done)}
+			reflector := cache.NewReflectorWithOptions(c.listWatch(kind, namespace), &unstructured.Unstructured{}, in, cache.ReflectorOptions{Name: "fleet " + kind})
+			group.Go(func() error {
+				defer in.listed()
+				reflector.RunWithContext(ctx)
+				return ctx.Err()
+			})
+		}
 	}
 	group.Go(func() error {
 		left.Wait()
@@ -84,8 +93,8 @@ func (c *Cluster) Run(ctx context.Context, synced func()) error {
 	return group.Wait()
 }
 
-func (c *Cluster) listWatch(kind string) *cache.ListWatch {
-	client := c.client.Resource(resourceOf(kind))
+func (c *Cluster) listWatch(kind, namespace string) *cache.ListWatch {
+	client := c.client.Resource(resourceOf(kind)).Namespace(namespace)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = render.LabelFleet
@@ -222,9 +231,10 @@ func (c *Cluster) drop(ref Ref) {
 
 // intake receives what a reflector reads of one kind. It implements cache.ReflectorStore.
 type intake struct {
-	cluster *Cluster
-	kind    string
-	listed  func()
+	cluster   *Cluster
+	kind      string
+	namespace string // "" for all
+	listed    func()
 }
 
 func (in *intake) Add(obj any) error { return in.Update(obj) }
@@ -256,7 +266,7 @@ func (in *intake) Replace(list []any, _ string) error {
 	in.cluster.mu.Lock()
 	var gone []Ref
 	for ref := range in.cluster.objects {
-		if ref.Kind == in.kind && !there[ref] {
+		if ref.Kind == in.kind && (in.namespace == "" || ref.Namespace == in.namespace) && !there[ref] {
 			gone = append(gone, ref)
 		}
 	}

@@ -77,6 +77,8 @@ type Kubernetes struct {
 	REST *rest.Config
 	// Namespace holds the Lease that elects the process which writes statuses; Identity is this one's name.
 	Namespace, Identity string
+	// Namespaces are the only namespaces in which objects are read and fleets run, Namespace among them; none: all.
+	Namespaces []string
 	// Service is the Service in front of all penstock processes, "namespace/name": Envoys ask pickers at its endpoints' port
 	// PickerPort, and the processes find each other at PeerPort. Empty: this process is the only one, and its picker is at
 	// Config.PickerAddresses.

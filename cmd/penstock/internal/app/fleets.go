@@ -57,7 +57,7 @@ type fleets struct {
 func newFleets(cfg Fleet, k Kubernetes, c core, recheck func()) (*fleets, error) {
 	f := &fleets{cfg: cfg, core: c, recheck: recheck}
 	var err error
-	f.objects, err = apply.New(apply.Config{REST: k.REST, Changed: func(ref apply.Ref) { f.Changed(ref) }})
+	f.objects, err = apply.New(apply.Config{REST: k.REST, Namespaces: k.Namespaces, Changed: func(ref apply.Ref) { f.Changed(ref) }})
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 		return nil, err
 	}
 	c := &cluster{cfg: k, proxies: externalProxies{}}
-	c.source, err = kube.New(kube.Config{REST: k.REST, Store: core.store, Log: cfg.Log, Report: func(reports []report.Report) { core.board.Replace(status.Cluster, reports...) }})
+	c.source, err = kube.New(kube.Config{REST: k.REST, Store: core.store, Namespaces: k.Namespaces, Log: cfg.Log, Report: func(reports []report.Report) { core.board.Replace(status.Cluster, reports...) }})
 	if err != nil {
 		return nil, err
 	}

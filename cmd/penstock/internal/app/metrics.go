@@ -1,7 +1,11 @@
 package app
 
 import (
+	"net/http"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -14,6 +18,35 @@ func newMetrics(r prometheus.Registerer, board *status.Board) (changes prometheu
 		Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11),
 	})
 	return changes, register(r, changes, findings{board})
+}
+
+// Limits of /metrics, which every client in a cluster may read. A page takes milliseconds.
+const (
+	metricsClients = 4
+	metricsTimeout = 10 * time.Second
+)
+
+// metricsPage serves /metrics. A client that reads slowly, or not at all, occupies one of metricsClients for two timeouts at
+// most; meanwhile further clients get 503 and no page is made for them.
+func metricsPage(g prometheus.Gatherer) http.Handler {
+	// promhttp's own limit counts pages that are still being collected after their timeout.
+	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
+	served := make(chan struct{}, metricsClients)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case served <- struct{}{}:
+		default:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many clients read this page at the same time", http.StatusServiceUnavailable)
+			return
+		}
+		defer func() { <-served }()
+		conn := http.NewResponseController(w)
+		_ = conn.SetWriteDeadline(time.Now().Add(2 * metricsTimeout)) // only test recorders have none
+		page.ServeHTTP(w, r)
+		_ = conn.Flush() // within the deadline, which the connection's next request does not have
+		_ = conn.SetWriteDeadline(time.Time{})
+	})
 }
 
 // registerCluster registers the metrics that only Kubernetes has.

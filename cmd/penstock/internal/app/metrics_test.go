@@ -1,8 +1,15 @@
 package app
 
 import (
+	"bufio"
+	"fmt"
+	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
@@ -37,4 +44,63 @@ func TestMetrics_LeaderAndLaggingProcessesAreVisible(t *testing.T) {
 	poll.Until(t, "one leads, and both are synced", func() bool { return is(1, 0) })
 	api.Fail(func(string, string) int { return http.StatusServiceUnavailable })
 	poll.Until(t, "both lag", func() bool { return is(1, 2) || is(0, 2) })
+}
+
+// pipes is a listener whose connections have no buffer: a client that does not read blocks its server at once.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// get sends a request for /metrics; its response is not read.
+func (p pipes) get(t *testing.T) net.Conn {
+	client, server := net.Pipe()
+	p <- server
+	t.Cleanup(func() { _ = client.Close() })
+	if _, err := fmt.Fprint(client, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func statusOf(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	return response.StatusCode
+}
+
+func TestMetrics_ClientsThatDoNotReadAreFewAndDisconnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "one"}))
+		l := pipes(make(chan net.Conn))
+		server := &http.Server{Handler: metricsPage(registry)}
+		go func() { _ = server.Serve(l) }()
+		defer func() {
+			_ = server.Close()
+			synctest.Wait()
+		}()
+		for range metricsClients {
+			l.get(t)
+		}
+		synctest.Wait()
+		if got := statusOf(t, l.get(t)); got != http.StatusServiceUnavailable {
+			t.Errorf("status %d beside %d clients that do not read", got, metricsClients)
+		}
+		time.Sleep(2*metricsTimeout + time.Second) // of the bubble's clock
+		if got := statusOf(t, l.get(t)); got != http.StatusOK {
+			t.Errorf("status %d after their deadline", got)
+		}
+	})
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
@@ -54,12 +53,12 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	if a.cfg.HTTP != nil {
 		pages := http.Handler(open)
 		if local(a.cfg.HTTP.Addr()) {
-			pages = handler
+			pages = sameOrigin(handler)
 		}
 		group.Go(func() error { return serveHandler(ctx, a.cfg.HTTP, pages) })
 	}
 	if a.cfg.Admin != nil {
-		group.Go(func() error { return serveHandler(ctx, a.cfg.Admin, handler) })
+		group.Go(func() error { return serveHandler(ctx, a.cfg.Admin, sameOrigin(handler)) })
 	}
 	return nil
 }
@@ -83,7 +82,7 @@ func withProfiles(handler http.Handler) http.Handler {
 // openPages contain no object's content.
 func (a *App) openPages() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", metricsPage(a.registry))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -92,7 +91,8 @@ func (a *App) openPages() *http.ServeMux {
 	return mux
 }
 
-// allPages adds pages about the objects of every namespace. They need no authentication, so only operators may reach them.
+// allPages adds pages about the objects of every namespace. They need no authentication, so only operators may reach them:
+// at the socket, or through sameOrigin.
 func (a *App) allPages(open http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {
