@@ -197,6 +197,14 @@ type MetricsSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port *int32 `json:"port,omitempty"`
+	// MaxPageBytes is the largest metrics page that is read. A larger page is an error, and its endpoint counts as one without
+	// metrics.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=8388608
+	// +kubebuilder:default=1048576
+	MaxPageBytes *int32 `json:"maxPageBytes,omitempty"`
 	// Queue is the name of the series with the number of waiting requests.
 	//
 	// +optional

@@ -15,6 +15,8 @@
 //   - Stale is not zero. A server whose page can't be read keeps its last sample, marked as not fresh; see State. The first
 //     pick from an idle pool goes by the requests in flight, while the pages are being scraped.
 //   - Every lease lowers the count that it raised exactly once.
+//   - A server can neither take memory nor occupy the scrapers: pages are read line by line through one of 256 buffers and
+//     have a size limit, above which they are an error, and a server that answers late is scraped less often.
 //   - Goroutines run only inside Run.
 //
 // Package picker wires it; package schedule reads Snapshots. Tests: go test ./picker/endpoint.

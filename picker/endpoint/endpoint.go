@@ -21,6 +21,7 @@ type Metrics struct {
 	Queue   string // series with the number of waiting requests; "" means vLLM's, as for the next two
 	Running string // series with the number of running requests
 	KVCache string // series with the KV cache's use, 0 to 1
+	MaxPage int64  // size of the page in bytes, above which it is an error; 0 means DefaultMaxPage
 	Off     bool   // no page is read: for strategies that need none
 }
 
@@ -60,6 +61,17 @@ func (l *Load) Record(ok bool, firstByte time.Duration) {
 // requests together.
 func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
 	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
+}
+
+// Problem returns why the last scrape failed; "" if it succeeded or there was none.
+func (e *Endpoint) Problem() string {
+	if e.source == nil {
+		return ""
+	}
+	if text := e.source.problem.Load(); text != nil {
+		return *text
+	}
+	return ""
 }
 
 // State is an endpoint's load at one moment.

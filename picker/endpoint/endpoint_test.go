@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,6 +78,82 @@ func TestScrape_FailureMakesEndpointStaleNotIdle(t *testing.T) {
 	}
 	server.broken.Store(false)
 	poll.Until(t, "the endpoint to recover", func() bool { return e.State().Fresh })
+}
+
+// pages serves a page of a size, or stalls after its header.
+func pages(t *testing.T, size int, stall <-chan struct{}) netip.AddrPort {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush() // without a Content-Length
+		if stall != nil {
+			select {
+			case <-stall:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		head := "vllm:num_requests_waiting 4\n"
+		fmt.Fprint(w, head, strings.Repeat("#", size-len(head)))
+	}))
+	t.Cleanup(server.Close)
+	return netip.MustParseAddrPort(server.Listener.Addr().String())
+}
+
+func TestScrape_LargePageIsAnErrorAndNotAShortPage(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		size  int
+		limit int64
+		fails bool
+	}{
+		{"default", DefaultMaxPage, 0, false},
+		{"one byte more", DefaultMaxPage + 1, 0, true},
+		{"one byte more, allowed by a PoolPolicy", DefaultMaxPage + 1, 2 << 20, false},
+		{"above every limit", LargestMaxPage + 1, 1 << 40, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := run(t, Config{Slow: time.Millisecond, Timeout: time.Minute})
+			s := r.Snapshot(Metrics{MaxPage: tt.limit}, []Spec{{Addr: pages(t, tt.size, nil)}})
+			e := &s.Endpoints[0]
+			s.Refresh(time.Minute)
+			if state := e.State(); state.Fresh == tt.fails || !tt.fails && state.Queue != 4 || (e.Problem() != "") != tt.fails {
+				t.Errorf("%+v, problem %q", state, e.Problem())
+			}
+			if tt.fails && !strings.Contains(e.Problem(), "picker.metrics.maxPageBytes") {
+				t.Errorf("problem %q does not name the field", e.Problem())
+			}
+		})
+	}
+}
+
+func TestScrape_StalledServersLeaveOthersScraped(t *testing.T) {
+	stall := make(chan struct{})
+	defer close(stall)
+	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, Timeout: 10 * time.Millisecond, Concurrent: 2})
+	var specs []Spec
+	for range 8 {
+		specs = append(specs, Spec{Addr: pages(t, 0, stall)})
+	}
+	stalled := r.Snapshot(Metrics{}, specs)
+	stalled.MarkUsed()
+	poll.Until(t, "failures", func() bool { return r.ScrapeFailures() > 8 })
+	server := startServer(t)
+	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	poll.Until(t, "scrapes of another server", func() bool {
+		stalled.MarkUsed()
+		s.MarkUsed()
+		return server.scrapes.Load() > 5
+	})
+}
+
+func TestScrape_AddressOutsideTheAllowedRangesIsNotScraped(t *testing.T) {
+	server := startServer(t)
+	r := run(t, Config{Slow: time.Millisecond, Allowed: func(a netip.Addr) error { return fmt.Errorf("%s is loopback", a) }})
+	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	s.Refresh(time.Minute)
+	if e := &s.Endpoints[0]; server.scrapes.Load() != 0 || !strings.Contains(e.Problem(), "is loopback") {
+		t.Errorf("%d scrapes, problem %q", server.scrapes.Load(), e.Problem())
+	}
 }
 
 func TestScrape_PickStartsFastInterval(t *testing.T) {

@@ -1,8 +1,10 @@
 package endpoint
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"io"
 	"strconv"
 )
 
@@ -25,16 +27,24 @@ type reading struct {
 
 // parsePage reads the three series from a page in Prometheus's text format and skips all other lines. A page without any of
 // them is an error: zeros would make a wrong port look like an idle server.
-func parsePage(page []byte, m Metrics) (reading, error) {
+//
+// A line that is longer than page's buffer is skipped: it is none of the three.
+func parsePage(page *bufio.Reader, m Metrics) (reading, error) {
 	var r reading
 	seen := false
-	for len(page) > 0 {
-		line := page
-		if i := bytes.IndexByte(page, '\n'); i >= 0 {
-			line, page = page[:i], page[i+1:]
-		} else {
-			page = nil
+	for {
+		line, err := page.ReadSlice('\n')
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = page.ReadSlice('\n')
+			line = nil
 		}
+		if err != nil && err != io.EOF {
+			return r, err
+		}
+		if len(line) == 0 && err == io.EOF {
+			break
+		}
+		line = bytes.TrimSuffix(line, []byte("\n"))
 		if len(line) == 0 || line[0] == '#' {
 			continue
 		}

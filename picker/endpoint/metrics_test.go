@@ -1,9 +1,15 @@
 package endpoint
 
 import (
+	"bufio"
+	"bytes"
 	"strings"
 	"testing"
 )
+
+func pageOf(text string) *bufio.Reader {
+	return bufio.NewReaderSize(strings.NewReader(text), pageBuffer)
+}
 
 const vllmPage = `# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -30,8 +36,10 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 		{"a page of another program is an error", "go_goroutines 7\n", Metrics{}, reading{}, true},
 		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, reading{}, true},
 		{"empty", "", Metrics{}, reading{}, true},
+		{"a line longer than the buffer is skipped", "info{x=\"" + strings.Repeat("vllm:num_requests_waiting 9", pageBuffer) + "\"} 1\n" + vllmPage, Metrics{}, reading{queue: 7, running: 5, kv: 0.5}, false},
+		{"the last line may be longer", vllmPage + strings.Repeat("x", 2*pageBuffer), Metrics{}, reading{queue: 7, running: 5, kv: 0.5}, false},
 	} {
-		got, err := parsePage([]byte(tt.page), tt.metrics)
+		got, err := parsePage(pageOf(tt.page), tt.metrics)
 		if (err != nil) != tt.fails || !tt.fails && got != tt.want {
 			t.Errorf("%s: %+v %v, want %+v", tt.name, got, err, tt.want)
 		}
@@ -41,7 +49,7 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 func FuzzPage(f *testing.F) {
 	f.Add([]byte(vllmPage))
 	f.Fuzz(func(t *testing.T, page []byte) {
-		r, err := parsePage(page, Metrics{})
+		r, err := parsePage(pageOf(string(page)), Metrics{})
 		if err == nil && (r.queue < 0 || r.running < 0 || r.kv < 0 || r.queue != r.queue) {
 			t.Errorf("%+v", r)
 		}
@@ -52,8 +60,11 @@ func BenchmarkPage(b *testing.B) {
 	page := []byte(strings.Repeat(`vllm:e2e_request_latency_seconds_bucket{le="0.5",model_name="meta-llama/Llama-3.1-8B"} 12`+"\n", 500) + vllmPage)
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
+	text, lines := bytes.NewReader(page), bufio.NewReaderSize(nil, pageBuffer)
 	for b.Loop() {
-		if _, err := parsePage(page, Metrics{}); err != nil {
+		text.Reset(page)
+		lines.Reset(text)
+		if _, err := parsePage(lines, Metrics{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"net/http"
@@ -21,6 +22,10 @@ type Config struct {
 	Timeout   time.Duration // of one scrape; default 1 s
 	// StaleAfter is how many scrapes must fail in a row before an endpoint counts as stale; default 3.
 	StaleAfter int
+	// Concurrent is how many scrapes run at a time, each with a buffer of 8 KiB; default 256.
+	Concurrent int
+	// Allowed returns an error for an address that must not be scraped; nil: every address may be.
+	Allowed func(netip.Addr) error
 	// Jitter returns a number in [0,1) that stretches or shortens intervals by up to a tenth. Required.
 	Jitter func() float64
 }
@@ -35,8 +40,12 @@ type Registry struct {
 	resumed []*source     // no longer idle; Run starts their scrapers
 	changed chan struct{} // notifies Run of resumed
 
+	buffers  chan *bufio.Reader // those that no scrape uses
 	failures atomic.Uint64
 }
+
+// pageBuffer is the longest line of a metrics page that is read.
+const pageBuffer = 8 << 10
 
 // NewRegistry returns an empty Registry. Scrapers run while Run does.
 func NewRegistry(c Config) *Registry {
@@ -45,15 +54,21 @@ func NewRegistry(c Config) *Registry {
 	c.IdleAfter = cmp.Or(c.IdleAfter, time.Minute)
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.StaleAfter = cmp.Or(c.StaleAfter, 3)
+	c.Concurrent = cmp.Or(c.Concurrent, 256)
 	if c.Transport == nil {
-		c.Transport = &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true}
+		c.Transport = &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: maxHeader}
 	}
-	return &Registry{
+	r := &Registry{
 		config:  c,
 		loads:   map[netip.AddrPort]*Load{},
 		sources: map[sourceKey]*source{},
 		changed: make(chan struct{}, 1),
+		buffers: make(chan *bufio.Reader, c.Concurrent),
 	}
+	for range c.Concurrent {
+		r.buffers <- nil
+	}
+	return r
 }
 
 // ScrapeFailures returns how many scrapes failed since the start.
@@ -93,6 +108,7 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 		src = &source{
 			key: key, load: load,
 			url:        "http://" + host + cmp.Or(m.Path, DefaultPath),
+			target:     addr.Addr(),
 			staleAfter: int64(r.config.StaleAfter),
 			maxAge:     time.Duration(r.config.StaleAfter)*r.config.Slow + r.config.Timeout,
 			gone:       make(chan struct{}),

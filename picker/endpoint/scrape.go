@@ -1,8 +1,10 @@
 package endpoint
 
 import (
-	"bytes"
+	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,11 +13,26 @@ import (
 	"time"
 )
 
-// maxPage is how many bytes of a metrics page are read.
-const maxPage = 8 << 20
+// Limits of a metrics page, in bytes.
+const (
+	DefaultMaxPage = 1 << 20
+	LargestMaxPage = 8 << 20
+)
+
+// maxHeader is how many bytes of a response's header are read.
+const maxHeader = 64 << 10
 
 // hotFor is how long a pick keeps its pool's scrapers at the fast interval.
 const hotFor = time.Second
+
+// A scrape that takes longer than the fast interval is followed by a pause of a multiple of that time. So a server that
+// stalls occupies one of the registry's buffers for a sixteenth of the time, and one that is only slow keeps a fresh sample.
+const (
+	pauseAfterSlow    = 3
+	pauseAfterFailure = 15
+)
+
+var errLargePage = errors.New("the page is larger than its limit")
 
 type sourceKey struct {
 	addr    netip.AddrPort
@@ -26,14 +43,16 @@ type sourceKey struct {
 type source struct {
 	key        sourceKey
 	url        string
+	target     netip.Addr
 	load       *Load
 	staleAfter int64
 	maxAge     time.Duration
 
 	sample   atomic.Pointer[sample]
-	failures atomic.Int64 // in a row
-	hotUntil atomic.Int64 // end of the fast interval, in nanoseconds since processStart
-	idle     atomic.Bool  // it has no scraper; written under Registry.mu
+	failures atomic.Int64           // in a row
+	problem  atomic.Pointer[string] // of the last scrape; nil if it succeeded
+	hotUntil atomic.Int64           // end of the fast interval, in nanoseconds since processStart
+	idle     atomic.Bool            // it has no scraper; written under Registry.mu
 
 	scrapeNow chan struct{}
 	gone      chan struct{} // closed when no Snapshot has it
@@ -87,44 +106,84 @@ func (s *Snapshot) Refresh(timeout time.Duration) {
 
 // scrapeUntilIdle scrapes one page until it is removed or idle, or ctx ends.
 func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
-	var page bytes.Buffer
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	scrapeNow := src.scrapeNow
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-src.gone:
 			return
-		case <-src.scrapeNow:
+		case <-scrapeNow:
 		case <-timer.C:
 		}
-		if err := r.scrape(ctx, src, &page); err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			src.failures.Add(1)
-			r.failures.Add(1)
-		} else {
-			src.failures.Store(0)
+		var page *bufio.Reader
+		select {
+		case <-ctx.Done():
+			return
+		case <-src.gone:
+			return
+		case page = <-r.buffers:
 		}
+		if page == nil { // its first use
+			page = bufio.NewReaderSize(nil, pageBuffer)
+		}
+		began := time.Now()
+		err := r.scrape(ctx, src, page)
+		took := time.Since(began)
+		page.Reset(nil)
+		r.buffers <- page
+		if ctx.Err() != nil {
+			return
+		}
+		r.record(src, err)
 		if r.finishScrape(src) {
 			return
 		}
-		timer.Reset(r.interval(src))
+		wait, pause := r.interval(src, took)
+		if scrapeNow = src.scrapeNow; pause { // a pick does not end it
+			scrapeNow = nil
+		}
+		timer.Reset(wait)
 	}
 }
 
-// interval returns the fast interval while the pool has picks, and the slow one otherwise or while scrapes fail.
-func (r *Registry) interval(src *source) time.Duration {
-	d := r.config.Slow
-	if src.failures.Load() == 0 && src.hotUntil.Load() > int64(time.Since(processStart)) {
-		d = r.config.Fast
+// record stores the result of a scrape.
+func (r *Registry) record(src *source, err error) {
+	if err == nil {
+		src.failures.Store(0)
+		src.problem.Store(nil)
+		return
 	}
-	return time.Duration(float64(d) * (0.9 + 0.2*r.config.Jitter()))
+	text := err.Error()
+	src.problem.Store(&text)
+	src.failures.Add(1)
+	r.failures.Add(1)
 }
 
-func (r *Registry) scrape(ctx context.Context, src *source, page *bytes.Buffer) error {
+// interval returns the fast interval while the pool has picks, and the slow one otherwise or while scrapes fail. If the last
+// scrape was slow, it returns a pause that is longer.
+func (r *Registry) interval(src *source, took time.Duration) (wait time.Duration, pause bool) {
+	wait, factor := r.config.Slow, time.Duration(pauseAfterFailure)
+	if src.failures.Load() == 0 {
+		factor = pauseAfterSlow
+		if src.hotUntil.Load() > int64(time.Since(processStart)) {
+			wait = r.config.Fast
+		}
+	}
+	if p := factor * (took - r.config.Fast); p > wait {
+		wait, pause = p, true
+	}
+	return time.Duration(float64(wait) * (0.9 + 0.2*r.config.Jitter())), pause
+}
+
+func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) error {
+	if r.config.Allowed != nil {
+		if err := r.config.Allowed(src.target); err != nil {
+			return fmt.Errorf("metrics page %s: %w", src.url, err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, src.url, nil)
@@ -140,14 +199,32 @@ func (r *Registry) scrape(ctx context.Context, src *source, page *bytes.Buffer) 
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("metrics page %s: status %d", src.url, response.StatusCode)
 	}
-	page.Reset()
-	if _, err := page.ReadFrom(io.LimitReader(response.Body, maxPage)); err != nil {
-		return fmt.Errorf("metrics page: %w", err)
-	}
-	if next.reading, err = parsePage(page.Bytes(), src.key.metrics); err != nil {
+	limit := min(cmp.Or(src.key.metrics.MaxPage, DefaultMaxPage), LargestMaxPage)
+	page.Reset(&limitedReader{response.Body, limit})
+	if next.reading, err = parsePage(page, src.key.metrics); errors.Is(err, errLargePage) {
+		return fmt.Errorf("metrics page %s: %w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", src.url, err, limit, LargestMaxPage)
+	} else if err != nil {
 		return fmt.Errorf("metrics page %s: %w", src.url, err)
 	}
 	next.at = time.Now()
 	src.sample.Store(next)
 	return nil
+}
+
+// limitedReader fails when more than left bytes are read. The end of io.LimitedReader would look like the end of the page.
+type limitedReader struct {
+	r    io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (l *limitedReader) Read(p []byte) (int, error) {
+	if int64(len(p)) > l.left+1 {
+		p = p[:l.left+1]
+	}
+	n, err := l.r.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		return n, errLargePage
+	}
+	return n, err
 }

@@ -7,6 +7,8 @@ type Verdict struct {
 	Address string         `json:"address"`
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
+	// Problem is why the last scrape failed.
+	Problem string `json:"problem,omitempty"`
 	// Out names the filter that removed the endpoint ("subset", "draining", "full"); "" for a candidate.
 	Out string `json:"out,omitempty"`
 	// Costs by scorer, 0 (best) to 1, and their weighted mean; only for candidates of strategies with scorers.
@@ -21,7 +23,7 @@ func (s *Strategy) Describe(list []endpoint.Endpoint, allowed func(*endpoint.End
 	var at []int
 	for i := range list {
 		e := &list[i]
-		v := Verdict{Address: e.Text, Pod: e.Pod, State: e.State()}
+		v := Verdict{Address: e.Text, Pod: e.Pod, State: e.State(), Problem: e.Problem()}
 		if allowed != nil && !allowed(e) {
 			v.Out = "subset"
 		} else if f := s.filteredBy(e, &v.State); f != "" {

@@ -51,7 +51,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	}
 	if m := spec.Metrics; m != nil {
 		s.MetricsPath = cmp.Or(m.Path, s.MetricsPath)
-		s.MetricsPort = or(m.Port, 0)
+		s.MetricsPort, s.MaxMetricsPage = or(m.Port, 0), or(m.MaxPageBytes, 0)
 		s.QueueName, s.RunningName, s.KVCacheName = m.Queue, m.Running, m.KVCache
 	}
 	return s

@@ -186,6 +186,7 @@ type PickerSettings struct {
 	Fallbacks          int32
 	MetricsPath        string
 	MetricsPort        int32  // 0: the endpoint's own
+	MaxMetricsPage     int32  // in bytes; 0: the default of endpoint.Metrics
 	QueueName          string // "" for the default series
 	RunningName        string
 	KVCacheName        string

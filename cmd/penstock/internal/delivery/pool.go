@@ -21,7 +21,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Spills:    pp.Pool.Picker.Spills,
 		Spill:     pp.Pool.Picker.Spill,
 		Fallbacks: int(s.Fallbacks),
-		Metrics:   endpoint.Metrics{Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName},
+		Metrics:   endpoint.Metrics{Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
 	}
 	if pp.Pool.Picker.Body == model.BodyBuffered {
 		out.Body = picker.BodyBuffered
