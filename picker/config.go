@@ -24,6 +24,8 @@ type Config struct {
 	// Forward receives access log entries whose lease belongs to another picker: a gateway that asks several pickers may
 	// send an entry to any of them. It must not block. Nil drops them.
 	Forward func(accesslog.Entry)
+	// OnPanic is called when a scrape has panicked, with its page; it then counts as failed. nil drops it.
+	OnPanic func(page string, value any, stack []byte)
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
 	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed

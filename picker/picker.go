@@ -70,7 +70,7 @@ func New(c Config) (*Picker, error) {
 		learner:        c.Learner,
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
-		registry:       endpoint.NewRegistry(endpoint.Config{Jitter: mathrand.Float64}),
+		registry:       endpoint.NewRegistry(endpoint.Config{Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		health:         health.NewServer(),
 	}

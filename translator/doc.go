@@ -9,7 +9,7 @@
 //	routes.go      candidates, contests, attachments                      hosts.go      virtual hosts, route configurations
 //	listeners.go   listeners, chains that hand on connections             hops.go       internal listeners in front of pools
 //	clusters.go    clusters, assignments, external pickers                secrets.go    SDS secrets
-//	reports.go     reports about objects
+//	reports.go     reports about objects                                 panics.go     rows whose computation panics
 //
 // cluster.go and assignment.go decide one cluster and its endpoints; explain*.go follow one request. gatewayapi and
 // inference turn objects into the model, services turns Services and selectors into endpoints, envoy turns the model into

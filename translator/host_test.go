@@ -14,10 +14,11 @@ import (
 // A host that cannot be encoded must not leave its requests to the routes of a wider hostname.
 func TestVirtualHost_UnencodableAnswers500(t *testing.T) {
 	owner := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "r"}
-	enc, err := encodeHost(&model.VirtualHost{
+	got := encodeHost(&model.VirtualHost{
 		Chain: "http/80", Host: "a.example", Owners: []report.Ref{owner},
 		Routes: []model.Route{{Match: model.Match{PathKind: model.PathRegex, Path: "a(b"}, Action: &model.Action{Direct: &model.Direct{Status: 200}}}},
-	})
+	}, nil)
+	enc, err := got.encoded, got.err
 	if err == nil || !strings.Contains(err.Error(), "a.example") {
 		t.Errorf("the error that people are to read is %v", err)
 	}

@@ -1,10 +1,9 @@
 package translator
 
 import (
-	"errors"
-	"net/http"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
@@ -26,6 +25,7 @@ type hostTables struct {
 type virtualHost struct {
 	model   *model.VirtualHost
 	encoded *envoy.Encoded // if there is an error, of what stands in for it, or nil
+	at      []report.Ref   // owners of the routes that could not be encoded
 	err     error
 }
 
@@ -41,6 +41,7 @@ func (t *tables) declareHosts() {
 		Order:   hostKey.compare,
 		Sources: []graph.Source[hostKey]{t.attachmentsByHost, t.gatewaysByHost},
 		Compute: t.virtualHost,
+		Recover: t.recoverHost,
 	})
 	t.virtualHostsByBlock = graph.NewIndex(t.virtualHosts, "block", func(key hostKey, _ virtualHost) []blockKey {
 		return []blockKey{blockOf(key.gateway, key.chain, key.host)}
@@ -79,7 +80,19 @@ func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	if !ok {
 		return virtualHost{}, false
 	}
-	var attached []*model.Attachment
+	vh := gatewayapi.VirtualHost(g, key.chain, key.host, t.attachedTo(r, key))
+	if vh == nil {
+		return virtualHost{}, false
+	}
+	enc, err := envoy.VirtualHost(vh)
+	if err != nil {
+		return encodeHost(vh, nil), true
+	}
+	return virtualHost{model: vh, encoded: enc}, true
+}
+
+// attachedTo lists the routes that are attached to a host, or to a hostname that covers it.
+func (t *tables) attachedTo(r *graph.Reader, key hostKey) (attached []*model.Attachment) {
 	for _, h := range gatewayapi.Covering(key.host) {
 		for _, row := range t.attachmentsByHost.By(r, hostKey{key.gateway, key.chain, h}) {
 			if !slices.Contains(attached, row.Value) {
@@ -87,29 +100,7 @@ func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 			}
 		}
 	}
-	vh := gatewayapi.VirtualHost(g, key.chain, key.host, attached)
-	if vh == nil {
-		return virtualHost{}, false
-	}
-	enc, err := encodeHost(vh)
-	return virtualHost{vh, enc, err}, true
-}
-
-// encodeHost encodes a virtual host. One that cannot be encoded, which is a bug of ours, answers 500: without it, its
-// requests would go where those of a wider hostname go.
-func encodeHost(vh *model.VirtualHost) (*envoy.Encoded, error) {
-	enc, err := envoy.VirtualHost(vh)
-	if err == nil {
-		return enc, nil
-	}
-	shut, also := envoy.VirtualHost(&model.VirtualHost{
-		Gateway: vh.Gateway, Chain: vh.Chain, Host: vh.Host, Owners: vh.Owners,
-		Routes: []model.Route{{
-			Name: "invalid", Match: model.Match{PathKind: model.PathPrefix, Path: "/"},
-			Action: &model.Action{Direct: &model.Direct{Status: http.StatusInternalServerError}},
-		}},
-	})
-	return shut, errors.Join(err, also)
+	return attached
 }
 
 func (t *tables) chain(r *graph.Reader, key chainKey) (model.Chain, bool) {

@@ -14,6 +14,11 @@ import (
 // not changed.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
+	out.Panics = slices.Concat(o.Panics, later.Panics)
+	out.Failing, out.FailingChanged = o.Failing, o.FailingChanged || later.FailingChanged
+	if later.FailingChanged {
+		out.Failing = later.Failing
+	}
 	out.Deltas = joinDeltas(o.Deltas, later.Deltas)
 	out.Reports, out.ReportsGone = joinSets(o.Reports, later.Reports, func(r report.Report) report.Ref { return r.Owner }, o.ReportsGone, later.ReportsGone, report.Ref.Compare)
 	out.Pools, out.PoolsGone = joinSets(o.Pools, later.Pools, func(p PickerPool) model.PoolID { return p.Pool.Name }, o.PoolsGone, later.PoolsGone, model.PoolID.Compare)

@@ -59,6 +59,7 @@ func (t *tables) declareRoutes() {
 		Order:   order,
 		Sources: []graph.Source[string]{t.candidates},
 		Compute: t.attachment,
+		Recover: t.retain,
 	})
 	t.indexAttachedHosts()
 	t.indexAttachedBackends()
@@ -101,7 +102,20 @@ func (t *tables) attachment(r *graph.Reader, key string) (*model.Attachment, boo
 	if !ok {
 		return nil, false
 	}
-	var losses []model.Loss
+	return gatewayapi.Attach(r, inference.Backends{Tables: lookup{t}}, c, t.losses(r, key, c)), true
+}
+
+// retain makes the attachment of a route whose attachment panics.
+func (t *tables) retain(r *graph.Reader, key string, last *model.Attachment, _ bool) (*model.Attachment, bool) {
+	c, ok := t.candidates.Get(r, key)
+	if !ok {
+		return nil, false
+	}
+	return gatewayapi.Retain(r, last, c, t.losses(r, key, c)), true
+}
+
+// losses are those of one route, on every listener.
+func (t *tables) losses(r *graph.Reader, key string, c *model.Candidate) (losses []model.Loss) {
 	for _, row := range t.contestsByRoute.By(r, key) {
 		for _, l := range row.Value {
 			if l.Route == c.Route {
@@ -109,7 +123,7 @@ func (t *tables) attachment(r *graph.Reader, key string) (*model.Attachment, boo
 			}
 		}
 	}
-	return gatewayapi.Attach(r, inference.Backends{Tables: lookup{t}}, c, losses), true
+	return losses
 }
 
 // indexAttachedHosts: by where routes are attached.

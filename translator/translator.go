@@ -21,13 +21,15 @@ type Translator struct {
 	engine *graph.Engine
 	// kept is what proxies still have of rows that cannot be encoded now.
 	kept map[rowID][]*resource.Resource
+	// panicked are the rows whose last computation panicked.
+	panicked map[rowID]panicked
 }
 
 // New makes a Translator of an empty store.
 func New(cfg Config) *Translator {
 	t := declare(cfg)
 	t.engine.Demand(cfg.OnDemand...)
-	return &Translator{tables: t, engine: t.engine, kept: map[rowID][]*resource.Resource{}}
+	return &Translator{tables: t, engine: t.engine, kept: map[rowID][]*resource.Resource{}, panicked: map[rowID]panicked{}}
 }
 
 // Delta is what changed for the Envoys of one Gateway.
@@ -53,9 +55,17 @@ type Output struct {
 	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in question keep out of
 	// Deltas, so that what Envoy has stays.
 	Err error
+	// Panics are rows whose computation panicked: bugs of ours. If that changes the objects at which rows panic, FailingChanged is
+	// set, and Failing has the reports on all of them.
+	Panics         []Panic
+	Failing        []report.Report
+	FailingChanged bool
 	// Work lists how many rows each table computed and changed, for logs.
 	Work string
 }
+
+// Rows counts the rows that were computed since New. It is safe to call while Update runs.
+func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 
 // Update translates a change: view is the world now, changes what is different from the last Update's.
 func (t *Translator) Update(view *store.View, changes []store.Change) Output {
@@ -63,6 +73,7 @@ func (t *Translator) Update(view *store.View, changes []store.Change) Output {
 	out := Output{Work: d.Work(), Wanted: d.Wanted, Unwanted: d.Unwanted}
 	t.resources(d, &out)
 	t.reports(d, &out)
+	t.panics(d, &out)
 	for _, c := range t.tables.members.Changes(d) {
 		if c.Has {
 			out.Pools = append(out.Pools, c.New)

@@ -10,6 +10,7 @@ const (
 	Cluster     = "kubernetes"  // discovery/kube: kinds that are missing or forbidden
 	Files       = "files"       // discovery/file: documents that are invalid
 	Translation = "translation" // conditions as the specifications define them, and findings
+	Internal    = "internal"    // objects whose translation panics
 	Supervisor  = "supervisor"  // the Envoys that Penstock runs: their addresses, and why they do not serve
 	Ports       = "ports"       // ports of this machine that another Gateway has
 	Relay       = "relay"       // remote pickers that cannot be asked, one instance a pool and process
@@ -19,7 +20,7 @@ const (
 
 // precedence ranks the sources: of two that report a condition of the same type on one object, the later one in the list wins. So a
 // proxy's NACK stands over what translation expects. Two instances of one source rank by name. Findings of all sources are shown.
-var precedence = []string{Cluster, Files, Translation, Supervisor, Ports, Relay, Envoy, Proxy}
+var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Ports, Relay, Envoy, Proxy}
 
 // Instance names one of several sources of a kind, such as Instance(Proxy, "default/gw node-1").
 func Instance(source, name string) string { return source + " " + name }

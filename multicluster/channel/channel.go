@@ -28,6 +28,8 @@ type Config struct {
 	// GracePeriod is how long a disconnected peer is expected to come back. Default: 5 s.
 	GracePeriod time.Duration
 	Log         *slog.Logger // nil: discarded
+	// OnPanic is called when handling a message of a peer has panicked. That ends the peer's stream, or drops the message. nil drops it.
+	OnPanic func(peer string, value any, stack []byte)
 }
 
 // Channel is this process's end of all topics, as publisher and as subscriber. It is safe for concurrent use.

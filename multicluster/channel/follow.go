@@ -201,7 +201,8 @@ func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response) {
 		}
 		u.Items = append(u.Items, it)
 	}
-	if err = errors.Join(err, t.deliver(ctx, u)); err != nil && ctx.Err() == nil {
+	delivered := c.guard(p.address, func() error { return t.deliver(ctx, u) })
+	if err = errors.Join(err, delivered); err != nil && ctx.Err() == nil {
 		c.cfg.Log.Error("an update of a peer had no effect", "peer", p.address, "topic", t.name, "error", err)
 	}
 	c.mu.Lock()

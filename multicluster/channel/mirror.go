@@ -112,9 +112,11 @@ func (m *Mirror[T]) DropStale(key string) {
 func (m *Mirror[T]) change(do func() []Change[T]) {
 	m.order.Lock()
 	defer m.order.Unlock()
-	m.mu.Lock()
-	changes := do()
-	m.mu.Unlock()
+	changes := func() []Change[T] {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return do()
+	}()
 	if len(changes) > 0 && m.cfg.Changed != nil {
 		m.cfg.Changed(changes)
 	}

@@ -1,6 +1,8 @@
 package channel
 
 import (
+	"errors"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -70,14 +72,15 @@ func (c *Channel) serve(stream *serverStream) error {
 	defer c.leave(s)
 	failed := make(chan error, 1)
 	go func() { // ends with the stream
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				failed <- err
-				return
+		failed <- c.guard("subscriber", func() error {
+			for {
+				r, err := stream.Recv()
+				if err != nil {
+					return err
+				}
+				c.request(s, r)
 			}
-			c.request(s, r)
-		}
+		})
 	}()
 	for {
 		for _, r := range c.responses(s) {
@@ -173,4 +176,17 @@ func decode(r *discoveryv3.Resource) (Item, error) {
 	err := r.GetResource().UnmarshalTo(&value)
 	it.Value = value.GetValue()
 	return it, err
+}
+
+// guard turns a panic of f into an error.
+func (c *Channel) guard(peer string, f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if c.cfg.OnPanic != nil {
+				c.cfg.OnPanic(peer, v, debug.Stack())
+			}
+			err = errors.New("handling the message panicked")
+		}
+	}()
+	return f()
 }

@@ -28,6 +28,8 @@ type Config struct {
 	Allowed func(netip.Addr) error
 	// Jitter returns a number in [0,1) that stretches or shortens intervals by up to a tenth. Required.
 	Jitter func() float64
+	// OnPanic is called when a scrape has panicked, with its page. nil drops it.
+	OnPanic func(page string, value any, stack []byte)
 }
 
 // Registry shares loads and scrapers among the pools of one process.
@@ -55,6 +57,9 @@ func NewRegistry(c Config) *Registry {
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.StaleAfter = cmp.Or(c.StaleAfter, 3)
 	c.Concurrent = cmp.Or(c.Concurrent, 256)
+	if c.OnPanic == nil {
+		c.OnPanic = func(string, any, []byte) {}
+	}
 	if c.Transport == nil {
 		c.Transport = &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: maxHeader}
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 )
@@ -178,7 +179,17 @@ func (r *Registry) interval(src *source, took time.Duration) (wait time.Duration
 	return time.Duration(float64(wait) * (0.9 + 0.2*r.config.Jitter())), pause
 }
 
-func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) error {
+// errPanic is the error of a scrape that panicked.
+var errPanic = errors.New("metrics page: reading it panicked")
+
+// scrape reads a page once. A panic on the way is a failed scrape.
+func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.config.OnPanic(src.url, v, debug.Stack())
+			err = errPanic
+		}
+	}()
 	if r.config.Allowed != nil {
 		if err := r.config.Allowed(src.target); err != nil {
 			return fmt.Errorf("metrics page %s: %w", src.url, err)

@@ -20,16 +20,7 @@ const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 // route, on every listener. A route of whose parents none is ours comes back without rules. One that is not Accepted
 // because of its rules keeps its Places all the same: its requests get what its rules have become, which is 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
-	a := &model.Attachment{Route: c.Route, Created: c.Created, Hostnames: c.Hostnames, Findings: slices.Clone(c.Findings)}
-	for i := range c.Parents {
-		attachParent(a, &c.Parents[i], losses)
-	}
-	slices.SortFunc(a.Places, func(a, b model.Place) int {
-		if c := strings.Compare(a.Gateway, b.Gateway); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Listener, b.Listener)
-	})
+	a := placed(c, losses)
 	if len(a.Parents) == 0 {
 		return a
 	}
@@ -41,6 +32,21 @@ func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []mode
 	if !slices.ContainsFunc(a.Places, func(p model.Place) bool { return len(p.Hosts) > 0 }) {
 		a.Clusters, a.Hops = nil, nil // no request can reach them
 	}
+	return a
+}
+
+// placed attaches a route where its candidate has won. Its rules are still missing.
+func placed(c *model.Candidate, losses []model.Loss) *model.Attachment {
+	a := &model.Attachment{Route: c.Route, Created: c.Created, Hostnames: c.Hostnames, Findings: slices.Clone(c.Findings)}
+	for i := range c.Parents {
+		attachParent(a, &c.Parents[i], losses)
+	}
+	slices.SortFunc(a.Places, func(a, b model.Place) int {
+		if c := strings.Compare(a.Gateway, b.Gateway); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Listener, b.Listener)
+	})
 	return a
 }
 

@@ -29,6 +29,7 @@ type ruleBuilder struct {
 	r        store.Reader
 	backends Backends
 	out      *model.Attachment
+	closed   bool // no rule takes effect: see Retain
 
 	dropped    []int     // positions of rules with problems
 	unread     bool      // some match is one of them
@@ -47,13 +48,13 @@ func (b *ruleBuilder) build() {
 			b.grpcRules(o.Spec.Rules)
 		}
 	case "TLSRoute":
-		if o, ok := store.TLSRoutes.Get(b.r, key); ok {
+		if o, ok := store.TLSRoutes.Get(b.r, key); ok && !b.closed {
 			for i, spec := range o.Spec.Rules {
 				b.stream(spec.Name, spec.BackendRefs, i)
 			}
 		}
 	case "TCPRoute":
-		if o, ok := store.TCPRoutes.Get(b.r, key); ok {
+		if o, ok := store.TCPRoutes.Get(b.r, key); ok && !b.closed {
 			for i, spec := range o.Spec.Rules {
 				b.stream(spec.Name, spec.BackendRefs, i)
 			}
@@ -89,6 +90,10 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	rule := model.Rule{Index: i}
 	if spec.Name != nil {
 		rule.Name = string(*spec.Name)
+	}
+	if b.closed {
+		b.closedRule(&rule, field, matches)
+		return rule
 	}
 	before := len(b.problems)
 	rule.Matches = matches(field)

@@ -13,6 +13,7 @@
 //	index.go    Index: further keys of a table's rows
 //	engine.go   Engine: one Update, and what a Compute reads through
 //	reads.go    which row has read what
+//	recovery.go rows whose computation panics
 //	demand.go   which keys of the store are read at all
 //	explain.go  why a row is as it is, for people
 //
@@ -20,7 +21,8 @@
 // Update.
 //
 // Invariants: a table reads only the store and earlier tables (checked, panics: a mistake in the program); Update after
-// any sequence of changes leaves the same rows as a fresh engine that gets the same world at once.
+// any sequence of changes leaves the same rows as a fresh engine that gets the same world at once, except for rows whose
+// computation panics: they keep their last value, and all others are computed.
 //
 // Tests: go test ./translator/graph
 package graph

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/penstock-project/penstock/discovery/store"
 )
@@ -20,8 +21,9 @@ type Engine struct {
 	world    *store.View
 	revision uint32 // of world; for explanations
 
-	computation uint64     // counts up
-	seen        []*subject // what the computation in progress has read, each once
+	computation uint64        // counts up
+	rows        atomic.Uint64 // how many were computed; read by other goroutines
+	seen        []*subject    // what the computation in progress has read, each once
 }
 
 // New makes an engine without tables.
@@ -67,6 +69,9 @@ type Diff struct {
 	// Wanted are keys of the tables that Demand named which some row reads now and none did before; Unwanted, the other way
 	// around. Both are sorted.
 	Wanted, Unwanted []Key
+	// Panics are the rows whose computation panicked; Recovered, those that panicked before and do not any more.
+	Panics    []*Panic
+	Recovered []Recovered
 }
 
 // Update brings every row up to date with view. changes must name everything that is different from the view of the
@@ -85,6 +90,10 @@ func (e *Engine) Update(view *store.View, changes []store.Change) *Diff {
 	d.Wanted, d.Unwanted = e.demand.settle()
 	return d
 }
+
+// Rows counts the rows that were computed since the engine was made. It is safe to call while Update runs, which is stuck if the
+// number stays.
+func (e *Engine) Rows() uint64 { return e.rows.Load() }
 
 // Reader is what a Compute function reads through. It implements store.Reader, and records what is read.
 type Reader struct {
@@ -107,7 +116,7 @@ func (r *Reader) Rows(table, index, key string) store.Rows {
 // check panics unless the reader may read a table: only later tables may.
 func (r *Reader) check(table string, layer int) {
 	if layer >= r.layer {
-		panic(fmt.Sprintf("graph: table %q is read by one that was not declared after it", table))
+		panic(misuse(fmt.Sprintf("graph: table %q is read by one that was not declared after it", table)))
 	}
 }
 

@@ -11,11 +11,14 @@ type Index[K comparable, V any, I comparable] struct {
 	keys  func(key K, value V) []I
 	rows  map[I][]*row[K, V] // sorted; no empty lists
 	reads column[I]
+
+	old, now []I // the keys of the row that changes: from prepare until move
 }
 
 // index is an Index with keys of any type.
 type index[K comparable, V any] interface {
-	move(n *row[K, V], c Change[K, V])
+	prepare(c Change[K, V])
+	move(n *row[K, V])
 }
 
 // NewIndex adds an index to a table. keys must be a pure function: it is called again for a value that goes.
@@ -35,17 +38,23 @@ func (ix *Index[K, V, I]) feed(to dependent[I]) {
 // few is how many keys are compared one by one.
 const few = 16
 
+// prepare computes the keys that a change takes a row from, and to. Nothing has changed yet if it panics.
+func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
+	ix.old, ix.now = nil, nil
+	if c.Had {
+		ix.old = ix.keys(c.Key, c.Old)
+	}
+	if c.Has {
+		ix.now = ix.keys(c.Key, c.New)
+	}
+}
+
 // move takes a row from its old keys to its new ones. A key that both values have cannot have come or gone: rows that
 // exist because of it stay, and are recomputed only if they have read it. (Else each change of a route would recompute
 // its clusters and their endpoints.)
-func (ix *Index[K, V, I]) move(n *row[K, V], c Change[K, V]) {
-	var old, now []I
-	if c.Had {
-		old = ix.keys(c.Key, c.Old)
-	}
-	if c.Has {
-		now = ix.keys(c.Key, c.New)
-	}
+func (ix *Index[K, V, I]) move(n *row[K, V]) {
+	old, now := ix.old, ix.now
+	ix.old, ix.now = nil, nil
 	wasIn, isIn := memberOf(old), memberOf(now)
 	for _, k := range old {
 		if isIn(k) {

@@ -138,9 +138,14 @@ func read[K comparable](r *Reader, c *column[K], key K) {
 		s.subject.key = s
 		c.subjects[key] = s
 	}
-	if e := r.engine; s.seen != e.computation {
+	r.engine.note(&s.subject)
+}
+
+// note adds a subject to the reads of the computation in progress.
+func (e *Engine) note(s *subject) {
+	if s.seen != e.computation {
 		s.seen = e.computation
-		e.seen = append(e.seen, &s.subject)
+		e.seen = append(e.seen, s)
 	}
 }
 

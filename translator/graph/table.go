@@ -17,6 +17,8 @@ type Table[K comparable, V any] struct {
 	// Compute makes the row of a key; false if there is none after all. It must be a pure function of what it reads
 	// through r and of key, and must not change what it was given or gave.
 	Compute func(r *Reader, key K) (V, bool)
+	// Recover makes the row of a key for which Compute panicked; last is its value before, if it had one. nil keeps that value.
+	Recover func(r *Reader, key K, last V, had bool) (V, bool)
 	// Equal reports whether two values mean the same; nil is reflect.DeepEqual.
 	Equal func(a, b V) bool
 
@@ -26,6 +28,7 @@ type Table[K comparable, V any] struct {
 	existing []*row[K, V] // sorted
 	indexes  []index[K, V]
 	dirty    map[K]*subject   // what changed; nil: the key came to, or went from, a source
+	fallen   map[K]fallen     // rows whose last computation panicked
 	byKey    column[K]        // reads of single rows
 	all      column[struct{}] // reads of the whole table
 }
@@ -94,7 +97,7 @@ func (t *Table[K, V]) update(d *Diff) {
 	var changes []Change[K, V]
 	for _, key := range slices.SortedFunc(maps.Keys(t.dirty), t.Order) {
 		d.Computed[t.Name]++
-		if c, changed := t.recompute(key, t.dirty[key]); changed {
+		if c, changed := t.recompute(key, t.dirty[key], d); changed {
 			changes = append(changes, c)
 		}
 	}
@@ -106,16 +109,17 @@ func (t *Table[K, V]) update(d *Diff) {
 }
 
 // recompute brings one row up to date, and invalidates what has read it if it changed.
-func (t *Table[K, V]) recompute(key K, cause *subject) (c Change[K, V], changed bool) {
+func (t *Table[K, V]) recompute(key K, cause *subject, d *Diff) (c Change[K, V], changed bool) {
 	e, n := t.engine, t.rows[key]
 	c.Key = key
 	if n != nil {
 		c.Old, c.Had = n.value, n.exist
 	}
 	e.computation++
+	e.rows.Add(1)
 	e.seen = e.seen[:0]
 	if slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) }) {
-		c.New, c.Has = t.Compute(&Reader{engine: e, layer: t.layer, remembers: true}, key)
+		differs := t.compute(&c, n, d)
 		if n == nil {
 			n = &row[K, V]{table: t, key: key}
 			n.node.row = n
@@ -123,10 +127,11 @@ func (t *Table[K, V]) recompute(key K, cause *subject) (c Change[K, V], changed 
 		}
 		e.replaceReads(&n.node)
 		n.cause, n.computed = cause, e.revision
-		if c.Had == c.Has && (!c.Has || t.equal(c.Old, c.New)) {
+		if !differs {
 			return c, false
 		}
 	} else {
+		t.recovered(key, d)
 		if n == nil {
 			return c, false
 		}
@@ -134,6 +139,9 @@ func (t *Table[K, V]) recompute(key K, cause *subject) (c Change[K, V], changed 
 		delete(t.rows, key)
 		if !c.Had {
 			return c, false
+		}
+		for _, ix := range t.indexes {
+			ix.prepare(c)
 		}
 	}
 	n.changed = e.revision
@@ -162,7 +170,7 @@ func (t *Table[K, V]) set(n *row[K, V], c Change[K, V]) {
 	t.byKey.changed(c.Key, moved)
 	t.all.changed(struct{}{}, moved)
 	for _, ix := range t.indexes {
-		ix.move(n, c)
+		ix.move(n)
 	}
 }
 

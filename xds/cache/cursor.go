@@ -47,13 +47,13 @@ func (l *log) cursor() *Cursor {
 func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	l := c.log
 	var last []*Slot
-	l.mu.RLock()
-	for _, ids := range acquired {
-		for id := range ids {
-			last = released(last, l.byID[id])
+	l.reading(func() {
+		for _, ids := range acquired {
+			for id := range ids {
+				last = released(last, l.byID[id])
+			}
 		}
-	}
-	l.mu.RUnlock()
+	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range last {
@@ -162,16 +162,16 @@ func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 func (c *Cursor) AcquireAll(t resource.Type, names iter.Seq[string]) (slots []*Slot) {
 	l := c.log
 	missing := false
-	l.mu.RLock()
-	for name := range names {
-		s := l.slots[t][name]
-		if s != nil {
-			s.users.Add(1)
+	l.reading(func() {
+		for name := range names {
+			s := l.slots[t][name]
+			if s != nil {
+				s.users.Add(1)
+			}
+			missing = missing || s == nil
+			slots = append(slots, s)
 		}
-		missing = missing || s == nil
-		slots = append(slots, s)
-	}
-	l.mu.RUnlock()
+	})
 	if !missing {
 		return slots
 	}
@@ -199,21 +199,21 @@ type Initial struct {
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot, others []Initial) {
 	l := c.log
 	missing := false
-	l.mu.RLock()
-	for name, version := range initial {
-		s := l.slots[t][name]
-		if s == nil {
-			missing = true
-			continue
+	l.reading(func() {
+		for name, version := range initial {
+			s := l.slots[t][name]
+			if s == nil {
+				missing = true
+				continue
+			}
+			s.users.Add(1)
+			if e := s.Current(); e != nil && e.Version == version {
+				current = append(current, s)
+			} else {
+				others = append(others, Initial{Slot: s, Version: version})
+			}
 		}
-		s.users.Add(1)
-		if e := s.Current(); e != nil && e.Version == version {
-			current = append(current, s)
-		} else {
-			others = append(others, Initial{Slot: s, Version: version})
-		}
-	}
-	l.mu.RUnlock()
+	})
 	if !missing {
 		return current, others
 	}
@@ -255,12 +255,12 @@ func (c *Cursor) Release(slots ...*Slot) {
 		return
 	}
 	l := c.log
-	l.mu.RLock()
 	last := slots[:0:0]
-	for _, s := range slots {
-		last = released(last, s)
-	}
-	l.mu.RUnlock()
+	l.reading(func() {
+		for _, s := range slots {
+			last = released(last, s)
+		}
+	})
 	if len(last) == 0 {
 		return
 	}
@@ -277,6 +277,13 @@ func released(last []*Slot, s *Slot) []*Slot {
 		last = append(last, s)
 	}
 	return last
+}
+
+// reading calls f with mu held for reading. A panic of f, which may read a proxy's message meanwhile, leaves no lock held.
+func (l *log) reading(f func()) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	f()
 }
 
 // Each is every existing resource of a type, sorted by name. It is shared and must not be modified. A thousand proxies

@@ -25,12 +25,7 @@ func (s *Server) Connected(gateway string) int {
 // lag counts the proxies that lack something, and those that reject something.
 func (s *Server) lag() (behind, rejecting int) {
 	for _, st := range s.streams() {
-		st.mu.Lock()
-		lacks, rejects := false, false
-		if !st.closed {
-			lacks, rejects = st.machine.Lag()
-		}
-		st.mu.Unlock()
+		lacks, rejects := st.lag()
 		if lacks {
 			behind++
 		}
@@ -39,6 +34,15 @@ func (s *Server) lag() (behind, rejecting int) {
 		}
 	}
 	return behind, rejecting
+}
+
+func (st *stream) lag() (lacks, rejects bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return false, false
+	}
+	return st.machine.Lag()
 }
 
 // streams copies the list of all streams, so that callers iterate without holding mu.

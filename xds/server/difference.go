@@ -32,14 +32,8 @@ func (s *Server) Differences(node string) []ProxyDifferences {
 		if st.node.GetId() != node {
 			continue
 		}
-		st.mu.Lock()
-		var list []publish.Difference
-		if !st.closed {
-			list = st.machine.Differences()
-		}
-		st.mu.Unlock()
 		p := ProxyDifferences{Node: node, Gateway: st.gateway, Differences: []Difference{}}
-		for _, d := range list {
+		for _, d := range st.differences() {
 			p.Differences = append(p.Differences, Difference{
 				Type: d.Type.String(), Name: d.Name, Served: d.Served, Accepted: d.Accepted, State: d.State, Detail: d.Detail, Since: d.Since,
 			})
@@ -47,4 +41,13 @@ func (s *Server) Differences(node string) []ProxyDifferences {
 		out = append(out, p)
 	}
 	return out
+}
+
+func (st *stream) differences() []publish.Difference {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return nil
+	}
+	return st.machine.Differences()
 }

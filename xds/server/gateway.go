@@ -33,7 +33,14 @@ func (s *Server) dropUnused(name string, g *gateway) {
 }
 
 func (s *Server) add(st *stream) {
+	s.enter(st)
+	s.metrics.connected(1)
+	s.config.Log.Info("proxy connected", "gateway", st.gateway, "node", st.node.GetId())
+}
+
+func (s *Server) enter(st *stream) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	g := s.gateway(st.gateway)
 	g.streams[st] = struct{}{}
 	s.count(st.gateway, g)
@@ -44,21 +51,22 @@ func (s *Server) add(st *stream) {
 	for w := range g.waits {
 		st.await(w)
 	}
-	s.mu.Unlock()
-	s.metrics.connected(1)
-	s.config.Log.Info("proxy connected", "gateway", st.gateway, "node", st.node.GetId())
 }
 
 func (s *Server) remove(st *stream) {
+	s.leave(st)
+	st.close()
+	s.metrics.connected(-1)
+	s.config.Log.Info("proxy disconnected", "gateway", st.gateway, "node", st.node.GetId())
+}
+
+func (s *Server) leave(st *stream) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	g := s.gateway(st.gateway)
 	delete(g.streams, st)
 	s.count(st.gateway, g)
 	s.dropUnused(st.gateway, g)
-	s.mu.Unlock()
-	st.close()
-	s.metrics.connected(-1)
-	s.config.Log.Info("proxy disconnected", "gateway", st.gateway, "node", st.node.GetId())
 }
 
 // ProxyStatus describes one connected proxy.

@@ -87,20 +87,18 @@ func (s *Server) expire() time.Time {
 
 // reportAgain makes the streams of a proxy report; false if it has none.
 func (s *Server) reportAgain(p proxyName) bool {
-	s.mu.Lock()
-	var streams []*stream
-	if g := s.gateways[p.gateway]; g != nil {
-		for st := range g.streams {
-			if st.node.GetId() == p.node {
-				streams = append(streams, st)
-			}
+	reported := false
+	for _, st := range s.streams() {
+		if st.name() == p {
+			st.reportNow()
+			reported = true
 		}
 	}
-	s.mu.Unlock()
-	for _, st := range streams {
-		st.mu.Lock()
-		st.report()
-		st.mu.Unlock()
-	}
-	return len(streams) > 0
+	return reported
+}
+
+func (st *stream) reportNow() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.report()
 }

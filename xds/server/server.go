@@ -60,6 +60,9 @@ type Config struct {
 	Publish publish.Config
 	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
 	Absence time.Duration
+	// OnPanic is called when the goroutine that receives a proxy's messages has panicked, which ends its stream. nil drops it. A panic
+	// of the other goroutine of a stream is that of the gRPC handler.
+	OnPanic func(proxy string, value any, stack []byte)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -87,6 +90,9 @@ func New(c Config) (*Server, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.OnPanic == nil {
+		c.OnPanic = func(string, any, []byte) {}
 	}
 	if c.Tracing == nil {
 		c.Tracing = noop.NewTracerProvider()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -101,8 +102,14 @@ func (st *stream) run(ctx context.Context, first request) error {
 	}
 }
 
-// receive ends with the stream: its Recv then fails.
+// receive ends with the stream: its Recv then fails. A panic ends the stream, and no other.
 func (st *stream) receive() {
+	defer func() {
+		if v := recover(); v != nil {
+			st.server.config.OnPanic(st.gateway+" "+st.node.GetId(), v, debug.Stack())
+			st.end(status.Error(codes.Internal, "the stream's message cannot be handled"))
+		}
+	}()
 	for {
 		r, err := st.wire.receive()
 		if err != nil {
@@ -146,15 +153,7 @@ func (st *stream) handle(r request) {
 
 // flush sends what may be sent now, and returns when to flush again if nothing else happens.
 func (st *stream) flush() (wake time.Time, err error) {
-	now := st.server.config.Now()
-	st.mu.Lock()
-	responses := st.machine.Flush(now)
-	wake = st.machine.Wake()
-	for _, r := range responses {
-		st.begin(r)
-	}
-	st.reportChanged() // a new version may have ended a rejection
-	st.mu.Unlock()
+	responses, wake := st.next()
 	for _, r := range responses {
 		size, err := st.wire.send(r)
 		if err != nil {
@@ -163,6 +162,20 @@ func (st *stream) flush() (wake time.Time, err error) {
 		st.server.metrics.sent(r, size)
 	}
 	return wake, nil
+}
+
+// next returns what may be sent now, and when to ask again if nothing else happens.
+func (st *stream) next() (responses []*publish.Response, wake time.Time) {
+	now := st.server.config.Now()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	responses = st.machine.Flush(now)
+	wake = st.machine.Wake()
+	for _, r := range responses {
+		st.begin(r)
+	}
+	st.reportChanged() // a new version may have ended a rejection
+	return responses, wake
 }
 
 // ended returns the error of a stream's end; nil for an ordinary end.

@@ -44,13 +44,7 @@ func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref
 		version, _ = s.config.Cache.Current(gateway, ref)
 	}
 	w := &wait{ref: ref, version: version, left: 1, done: make(chan struct{})}
-	s.mu.Lock()
-	g := s.gateway(gateway)
-	g.waits[w] = struct{}{}
-	for st := range g.streams {
-		st.await(w)
-	}
-	s.mu.Unlock()
+	g := s.addWait(gateway, w)
 	w.settle(0, nil)
 	defer func() {
 		s.mu.Lock()
@@ -67,6 +61,17 @@ func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref
 	case <-ctx.Done():
 		return fmt.Errorf("%s of gateway %s is not accepted by all of its proxies: %w", ref, gateway, ctx.Err())
 	}
+}
+
+func (s *Server) addWait(name string, w *wait) *gateway {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.gateway(name)
+	g.waits[w] = struct{}{}
+	for st := range g.streams {
+		st.await(w)
+	}
+	return g
 }
 
 // settle takes one off the streams left; acked is 1 if its proxy has accepted the version, 0 if the stream ended.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,7 @@ type App struct {
 	security security
 	registry *prometheus.Registry
 	changes  prometheus.Histogram
+	panics   *panics
 	run      func(context.Context) error // of the role
 	ports    portOwners
 
@@ -62,17 +64,20 @@ type wiring struct {
 
 // newApp makes the parts of every role that serves.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
-	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}}
+	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, panics: newPanics(c.log)}
 	if a.changes, err = newMetrics(a.registry, a.board); err != nil {
+		return nil, err
+	}
+	if err := register(a.registry, a.panics.count); err != nil {
 		return nil, err
 	}
 	a.progress, a.cache = delivery.NewProgress(), cache.New(cache.Config{})
 	a.linger = delivery.NewLinger(a.cache, delivery.LingerTimeout, a.log)
-	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: w.security.dial, Log: a.log})
+	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: w.security.dial, Log: a.log, OnPanic: a.panics.of(partStream)})
 	a.proxies = peers.NewProxies(a.channel, w.proxies)
 	a.relays = peers.NewRelays(a.board, a.channel)
 	a.xds, err = server.New(server.Config{
-		Cache: a.cache, Authorize: w.security.authorize, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count,
+		Cache: a.cache, Authorize: w.security.authorize, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream),
 		Publish: publish.Config{Drain: cfg.DrainTime, Linger: delivery.LingerTimeout, Lagging: w.lagging, Called: func(cluster string) bool {
 			id, _ := model.ParseClusterID(cluster)
 			return id.External()
@@ -90,6 +95,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.completions = peers.NewCompletions(a.channel, func(e accesslog.Entry) { a.picker.ReleaseOwn(e) })
 	a.picker, err = picker.New(picker.Config{
 		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.completions.Add,
+		OnPanic: a.panics.of(partScrape),
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +113,7 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	cfg.Observe, cfg.Tracer = a.changes.Observe, a.cfg.Tracer.Tracer("github.com/penstock-project/penstock")
 	relays := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) { a.relays.Follow(c.Output.Pools, c.Output.PoolsGone) })
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log}, relays, a.pools, delivery.Probes{Prober: a.prober}, a.holds, a.progress)...)
+		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.pools, delivery.Probes{Prober: a.prober}, a.holds, a.progress)...)
 	return pipeline.New(cfg)
 }
 
@@ -128,9 +134,9 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	} {
 		start(run)
 	}
-	apart := a.cfg.Peers.Listener != nil
+	apart, streams := a.cfg.Peers.Listener != nil, []grpc.ServerOption{a.panics.streams(partStream)}
 	group.Go(func() error {
-		return serveGRPC(ctx, a.cfg.XDS, 0, append(server.Options(), a.security.ads...), func(r grpc.ServiceRegistrar) {
+		return serveGRPC(ctx, a.cfg.XDS, 0, slices.Concat(server.Options(), a.security.ads, streams), func(r grpc.ServiceRegistrar) {
 			a.xds.Register(r)
 			if !apart {
 				a.channel.Register(r)
@@ -139,11 +145,12 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	})
 	if apart {
 		group.Go(func() error {
-			return serveGRPC(ctx, a.cfg.Peers.Listener, 0, append(server.Options(), a.security.peers...), a.channel.Register)
+			return serveGRPC(ctx, a.cfg.Peers.Listener, 0, slices.Concat(server.Options(), a.security.peers, streams), a.channel.Register)
 		})
 	}
 	group.Go(func() error {
-		return serveGRPC(ctx, a.cfg.Picker, pickDrainTime, append(picker.ServerOptions(uint32(4*runtime.NumCPU())), a.security.picks...), a.picker.Register)
+		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU())), a.security.picks, []grpc.ServerOption{a.panics.streams(partPick)})
+		return serveGRPC(ctx, a.cfg.Picker, pickDrainTime, options, a.picker.Register)
 	})
 }
 

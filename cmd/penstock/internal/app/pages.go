@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/status"
 )
 
@@ -30,7 +31,7 @@ func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock")
 func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	open := a.openPages()
-	handler := a.allPages(open)
+	handler := a.panics.pages(a.allPages(open))
 	socket := Socket(a.cfg.StateDir)
 	if len(socket) > maxSocketPath {
 		return fmt.Errorf("the path of the state folder's socket, %s, is longer than %d bytes: choose a shorter folder with --state", socket, maxSocketPath)
@@ -51,7 +52,7 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	}
 	group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
 	if a.cfg.HTTP != nil {
-		pages := http.Handler(open)
+		pages := a.panics.pages(open)
 		if local(a.cfg.HTTP.Addr()) {
 			pages = sameOrigin(handler)
 		}
@@ -83,7 +84,7 @@ func withProfiles(handler http.Handler) http.Handler {
 func (a *App) openPages() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metricsPage(a.registry))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at that of --admin", http.StatusNotFound)
@@ -107,6 +108,15 @@ func (a *App) allPages(open http.Handler) http.Handler {
 		writeJSON(w, a.picker.Explain(r.URL.Query().Get("pool"), nil))
 	})
 	return mux
+}
+
+// healthz is 200 unless translation is stuck, which only a restart ends.
+func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
+	if a.translation.Stuck() {
+		http.Error(w, fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process", pipeline.StuckAfter, a.progress.Revision()), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
 }
 
 // readyz is 200 once the configuration is read and translated.

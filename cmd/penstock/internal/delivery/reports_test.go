@@ -11,7 +11,7 @@ import (
 
 func TestStatus_BoardFollowsTranslation(t *testing.T) {
 	board := status.NewBoard(nil)
-	d := New(Reports{board, slog.New(slog.DiscardHandler)})
+	d := New(Reports{Board: board, Log: slog.New(slog.DiscardHandler)})
 	route := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "a"}
 	d.Deliver(t.Context(), &Change{Output: translator.Output{Reports: []report.Report{{Owner: route, Findings: []report.Finding{{Problem: "p"}}}}}})
 	if r, ok := board.Get(route); !ok || len(r.Findings) != 1 {

@@ -3,6 +3,7 @@
 //
 //	translation.go   the translator, which explanations read while changes write
 //	pipeline.go      the goroutine
+//	watchdog.go      notices a translation that is stuck
 //	fetch.go         objects that are read on demand, on Kubernetes
 //
 // What comes back comes as objects of the store (multicluster/learned) or as reports on the board.

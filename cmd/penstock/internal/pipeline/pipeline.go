@@ -90,5 +90,6 @@ func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revision
 	translating.SetAttributes(attribute.String("work", c.Output.Work))
 	translating.End()
 	p.cfg.Log.Debug("translated", "rev", c.Revision, "changes", len(c.Objects), "work", c.Output.Work)
+	defer p.cfg.Translation.watch.begin()()
 	p.cfg.Delivery.Deliver(ctx, c)
 }

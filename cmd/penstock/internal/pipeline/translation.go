@@ -11,21 +11,27 @@ import (
 
 // Translation is a translator that is safe for concurrent use.
 type Translation struct {
-	mu sync.Mutex
-	t  *translator.Translator
+	mu    sync.Mutex
+	t     *translator.Translator
+	watch watchdog
 }
 
 // NewTranslation makes a Translation without objects.
 func NewTranslation(cfg translator.Config) *Translation {
-	return &Translation{t: translator.New(cfg)}
+	t := translator.New(cfg)
+	return &Translation{t: t, watch: watchdog{rows: t.Rows}}
 }
 
 // Update translates a change. See translator.Translator.
 func (t *Translation) Update(view *store.View, changes []store.Change) translator.Output {
+	defer t.watch.begin()()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.t.Update(view, changes)
 }
+
+// Stuck reports whether a change has been translated or delivered for StuckAfter without a row that was computed meanwhile.
+func (t *Translation) Stuck() bool { return t.watch.stuck.Load() }
 
 // Read calls f with the translator, which f must not keep.
 func (t *Translation) Read(f func(*translator.Translator)) {

@@ -1,0 +1,122 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Parts of a process whose panics end no more than one row, stream, scrape, request or pick: values of the label part.
+const (
+	partTranslation = "translation"
+	partStream      = "stream" // of a proxy or a peer
+	partScrape      = "scrape"
+	partPick        = "pick" // a stream of the picker's port
+	partPage        = "page" // of HTTP and Admin
+)
+
+const (
+	// maxPanicText and maxPanicStack bound, in bytes, what is logged of one panic.
+	maxPanicText, maxPanicStack = 1 << 10, 16 << 10
+	// maxPanicPlaces is how many places of panics are remembered as logged. After that they are logged again.
+	maxPanicPlaces = 256
+)
+
+// panics counts the panics that the process survives, and logs the stack of each place once.
+type panics struct {
+	log   *slog.Logger
+	count *prometheus.CounterVec
+
+	mu     sync.Mutex
+	logged map[string]struct{} // by part and place
+}
+
+func newPanics(log *slog.Logger) *panics {
+	p := &panics{log: log, logged: map[string]struct{}{}, count: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "penstock_panics_total", Help: "Panics that harmed one object (part translation), stream, scrape, pick or page, and nothing else. Each is a bug; the log has its stack.",
+	}, []string{"part"})}
+	for _, part := range []string{partTranslation, partStream, partScrape, partPick, partPage} {
+		p.count.WithLabelValues(part)
+	}
+	return p
+}
+
+// of returns the handler of one part's panics. what names what it harmed.
+func (p *panics) of(part string) func(what string, value any, stack []byte) {
+	return func(what string, value any, stack []byte) { p.report(part, what, value, stack) }
+}
+
+func (p *panics) report(part, what string, value any, stack []byte) {
+	p.count.WithLabelValues(part).Inc()
+	if !p.first(part + place(stack)) {
+		return
+	}
+	text := fmt.Sprint(value)
+	p.log.Error("panic: a bug of Penstock; everything else goes on", "part", part, "what", what,
+		"panic", text[:min(len(text), maxPanicText)], "stack", string(stack[:min(len(stack), maxPanicStack)]))
+}
+
+func (p *panics) first(place string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, again := p.logged[place]; again {
+		return false
+	}
+	if len(p.logged) >= maxPanicPlaces {
+		clear(p.logged)
+	}
+	p.logged[place] = struct{}{}
+	return true
+}
+
+// place is the files and lines of a stack, without what differs from call to call.
+func place(stack []byte) string {
+	var b strings.Builder
+	for line := range strings.Lines(string(stack)) {
+		if at, ok := strings.CutPrefix(line, "\t"); ok {
+			at, _, _ = strings.Cut(at, " +0x")
+			b.WriteString(at)
+		}
+	}
+	return b.String()
+}
+
+// streams recovers from a panic in the handler of a stream: the stream ends with INTERNAL. An ext_proc stream that ends so is a pick
+// that was lost, as when a picker dies.
+func (p *panics) streams(part string) grpc.ServerOption {
+	return grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				p.report(part, info.FullMethod, v, debug.Stack())
+				err = status.Error(codes.Internal, "the stream ended by a bug of Penstock; its log has the stack")
+			}
+		}()
+		return handle(srv, stream)
+	})
+}
+
+// pages recovers from a panic in the handler of a page: the answer is 500, if none has begun.
+func (p *panics) pages(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			switch v {
+			case nil:
+				return
+			case http.ErrAbortHandler:
+				panic(v)
+			}
+			p.report(partPage, r.Method+" "+r.URL.Path, v, debug.Stack())
+			http.Error(w, "a bug of Penstock; its log has the stack", http.StatusInternalServerError)
+		}()
+		h.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,56 @@
+package pipeline
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// StuckAfter is how long a change may be translated or delivered without a row that was computed meanwhile. A slow translation of
+// many objects computes rows all the time.
+const StuckAfter = 30 * time.Second
+
+// watchdog notices work that does not go on. It costs a timer for each piece of work, and nothing while there is none.
+type watchdog struct {
+	rows  func() uint64 // counts up while the work goes on
+	stuck atomic.Bool
+}
+
+// begin is called when work begins; the result, when it ends.
+func (w *watchdog) begin() (end func()) {
+	watch := &watch{dog: w, seen: w.rows()}
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	watch.timer = time.AfterFunc(StuckAfter, watch.check)
+	return watch.end
+}
+
+// watch is one piece of work.
+type watch struct {
+	dog *watchdog
+
+	mu    sync.Mutex
+	timer *time.Timer
+	seen  uint64
+	ended bool
+}
+
+func (w *watch) check() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	rows := w.dog.rows()
+	w.dog.stuck.Store(rows == w.seen)
+	w.seen = rows
+	w.timer.Reset(StuckAfter)
+}
+
+func (w *watch) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.timer.Stop()
+	w.dog.stuck.Store(false)
+}

@@ -1,0 +1,60 @@
+package gatewayapi
+
+import (
+	"reflect"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// reasonInternalError is the reason of a route whose translation panics.
+const reasonInternalError gatewayv1.RouteConditionReason = "InternalError"
+
+// Retain decides a route for which Attach panics. Its rules stay what they were in last, at the places that the route has now: a
+// listener that no longer allows the route does not keep it. A route without a last attachment keeps its places too, and its rules
+// answer 500, or close the connection, so that its requests go nowhere else. A rule of which even the matches cannot be read takes
+// no request.
+func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses []model.Loss) *model.Attachment {
+	a := placed(c, losses)
+	if last != nil && !closed(last) {
+		if reflect.DeepEqual(a.Places, last.Places) {
+			return last
+		}
+		kept := *last
+		kept.Places = a.Places
+		return &kept
+	}
+	if len(a.Parents) == 0 {
+		return a
+	}
+	b := ruleBuilder{r: r, out: a, closed: true}
+	b.build()
+	for i := range a.Parents {
+		conditions := a.Parents[i].Conditions
+		if conditions[0].Status == report.True {
+			conditions[0] = falseCondition(gatewayv1.RouteConditionAccepted, reasonInternalError, "the route's translation panics, which is a bug of Penstock")
+		}
+		a.Parents[i].Conditions = append(conditions, b.resolvedRefs())
+	}
+	return a
+}
+
+// closed reports whether an attachment never had rules of its own.
+func closed(a *model.Attachment) bool {
+	return slices.ContainsFunc(a.Parents, func(p report.Parent) bool { return p.Conditions[0].Reason == string(reasonInternalError) })
+}
+
+// closedRule gives a rule its matches, and an error for them.
+func (b *ruleBuilder) closedRule(rule *model.Rule, field string, matches func(field string) []model.Match) {
+	rule.Action = b.errorAction("This route's configuration cannot be translated.")
+	defer func() {
+		if recover() != nil {
+			rule.Matches = nil
+		}
+	}()
+	rule.Matches = matches(field)
+}

@@ -1,0 +1,99 @@
+package graph
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+)
+
+// Panic is a row whose computation panicked. The row keeps its last value, or gets what Table.Recover makes. It is the one
+// exception to "incremental equals fresh", and ends with the first computation that does not panic.
+type Panic struct {
+	Table string
+	Key   any
+	Value any // of the panic
+	Stack []byte
+}
+
+func (p *Panic) String() string {
+	return describe(p.Table, p.Key) + ": " + fmt.Sprint(p.Value)
+}
+
+// Recovered is a row that panicked before, and that was computed now or is gone.
+type Recovered struct {
+	Table string
+	Key   any
+}
+
+// misuse is the panic of a program that reads tables in the wrong order. No row recovers from it: it shows in every test.
+type misuse string
+
+// fallen is a row whose last computation panicked.
+type fallen struct {
+	good []*subject // what the last good value was computed from: it must stay in the store as long as that value is used
+}
+
+// compute makes a row's new value, or its old one again if that panics. It reports whether they differ.
+func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed bool) {
+	r := &Reader{engine: t.engine, layer: t.layer, remembers: true}
+	changed, p := t.try(r, c, t.Compute)
+	if p == nil {
+		t.recovered(c.Key, d)
+		return changed
+	}
+	t.fell(c.Key, n)
+	d.Panics = append(d.Panics, p)
+	if t.Recover != nil {
+		last, had := c.Old, c.Had
+		changed, again := t.try(r, c, func(r *Reader, key K) (V, bool) { return t.Recover(r, key, last, had) })
+		if again == nil {
+			return changed
+		}
+	}
+	c.New, c.Has = c.Old, c.Had
+	return false
+}
+
+// try computes a row with everything that may panic on the way to its place in the table.
+func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (V, bool)) (changed bool, p *Panic) {
+	defer func() {
+		v := recover()
+		if m, ok := v.(misuse); ok {
+			panic(m)
+		}
+		if v != nil {
+			changed, p = false, &Panic{Table: t.Name, Key: c.Key, Value: v, Stack: debug.Stack()}
+		}
+	}()
+	c.New, c.Has = compute(r, c.Key)
+	if c.Had == c.Has && (!c.Has || t.equal(c.Old, c.New)) {
+		return false, nil
+	}
+	for _, ix := range t.indexes {
+		ix.prepare(*c)
+	}
+	return true, nil
+}
+
+// fell notes that a row panicked, and adds to the reads of the computation in progress those of the row's last good value.
+func (t *Table[K, V]) fell(key K, n *row[K, V]) {
+	f, again := t.fallen[key]
+	if !again && n != nil {
+		f.good = slices.Clone(n.reads)
+	}
+	if t.fallen == nil {
+		t.fallen = map[K]fallen{}
+	}
+	t.fallen[key] = f
+	for _, s := range f.good {
+		t.engine.note(s)
+	}
+}
+
+// recovered notes that a row is computed, or gone.
+func (t *Table[K, V]) recovered(key K, d *Diff) {
+	if _, ok := t.fallen[key]; ok {
+		delete(t.fallen, key)
+		d.Recovered = append(d.Recovered, Recovered{t.Name, key})
+	}
+}

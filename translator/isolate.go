@@ -1,0 +1,136 @@
+package translator
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// encodeHost encodes a virtual host. A route of it that cannot be encoded, which is a bug of ours, becomes that of last with the
+// same name, or answers 500: without it, its requests would go where others lead. last may be nil.
+func encodeHost(vh, last *model.VirtualHost) virtualHost {
+	enc, err := tryHost(vh)
+	if err == nil {
+		return virtualHost{model: vh, encoded: enc}
+	}
+	out := virtualHost{err: err}
+	out.model, out.at = isolate(vh, last)
+	var also error
+	if out.encoded, also = tryHost(out.model); also != nil { // not for one route alone
+		out.model = alone(vh, shut(model.Route{Match: anything, Owner: vh.Owners[0]}))
+		out.encoded, also = tryHost(out.model)
+	}
+	out.err = errors.Join(err, also)
+	return out
+}
+
+// isolate replaces the routes of a virtual host that cannot be encoded, and returns their owners. A route whose match cannot be
+// encoded answers 500 to what no other route of the host takes.
+func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
+	out, rest := *vh, false
+	out.Routes = make([]model.Route, 0, len(vh.Routes)+1)
+	var at []report.Ref
+	for _, route := range vh.Routes {
+		if encodes(vh, route) {
+			out.Routes = append(out.Routes, route)
+			continue
+		}
+		at = append(at, route.Owner)
+		if before, ok := routeNamed(last, route.Name); ok && encodes(vh, before) {
+			out.Routes = append(out.Routes, before)
+		} else if closed := shut(route); encodes(vh, closed) {
+			out.Routes = append(out.Routes, closed)
+		} else {
+			rest = true
+		}
+	}
+	if rest {
+		out.Routes = append(out.Routes, shut(model.Route{Match: anything, Owner: at[0]}))
+	}
+	slices.SortFunc(at, report.Ref.Compare)
+	return &out, slices.Compact(at)
+}
+
+// anything is a match that every request meets.
+var anything = model.Match{PathKind: model.PathPrefix, Path: "/"}
+
+// shut is a route that answers 500.
+func shut(route model.Route) model.Route {
+	if route.Name == "" {
+		route.Name = "invalid"
+	}
+	route.Action = &model.Action{Direct: &model.Direct{Status: http.StatusInternalServerError}}
+	return route
+}
+
+func routeNamed(vh *model.VirtualHost, name string) (model.Route, bool) {
+	if vh == nil {
+		return model.Route{}, false
+	}
+	i := slices.IndexFunc(vh.Routes, func(r model.Route) bool { return r.Name == name })
+	if i < 0 {
+		return model.Route{}, false
+	}
+	return vh.Routes[i], true
+}
+
+func alone(vh *model.VirtualHost, route model.Route) *model.VirtualHost {
+	out := *vh
+	out.Routes = []model.Route{route}
+	return &out
+}
+
+func encodes(vh *model.VirtualHost, route model.Route) bool {
+	_, err := tryHost(alone(vh, route))
+	return err == nil
+}
+
+// tryHost encodes a virtual host; a panic on the way is an error.
+func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			enc, err = nil, fmt.Errorf("virtual host %s of %s: panic: %v", vh.Host, vh.Chain, v)
+		}
+	}()
+	return envoy.VirtualHost(vh)
+}
+
+// recoverHost makes a virtual host again whose computation panicked, without the attachments that panic by themselves.
+func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ bool) (virtualHost, bool) {
+	g, ok := t.gateways.Get(r, key.gateway)
+	if !ok {
+		return virtualHost{}, false
+	}
+	var at []report.Ref
+	attached := slices.DeleteFunc(t.attachedTo(r, key), func(a *model.Attachment) bool {
+		panics := attempt(func() { gatewayapi.VirtualHost(g, key.chain, key.host, []*model.Attachment{a}) }) != nil
+		if panics {
+			at = append(at, a.Route)
+		}
+		return panics
+	})
+	vh := gatewayapi.VirtualHost(g, key.chain, key.host, attached)
+	if vh == nil {
+		return virtualHost{}, false
+	}
+	out := encodeHost(vh, last.model)
+	out.at = append(at, out.at...)
+	if out.encoded != nil {
+		out.err = nil // the panic is reported
+	}
+	return out, true
+}
+
+// attempt runs f and returns the value of its panic.
+func attempt(f func()) (panicked any) {
+	defer func() { panicked = recover() }()
+	f()
+	return nil
+}

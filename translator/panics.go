@@ -1,0 +1,144 @@
+package translator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Panic is a row whose computation panicked: a bug of ours. It keeps its last value.
+type Panic struct {
+	Row   string // its table and key
+	Value string // of the panic
+	Stack []byte
+}
+
+// reasonInternalError is the reason of the condition of an object whose translation panics.
+const reasonInternalError = "InternalError"
+
+// maxPanicValue bounds, in bytes, what a condition shows of a panic's value.
+const maxPanicValue = 256
+
+// panicked is what is reported about a row.
+type panicked struct {
+	owners []report.Ref
+	text   string
+}
+
+// panics notes which rows panicked, and which do not any more.
+func (t *Translator) panics(d *graph.Diff, out *Output) {
+	if len(d.Panics)+len(d.Recovered) == 0 {
+		return
+	}
+	for _, r := range d.Recovered {
+		delete(t.panicked, rowID{r.Table, r.Key})
+	}
+	for _, p := range d.Panics {
+		value := fmt.Sprint(p.Value)
+		out.Panics = append(out.Panics, Panic{Row: fmt.Sprint(p.Table, " ", p.Key), Value: value, Stack: p.Stack})
+		t.panicked[rowID{p.Table, p.Key}] = panicked{
+			owners: t.tables.owners(t.engine.Reader(), p.Table, p.Key),
+			text:   fmt.Sprintf("%s %s: %s", p.Table, p.Key, value[:min(len(value), maxPanicValue)]),
+		}
+	}
+	out.Failing, out.FailingChanged = t.failing(), true
+}
+
+// failing has a report for each object of whose rows some panic.
+func (t *Translator) failing() []report.Report {
+	byOwner := map[report.Ref][]string{}
+	for _, p := range t.panicked {
+		for _, o := range p.owners {
+			byOwner[o] = append(byOwner[o], p.text)
+		}
+	}
+	out := make([]report.Report, 0, len(byOwner))
+	for _, o := range slices.SortedFunc(maps.Keys(byOwner), report.Ref.Compare) {
+		texts := byOwner[o]
+		slices.Sort(texts)
+		problem := "its translation panics, which is a bug of Penstock (" + texts[0] + "); what proxies had of it stays, and what they never had answers 500"
+		out = append(out, report.Report{
+			Owner:      o,
+			Conditions: []report.Condition{report.NotProgrammed(reasonInternalError, problem)},
+			Findings:   []report.Finding{{Severity: report.Error, Owner: o, Problem: problem, Fix: "undo the object's last change, and report the stack that is in Penstock's log"}},
+		})
+	}
+	return out
+}
+
+// objects are the kinds of objects of which tables have one row each, by the table's name.
+var objects = map[string]store.Kind{
+	"gatewayClassReports": store.GatewayClasses, "gateways": store.Gateways, "gatewayReports": store.Gateways, "gatewayCertificates": store.Gateways,
+	"listenerSetReports": store.ListenerSets, "pools": store.InferencePools, "poolReports": store.InferencePools,
+	"imports": store.InferencePoolImports, "importReports": store.InferencePoolImports, "poolPolicyReports": store.PoolPolicies,
+	"backendTLSPolicyReports": store.BackendTLSPolicies, "inferenceModelReports": store.InferenceModels, "modelServersReports": store.ModelServers,
+}
+
+// owners are the objects that a row is computed for. They are users' objects, one at least where the table is listed here.
+func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
+	switch k := key.(type) {
+	case string:
+		if kind := objects[table]; kind != nil {
+			return []report.Ref{refOf(kind, k)}
+		}
+		return routeRef(k)
+	case hostKey:
+		if vh, ok := t.virtualHosts.Get(r, k); ok && len(vh.at) > 0 && table == t.virtualHosts.Name {
+			return vh.at
+		}
+		return []report.Ref{refOf(store.Gateways, k.gateway)}
+	case model.ClusterID:
+		return clusterOwner(k)
+	case clusterKey:
+		return append(clusterOwner(k.cluster), refOf(store.Gateways, k.gateway))
+	case model.PoolID:
+		if k.Member != "" {
+			return []report.Ref{refOf(store.InferencePoolImports, k.Key())}
+		}
+		return []report.Ref{refOf(store.InferencePools, k.Key())}
+	case listenerKey:
+		return []report.Ref{refOf(store.Gateways, k.gateway)}
+	case blockKey:
+		return []report.Ref{refOf(store.Gateways, k.gateway)}
+	case interface{ of() string }:
+		return []report.Ref{refOf(store.Gateways, k.of())}
+	}
+	return nil
+}
+
+func refOf(kind store.Kind, key string) report.Ref {
+	ref := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Name: key}
+	if ns, name, ok := strings.Cut(key, "/"); ok {
+		ref.Namespace, ref.Name = ns, name
+	}
+	return ref
+}
+
+// routeRef is the route of a store.TargetKey.
+func routeRef(key string) []report.Ref {
+	kind, id, _ := strings.Cut(key, " ")
+	for _, k := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes} {
+		if k.Kind() == kind {
+			return []report.Ref{refOf(k, id)}
+		}
+	}
+	return nil
+}
+
+func clusterOwner(id model.ClusterID) []report.Ref {
+	switch id.Kind {
+	case model.FixedKind:
+		return nil
+	case model.PoolKind:
+		return []report.Ref{refOf(store.InferencePools, id.Key())}
+	case model.ImportKind, model.ParentKind, model.ImportPickerKind:
+		return []report.Ref{refOf(store.InferencePoolImports, id.Key())}
+	}
+	return []report.Ref{refOf(store.Services, id.Key())}
+}
