@@ -26,6 +26,9 @@ type Config struct {
 	Forward func(accesslog.Entry)
 	// OnPanic is called when a scrape has panicked, with its page; it then counts as failed. nil drops it.
 	OnPanic func(page string, value any, stack []byte)
+	// Alive reports whether a picker of another process is reachable, by its Owner. The requests of one that is not are
+	// counted by the picker that receives their access log. Nil: there is no other process.
+	Alive func(owner string) bool
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
 	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed

@@ -6,13 +6,15 @@
 // (x-penstock-pool); one that names none gets the default pool.
 //
 // The path of a request: extproc reads the message, Pick (pick.go) ranks the pool's endpoints by its schedule.Strategy and
-// opens an endpoint.Lease, and extproc writes the response. The gateway's access log (accesslog) reports the request's end
-// and the endpoint that served it, which releases the lease.
+// opens an endpoint.Lease, and extproc writes the response. The gateway's access log (accesslog) reports every 2 s that the
+// request goes on and which endpoint serves it, which renews and moves the lease, and at last its end, which releases it.
 //
 // Invariants:
 //   - Picks lock no pool: configuration is an immutable snapshot behind an atomic pointer.
-//   - Each lease is released exactly once: by the access log, by the end of the ext_proc stream for gateways that send no
-//     access log, or by its timeout.
+//   - Each lease is released exactly once: by the access log, by its timeout when no report comes any more, or by the end of
+//     the ext_proc stream for gateways that send no access log.
+//   - A limit of requests in flight holds within the process exactly; between processes, a pick of the last milliseconds may
+//     be missing (endpoint/counts.go).
 //   - The header and the metadata of a pick hold the same text.
 //   - The package uses neither Kubernetes objects nor xDS. Its interface to the rest of penstock is Pool and Learner.
 //

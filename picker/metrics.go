@@ -35,7 +35,7 @@ var (
 	failuresDesc = prometheus.NewDesc("penstock_picker_scrape_failures_total",
 		"Scrapes of metrics pages that failed.", nil, nil)
 	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
-		"Picks whose request has not been reported as ended.", nil, nil)
+		"Requests in flight that this process counts: its picks, and those of a process that is gone.", nil, nil)
 )
 
 func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
@@ -115,7 +115,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 				count(requestsDesc, float64(failed), name, e.Text, "failed")
 				count(firstByteDesc, firstByte.Seconds(), name, e.Text)
 			}
-			inFlight += state.InFlight
+			inFlight += e.Load().InFlight()
 			switch {
 			case e.Draining:
 				draining++

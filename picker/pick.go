@@ -70,7 +70,7 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	if pool.Relay != nil {
 		a, d = p.relay(ctx, pool, r)
 	} else {
-		a, d = p.choose(pool, r)
+		a, d = p.choose(ctx, pool, r)
 	}
 	pool.counters.count(d.result, time.Since(started))
 	if span != nil {
@@ -91,34 +91,73 @@ type decision struct {
 
 var scratches = sync.Pool{New: func() any { return new(schedule.Scratch) }}
 
-// choose picks among the pool's own endpoints, and opens a lease for the first.
-func (p *Picker) choose(pool *pool, r *extproc.Request) (extproc.Answer, decision) {
+// reportDelay is how long a pick of a full pool waits for the report that a request has ended: Envoy sends its access log
+// every 100 ms (translator/envoy, feedbackInterval), and a peer that receives it publishes it 20 ms later.
+const reportDelay = 250 * time.Millisecond
+
+// choose picks among the pool's own endpoints, and opens a lease for the first. If the pool is full and the request can't be
+// spilled, it waits for a report that may be on its way.
+func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (extproc.Answer, decision) {
 	pool.snapshot.MarkUsed()
 	var d decision
 	entries, restricted := r.Headers.Subset()
 	if restricted {
 		d.allowed = subset(entries)
 	}
-	scratch := scratches.Get().(*schedule.Scratch)
-	defer scratches.Put(scratch)
-	ranked := pool.strategy.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
 	spill := pool.spill(r.Spill)
-	if len(ranked) == 0 && len(spill) == 0 && pool.unlimited != nil && r.Pool != "" && !r.Last {
-		ranked = pool.unlimited.Rank(pool.snapshot.Endpoints, d.allowed, 1+pool.Fallbacks, scratch)
-	}
-	d.candidates = len(scratch.Candidates())
 	if restricted {
 		spill = nil // the subset hint bounds the pick, and no hop is in it
 	}
-	a, result := pool.compose(ranked, spill, scratch.Eligible, restricted, retries(r))
+	c := candidates{picker: p, pool: pool, allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
+	defer scratches.Put(c.scratch)
+	c.open(pool.strategy)
+	switch {
+	case c.lease != nil || len(spill) > 0 || c.scratch.Eligible == 0:
+	case pool.unlimited != nil && r.Pool != "" && !r.Last:
+		c.open(pool.unlimited)
+	case pool.slots != nil:
+		pool.slots.Wait(ctx, reportDelay, func() bool { return c.open(pool.strategy) })
+	}
+	d.candidates = len(c.scratch.Candidates())
+	a, result := pool.compose(c.ranked, spill, c.scratch.Eligible, restricted, retries(r))
 	d.result = result
-	if len(ranked) == 0 {
+	if c.lease == nil {
 		return a, d
 	}
-	lease := p.leases.Open(ranked[0].Endpoint)
-	a.Pool, a.Lease = pool.Name, lease.ID()
-	a.Track = tracker{picker: p, lease: lease, untilEnd: r.Pool == ""}
+	if r.Pool == "" {
+		c.lease.KeepUntilEnd()
+	}
+	a.Pool, a.Lease = pool.Name, c.lease.ID()
+	a.Track = tracker{picker: p, lease: c.lease, untilEnd: r.Pool == ""}
 	return a, d
+}
+
+// candidates are the endpoints for one request.
+type candidates struct {
+	picker  *Picker
+	pool    *pool
+	allowed func(*endpoint.Endpoint) bool
+	scratch *schedule.Scratch
+	ranked  []schedule.Candidate // empty without a lease
+	lease   *endpoint.Lease      // at the first of ranked
+}
+
+// open ranks the endpoints and opens a lease at the first. It returns false if there is none that takes the request.
+func (c *candidates) open(s *schedule.Strategy) bool {
+	limit := int64(c.pool.Full.InFlight)
+	if s == c.pool.unlimited {
+		limit = 0
+	}
+	for {
+		c.ranked = s.Rank(c.pool.snapshot.Endpoints, c.allowed, 1+c.pool.Fallbacks, c.scratch)
+		if len(c.ranked) == 0 {
+			return false
+		}
+		// Another pick may have taken the endpoint's last slot since: the endpoint then counts as full in the next rank.
+		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, limit); c.lease != nil {
+			return true
+		}
+	}
 }
 
 // spill returns the spill targets of a request that Envoys have.

@@ -31,6 +31,7 @@ type Picker struct {
 	learner        Learner
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
+	alive          func(owner string) bool
 	tracer         trace.Tracer
 	registry       *endpoint.Registry
 	leases         *endpoint.Leases
@@ -56,12 +57,14 @@ type pool struct {
 	snapshot    *endpoint.Snapshot
 	counters    *poolMetrics
 	history     *history
+	slots       *endpoint.Slots // nil if the requests in flight are not limited
 	remote      *extproc.Remote // of a relayed pool
 	relayHealth *relayHealth    // of a relayed pool
 }
 
-// leaseTimeout is when a request whose end is never reported stops counting as in flight.
-const leaseTimeout = 10 * time.Minute
+// leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
+// each request every 2 s (translator/envoy, renewalInterval), and within 100 ms: one report may be lost.
+const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
 func New(c Config) (*Picker, error) {
@@ -70,12 +73,16 @@ func New(c Config) (*Picker, error) {
 		learner:        c.Learner,
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
+		alive:          c.Alive,
 		registry:       endpoint.NewRegistry(endpoint.Config{Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		health:         health.NewServer(),
 	}
 	if p.log == nil {
 		p.log = slog.Default()
+	}
+	if p.alive == nil {
+		p.alive = func(string) bool { return false }
 	}
 	if c.Tracer != nil {
 		p.tracer = c.Tracer.Tracer("github.com/penstock-project/penstock/picker")
@@ -151,6 +158,11 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(c.Strategy, c.Full)
 	options := schedule.Options{Name: c.Strategy, Weights: c.Weights, Full: c.Full}
 	next := &pool{Pool: c, options: options}
+	if c.Full.InFlight > 0 {
+		if next.slots = new(endpoint.Slots); old != nil && old.slots != nil {
+			next.slots = old.slots // picks wait there
+		}
+	}
 	if old != nil {
 		next.counters, next.history = old.counters, old.history
 	} else {
@@ -171,7 +183,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if err := next.connect(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
-	next.snapshot = p.registry.Snapshot(c.Metrics, c.Endpoints)
+	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
 	return next, nil
 }
 
@@ -232,6 +244,12 @@ func (p *Picker) Run(ctx context.Context) error {
 	group.Go(func() error { return p.leases.Run(ctx) })
 	return group.Wait()
 }
+
+// Owner identifies this picker to other processes; see Config.Alive.
+func (p *Picker) Owner() string { return p.leases.Owner() }
+
+// Loads returns the requests in flight, by address.
+func (p *Picker) Loads() *endpoint.Registry { return p.registry }
 
 // Pools returns the names of all pools, sorted.
 func (p *Picker) Pools() []string {

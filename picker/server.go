@@ -27,6 +27,9 @@ func ServerOptions(workers uint32) []grpc.ServerOption {
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage),
+		// The end of a stream ends the request of a gateway without an access log. A gateway whose machine is gone closes no
+		// stream. Connections that are in use, or on which Envoy pings, cause no ping.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 2 * time.Second}),
 		// Envoy keeps idle connections alive with pings. By default gRPC treats more than one ping in five minutes as abuse
 		// and closes the connection, which loses picks.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 100 * time.Millisecond, PermitWithoutStream: true}),

@@ -39,24 +39,55 @@ func (t tracker) End() {
 
 var _ accesslog.Sink = (*Picker)(nil)
 
-// Release implements accesslog.Sink: it releases the lease of a request that ended, or forwards the entry to the picker
-// that owns the lease.
-func (p *Picker) Release(e accesslog.Entry) {
-	if p.forward != nil && !p.leases.Owns(e.Lease) {
-		p.forward(e)
+// Log implements accesslog.Sink: it renews the lease of a request that goes on, and releases that of one that has ended. The
+// entry of another picker's lease is forwarded. If that picker is gone, the request is counted here.
+func (p *Picker) Log(e accesslog.Entry) {
+	if p.leases.Owns(e.Lease) {
+		p.LogOwn(e)
 		return
 	}
-	p.ReleaseOwn(e)
+	adopted := p.leases.Find(e.Lease)
+	alive := p.alive(endpoint.Owner(e.Lease))
+	switch {
+	case adopted != nil && alive: // it was only away
+		adopted.Release()
+	case adopted != nil:
+		p.follow(adopted, e)
+		return
+	case !alive && e.Open:
+		if served := p.loadOf(e.Served); served != nil {
+			p.leases.Adopt(e.Lease, served)
+		}
+		return
+	}
+	if p.forward != nil {
+		p.forward(e)
+	}
 }
 
-// ReleaseOwn is Release for entries that another process forwarded: it never forwards them again.
-func (p *Picker) ReleaseOwn(e accesslog.Entry) {
+// LogOwn is Log for entries that another process forwarded: entries of other pickers' leases are dropped.
+func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
-	if lease == nil {
-		return // another picker's, or reported twice, or expired
+	switch served := p.loadOf(e.Served); {
+	case lease != nil:
+		p.follow(lease, e)
+	case e.Open && served != nil:
+		p.leases.Resume(e.Lease, served)
 	}
-	picked, served := lease.Release(), p.loadOf(e.Served)
-	if picked != nil && picked != served && e.Status > 0 {
+}
+
+// follow updates a lease.
+func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
+	served := p.loadOf(e.Served)
+	if e.Open {
+		lease.Renew()
+		lease.MoveTo(served)
+		return
+	}
+	if !lease.Release() {
+		return
+	}
+	if picked := lease.Picked(); picked != nil && picked != served && e.Status > 0 {
 		picked.Record(false, 0) // Envoy tried it first, and another endpoint or none answered
 	}
 	if served != nil {

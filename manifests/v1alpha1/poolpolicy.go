@@ -154,7 +154,7 @@ type LoadWeights struct {
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=2
 	KVCache *int32 `json:"kvCache,omitempty"`
-	// InFlight is the weight of the requests in flight that this picker sent.
+	// InFlight is the weight of the requests in flight.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -176,7 +176,8 @@ type FullSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	KVCachePercent *int32 `json:"kvCachePercent,omitempty"`
-	// InFlight is the number of requests in flight that Penstock's pickers sent.
+	// InFlight is the number of requests in flight, of all Gateways and all processes of Penstock. A process counts the picks of
+	// another one some milliseconds later.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

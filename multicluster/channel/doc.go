@@ -10,7 +10,9 @@
 //	proxies   how many Envoys of a Gateway are connected to a process: key is the Gateway, value a decimal number
 //	acked     what those Envoys have acknowledged: key is the Gateway, value the generation and a digest of the listeners
 //	nacks     the NACKs of an Envoy: key is the Envoy, value the encoded reports
-//	ends      completed requests that another process picked for: key is a number, value a list of them; for some seconds
+//	entries   access log entries of requests that another process picked for: key is a number, value a list; for some seconds
+//	loads     a process's requests in flight at endpoints with a limit: key is the address, value a decimal number; and its picker's
+//	          name, as the key "owner"
 //	relays    why picks of a remote picker fail: key is the pool, value the encoded report
 //
 // The wire format is one gRPC stream with the messages of delta xDS. A request names a topic (type_url). A response carries

@@ -11,16 +11,18 @@ import (
 
 // Entry is the access log's entry of one request that was picked for. Its JSON form is exchanged between processes.
 type Entry struct {
-	Lease  string // the pick's endpoint.Lease.ID
-	Served string // "ip:port" of the endpoint that answered, or a hop's address; "" if none did
+	Lease string // the pick's endpoint.Lease.ID
+	// Open means that the request is still in flight: Envoy logs it periodically. The fields below are then as of now.
+	Open   bool   `json:",omitempty"`
+	Served string // "ip:port" of the endpoint that serves the request, or a hop's address; "" if none does
 	Status int    // of the response, as the client saw it; 0 if there was none
 	// FirstByte is the time from the request's start to the response's first byte; 0 if there was none.
 	FirstByte time.Duration
 }
 
-// Sink receives entries. Release is called by many streams concurrently.
+// Sink receives entries. Log is called by many streams concurrently.
 type Sink interface {
-	Release(Entry)
+	Log(Entry)
 }
 
 // Server is envoy.service.accesslog.v3.AccessLogService.
@@ -44,13 +46,14 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 		}
 		for _, logged := range batch.GetHttpLogs().GetLogEntry() {
 			if e, ok := entry(logged); ok {
-				s.sink.Release(e)
+				s.sink.Log(e)
 			}
 		}
 	}
 }
 
-// entry converts an access log entry. It returns false for requests without a lease and for requests still in flight.
+// entry converts an access log entry. It returns false for requests without a lease, and for entries that show neither
+// that the request has ended nor that it goes on.
 func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{
@@ -62,6 +65,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	}
 	switch common.GetAccessLogType() {
 	case datav3.AccessLogType_NotSet, datav3.AccessLogType_DownstreamEnd:
+	case datav3.AccessLogType_DownstreamPeriodic:
+		e.Open = true
 	default:
 		return Entry{}, false
 	}

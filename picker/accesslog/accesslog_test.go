@@ -19,7 +19,7 @@ import (
 
 type sink chan Entry
 
-func (s sink) Release(e Entry) { s <- e }
+func (s sink) Log(e Entry) { s <- e }
 
 func logged(lease, served string, status uint32, kind datav3.AccessLogType) *datav3.HTTPAccessLogEntry {
 	object := func(pairs map[string]any) *structpb.Struct { s, _ := structpb.NewStruct(pairs); return s }
@@ -35,7 +35,7 @@ func logged(lease, served string, status uint32, kind datav3.AccessLogType) *dat
 		Response: &datav3.HTTPResponseProperties{ResponseCode: wrapperspb.UInt32(status)}}
 }
 
-func TestAccessLog_ReportsEndOfPickedRequests(t *testing.T) {
+func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 	received := make(sink, 9)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,6 +60,7 @@ func TestAccessLog_ReportsEndOfPickedRequests(t *testing.T) {
 	entries := []*datav3.HTTPAccessLogEntry{
 		logged("", "10.0.0.1:80", 200, end), // no lease: it was not picked for
 		logged("me.1", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamPeriodic),
+		logged("me.1", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamStart), // skipped
 		logged("me.1", "10.0.0.1:80", 404, end),
 		logged("me.2", "10.0.0.1:80", 503, end),
 		logged("me.3", "", 429, datav3.AccessLogType_NotSet),
@@ -72,8 +73,9 @@ func TestAccessLog_ReportsEndOfPickedRequests(t *testing.T) {
 	for _, want := range []struct {
 		lease, served string
 		status        int
-	}{{"me.1", "10.0.0.1:80", 404}, {"me.2", "10.0.0.1:80", 503}, {"me.3", "", 429}} {
-		e := Entry{Lease: want.lease, Served: want.served, Status: want.status, FirstByte: 30 * time.Millisecond}
+		open          bool
+	}{{"me.1", "10.0.0.1:80", 200, true}, {"me.1", "10.0.0.1:80", 404, false}, {"me.2", "10.0.0.1:80", 503, false}, {"me.3", "", 429, false}} {
+		e := Entry{Lease: want.lease, Open: want.open, Served: want.served, Status: want.status, FirstByte: 30 * time.Millisecond}
 		select {
 		case got := <-received:
 			if diff := cmp.Diff(e, got); diff != "" {

@@ -1,8 +1,9 @@
-// Package accesslog receives how picked requests ended: it is Envoy's gRPC access log service.
+// Package accesslog receives which picked requests are in flight, and how they ended: it is Envoy's gRPC access log service.
 //
-// An entry carries the pick's lease in dynamic metadata (namespace "penstock"), the endpoint that served (namespace
-// "envoy.lb"), the response's status and its times. Entries without a lease belong to requests that were not picked for and
-// are skipped. The service is not on a request's path; a lost entry costs no more than a lease that expires.
+// Envoy logs a request periodically, which renews the pick's lease, and at its end, which releases it. An entry carries the
+// lease in dynamic metadata (namespace "penstock"), the endpoint that serves (namespace "envoy.lb"), the response's status and
+// its times. Entries without a lease belong to requests that were not picked for and are skipped. The service is not on a
+// request's path; a lost entry costs no more than a lease that expires, or one that is resumed by the next entry.
 //
 // Package picker implements Sink. Tests: go test ./picker/accesslog.
 package accesslog

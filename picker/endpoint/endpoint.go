@@ -33,36 +33,6 @@ type Endpoint struct {
 	source *source // nil if its metrics are not read
 }
 
-// Load counts the requests of this process to one address.
-type Load struct {
-	inFlight atomic.Int64
-	sent     atomic.Uint64 // all picks so far: the difference to a sample's is what the scrape can't have seen
-	served   atomic.Uint64
-	failed   atomic.Uint64
-	waited   atomic.Int64 // nanoseconds to the first byte, of all served requests together
-
-	refs int // of Snapshots; guarded by Registry.mu
-}
-
-// Load returns the counters of e's address.
-func (e *Endpoint) Load() *Load { return e.load }
-
-// Record counts one request that ended: served, with the time to its first byte (0: unknown), or failed.
-func (l *Load) Record(ok bool, firstByte time.Duration) {
-	if !ok {
-		l.failed.Add(1)
-		return
-	}
-	l.served.Add(1)
-	l.waited.Add(int64(firstByte))
-}
-
-// Totals returns the requests served and failed since the endpoint was added, and the time to the first byte of all served
-// requests together.
-func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
-	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
-}
-
 // Problem returns why the last scrape failed; "" if it succeeded or there was none.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
@@ -85,10 +55,11 @@ type State struct {
 	Queue   float64 `json:"queue"`   // requests waiting, by the last scrape
 	Running float64 `json:"running"` // requests running, by the last scrape
 	KV      float64 `json:"kvCache"` // KV cache in use, 0 to 1, by the last scrape
-	// InFlight counts this process's requests in flight. Unseen counts those of them that were sent after the last scrape
-	// began, so that neither Queue nor Running includes them.
+	// InFlight counts the requests in flight: this process's, and those of its peers at endpoints of a pool that limits them.
 	InFlight int64 `json:"inFlight"`
-	Unseen   int64 `json:"unseen"`
+	// Unseen counts this process's requests in flight that were sent after the last scrape began, so that neither Queue nor
+	// Running includes them.
+	Unseen int64 `json:"unseen"`
 }
 
 // State returns e's load now.
@@ -96,21 +67,22 @@ func (e *Endpoint) State() State { return e.StateAt(time.Now()) }
 
 // StateAt is State for callers that read many endpoints and read the clock once.
 func (e *Endpoint) StateAt(now time.Time) State {
-	s := State{InFlight: e.load.inFlight.Load()}
+	own := e.load.inFlight.Load()
+	s := State{InFlight: own + e.load.elsewhere.Load()}
 	if e.source == nil {
-		s.Unseen = s.InFlight
+		s.Unseen = own
 		return s
 	}
 	failures := e.source.failures.Load()
 	s.Idle = failures == 0 && e.source.idle.Load()
 	sample := e.source.sample.Load()
 	if sample == nil {
-		s.Unseen = s.InFlight
+		s.Unseen = own
 		return s
 	}
 	s.Queue, s.Running, s.KV = sample.queue, sample.running, sample.kv
 	s.Fresh = failures < e.source.staleAfter && now.Sub(sample.at) < e.source.maxAge
-	s.Unseen = max(0, min(s.InFlight, int64(e.load.sent.Load()-sample.sentBefore)))
+	s.Unseen = max(0, min(own, int64(e.load.sent.Load()-sample.sentBefore)))
 	return s
 }
 
@@ -118,5 +90,6 @@ func (e *Endpoint) StateAt(now time.Time) State {
 type Snapshot struct {
 	Endpoints []Endpoint
 	registry  *Registry
+	slots     *Slots       // nil if the pool does not limit requests in flight
 	used      atomic.Int64 // when MarkUsed last notified the scrapers, in nanoseconds since processStart
 }

@@ -62,7 +62,7 @@ func TestScrape_FailureMakesEndpointStaleNotIdle(t *testing.T) {
 	server.queue.Store(9)
 	server.broken.Store(true)
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, Timeout: time.Second})
-	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
 	s.MarkUsed()
 	poll.Until(t, "a failed scrape", func() bool { return r.ScrapeFailures() > 0 })
@@ -113,7 +113,7 @@ func TestScrape_LargePageIsAnErrorAndNotAShortPage(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := run(t, Config{Slow: time.Millisecond, Timeout: time.Minute})
-			s := r.Snapshot(Metrics{MaxPage: tt.limit}, []Spec{{Addr: pages(t, tt.size, nil)}})
+			s := r.Snapshot(Metrics{MaxPage: tt.limit}, nil, []Spec{{Addr: pages(t, tt.size, nil)}})
 			e := &s.Endpoints[0]
 			s.Refresh(time.Minute)
 			if state := e.State(); state.Fresh == tt.fails || !tt.fails && state.Queue != 4 || (e.Problem() != "") != tt.fails {
@@ -134,11 +134,11 @@ func TestScrape_StalledServersLeaveOthersScraped(t *testing.T) {
 	for range 8 {
 		specs = append(specs, Spec{Addr: pages(t, 0, stall)})
 	}
-	stalled := r.Snapshot(Metrics{}, specs)
+	stalled := r.Snapshot(Metrics{}, nil, specs)
 	stalled.MarkUsed()
 	poll.Until(t, "failures", func() bool { return r.ScrapeFailures() > 8 })
 	server := startServer(t)
-	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	poll.Until(t, "scrapes of another server", func() bool {
 		stalled.MarkUsed()
 		s.MarkUsed()
@@ -149,7 +149,7 @@ func TestScrape_StalledServersLeaveOthersScraped(t *testing.T) {
 func TestScrape_AddressOutsideTheAllowedRangesIsNotScraped(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Slow: time.Millisecond, Allowed: func(a netip.Addr) error { return fmt.Errorf("%s is loopback", a) }})
-	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	s.Refresh(time.Minute)
 	if e := &s.Endpoints[0]; server.scrapes.Load() != 0 || !strings.Contains(e.Problem(), "is loopback") {
 		t.Errorf("%d scrapes, problem %q", server.scrapes.Load(), e.Problem())
@@ -159,7 +159,7 @@ func TestScrape_AddressOutsideTheAllowedRangesIsNotScraped(t *testing.T) {
 func TestScrape_PickStartsFastInterval(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Hour})
-	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	s.MarkUsed()
 	poll.Until(t, "many scrapes", func() bool { return server.scrapes.Load() > 5 })
 }
@@ -167,7 +167,7 @@ func TestScrape_PickStartsFastInterval(t *testing.T) {
 func TestScrape_IdlePoolIsNotScraped(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, IdleAfter: time.Millisecond, Timeout: time.Minute})
-	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
 	if n := r.scrapers(); n != 0 || !e.State().Idle {
 		t.Errorf("%d scrapers before the first pick", n)
@@ -189,7 +189,7 @@ func TestScrape_IdlePoolIsNotScraped(t *testing.T) {
 func TestScrape_RefreshShowsCurrentLoadOfIdlePool(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Hour, Slow: time.Hour})
-	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
 	server.queue.Store(5)
 	s.Refresh(time.Minute)
@@ -200,7 +200,7 @@ func TestScrape_RefreshShowsCurrentLoadOfIdlePool(t *testing.T) {
 
 func TestScrape_RefreshEndsAtTimeout(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }}) // not running, so no scrape ever ends
-	s := r.Snapshot(Metrics{}, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
 	s.Refresh(time.Millisecond)
 	r.Release(s)
 	s.Refresh(time.Hour) // does not wait for servers that were removed
@@ -222,7 +222,7 @@ func TestScrape_SharedByPoolsOfOneServer(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Slow: time.Hour})
 	spec := []Spec{{Addr: server.addr()}}
-	a, b := r.Snapshot(Metrics{}, spec), r.Snapshot(Metrics{}, append(spec, spec...))
+	a, b := r.Snapshot(Metrics{}, nil, spec), r.Snapshot(Metrics{}, nil, append(spec, spec...))
 	if len(b.Endpoints) != 1 {
 		t.Fatalf("one address twice makes %d endpoints", len(b.Endpoints))
 	}
@@ -232,7 +232,7 @@ func TestScrape_SharedByPoolsOfOneServer(t *testing.T) {
 	if n := r.scrapers(); n != 1 {
 		t.Errorf("%d scrapers", n)
 	}
-	lease := NewLeases("me", time.Hour).Open(&a.Endpoints[0])
+	lease := NewLeases("me", time.Hour).Open(&a.Endpoints[0], 0)
 	if n := b.Endpoints[0].State().InFlight; n != 1 {
 		t.Errorf("the other pool has %d requests in flight, want 1", n)
 	}
@@ -250,10 +250,10 @@ func TestScrape_SharedByPoolsOfOneServer(t *testing.T) {
 func TestScrape_UnseenRequestsCountUntilNextScrape(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Slow: time.Hour, Fast: time.Hour})
-	s := r.Snapshot(Metrics{}, []Spec{{Addr: server.addr()}})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	e, leases := &s.Endpoints[0], NewLeases("me", time.Hour)
 	s.Refresh(time.Minute)
-	first, _ := leases.Open(e), leases.Open(e)
+	first, _ := leases.Open(e, 0), leases.Open(e, 0)
 	if got := e.State(); got.Unseen != 2 || got.InFlight != 2 {
 		t.Errorf("after two picks: %+v", got)
 	}
@@ -262,41 +262,5 @@ func TestScrape_UnseenRequestsCountUntilNextScrape(t *testing.T) {
 	first.Release()
 	if got := e.State(); got.InFlight != 1 {
 		t.Errorf("after one ended: %+v", got)
-	}
-}
-
-func TestLease_ReleasedOnceAndOnlyByOwner(t *testing.T) {
-	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
-	a, b := netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")
-	s := r.Snapshot(Metrics{Off: true}, []Spec{{Addr: b}, {Addr: a}})
-	first, second := &s.Endpoints[0], &s.Endpoints[1] // by address
-	mine, other := NewLeases("me", time.Hour), NewLeases("other", time.Hour)
-	lease := mine.Open(first)
-	if other.Find(lease.ID()) != nil || mine.Find("me.zzz") != nil || mine.Find("nonsense") != nil || mine.Find(lease.ID()) != lease {
-		t.Fatal("leases are confused")
-	}
-	lease.MoveTo(second.Load())
-	if first.State().InFlight != 0 || second.State().InFlight != 1 {
-		t.Error("the request does not count at the endpoint that serves it")
-	}
-	lease.Release()
-	lease.Release()
-	if n := second.State().InFlight; n != 0 || mine.Len() != 0 || mine.Find(lease.ID()) != nil {
-		t.Errorf("%d requests in flight after the end", n)
-	}
-}
-
-func TestLease_ExpiresWithoutReport(t *testing.T) {
-	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
-	s := r.Snapshot(Metrics{Off: true}, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
-	leases := NewLeases("me", time.Minute)
-	lease := leases.Open(&s.Endpoints[0])
-	leases.expire(lease.opened.Add(59 * time.Second))
-	if s.Endpoints[0].State().InFlight != 1 {
-		t.Error("expired too early")
-	}
-	leases.expire(lease.opened.Add(time.Minute))
-	if s.Endpoints[0].State().InFlight != 0 || leases.Len() != 0 {
-		t.Error("not expired")
 	}
 }

@@ -11,67 +11,163 @@ import (
 
 const leaseShards = 64
 
+const (
+	// maxID bounds the ID of an adopted lease, in bytes: another process wrote it.
+	maxID = 64
+	// A lease that expired although its request goes on, as when its Envoy had no CPU for seconds, is resumed by the next
+	// renewal. Others are not: a renewal may come late, and its request may have ended. resumable is how long expired leases
+	// are known, and maxExpired how many.
+	resumable  = time.Minute
+	maxExpired = 1 << 16
+)
+
 // Leases are the open leases of one picker process.
 type Leases struct {
 	owner   string
 	timeout time.Duration
 	next    atomic.Uint64
-	shards  [leaseShards]struct {
-		mu   sync.Mutex
-		open map[uint64]*Lease
-	}
+	open    atomic.Int64
+	first   chan struct{} // notifies Run that there are leases
+	shards  [leaseShards]shard
+
+	mu      sync.Mutex
+	adopted map[string]*Lease
+	expired map[uint64]time.Duration // when leases of this process expired, since processStart
+}
+
+type shard struct {
+	mu   sync.Mutex
+	open map[uint64]*Lease
 }
 
 // Lease is one request in flight at an endpoint: it was picked for and is not known to have ended.
 type Lease struct {
-	id     uint64
-	opened time.Time
-	leases *Leases
-	load   atomic.Pointer[Load] // nil after Release
+	id      uint64
+	adopted string // the ID of a lease that another process opened
+	leases  *Leases
+	load    atomic.Pointer[Load] // nil after Release
+	picked  *Load                // where the pick sent it; nil for a lease that was adopted or resumed
+	renewed atomic.Int64         // in nanoseconds since processStart; untilEnd: it does not expire
 }
 
-// NewLeases returns an empty Leases. owner distinguishes this process's leases from those of others; a lease that is not
-// released expires after timeout.
+// untilEnd is the renewal of a lease that lives until its Release.
+const untilEnd = -1
+
+// NewLeases returns an empty Leases. owner distinguishes this process's leases from those of others, and has no dot. A
+// lease that is not renewed for timeout expires.
 func NewLeases(owner string, timeout time.Duration) *Leases {
-	l := &Leases{owner: owner, timeout: timeout}
+	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{}, expired: map[uint64]time.Duration{}}
 	for i := range l.shards {
 		l.shards[i].open = map[uint64]*Lease{}
 	}
 	return l
 }
 
-// Open counts one request in flight at e.
-func (l *Leases) Open(e *Endpoint) *Lease {
-	lease := &Lease{id: l.next.Add(1), opened: time.Now(), leases: l}
+// Owner returns the first part of the IDs of this process's leases.
+func (l *Leases) Owner() string { return l.owner }
+
+// Open counts one request in flight at e. It returns nil if limit requests are in flight there already; 0 is no limit.
+func (l *Leases) Open(e *Endpoint, limit int64) *Lease {
+	if !e.load.start(limit) {
+		return nil
+	}
 	e.load.sent.Add(1)
-	e.load.inFlight.Add(1)
-	lease.load.Store(e.load)
+	return l.insert(&Lease{id: l.next.Add(1), leases: l, picked: e.load}, e.load)
+}
+
+// insert opens a lease of this process at an address that counts it.
+func (l *Leases) insert(lease *Lease, at *Load) *Lease {
+	lease.load.Store(at)
+	lease.Renew()
 	shard := &l.shards[lease.id%leaseShards]
 	shard.mu.Lock()
 	shard.open[lease.id] = lease
 	shard.mu.Unlock()
+	l.added()
 	return lease
 }
 
-// ID is the lease's name in the metadata of a pick, as Find and Owns take it.
+// Resume opens a lease of this process again that expired although its request goes on. It returns nil for any other ID.
+func (l *Leases) Resume(id string, at *Load) *Lease {
+	number, ok := l.number(id)
+	if !ok {
+		return nil
+	}
+	l.mu.Lock()
+	_, expired := l.expired[number]
+	delete(l.expired, number)
+	l.mu.Unlock()
+	if !expired {
+		return nil
+	}
+	at.start(0)
+	return l.insert(&Lease{id: number, leases: l}, at)
+}
+
+// Adopt counts one request in flight at an address that another process picked for, which is gone. It returns the lease
+// that has the ID already, if there is one, and nil for an ID that no process gives.
+func (l *Leases) Adopt(id string, at *Load) *Lease {
+	if Owner(id) == "" || len(id) > maxID {
+		return nil
+	}
+	l.mu.Lock()
+	lease := l.adopted[id]
+	if lease == nil {
+		lease = &Lease{adopted: strings.Clone(id), leases: l}
+		at.start(0)
+		lease.load.Store(at)
+		l.adopted[lease.adopted] = lease
+		defer l.added()
+	}
+	l.mu.Unlock()
+	lease.Renew()
+	return lease
+}
+
+func (l *Leases) added() {
+	if l.open.Add(1) == 1 {
+		notify(l.first)
+	}
+}
+
+// ID is the lease's name in the metadata of a pick, as Find takes it.
 func (lease *Lease) ID() string {
+	if lease.adopted != "" {
+		return lease.adopted
+	}
 	return lease.leases.owner + "." + strconv.FormatUint(lease.id, 36)
 }
 
-// Owns reports whether an ID is one of this process, open or not.
-func (l *Leases) Owns(id string) bool {
-	owner, _, _ := strings.Cut(id, ".")
-	return owner == l.owner
+// Owner returns the owner of the process that gave an ID; "" for a text that is no ID.
+func Owner(id string) string {
+	owner, number, _ := strings.Cut(id, ".")
+	if number == "" {
+		return ""
+	}
+	return owner
 }
 
-// Find returns the open lease with an ID, or nil: unknown, released, expired, or another process's.
-func (l *Leases) Find(id string) *Lease {
-	owner, text, ok := strings.Cut(id, ".")
-	if !ok || owner != l.owner {
-		return nil
+// Owns reports whether an ID is one of this process, open or not.
+func (l *Leases) Owns(id string) bool { return Owner(id) == l.owner }
+
+// number returns the number of one of this process's leases.
+func (l *Leases) number(id string) (uint64, bool) {
+	if !l.Owns(id) {
+		return 0, false
 	}
-	number, err := strconv.ParseUint(text, 36, 64)
-	if err != nil {
+	n, err := strconv.ParseUint(id[len(l.owner)+1:], 36, 64)
+	return n, err == nil
+}
+
+// Find returns the open lease with an ID, be it opened or adopted here, or nil.
+func (l *Leases) Find(id string) *Lease {
+	if !l.Owns(id) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.adopted[id]
+	}
+	number, ok := l.number(id)
+	if !ok {
 		return nil
 	}
 	shard := &l.shards[number%leaseShards]
@@ -80,18 +176,40 @@ func (l *Leases) Find(id string) *Lease {
 	return shard.open[number]
 }
 
-// Release ends the lease: its endpoint has one request less in flight. It returns the endpoint's counters. If the lease was
-// released before, it does nothing and returns nil.
-func (lease *Lease) Release() *Load {
-	load := lease.load.Swap(nil)
-	if load != nil {
-		load.inFlight.Add(-1)
+// Renew starts the lease's timeout again. A lease that lives until its Release stays so.
+func (lease *Lease) Renew() {
+	if lease.renewed.Load() != untilEnd {
+		lease.renewed.Store(int64(time.Since(processStart)))
 	}
-	shard := &lease.leases.shards[lease.id%leaseShards]
-	shard.mu.Lock()
-	delete(shard.open, lease.id)
-	shard.mu.Unlock()
-	return load
+}
+
+// KeepUntilEnd makes the lease live until its Release.
+func (lease *Lease) KeepUntilEnd() { lease.renewed.Store(untilEnd) }
+
+// Picked returns the counters of the endpoint that the request was sent to first; nil for a lease that was
+// adopted or resumed.
+func (lease *Lease) Picked() *Load { return lease.picked }
+
+// Release ends the lease: its endpoint has one request less in flight. It returns false if the lease was released before.
+func (lease *Lease) Release() bool {
+	load := lease.load.Swap(nil)
+	if load == nil {
+		return false
+	}
+	load.end()
+	l := lease.leases
+	if lease.adopted != "" {
+		l.mu.Lock()
+		delete(l.adopted, lease.adopted)
+		l.mu.Unlock()
+	} else {
+		shard := &l.shards[lease.id%leaseShards]
+		shard.mu.Lock()
+		delete(shard.open, lease.id)
+		shard.mu.Unlock()
+	}
+	l.open.Add(-1)
+	return true
 }
 
 // MoveTo moves the request to the endpoint that serves it, which after a retry is not the one picked.
@@ -100,49 +218,68 @@ func (lease *Lease) MoveTo(to *Load) {
 	if to == nil || from == nil || from == to || !lease.load.CompareAndSwap(from, to) {
 		return
 	}
-	from.inFlight.Add(-1)
-	to.inFlight.Add(1)
+	to.start(0)
 	to.sent.Add(1)
+	from.end()
 }
 
 // Len returns how many leases are open.
-func (l *Leases) Len() int {
-	n := 0
-	for i := range l.shards {
-		shard := &l.shards[i]
-		shard.mu.Lock()
-		n += len(shard.open)
-		shard.mu.Unlock()
-	}
-	return n
-}
+func (l *Leases) Len() int { return int(l.open.Load()) }
 
-// Run expires leases until ctx ends.
+// Run expires leases until ctx ends. Without leases it does nothing.
 func (l *Leases) Run(ctx context.Context) error {
-	tick := time.NewTicker(max(l.timeout/8, time.Millisecond))
+	tick := time.NewTicker(max(l.timeout/16, time.Millisecond))
 	defer tick.Stop()
 	for {
+		if l.open.Load() == 0 {
+			tick.Stop()
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-l.first:
+			}
+			tick.Reset(max(l.timeout/16, time.Millisecond))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-tick.C:
-			l.expire(now)
+		case <-tick.C:
+			l.expire(time.Since(processStart))
 		}
 	}
 }
 
-func (l *Leases) expire(now time.Time) {
+// expire releases the leases that were not renewed in time; now is the time since processStart.
+func (l *Leases) expire(now time.Duration) {
 	var old []*Lease
+	add := func(lease *Lease) {
+		if at := lease.renewed.Load(); at != untilEnd && now-time.Duration(at) >= l.timeout {
+			old = append(old, lease)
+		}
+	}
 	for i := range l.shards {
 		shard := &l.shards[i]
 		shard.mu.Lock()
 		for _, lease := range shard.open {
-			if now.Sub(lease.opened) >= l.timeout {
-				old = append(old, lease)
-			}
+			add(lease)
 		}
 		shard.mu.Unlock()
 	}
+	l.mu.Lock()
+	for _, lease := range l.adopted {
+		add(lease)
+	}
+	for number, at := range l.expired {
+		if now-at >= resumable {
+			delete(l.expired, number)
+		}
+	}
+	for _, lease := range old {
+		if lease.adopted == "" && len(l.expired) < maxExpired {
+			l.expired[lease.id] = now
+		}
+	}
+	l.mu.Unlock()
 	for _, lease := range old {
 		lease.Release()
 	}

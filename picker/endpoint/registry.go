@@ -38,12 +38,17 @@ type Registry struct {
 
 	mu      sync.Mutex
 	loads   map[netip.AddrPort]*Load
+	peers   map[netip.AddrPort]int64 // requests in flight of peers
 	sources map[sourceKey]*source
 	resumed []*source     // no longer idle; Run starts their scrapers
 	changed chan struct{} // notifies Run of resumed
 
 	buffers  chan *bufio.Reader // those that no scrape uses
 	failures atomic.Uint64
+
+	publishing  sync.Mutex // guards unpublished; taken after mu
+	unpublished []*Load
+	counted     chan struct{} // notifies of unpublished
 }
 
 // pageBuffer is the longest line of a metrics page that is read.
@@ -66,9 +71,11 @@ func NewRegistry(c Config) *Registry {
 	r := &Registry{
 		config:  c,
 		loads:   map[netip.AddrPort]*Load{},
+		peers:   map[netip.AddrPort]int64{},
 		sources: map[sourceKey]*source{},
 		changed: make(chan struct{}, 1),
 		buffers: make(chan *bufio.Reader, c.Concurrent),
+		counted: make(chan struct{}, 1),
 	}
 	for range c.Concurrent {
 		r.buffers <- nil
@@ -80,21 +87,25 @@ func NewRegistry(c Config) *Registry {
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
 // Snapshot returns a pool's list. It holds references to the shared loads and scrapers until Release. Of several specs with
-// one address the first is used.
-func (r *Registry) Snapshot(m Metrics, specs []Spec) *Snapshot {
+// one address the first is used. A pool that limits the requests in flight at its endpoints has slots; nil: it does not.
+func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
 	specs = slices.CompactFunc(specs, func(a, b Spec) bool { return a.Addr == b.Addr })
-	s := &Snapshot{Endpoints: make([]Endpoint, len(specs)), registry: r}
+	s := &Snapshot{Endpoints: make([]Endpoint, len(specs)), registry: r, slots: slots}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, spec := range specs {
 		load := r.loads[spec.Addr]
 		if load == nil {
-			load = &Load{}
+			load = &Load{addr: spec.Addr, registry: r}
+			load.elsewhere.Store(r.peers[spec.Addr])
 			r.loads[spec.Addr] = load
 		}
 		load.refs++
+		if slots != nil {
+			load.limit(slots)
+		}
 		s.Endpoints[i] = Endpoint{Spec: spec, Text: spec.Addr.String(), load: load}
 		if !m.Off {
 			s.Endpoints[i].source = r.source(spec.Addr, m, load)
@@ -137,6 +148,9 @@ func (r *Registry) Release(s *Snapshot) {
 	defer r.mu.Unlock()
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
+		if s.slots != nil {
+			e.load.unlimit(s.slots)
+		}
 		if e.load.refs--; e.load.refs == 0 {
 			delete(r.loads, e.Addr)
 		}

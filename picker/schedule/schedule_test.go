@@ -37,7 +37,7 @@ func endpoints(t *testing.T, loads ...load) []endpoint.Endpoint {
 	for i, l := range loads {
 		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80), Draining: l.draining})
 	}
-	s := registry.Snapshot(endpoint.Metrics{}, specs)
+	s := registry.Snapshot(endpoint.Metrics{}, nil, specs)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- registry.Run(ctx) }()
@@ -50,7 +50,7 @@ func endpoints(t *testing.T, loads ...load) []endpoint.Endpoint {
 			t.Fatalf("%s: %+v", e.Text, e.State())
 		}
 		for range loads[i].inFlight {
-			leases.Open(e)
+			leases.Open(e, 0)
 		}
 	}
 	return s.Endpoints
@@ -180,7 +180,7 @@ func BenchmarkRank(b *testing.B) {
 		for i := range n {
 			specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80)})
 		}
-		list := registry.Snapshot(endpoint.Metrics{}, specs).Endpoints
+		list := registry.Snapshot(endpoint.Metrics{}, nil, specs).Endpoints
 		s, err := New(Options{Random: rand.IntN})
 		if err != nil {
 			b.Fatal(err)

@@ -18,7 +18,7 @@ type Weights struct {
 type Full struct {
 	Queue          int32 // requests waiting
 	KVCachePercent int32 // 1 to 100
-	InFlight       int32 // this process's requests in flight
+	InFlight       int32 // requests in flight of all processes
 }
 
 // Options of a Strategy.

@@ -61,6 +61,10 @@ const (
 	authTimeout = 5 * time.Second
 	// feedbackInterval is how late the picker learns that a request has ended.
 	feedbackInterval = 100 * time.Millisecond
+	// renewalInterval is how often the picker learns that a request goes on, and which endpoint serves it. A request that is
+	// not reported for 4.3 s counts no more (picker, leaseTimeout): its Envoy is gone. Two reports fit into that, because the
+	// process that receives one may end before it has passed the report on.
+	renewalInterval = 2 * time.Second
 )
 
 func seconds(d time.Duration) *durationpb.Duration { return durationpb.New(d) }

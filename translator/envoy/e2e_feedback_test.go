@@ -2,7 +2,9 @@ package envoy
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -153,4 +155,67 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 		text, _ := os.ReadFile(file)
 		return strings.Contains(string(text), `"picked":"`+a.address.String()+`"`) && strings.Contains(string(text), `"route":"spilled"`)
 	})
+}
+
+// The picker counts a request as long as Envoy logs it, at the endpoint that serves it.
+func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	slow := (&pod{name: "slow"}).serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(200)
+		w.(http.Flusher).Flush()
+		arrived <- struct{}{}
+		<-release
+	}))
+	closed := closedPort(t)
+	var f feedback
+	p := startPicker(t, map[string]script{"a": {endpoints: list(closed, slow.address)}}, &f)
+	r := newRig(t, p.address)
+	file := filepath.Join(t.TempDir(), "access.log")
+	r.cfg = Config{AccessLog: file}
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(closed, slow.address)...)
+	r.forward("local", backends(pool("a", "a", model.BodyNone)))
+	r.start()
+	ended := make(chan error, 1)
+	go func() {
+		got, err := r.do(r.request("POST", "local", "/held", []byte("{}")))
+		if err == nil && got.status != 200 {
+			err = fmt.Errorf("answered %s", got)
+		}
+		ended <- err
+	}()
+	<-arrived
+	logged := func(kind logv3.AccessLogType) (out []entry) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, e := range f.entries {
+			if e.Request.GetPath() == "/held" && e.GetCommonProperties().GetAccessLogType() == kind {
+				out = append(out, e)
+			}
+		}
+		return out
+	}
+	r.envoy.Wait("the request in flight is logged twice", func() bool { return len(logged(logv3.AccessLogType_DownstreamPeriodic)) >= 2 })
+	for _, e := range logged(logv3.AccessLogType_DownstreamPeriodic) {
+		data := e.GetCommonProperties().GetMetadata().GetFilterMetadata()
+		if data["envoy.lb"].GetFields()[servedKey].GetStringValue() != slow.address.String() || data["penstock"].GetFields()["lease"].GetStringValue() == "" {
+			t.Errorf("the entry of a request in flight: %v", e)
+		}
+	}
+	if len(logged(logv3.AccessLogType_DownstreamEnd)) > 0 {
+		t.Error("a request in flight is logged as ended")
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	r.envoy.Wait("the end is logged", func() bool { return len(logged(logv3.AccessLogType_DownstreamEnd)) == 1 })
+	r.envoy.Wait("the log file has the request", func() bool {
+		_, _ = r.envoy.Post("/reopen_logs")
+		text, _ := os.ReadFile(file)
+		return strings.Contains(string(text), "/held")
+	})
+	if text, _ := os.ReadFile(file); strings.Count(string(text), "/held") != 1 {
+		t.Errorf("the log file has the request more than once:\n%s", text)
+	}
 }

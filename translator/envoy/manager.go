@@ -45,6 +45,7 @@ func (b *builder) manager(cfg Config, owner, name string) *hcmv3.HttpConnectionM
 		RequestHeadersTimeout:      seconds(headersTimeout),
 		LocalReplyConfig:           tooLarge(),
 		AccessLog:                  b.accessLogs(cfg, owner),
+		AccessLogOptions:           renewals(),
 		Tracing:                    b.tracing(cfg),
 	}
 }

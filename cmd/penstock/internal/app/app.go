@@ -40,19 +40,20 @@ type App struct {
 	run      func(context.Context) error // of the role
 	ports    portOwners
 
-	cache       *cache.Cache
-	xds         *server.Server
-	channel     *channel.Channel
-	proxies     *peers.Proxies
-	progress    *delivery.Progress
-	linger      *delivery.Linger
-	holds       *delivery.Holds
-	pools       *delivery.Pools
-	relays      *peers.Relays
-	completions *peers.Completions
-	picker      *picker.Picker
-	learner     *learned.Keeper
-	prober      *probe.Prober
+	cache    *cache.Cache
+	xds      *server.Server
+	channel  *channel.Channel
+	proxies  *peers.Proxies
+	progress *delivery.Progress
+	linger   *delivery.Linger
+	holds    *delivery.Holds
+	pools    *delivery.Pools
+	relays   *peers.Relays
+	entries  *peers.Entries
+	loads    *peers.Loads
+	picker   *picker.Picker
+	learner  *learned.Keeper
+	prober   *probe.Prober
 }
 
 // wiring is what a role sets of the parts that all roles have.
@@ -92,14 +93,16 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Clusters: a.translation.PoolClusters, NoPeers: a.channel.Isolated,
 	})
 	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
-	a.completions = peers.NewCompletions(a.channel, func(e accesslog.Entry) { a.picker.ReleaseOwn(e) })
+	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
+	a.loads = peers.NewLoads(a.channel)
 	a.picker, err = picker.New(picker.Config{
-		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.completions.Add,
+		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Alive: a.loads.Alive,
 		OnPanic: a.panics.of(partScrape),
 	})
 	if err != nil {
 		return nil, err
 	}
+	a.loads.Count(a.picker)
 	a.pools = delivery.NewPools(delivery.PoolsConfig{
 		Picker: a.picker, Envoys: envoys, Holds: a.holds, DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: a.log,
 	})
@@ -129,7 +132,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.completions.Run, a.pools.Run,
+		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.entries.Run, a.loads.Run, a.pools.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 	} {
 		start(run)

@@ -5,7 +5,8 @@
 //	nacks.go        what those Envoys reject, for the status of the objects at fault
 //	names.go        the endpoints that a process's picker names
 //	relays.go       why picks of a remote picker fail, for the status of imports
-//	completions.go  requests that ended and that another process picked for
+//	entries.go      access log entries of requests that another process picked for
+//	loads.go        the requests in flight at endpoints whose number is limited
 //
 // So the process that writes status knows what each of them knows, and no Envoy loses an endpoint that the picker of
 // another process still names. Package app constructs the parts.

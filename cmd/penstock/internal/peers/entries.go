@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// batchDelay is how long a completion waits for others to be published with.
+	// batchDelay is how long an entry waits for others to be published with.
 	batchDelay = 20 * time.Millisecond
 	// batchTTL is how long a batch stays published for a process that is slow or has just disconnected.
 	batchTTL = 5 * time.Second
-	// maxWaiting bounds what waits to be published. A completion beyond it costs the picker in question a lease, until that
-	// expires.
+	// maxWaiting bounds what waits to be published. The lease of an entry beyond it lives until it expires.
 	maxWaiting = 100_000
 )
 
-// Completions publishes requests that have ended and that another process picked for. An Envoy asks any picker, and each of
-// its workers logs to any process. Otherwise pickers would count requests that have ended, weigh pods by them, and in the end
-// find an idle pool full.
-type Completions struct {
+// Entries publishes access log entries of requests that another process picked for. An Envoy asks any picker, and each of its
+// workers logs to any process. Otherwise pickers would count requests that have ended, weigh pods by them, and in the end
+// find an idle pool full; and they would not count requests that go on.
+type Entries struct {
 	channel *channel.Channel
 	topic   *channel.Topic
 	wake    chan struct{}
@@ -36,9 +35,9 @@ type Completions struct {
 	batches uint64 // their names
 }
 
-// NewCompletions makes it. settle is called with the completions that peers publish.
-func NewCompletions(c *channel.Channel, settle func(accesslog.Entry)) *Completions {
-	e := &Completions{channel: c, topic: c.Topic("ends"), wake: make(chan struct{}, 1)}
+// NewEntries makes it. log is called with the entries that peers publish.
+func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
+	e := &Entries{channel: c, topic: c.Topic("entries"), wake: make(chan struct{}, 1)}
 	e.topic.Subscribe(func(_ context.Context, u channel.Update) error {
 		var errs []error
 		for _, it := range u.Items {
@@ -48,7 +47,7 @@ func NewCompletions(c *channel.Channel, settle func(accesslog.Entry)) *Completio
 				continue
 			}
 			for _, entry := range entries {
-				settle(entry)
+				log(entry)
 			}
 		}
 		return errors.Join(errs...)
@@ -56,8 +55,8 @@ func NewCompletions(c *channel.Channel, settle func(accesslog.Entry)) *Completio
 	return e
 }
 
-// Add publishes a completion soon. See picker.Config.Forward.
-func (e *Completions) Add(entry accesslog.Entry) {
+// Add publishes an entry soon. See picker.Config.Forward.
+func (e *Entries) Add(entry accesslog.Entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.waiting) >= maxWaiting {
@@ -72,7 +71,7 @@ func (e *Completions) Add(entry accesslog.Entry) {
 }
 
 // Run publishes until ctx ends.
-func (e *Completions) Run(ctx context.Context) error {
+func (e *Entries) Run(ctx context.Context) error {
 	type batch struct {
 		name  string
 		until time.Time
@@ -106,7 +105,7 @@ func (e *Completions) Run(ctx context.Context) error {
 }
 
 // publish publishes what waits as one item, whose key it returns.
-func (e *Completions) publish() (name string) {
+func (e *Entries) publish() (name string) {
 	e.mu.Lock()
 	entries := e.waiting
 	e.waiting = nil

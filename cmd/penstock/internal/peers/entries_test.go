@@ -14,7 +14,7 @@ import (
 )
 
 // Envoy logs a request to one process; another one picked for it.
-func TestAccessLog_CompletionReachesTheProcessThatPicked(t *testing.T) {
+func TestAccessLog_EntryReachesTheProcessThatPicked(t *testing.T) {
 	listeners := make([]net.Listener, 2)
 	var addresses []string
 	for i := range listeners {
@@ -25,14 +25,14 @@ func TestAccessLog_CompletionReachesTheProcessThatPicked(t *testing.T) {
 		listeners[i], addresses = l, append(addresses, l.Addr().String())
 	}
 	received := make(chan accesslog.Entry, 1000)
-	var all []*Completions
+	var all []*Entries
 	for i, l := range listeners {
 		c := channel.New(channel.Config{Peers: addresses})
-		settle := func(e accesslog.Entry) { t.Errorf("%v came back to its publisher", e) }
+		log := func(e accesslog.Entry) { t.Errorf("%v came back to its publisher", e) }
 		if i == 1 {
-			settle = func(e accesslog.Entry) { received <- e }
+			log = func(e accesslog.Entry) { received <- e }
 		}
-		e := NewCompletions(c, settle)
+		e := NewEntries(c, log)
 		all = append(all, e)
 		s := grpc.NewServer()
 		c.Register(s)
@@ -53,7 +53,7 @@ func TestAccessLog_CompletionReachesTheProcessThatPicked(t *testing.T) {
 		})
 	}
 	for i := range 3 {
-		want := accesslog.Entry{Lease: fmt.Sprint("other.", i), Served: "10.0.0.1:80", Status: 200, FirstByte: time.Duration(i)}
+		want := accesslog.Entry{Lease: fmt.Sprint("other.", i), Open: i == 1, Served: "10.0.0.1:80", Status: 200, FirstByte: time.Duration(i)}
 		all[0].Add(want)
 		select {
 		case got := <-received:

@@ -1,0 +1,195 @@
+package endpoint
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	addrA = netip.MustParseAddrPort("10.0.0.1:80")
+	addrB = netip.MustParseAddrPort("10.0.0.2:80")
+)
+
+// twoEndpoints are those of a pool that limits the requests in flight if it has slots.
+func twoEndpoints(slots *Slots) (r *Registry, first, second *Endpoint) {
+	r = NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	s := r.Snapshot(Metrics{Off: true}, slots, []Spec{{Addr: addrB}, {Addr: addrA}})
+	return r, &s.Endpoints[0], &s.Endpoints[1] // by address
+}
+
+func TestLease_ReleasedOnceAndOnlyByOwner(t *testing.T) {
+	_, first, second := twoEndpoints(nil)
+	mine, other := NewLeases("me", time.Hour), NewLeases("other", time.Hour)
+	lease := mine.Open(first, 0)
+	if other.Find(lease.ID()) != nil || mine.Find("me.zzz") != nil || mine.Find("nonsense") != nil || mine.Find("me") != nil || mine.Find(lease.ID()) != lease {
+		t.Fatal("leases are confused")
+	}
+	lease.MoveTo(second.Load())
+	if first.State().InFlight != 0 || second.State().InFlight != 1 {
+		t.Error("the request does not count at the endpoint that serves it")
+	}
+	if !lease.Release() || lease.Release() {
+		t.Error("not released exactly once")
+	}
+	if n := second.State().InFlight; n != 0 || mine.Len() != 0 || mine.Find(lease.ID()) != nil {
+		t.Errorf("%d requests in flight after the end", n)
+	}
+}
+
+func TestLease_LivesAsLongAsItIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, first, _ := twoEndpoints(nil)
+		leases := NewLeases("me", 4*time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = leases.Run(ctx) })
+		renewed, silent, streamed := leases.Open(first, 0), leases.Open(first, 0), leases.Open(first, 0)
+		streamed.KeepUntilEnd()
+		streamed.Renew()
+		for range 3 {
+			time.Sleep(2 * time.Second)
+			renewed.Renew()
+		}
+		if leases.Find(silent.ID()) != nil || leases.Find(renewed.ID()) == nil || leases.Find(streamed.ID()) == nil || first.State().InFlight != 2 {
+			t.Errorf("after 6 s: %d in flight", first.State().InFlight)
+		}
+		time.Sleep(5 * time.Second)
+		if leases.Find(renewed.ID()) != nil || leases.Find(streamed.ID()) == nil || first.State().InFlight != 1 {
+			t.Errorf("after its Envoy is gone: %d in flight", first.State().InFlight)
+		}
+		cancel()
+		run.Wait()
+	})
+}
+
+// A renewal that comes after the end must not count the request again. One that comes after a lease expired must.
+func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
+	_, first, second := twoEndpoints(nil)
+	leases := NewLeases("me", time.Second)
+	ended, expired := leases.Open(first, 0), leases.Open(first, 0)
+	ended.Release()
+	now := time.Since(processStart) + 2*time.Second
+	leases.expire(now)
+	if leases.Len() != 0 {
+		t.Fatal("not expired")
+	}
+	for _, id := range []string{ended.ID(), "other.1", "me.zz", "me."} {
+		if leases.Resume(id, second.Load()) != nil {
+			t.Errorf("%s is resumed", id)
+		}
+	}
+	again := leases.Resume(expired.ID(), second.Load())
+	if again == nil || again.ID() != expired.ID() || second.State().InFlight != 1 || leases.Resume(expired.ID(), second.Load()) != nil {
+		t.Error("a lease that expired is not resumed exactly once")
+	}
+	leases.expire(now)
+	leases.expire(now + resumable)
+	if leases.Resume(expired.ID(), first.Load()) != nil || len(leases.expired) > 0 {
+		t.Error("an expired lease is known for too long")
+	}
+}
+
+func TestLease_OfPickerThatIsGoneIsAdopted(t *testing.T) {
+	_, first, _ := twoEndpoints(nil)
+	leases := NewLeases("me", time.Second)
+	lease := leases.Adopt("gone.1", first.Load())
+	if leases.Adopt("gone.1", first.Load()) != lease || leases.Find("gone.1") != lease || first.State().InFlight != 1 || leases.Len() != 1 {
+		t.Error("not counted once")
+	}
+	for _, id := range []string{"", "gone", "gone.", string(make([]byte, 80)) + ".1"} {
+		if leases.Adopt(id, first.Load()) != nil {
+			t.Errorf("%q is adopted", id)
+		}
+	}
+	leases.expire(time.Since(processStart) + 2*time.Second)
+	if first.State().InFlight != 0 || leases.Find("gone.1") != nil || leases.Len() != 0 {
+		t.Error("not expired")
+	}
+}
+
+// Many picks at once see the same free slot.
+func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
+	slots := &Slots{}
+	r, first, second := twoEndpoints(slots)
+	leases := NewLeases("me", time.Hour)
+	r.SetElsewhere(addrA, 2)
+	var opened atomic.Int64
+	var picks sync.WaitGroup
+	for range 50 {
+		picks.Go(func() {
+			if leases.Open(first, 5) != nil {
+				opened.Add(1)
+			}
+		})
+	}
+	picks.Wait()
+	if opened.Load() != 3 || first.State().InFlight != 5 {
+		t.Errorf("%d opened beside the 2 of a peer, %d in flight; the limit is 5", opened.Load(), first.State().InFlight)
+	}
+	leases.Open(second, 5).Release()
+	counts := map[netip.AddrPort]int64{}
+	for _, c := range r.Counts() {
+		counts[c.Addr] = c.InFlight
+	}
+	if diff := cmp.Diff(map[netip.AddrPort]int64{addrA: 3, addrB: 0}, counts, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+	if more := r.Counts(); len(more) > 0 {
+		t.Errorf("published twice: %v", more)
+	}
+}
+
+func TestLimit_PickWaitsForLateReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := &Slots{}
+		r, first, _ := twoEndpoints(slots)
+		leases := NewLeases("me", time.Hour)
+		try := func() bool { return leases.Open(first, 1) != nil }
+		if !try() {
+			t.Fatal("full at first")
+		}
+		began := time.Now()
+		if slots.Wait(t.Context(), 250*time.Millisecond, try) || time.Since(began) != 250*time.Millisecond {
+			t.Errorf("a full pool: after %s", time.Since(began))
+		}
+		for _, end := range []func(){
+			func() { leases.Find("me.1").Release() },                           // the report of a request
+			func() { r.SetElsewhere(addrA, 1); leases.Find("me.2").Release() }, // a peer has the slot
+			func() { r.SetElsewhere(addrA, 0) },                                // the peer's request ends
+		} {
+			began = time.Now()
+			time.AfterFunc(100*time.Millisecond, end)
+			ok := slots.Wait(t.Context(), 250*time.Millisecond, try)
+			if peer := r.peers[addrA] > 0; ok == peer || !peer && time.Since(began) != 100*time.Millisecond {
+				t.Errorf("%t after %s", ok, time.Since(began))
+			}
+		}
+		var waiting sync.WaitGroup
+		for range 3 { // each slot that becomes free is taken by one
+			waiting.Go(func() {
+				if !slots.Wait(t.Context(), time.Second, try) {
+					t.Error("a pick was not notified")
+				}
+			})
+		}
+		for range 3 {
+			synctest.Wait()
+			for i := range leases.shards {
+				for _, l := range leases.shards[i].open {
+					l.Release()
+				}
+			}
+		}
+		waiting.Wait()
+		if len(slots.waiting) > 0 {
+			t.Error("a pick waits forever")
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package endpoint
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// Load counts the requests to one address. It outlives Snapshots that share it.
+type Load struct {
+	addr      netip.AddrPort
+	registry  *Registry
+	inFlight  atomic.Int64  // of this process
+	elsewhere atomic.Int64  // of its peers
+	sent      atomic.Uint64 // all picks so far: the difference to a sample's is what the scrape can't have seen
+	served    atomic.Uint64
+	failed    atomic.Uint64
+	waited    atomic.Int64 // nanoseconds to the first byte, of all served requests together
+
+	limited atomic.Pointer[[]*Slots] // of the pools that limit requests in flight; replaced under Registry.mu
+	dirty   atomic.Bool              // the count is to be published
+
+	refs int // of Snapshots; guarded by Registry.mu
+}
+
+// Load returns the counters of e's address.
+func (e *Endpoint) Load() *Load { return e.load }
+
+// InFlight returns how many requests this process has in flight.
+func (l *Load) InFlight() int64 { return l.inFlight.Load() }
+
+// start counts a request. It returns false, and counts nothing, if limit requests are in flight, those of peers included; a
+// limit of 0 or less is none.
+func (l *Load) start(limit int64) bool {
+	if limit > 0 {
+		for {
+			own := l.inFlight.Load()
+			if own+l.elsewhere.Load() >= limit {
+				return false
+			}
+			if l.inFlight.CompareAndSwap(own, own+1) {
+				break
+			}
+		}
+	} else {
+		l.inFlight.Add(1)
+	}
+	l.changed(false)
+	return true
+}
+
+// end uncounts a request.
+func (l *Load) end() {
+	l.inFlight.Add(-1)
+	l.changed(true)
+}
+
+// changed has a new count published, and pools with a limit try the picks that wait if it is a smaller one.
+func (l *Load) changed(less bool) {
+	limited := l.limited.Load()
+	if limited == nil {
+		return
+	}
+	if l.dirty.CompareAndSwap(false, true) {
+		l.registry.publish(l)
+	}
+	if less {
+		for _, slots := range *limited {
+			slots.free()
+		}
+	}
+}
+
+// Record counts one request that ended: served, with the time to its first byte (0: unknown), or failed.
+func (l *Load) Record(ok bool, firstByte time.Duration) {
+	if !ok {
+		l.failed.Add(1)
+		return
+	}
+	l.served.Add(1)
+	l.waited.Add(int64(firstByte))
+}
+
+// Totals returns the requests served and failed since the endpoint was added, and the time to the first byte of all served
+// requests together.
+func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
+	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
+}
