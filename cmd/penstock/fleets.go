@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
@@ -20,7 +21,7 @@ const defaultEnvoyImage = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
 type fleetFlags struct {
 	penstockImage, envoyImage string
 	addresses                 []string
-	clientCA                  string
+	clientCA, trustDomain     string
 	openPicker                bool
 	externalIPs               []string
 }
@@ -33,6 +34,7 @@ func (o *fleetFlags) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.openPicker, "picker-open", false, "with --penstock-image, accept picks from every client, such as gateways of other clusters (default: only from the Gateways' own proxies)")
 	f.StringSliceVar(&o.externalIPs, "external-ips", nil, "range, as CIDR, in which a Gateway's spec.addresses may become externalIPs of its Service; may be repeated. Everyone who can write a Gateway can claim every address in it (default: none)")
 	f.StringVar(&o.clientCA, "xds-client-ca", "", "file with the CA certificates that verify client certificates of external proxies (default: none)")
+	f.StringVar(&o.trustDomain, "xds-trust-domain", "", "trust domain of the SPIFFE IDs in such certificates that name service accounts of this cluster, such as cluster.local; every process that --xds-client-ca signs for must use this domain for this cluster alone (default: none, and a SPIFFE ID counts only where external.subjects names it)")
 }
 
 // config returns nil if serve runs no proxies.
@@ -43,7 +45,7 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes) (*app.Fleet, 
 	if k.Service == "" || cmd.Flag("peers-listen").Value.String() == "" {
 		return nil, errors.New("--penstock-image requires --peers-listen, and --service, whose name is in the certificate of ADS")
 	}
-	out := &app.Fleet{ADS: o.addresses, Names: app.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage, OpenPicker: o.openPicker}
+	out := &app.Fleet{ADS: o.addresses, Names: app.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage, OpenPicker: o.openPicker, TrustDomain: o.trustDomain}
 	if len(out.ADS) == 0 {
 		_, port, err := net.SplitHostPort(cmd.Flag("xds").Value.String())
 		if err != nil {
@@ -57,6 +59,11 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes) (*app.Fleet, 
 			return nil, fmt.Errorf("--external-ips %q: write a CIDR such as 192.0.2.0/24", text)
 		}
 		out.ExternalIPs = append(out.ExternalIPs, p)
+	}
+	if o.trustDomain != "" {
+		if td, err := spiffeid.TrustDomainFromString(o.trustDomain); err != nil || td.Name() != o.trustDomain {
+			return nil, fmt.Errorf("--xds-trust-domain %q: write the domain alone, such as cluster.local", o.trustDomain)
+		}
 	}
 	if o.clientCA != "" {
 		raw, err := os.ReadFile(o.clientCA)

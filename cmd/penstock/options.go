@@ -105,7 +105,7 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", s.logLevel)
 	}
-	return slog.New(newRepeats(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))), nil
+	return slog.New(newRepeats(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level, ReplaceAttr: bounded}))), nil
 }
 
 // newApp makes the app that up and serve run. build makes it of the configuration, for its role; shutdown flushes the

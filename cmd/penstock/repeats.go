@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -10,8 +12,10 @@ import (
 const (
 	// repeatAfter is the shortest interval between two lines of the same warning.
 	repeatAfter = time.Minute
-	// repeatsKept bounds how many texts are remembered; beyond that, all are dropped.
+	// repeatsKept bounds how many texts are remembered, by their hashes; beyond that, all are dropped.
 	repeatsKept = 4096
+	// maxLogged bounds the text of an attribute in bytes. What a client or an API server sent may be part of it.
+	maxLogged = 8 << 10
 )
 
 // repeats is a handler that drops warnings and errors whose text and attributes were logged within the last minute. A proxy
@@ -24,8 +28,9 @@ type repeats struct {
 
 // seen is shared by all handlers derived from one.
 type seen struct {
+	seed  maphash.Seed
 	mu    sync.Mutex
-	texts map[string]*repeated
+	texts map[uint64]*repeated
 }
 
 // repeated is the record of one text.
@@ -35,7 +40,7 @@ type repeated struct {
 }
 
 func newRepeats(h slog.Handler) *repeats {
-	return &repeats{Handler: h, seen: &seen{texts: map[string]*repeated{}}}
+	return &repeats{Handler: h, seen: &seen{seed: maphash.MakeSeed(), texts: map[uint64]*repeated{}}}
 }
 
 // Handle implements slog.Handler.
@@ -43,12 +48,14 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelWarn {
 		return h.Handler.Handle(ctx, r)
 	}
-	text := h.prefix + r.Level.String() + " " + r.Message
+	var text maphash.Hash
+	text.SetSeed(h.seen.seed)
+	_, _ = text.WriteString(h.prefix + r.Level.String() + " " + r.Message)
 	r.Attrs(func(a slog.Attr) bool {
-		text += " " + a.String()
+		_, _ = text.WriteString(" " + a.String())
 		return true
 	})
-	more, due := h.seen.due(text, r.Time)
+	more, due := h.seen.due(text.Sum64(), r.Time)
 	if !due {
 		return nil
 	}
@@ -57,6 +64,17 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 		r.AddAttrs(slog.Int("repeated", more))
 	}
 	return h.Handler.Handle(ctx, r)
+}
+
+// bounded is a slog.HandlerOptions.ReplaceAttr that bounds texts.
+func bounded(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindString, slog.KindAny:
+		if text := a.Value.String(); len(text) > maxLogged {
+			return slog.String(a.Key, strings.ToValidUTF8(text[:maxLogged], "")+"…")
+		}
+	}
+	return a
 }
 
 // WithAttrs implements slog.Handler.
@@ -74,7 +92,7 @@ func (h *repeats) WithGroup(name string) slog.Handler {
 }
 
 // due reports whether a text is to be logged now, and how many repetitions were dropped before.
-func (s *seen) due(text string, now time.Time) (dropped int, due bool) {
+func (s *seen) due(text uint64, now time.Time) (dropped int, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, known := s.texts[text]

@@ -10,6 +10,17 @@ import (
 	"time"
 )
 
+// An error may quote what a client sent.
+func TestLog_TextIsBounded(t *testing.T) {
+	var out bytes.Buffer
+	long := strings.Repeat("x", 1<<20)
+	log := slog.New(newRepeats(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: bounded})))
+	log.Warn("connection denied", "node", long, "error", errors.New(long), "tries", 1)
+	if n := out.Len(); n > 3*maxLogged || !strings.Contains(out.String(), "tries=1") {
+		t.Errorf("%d bytes are logged", n)
+	}
+}
+
 // A proxy whose connection is denied retries for ever: other warnings must stay visible in the log.
 func TestLog_RepeatedWarningOnceAMinute(t *testing.T) {
 	var out bytes.Buffer

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -42,7 +41,7 @@ func startPlane(t *testing.T, secure bool) *plane {
 		t.Fatal(err)
 	}
 	p := &plane{cache: cache.New(cache.Config{}), address: l.Addr().String(), conns: map[net.Conn]struct{}{}, last: "-"}
-	xds, err := server.New(server.Config{Cache: p.cache, Authorize: p.note})
+	xds, err := server.New(server.Config{Cache: p.cache, Authenticate: p.note})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +64,8 @@ func startPlane(t *testing.T, secure bool) *plane {
 	return p
 }
 
-// note implements server.Authorize.
-func (p *plane) note(ctx context.Context, node *corev3.Node) (string, func() error, error) {
+// note implements server.Authenticate.
+func (p *plane) note(ctx context.Context) (server.Proxy, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	proof := ""
 	for _, v := range md.Get("authorization") {
@@ -80,7 +79,7 @@ func (p *plane) note(ctx context.Context, node *corev3.Node) (string, func() err
 	p.mu.Lock()
 	p.last = proof
 	p.mu.Unlock()
-	return server.TrustNode(ctx, node)
+	return server.TrustNode(ctx)
 }
 
 // certify sets the certificate of new connections, and closes the others.

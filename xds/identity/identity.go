@@ -2,14 +2,16 @@ package identity
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
 	"errors"
+	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -40,6 +42,12 @@ type Members interface {
 type Config struct {
 	Reviewer Reviewer // required
 	Members  Members  // required
+	// TrustDomain is the trust domain of SPIFFE, such as "cluster.local", whose IDs name service accounts of this
+	// cluster. Default: none, and a SPIFFE ID counts only as a name.
+	TrustDomain string
+	// Unreachable reports that the API server cannot be reached. Credentials that expire meanwhile stay valid, because
+	// they cannot be renewed. nil: it can always be reached.
+	Unreachable func() bool
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -49,8 +57,8 @@ const Audience = "penstock.dev"
 
 // Guard authenticates connections. It is safe for concurrent use.
 type Guard struct {
-	members Members
-	tokens  *tokens
+	cfg    Config
+	tokens *tokens
 }
 
 // New returns a Guard.
@@ -58,54 +66,122 @@ func New(c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Guard{members: c.Members, tokens: &tokens{reviewer: c.Reviewer, now: c.Now, answers: map[[sha256.Size]byte]answer{}}}
+	if c.Unreachable == nil {
+		c.Unreachable = func() bool { return false }
+	}
+	return &Guard{cfg: c, tokens: newTokens(c.Reviewer, c.Now)}
 }
 
-// Authorize implements server.Authorize. An authentication holds until the stream ends, because tokens expire before
-// their pods end.
-func (g *Guard) Authorize(ctx context.Context, node *corev3.Node) (gateway string, permitted func() error, err error) {
-	p, err := g.prove(ctx)
+// Client is an authenticated client. It implements server.Proxy.
+type Client struct {
+	guard   *Guard
+	proof   Proof
+	expires time.Time // of the credential; zero: never
+}
+
+// Authenticate verifies the credential of a call, without reading a message.
+func (g *Guard) Authenticate(ctx context.Context) (*Client, error) {
+	p, expires, err := g.prove(ctx)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	if gateway, err = g.members.Member(p, node.GetCluster()); err != nil {
-		return "", nil, err
+	return &Client{guard: g, proof: p, expires: expires}, nil
+}
+
+// Gateway implements server.Proxy.
+func (c *Client) Gateway(node *corev3.Node) (string, error) {
+	return c.guard.cfg.Members.Member(c.proof, node.GetCluster())
+}
+
+const (
+	// grace is how long a credential stays valid after its expiry while the API server cannot be reached.
+	grace = 24 * time.Hour
+	// graceCheck is how often a stream with an expired credential is checked.
+	graceCheck = 10 * time.Second
+)
+
+// Permitted implements server.Proxy: the permission ends with that of Members, and with the credential.
+func (c *Client) Permitted(gateway string) (next time.Time, err error) {
+	if err := c.guard.cfg.Members.Recheck(c.proof, gateway); err != nil {
+		return time.Time{}, err
 	}
-	return gateway, func() error { return g.members.Recheck(p, gateway) }, nil
+	now := c.guard.cfg.Now()
+	switch {
+	case c.expires.IsZero() || now.Before(c.expires):
+		return c.expires, nil
+	case now.Before(c.expires.Add(grace)) && c.guard.cfg.Unreachable():
+		return now.Add(graceCheck), nil
+	}
+	return time.Time{}, fmt.Errorf("the credential of %s expired at %s: connect again with its successor", c.proof, c.expires.UTC().Format(time.RFC3339))
 }
 
 // prove checks the certificate first: a proxy with a certificate needs no token.
-func (g *Guard) prove(ctx context.Context) (Proof, error) {
-	if from, ok := peer.FromContext(ctx); ok {
+func (g *Guard) prove(ctx context.Context) (p Proof, expires time.Time, err error) {
+	from, ok := peer.FromContext(ctx)
+	if ok {
 		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-			return fromCertificate(info.State.VerifiedChains[0][0]), nil
+			chain := info.State.VerifiedChains[0]
+			return fromCertificate(chain[0], g.cfg.TrustDomain), ends(chain), nil
 		}
 	}
-	if tokens := bearerTokens(ctx); len(tokens) > 0 {
-		user, err := g.tokens.user(ctx, tokens[0])
-		if err != nil {
-			return Proof{}, err
-		}
-		// system:serviceaccount:NAMESPACE:NAME
-		if parts := strings.Split(user, ":"); len(parts) == 4 && parts[0] == "system" && parts[1] == "serviceaccount" {
-			return Proof{Namespace: parts[2], Account: parts[3]}, nil
-		}
-		return Proof{}, errors.New("the token is not a service account's")
+	tokens := bearerTokens(ctx)
+	if len(tokens) == 0 {
+		return p, expires, errors.New("no token and no certificate: proxies of a fleet have a token; for other proxies see penstock bootstrap --help")
 	}
-	return Proof{}, errors.New("no token and no certificate: proxies of a fleet have a token; for other proxies see penstock bootstrap --help")
+	a, err := g.tokens.review(ctx, addressOf(from), tokens[0])
+	if err != nil {
+		return p, expires, err
+	}
+	// system:serviceaccount:NAMESPACE:NAME
+	if parts := strings.Split(a.user, ":"); len(parts) == 4 && parts[0] == "system" && parts[1] == "serviceaccount" {
+		return Proof{Namespace: parts[2], Account: parts[3]}, a.expires, nil
+	}
+	return p, expires, errors.New("the token is not a service account's")
 }
 
-// fromCertificate returns the names of a verified certificate, and the service account of a SPIFFE ID.
-func fromCertificate(c *x509.Certificate) Proof {
+// addressOf is the IP address of a client; the zero address if it has none.
+func addressOf(p *peer.Peer) netip.Addr {
+	if p == nil || p.Addr == nil {
+		return netip.Addr{}
+	}
+	at, err := netip.ParseAddrPort(p.Addr.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
+}
+
+// fromCertificate returns the names of a verified certificate, and the service account of its SPIFFE ID if the ID is in
+// the trust domain.
+func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	p := Proof{Names: append([]string(nil), c.DNSNames...)}
 	for _, u := range c.URIs {
 		p.Names = append(p.Names, u.String())
-		// spiffe://DOMAIN/ns/NAMESPACE/sa/NAME
-		if parts := strings.Split(strings.TrimPrefix(u.Path, "/"), "/"); u.Scheme == "spiffe" && len(parts) == 4 && parts[0] == "ns" && parts[2] == "sa" {
-			p.Namespace, p.Account = parts[1], parts[3]
-		}
+	}
+	// X509-SVID, section 2: a certificate has one URI, which is the ID.
+	if trustDomain == "" || len(c.URIs) != 1 {
+		return p
+	}
+	id, err := spiffeid.FromURI(c.URIs[0])
+	if err != nil || id.TrustDomain().Name() != trustDomain {
+		return p
+	}
+	// spiffe://DOMAIN/ns/NAMESPACE/sa/NAME
+	if parts := strings.Split(id.Path(), "/"); len(parts) == 5 && parts[1] == "ns" && parts[3] == "sa" {
+		p.Namespace, p.Account = parts[2], parts[4]
 	}
 	return p
+}
+
+// ends is when the first certificate of a chain expires.
+func ends(chain []*x509.Certificate) time.Time {
+	end := chain[0].NotAfter
+	for _, c := range chain {
+		if c.NotAfter.Before(end) {
+			end = c.NotAfter
+		}
+	}
+	return end
 }
 
 // bearerTokens are the bearer tokens of a call.

@@ -29,7 +29,7 @@ func TestServiceAccountToken_ReviewIsCachedUntilExpiry(t *testing.T) {
 	r.users[short] = "system:serviceaccount:a:b"
 	expect := func(token, want string, reviews int) {
 		t.Helper()
-		got, _, err := g.Authorize(bearing(token), &corev3.Node{Cluster: "wish/me"})
+		got, err := authorize(g, bearing(token))
 		if want == "" && err == nil || got != want {
 			t.Errorf("got %q %v, want %q", got, err, want)
 		}
@@ -52,51 +52,62 @@ func TestServiceAccountToken_ReviewIsCachedUntilExpiry(t *testing.T) {
 	now = now.Add(time.Minute)
 	r.users[long] = "system:serviceaccount:a:b" // a denial is cached for seconds only
 	expect(long, "a/b", 5)
-	r.users["person"] = "jane"
-	expect("person", "", 6)
+	person := jwt(now.Add(2 * time.Hour))
+	r.users[person] = "jane"
+	expect(person, "", 6)
 }
 
 func TestServiceAccountToken_FailedReviewIsRetried(t *testing.T) {
-	r := &reviewer{users: map[string]string{"t": "system:serviceaccount:a:b"}, broken: errors.New("no answer")}
+	token := jwt(time.Now().Add(time.Hour))
+	r := &reviewer{users: map[string]string{token: "system:serviceaccount:a:b"}, broken: errors.New("no answer")}
 	g := identity.New(identity.Config{Reviewer: r, Members: echo{}})
-	if _, _, err := g.Authorize(bearing("t"), nil); err == nil {
+	if _, err := authorize(g, bearing(token)); err == nil {
 		t.Error("authorized without a review")
 	}
 	r.broken = nil
-	if got, _, err := g.Authorize(bearing("t"), nil); err != nil || got != "a/b" {
+	if got, err := authorize(g, bearing(token)); err != nil || got != "a/b" {
 		t.Errorf("%q %v", got, err)
 	}
 }
 
 func TestServiceAccountToken_DenialNamesAudience(t *testing.T) {
 	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}})
-	if _, _, err := g.Authorize(bearing("t"), nil); err == nil || !strings.Contains(err.Error(), "audience penstock.dev") {
+	if _, err := authorize(g, bearing("t")); err == nil || !strings.Contains(err.Error(), "audience penstock.dev") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestCertificate_CountsOnlyIfVerified(t *testing.T) {
-	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}})
+	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, TrustDomain: "cluster.local"})
 	id, _ := url.Parse("spiffe://cluster.local/ns/a/sa/b")
-	cert := &x509.Certificate{DNSNames: []string{"edge.example"}, URIs: []*url.URL{id}}
+	cert := &x509.Certificate{DNSNames: []string{"edge.example"}, URIs: []*url.URL{id}, NotAfter: time.Now().Add(time.Hour)}
 	with := func(chains [][]*x509.Certificate) context.Context {
 		return peer.NewContext(context.Background(), &peer.Peer{AuthInfo: credentials.TLSInfo{State: tls.ConnectionState{
 			PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: chains,
 		}}})
 	}
-	if got, _, err := g.Authorize(with([][]*x509.Certificate{{cert}}), nil); err != nil || got != "a/b" {
+	if got, err := authorize(g, with([][]*x509.Certificate{{cert}})); err != nil || got != "a/b" {
 		t.Errorf("%q %v", got, err)
 	}
-	if _, _, err := g.Authorize(with(nil), nil); err == nil {
+	if _, err := authorize(g, with(nil)); err == nil {
 		t.Error("an unverified certificate is authorized")
 	}
 }
 
-func TestAuthorize_DeniesConnectionWithoutCredentials(t *testing.T) {
+func TestAuthenticate_DeniesConnectionWithoutCredentials(t *testing.T) {
 	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}})
-	if _, _, err := g.Authorize(context.Background(), &corev3.Node{Cluster: "a/b"}); err == nil {
+	if _, err := authorize(g, context.Background()); err == nil {
 		t.Error("node.cluster alone is authorized")
 	}
+}
+
+// authorize returns the Gateway of a call's client.
+func authorize(g *identity.Guard, ctx context.Context) (string, error) {
+	c, err := g.Authenticate(ctx)
+	if err != nil {
+		return "", err
+	}
+	return c.Gateway(&corev3.Node{Cluster: "wish/me"})
 }
 
 // reviewer stands for the API server.
@@ -131,5 +142,5 @@ func bearing(token string) context.Context {
 }
 
 func jwt(end time.Time) string {
-	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(fmt.Sprintf(`{"exp":%d}`, end.Unix()))) + ".sig"
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(fmt.Sprintf(`{"exp":%d,"aud":["penstock.dev"]}`, end.Unix()))) + ".sig"
 }

@@ -5,12 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"k8s.io/utils/lru"
 )
 
 // Reviewer reviews tokens. *apply.Cluster implements it.
@@ -25,98 +28,163 @@ const (
 	trusted = 5 * time.Minute
 	// denied is how long a denial counts, so that a proxy that retries does not load the API server.
 	denied = 10 * time.Second
-	// remembered is the number of tokens whose reviews are cached.
+	// remembered is the number of accepted tokens whose reviews are cached, and that of denied ones.
 	remembered = 8192
+	// atOnce bounds the reviews in flight.
+	atOnce = 32
 )
 
 // tokens caches the reviews of tokens.
 type tokens struct {
 	reviewer Reviewer
 	now      func() time.Time
+	junk     *junk
+	slots    chan struct{} // one for each review in flight
+	group    singleflight.Group
+	denials  *lru.Cache // hash -> until when; apart from accepted, so that junk evicts no accepted token
 
-	mu      sync.RWMutex
-	answers map[[sha256.Size]byte]answer
-	group   singleflight.Group
+	mu       sync.RWMutex
+	accepted map[[sha256.Size]byte]answer
 }
 
+// answer is the review of an accepted token.
 type answer struct {
-	user  string // "" if denied
-	until time.Time
+	user    string
+	until   time.Time // when it is reviewed again
+	expires time.Time // of the token; zero: unknown
 }
 
-// user returns the user of a token.
-func (t *tokens) user(ctx context.Context, token string) (string, error) {
+func newTokens(r Reviewer, now func() time.Time) *tokens {
+	return &tokens{
+		reviewer: r, now: now, junk: newJunk(now), slots: make(chan struct{}, atOnce),
+		denials: lru.New(remembered), accepted: map[[sha256.Size]byte]answer{},
+	}
+}
+
+var errDenied = fmt.Errorf("the token is not valid, or not for the audience %s", Audience)
+
+// review returns the review of a token that a client sent; an error denies it.
+func (t *tokens) review(ctx context.Context, from netip.Addr, token string) (answer, error) {
 	hash := sha256.Sum256([]byte(token))
 	now := t.now()
 	t.mu.RLock()
-	a, ok := t.answers[hash]
+	a, known := t.accepted[hash]
 	t.mu.RUnlock()
-	if !ok || now.After(a.until) {
-		// Proxies that reconnect at once with one token cause one review.
-		got, err, _ := t.group.Do(string(hash[:]), func() (any, error) { return t.ask(context.WithoutCancel(ctx), token, hash, now) })
-		if err != nil {
-			return "", err
+	if known && !now.After(a.until) {
+		return a, nil
+	}
+	if until, ok := t.denials.Get(hash); ok && !now.After(until.(time.Time)) {
+		return answer{}, errDenied
+	}
+	if !plausible(token) {
+		return answer{}, errDenied
+	}
+	if !known {
+		if !t.junk.take(from) {
+			return answer{}, errors.New("too many tokens from this address are not valid; try again in a minute")
 		}
-		a = got.(answer)
 	}
-	if a.user == "" {
-		return "", fmt.Errorf("the token is not valid, or not for the audience %s", Audience)
+	// Proxies that reconnect at once with one token cause one review.
+	got, err, _ := t.group.Do(string(hash[:]), func() (any, error) { return t.ask(context.WithoutCancel(ctx), token, hash, now) })
+	if !known && !errors.Is(err, errDenied) {
+		t.junk.give(from)
 	}
-	return a.user, nil
+	if err != nil {
+		return answer{}, err
+	}
+	return got.(answer), nil
 }
 
 func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, now time.Time) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	select {
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
+	case <-ctx.Done():
+		return answer{}, errors.New("the token cannot be reviewed now: too many reviews are in flight")
+	}
 	user, err := t.reviewer.ReviewToken(ctx, token, Audience)
 	if err != nil {
 		return answer{}, fmt.Errorf("the token cannot be reviewed now: %w", err)
 	}
-	a := answer{user: user, until: now.Add(trusted)}
-	if user == "" {
-		a.until = now.Add(denied)
-	} else if end := expiry(token); !end.IsZero() && end.Before(a.until) {
-		a.until = end
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.answers) >= remembered {
+	if user == "" {
+		delete(t.accepted, hash)
+		t.denials.Add(hash, now.Add(denied))
+		return answer{}, errDenied
+	}
+	a := answer{user: user, until: now.Add(trusted), expires: expiry(token)}
+	if !a.expires.IsZero() && a.expires.Before(a.until) {
+		a.until = a.expires
+	}
+	if len(t.accepted) >= remembered {
 		t.evict(now)
 	}
-	t.answers[hash] = a
+	t.accepted[hash] = a
 	return a, nil
 }
 
-// evict makes room: first expired answers, then any.
+// evict makes room: first answers that have ended, then any. Called with mu held.
 func (t *tokens) evict(now time.Time) {
-	for h, a := range t.answers {
+	for h, a := range t.accepted {
 		if now.After(a.until) {
-			delete(t.answers, h)
+			delete(t.accepted, h)
 		}
 	}
-	for h := range t.answers {
-		if len(t.answers) < remembered {
+	for h := range t.accepted {
+		if len(t.accepted) < remembered {
 			return
 		}
-		delete(t.answers, h)
+		delete(t.accepted, h)
 	}
 }
 
-// expiry is the end of a token that the API server has verified; zero if the token is not a JWT.
-func expiry(token string) time.Time {
+// claims are those of a JWT that are read before its signature is verified: to deny without a review, never to accept.
+type claims struct {
+	Expires  int64    `json:"exp"`
+	Audience audience `json:"aud"`
+}
+
+// audience is a string or a list of strings (RFC 7519, section 4.1.3).
+type audience []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *audience) UnmarshalJSON(text []byte) error {
+	if one := ""; json.Unmarshal(text, &one) == nil {
+		*a = audience{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(a))
+}
+
+// parse reads the claims of a token; false: it is not a JWT.
+func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return time.Time{}
+		return c, false
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
+	return c, err == nil && json.Unmarshal(raw, &c) == nil
+}
+
+// plausible reports whether a token can be a service account's for our audience: only then the API server reviews it.
+func plausible(token string) bool {
+	c, ok := parse(token)
+	for _, a := range c.Audience {
+		if ok && a == Audience {
+			return true
+		}
+	}
+	return false
+}
+
+// expiry is the end of a token that the API server has verified; zero if the token has none.
+func expiry(token string) time.Time {
+	c, ok := parse(token)
+	if !ok || c.Expires == 0 {
 		return time.Time{}
 	}
-	var claims struct {
-		Exp int64 `json:"exp"`
-	}
-	if json.Unmarshal(raw, &claims) != nil || claims.Exp == 0 {
-		return time.Time{}
-	}
-	return time.Unix(claims.Exp, 0)
+	return time.Unix(c.Expires, 0)
 }

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"net/netip"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
@@ -65,22 +67,38 @@ func (s *Server) count(name string, g *gateway) {
 	}
 }
 
-// Recheck ends the streams whose proxies may not read their gateway any more. It is called when the input of Authorize
-// has changed.
+// Recheck ends the streams whose proxies may not read their gateway any more. It is called when the input of
+// Config.Authenticate has changed.
 func (s *Server) Recheck() {
 	for _, st := range s.streams() {
 		st.recheck()
 	}
 }
 
+// recheck ends the stream if its proxy may not read the gateway any more.
 func (st *stream) recheck() {
-	if st.permitted == nil {
-		return
-	}
-	if err := st.permitted(); err != nil {
+	next, err := st.proxy.Permitted(st.gateway)
+	if err != nil {
 		st.server.logDenied(st.peer, st.node, err)
 		st.end(status.Error(codes.PermissionDenied, err.Error()))
 	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.checkAt = next
+}
+
+// checkDue rechecks the permission if its time has come, and returns the time of the next check.
+func (st *stream) checkDue() time.Time {
+	st.mu.Lock()
+	next := st.checkAt
+	st.mu.Unlock()
+	if next.IsZero() || st.server.config.Now().Before(next) {
+		return next
+	}
+	st.recheck()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.checkAt
 }
 
 // logDenied logs a connection of a proxy without permission for its gateway.
@@ -88,10 +106,16 @@ func (s *Server) logDenied(peer string, node *corev3.Node, reason error) {
 	s.config.Log.Warn("connection denied", "peer", peer, "node", node.GetId(), "cluster", node.GetCluster(), "reason", reason)
 }
 
-// peerAddress is the remote address of a call; empty if it has none.
+// peerAddress is the IP address of a call's client; empty if it has none. A port would make each retry another line of
+// the log.
 func peerAddress(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		return p.Addr.String()
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil {
+		return ""
 	}
-	return ""
+	at, err := netip.ParseAddrPort(p.Addr.String())
+	if err != nil {
+		return ""
+	}
+	return at.Addr().Unmap().String()
 }

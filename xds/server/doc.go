@@ -11,8 +11,9 @@
 // Logs: "NACK received" is one resource that Envoy rejects (`type`, `name`, Envoy's `detail`); "connection denied" is a
 // proxy without permission for its gateway (`peer`, `reason`).
 //
-// Invariants: a proxy reads only the gateway that Config.Authorize returns for it, and nothing before the cache is
-// ready for that gateway. All streams end when Run ends.
+// Invariants: no message is read before Config.Authenticate has verified the client's credential (authenticate.go), and
+// what a client may send is bounded (limits.go). A proxy reads only the gateway that its Proxy returns, and nothing
+// before the cache is ready for that gateway. All streams end when Run ends.
 //
 // Tests: go test ./xds/server (FuzzDeltaRequest compares the reader of delta requests with the generated message); with
 // whole proxies: go test ./xds/xdstest/...

@@ -5,17 +5,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/xds/cache"
@@ -29,26 +26,12 @@ type Reports interface {
 	Rejected(gateway, node string, reports []report.Report)
 }
 
-// Authorize returns the gateway ("namespace/name") that a node may read, from the credentials of its connection. An
-// error denies the connection. permitted is checked again for as long as the stream lasts (see Server.Recheck): an
-// error ends the stream. nil: the permission never ends.
-type Authorize func(ctx context.Context, node *corev3.Node) (gateway string, permitted func() error, err error)
-
-// TrustNode takes the gateway from node.cluster without any credential: for loopback and sockets only.
-func TrustNode(_ context.Context, node *corev3.Node) (string, func() error, error) {
-	gateway := node.GetCluster()
-	if ns, name, ok := strings.Cut(gateway, "/"); !ok || ns == "" || name == "" {
-		return "", nil, fmt.Errorf("node.cluster is %q: it must name the Gateway, as namespace/name", gateway)
-	}
-	return gateway, nil, nil
-}
-
 // Config configures a Server.
 type Config struct {
 	// Cache is what is served. Required.
 	Cache *cache.Cache
-	// Authorize is called once for each stream. Default: TrustNode.
-	Authorize Authorize
+	// Authenticate is called once for each stream, before its first message is read. Default: TrustNode.
+	Authenticate Authenticate
 	// Reports, Log, Metrics and Tracing may be nil.
 	Reports Reports
 	Log     *slog.Logger
@@ -56,6 +39,9 @@ type Config struct {
 	Tracing trace.TracerProvider
 	// Count is called with a gateway's number of streams whenever it changes. It must not call back. It may be nil.
 	Count func(gateway string, streams int)
+	// FirstMessage is how long an authenticated proxy may take to send its first message. Default: 1 min; 5 s where
+	// Authenticate is TrustNode.
+	FirstMessage time.Duration
 	// Publish configures the order of delivery. The kind of stream sets its StateOfTheWorld.
 	Publish publish.Config
 	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
@@ -82,8 +68,9 @@ type Server struct {
 
 // New returns a server that is not registered yet. It returns an error if one of its metrics is registered already.
 func New(c Config) (*Server, error) {
-	if c.Authorize == nil {
-		c.Authorize = TrustNode
+	c.FirstMessage = cmp.Or(c.FirstMessage, authenticatedTimeout)
+	if c.Authenticate == nil {
+		c.Authenticate, c.FirstMessage = TrustNode, min(c.FirstMessage, unauthenticatedTimeout)
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -108,23 +95,6 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("xds server: %w", err)
 	}
 	return s, nil
-}
-
-// window is HTTP/2's flow control window, in bytes. A fixed window also keeps gRPC from enlarging it.
-const window = 64 << 10
-
-// Options are the options of the gRPC server that a Server is registered on. Other services may share it.
-func Options() []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
-		// The bootstrap lets Envoy ping every 10 s; gRPC's default rejects that as an attack.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// The smallest window, also under load: what a thousand proxies send at once waits on the wire, not in memory.
-		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
-		// A proxy that reconnects names everything that it has.
-		grpc.MaxRecvMsgSize(64 << 20),
-	}
 }
 
 // Register adds the service to a gRPC server made with Options.

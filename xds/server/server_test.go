@@ -182,20 +182,22 @@ func TestWaitAcked_ReportsNACK(t *testing.T) {
 	}
 }
 
-func TestAuthorize_ProxyReadsOnlyItsGateway(t *testing.T) {
+func TestAuthenticate_ProxyReadsOnlyItsGateway(t *testing.T) {
 	var revoked atomic.Bool
-	c := xdstest.Serve(t, server.Config{Authorize: func(_ context.Context, n *corev3.Node) (string, func() error, error) {
-		if n.GetId() != "good" || revoked.Load() {
-			return "", nil, errors.New("no such credential")
-		}
-		permitted := func() error {
-			if revoked.Load() {
-				return errors.New("permission revoked")
+	c := xdstest.Serve(t, server.Config{Authenticate: as(proxy{
+		gateway: func(n *corev3.Node) (string, error) {
+			if n.GetId() != "good" || revoked.Load() {
+				return "", errors.New("no such credential")
 			}
-			return nil
-		}
-		return xdstest.Gateway, permitted, nil // node.cluster is ignored
-	}})
+			return xdstest.Gateway, nil // node.cluster is ignored
+		},
+		permitted: func() (time.Time, error) {
+			if revoked.Load() {
+				return time.Time{}, errors.New("permission revoked")
+			}
+			return time.Time{}, nil
+		},
+	})})
 	list := world(t, 1)
 	c.Commit(list)
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, Node: "good", Gateway: "other/gateway"})

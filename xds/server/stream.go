@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/penstock-project/penstock/xds/bootstrap"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/publish"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -20,16 +19,16 @@ import (
 
 // stream is one connected proxy.
 type stream struct {
-	server    *Server
-	wire      wire
-	peer      string // its address
-	gateway   string
-	permitted func() error // whether the stream may go on; nil: always
-	profile   string
-	node      *corev3.Node
-	since     time.Time
-	cursor    *cache.Cursor
-	end       context.CancelCauseFunc // ends the stream; the first cause counts
+	server  *Server
+	wire    wire
+	peer    string // its address
+	proxy   Proxy
+	gateway string
+	profile string
+	node    *corev3.Node
+	since   time.Time
+	cursor  *cache.Cursor
+	end     context.CancelCauseFunc // ends the stream; the first cause counts
 
 	mu        sync.Mutex
 	machine   *publish.Stream
@@ -38,26 +37,20 @@ type stream struct {
 	reported  uint64             // RejectionsSeq of the last report
 	sent      map[string]sending // by nonce: what is timed
 	waits     []target
+	checkAt   time.Time // when the permission is checked again; zero: when Recheck is called
 }
 
 // serve handles one stream from its first message to its end.
 func (s *Server) serve(ctx context.Context, w wire) error {
-	first, err := w.receive()
+	proxy, gateway, first, err := s.authenticate(ctx, w)
 	if err != nil {
 		return ended(err)
 	}
-	address := peerAddress(ctx)
-	gateway, permitted, err := s.config.Authorize(ctx, first.node)
-	if err != nil {
-		s.logDenied(address, first.node, err)
-		return status.Error(codes.PermissionDenied, err.Error())
-	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	profile := first.node.GetMetadata().GetFields()[bootstrap.ProfileKey].GetStringValue()
 	st := &stream{
-		server: s, wire: w, peer: address, gateway: gateway, permitted: permitted, profile: profile, node: first.node, since: s.config.Now(),
-		cursor: s.config.Cache.Open(gateway, profile), end: end, sent: map[string]sending{},
+		server: s, wire: w, peer: peerAddress(ctx), proxy: proxy, gateway: gateway, profile: first.profile, node: first.node, since: s.config.Now(),
+		cursor: s.config.Cache.Open(gateway, first.profile), end: end, sent: map[string]sending{},
 	}
 	c := s.config.Publish
 	c.StateOfTheWorld = w.stateOfTheWorld()
@@ -89,6 +82,9 @@ func (st *stream) run(ctx context.Context, first request) error {
 		if err != nil {
 			return ended(err)
 		}
+		if next := st.checkDue(); !next.IsZero() && (wake.IsZero() || next.Before(wake)) {
+			wake = next
+		}
 		timer.Stop()
 		if !wake.IsZero() {
 			timer.Reset(wake.Sub(st.server.config.Now()))
@@ -107,7 +103,7 @@ func (st *stream) receive() {
 	defer func() {
 		if v := recover(); v != nil {
 			st.server.config.OnPanic(st.gateway+" "+st.node.GetId(), v, debug.Stack())
-			st.end(status.Error(codes.Internal, "the stream's message cannot be handled"))
+			st.end(errUnhandled)
 		}
 	}()
 	for {
@@ -125,7 +121,7 @@ func (st *stream) receive() {
 func (st *stream) handle(r request) {
 	t, ok := resource.TypeOf(r.url)
 	if !ok {
-		st.server.config.Log.Debug("request for a type that is not served", "type", r.url, "node", st.node.GetId())
+		st.server.config.Log.Debug("request for a type that is not served", "type", clip(r.url, maxName), "node", st.node.GetId())
 		return
 	}
 	now := st.server.config.Now()

@@ -17,20 +17,22 @@ type wire interface {
 
 // request is one message of a proxy.
 type request struct {
-	node  *corev3.Node // nil on all but the first
-	url   string
-	nonce string
-	nack  string // Envoy's error detail; empty: an ACK
-	delta *deltaRequest
-	state *discoveryv3.DiscoveryRequest
+	node *corev3.Node // nil on all but the first
+	// profile is that of the node's bootstrap; set on the first by authenticate.
+	profile string
+	url     string
+	nonce   string
+	nack    string // Envoy's error detail; empty: an ACK
+	delta   *deltaRequest
+	state   *discoveryv3.DiscoveryRequest
 }
 
-// orUnexplained is a NACK's error detail. A NACK without one is still a NACK.
+// orUnexplained is a NACK's error detail, of bounded length. A NACK without one is still a NACK.
 func orUnexplained(message string) string {
 	if message == "" {
 		return "NACK without an error detail"
 	}
-	return message
+	return clip(message, maxDetail)
 }
 
 type deltaWire struct {

@@ -2,6 +2,7 @@ package xdstest
 
 import (
 	"context"
+	"math"
 	"net"
 	"testing"
 	"time"
@@ -54,7 +55,8 @@ func (c *Control) Start(config server.Config) {
 	if err != nil {
 		c.t.Fatalf("xdstest: %v", err)
 	}
-	c.Cache, c.Server, c.grpc = config.Cache, s, grpc.NewServer(server.Options()...)
+	// The proxies of a test may share a connection.
+	c.Cache, c.Server, c.grpc = config.Cache, s, grpc.NewServer(append(server.Options(), grpc.MaxConcurrentStreams(math.MaxUint32))...)
 	s.Register(c.grpc)
 	_ = c.listener.SetDeadline(time.Time{})
 	go func(g *grpc.Server) { _ = g.Serve(keptListener{c.listener}) }(c.grpc)

@@ -61,7 +61,7 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 			"nodeSelector": map[string]any{"a": "b"}, "tolerations": []any{map[string]any{"operator": "Exists"}},
 			"affinity":          map[string]any{"nodeAffinity": map[string]any{}},
 			"priorityClassName": "high", "podAnnotations": map[string]any{"a": "b"}, "logLevel": "debug", "gatewayClass": "edge",
-			"fleet": map[string]any{"replicas": 1}, "externalIPs": []any{"192.0.2.0/24", "2001:db8::/64"}, "clientCA": "clients", "xdsAddress": "192.0.2.1:18000", "args": []any{"--drain-time=1m"},
+			"fleet": map[string]any{"replicas": 1}, "externalIPs": []any{"192.0.2.0/24", "2001:db8::/64"}, "clientCA": "clients", "trustDomain": "cluster.local", "xdsAddress": "192.0.2.1:18000", "args": []any{"--drain-time=1m"},
 		},
 		"no class": {"gatewayClass": ""},
 	} {

@@ -78,7 +78,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.proxies = peers.NewProxies(a.channel, w.proxies)
 	a.relays = peers.NewRelays(a.board, a.channel)
 	a.xds, err = server.New(server.Config{
-		Cache: a.cache, Authorize: w.security.authorize, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream),
+		Cache: a.cache, Authenticate: w.security.authenticate, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream),
 		Publish: publish.Config{Drain: cfg.DrainTime, Linger: delivery.LingerTimeout, Lagging: w.lagging, Called: func(cluster string) bool {
 			id, _ := model.ParseClusterID(cluster)
 			return id.External()
@@ -139,7 +139,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 	apart, streams := a.cfg.Peers.Listener != nil, []grpc.ServerOption{a.panics.streams(partStream)}
 	group.Go(func() error {
-		return serveGRPC(ctx, a.cfg.XDS, 0, slices.Concat(server.Options(), a.security.ads, streams), func(r grpc.ServiceRegistrar) {
+		return serveGRPC(ctx, limited(a.cfg.XDS, a.security.authenticate != nil, a.log), 0, slices.Concat(server.Options(), a.security.ads, streams), func(r grpc.ServiceRegistrar) {
 			a.xds.Register(r)
 			if !apart {
 				a.channel.Register(r)
@@ -148,7 +148,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	})
 	if apart {
 		group.Go(func() error {
-			return serveGRPC(ctx, a.cfg.Peers.Listener, 0, slices.Concat(server.Options(), a.security.peers, streams), a.channel.Register)
+			return serveGRPC(ctx, limited(a.cfg.Peers.Listener, a.security.peers != nil, a.log), 0, slices.Concat(server.Options(), a.security.peers, streams), a.channel.Register)
 		})
 	}
 	group.Go(func() error {

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/apply"
 	"github.com/penstock-project/penstock/xds/fleet/render"
 	"github.com/penstock-project/penstock/xds/identity"
+	"github.com/penstock-project/penstock/xds/server"
 )
 
 // Fleet runs the proxies of Gateways in the cluster. ADS is then served over TLS, to proxies that prove their identity.
@@ -38,6 +39,8 @@ type Fleet struct {
 	OpenPicker bool
 	// ClientCA verifies certificates of proxies that run elsewhere; nil: they need a token.
 	ClientCA *x509.CertPool
+	// TrustDomain is that of the SPIFFE IDs in such certificates that name service accounts; "": none do.
+	TrustDomain string
 }
 
 // authoritySecret is the Secret, beside the Lease, with the authority of the certificates.
@@ -54,7 +57,7 @@ type fleets struct {
 	*fleet.Fleets
 }
 
-func newFleets(cfg Fleet, k Kubernetes, c core, recheck func()) (*fleets, error) {
+func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func() bool) (*fleets, error) {
 	f := &fleets{cfg: cfg, core: c, recheck: recheck}
 	var err error
 	f.objects, err = apply.New(apply.Config{REST: k.REST, Namespaces: k.Namespaces, Changed: func(ref apply.Ref) { f.Changed(ref) }})
@@ -68,7 +71,7 @@ func newFleets(cfg Fleet, k Kubernetes, c core, recheck func()) (*fleets, error)
 	f.Fleets = fleet.New(fleet.Config{
 		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: c.board, Log: c.log,
 	})
-	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets})
+	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, TrustDomain: cfg.TrustDomain, Unreachable: unreachable})
 	return f, nil
 }
 
@@ -92,7 +95,7 @@ func (f *fleets) authorityChanged() {
 // security implements proxyRunner. Proxies prove their identity; peers by Peers.TLS or, without it, by certificates of
 // the authority.
 func (f *fleets) security(p Peers) security {
-	s := security{authorize: f.guard.Authorize, ads: f.secure(), picks: f.guardPicks()}
+	s := security{authenticate: f.authenticate, ads: f.secure(), picks: f.guardPicks()}
 	if p.TLS != nil {
 		s.peerTLS(*p.TLS)
 	} else {
@@ -100,6 +103,15 @@ func (f *fleets) security(p Peers) security {
 		s.peerTLS(MutualTLS{Server: server, Client: client})
 	}
 	return s
+}
+
+// authenticate implements server.Authenticate.
+func (f *fleets) authenticate(ctx context.Context) (server.Proxy, error) {
+	c, err := f.guard.Authenticate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // ready implements proxyRunner: without certificates no proxy can connect.

@@ -78,7 +78,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	}
 	var a *App
 	if k.Fleet != nil {
-		if c.proxies, err = newFleets(*k.Fleet, k, core, func() { a.xds.Recheck() }); err != nil {
+		if c.proxies, err = newFleets(*k.Fleet, k, core, func() { a.xds.Recheck() }, c.unreachable); err != nil {
 			return nil, err
 		}
 	}
@@ -109,8 +109,11 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 
 // lagging reports whether the cluster may have changed without notice here: then nothing is removed from proxies.
 func (c *cluster) lagging() bool {
-	return c.source.Lagging() || time.Since(c.leader.LastContact()) > contactTimeout
+	return c.source.Lagging() || c.unreachable()
 }
+
+// unreachable reports whether the API server has not answered for a while.
+func (c *cluster) unreachable() bool { return time.Since(c.leader.LastContact()) > contactTimeout }
 
 // run serves health at once, and everything else when the cluster is read.
 func (c *cluster) run(ctx context.Context, a *App, line *pipeline.Pipeline) error {

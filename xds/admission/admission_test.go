@@ -1,0 +1,127 @@
+package admission_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/penstock-project/penstock/xds/admission"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// serve accepts connections, and reads each until it ends.
+func serve(t *testing.T, c admission.Config) (address string) {
+	t.Helper()
+	l := listen(t, c)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func listen(t *testing.T, c admission.Config) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return admission.Listen(l, c)
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// closed waits until the server has closed a connection.
+func closed(t *testing.T, conn net.Conn) {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(poll.Limit))
+	_, err := conn.Read(make([]byte, 1))
+	if e, ok := err.(net.Error); err == nil || ok && e.Timeout() {
+		t.Errorf("the connection stays open: %v", err)
+	}
+}
+
+func TestAdmission_ConnectionsOfAnAddressAreLimited(t *testing.T) {
+	at := serve(t, admission.Config{PerAddress: 2, Timeout: time.Hour})
+	first := dial(t, at)
+	dial(t, at)
+	closed(t, dial(t, at))
+	_ = first.Close() // makes room for another one
+	poll.NoError(t, "a connection stays open", poll.Limit, func() error {
+		conn := dial(t, at)
+		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err := conn.Read(make([]byte, 1))
+		if e, ok := err.(net.Error); ok && e.Timeout() {
+			return nil
+		}
+		return err
+	})
+}
+
+func TestAdmission_ConnectionEndsAfterTimeout(t *testing.T) {
+	closed(t, dial(t, serve(t, admission.Config{Timeout: 10 * time.Millisecond})))
+}
+
+func TestAdmission_ConnectionThatSendsTooMuchEnds(t *testing.T) {
+	conn := dial(t, serve(t, admission.Config{Bytes: 1000, Timeout: time.Hour}))
+	if _, err := conn.Write(make([]byte, 1001)); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, conn)
+}
+
+func TestAdmission_AdmittedConnectionHasNoLimit(t *testing.T) {
+	l := listen(t, admission.Config{PerAddress: 1, Timeout: time.Second, Bytes: 20 << 10})
+	s := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		admission.Admit(ctx)
+		return next(ctx, req)
+	}))
+	healthv1.RegisterHealthServer(s, health.NewServer())
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	var clients []healthv1.HealthClient
+	for range 3 { // more than may be without authentication
+		conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		c := healthv1.NewHealthClient(conn)
+		poll.NoError(t, "a call on a new connection", poll.Limit, func() error {
+			_, err := c.Check(t.Context(), &healthv1.HealthCheckRequest{})
+			return err
+		})
+		clients = append(clients, c)
+	}
+	for _, c := range clients {
+		for range 50 { // more bytes than before
+			if _, err := c.Check(t.Context(), &healthv1.HealthCheckRequest{Service: ""}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

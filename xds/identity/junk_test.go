@@ -1,0 +1,63 @@
+package identity_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/identity"
+)
+
+func TestServiceAccountToken_JunkIsNotReviewed(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	r := &reviewer{users: map[string]string{}}
+	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Now: func() time.Time { return now }})
+	mine := jwt(now.Add(time.Hour))
+	r.users[mine] = "system:serviceaccount:a:b"
+	if _, err := authorize(g, from(bearing(mine), "10.0.0.1")); err != nil {
+		t.Fatal(err)
+	}
+	r.reviews = 0
+	for i := range 20_000 {
+		for _, token := range []string{fmt.Sprint(i), fmt.Sprintf("e30.e30.%d", i), jwt(now) + fmt.Sprint(i)} {
+			if _, err := authorize(g, from(bearing(token), "10.0.0.9")); err == nil {
+				t.Fatalf("token %q is accepted", token)
+			}
+		}
+	}
+	if r.reviews > 20 {
+		t.Errorf("the API server reviewed %d tokens of one attacker", r.reviews)
+	}
+	reviewed := r.reviews
+	if _, err := authorize(g, from(bearing(mine), "10.0.0.1")); err != nil || r.reviews != reviewed {
+		t.Errorf("junk evicted the review of a valid token: %v", err)
+	}
+	other := jwt(now.Add(2 * time.Hour))
+	r.users[other] = "system:serviceaccount:a:c"
+	if _, err := authorize(g, from(bearing(other), "10.0.0.2")); err != nil {
+		t.Errorf("a proxy at another address: %v", err)
+	}
+	if _, err := authorize(g, from(bearing(other), "10.0.0.9")); err != nil {
+		t.Errorf("the token of a known proxy, from the attacker's address: %v", err)
+	}
+	now = now.Add(time.Minute) // a proxy gets the attacker's address
+	last := jwt(now.Add(3 * time.Hour))
+	r.users[last] = "system:serviceaccount:a:d"
+	if _, err := authorize(g, from(bearing(last), "10.0.0.9")); err != nil {
+		t.Errorf("a minute later: %v", err)
+	}
+}
+
+// Many proxies may share an address: that of a NAT.
+func TestServiceAccountToken_ValidTokensOfOneAddressAreNotLimited(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	r := &reviewer{users: map[string]string{}}
+	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Now: func() time.Time { return now }})
+	for i := range 1000 {
+		token := jwt(now.Add(time.Hour)) + fmt.Sprint(i)
+		r.users[token] = "system:serviceaccount:a:b"
+		if _, err := authorize(g, from(bearing(token), "10.0.0.1")); err != nil {
+			t.Fatalf("proxy %d: %v", i, err)
+		}
+	}
+}
