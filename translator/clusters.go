@@ -15,6 +15,7 @@ type clusterTables struct {
 	assignments     *graph.Table[model.ClusterID, encoded] // for any Gateway
 	gatewayClusters *graph.Table[clusterKey, encoded]      // clusters with their assignments
 	secrets         *graph.Table[secretKey, encoded]       // of listeners and clusters
+	policyTrusts    *graph.Table[string, *model.Secret]    // CA certificates of BackendTLSPolicies
 
 	gatewayClustersBySecret *graph.Index[clusterKey, encoded, secretKey]
 }

@@ -18,17 +18,32 @@ type poolTables struct {
 	pools   *graph.Table[string, *model.Pool]
 	imports *graph.Table[string, *model.Import]
 	members *graph.Table[model.PoolID, PickerPool]
+	// selections waits for the pods that a pool is the first to select (graph.Engine.WaitForDemands), and has no other value.
+	// A pool reads it, so that no route leads to a pool whose pods have not been read.
+	selections *graph.Table[string, struct{}]
 
 	poolsByID   *graph.Index[string, *model.Pool, model.PoolID]
 	importsByID *graph.Index[string, *model.Import, model.PoolID] // of its exporting clusters in EndpointMode
 }
 
 func (t *tables) declarePools() {
+	t.selections = graph.Declare(t.engine, graph.Table[string, struct{}]{
+		Name:    "selections",
+		Order:   order,
+		Sources: t.stored(store.InferencePools.Kind()),
+		Compute: func(r *graph.Reader, key string) (struct{}, bool) {
+			inference.Selection(r, key)
+			return struct{}{}, true
+		},
+	})
 	t.pools = graph.Declare(t.engine, graph.Table[string, *model.Pool]{
 		Name:    "pools",
 		Order:   order,
 		Sources: t.stored(store.InferencePools.Kind()),
-		Compute: func(r *graph.Reader, key string) (*model.Pool, bool) { return inference.Pool(r, key) },
+		Compute: func(r *graph.Reader, key string) (*model.Pool, bool) {
+			t.selections.Get(r, key)
+			return inference.Pool(r, key)
+		},
 	})
 	t.poolsByID = graph.NewIndex(t.pools, "pool", func(_ string, p *model.Pool) []model.PoolID { return []model.PoolID{p.Name} })
 	t.imports = graph.Declare(t.engine, graph.Table[string, *model.Import]{

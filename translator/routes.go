@@ -102,7 +102,13 @@ func (t *tables) attachment(r *graph.Reader, key string) (*model.Attachment, boo
 	if !ok {
 		return nil, false
 	}
-	return gatewayapi.Attach(r, inference.Backends{Tables: lookup{t}}, c, t.losses(r, key, c)), true
+	a := gatewayapi.Attach(r, inference.Backends{Tables: lookup{t}}, c, t.losses(r, key, c))
+	for _, id := range a.Clusters {
+		for _, policy := range gatewayapi.PolicyKeys(r, id) {
+			t.policyTrusts.Get(r, policy) // no route leads to a cluster whose CA certificates have not been read
+		}
+	}
+	return a, true
 }
 
 // retain makes the attachment of a route whose attachment panics.

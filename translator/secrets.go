@@ -9,6 +9,16 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
+// declarePolicyTrusts declares the CA certificates of BackendTLSPolicies.
+func (t *tables) declarePolicyTrusts() {
+	t.policyTrusts = graph.Declare(t.engine, graph.Table[string, *model.Secret]{
+		Name:    "policyTrusts",
+		Order:   order,
+		Sources: t.stored(store.BackendTLSPolicies.Kind()),
+		Compute: func(r *graph.Reader, key string) (*model.Secret, bool) { return gatewayapi.PolicyTrust(r, key) },
+	})
+}
+
 func (t *tables) declareSecrets() {
 	t.gatewayClustersBySecret = graph.NewIndex(t.gatewayClusters, "secret", func(key clusterKey, e encoded) (keys []secretKey) {
 		for _, res := range e.resources {
@@ -25,7 +35,7 @@ func (t *tables) declareSecrets() {
 		Order:   secretKey.compare,
 		Sources: []graph.Source[secretKey]{t.gatewaysBySecret, t.gatewayClustersBySecret},
 		Compute: func(r *graph.Reader, key secretKey) (encoded, bool) {
-			secret, ok := secret(r, key.secret)
+			secret, ok := t.secret(r, key.secret)
 			if !ok {
 				return encoded{}, false
 			}
@@ -35,7 +45,7 @@ func (t *tables) declareSecrets() {
 }
 
 // secret reads the certificate, CA certificates or token of an SDS name.
-func secret(r *graph.Reader, name string) (*model.Secret, bool) {
+func (t *tables) secret(r *graph.Reader, name string) (*model.Secret, bool) {
 	if name == model.OwnTrust || name == model.OwnKey {
 		a, ok := store.Authorities.Get(r, store.OwnAuthority)
 		if !ok {
@@ -52,7 +62,7 @@ func secret(r *graph.Reader, name string) (*model.Secret, bool) {
 	}
 	switch key := id.Namespace + "/" + id.Name; id.Kind {
 	case model.PolicyTrustSecret:
-		return gatewayapi.PolicyTrust(r, key)
+		return t.policyTrusts.Get(r, key)
 	case model.GatewayTrustSecret:
 		return gatewayapi.ClientTrust(r, key, id.Port)
 	}

@@ -32,6 +32,7 @@ func declare(cfg Config) *tables {
 	t := &tables{cfg: cfg, engine: graph.New()}
 	t.declareGateways()
 	t.declarePools()
+	t.declarePolicyTrusts()
 	t.declareRoutes()
 	t.declareHosts()
 	t.declareListeners()

@@ -67,9 +67,14 @@ type Output struct {
 // Rows counts the rows that were computed since New. It is safe to call while Update runs.
 func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 
-// Update translates a change: view is the world now, changes what is different from the last Update's.
-func (t *Translator) Update(view *store.View, changes []store.Change) Output {
-	d := t.engine.Update(view, changes)
+// WaitForDemands makes rows wait for the keys of Config.OnDemand's tables that they begin to read from now on, until Update
+// gets them as arrived. See graph.Engine.
+func (t *Translator) WaitForDemands() { t.engine.WaitForDemands() }
+
+// Update translates a change: view is the world now, changes what is different from the last Update's. arrived are keys of
+// Output.Wanted whose objects are in view now.
+func (t *Translator) Update(view *store.View, changes []store.Change, arrived ...graph.Key) Output {
+	d := t.engine.Update(view, changes, arrived...)
 	out := Output{Work: d.Work(), Wanted: d.Wanted, Unwanted: d.Unwanted}
 	t.resources(d, &out)
 	t.reports(d, &out)

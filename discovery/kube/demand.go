@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -40,59 +38,61 @@ func OnDemand() (tables []string) {
 	return tables
 }
 
-// Want adds and removes demands on on-demand tables. It returns when the existing objects with a wanted key are in the store,
-// or with the error of ctx; then they follow as soon as they can be read. Until the first call without wanted demands, every
-// object of parked kinds is in the store.
-func (s *Source) Want(ctx context.Context, wanted, unwanted []Demand) error {
-	var wait []*intake
+// Want adds and removes demands on on-demand tables. It returns a channel for each wanted demand, which is closed once the
+// existing objects with its key are read; Flush puts them into the store. Want does not wait for the API server.
+func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	for _, d := range unwanted {
 		s.unwant(d)
 	}
 	for _, d := range wanted {
-		if in := s.want(d); in != nil {
-			wait = append(wait, in)
-		}
-	}
-	if len(wanted) == 0 {
-		for _, g := range s.gates {
-			g.shut()
-		}
+		read = append(read, s.want(d))
 	}
 	s.notify()
-	for _, in := range wait {
-		select {
-		case <-in.synced:
-		case <-ctx.Done():
-			return fmt.Errorf("%s %s has not been read: %w", in.part.kind.table.Kind(), in.part.scope, ctx.Err())
-		}
-	}
-	return s.feed.flush()
+	return read
 }
 
-// want returns the intake that must have synced before a demand is met; nil if none.
-func (s *Source) want(d Demand) *intake {
+// Park moves the objects of parked kinds that no demand wants out of the store, from now on. Until then every object of these
+// kinds is in the store.
+func (s *Source) Park() {
+	for _, g := range s.gates {
+		g.shut()
+	}
+}
+
+// Flush puts everything that has been read into the store.
+func (s *Source) Flush() error { return s.feed.flush() }
+
+// alreadyRead is the channel of a demand that waits for nothing.
+var alreadyRead = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// want returns the channel that is closed when a demand is met.
+func (s *Source) want(d Demand) <-chan struct{} {
 	k := s.byTable[d.Table]
 	if k == nil || k.reach == whole {
-		return nil
+		return alreadyRead
 	}
 	g := s.gates[k]
 	if g != nil {
 		if d.Index != k.gate {
-			return nil
+			return alreadyRead
 		}
 		g.want(d.Key)
 	}
 	switch k.reach {
 	case namespaces:
 		if ns := k.group(d.Key); s.reads(ns) {
-			return s.demand(part{k, scope{namespace: ns}})
+			return s.demand(part{k, scope{namespace: ns}}).synced
 		}
 	case named:
 		if ns, name := split(d.Key); d.Index == store.ByID && s.reads(ns) {
-			return s.demand(part{k, scope{ns, name}})
+			return s.demand(part{k, scope{ns, name}}).synced
 		}
 	}
-	return nil
+	return alreadyRead
 }
 
 func (s *Source) unwant(d Demand) {

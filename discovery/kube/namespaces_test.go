@@ -37,7 +37,10 @@ func TestNamespaces_OnlyWatchedOnesAreRead(t *testing.T) {
 	for _, ns := range []string{"a", "c"} {
 		wanted = append(wanted, kube.Demand{Table: "Secret", Index: store.ByID, Key: ns + "/tls"}, kube.Demand{Table: "Pod", Index: store.ByLabel, Key: ns + " app=web"})
 	}
-	if err := source.Want(t.Context(), wanted, nil); err != nil {
+	for _, read := range source.Want(wanted, nil) {
+		<-read
+	}
+	if err := source.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	view := world.View()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
@@ -61,6 +62,33 @@ func (r *rig) synced() *rig {
 		r.Fatalf("not synced: %v; reports: %v", err, r.reports())
 	}
 	return r
+}
+
+// want adds demands and waits until they are met.
+func (r *rig) want(demands []kube.Demand) {
+	r.Helper()
+	for i, read := range r.source.Want(demands, nil) {
+		select {
+		case <-read:
+		case <-time.After(poll.Limit):
+			r.Fatalf("%v is not read", demands[i])
+		}
+	}
+	r.flush()
+}
+
+// park ends the phase in which every object is in the store.
+func (r *rig) park() {
+	r.Helper()
+	r.source.Park()
+	r.flush()
+}
+
+func (r *rig) flush() {
+	r.Helper()
+	if err := r.source.Flush(); err != nil {
+		r.Fatal(err)
+	}
 }
 
 func (r *rig) reports() string {

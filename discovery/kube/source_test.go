@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -175,16 +174,12 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "endpointslices", text("web-1", "10.0.0.1")) }).synced()
 	// Until the first translation has ended, every slice is in the store.
 	r.has(store.EndpointSlices, "default/web-1", true)
-	if err := r.source.Want(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.park()
 	if n := len(store.EndpointSlices.All(r.store.View())); n != 0 {
 		t.Fatalf("%d slices in the store that are not wanted", n)
 	}
 	web := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/web"}}
-	if err := r.source.Want(t.Context(), web, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.want(web)
 	got, ok := store.EndpointSlices.Get(r.store.View(), "default/web-1")
 	if !ok || got.Endpoints[0].Addresses[0] != "10.0.0.1" || got.Endpoints[0].NodeName != nil || *got.Ports[0].Name != "http" {
 		t.Fatalf("right after Want the slice is %+v", got)
@@ -192,15 +187,12 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	r.api.Apply(t, "endpointslices", text("web-1", "10.0.0.2"))
 	r.api.Apply(t, "endpointslices", text("web-2", "10.0.0.3"))
 	r.has(store.EndpointSlices, "default/web-2", true)
-	if err := r.source.Want(t.Context(), nil, web); err != nil {
-		t.Fatal(err)
-	}
+	r.source.Want(nil, web)
+	r.flush()
 	if n := len(store.EndpointSlices.All(r.store.View())); n != 0 {
 		t.Errorf("%d slices in the store that are not wanted any more", n)
 	}
-	if err := r.source.Want(t.Context(), web, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.want(web)
 	if got, _ := store.EndpointSlices.Get(r.store.View(), "default/web-1"); got == nil || got.Endpoints[0].Addresses[0] != "10.0.0.2" {
 		t.Errorf("the slice is %+v", got)
 	}
@@ -211,13 +203,9 @@ func TestEndpointSlice_StaysUntilFirstTranslationEnds(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "endpointslices", strings.NewReplacer("NAME", "web-1", "ADDRESS", "10.0.0.1").Replace(slice))
 	}).synced()
-	if err := r.source.Want(t.Context(), []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}}, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.want([]kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}})
 	r.has(store.EndpointSlices, "default/web-1", true)
-	if err := r.source.Want(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.park()
 	r.has(store.EndpointSlices, "default/web-1", false)
 }
 
@@ -253,9 +241,7 @@ func TestSecret_OnlyNamedSecretsAreRead(t *testing.T) {
 		t.Errorf("asked without need: %q", asked)
 	}
 	want := []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}, {Table: "Secret", Index: store.ByID, Key: "default/none"}}
-	if err := r.source.Want(t.Context(), want, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.want(want)
 	all := store.Secrets.All(r.store.View())
 	if len(all) != 1 || all[0].Name != "cert" || string(all[0].Data["k"]) != "v" {
 		t.Errorf("in the store: %+v", all)
@@ -278,9 +264,7 @@ func TestPod_OnlyNamespacesOfPoolsAreRead(t *testing.T) {
 		api.Apply(t, "pods", pod("default", "other", "web"))
 		api.Apply(t, "pods", pod("elsewhere", "far", "chat"))
 	}).synced()
-	if err := r.source.Want(t.Context(), []kube.Demand{{Table: "Pod", Index: store.ByLabel, Key: store.LabelKey("default", "app", "chat")}}, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.want([]kube.Demand{{Table: "Pod", Index: store.ByLabel, Key: store.LabelKey("default", "app", "chat")}})
 	all := store.Pods.All(r.store.View())
 	if len(all) != 1 || all[0].Name != "mine" || all[0].Spec.NodeName != "" || all[0].Status.PodIP != "10.0.0.1" {
 		t.Errorf("in the store: %+v", all)
@@ -304,21 +288,20 @@ func TestSecret_ForbiddenReadDoesNotBlockForever(t *testing.T) {
 		}
 		return 0
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		r.eventually(func() string {
-			if !strings.Contains(r.reports(), "Secret cannot be read") {
-				return "no report that Secrets cannot be read"
-			}
-			return ""
-		})
-		cancel()
-	}()
 	if r.source.Forbidden() {
 		t.Error("the source reports a forbidden read before any read of Secrets")
 	}
-	if err := r.source.Want(ctx, []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}}, nil); err == nil {
-		t.Error("no error although the Secret could not be read")
+	read := r.source.Want([]kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}}, nil)
+	r.eventually(func() string {
+		if !strings.Contains(r.reports(), "Secret cannot be read") {
+			return "no report that Secrets cannot be read"
+		}
+		return ""
+	})
+	select {
+	case <-read[0]:
+		t.Error("the Secret counts as read although it could not be")
+	default:
 	}
 	if !r.source.Forbidden() {
 		t.Error("the source does not report that the read is forbidden")

@@ -226,6 +226,9 @@ func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	}
 }
 
+// Ready has an element when a revision has been queued. It may be taken already: Pending decides.
+func (sub *Subscription) Ready() <-chan struct{} { return sub.wake }
+
 // Pending returns what Next would return without waiting; no revisions if none is queued.
 func (sub *Subscription) Pending() ([]Revision, *View) {
 	sub.mu.Lock()

@@ -33,26 +33,62 @@ func (b *BackendTLS) Trusts() bool { return b == nil || b.TLS != nil }
 
 // BackendPolicy is the policy in force for the object of a cluster; nil if there is none.
 func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
-	target, section := report.Ref{Namespace: id.Namespace, Name: id.Name}, ""
-	switch id.Kind {
-	case model.PassthroughKind: // TLS already
+	target, ok := policyTarget(id)
+	if !ok {
 		return nil
-	case model.PoolKind:
-		target.Group, target.Kind = store.InferencePools.Group(), store.InferencePools.Kind()
-	case model.ImportKind, model.ParentKind:
-		target.Group, target.Kind = store.InferencePoolImports.Group(), store.InferencePoolImports.Kind()
-		section = id.Member
-	default:
-		target.Kind = store.Services.Kind()
+	}
+	section := id.Member
+	if target.Kind == store.Services.Kind() {
 		svc, ok := store.Services.Get(r, target.Key())
 		if !ok {
 			return nil
 		}
+		section = ""
 		if p := services.Port(svc, id.Port); p != nil {
 			section = p.Name
 		}
 	}
 	return PolicyFor(r, target, section)
+}
+
+// PolicyKeys are the keys of the policies that name the object of a cluster, or a section of it.
+func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
+	target, ok := policyTarget(id)
+	if !ok {
+		return nil
+	}
+	targets := []report.Ref{target}
+	if isImport(target) && id.Member != "" {
+		if alias, ok := ImportAlias(r, target.Namespace, target.Name, id.Member); ok {
+			pinned := target
+			pinned.Name = alias
+			targets = append(targets, pinned)
+		}
+	}
+	for _, t := range targets {
+		for _, p := range policiesOf(r, t) {
+			keys = append(keys, store.ID(p))
+		}
+	}
+	return keys
+}
+
+// policyTarget is the object that a policy for a cluster names; false for a cluster that can have none.
+func policyTarget(id model.ClusterID) (report.Ref, bool) {
+	target := report.Ref{Kind: store.Services.Kind(), Namespace: id.Namespace, Name: id.Name}
+	switch id.Kind {
+	case model.PassthroughKind: // TLS already
+		return target, false
+	case model.PoolKind:
+		target.Group, target.Kind = store.InferencePools.Group(), store.InferencePools.Kind()
+	case model.ImportKind, model.ParentKind:
+		target.Group, target.Kind = store.InferencePoolImports.Group(), store.InferencePoolImports.Kind()
+	}
+	return target, true
+}
+
+func policiesOf(r store.Reader, target report.Ref) []*gatewayv1.BackendTLSPolicy {
+	return store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetKey(target.Kind, target.Namespace, target.Name))
 }
 
 // PolicyFor is the policy in force for a backend; nil if there is none. The section is the name of a Service's port, or
@@ -101,7 +137,7 @@ func winner(r store.Reader, target report.Ref, section string) *gatewayv1.Backen
 
 // oldest is the oldest of the policies that name a target with a section, then the first by name.
 func oldest(r store.Reader, target report.Ref, section string) (best *gatewayv1.BackendTLSPolicy) {
-	for _, p := range store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetKey(target.Kind, target.Namespace, target.Name)) {
+	for _, p := range policiesOf(r, target) {
 		if selects(p, target, section) && (best == nil || older(p, best)) {
 			best = p
 		}

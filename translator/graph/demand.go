@@ -15,7 +15,7 @@ func (k Key) Compare(o Key) int {
 }
 
 // Demand makes each Diff list which keys of some tables of the store begin and cease to be read: only what is read has
-// to be in the store. Call it before the first Update.
+// to be in the store. Call it before the first Update. Until WaitForDemands, rows are computed from what the store has.
 func (e *Engine) Demand(tables ...string) {
 	for _, t := range tables {
 		e.demanded[t] = struct{}{}
@@ -24,6 +24,11 @@ func (e *Engine) Demand(tables ...string) {
 		c.demand = e.demandFor(name)
 	}
 }
+
+// WaitForDemands makes rows wait from now on for the keys that they begin to read, until an Update has the keys among those
+// that have arrived. A row that waits keeps its last value. A row without one does not exist yet, and a row that reads it by
+// its key waits too: so a change takes effect when all that it reads is there, and nothing else waits for it.
+func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {
 	if _, ok := e.demanded[name[0]]; !ok {
@@ -37,12 +42,28 @@ type demandedIndex struct{ table, index string }
 
 // demand holds which keys of demanded tables are read.
 type demand struct {
-	read  map[Key]struct{}            // at the last Diff
+	wait  bool                        // rows wait for keys that have not arrived
+	read  map[Key]bool                // at the last Diff; whether the key has arrived
 	dirty map[*keyed[string]]struct{} // readers came or went since
 }
 
 func newDemand() *demand {
-	return &demand{read: map[Key]struct{}{}, dirty: map[*keyed[string]]struct{}{}}
+	return &demand{read: map[Key]bool{}, dirty: map[*keyed[string]]struct{}{}}
+}
+
+// misses reports whether a row that reads a key has to wait for it.
+func (d *demand) misses(c *column[string], key string) bool {
+	return d.wait && c.demand != nil && !d.read[Key{c.demand.table, c.demand.index, key}]
+}
+
+// arrive marks keys as arrived, and invalidates the rows that wait for them.
+func (e *Engine) arrive(keys []Key) {
+	for _, k := range keys {
+		if there, wanted := e.demand.read[k]; wanted && !there {
+			e.demand.read[k] = true
+			e.column(k.Table, k.Index).changed(k.Key, false)
+		}
+	}
 }
 
 // readersChanged notes that a subject gets or loses a reader.
@@ -58,7 +79,7 @@ func (d *demand) settle() (wanted, unwanted []Key) {
 		_, was := d.read[key]
 		switch now := s.column.isRead(s.value); {
 		case now && !was:
-			d.read[key] = struct{}{}
+			d.read[key] = !d.wait
 			wanted = append(wanted, key)
 		case was && !now:
 			delete(d.read, key)

@@ -14,15 +14,15 @@
 //	engine.go   Engine: one Update, and what a Compute reads through
 //	reads.go    which row has read what
 //	recovery.go rows whose computation panics
-//	demand.go   which keys of the store are read at all
+//	demand.go   which keys of the store are read at all, and which rows wait for them
 //	explain.go  why a row is as it is, for people
 //
 // The package has no notion of Gateway API or Envoy. Its only caller is translator, which declares the tables and calls
 // Update.
 //
 // Invariants: a table reads only the store and earlier tables (checked, panics: a mistake in the program); Update after
-// any sequence of changes leaves the same rows as a fresh engine that gets the same world at once, except for rows whose
-// computation panics: they keep their last value, and all others are computed.
+// any sequence of changes leaves the same rows as a fresh engine that gets the same world at once, except for rows that keep
+// their last value: because their computation panics, or because they wait for a key that is read on demand.
 //
 // Tests: go test ./translator/graph
 package graph

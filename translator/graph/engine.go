@@ -75,8 +75,9 @@ type Diff struct {
 }
 
 // Update brings every row up to date with view. changes must name everything that is different from the view of the
-// last Update; for a new engine that is store.Everything.
-func (e *Engine) Update(view *store.View, changes []store.Change) *Diff {
+// last Update; for a new engine that is store.Everything. arrived are keys that a Diff wanted and whose objects, if there are
+// any, are in view now.
+func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key) *Diff {
 	e.world, e.revision = view, uint32(view.Revision())
 	d := &Diff{changes: map[string]any{}, Computed: map[string]int{}, Changed: map[string]int{}}
 	for _, c := range changes {
@@ -84,6 +85,7 @@ func (e *Engine) Update(view *store.View, changes []store.Change) *Diff {
 			e.column(c.Table, k.Index).changed(k.Key, true)
 		}
 	}
+	e.arrive(arrived)
 	for _, l := range e.layers {
 		l.update(d)
 	}
@@ -100,6 +102,7 @@ type Reader struct {
 	engine    *Engine
 	layer     int
 	remembers bool
+	waits     bool // it has read a key that has not arrived, or a row that waits and does not exist yet
 }
 
 // Reader reads the engine's rows as they stand, without recording: for output and explanations.
@@ -108,7 +111,9 @@ func (e *Engine) Reader() *Reader { return &Reader{engine: e, layer: len(e.layer
 // Rows implements store.Reader.
 func (r *Reader) Rows(table, index, key string) store.Rows {
 	if r.remembers {
-		read(r, r.engine.column(table, index), key)
+		c := r.engine.column(table, index)
+		read(r, c, key)
+		r.waits = r.waits || r.engine.demand.misses(c, key)
 	}
 	return r.engine.world.Rows(table, index, key)
 }

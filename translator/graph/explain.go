@@ -12,6 +12,8 @@ type Explanation struct {
 	Key   string `json:"key"`
 	// Exists is false for a key that a source has and for which Compute makes no row.
 	Exists bool `json:"exists"`
+	// Waits is true while the row keeps its last value because something that it reads has not arrived (WaitForDemands).
+	Waits bool `json:"waits,omitempty"`
 	// Computed and Changed are the revisions of the store at which the row was recomputed, and came out different, last.
 	Computed uint32 `json:"computed"`
 	Changed  uint32 `json:"changed"`
@@ -50,7 +52,7 @@ func (t *Table[K, V]) explain(matches func(string) bool) []Explanation {
 		if !matches(key) {
 			continue
 		}
-		x := Explanation{Table: t.Name, Key: key, Exists: n.exist, Computed: n.computed, Changed: n.changed}
+		x := Explanation{Table: t.Name, Key: key, Exists: n.exist, Waits: n.waits, Computed: n.computed, Changed: n.changed}
 		if n.cause != nil {
 			x.Cause = n.cause.key.describe()
 		}

@@ -3,6 +3,7 @@ package graph_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -24,7 +25,8 @@ func (z zone) compare(o zone) int {
 }
 
 // world is a small translation. The label "wants" of a pod lists services; a service that some pod wants has a row, which
-// reads its ConfigMap, whether that exists or not; a zone lists the services that name it.
+// reads its ConfigMap, whether that exists or not; a zone lists the services that name it, and a copy repeats
+// the first service that a pod wants.
 type world struct {
 	engine    *graph.Engine
 	wants     *graph.Table[string, string]
@@ -32,6 +34,7 @@ type world struct {
 	services  *graph.Table[string, zone]
 	serviceIn *graph.Index[string, zone, zone]
 	zones     *graph.Table[zone, string]
+	copies    *graph.Table[string, string]
 }
 
 func newWorld() *world {
@@ -52,7 +55,7 @@ func newWorld() *world {
 		Sources: []graph.Source[string]{w.wanted},
 		Compute: func(r *graph.Reader, key string) (zone, bool) {
 			if c, ok := store.ConfigMaps.Get(r, "default/"+key); ok {
-				return zone{"eu", c.Data["zone"]}, true
+				return zone{"eu", c.Data["zone"]}, c.Data["zone"] != "none"
 			}
 			return zone{name: "nowhere"}, true
 		},
@@ -71,6 +74,17 @@ func newWorld() *world {
 			return strings.Join(names, " "), key.name != "hidden"
 		},
 	})
+	w.copies = graph.Declare(w.engine, graph.Table[string, string]{
+		Name:    "copies",
+		Order:   strings.Compare,
+		Sources: []graph.Source[string]{w.wants},
+		Compute: func(r *graph.Reader, key string) (string, bool) {
+			services, _ := w.wants.Get(r, key)
+			first, _, _ := strings.Cut(services, "_")
+			v, ok := w.services.Get(r, first)
+			return fmt.Sprint(first, " ", v.name, " ", ok), true
+		},
+	})
 	return w
 }
 
@@ -81,6 +95,9 @@ func (w *world) dump() map[string]string {
 	}
 	for k, v := range w.services.All(r) {
 		out["service "+k] = v.region + "/" + v.name
+	}
+	for k, v := range w.copies.All(r) {
+		out["copy "+k] = v
 	}
 	for k, v := range w.zones.All(r) {
 		out["zone "+k.region+"/"+k.name] = v
@@ -130,7 +147,7 @@ func TestGraph_IncrementalEqualsFreshAfterAnySequence(t *testing.T) {
 				case 2:
 					ops = append(ops, store.Pods.Delete("default/"+name("pod", 6)))
 				case 3:
-					ops = append(ops, inZone(name("s", 4), []string{"a", "b", "hidden"}[rng.IntN(3)]))
+					ops = append(ops, inZone(name("s", 4), []string{"a", "b", "none", "hidden"}[rng.IntN(4)]))
 				case 4:
 					ops = append(ops, store.ConfigMaps.Delete("default/"+name("s", 4)))
 				}
@@ -218,6 +235,112 @@ func TestGraph_DemandNamesTheKeysThatBeginAndCeaseToBeRead(t *testing.T) {
 	}
 }
 
+// zoned is a lab that serves zone a with s1, and whose ConfigMaps are read on demand from now on.
+func zoned(t *testing.T) *lab {
+	l := newLab(t)
+	l.engine.Demand("ConfigMap")
+	l.apply(wanting("p1", "s1"), inZone("s1", "a"))
+	l.engine.WaitForDemands()
+	return l
+}
+
+func (l *lab) arrive(services ...string) *graph.Diff {
+	var keys []graph.Key
+	for _, s := range services {
+		keys = append(keys, graph.Key{Table: "ConfigMap", Index: store.ByID, Key: "default/" + s})
+	}
+	return l.engine.Update(l.store.View(), nil, keys...)
+}
+
+func TestGraph_RowWaitsForWhatIsReadOnDemand(t *testing.T) {
+	l := zoned(t)
+	if d := l.apply(wanting("p2", "s2")); len(d.Wanted) != 1 {
+		t.Fatalf("wanted: %v", d.Wanted)
+	}
+	if v, ok := l.services.Get(l.engine.Reader(), "s2"); ok {
+		t.Errorf("s2 is %v although its ConfigMap has not arrived", v)
+	}
+	l.apply(wanting("p1", "s1_s3"), inZone("s1", "b"))
+	if v, _ := l.services.Get(l.engine.Reader(), "s1"); v.name != "b" {
+		t.Errorf("s1 is in zone %q: it waits for what other rows read", v.name)
+	}
+	l.arrive("s2") // without an object
+	if v, _ := l.services.Get(l.engine.Reader(), "s2"); v.name != "nowhere" {
+		t.Errorf("s2 is %v after all that exists has arrived", v)
+	}
+}
+
+func TestGraph_RowKeepsItsValueWhileItWaits(t *testing.T) {
+	l := newLab(t)
+	l.engine.Demand("ConfigMap")
+	l.apply(wanting("p1", "s1"), inZone("s1", "a"), inZone("s2", "b"))
+	l.engine.WaitForDemands()
+	copied := func() string {
+		v, _ := l.copies.Get(l.engine.Reader(), "default/p1")
+		return v
+	}
+	l.apply(wanting("p1", "s2"))
+	if got := copied(); got != "s1 a true" {
+		t.Errorf("the row that reads a waiting one is %q, want its last value", got)
+	}
+	if d := l.arrive("s2"); len(l.copies.Changes(d)) != 1 || copied() != "s2 b true" {
+		t.Errorf("after the arrival it is %q", copied())
+	}
+	l.apply(wanting("p1", "s3"), inZone("s3", "none"))
+	if l.arrive("s3"); copied() != "s3  false" {
+		t.Errorf("after it was found that the row it waited for does not exist, it is %q", copied())
+	}
+}
+
+func TestGraph_RowsThatWaitedEqualFresh(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		l := zoned(t)
+		late := map[graph.Key]bool{}
+		note := func(d *graph.Diff) {
+			for _, k := range d.Wanted {
+				late[k] = true
+			}
+			for _, k := range d.Unwanted {
+				delete(late, k)
+			}
+		}
+		some := func(of int) (keys []graph.Key) {
+			for _, k := range slices.SortedFunc(maps.Keys(late), graph.Key.Compare) {
+				if rng.IntN(of) == 0 {
+					keys = append(keys, k)
+					delete(late, k)
+				}
+			}
+			return keys
+		}
+		name := func(kind string, n int) string { return fmt.Sprint(kind, rng.IntN(n)) }
+		for step := range 30 {
+			ops := []store.Op{wanting(name("pod", 6), name("s", 6)+"_"+name("s", 6)), inZone(name("s", 6), []string{"a", "b", "none", "hidden"}[rng.IntN(4)])}
+			if rng.IntN(2) == 0 {
+				ops = append(ops, store.Pods.Delete("default/"+name("pod", 6)))
+			}
+			rev, err := l.store.Apply(ops...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			note(l.engine.Update(l.store.View(), rev.Changes, some(3)...))
+			if step%5 != 4 {
+				continue
+			}
+			for len(late) > 0 {
+				note(l.engine.Update(l.store.View(), nil, some(1)...))
+			}
+			fresh := newWorld()
+			view := l.store.View()
+			fresh.engine.Update(view, store.Everything(view))
+			if diff := gocmp.Diff(fresh.dump(), l.dump()); diff != "" {
+				t.Fatalf("seed %d step %d: when everything has arrived, the rows differ from fresh ones (-fresh +incremental):\n%s", seed, step, diff)
+			}
+		}
+	}
+}
+
 func TestGraph_TableReadsOnlyEarlierOnes(t *testing.T) {
 	e := graph.New()
 	var late *graph.Table[string, string]
@@ -251,7 +374,7 @@ func TestGraph_ExplainNamesCauseReadsAndReaders(t *testing.T) {
 
 	want := []graph.Explanation{{
 		Table: "services", Key: "web", Exists: true, Computed: 2, Changed: 2, Cause: "store ConfigMap by id: default/web",
-		Reads: []string{"store ConfigMap by id: default/web"},
+		Reads: []string{"store ConfigMap by id: default/web"}, Readers: []string{"copies: default/p"},
 	}}
 	if diff := gocmp.Diff(want, w.engine.Explain("web")); diff != "" {
 		t.Errorf("of the service (-want +got):\n%s", diff)

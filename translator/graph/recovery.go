@@ -33,13 +33,14 @@ type fallen struct {
 	good []*subject // what the last good value was computed from: it must stay in the store as long as that value is used
 }
 
-// compute makes a row's new value, or its old one again if that panics. It reports whether they differ.
-func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed bool) {
+// compute makes a row's new value, or its old one again if that panics or waits for what has not arrived. It reports whether
+// they differ, and whether the row waits.
+func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, waits bool) {
 	r := &Reader{engine: t.engine, layer: t.layer, remembers: true}
 	changed, p := t.try(r, c, t.Compute)
 	if p == nil {
 		t.recovered(c.Key, d)
-		return changed
+		return changed, r.waits
 	}
 	t.fell(c.Key, n)
 	d.Panics = append(d.Panics, p)
@@ -47,11 +48,11 @@ func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed b
 		last, had := c.Old, c.Had
 		changed, again := t.try(r, c, func(r *Reader, key K) (V, bool) { return t.Recover(r, key, last, had) })
 		if again == nil {
-			return changed
+			return changed, false
 		}
 	}
 	c.New, c.Has = c.Old, c.Had
-	return false
+	return false, false
 }
 
 // try computes a row with everything that may panic on the way to its place in the table.
@@ -66,6 +67,10 @@ func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (
 		}
 	}()
 	c.New, c.Has = compute(r, c.Key)
+	if r.waits {
+		c.New, c.Has = c.Old, c.Had
+		return false, nil
+	}
 	if c.Had == c.Has && (!c.Has || t.equal(c.Old, c.New)) {
 		return false, nil
 	}

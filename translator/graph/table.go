@@ -49,6 +49,7 @@ type row[K comparable, V any] struct {
 	key   K
 	value V
 	exist bool // Compute gave a value
+	waits bool // value is not of the last Compute, which has read what has not arrived yet
 }
 
 func (n *row[K, V]) invalidate(cause *subject) { n.table.markDirty(n.key, cause) }
@@ -119,7 +120,7 @@ func (t *Table[K, V]) recompute(key K, cause *subject, d *Diff) (c Change[K, V],
 	e.rows.Add(1)
 	e.seen = e.seen[:0]
 	if slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) }) {
-		differs := t.compute(&c, n, d)
+		differs, waits := t.compute(&c, n, d)
 		if n == nil {
 			n = &row[K, V]{table: t, key: key}
 			n.node.row = n
@@ -127,7 +128,10 @@ func (t *Table[K, V]) recompute(key K, cause *subject, d *Diff) (c Change[K, V],
 		}
 		e.replaceReads(&n.node)
 		n.cause, n.computed = cause, e.revision
+		ended := n.waits && !waits
+		n.waits = waits
 		if !differs {
+			t.endWait(key, ended && !c.Has)
 			return c, false
 		}
 	} else {
@@ -138,6 +142,7 @@ func (t *Table[K, V]) recompute(key K, cause *subject, d *Diff) (c Change[K, V],
 		e.dropReads(&n.node)
 		delete(t.rows, key)
 		if !c.Had {
+			t.endWait(key, n.waits)
 			return c, false
 		}
 		for _, ix := range t.indexes {
@@ -147,6 +152,13 @@ func (t *Table[K, V]) recompute(key K, cause *subject, d *Diff) (c Change[K, V],
 	n.changed = e.revision
 	t.set(n, c)
 	return c, true
+}
+
+// endWait invalidates the rows that waited for a row if it turns out not to exist.
+func (t *Table[K, V]) endWait(key K, waited bool) {
+	if waited {
+		t.byKey.changed(key, false)
+	}
 }
 
 func (t *Table[K, V]) equal(a, b V) bool {
@@ -202,6 +214,7 @@ func (t *Table[K, V]) Get(r *Reader, key K) (value V, ok bool) {
 	read(r, &t.byKey, key)
 	n := t.rows[key]
 	if n == nil || !n.exist {
+		r.waits = r.waits || n != nil && n.waits
 		return value, false
 	}
 	return n.value, true

@@ -9,6 +9,19 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
+// Selection reads the pods that the InferencePool with a key selects, without looking at them.
+func Selection(r store.Reader, key string) {
+	obj, ok := store.InferencePools.Get(r, key)
+	if !ok {
+		return
+	}
+	selector := map[string]string{}
+	for k, v := range obj.Spec.Selector.MatchLabels {
+		selector[string(k)] = string(v)
+	}
+	services.Candidates(r, obj.Namespace, selector)
+}
+
 // Members lists the model servers of a pool, sorted by address: pods and ModelServers that its selector matches, or what an
 // import declares and our picker has learned. Each target port is a server of its own (InferencePool, targetPorts).
 func Members(r store.Reader, p *model.Pool) []model.Member {

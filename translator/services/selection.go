@@ -21,12 +21,29 @@ func Select(r store.Reader, namespace string, selector map[string]string, ports 
 	return slices.CompactFunc(out, func(a, b model.Member) bool { return a.Address == b.Address })
 }
 
-func list(r store.Reader, namespace string, selector map[string]string, ports []uint16) []model.Member {
+// Candidates are the Pods with the first label of a selector: those among which Select chooses. None for an empty selector.
+func Candidates(r store.Reader, namespace string, selector map[string]string) store.Rows {
+	first, ok := firstLabel(namespace, selector)
+	if !ok {
+		return store.Rows{}
+	}
+	return r.Rows(store.Pods.Kind(), store.ByLabel, first)
+}
+
+// firstLabel is the key by which a selector's objects are found; false for an empty selector.
+func firstLabel(namespace string, selector map[string]string) (key string, ok bool) {
 	if len(selector) == 0 {
+		return "", false
+	}
+	name := slices.Min(slices.Collect(maps.Keys(selector)))
+	return store.LabelKey(namespace, name, selector[name]), true
+}
+
+func list(r store.Reader, namespace string, selector map[string]string, ports []uint16) []model.Member {
+	first, ok := firstLabel(namespace, selector)
+	if !ok {
 		return nil
 	}
-	labels := slices.Sorted(maps.Keys(selector))
-	first := store.LabelKey(namespace, labels[0], selector[labels[0]])
 	var out []model.Member
 	for _, pod := range store.Pods.By(r, store.ByLabel, first) {
 		if matches(selector, pod.Labels) {

@@ -37,7 +37,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		return nil, err
 	}
 	// What peers publish is read before the files are: both concern the same pools.
-	line := a.pipeline(pipeline.Config{Fetch: pipeline.NoFetch, Before: []func(context.Context){a.syncPeers}, First: []func(context.Context){a.probeAnswers}}, parts...)
+	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers}, First: []func(context.Context){a.probeAnswers}}, parts...)
 	a.run = func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		admit := func() {}

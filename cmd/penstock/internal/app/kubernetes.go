@@ -99,10 +99,10 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	if err := registerCluster(a.registry, c); err != nil {
 		return nil, err
 	}
-	demand := &pipeline.Demand{Source: c.source, Translation: a.translation, Progress: a.progress, Log: cfg.Log}
+	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
 	// Peers are known once our own Service is read.
-	line := a.pipeline(pipeline.Config{Fetch: demand.Fetch, First: []func(context.Context){a.probeAnswers, a.syncPeers}}, observe)
+	line := a.pipeline(pipeline.Config{Fetch: fetch, First: []func(context.Context){a.probeAnswers, a.syncPeers}}, observe)
 	a.run = func(ctx context.Context) error { return c.run(ctx, a, line) }
 	return a, nil
 }

@@ -8,7 +8,8 @@
 //
 // What comes back comes as objects of the store (multicluster/learned) or as reports on the board.
 //
-// Invariants: no proxy is answered before all sources are read and translated once.
+// Invariants: no proxy is answered before all sources are read and translated once. Afterwards the goroutine waits for nothing
+// but the next revision: what reads an object that is still to be fetched waits by itself, and keeps its last value.
 //
 // Tests: go test ./cmd/penstock/internal/pipeline; the whole is driven by the tests in cmd/penstock.
 package pipeline

@@ -3,89 +3,206 @@ package pipeline
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/graph"
 )
 
 const (
-	// fetchTimeout is how long a change waits for objects that it is the first to refer to. They belong to the same change: a
-	// listener whose certificate is still to be read must not close. The first translation waits on.
+	// fetchTimeout is how long rows wait for an object that they are the first to read, such as a listener for its
+	// certificate. Afterwards they are translated without it.
 	fetchTimeout = 3 * time.Second
-	// fetchRounds bounds how often fetched objects refer to others that must be fetched.
+	// fetchRounds bounds how often one change is translated again at once because what it has begun to read is at hand.
 	fetchRounds = 5
 )
 
 // Source reads objects on demand. *kube.Source implements it.
 type Source interface {
-	Want(ctx context.Context, wanted, unwanted []kube.Demand) error
+	// Want adds and removes demands. Each channel is closed when the objects of a wanted one are read.
+	Want(wanted, unwanted []kube.Demand) []<-chan struct{}
+	// Flush puts into the store what is read.
+	Flush() error
+	// Park moves objects that no demand wants out of the store. It is called after the first translation.
+	Park()
+	// Forbidden reports whether the API server forbids a read.
 	Forbidden() bool
 }
 
-// Demand is a Fetch from the API server.
-type Demand struct {
+// Fetch has a Source read what translation begins to read, and translates again. The first translation, after which proxies
+// are answered, waits for everything: what is missing would be removed from proxies that have it. After it nothing waits but
+// the rows concerned (graph.Engine.WaitForDemands).
+type Fetch struct {
 	Source      Source
 	Translation *Translation
-	Progress    *delivery.Progress
 	Log         *slog.Logger
+
+	first sync.Once // the first translation
+
+	mu      sync.Mutex
+	arrived []graph.Key
+	ready   chan struct{} // has one element when a key has arrived
 }
 
-// Fetch has the source read what an update has begun to read, and translates on, until nothing is missing. A change waits
-// for fetchTimeout. The first translation, after which proxies are answered, waits as long as it takes: what is missing would
-// be taken from proxies that have it.
-func (d *Demand) Fetch(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
-	if d.Progress.Begun() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, fetchTimeout)
-		defer cancel()
+// NewFetch makes a Fetch.
+func NewFetch(source Source, t *Translation, log *slog.Logger) *Fetch {
+	return &Fetch{Source: source, Translation: t, Log: log, ready: make(chan struct{}, 1)}
+}
+
+// Ready has an element when a key has arrived that rows wait for. A nil Fetch never has one.
+func (f *Fetch) Ready() <-chan struct{} {
+	if f == nil {
+		return nil
 	}
+	return f.ready
+}
+
+// take returns the keys that have arrived since the last call. Their objects are in the store.
+func (f *Fetch) take() []graph.Key {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	arrived := f.arrived
+	f.arrived = nil
+	f.mu.Unlock()
+	if len(arrived) > 0 {
+		f.flush()
+	}
+	return arrived
+}
+
+func (f *Fetch) arrive(keys ...graph.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.arrived = append(f.arrived, keys...)
+	select {
+	case f.ready <- struct{}{}:
+	default:
+	}
+}
+
+// complete requests what an update has begun to read, and translates again as long as that is at hand. It returns the whole
+// change.
+func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
+	if f == nil {
+		return c
+	}
+	f.first.Do(func() { c = f.completeFirst(ctx, sub, c) })
 	for range fetchRounds {
-		settled := len(c.Output.Wanted)+len(c.Output.Unwanted) == 0
-		if settled && d.Progress.Begun() { // the first time the source waits for a call without demands
-			break
+		arrived := f.request(ctx, &c.Output)
+		if len(arrived) == 0 {
+			return c
 		}
-		wanted, unwanted := demands(c.Output.Wanted), demands(c.Output.Unwanted)
-		c.Output.Wanted, c.Output.Unwanted = nil, nil
-		d.want(ctx, wanted, unwanted)
-		revisions, now := sub.Pending()
-		if len(revisions) == 0 && settled {
-			break
-		}
-		if len(revisions) == 0 {
-			continue
-		}
-		var more []store.Change
-		for _, r := range revisions {
-			more = append(more, r.Changes...)
-		}
-		later := d.Translation.Update(now, more)
-		next := &delivery.Change{View: now, Objects: append(c.Objects, more...), Output: c.Output.Then(later)}
-		next.Output.Wanted, next.Output.Unwanted = later.Wanted, later.Unwanted
-		c = next
+		f.flush()
+		c = f.again(sub, c, arrived)
 	}
+	f.arrive(f.request(ctx, &c.Output)...)
 	return c
 }
 
-// want has the source read demands. What the API server forbids does not arrive by waiting.
-func (d *Demand) want(ctx context.Context, wanted, unwanted []kube.Demand) {
+// completeFirst waits until everything is read that the first translation reads.
+func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
+	parked := false
+	for range fetchRounds {
+		if len(c.Output.Wanted)+len(c.Output.Unwanted) == 0 {
+			if parked {
+				break
+			}
+			f.Source.Park()
+			parked = true
+		}
+		wanted, unwanted := demands(c.Output.Wanted), demands(c.Output.Unwanted)
+		c.Output.Wanted, c.Output.Unwanted = nil, nil
+		for i, read := range f.Source.Want(wanted, unwanted) {
+			f.await(ctx, wanted[i], read)
+		}
+		f.flush()
+		c = f.again(sub, c, nil)
+	}
+	f.Translation.WaitForDemands()
+	return c
+}
+
+// await waits until a demand is met. What the API server forbids does not arrive by waiting.
+func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) {
 	for {
-		try, cancel := context.WithTimeout(ctx, fetchTimeout)
-		err := d.Source.Want(try, wanted, unwanted)
-		cancel()
-		switch {
-		case err == nil || ctx.Err() == context.Canceled:
+		select {
+		case <-read:
 			return
-		case ctx.Err() != nil || d.Source.Forbidden():
-			d.Log.Warn("translating without objects that cannot be read now", "error", err)
+		case <-ctx.Done():
+			return
+		case <-time.After(fetchTimeout):
+		}
+		if f.Source.Forbidden() {
+			f.Log.Warn("translating without objects that the API server forbids to read", "kind", d.Table, "key", d.Key)
 			return
 		}
-		d.Log.Warn("no proxy is answered before everything is read once", "error", err)
+		f.Log.Warn("no proxy is answered before everything is read once", "kind", d.Table, "key", d.Key)
 	}
 }
 
-func demands[K ~struct{ Table, Index, Key string }](keys []K) []kube.Demand {
+// request passes an update's demands to the source. It returns the keys whose objects are at hand; the others arrive later.
+func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []graph.Key) {
+	keys := out.Wanted
+	if len(keys)+len(out.Unwanted) == 0 {
+		return nil
+	}
+	channels := f.Source.Want(demands(keys), demands(out.Unwanted))
+	out.Wanted, out.Unwanted = nil, nil
+	for i, read := range channels {
+		select {
+		case <-read:
+			arrived = append(arrived, keys[i])
+		default:
+			go f.expect(ctx, keys[i], read)
+		}
+	}
+	return arrived
+}
+
+// expect reports a key as arrived once its objects are read, or after fetchTimeout without them.
+func (f *Fetch) expect(ctx context.Context, key graph.Key, read <-chan struct{}) {
+	timeout := time.NewTimer(fetchTimeout)
+	defer timeout.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-read:
+	case <-timeout.C:
+		f.Log.Warn("translating without objects that cannot be read now", "kind", key.Table, "key", key.Key)
+	}
+	f.arrive(key)
+}
+
+// again translates what is in the store now, and joins it with a change.
+func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []graph.Key) *delivery.Change {
+	revisions, now := sub.Pending()
+	if len(revisions)+len(arrived) == 0 {
+		return c
+	}
+	var more []store.Change
+	for _, r := range revisions {
+		more = append(more, r.Changes...)
+	}
+	later := f.Translation.Update(now, more, arrived...)
+	next := &delivery.Change{View: now, Objects: append(c.Objects, more...), Output: c.Output.Then(later)}
+	next.Output.Wanted, next.Output.Unwanted = later.Wanted, later.Unwanted
+	return next
+}
+
+// flush puts into the store what is read. The store rejects objects without a name alone, which the API server has not.
+func (f *Fetch) flush() {
+	if err := f.Source.Flush(); err != nil {
+		f.Log.Error("objects that are read cannot be stored", "error", err)
+	}
+}
+
+func demands(keys []graph.Key) []kube.Demand {
 	out := make([]kube.Demand, len(keys))
 	for i, k := range keys {
 		out[i] = kube.Demand(k)

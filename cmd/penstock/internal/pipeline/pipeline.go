@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/xds/cache"
 )
 
@@ -19,8 +20,8 @@ type Config struct {
 	Translation *Translation
 	Delivery    *delivery.Delivery
 	Cache       *cache.Cache
-	// Fetch completes a translation with objects that are read on demand; NoFetch if all are in the store.
-	Fetch Fetch
+	// Fetch reads objects on demand; nil if all are in the store.
+	Fetch *Fetch
 	// Before runs before anything is translated, and First after the first translation, before any proxy is answered.
 	Before, First []func(context.Context)
 	// Observe is called with the seconds that a change took.
@@ -28,12 +29,6 @@ type Config struct {
 	Tracer  trace.Tracer
 	Log     *slog.Logger
 }
-
-// Fetch reads what a translation has begun to read and translates on. It returns the whole change.
-type Fetch func(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change
-
-// NoFetch is the Fetch of a store that has every object.
-func NoFetch(_ context.Context, _ *store.Subscription, c *delivery.Change) *delivery.Change { return c }
 
 // Pipeline follows the store.
 type Pipeline struct{ cfg Config }
@@ -55,11 +50,18 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		first = false
 	}
 	for {
-		revisions, view, err := sub.Next(ctx)
-		if err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-sub.Ready():
+		case <-p.cfg.Fetch.Ready():
 		}
-		p.follow(ctx, sub, revisions, view)
+		arrived := p.cfg.Fetch.take()
+		revisions, view := sub.Pending()
+		if len(revisions)+len(arrived) == 0 {
+			continue
+		}
+		p.follow(ctx, sub, revisions, view, arrived...)
 		if first {
 			for _, run := range p.cfg.First {
 				run(ctx)
@@ -73,19 +75,20 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 }
 
-// follow brings everything behind the store up to date with some revisions.
-func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View) {
+// follow brings everything behind the store up to date with some revisions, and with keys that rows waited for.
+func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View, arrived ...graph.Key) {
 	defer func(begin time.Time) { p.cfg.Observe(time.Since(begin).Seconds()) }(time.Now())
 	c := &delivery.Change{View: view}
 	for _, r := range revisions {
 		c.Objects = append(c.Objects, r.Changes...)
 	}
+	run := ctx // outlives the change
 	ctx, span := p.cfg.Tracer.Start(ctx, "change", trace.WithNewRoot(), trace.WithAttributes(
 		attribute.Int64("rev", int64(view.Revision())), attribute.Int("changes", len(c.Objects))))
 	defer span.End()
 	_, translating := p.cfg.Tracer.Start(ctx, "translate")
-	c.Output = p.cfg.Translation.Update(view, c.Objects)
-	c = p.cfg.Fetch(ctx, sub, c)
+	c.Output = p.cfg.Translation.Update(view, c.Objects, arrived...)
+	c = p.cfg.Fetch.complete(run, sub, c)
 	c.Revision, c.Trace = c.View.Revision(), trace.SpanContextFromContext(ctx)
 	translating.SetAttributes(attribute.String("work", c.Output.Work))
 	translating.End()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -23,11 +24,18 @@ func NewTranslation(cfg translator.Config) *Translation {
 }
 
 // Update translates a change. See translator.Translator.
-func (t *Translation) Update(view *store.View, changes []store.Change) translator.Output {
+func (t *Translation) Update(view *store.View, changes []store.Change, arrived ...graph.Key) translator.Output {
 	defer t.watch.begin()()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.t.Update(view, changes)
+	return t.t.Update(view, changes, arrived...)
+}
+
+// WaitForDemands makes what is translated from now on wait for the objects that it is the first to read.
+func (t *Translation) WaitForDemands() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.t.WaitForDemands()
 }
 
 // Stuck reports whether a change has been translated or delivered for StuckAfter without a row that was computed meanwhile.
