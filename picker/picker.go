@@ -35,6 +35,7 @@ type Picker struct {
 	tracer         trace.Tracer
 	registry       *endpoint.Registry
 	leases         *endpoint.Leases
+	nowhere        *endpoint.Load // has the requests that no endpoint of a pool serves
 	metrics        *metrics
 	health         *health.Server
 
@@ -76,6 +77,7 @@ func New(c Config) (*Picker, error) {
 		alive:          c.Alive,
 		registry:       endpoint.NewRegistry(endpoint.Config{Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
+		nowhere:        new(endpoint.Load),
 		health:         health.NewServer(),
 	}
 	if p.log == nil {

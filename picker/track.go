@@ -81,7 +81,12 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	served := p.loadOf(e.Served)
 	if e.Open {
 		lease.Renew()
-		lease.MoveTo(served)
+		switch {
+		case served != nil:
+			lease.MoveTo(served)
+		case e.Served != "": // a hop, whose own pick counts the request, or an endpoint that has left
+			lease.MoveTo(p.nowhere)
+		}
 		return
 	}
 	if !lease.Release() {

@@ -31,6 +31,9 @@ var figures = map[string]figure{
 	"commit_isolation.waiting": {"ms", none, ""},
 	"commit_isolation.alone":   {"ms", none, ""},
 
+	"lease_phantoms":         {"requests", 0, "Requests that are still counted 5 s after their Envoy was killed: of 100, with as many of another Envoy in flight, by the pickers of two penstock serve."},
+	"lease_phantoms.missing": {"requests", none, "Requests of the other Envoy that are not counted then."},
+
 	"cold_start":               {"s", 3, "5,000 routes: from the start of penstock serve with a new folder of files until a proxy, which connects at once, has the last byte of everything."},
 	"cold_start.cpu":           {"s", none, "CPU of the process in that time, which depends less on how busy the machine is."},
 	"cold_start.restart":       {"s", none, "The same with the state of the first run."},
@@ -92,6 +95,7 @@ var measurements = []measurement{
 	{names: []string{"change_cleartext"}, what: "one route's change among 5,000 on one cleartext port", run: measureCleartext},
 	{names: []string{"endpoint_fanout", "endpoint_fanout_vs_gcp"}, what: "one endpoint's change to 1,000 streams", run: measureFanout},
 	{names: []string{"commit_isolation"}, what: "an endpoint's change while another pool's removal waits for a frozen peer", needs: havePenstock, run: measureIsolation},
+	{names: []string{"lease_phantoms"}, what: "the requests in flight of an Envoy that is killed", needs: haveEnvoy, run: measurePhantoms},
 	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
 	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},

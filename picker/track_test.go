@@ -1,0 +1,93 @@
+package picker
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+const (
+	first  = "10.0.0.1:80"
+	second = "10.0.0.2:80"
+)
+
+// pickFirst returns a picker, and the lease of a pick that named the endpoints first and second.
+func pickFirst(t *testing.T, c Config) (p *Picker, lease string) {
+	t.Helper()
+	p = runPicker(t, c)
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 1, Full: schedule.Full{InFlight: 9}, Endpoints: specs(first, second)})
+	stream, _ := call(t, dial(t, address), "x-penstock-pool", "ns/pool")
+	r := exchange(t, stream, headerMessage(nil))
+	return p, r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
+}
+
+func counts(p *Picker) [2]int64 { return [2]int64{inFlight(p, first), inFlight(p, second)} }
+
+// Envoy tries the second endpoint after the first, and then a hop, whose own pick counts the request.
+func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
+	p, lease := pickFirst(t, Config{})
+	for _, c := range []struct {
+		served string
+		want   [2]int64
+	}{
+		{"", [2]int64{1, 0}}, // not connected yet
+		{first, [2]int64{1, 0}},
+		{second, [2]int64{0, 1}},
+		{"envoy://hop/", [2]int64{0, 0}},
+		{second, [2]int64{0, 1}},
+	} {
+		p.Log(accesslog.Entry{Lease: lease, Open: true, Served: c.served})
+		if got := counts(p); got != c.want {
+			t.Errorf("served by %q: %v in flight, want %v", c.served, got, c.want)
+		}
+	}
+	p.Log(accesslog.Entry{Lease: lease, Served: second, Status: 200})
+	if got := counts(p); got != [2]int64{} || p.leases.Len() != 0 || p.nowhere.InFlight() != 0 {
+		t.Errorf("after the end: %v in flight, %d leases", got, p.leases.Len())
+	}
+	for text, want := range map[string][2]uint64{first: {0, 1}, second: {1, 0}} {
+		if served, failed, _ := p.loadOf(text).Totals(); [2]uint64{served, failed} != want {
+			t.Errorf("%s: %d served, %d failed, want %v", text, served, failed, want)
+		}
+	}
+}
+
+// The picker of another process has opened a lease, and Envoy reports to this one.
+func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
+	alive := true
+	var forwarded []accesslog.Entry
+	p, own := pickFirst(t, Config{
+		Forward: func(e accesslog.Entry) { forwarded = append(forwarded, e) },
+		Alive:   func(owner string) bool { return alive && owner == "peer" },
+	})
+	open, end := accesslog.Entry{Lease: "peer.1", Open: true, Served: second}, accesslog.Entry{Lease: "peer.1", Served: second, Status: 200}
+	expect := func(what string, e accesslog.Entry, passed bool, want [2]int64) {
+		t.Helper()
+		forwarded = nil
+		p.Log(e)
+		if got := counts(p); got != want || passed != (len(forwarded) == 1) {
+			t.Errorf("%s: %v in flight, want %v; forwarded %v", what, got, want, forwarded)
+		}
+	}
+	expect("a peer's request goes on", open, true, [2]int64{1, 0})
+	expect("a peer's request ends", end, true, [2]int64{1, 0})
+	alive = false
+	expect("a lost peer's request goes on", open, false, [2]int64{1, 1})
+	expect("it goes on still", open, false, [2]int64{1, 1})
+	expect("it ends", end, false, [2]int64{1, 0})
+	expect("it ends a second time", end, true, [2]int64{1, 0})
+	expect("a lost peer's request to an unknown endpoint", accesslog.Entry{Lease: "peer.2", Open: true, Served: "10.9.9.9:1"}, false, [2]int64{1, 0})
+	expect("no lease", accesslog.Entry{Lease: "nonsense", Open: true, Served: second}, false, [2]int64{1, 0})
+	expect("a lost peer's request goes on again", open, false, [2]int64{1, 1})
+	alive = true
+	expect("the peer is back", open, true, [2]int64{1, 0})
+	expect("an own request goes on", accesslog.Entry{Lease: own, Open: true}, false, [2]int64{1, 0})
+	p.LogOwn(accesslog.Entry{Lease: "peer.3", Open: true, Served: second})
+	if diff := cmp.Diff([2]int64{1, 0}, counts(p)); diff != "" {
+		t.Error("a forwarded entry of another picker counts: ", diff)
+	}
+}
