@@ -89,7 +89,8 @@ type Pool struct {
 	Relay *Relay
 }
 
-// Relay describes the remote picker of a pool whose pods are unknown in this cluster.
+// Relay describes the external picker of a pool, which is asked in place of choosing here: the remote picker of a pool whose pods
+// are unknown in this cluster, or one that gateways ask themselves where it gets bodies.
 type Relay struct {
 	// Pickers are tried in order; required.
 	Pickers []netip.AddrPort
@@ -100,4 +101,6 @@ type Relay struct {
 	CIDRs []netip.Prefix
 	// Ports that may be named; empty allows any.
 	Ports []uint16
+	// Listed means that Envoys have the pool's endpoints: they pass over any other address, and nothing is learned.
+	Listed bool
 }

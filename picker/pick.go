@@ -42,7 +42,7 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 	if pool == nil {
 		return extproc.BodyPolicy{}
 	}
-	if pool.Relay != nil && p.learner != nil && p.learner.Isolated() {
+	if pool.Relay != nil && !pool.Relay.Listed && p.learner != nil && p.learner.Isolated() {
 		return extproc.BodyPolicy{Unavailable: true}
 	}
 	policy := extproc.BodyPolicy{Limit: pool.BodyLimit, Wait: pool.Pool.Body != BodyNone || pool.Relay != nil}

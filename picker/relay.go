@@ -63,6 +63,12 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		}
 		return extproc.Answer{Status: remote.Status, Passthrough: remote.Immediate}, decision{result: resultPassed}
 	}
+	if pool.Relay.Listed {
+		p.reportRelay(pool, RelayFailure{}, started)
+		a := listed(append(remote.Endpoints, spill...), retries(r))
+		a.Track = remote.Track
+		return a, decision{result: resultRelayed, candidates: len(remote.Endpoints)}
+	}
 	addrs, outOfRange := pool.Relay.allowed(remote.Endpoints)
 	failure := RelayFailure{}
 	if len(outOfRange) > 0 {

@@ -271,7 +271,10 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 		return v
 	}
 	if b.Picker != nil {
-		v.Picker, v.Pool, v.Body = b.Picker.Cluster.String(), b.Picker.Pool.String(), string(b.Picker.Body)
+		v.Picker, v.Body = b.Picker.Cluster.String(), string(b.Picker.Body)
+		if !b.Picker.Cluster.External() {
+			v.Pool = b.Picker.Pool.String()
+		}
 		v.Spill = b.Picker.Spill
 	}
 	v.Filters = ownViews(&b)

@@ -11,6 +11,8 @@ import (
 type PickerPool struct {
 	Pool    *model.Pool
 	Members []model.Member
+	// External is the pool's own picker, if that is not ours: our picker relays the requests to it whose bodies no picker gets.
+	External *model.ExternalPicker
 }
 
 // poolTables are InferencePools and InferencePoolImports, and what our picker needs of them.
@@ -72,7 +74,13 @@ func (t *tables) declareMembers() {
 			if !ok {
 				return PickerPool{}, false
 			}
-			return PickerPool{p, inference.Members(r, p)}, true
+			out := PickerPool{Pool: p, Members: inference.Members(r, p)}
+			if p.External && !p.Picker.Cluster.IsZero() {
+				if at, ok := t.externalPicker(r, p.Picker.Cluster); ok {
+					out.External = &at
+				}
+			}
+			return out, true
 		},
 	})
 }

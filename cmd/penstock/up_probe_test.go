@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -22,6 +27,24 @@ type referencePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	pick         string
 	acknowledges bool
+
+	mu     sync.Mutex
+	paths  []string // of requests that it picked for
+	served []string // the endpoints that served, from the headers of responses
+}
+
+// record keeps a path or an endpoint for the test.
+func (p *referencePicker) record(list *[]string, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*list = append(*list, text)
+}
+
+// recorded is what was recorded so far.
+func (p *referencePicker) recorded() (paths, served []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.paths), slices.Clone(p.served)
 }
 
 // serve serves at an address until the test ends or stop is called.
@@ -40,6 +63,7 @@ func (p *referencePicker) serve(t *testing.T, address string) (stop func()) {
 
 func (p *referencePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var read []byte
+	var path string
 	for {
 		m, err := s.Recv()
 		if err != nil {
@@ -48,18 +72,28 @@ func (p *referencePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) e
 		var replies []*extprocv3.ProcessingResponse
 		switch r := m.Request.(type) {
 		case *extprocv3.ProcessingRequest_RequestHeaders:
+			for _, h := range r.RequestHeaders.Headers.Headers {
+				if h.Key == ":path" {
+					path = string(h.RawValue)
+				}
+			}
 			if r.RequestHeaders.EndOfStream {
+				p.record(&p.paths, path)
 				replies = append(replies, p.headers())
 			}
 		case *extprocv3.ProcessingRequest_RequestBody:
 			read = append(read, r.RequestBody.Body...)
 			if r.RequestBody.EndOfStream {
+				p.record(&p.paths, path)
 				replies = append(replies, p.headers())
 			}
 			if p.acknowledges || r.RequestBody.EndOfStream {
 				replies = append(replies, p.body(read))
 			}
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
+			if lb := m.MetadataContext.GetFilterMetadata()["envoy.lb"]; lb != nil {
+				p.record(&p.served, path+" "+lb.Fields["x-gateway-destination-endpoint-served"].GetStringValue())
+			}
 			replies = append(replies, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
 				ResponseHeaders: &extprocv3.HeadersResponse{},
 			}})
@@ -128,6 +162,56 @@ func TestEndpointPicker_ExternalPickersOfBothBodyModesWork(t *testing.T) {
 		return nil
 	})
 	picked("pod-1")
+}
+
+// A picker that waits for bodies would never answer the headers of these alone, and the pool, which fails closed, answer 503.
+func TestEndpointPicker_ExternalPickerPicksForStreamsUploadsAndUpgrades(t *testing.T) {
+	t.Parallel()
+	for name, acknowledges := range map[string]bool{"full duplex": false, "acknowledges": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := modelServer(t, sim.Config{Name: "pod-1"}), modelServer(t, sim.Config{Name: "pod-2"})
+			port, external := freePort(t), freePort(t)
+			p := &referencePicker{pick: second, acknowledges: acknowledges}
+			p.serve(t, fmt.Sprintf("127.0.0.1:%d", external))
+			files := withPicker(chatFiles(port, first, second), external)
+			files["pool.yaml"] = strings.Replace(files["pool.yaml"], "{name: epp, ", "{name: epp, failureMode: FailClose, ", 1)
+			up(t, files)
+			answers(t, local(port), http.StatusOK)
+			for _, header := range []http.Header{
+				{"Content-Type": {"multipart/form-data; boundary=b"}},
+				{"Content-Type": {"application/grpc"}},
+				{"Upgrade": {"websocket"}, "Connection": {"upgrade"}},
+			} {
+				path := "/v1/models?" + url.QueryEscape(fmt.Sprint(header))
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, local(port)+path, strings.NewReader("body"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header = header
+				if header.Get("Upgrade") != "" {
+					req.Method, req.Body, req.ContentLength = http.MethodGet, nil, 0
+				}
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Fatalf("%v: %v", header, err)
+				}
+				_ = resp.Body.Close()
+				if by := resp.Header.Get("x-served-by"); by != "pod-2" {
+					t.Errorf("%v: %d from %q, want pod-2's answer", header, resp.StatusCode, by)
+				}
+				eventually(t, "the picker gets the headers of the response", func() error {
+					paths, served := p.recorded()
+					if !slices.Contains(paths, path) || !slices.Contains(served, path+" "+second) {
+						return fmt.Errorf("%v: it picked for %q and has the responses %q", header, paths, served)
+					}
+					return nil
+				})
+			}
+		})
+	}
 }
 
 // withPicker adds an external picker at a port of this machine to the pool "chat".

@@ -20,7 +20,7 @@ func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	r.cluster(model.Cluster{Name: named("picker/ns/epp/9002"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
 	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pods[0].address, pods[1].address)...)
 	r.forward("llm", model.Forward{Backends: []model.WeightedBackend{{
-		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: named("picker/ns/epp/9002"), Body: model.BodyWhole},
+		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: named("picker/ns/epp/9002"), Body: model.BodyWhole, Served: true},
 	}}})
 	r.start()
 	r.healthy("picker/ns/epp/9002")
@@ -61,7 +61,7 @@ func TestExternalPicker_FollowersAreNotAsked(t *testing.T) {
 	r.cluster(picker, endpoints(leader.address, follower.address)...)
 	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
 	r.forward("llm", model.Forward{Backends: []model.WeightedBackend{{
-		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: picker.Name, Body: model.BodyDuplex},
+		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: picker.Name, Body: model.BodyDuplex, Served: true},
 	}}})
 	r.start()
 	r.healthy(picker.Name.String())

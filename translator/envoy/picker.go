@@ -31,12 +31,16 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode f
 	if p == nil {
 		return nil
 	}
-	service := b.grpc(p.Cluster)
+	cluster, body := p.Cluster, mode(p.Body)
+	if cluster.External() && body == model.BodyNone {
+		cluster = model.OurPicker // which sends the headers on as those of a request without a body
+	}
+	service := b.grpc(cluster)
 	service.RetryPolicy = b.callAgain() // that of EnvoyGrpc is read for xDS streams only
 	meta := func(k, v string) {
 		service.InitialMetadata = append(service.InitialMetadata, &corev3.HeaderValue{Key: k, Value: v})
 	}
-	if !p.Pool.IsZero() {
+	if !cluster.External() && !p.Pool.IsZero() {
 		meta(metaPool, p.Pool.String())
 		if retry != nil && retry.Attempts > 0 {
 			meta(metaRetries, strconv.FormatUint(uint64(retry.Attempts), 10))
@@ -56,7 +60,7 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode f
 		Override: &extprocv3.ExtProcPerRoute_Overrides{Overrides: &extprocv3.ExtProcOverrides{
 			GrpcService:      service,
 			FailureModeAllow: boolean(true),
-			ProcessingMode:   processingMode(mode(p.Body)),
+			ProcessingMode:   processingMode(body, p.Served),
 		}},
 	})}
 }
@@ -80,10 +84,13 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 
 // processingMode is how much of a request its picker sees. Only external pickers get response headers, which name the
 // endpoint that served (endpoint picker protocol); ours reads the access log, beside the request's path.
-func processingMode(body model.BodyMode) *extprocv3.ProcessingMode {
+func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{
 		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,
 		ResponseHeaderMode: extprocv3.ProcessingMode_SKIP,
+	}
+	if served {
+		m.ResponseHeaderMode = extprocv3.ProcessingMode_SEND
 	}
 	switch body {
 	case model.BodyBuffered:
@@ -91,11 +98,9 @@ func processingMode(body model.BodyMode) *extprocv3.ProcessingMode {
 	case model.BodyDuplex:
 		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
 		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // Envoy demands it with FULL_DUPLEX_STREAMED
-		m.ResponseHeaderMode = extprocv3.ProcessingMode_SEND
 	case model.BodyWhole:
 		// With BUFFERED, Envoy would hold the body back until the headers are answered, which these pickers do last.
 		m.RequestBodyMode = extprocv3.ProcessingMode_STREAMED
-		m.ResponseHeaderMode = extprocv3.ProcessingMode_SEND
 	}
 	return m
 }
@@ -144,7 +149,8 @@ type sibling struct {
 }
 
 // bodyless are the kinds: a picker that waits for the end of a body would never answer an upgrade or a gRPC stream, and
-// has nothing to learn from a multipart body.
+// has nothing to learn from a multipart body. An external picker gets the headers of such a request from ours, with the end
+// of the request: Envoy would send them without, and the picker wait for the body.
 func bodyless() []sibling {
 	present := &routev3.HeaderMatcher{
 		Name:                 "upgrade",

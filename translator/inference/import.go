@@ -218,7 +218,7 @@ func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c in
 			Fix:     "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import",
 		})
 	}
-	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyBuffered}
+	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyBuffered, Served: true}
 	p.Relay = &model.Relay{Pickers: pickers, TLS: !clear, CIDRs: cidrs, Import: imp.Ref.Key(), Member: c.Name, Field: field}
 }
 

@@ -105,7 +105,7 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 // askExternal makes Envoy ask an external picker by the endpoint picker protocol, or in the mode that it supports
 // (picker/probe). field names the picker; mode is the field of its failure mode.
 func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
-	p.Picker = model.PickerCall{Cluster: cluster, Body: model.BodyDuplex}
+	p.Picker = model.PickerCall{Cluster: cluster, Pool: p.Name, Body: model.BodyDuplex, Served: true}
 	d, known := store.Dialects.Get(r, cluster.String())
 	if known && d.Health {
 		p.Picker.Cluster = cluster.As(model.HealthVariant)

@@ -124,9 +124,14 @@ const (
 // PickerCall is how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID // of the picker
-	Pool    PoolID    // zero for an external picker
-	Body    BodyMode
-	Spills  bool // the pool has somewhere to spill: immediate responses count as "no pick"
+	// Pool is the pool's name at our picker. Of a pool with an external picker too: ours relays the requests whose bodies no
+	// picker gets (see envoy's bodyless), because one that waits for bodies would never answer headers alone.
+	Pool PoolID
+	Body BodyMode
+	// Served sends the response's headers to the picker, with the endpoint that served (endpoint picker protocol): to external
+	// ones, also behind ours.
+	Served bool
+	Spills bool // the pool has somewhere to spill: immediate responses count as "no pick"
 	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is sent in the gRPC
 	// metadata x-penstock-spill (comma-separated).
 	Spill []string

@@ -26,6 +26,10 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	if pp.Pool.Picker.Body == model.BodyBuffered {
 		out.Body = picker.BodyBuffered
 	}
+	if at := pp.External; at != nil {
+		out.Relay = &picker.Relay{Pickers: at.Addresses, TLS: at.TLS, Listed: true}
+		return out
+	}
 	if r := pp.Pool.Relay; r != nil {
 		out.Relay = &picker.Relay{Pickers: r.Pickers, TLS: r.TLS, Ports: pp.Pool.Ports}
 		for _, cidr := range r.CIDRs {

@@ -98,7 +98,7 @@ func (s *Pools) before(out translator.Output) map[string]naming {
 	}
 	for _, pp := range out.Pools {
 		name := pp.Pool.Name.String()
-		if pp.Pool.External {
+		if pp.Pool.External && (pp.External == nil || len(pp.External.Addresses) == 0) { // there is no picker to relay requests to
 			s.leave(name)
 			continue
 		}
@@ -169,7 +169,7 @@ func (s *Pools) chooseDefault() {
 	if want == "" {
 		local := 0
 		for name, p := range s.plain {
-			if p.Relay == nil {
+			if p.Relay == nil && !p.External {
 				local++
 				want = name
 			}
