@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -37,7 +38,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.replicas) && has(self.autoscaling))",message="replicas and autoscaling exclude each other: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || (has(self.mode) && self.mode == 'external')",message="external is for mode: external; set the mode, or remove external"
-// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap)))",message="mode: external runs no proxies: remove all fields but mode and external"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap) || has(self.networkPolicy)))",message="mode: external runs no proxies: remove all fields but mode and external"
 type EnvoyFleetSpec struct {
 	// Mode decides who runs the proxies: Penstock (managed, the default) or you (external).
 	//
@@ -58,8 +59,9 @@ type EnvoyFleetSpec struct {
 	//
 	// +optional
 	Autoscaling *FleetAutoscaling `json:"autoscaling,omitempty"`
-	// Resources of the Envoy container. Defaults to requests of 100m CPU and 128Mi memory. Envoy rejects requests before its
-	// heap reaches the memory limit, which must be at least 64Mi. Without a limit it rejects requests at 2 GiB.
+	// Resources of the Envoy container. Defaults to requests of 100m CPU and 128Mi memory, and a memory limit of 1Gi. Envoy
+	// rejects requests before its heap reaches the memory limit, which must be at least 64Mi. Without a limit it rejects
+	// requests at 2 GiB.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="limits.memory must be at least 64Mi: with less, Envoy rejects every request"
@@ -93,6 +95,11 @@ type EnvoyFleetSpec struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Bootstrap *runtime.RawExtension `json:"bootstrap,omitempty"`
+	// NetworkPolicy configures who may connect to the proxies' pods. By default every client may connect to the ports of
+	// listeners, those in bootstrap included, and to no other port.
+	//
+	// +optional
+	NetworkPolicy *FleetNetworkPolicy `json:"networkPolicy,omitempty"`
 	// External configures which proxies may attach in mode external, and the addresses at which clients reach them.
 	//
 	// +optional
@@ -188,6 +195,36 @@ type FleetPod struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+}
+
+// NetworkPolicyMode decides whether a fleet has a NetworkPolicy.
+//
+// +kubebuilder:validation:Enum=managed;none
+type NetworkPolicyMode string
+
+// The modes of a fleet's NetworkPolicy.
+const (
+	// NetworkPolicyManaged: Penstock applies a NetworkPolicy for the pods of each fleet.
+	NetworkPolicyManaged NetworkPolicyMode = "managed"
+	// NetworkPolicyNone: there is none, or the user's own.
+	NetworkPolicyNone NetworkPolicyMode = "none"
+)
+
+// FleetNetworkPolicy configures the NetworkPolicy of the proxies' pods.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.from) || !has(self.mode) || self.mode != 'none'",message="mode: none creates no NetworkPolicy: remove from"
+type FleetNetworkPolicy struct {
+	// Mode is managed (the default), or none for a fleet without a NetworkPolicy of Penstock's. NetworkPolicies add up: one of
+	// your own that allows less has an effect only with none.
+	//
+	// +optional
+	Mode NetworkPolicyMode `json:"mode,omitempty"`
+	// From lists the clients that may connect to listeners. Defaults to all.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
 }
 
 // FleetExternalSpec configures which proxies may attach in mode external.

@@ -85,6 +85,8 @@ func over(of, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 		Pod:          cmp.Or(of.Pod, base.Pod),
 		Bootstrap:    cmp.Or(of.Bootstrap, base.Bootstrap),
 		External:     cmp.Or(of.External, base.External),
+
+		NetworkPolicy: cmp.Or(of.NetworkPolicy, base.NetworkPolicy),
 	}
 	switch { // they exclude each other: the class's gives way
 	case of.Replicas != nil:

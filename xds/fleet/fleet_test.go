@@ -29,7 +29,7 @@ func TestFleet_GatewayIsProgrammedOnceProxiesAreReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.condition("Programmed", "AddressNotAssigned")
 		r.cluster.edit("Service", func(o *apply.Object) { o.Balancer = []string{"192.0.2.1"} })
 		r.condition("Programmed", "Pending")
@@ -45,7 +45,7 @@ func TestDeployment_StuckRolloutIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.cluster.edit("Service", func(o *apply.Object) { o.Balancer = []string{"192.0.2.1"} })
 		r.cluster.edit("Deployment", func(o *apply.Object) {
 			o.Available, o.Replicas, o.Stuck = 1, 2, "ProgressDeadlineExceeded: ReplicaSet has timed out progressing."
@@ -68,7 +68,7 @@ func TestServerSideApply_UnchangedObjectsAreNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		synctest.Wait()
 		want := r.cluster.written()
 		// compares runs a step until every goroutine is idle. A worker must have compared the fleet, or not have been started at all.
@@ -93,7 +93,7 @@ func TestServerSideApply_UnchangedObjectsAreNotWritten(t *testing.T) {
 		})
 		want++
 		compares("the Service is deleted", true, func() { r.cluster.remove("Service") })
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 	})
 }
 
@@ -101,14 +101,14 @@ func TestService_ListenerChangeWritesNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		synctest.Wait()
 		before := r.cluster.written()
 		r.bound = []render.Port{{Number: 8443, Name: "https"}} // a ListenerSet's
 		r.set()
 		r.until("a write", func() bool { return r.cluster.written() > before })
 		synctest.Wait()
-		if got := r.cluster.writes[before:]; !slices.Equal(got, []string{"Service"}) {
+		if got := slices.Sorted(slices.Values(r.cluster.writes[before:])); !slices.Equal(got, []string{"NetworkPolicy", "Service"}) {
 			t.Errorf("written: %v", got)
 		}
 	})
@@ -118,13 +118,13 @@ func TestGatewayClass_MissingClassKeepsProxies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.condition("Programmed", "AddressNotAssigned")
 		r.spec = nil // not accepted, because its EnvoyFleet is missing for example
 		r.set()
 		synctest.Wait()
 		r.condition("", "") // translation reports the reason
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.apply(store.GatewayClasses.Delete("penstock"))
 		r.names = nil // so the Gateway is not ours now
 		r.set()
@@ -133,7 +133,7 @@ func TestGatewayClass_MissingClassKeepsProxies(t *testing.T) {
 		if len(conditions) != 2 || conditions[0].Type != "Accepted" || conditions[0].Status != report.False || !strings.Contains(conditions[1].Message, "GatewayClass penstock does not exist") {
 			t.Errorf("conditions of a Gateway without its class: %+v", conditions)
 		}
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.apply(store.GatewayClasses.Put(&gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/other"}}))
 		r.gateway("edge", "other")
 		r.names = nil
@@ -147,7 +147,7 @@ func TestFleet_DeletesNothingBeforeGatewaysAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		other := fleet.New(r.config())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -155,7 +155,7 @@ func TestFleet_DeletesNothingBeforeGatewaysAreKnown(t *testing.T) {
 		other.Changed(apply.Ref{Kind: "Service", Namespace: "default", Name: "edge-penstock"})
 		cancel()
 		<-done
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 	})
 }
 
@@ -164,10 +164,10 @@ func TestHorizontalPodAutoscaler_ExistsOnlyIfRequested(t *testing.T) {
 		r := newRig(t)
 		r.spec = &v1alpha1.EnvoyFleetSpec{Autoscaling: &v1alpha1.FleetAutoscaling{MaxReplicas: 3}}
 		r.gateway("edge", "penstock")
-		r.expect("ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Service", "ServiceAccount")
+		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Service", "ServiceAccount")
 		r.spec = &v1alpha1.EnvoyFleetSpec{Replicas: new(int32)}
 		r.set()
-		r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
 	})
 }
 
@@ -175,7 +175,7 @@ func TestEnvoyFleet_ExternalModeHasNoObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
-		r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
 		r.spec = &v1alpha1.EnvoyFleetSpec{Mode: v1alpha1.FleetExternal, External: &v1alpha1.FleetExternalSpec{Addresses: []string{"edge.example"}}}
 		r.set()
 		r.expect()
@@ -199,7 +199,7 @@ func TestEnvoyFleet_TooLittleMemoryKeepsServingFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
-		r.expect("Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
+		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		synctest.Wait()
 		before := r.cluster.written()
 		limit := func(text string) {
@@ -221,7 +221,7 @@ func TestGatewayStaticAddresses_UnassignedIsReported(t *testing.T) {
 		r := newRig(t)
 		r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.1"}, {Value: "192.0.2.2"}}
 		r.gateway("edge", "penstock")
-		r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
 		r.cluster.edit("Service", func(o *apply.Object) { o.External = []string{"192.0.2.2"} })
 		r.condition("Programmed", "AddressNotUsable")
 		r.cluster.edit("Service", func(o *apply.Object) { o.Balancer = []string{"192.0.2.1"} })
@@ -237,7 +237,7 @@ func TestGatewayStaticAddresses_OutsideAllowedRangesAreNotTaken(t *testing.T) {
 				r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{Type: typ}}
 				r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.1"}, {Value: "192.0.2.2"}, {Value: "10.96.0.10"}, {Value: "::ffff:8.8.8.8"}}
 				r.gateway("edge", "penstock")
-				r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+				r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
 				r.cluster.edit("Service", func(o *apply.Object) {
 					o.Type, o.Balancer, o.ClusterIPs, o.External = "LoadBalancer", []string{"192.0.2.1"}, []string{"192.0.2.1"}, []string{"192.0.2.1", "192.0.2.2"}
 				})
@@ -270,7 +270,7 @@ func TestService_ImmutableFieldIsReportedWithFix(t *testing.T) {
 		class := "example.com/nlb"
 		r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{LoadBalancerClass: &class}}
 		r.gateway("edge", "penstock")
-		r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
 		r.cluster.edit("Service", func(o *apply.Object) { o.Balancer = []string{"192.0.2.1"} })
 		r.cluster.edit("Deployment", func(o *apply.Object) { o.Available = 1 })
 		r.condition("", "")
@@ -297,7 +297,7 @@ func TestNodePort_AddressesAreThoseOfNodesWithProxies(t *testing.T) {
 		r := newRig(t)
 		r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{Type: corev1.ServiceTypeNodePort}}
 		r.gateway("edge", "penstock")
-		r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount")
+		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
 		r.cluster.edit("Service", func(o *apply.Object) { o.ClusterIPs = []string{"10.96.0.9"} })
 		r.condition("Programmed", "Pending") // not AddressNotAssigned: without a proxy there is no node
 		r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.9"}}
@@ -327,7 +327,7 @@ func TestServerSideApply_ObjectOfOthersIsLeftAlone(t *testing.T) {
 		r.cluster.conflicting = "Service"
 		r.gateway("edge", "penstock")
 		r.condition("Programmed", "Invalid")
-		r.expect("ConfigMap", "Deployment", "PodDisruptionBudget", "ServiceAccount")
+		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount")
 		synctest.Wait()
 		r.cluster.leave() // without an event
 		r.until("the Service is created once its name is free", func() bool {

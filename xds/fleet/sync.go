@@ -63,7 +63,7 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 // manage applies the objects that differ, and deletes those that are no longer wanted.
 func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Object) error {
 	wanted, err := render.Objects(f.cfg.Settings(), render.Fleet{
-		Gateway: m.object, Spec: m.Spec, Ports: ports(m.object, m.Bound), Running: running(there),
+		Gateway: m.object, Spec: m.Spec, Ports: ports(m.object, m.Bound), Running: running(there), Open: open(there),
 	})
 	if err != nil {
 		return err
@@ -178,6 +178,15 @@ func running(there []apply.Object) int32 {
 		}
 	}
 	return 0
+}
+
+func open(there []apply.Object) []int32 {
+	for _, o := range there {
+		if o.Kind == "NetworkPolicy" {
+			return o.Ports
+		}
+	}
+	return nil
 }
 
 // served maps the protocols of listeners that proxies serve to port names.

@@ -31,6 +31,9 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"EnvoyFleet", "{mode: external, replicas: 3}", "mode: external runs no proxies"},
 	{"EnvoyFleet", "{mode: external, bootstrap: {}}", "mode: external runs no proxies"},
 	{"EnvoyFleet", "{mode: mine}", `supported values: "managed", "external"`},
+	{"EnvoyFleet", "{networkPolicy: {from: [{namespaceSelector: {}}, {ipBlock: {cidr: 192.0.2.0/24}}]}}", ""},
+	{"EnvoyFleet", "{networkPolicy: {mode: none, from: [{namespaceSelector: {}}]}}", "mode: none creates no NetworkPolicy: remove from"},
+	{"EnvoyFleet", "{mode: external, networkPolicy: {}}", "mode: external runs no proxies"},
 	{"EnvoyFleet", "{concurrency: 0}", "should be greater than or equal to 1"},
 	{"EnvoyFleet", "{service: {type: ExternalName}}", `supported values: "LoadBalancer", "NodePort", "ClusterIP"`},
 	{"EnvoyFleet", "{service: {type: NodePort, loadBalancerClass: x/y}}", "loadBalancerClass is for type: LoadBalancer; remove one of them"},
@@ -43,6 +46,7 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {failureMode: Sometimes}}", `supported values: "FailOpen", "FailClose"`},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {full: {kvCachePercent: 101}}}", "should be less than or equal to 100"},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {metrics: {path: metrics}}}", "should match '^/'"},
+	{"PoolPolicy", "{targetRef: {name: chat}, picker: {metrics: {maxPageBytes: 8388609}}}", "should be less than or equal to 8388608"},
 
 	{"ModelServers", "{servers: [{address: 10.0.0.1, ports: [8000]}, {address: gpu.example.com}]}", ""},
 	{"ModelServers", "{servers: []}", "should have at least 1 items"},

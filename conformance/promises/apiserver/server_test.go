@@ -65,7 +65,7 @@ func start(t *testing.T) *server {
 	_, number, _ := net.SplitHostPort(secure)
 	launch(t, dir, "kube-apiserver", filepath.Join(dir, "kube-apiserver"), "--etcd-servers", "http://"+etcd, "--cert-dir", filepath.Join(dir, "certs"),
 		"--secure-port", number, "--bind-address", "127.0.0.1", "--advertise-address", "10.0.0.1", "--service-cluster-ip-range", "10.96.0.0/16",
-		"--token-auth-file", filepath.Join(dir, "tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",
+		"--token-auth-file", filepath.Join(dir, "tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount", "--allow-privileged",
 		"--service-account-key-file", filepath.Join(dir, "sa.key"), "--service-account-signing-key-file", filepath.Join(dir, "sa.key"),
 		"--service-account-issuer", "https://kubernetes.default.svc")
 	s := &server{rest: &rest.Config{Host: "https://" + secure, BearerToken: "admin", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}

@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,17 +65,77 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 			"priorityClassName": "high", "podAnnotations": map[string]any{"a": "b"}, "logLevel": "debug", "gatewayClass": "edge",
 			"fleet": map[string]any{"replicas": 1}, "externalIPs": []any{"192.0.2.0/24", "2001:db8::/64"}, "clientCA": "clients", "trustDomain": "cluster.local", "xdsAddress": "192.0.2.1:18000", "args": []any{"--drain-time=1m"},
 		},
-		"no class": {"gatewayClass": ""},
+		"no class":    {"gatewayClass": ""},
+		"no policies": {"admissionPolicy": "never", "networkPolicy": map[string]any{"enabled": false}},
+		"more clients": {"networkPolicy": map[string]any{
+			"xdsFrom": []any{map[string]any{"ipBlock": map[string]any{"cidr": "192.0.2.0/24"}}}, "metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{}}},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kinds := map[string]int{}
 			for _, d := range render(t, values) {
 				kinds[check(t, d)]++
 			}
+			if with := name != "no policies"; (kinds["ValidatingAdmissionPolicy"] == 1) != with || (kinds["NetworkPolicy"] == 1) != with {
+				t.Errorf("kinds: %v", kinds)
+			}
 			if kinds["Deployment"] != 1 || kinds["Service"] != 1 || kinds["ClusterRole"] != 1 || kinds["Role"] != 1 || (name == "all") != (kinds["EnvoyFleet"] == 1) {
 				t.Errorf("kinds: %v", kinds)
 			}
 		})
+	}
+}
+
+// In a namespaced install no rule of the ClusterRole is about objects of routes or fleets, and no Secret of another namespace
+// can be read.
+func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
+	all := allRules(t, render(t, nil))[""]
+	some := allRules(t, render(t, map[string]any{"watchNamespaces": []any{"a", "b"}}))
+	for _, rule := range some[""] {
+		if i := slices.Index(rule.Resources, "namespaces"); i >= 0 && !slices.Equal(rule.ResourceNames, []string{"a", "b", system}) {
+			t.Errorf("namespaces: %+v", rule)
+		}
+		for _, resource := range rule.Resources {
+			if !slices.Contains([]string{"customresourcedefinitions", "gatewayclasses", "gatewayclasses/status", "namespaces", "tokenreviews"}, resource) {
+				t.Errorf("the ClusterRole allows %v %s", rule.Verbs, resource)
+			}
+		}
+	}
+	for _, ns := range []string{"a", "b", system} {
+		granted := append(slices.Clone(some[""]), some[ns]...)
+		for i := range granted {
+			granted[i].ResourceNames = nil
+		}
+		for _, rule := range all {
+			if !slices.ContainsFunc(granted, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, rule) }) {
+				t.Errorf("namespace %s: without %v", ns, rule)
+			}
+		}
+	}
+	if len(some) != 4 {
+		t.Errorf("rules of %d scopes", len(some))
+	}
+}
+
+// allRules returns the rules of roles by namespace; "" has those of the ClusterRole.
+func allRules(t *testing.T, documents []document) map[string][]rbacv1.PolicyRule {
+	t.Helper()
+	out := map[string][]rbacv1.PolicyRule{}
+	for _, d := range documents {
+		var role rbacv1.Role
+		if err := yaml.Unmarshal([]byte(d.text), &role); err == nil && (role.Kind == "ClusterRole" || role.Kind == "Role") {
+			out[role.Namespace] = append(out[role.Namespace], role.Rules...)
+		}
+	}
+	return out
+}
+
+func TestChart_ImageByDigest(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for _, d := range render(t, map[string]any{"image": "example.com/penstock:1", "imageDigest": digest}) {
+		if strings.HasSuffix(d.file, "deployment.yaml") && strings.Count(d.text, "example.com/penstock:1@"+digest) != 2 { // its own, and --penstock-image
+			t.Errorf("the digest is missing:\n%s", d.text)
+		}
 	}
 }
 
@@ -87,7 +149,7 @@ func TestRBAC_RulesNameExistingKinds(t *testing.T) {
 		}
 		for _, rule := range role.Rules {
 			for _, group := range rule.APIGroups {
-				if !strings.Contains(group, "networking") && group != "penstock.dev" {
+				if group == "networking.k8s.io" || !strings.Contains(group, "networking") && group != "penstock.dev" {
 					continue // Kubernetes' own
 				}
 				for _, resource := range rule.Resources {
@@ -133,7 +195,8 @@ func check(t *testing.T, d document) string {
 	into := map[string]runtime.Object{
 		"Deployment": &appsv1.Deployment{}, "Service": &corev1.Service{}, "ServiceAccount": &corev1.ServiceAccount{},
 		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "ClusterRole": &rbacv1.ClusterRole{}, "Role": &rbacv1.Role{},
-		"ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
+		"ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
+		"ValidatingAdmissionPolicy": &admissionv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
 	}[typed.Kind]
 	if into == nil {
 		return typed.Kind // from a CRD

@@ -43,6 +43,8 @@ type Object struct {
 	Type                           corev1.ServiceType
 	// Class is its spec.loadBalancerClass.
 	Class string
+	// Ports are those of a NetworkPolicy's first rule.
+	Ports []int32
 	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted: they answer a NodePort whatever the
 	// Service's externalTrafficPolicy. They come from the pods, so that Penstock needs no permission to read Nodes.
 	Nodes []string
@@ -58,6 +60,7 @@ var kinds = map[string]schema.GroupVersionResource{
 	"Deployment":              {Group: "apps", Version: "v1", Resource: "deployments"},
 	"PodDisruptionBudget":     {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
 	"HorizontalPodAutoscaler": {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
+	"NetworkPolicy":           {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 }
 
 // podKind is watched too: pods belong to a fleet by their label, not by their name.
@@ -111,10 +114,30 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 				}
 			}
 		}
+	case "NetworkPolicy":
+		o.Ports = openPorts(u)
 	case podKind:
 		o.Nodes = nodes(u)
 	}
 	return o
+}
+
+// openPorts are the ports of a NetworkPolicy's first rule.
+func openPorts(u *unstructured.Unstructured) (out []int32) {
+	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "ingress")
+	if len(rules) == 0 {
+		return nil
+	}
+	rule, _ := rules[0].(map[string]any)
+	ports, _, _ := unstructured.NestedSlice(rule, "ports")
+	for _, p := range ports {
+		if entry, ok := p.(map[string]any); ok {
+			if n, ok := entry["port"].(int64); ok {
+				out = append(out, int32(n))
+			}
+		}
+	}
+	return out
 }
 
 // nodes are the addresses of a pod's node, if the pod is ready.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/penstock-project/penstock/xds/authority"
+	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
 var (
@@ -45,9 +46,12 @@ func (s Secret) Read(ctx context.Context) (map[string][]byte, string, error) {
 // Write implements authority.Secrets.
 func (s Secret) Write(ctx context.Context, data map[string][]byte, version string) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, ResourceVersion: version},
-		Data:       data, Type: corev1.SecretTypeOpaque,
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: s.Name, ResourceVersion: version,
+			Labels: map[string]string{render.LabelManagedBy: render.ManagedBy}, // the chart's ValidatingAdmissionPolicy requires it
+		},
+		Data: data, Type: corev1.SecretTypeOpaque,
 	})
 	if err != nil {
 		return err

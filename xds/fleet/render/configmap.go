@@ -54,10 +54,8 @@ func (b *builder) bootstrap() bootstrap.Config {
 		DrainTime:   time.Duration(b.drainSeconds()) * time.Second,
 		Concurrency: int(or(b.Spec.Concurrency, 0)),
 	}
-	if r := b.Spec.Resources; r != nil {
-		if limit, ok := r.Limits[corev1.ResourceMemory]; ok {
-			c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9 // the rest is for stacks, and for memory that the allocator retains
-		}
+	if limit, ok := b.resources().Limits[corev1.ResourceMemory]; ok {
+		c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9 // the rest is for stacks, and for memory that the allocator retains
 	}
 	if b.Spec.Bootstrap != nil {
 		c.Extra = b.Spec.Bootstrap.Raw

@@ -93,7 +93,7 @@ func (b *builder) tools() corev1.Container {
 	return corev1.Container{
 		Name: "tools", Image: b.PenstockImage, Args: []string{"copy", toolDir + "/penstock"},
 		SecurityContext: restricted(),
-		Resources:       corev1.ResourceRequirements{Requests: quantities("10m", "16Mi")},
+		Resources:       corev1.ResourceRequirements{Requests: quantities("10m", "16Mi"), Limits: memory("128Mi")},
 		VolumeMounts:    []corev1.VolumeMount{{Name: "tools", MountPath: toolDir}},
 	}
 }
@@ -110,7 +110,7 @@ func (b *builder) envoy() corev1.Container {
 			{Name: "POD_NAME", ValueFrom: field("metadata.name")},
 			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")}, // empty if pods have no such label
 		},
-		Resources:       or(b.Spec.Resources, corev1.ResourceRequirements{Requests: quantities("100m", "128Mi")}),
+		Resources:       b.resources(),
 		SecurityContext: restricted(),
 		ReadinessProbe: &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: bootstrap.ReadyPath, Port: intstr.FromInt32(ReadyPort)}},
@@ -128,9 +128,15 @@ func (b *builder) envoy() corev1.Container {
 	}
 }
 
+// resources of Envoy's container.
+func (b *builder) resources() corev1.ResourceRequirements {
+	return or(b.Spec.Resources, corev1.ResourceRequirements{Requests: quantities("100m", "128Mi"), Limits: memory("1Gi")})
+}
+
 func (b *builder) volumes() []corev1.Volume {
-	empty := func(name string) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+	empty := func(name, size string) corev1.Volume {
+		limit := resource.MustParse(size)
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}
 	}
 	seconds := lifetime
 	return []corev1.Volume{
@@ -140,8 +146,8 @@ func (b *builder) volumes() []corev1.Volume {
 		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
 			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: identity.Audience, ExpirationSeconds: &seconds, Path: "token"},
 		}}}}},
-		empty("run"),
-		empty("tools"),
+		empty("run", "16Mi"),    // a socket
+		empty("tools", "256Mi"), // the program
 	}
 }
 
@@ -170,6 +176,10 @@ func restricted() *corev1.SecurityContext {
 
 func quantities(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+func memory(limit string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}
 }
 
 func field(path string) *corev1.EnvVarSource {

@@ -41,6 +41,8 @@ type Fleet struct {
 	Ports []Port
 	// Running is the number of replicas in the existing Deployment, which an autoscaler may have chosen; 0 if unknown.
 	Running int32
+	// Open are the listeners' ports in the existing NetworkPolicy.
+	Open []int32
 }
 
 // Port is one port that clients connect to.
@@ -110,7 +112,11 @@ func Objects(s Settings, f Fleet) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []Object{b.serviceAccount(), config, b.deployment(hash), b.budget()}
+	out := []Object{b.serviceAccount(), config}
+	if or(f.Spec.NetworkPolicy, v1alpha1.FleetNetworkPolicy{}).Mode != v1alpha1.NetworkPolicyNone {
+		out = append(out, b.networkPolicy()) // before the pods that it selects
+	}
+	out = append(out, b.deployment(hash), b.budget())
 	if len(f.Ports) > 0 { // a Service needs a port
 		out = append(out, b.service())
 	}
