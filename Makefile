@@ -20,7 +20,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo build test race lint bench bench-kube conformance suites golden generate envoy sims helm lab lab-down labs test-lab bin/lab bin/certify go
+.PHONY: help demo build test race lint bench bench-kube soak conformance suites golden generate envoy sims helm lab lab-down labs test-lab bin/lab bin/certify go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -91,6 +91,9 @@ lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=
 
 test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's promises, attacks, the Helm chart, and the lab itself (some minutes once built; root, or unshare -rn)
 	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises/attacks ./promises
+
+soak: build envoy ## changes, traffic and faults for HOURS=1, and whether memory grows
+	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go run ./promises/zeroloss -soak $(or $(HOURS),1)h -penstock ../bin/penstock
 
 lab-down: bin/lab ## end the lab and remove everything it created
 	@bin/lab down

@@ -6,13 +6,14 @@
 //	go run ./promises/zeroloss -up -steps 200         the same for `penstock up`
 //	go run ./promises/zeroloss -envoys 2              the same with two Envoys, each at either control plane
 //	go run ./promises/zeroloss -absences 5            another figure: how soon an Envoy serves that started without a control plane
+//	go run ./promises/zeroloss -soak 1h               changes and faults for an hour, and whether memory grows
 //	go run ./promises/zeroloss -seed 7 -play 1-40     a sequence again: a failed run prints this, and a script
 //	go run ./promises/zeroloss -seed 7 -shrink 30m    the same, then shorter sequences, as long as they fail
 //
 // The files: world.go is the meaning of the user's folder, render.go its YAML, change.go and churn.go the kinds of
 // change, folder.go how files are written; model.go has the simulated model servers, client.go the requests and their
 // expected responses; process.go starts penstock and Envoy (package process), restart.go restarts them; run.go runs everything, stall.go
-// notices a machine that stalls, absence.go is the run of -absences; dump.go compares Envoy's final configuration with
+// notices a machine that stalls, soak.go has the faults of -soak, samples.go what the process needs meanwhile, absence.go is the run of -absences; dump.go compares Envoy's final configuration with
 // the expected one; report.go prints; shrink.go shortens a failing sequence.
 //
 // Invariants: the changes depend on the seed alone, never on time. A model server ends only after it has left the files

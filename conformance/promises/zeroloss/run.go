@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,7 @@ type options struct {
 	Envoys        int           // for two control planes; 0: one
 	Play          []int         // steps to make; nil: all
 	Early         bool          // end with the first failure
+	Soak          time.Duration // run so long, with faults, in place of Steps and Restarts; 0: no soak
 	Up            bool          // penstock up instead of two penstock serve
 	Only          []string      // kinds of change
 	Penstock      string        // the binary
@@ -57,6 +59,7 @@ type run struct {
 	log      []string // what happened, with times
 	step     int
 	stalls   int
+	faulted  int // faults of a soak so far
 }
 
 // result is the result of a run.
@@ -65,6 +68,8 @@ type result struct {
 	Changes           int
 	Restarts          int
 	Stalls            int // times that the machine stalled
+	Faults            int // of a soak
+	Samples           *samples
 	Failures          []failure
 	Log               []string
 	Took              time.Duration
@@ -199,7 +204,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		res.Requests, res.Streams = r.clients.sent.Load(), r.clients.streamed.Load()
-		res.Stalls = r.stalls
+		res.Stalls, res.Faults = r.stalls, r.faulted
 		res.Failures, res.Log, res.Took = r.failures, r.log, time.Since(began)
 	}()
 	if err := r.processes(ctx); err != nil {
@@ -220,7 +225,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	for _, e := range r.edges {
 		go r.watchEdge(sending, e)
 	}
-	if err := r.changes(ctx, &res); err != nil {
+	if err := r.work(ctx, &res); err != nil {
 		stop()
 		<-sent
 		return res, err
@@ -241,10 +246,30 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	return res, nil
 }
 
-func (r *run) changes(ctx context.Context, res *result) error {
-	due := r.restarts()
+// work makes all changes with their restarts, or those of a soak with its faults.
+func (r *run) work(ctx context.Context, res *result) (err error) {
+	if r.Soak == 0 {
+		return r.changes(ctx, slices.Values(r.until(r.Steps)), r.restarts(), res)
+	}
+	changing, stop := context.WithCancel(ctx)
+	defer stop()
+	soaked := make(chan error, 1)
+	go func() {
+		defer stop()
+		var err error
+		res.Samples, err = r.soak(ctx)
+		soaked <- err
+	}()
+	err = r.changes(ctx, func(yield func(int) bool) {
+		for step := 1; changing.Err() == nil && yield(step); step++ {
+		}
+	}, nil, res)
+	return errors.Join(err, <-soaked)
+}
+
+func (r *run) changes(ctx context.Context, steps iter.Seq[int], due []restart, res *result) error {
 	reported := time.Now()
-	for _, step := range r.until(r.Steps) {
+	for step := range steps {
 		r.mu.Lock()
 		r.step = step
 		over := r.Early && len(r.failures) > 0
@@ -298,6 +323,9 @@ func (r *run) changes(ctx context.Context, res *result) error {
 func (r *run) sofar(res *result) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.Soak > 0 {
+		return fmt.Sprintf("%d changes, %d faults, %d requests, %d failed", res.Changes, r.faulted, r.clients.sent.Load(), len(r.failures))
+	}
 	return fmt.Sprintf("%d of %d changes, %d restarts, %d requests, %d failed", res.Changes, r.Steps, res.Restarts, r.clients.sent.Load(), len(r.failures))
 }
 

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"math"
+	"testing"
+)
+
+func TestSoak_SlopeIsFoundInNoise(t *testing.T) {
+	var s samples
+	for i := range 360 {
+		hours, noise := float64(i)/720, float64(i%7-3)
+		s.at = append(s.at, hours)
+		s.heap = append(s.heap, 1000+noise)              // flat
+		s.goroutines = append(s.goroutines, 100+2*hours) // 2 an hour, of about 100.5
+		s.rss = append(s.rss, 1000+200*hours+noise)
+	}
+	if percent, deviation := slope(s.at, s.goroutines); math.Abs(percent-1.99) > 0.01 || deviation > 1e-6 {
+		t.Errorf("a line of 2 %% an hour has %v with error %v", percent, deviation)
+	}
+	if percent, deviation := slope(s.at, s.heap); math.Abs(percent) > 2*deviation {
+		t.Errorf("noise grows by %v with error %v", percent, deviation)
+	}
+	_, err := s.growth()
+	if err == nil || err.Error() != "rss grows by 19.1 % an hour (standard error 0.1), limit 10" {
+		t.Errorf("got %v", err)
+	}
+}

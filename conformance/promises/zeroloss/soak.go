@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+const (
+	// faultInterval is the time between two faults of a soak.
+	faultInterval = 45 * time.Second
+	// diskFault is how long a state folder cannot be written.
+	diskFault = 10 * time.Second
+)
+
+// fault is what a soak does to a control plane. The first control plane keeps its process in the second half, in which its
+// memory is measured.
+type fault struct {
+	name  string
+	plane int
+	ends  bool // it ends the process
+	do    func(context.Context, *plane) error
+}
+
+// faults is the sequence of faults, which a soak repeats.
+func (r *run) faults() []fault {
+	return []fault{
+		{"SIGTERM", 1, true, r.terminate},
+		{"SIGSTOP", 0, false, r.freeze},
+		{"disk", 0, false, r.disk},
+		{"SIGKILL", 1, true, r.kill},
+		{"SIGKILL", 0, true, r.kill},
+		{"disk", 1, false, r.disk},
+		{"SIGSTOP", 1, false, r.freeze},
+		{"SIGTERM", 0, true, r.terminate},
+	}
+}
+
+// disk makes a state folder unusable for a while: every access below it fails, for root too.
+func (r *run) disk(ctx context.Context, p *plane) error {
+	r.note("the state folder of %s cannot be used", p.name)
+	away := p.state + ".away"
+	if err := os.Rename(p.state, away); err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.state, nil, 0o600); err != nil {
+		return err
+	}
+	err := wait(ctx, diskFault)
+	r.note("the state folder of %s is back", p.name)
+	return errors.Join(err, os.Remove(p.state), os.Rename(away, p.state))
+}
+
+// soak repeats the faults until the soak's time is over, and samples the first control plane. Changes and requests go on
+// meanwhile.
+func (r *run) soak(ctx context.Context) (*samples, error) {
+	began, s := time.Now(), &samples{}
+	sampling, stop := context.WithCancel(ctx)
+	sampled := make(chan error, 1)
+	defer stop()
+	half := began.Add(r.Soak / 2)
+	go func() { sampled <- s.take(sampling, r.planes[0], half) }()
+	faults := r.faults()
+	for n := 0; ; n++ {
+		if wait(ctx, min(faultInterval, time.Until(began.Add(r.Soak)))) != nil || time.Since(began) >= r.Soak {
+			break
+		}
+		f := faults[n%len(faults)]
+		if f.ends && f.plane == 0 && time.Now().Add(faultInterval).After(half) {
+			continue
+		}
+		if err := f.do(ctx, r.planes[f.plane]); err != nil {
+			return s, fmt.Errorf("%s of %s: %w", f.name, r.planes[f.plane].name, err)
+		}
+		r.mu.Lock()
+		r.faulted++
+		r.mu.Unlock()
+	}
+	stop()
+	return s, errors.Join(ctx.Err(), <-sampled)
+}
