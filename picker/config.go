@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -93,9 +94,9 @@ type Pool struct {
 // are unknown in this cluster, or one that gateways ask themselves where it gets bodies.
 type Relay struct {
 	// Pickers are tried in order; required.
-	Pickers []netip.AddrPort
-	// TLS dials with TLS without verifying: pickers serve self-signed certificates by default. false is cleartext.
-	TLS bool
+	Pickers []dial.Address
+	// TLS is for those that are not Cleartext.
+	TLS dial.TLS
 	// CIDRs are the ranges of the remote pods; a pick never names an address outside them. If empty, all addresses are
 	// allowed but loopback, link-local and multicast ones.
 	CIDRs []netip.Prefix

@@ -12,7 +12,7 @@ func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	pool := Pool{Name: "ns/pool", Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")}
-	conn := dial(t, address)
+	conn := dialPicker(t, address)
 	for _, c := range []struct {
 		spills bool // and Envoy has "envoy://b/"
 		what   string

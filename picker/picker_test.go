@@ -46,7 +46,7 @@ func inFlight(p *Picker, address string) int64 {
 	return 0
 }
 
-func dial(t testing.TB, address string) *grpc.ClientConn {
+func dialPicker(t testing.TB, address string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -111,7 +111,7 @@ func TestSubsetHint_BindsInEveryForm(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: specs("10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80", "[fd00::1]:80")})
-	conn := dial(t, address)
+	conn := dialPicker(t, address)
 	for _, tt := range []struct {
 		hint any
 		want []string // nil: 503
@@ -149,7 +149,7 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 		Pool{Name: "two", Strategy: "round-robin", Fallbacks: 5, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")},
 		Pool{Name: "none", Spill: []string{"envoy://b/"}},
 		Pool{Name: "default", Default: true, Endpoints: specs("10.0.0.9:80")})
-	conn := dial(t, address)
+	conn := dialPicker(t, address)
 	for _, tt := range []struct {
 		pool, retries, spill, header string
 		want                         string
@@ -186,7 +186,7 @@ func TestLease_WithoutAccessLogEndsWithStream(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "ns/pool", Default: true, Strategy: "round-robin", Fallbacks: 1, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
-	stream, cancel := call(t, dial(t, address))
+	stream, cancel := call(t, dialPicker(t, address))
 	exchange(t, stream, headerMessage(nil))
 	counts := func() [2]int64 { return [2]int64{inFlight(p, "10.0.0.1:80"), inFlight(p, "10.0.0.2:80")} }
 	if got := counts(); got != [2]int64{1, 0} {
@@ -236,7 +236,7 @@ func TestEndpointPicker_InvalidPoolKeepsLastGood(t *testing.T) {
 func TestEndpointPicker_HealthServesOncePoolsAreSet(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	client := grpc_health_v1.NewHealthClient(dial(t, address))
+	client := grpc_health_v1.NewHealthClient(dialPicker(t, address))
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	status := func(name string) string {
@@ -272,7 +272,7 @@ func TestTracing_PickIsSpanOfSampledCall(t *testing.T) {
 	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans))})
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "ns/pool", Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
-	conn := dial(t, address)
+	conn := dialPicker(t, address)
 	const (
 		id     = "0af7651916cd43dd8448eb211c80319c"
 		caller = "00-" + id + "-00000000000000aa-01"
@@ -318,7 +318,7 @@ func TestMetrics_CountPicksAndDropRemovedPools(t *testing.T) {
 	p := runPicker(t, Config{Registerer: registry})
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "a", Strategy: "random", Endpoints: specs("10.0.0.1:80")}, Pool{Name: "empty"})
-	conn := dial(t, address)
+	conn := dialPicker(t, address)
 	for _, pool := range []string{"a", "a", "empty", ""} {
 		stream, _ := call(t, conn, "x-penstock-pool", pool)
 		exchange(t, stream, headerMessage(nil))
@@ -369,7 +369,7 @@ func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
 	list := specs("10.0.0.1:80", "10.0.0.2:80")
 	list[1].Draining = true
 	setPools(t, p, Pool{Name: "ns/pool", Strategy: "least-request", Full: schedule.Full{InFlight: 9}, Endpoints: list})
-	stream, _ := call(t, dial(t, address), "x-penstock-pool", "ns/pool")
+	stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
 	exchange(t, stream, headerMessage(nil))
 	w := httptest.NewRecorder()
 	p.ServeHTTP(w, httptest.NewRequest("GET", "/debug/picks?pool=ns/pool", nil))

@@ -22,7 +22,7 @@ func (pool *pool) connect(old *pool) error {
 	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay, relay) {
 		pool.relayHealth = old.relayHealth
 	}
-	if old != nil && old.Relay != nil && old.Relay.TLS == relay.TLS && slices.Equal(old.Relay.Pickers, relay.Pickers) {
+	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay.TLS, relay.TLS) && slices.Equal(old.Relay.Pickers, relay.Pickers) {
 		pool.remote = old.remote
 		return nil
 	}
@@ -63,12 +63,6 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		}
 		return extproc.Answer{Status: remote.Status, Passthrough: remote.Immediate}, decision{result: resultPassed}
 	}
-	if pool.Relay.Listed {
-		p.reportRelay(pool, RelayFailure{}, started)
-		a := listed(append(remote.Endpoints, spill...), retries(r))
-		a.Track = remote.Track
-		return a, decision{result: resultRelayed, candidates: len(remote.Endpoints)}
-	}
 	addrs, outOfRange := pool.Relay.allowed(remote.Endpoints)
 	failure := RelayFailure{}
 	if len(outOfRange) > 0 {
@@ -82,7 +76,7 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		d.outOfRange = outOfRange
 		return a, d
 	}
-	if p.learner != nil {
+	if p.learner != nil && !pool.Relay.Listed {
 		if err := p.learner.Learn(ctx, pool.Name, addrs); err != nil {
 			p.log.Debug("endpoint was not learned", "pool", pool.Name, "error", err)
 			remote.Track.End()
@@ -114,6 +108,9 @@ func (relay *Relay) allowed(texts []string) (addrs []netip.AddrPort, outOfRange 
 // inside reports whether a remote pod may have an address. Without declared ranges any is allowed but those that lead to
 // this machine or this link, where no remote pod is: loopback, link-local (a cloud's metadata server), multicast.
 func (relay *Relay) inside(ip netip.Addr) bool {
+	if relay.Listed {
+		return true
+	}
 	if len(relay.CIDRs) == 0 {
 		return ip.IsGlobalUnicast()
 	}

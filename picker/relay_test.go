@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -30,6 +33,7 @@ type remotePicker struct {
 
 	mu      sync.Mutex
 	list    string // endpoints to name; "" answers 429
+	reason  string // the body of that
 	headers bool   // name them in the header only
 	paths   []string
 	bodies  []string
@@ -88,12 +92,20 @@ func (p *remotePicker) name(names string, inHeaderOnly bool) {
 	p.list, p.headers = names, inHeaderOnly
 }
 
+// reject makes the picker answer 429 with a body from now on.
+func (p *remotePicker) reject(body string) {
+	p.name("", false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reason = body
+}
+
 func (p *remotePicker) answer(withBody bool) []*extprocv3.ProcessingResponse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.list == "" {
 		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
-			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: []byte("busy over there")}}}}
+			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: []byte(cmp.Or(p.reason, "busy over there"))}}}}
 	}
 	pick := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
 		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
@@ -145,8 +157,16 @@ func (l *learner) fail(err error) {
 	l.err = err
 }
 
+// at are addresses without TLS.
+func at(addrs ...netip.AddrPort) (out []dial.Address) {
+	for _, a := range addrs {
+		out = append(out, dial.Address{AddrPort: a, Cleartext: true})
+	}
+	return out
+}
+
 func relayed(pickers ...netip.AddrPort) Pool {
-	return Pool{Name: "import/c", Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: pickers, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}
+	return Pool{Name: "import/c", Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: at(pickers...), CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}
 }
 
 func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
@@ -156,7 +176,7 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	p := runPicker(t, Config{Registerer: registry, Learner: known})
 	_, address := servePicker(t, p)
 	setPools(t, p, relayed(unusedAddr(t), remote.serve(t))) // the first picker is gone
-	conn := dial(t, address)
+	conn := dialPicker(t, address)
 	ask := func(spill string) (string, string, int) {
 		t.Helper()
 		pairs := []string{"x-penstock-pool", "import/c"}
@@ -209,7 +229,7 @@ func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	remote := &remotePicker{}
 	remote.name("10.1.0.5:8000", false)
 	setPools(t, p, relayed(remote.serve(t)))
-	stream, cancel := call(t, dial(t, address), "x-penstock-pool", "import/c")
+	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
 	defer cancel()
 	if err := stream.Send(headerMessage(nil)); err != nil {
 		t.Fatal(err)
@@ -264,7 +284,7 @@ func TestRelay_MovedRemotePickerLosesNoRequest(t *testing.T) {
 		addrs = append(addrs, remote.serve(t))
 	}
 	setPools(t, p, relayed(addrs[0]))
-	conn := dial(t, address)
+	conn := dialPicker(t, address)
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
@@ -281,4 +301,107 @@ func TestRelay_MovedRemotePickerLosesNoRequest(t *testing.T) {
 		setPools(t, p, relayed(addrs[i%2]))
 	}
 	group.Wait()
+}
+
+// serve listens at an address.
+func (s *stalled) serve(t *testing.T) netip.AddrPort {
+	t.Helper()
+	server := grpc.NewServer()
+	extprocv3.RegisterExternalProcessorServer(server, s)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+// stalled is a picker that never answers a call.
+type stalled struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	calls atomic.Int32
+}
+
+func (s *stalled) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	s.calls.Add(1)
+	<-stream.Context().Done()
+	return nil
+}
+
+// Each of these picks has a client that waits, and Envoy gives up after two seconds.
+func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
+	remote := &remotePicker{}
+	remote.name("10.1.0.5:8000", false)
+	answering := remote.serve(t)
+	for _, c := range []struct {
+		name   string
+		others []netip.AddrPort
+		spill  string
+		list   string
+		status int
+	}{
+		{"the next address answers", []netip.AddrPort{answering}, "", "10.1.0.5:8000", 0},
+		{"there is no other one", nil, "", "", 503},
+		{"the pool spills", nil, "envoy://b/", "envoy://b/", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := runPicker(t, Config{})
+			_, address := servePicker(t, p)
+			down := &stalled{}
+			setPools(t, p, relayed(append([]netip.AddrPort{down.serve(t)}, c.others...)...))
+			conn := dialPicker(t, address)
+			pairs := []string{"x-penstock-pool", "import/c"}
+			if c.spill != "" {
+				pairs = append(pairs, "x-penstock-spill", c.spill)
+			}
+			for range 50 {
+				stream, cancel := call(t, conn, pairs...)
+				list, _, status := answered(exchange(t, stream, headerMessage(nil)))
+				cancel()
+				if list != c.list || status != c.status {
+					t.Fatalf("%q %d, want %q %d", list, status, c.list, c.status)
+				}
+			}
+			if n := down.calls.Load(); n > 5 { // the first, and a trial in each of its growing pauses, where the machine is slow
+				t.Errorf("%d of 50 picks waited for the stalled picker", n)
+			}
+		})
+	}
+}
+
+func TestRelay_ListsAndImmediateResponsesOfTheRemotePickerAreBounded(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	remote := &remotePicker{}
+	setPools(t, p, relayed(remote.serve(t)))
+	conn := dialPicker(t, address)
+	ask := func() (string, int) {
+		t.Helper()
+		stream, cancel := call(t, conn, "x-penstock-pool", "import/c")
+		defer cancel()
+		list, _, status := answered(exchange(t, stream, headerMessage(nil)))
+		return list, status
+	}
+	remote.name(strings.TrimSuffix(strings.Repeat("10.1.0.5:8000,", 10000), ","), false)
+	if list, _ := ask(); strings.Count(list, ",") != 15 {
+		t.Errorf("%d endpoints, want 16", strings.Count(list, ",")+1)
+	}
+	remote.name(strings.Repeat("x", 1<<19), false)
+	if list, status := ask(); list != "" || status != 503 {
+		t.Errorf("an endless address: %q %d", list, status)
+	}
+	remote.name("10.1.0.5:8000,"+strings.Repeat("x", 2<<20), false)
+	if list, status := ask(); list != "" || status != 503 {
+		t.Errorf("a message above the limit: %q %d", list, status)
+	}
+	remote.reject(strings.Repeat("busy", 100<<10))
+	if _, status := ask(); status != 503 {
+		t.Errorf("an immediate response of 400 KiB: %d", status)
+	}
+	remote.reject("busy")
+	if _, status := ask(); status != 429 {
+		t.Errorf("a short immediate response: %d", status)
+	}
 }

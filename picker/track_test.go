@@ -20,7 +20,7 @@ func pickFirst(t *testing.T, c Config) (p *Picker, lease string) {
 	p = runPicker(t, c)
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 1, Full: schedule.Full{InFlight: 9}, Endpoints: specs(first, second)})
-	stream, _ := call(t, dial(t, address), "x-penstock-pool", "ns/pool")
+	stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
 	r := exchange(t, stream, headerMessage(nil))
 	return p, r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
 }

@@ -46,6 +46,10 @@ type Config struct {
 	Now func() time.Time // time.Now if nil
 }
 
+// maxAddresses is how many addresses of one pool are kept. A remote picker that names more replaces those that it named longest ago:
+// each is an endpoint in every Envoy.
+const maxAddresses = 1024
+
 // Keeper holds the learned addresses of all pools. Its methods may be called concurrently.
 type Keeper struct {
 	cfg Config
@@ -173,6 +177,9 @@ func (k *Keeper) extend(pool string, addr netip.AddrPort, until time.Time) {
 	}
 	a := k.pools[pool][addr]
 	if a == nil {
+		if len(k.pools[pool]) >= maxAddresses {
+			k.dropOldest(pool)
+		}
 		a = &address{}
 		k.pools[pool][addr] = a
 	}
@@ -183,6 +190,18 @@ func (k *Keeper) extend(pool string, addr netip.AddrPort, until time.Time) {
 		a.published = a.until
 		k.cfg.Peers.Publish(channel.Item{Key: itemKey(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
 	}
+}
+
+// dropOldest drops the address that was named longest ago. mu is held.
+func (k *Keeper) dropOldest(pool string) {
+	var oldest netip.AddrPort
+	var until time.Time
+	for addr, a := range k.pools[pool] {
+		if until.IsZero() || a.until.Before(until) || a.until.Equal(until) && addr.Compare(oldest) < 0 {
+			oldest, until = addr, a.until
+		}
+	}
+	delete(k.pools[pool], oldest)
 }
 
 // publish publishes addresses again.

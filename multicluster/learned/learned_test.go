@@ -133,3 +133,30 @@ func TestLearned_OnlyPoolsOfImports(t *testing.T) {
 func object(pool string) (namespace, name string, ok bool) {
 	return "ns", store.LearnedName("chat", "east"), pool == "ns/chat@east"
 }
+
+// Each address is an endpoint in every Envoy, and the picker that names them is another cluster's.
+func TestLearned_AddressesOfAPoolAreBounded(t *testing.T) {
+	s := store.New()
+	now := time.Unix(1000, 0)
+	k := New(Config{Store: s, Delivery: eager{}, Object: object, Now: func() time.Time { return now }})
+	addr := func(i int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 8000)
+	}
+	for i := 0; i < maxAddresses+64; i += 16 {
+		var list []netip.AddrPort
+		for j := range 16 {
+			list = append(list, addr(i+j))
+		}
+		now = now.Add(time.Millisecond)
+		if err := k.Learn(t.Context(), "ns/chat@east", list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := stored(s)
+	if len(got) != maxAddresses {
+		t.Errorf("%d addresses are kept, want %d", len(got), maxAddresses)
+	}
+	if slices.Contains(got, addr(0).String()) || !slices.Contains(got, addr(64).String()) || !slices.Contains(got, addr(maxAddresses+63).String()) {
+		t.Error("those that were named longest ago must go first")
+	}
+}

@@ -35,6 +35,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		if err := m.unmarshal(data); err != nil {
 			return fmt.Errorf("ProcessingResponse: %w", err)
 		}
+	case *discarded:
+		*m = discarded(data.Len())
 	default:
 		return c.proto.Unmarshal(data, v)
 	}

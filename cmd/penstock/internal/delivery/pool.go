@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator"
@@ -27,11 +28,11 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		out.Body = picker.BodyBuffered
 	}
 	if at := pp.External; at != nil {
-		out.Relay = &picker.Relay{Pickers: at.Addresses, TLS: at.TLS, Listed: true}
+		out.Relay = &picker.Relay{Pickers: dialed(at.Addresses, !at.TLS), TLS: dial.TLS{ServerName: at.SNI}, Listed: true}
 		return out
 	}
 	if r := pp.Pool.Relay; r != nil {
-		out.Relay = &picker.Relay{Pickers: r.Pickers, TLS: r.TLS, Ports: pp.Pool.Ports}
+		out.Relay = &picker.Relay{Pickers: dialed(r.Pickers, !r.TLS), Ports: pp.Pool.Ports}
 		for _, cidr := range r.CIDRs {
 			if prefix, err := netip.ParsePrefix(cidr); err == nil {
 				out.Relay.CIDRs = append(out.Relay.CIDRs, prefix)
@@ -41,6 +42,13 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	for _, m := range pp.Members {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining})
+	}
+	return out
+}
+
+func dialed(addrs []netip.AddrPort, cleartext bool) (out []dial.Address) {
+	for _, a := range addrs {
+		out = append(out, dial.Address{AddrPort: a, Cleartext: cleartext})
 	}
 	return out
 }

@@ -1,0 +1,106 @@
+package dial
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Address is where one picker serves.
+type Address struct {
+	netip.AddrPort
+	Cleartext bool // without TLS
+}
+
+// TLS is how pickers are spoken to at addresses that are not Cleartext. The zero value accepts any certificate: those of the
+// pickers in the field are self-signed.
+type TLS struct {
+	ServerName string  // sent as SNI; "" for none
+	Verify     *Verify // nil accepts any certificate
+	// Certificate and Key, in PEM, are presented to the picker; nil for none.
+	Certificate, Key []byte
+}
+
+// Verify is what a picker's certificate must fulfill.
+type Verify struct {
+	// Roots are the CAs to trust, in PEM; nil for those of this machine. Without a certificate in it, every connection fails.
+	Roots []byte
+	// SANs and URIs are names, of which the certificate must have one. A wildcard stands for any first label.
+	SANs, URIs []string
+}
+
+// Connect returns a connection to a picker, which begins with its first call. The caller closes it.
+func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if !a.Cleartext {
+		config, err := t.config()
+		if err != nil {
+			return nil, err
+		}
+		creds = credentials.NewTLS(config)
+	}
+	return grpc.NewClient("passthrough:///"+a.String(), append(slices.Clip(options), grpc.WithTransportCredentials(creds))...)
+}
+
+func (t TLS) config() (*tls.Config, error) {
+	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} // VerifyConnection verifies
+	if t.Certificate != nil {
+		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	if v := t.Verify; v != nil {
+		var roots *x509.CertPool
+		if v.Roots != nil {
+			roots = x509.NewCertPool()
+			roots.AppendCertsFromPEM(v.Roots)
+		}
+		c.VerifyConnection = func(s tls.ConnectionState) error { return v.check(s.PeerCertificates, roots) }
+	}
+	return c, nil
+}
+
+// check verifies a chain; nil roots are the system's.
+func (v *Verify) check(chain []*x509.Certificate, roots *x509.CertPool) error {
+	if len(chain) == 0 {
+		return errors.New("the picker presents no certificate")
+	}
+	leaf, between := chain[0], x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between}); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(v.SANs, func(san string) bool { return named(leaf, san) }) {
+		return nil
+	}
+	for _, uri := range leaf.URIs {
+		if slices.Contains(v.URIs, uri.String()) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the picker's certificate has none of the names %s", strings.Join(slices.Concat(v.SANs, v.URIs), ", "))
+}
+
+// named reports whether a certificate has a DNS name.
+func named(leaf *x509.Certificate, san string) bool {
+	rest, wild := strings.CutPrefix(san, "*.")
+	if !wild {
+		return leaf.VerifyHostname(san) == nil
+	}
+	return slices.ContainsFunc(leaf.DNSNames, func(name string) bool {
+		_, parent, ok := strings.Cut(name, ".")
+		return ok && strings.EqualFold(parent, rest)
+	})
+}
