@@ -14,6 +14,7 @@ import (
 func newBootstrap() *cobra.Command {
 	var cfg bootstrap.Config
 	var tls bootstrap.TLS
+	var insecure bool
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Print the bootstrap that attaches your own Envoy to a Gateway",
@@ -30,8 +31,9 @@ replaced.`,
 		Example: `  penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)
 
-  # Two control planes: if one ends, Envoy uses the other.
-  penstock bootstrap --gateway default/gw --xds 10.0.0.1:18000 --xds 10.0.0.2:18000
+  # Two control planes on other machines: if one ends, Envoy uses the other. penstock credentials makes the files.
+  penstock bootstrap --gateway default/gw --xds 10.0.0.1:18000 --xds 10.0.0.2:18000 --tls-server-name penstock \
+      --tls-ca ca.crt --tls-cert envoy.crt --tls-key envoy.key --secrets ./secrets > envoy.yaml
 
   # A control plane in Kubernetes, at its Service's address.
   kubectl get secret -n penstock-system penstock-ca \
@@ -43,6 +45,11 @@ replaced.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if tls != (bootstrap.TLS{}) {
 				cfg.TLS = &tls
+			}
+			for _, a := range cfg.ADS {
+				if cfg.TLS == nil && !insecure && !strings.HasPrefix(a, "unix:") && !loopback(dialed(a)) {
+					return fmt.Errorf("--xds %s is not a loopback address: add --tls-ca, and --tls-cert and --tls-key or --token, which match the --xds-… flags of penstock serve; or --insecure-xds, as there", a)
+				}
 			}
 			if err := absolute(&cfg.Token, &cfg.Secrets, &tls.CA, &tls.Cert, &tls.Key); err != nil {
 				return err
@@ -72,6 +79,7 @@ replaced.`,
 	f.StringVar(&cfg.Token, "token", "", "file with the token that authenticates this Envoy to the control plane (default: none)")
 	f.StringVar(&cfg.Secrets, "secrets", "", "folder for the files through which Envoy follows changes of CA, certificate and token; keep it as long as Envoy runs (default: none)")
 	f.StringVar(&cfg.Ready, "ready", "", "address, as IP:PORT, at which /ready answers 200 while this Envoy serves (default: none)")
+	f.BoolVar(&insecure, "insecure-xds", false, "connect to a control plane that runs with --insecure-xds, without TLS and credentials")
 	f.StringVar(&tls.ServerName, "tls-server-name", "", "name that the control plane's certificate must have (default: the host of --xds)")
 	_ = cmd.MarkFlagRequired("gateway")
 	return cmd

@@ -1,17 +1,16 @@
 package main
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/xds/identity"
 )
 
 // defaultEnvoyImage has the version of Envoy that this release is tested with.
@@ -21,8 +20,7 @@ const defaultEnvoyImage = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
 type fleetFlags struct {
 	penstockImage, envoyImage string
 	addresses                 []string
-	clientCA, trustDomain     string
-	openPicker                bool
+	trustDomain               string
 	externalIPs               []string
 }
 
@@ -31,21 +29,22 @@ func (o *fleetFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&o.penstockImage, "penstock-image", "", "image of penstock for the proxies' pods: with it, serve runs a Deployment of proxies for each Gateway, and serves ADS over TLS to authenticated proxies only. Requires --service and --peers-listen (default: none, and serve runs no proxies)")
 	f.StringVar(&o.envoyImage, "envoy-image", defaultEnvoyImage, "image of Envoy for proxies whose EnvoyFleet names none")
 	f.StringSliceVar(&o.addresses, "xds-address", nil, "address at which proxies reach ADS, as HOST:PORT; may be repeated (default: --service, with the port of --xds)")
-	f.BoolVar(&o.openPicker, "picker-open", false, "with --penstock-image, accept picks from every client, such as gateways of other clusters (default: only from the Gateways' own proxies)")
 	f.StringSliceVar(&o.externalIPs, "external-ips", nil, "range, as CIDR, in which a Gateway's spec.addresses may become externalIPs of its Service; may be repeated. Everyone who can write a Gateway can claim every address in it (default: none)")
-	f.StringVar(&o.clientCA, "xds-client-ca", "", "file with the CA certificates that verify client certificates of external proxies (default: none)")
 	f.StringVar(&o.trustDomain, "xds-trust-domain", "", "trust domain of the SPIFFE IDs in such certificates that name service accounts of this cluster, such as cluster.local; every process that --xds-client-ca signs for must use this domain for this cluster alone (default: none, and a SPIFFE ID counts only where external.subjects names it)")
 }
 
 // config returns nil if serve runs no proxies.
-func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes) (*app.Fleet, error) {
+func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes, s *secure) (*app.Fleet, error) {
 	if o.penstockImage == "" {
 		return nil, nil
 	}
 	if k.Service == "" || cmd.Flag("peers-listen").Value.String() == "" {
 		return nil, errors.New("--penstock-image requires --peers-listen, and --service, whose name is in the certificate of ADS")
 	}
-	out := &app.Fleet{ADS: o.addresses, Names: app.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage, OpenPicker: o.openPicker, TrustDomain: o.trustDomain}
+	if s.cert != "" || s.key != "" || s.token != "" || s.ca != "" {
+		return nil, errors.New("--xds-cert, --xds-key, --xds-ca and --xds-token have no effect with --penstock-image, with which penstock issues its certificates: remove them")
+	}
+	out := &app.Fleet{ADS: o.addresses, Names: app.ServiceNames(k.Service), EnvoyImage: o.envoyImage, PenstockImage: o.penstockImage, OpenPicker: s.openPicker, TrustDomain: o.trustDomain}
 	if len(out.ADS) == 0 {
 		_, port, err := net.SplitHostPort(cmd.Flag("xds").Value.String())
 		if err != nil {
@@ -65,14 +64,10 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes) (*app.Fleet, 
 			return nil, fmt.Errorf("--xds-trust-domain %q: write the domain alone, such as cluster.local", o.trustDomain)
 		}
 	}
-	if o.clientCA != "" {
-		raw, err := os.ReadFile(o.clientCA)
-		if err != nil {
+	if s.clientCA != "" {
+		var err error
+		if out.ClientCA, err = identity.Pool(s.clientCA); err != nil {
 			return nil, fmt.Errorf("--xds-client-ca: %w", err)
-		}
-		out.ClientCA = x509.NewCertPool()
-		if !out.ClientCA.AppendCertsFromPEM(raw) {
-			return nil, fmt.Errorf("--xds-client-ca %s: the file has no PEM certificate", o.clientCA)
 		}
 	}
 	return out, nil

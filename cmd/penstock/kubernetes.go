@@ -42,7 +42,7 @@ func (k *kubernetes) wanted(paths []string) bool {
 }
 
 // config returns the cluster's part of the configuration.
-func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*app.Kubernetes, error) {
+func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app.Kubernetes, error) {
 	if len(paths) > 0 {
 		return nil, errors.New("objects come from files or from a cluster: remove -f or --kubeconfig")
 	}
@@ -77,7 +77,7 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string) (*app.Kubernetes
 	if k.service != "" {
 		out.Service = out.Namespace + "/" + strings.TrimPrefix(k.service, out.Namespace+"/")
 	}
-	if out.Fleet, err = k.fleet.config(cmd, out); err != nil {
+	if out.Fleet, err = k.fleet.config(cmd, out, s); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -83,13 +83,21 @@ type service struct {
 	accessLog       string
 	drainTime       time.Duration
 	logLevel        string
+	secure          secure
+	local           bool // Envoys of this user are served at a socket in the state folder
+	peers           app.Peers
 	cluster         bool // objects come from a cluster and not from files
+	fleet           bool // fleets run, which have credentials of their own
 }
 
 func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	s.files.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&s.xds, "xds", xds, "address on which ADS is served, as HOST:PORT or unix:PATH; port 0 is any free port")
+	where := ""
+	if xds == "" {
+		where = " (default: none, for the Envoys of this process use a socket in the state folder)"
+	}
+	f.StringVar(&s.xds, "xds", xds, "address on which ADS is served, as HOST:PORT or unix:PATH; port 0 is any free port"+where)
 	f.StringVar(&s.picker, "picker", picker, "address on which the endpoint picker (ext_proc) is served, as HOST:PORT; port 0 is any free port")
 	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "address at which Envoys reach the picker, as IP:PORT; may be repeated (default: that of --picker)")
 	f.StringVar(&s.http, "http", "", "address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves the pages of --admin (default: none)")
@@ -97,6 +105,7 @@ func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
 	f.StringVar(&s.accessLog, "access-log", "", "file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "drain time: how long connections may continue after their listener is removed")
+	s.secure.flags(f)
 	f.StringVar(&s.logLevel, "log-level", logLevel, "lowest level that is logged: debug, info, warn or error")
 }
 
@@ -142,10 +151,23 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if err := state.Open(cfg.StateDir); err != nil {
 		return cfg, err
 	}
-	if cfg.XDS, err = listen(ctx, "--xds", s.xds); err != nil {
-		return cfg, err
+	if s.local {
+		if cfg.Local, err = app.ListenSocket(filepath.Join(cfg.StateDir, "xds.sock")); err != nil {
+			return cfg, err
+		}
+	}
+	if s.xds == "" && !s.local {
+		return cfg, errors.New("--xds: write an address, such as 127.0.0.1:18000")
+	}
+	if s.xds != "" {
+		if cfg.XDS, err = listen(ctx, "--xds", s.xds); err != nil {
+			return cfg, err
+		}
 	}
 	if cfg.Picker, err = listen(ctx, "--picker", s.picker); err != nil {
+		return cfg, err
+	}
+	if err := s.authenticate(&cfg, log); err != nil {
 		return cfg, err
 	}
 	if s.http != "" {
@@ -176,6 +198,33 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	cfg.DefaultPool, cfg.AccessLog, cfg.DrainTime, cfg.Log = s.defaultPool, s.accessLog, s.drainTime, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling
 	return cfg, nil
+}
+
+// authenticate sets the credentials of ADS, of the picker and of peers. It returns an error if clients from elsewhere
+// could do without.
+func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
+	cfg.Peers = s.peers
+	if s.fleet {
+		return nil
+	}
+	if cfg.Credentials, err = s.secure.credentials(); err != nil {
+		return err
+	}
+	if cfg.Credentials != nil && len(cfg.Peers.Addresses) > 0 && (cfg.Peers.Listener == nil || cfg.Peers.TLS == nil) {
+		return errors.New("--peers with --xds-cert requires --peers-listen, --peers-ca, --peers-cert and --peers-key: the port of --xds is for proxies")
+	}
+	const files = "--xds-cert, --xds-key and --xds-client-ca or --xds-token"
+	addresses := []exposed{{"--picker", cfg.Picker.Addr(), cfg.Credentials != nil, files}}
+	if cfg.XDS != nil {
+		addresses = append(addresses, exposed{"--xds", cfg.XDS.Addr(), cfg.Credentials != nil, files})
+	}
+	if cfg.Peers.Listener != nil {
+		addresses = append(addresses, exposed{"--peers-listen", cfg.Peers.Listener.Addr(), cfg.Peers.TLS != nil, "--peers-ca, --peers-cert and --peers-key"})
+	}
+	for _, a := range cfg.Peers.Addresses { // peers are trusted: what they publish takes effect
+		addresses = append(addresses, exposed{"--peers", dialed(a), cfg.Peers.TLS != nil, "--peers-listen, --peers-ca, --peers-cert and --peers-key"})
+	}
+	return s.secure.check(log, addresses...)
 }
 
 func listen(ctx context.Context, flag, address string) (net.Listener, error) {

@@ -24,7 +24,7 @@ func (o *peerFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.addresses, "peers", nil, "addresses of all penstock processes for the same Envoys, as HOST:PORT of their --peers-listen or --xds; the process skips its own (default: none)")
 	f.StringVar(&o.listen, "peers-listen", "", "address on which peers are served, as HOST:PORT (default: that of --xds)")
-	f.StringVar(&o.ca, "peers-ca", "", "file with the CA certificates that verify peers: a client without a valid certificate is denied. Requires --peers-listen, --peers-cert and --peers-key (default: none, and every client that reaches the port is served; with --penstock-image, certificates that penstock issues)")
+	f.StringVar(&o.ca, "peers-ca", "", "file with the CA certificates that verify peers: a client without a valid certificate is denied. Requires --peers-listen, --peers-cert and --peers-key (default: none, and peers are served at loopback addresses only, unless --insecure-xds is set; with --penstock-image, certificates that penstock issues)")
 	f.StringVar(&o.cert, "peers-cert", "", "file with this process's certificate for client and server authentication, valid for the hosts of --peers; read again for each connection (default: none)")
 	f.StringVar(&o.key, "peers-key", "", "file with the private key of --peers-cert (default: none)")
 }
@@ -69,10 +69,27 @@ func (o *peerFlags) mutual() (*app.MutualTLS, error) {
 		Server: &tls.Config{
 			MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() },
+			VerifyConnection: func(s tls.ConnectionState) error {
+				if !serves(s.PeerCertificates[0]) {
+					return errors.New("the certificate is not for server authentication: it is not a peer's")
+				}
+				return nil
+			},
 		},
 		Client: &tls.Config{
 			MinVersion: tls.VersionTLS13, RootCAs: authorities,
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() },
 		},
 	}, nil
+}
+
+// serves reports whether a certificate may be a server's, as each peer's is. The certificates of Envoys, which the same CA
+// may sign, are for clients alone.
+func serves(c *x509.Certificate) bool {
+	for _, u := range c.ExtKeyUsage {
+		if u == x509.ExtKeyUsageServerAuth || u == x509.ExtKeyUsageAny {
+			return true
+		}
+	}
+	return len(c.ExtKeyUsage) == 0 && len(c.UnknownExtKeyUsage) == 0
 }

@@ -23,6 +23,9 @@ penstock bootstrap, and start it on any machine that reaches these addresses. Tw
 same Envoys: either may end, freeze or be upgraded without a lost request. Give each process the addresses of all (--peers,
 and --picker-address for each picker).
 
+On addresses that are not loopback, Envoys and control planes authenticate each other: penstock credentials makes a CA and
+certificates, and prints the flags of both sides. --insecure-xds does without.
+
 With --kubeconfig, or without -f in a pod, serve reads the objects of that cluster. One of several processes writes the
 objects' status; the processes find each other through --service.`,
 		Example: `  penstock serve -f ./config --xds 127.0.0.1:18000 --picker 127.0.0.1:9002
@@ -34,17 +37,16 @@ objects' status; the processes find each other through --service.`,
 			var cluster *app.Kubernetes
 			var err error
 			if k.wanted(s.paths) {
-				if cluster, err = k.config(cmd, s.paths); err != nil {
+				if cluster, err = k.config(cmd, s.paths, &s.secure); err != nil {
 					return err
 				}
-				s.cluster = true
+				s.cluster, s.fleet = true, cluster.Fleet != nil
 			}
-			peers, err := others.config(cmd.Context())
-			if err != nil {
+			if s.peers, err = others.config(cmd.Context()); err != nil {
 				return err
 			}
 			p, cfg, shutdown, err := s.newApp(cmd, func(cfg app.Config) (*app.App, error) {
-				cfg.Peers, cfg.Memory = peers, memory.Value()
+				cfg.Memory = memory.Value()
 				if s.cluster {
 					return app.NewKubernetes(cfg, *cluster)
 				}

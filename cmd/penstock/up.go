@@ -29,12 +29,14 @@ field. An invalid object keeps its last good version, also after a restart, and 
   penstock status -f ./config
   penstock explain -f ./config http://localhost:8080/v1/chat/completions
 
-  # Let another cluster's gateways pick from the pool "chat" (EndpointMode), and serve metrics.
-  penstock up -f ./config --picker 0.0.0.0:9002 --default-pool default/chat --http 127.0.0.1:9090`,
+  # Let another cluster's gateways pick from the pool "chat" (EndpointMode) over TLS. penstock credentials makes the files.
+  penstock up -f ./config --picker 192.0.2.1:9002 --picker-open --default-pool default/chat \
+      --xds-cert penstock.crt --xds-key penstock.key --xds-client-ca ca.crt`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.up(cmd, concurrency) },
 	}
-	s.flags(cmd, "127.0.0.1:0", "127.0.0.1:0", "warn") // success is printed, not logged
+	s.local = true
+	s.flags(cmd, "", "127.0.0.1:0", "warn") // success is printed, not logged
 	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "number of worker threads of each Envoy (default: one per CPU)")
 	return cmd
 }
@@ -62,7 +64,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopApp()
 	f = supervisor.New(supervisor.Config{
-		Envoy: envoy.Path, Dir: filepath.Join(cfg.StateDir, "proxies"), ADS: cfg.XDS.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
+		Envoy: envoy.Path, Dir: filepath.Join(cfg.StateDir, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
 		ControlPlane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
 	})

@@ -19,13 +19,19 @@ import (
 
 // attach starts an Envoy with a bootstrap for the site's Gateway and further arguments. It ends with the test.
 func (s *site) attach(xds string, more ...string) {
+	s.t.Helper()
+	s.attachWith([]string{"--xds", xds}, more...)
+}
+
+// attachWith is attach with flags of penstock bootstrap.
+func (s *site) attachWith(flags []string, more ...string) {
 	t := s.t
 	t.Helper()
 	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot, err := penstock(t, "bootstrap", "--gateway", "default/gw", "--xds", xds, "--concurrency", "1", "--admin", "unix:"+filepath.Join(s.state, "admin.sock"))
+	boot, err := penstock(t, append([]string{"bootstrap", "--gateway", "default/gw", "--concurrency", "1", "--admin", "unix:" + filepath.Join(s.state, "admin.sock")}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,8 @@ type App struct {
 	panics   *panics
 	run      func(context.Context) error // of the role
 	ports    portOwners
+	// credentials follows cfg.Credentials; nil without.
+	credentials *holder
 
 	cache    *cache.Cache
 	xds      *server.Server
@@ -66,6 +68,12 @@ type wiring struct {
 // newApp makes the parts of every role that serves.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, panics: newPanics(c.log)}
+	if cfg.Credentials != nil {
+		if a.credentials, err = newHolder(*cfg.Credentials, c.store, c.log); err != nil {
+			return nil, err
+		}
+		a.security = a.credentials.security(w.security)
+	}
 	if a.changes, err = newMetrics(a.registry, a.board); err != nil {
 		return nil, err
 	}
@@ -74,11 +82,11 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	}
 	a.progress, a.cache = delivery.NewProgress(), cache.New(cache.Config{})
 	a.linger = delivery.NewLinger(a.cache, delivery.LingerTimeout, a.log)
-	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: w.security.dial, Log: a.log, OnPanic: a.panics.of(partStream)})
+	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: a.security.dial, Log: a.log, OnPanic: a.panics.of(partStream)})
 	a.proxies = peers.NewProxies(a.channel, w.proxies)
 	a.relays = peers.NewRelays(a.board, a.channel)
 	a.xds, err = server.New(server.Config{
-		Cache: a.cache, Authenticate: w.security.authenticate, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream),
+		Cache: a.cache, Authenticate: a.security.authenticate, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream),
 		Publish: publish.Config{Drain: cfg.DrainTime, Linger: delivery.LingerTimeout, Lagging: w.lagging, Called: func(cluster string) bool {
 			id, _ := model.ParseClusterID(cluster)
 			return id.External()
@@ -137,15 +145,25 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	} {
 		start(run)
 	}
+	if a.credentials != nil {
+		start(a.credentials.run)
+	}
 	apart, streams := a.cfg.Peers.Listener != nil, []grpc.ServerOption{a.panics.streams(partStream)}
-	group.Go(func() error {
-		return serveGRPC(ctx, limited(a.cfg.XDS, a.security.authenticate != nil, a.log), 0, slices.Concat(server.Options(), a.security.ads, streams), func(r grpc.ServiceRegistrar) {
-			a.xds.Register(r)
-			if !apart {
-				a.channel.Register(r)
-			}
+	if a.cfg.XDS != nil {
+		group.Go(func() error {
+			return serveGRPC(ctx, limited(a.cfg.XDS, a.security.authenticate != nil, a.log), 0, slices.Concat(server.Options(), a.security.ads, streams), func(r grpc.ServiceRegistrar) {
+				a.xds.Register(r)
+				if !apart && a.security.authenticate == nil { // proxies are no peers
+					a.channel.Register(r)
+				}
+			})
 		})
-	})
+	}
+	if a.cfg.Local != nil {
+		group.Go(func() error {
+			return serveGRPC(ctx, a.cfg.Local, 0, slices.Concat(server.Options(), streams), a.xds.Register)
+		})
+	}
 	if apart {
 		group.Go(func() error {
 			return serveGRPC(ctx, limited(a.cfg.Peers.Listener, a.security.peers != nil, a.log), 0, slices.Concat(server.Options(), a.security.peers, streams), a.channel.Register)

@@ -24,8 +24,12 @@ const Controller = "penstock.dev/gateway-controller"
 type Config struct {
 	// StateDir keeps last good objects, the status file and the socket for other penstock commands.
 	StateDir string
-	// XDS and Picker are listeners for Envoys; the App closes them.
+	// XDS and Picker are listeners for Envoys; the App closes them. XDS may be nil if there is Local.
 	XDS, Picker net.Listener
+	// Local is a socket of ADS that no other user can open (ListenSocket): its clients are trusted. nil: none.
+	Local net.Listener
+	// Credentials secure XDS and Picker where no fleet runs; nil: every client that reaches them is trusted.
+	Credentials *Credentials
 	// Peers are the other processes that serve the same Envoys.
 	Peers Peers
 	// PickerAddresses are where Envoys reach our picker; the Picker listener's own address if empty.
@@ -118,6 +122,9 @@ func (c Config) translation() translator.Config {
 	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: c.PickerAddresses, Envoy: envoy.Config{AccessLog: c.AccessLog}}
 	if len(out.Pickers) == 0 {
 		out.Pickers = []netip.AddrPort{netip.MustParseAddrPort(c.Picker.Addr().String())}
+	}
+	if c.Credentials != nil {
+		out.PickerName = c.Credentials.Name
 	}
 	if c.Collector.IsValid() {
 		out.Collector = c.Collector

@@ -27,33 +27,39 @@ const maxSocketPath = 103
 // Socket is where other penstock commands find the process that serves a state folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
+// ListenSocket listens on a socket in the state folder that no other user can open. It returns an error if another process
+// serves it.
+func ListenSocket(path string) (net.Listener, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("the path of the state folder's socket, %s, is longer than %d bytes: choose a shorter folder with --state", path, maxSocketPath)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("another penstock serves this state folder already (%s): stop it, or choose another one with --state", filepath.Dir(path))
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("socket in the state folder: %w", err)
+	}
+	return l, os.Chmod(path, 0o600)
+}
+
 // servePages starts serving: on Config.HTTP, on Config.Admin, and on the socket in the state folder.
 func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	open := a.openPages()
 	handler := a.panics.pages(a.allPages(open))
-	socket := Socket(a.cfg.StateDir)
-	if len(socket) > maxSocketPath {
-		return fmt.Errorf("the path of the state folder's socket, %s, is longer than %d bytes: choose a shorter folder with --state", socket, maxSocketPath)
-	}
-	if c, err := net.DialTimeout("unix", socket, time.Second); err == nil {
-		_ = c.Close()
-		return fmt.Errorf("another penstock serves this state folder already (%s): stop it, or choose another one with --state", a.cfg.StateDir)
-	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	l, err := net.Listen("unix", socket)
+	l, err := ListenSocket(Socket(a.cfg.StateDir))
 	if err != nil {
-		return fmt.Errorf("socket for other penstock commands: %w", err)
-	}
-	if err := os.Chmod(socket, 0o600); err != nil {
 		return err
 	}
 	group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
 	if a.cfg.HTTP != nil {
 		pages := a.panics.pages(open)
-		if local(a.cfg.HTTP.Addr()) {
+		if Local(a.cfg.HTTP.Addr()) {
 			pages = sameOrigin(handler)
 		}
 		group.Go(func() error { return serveHandler(ctx, a.cfg.HTTP, pages) })
@@ -64,8 +70,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// local reports whether an address can be reached only from this machine (on Kubernetes: this pod).
-func local(a net.Addr) bool {
+// Local reports whether an address can be reached only from this machine (on Kubernetes: this pod).
+func Local(a net.Addr) bool {
 	t, isTCP := a.(*net.TCPAddr)
 	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
 }

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/xds/authority"
+)
+
+// ownName is a name in the certificate of every control plane, whatever its hosts: proxies verify it.
+const ownName = "penstock"
+
+func newCredentials() *cobra.Command {
+	c := credentialFiles{}
+	cmd := &cobra.Command{
+		Use:   "credentials",
+		Short: "Make a CA, and the certificates of control planes and Envoys outside of Kubernetes",
+		Long: `Make a CA, a certificate for control planes and one for Envoys, for penstock serve and penstock up on addresses that are
+not loopback. It prints the commands that use them. An Envoy with such a certificate may read every Gateway. Run it again
+to replace the certificates before they expire: the CA is kept, and running processes read the new files.
+
+Copy ca.crt, penstock.crt and penstock.key to the machines of control planes, and ca.crt, envoy.crt and envoy.key to those of
+Envoys. Keep ca.key away from both.`,
+		Example: `  penstock credentials --dir ./credentials --host 192.0.2.1 --host 192.0.2.2`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.write(cmd.OutOrStdout()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.dir, "dir", "", "folder for the files; made if it does not exist (required)")
+	f.StringSliceVar(&c.hosts, "host", nil, "IP address or DNS name at which Envoys or peers reach a control plane; may be repeated (required)")
+	f.DurationVar(&c.life, "life", 365*24*time.Hour, "how long the certificates are valid; the CA is valid for ten years")
+	_ = cmd.MarkFlagRequired("dir")
+	_ = cmd.MarkFlagRequired("host")
+	return cmd
+}
+
+// credentialFiles are the files of penstock credentials.
+type credentialFiles struct {
+	dir   string
+	hosts []string
+	life  time.Duration
+}
+
+// caLife is how long a CA is valid.
+const caLife = 10 * 365 * 24 * time.Hour
+
+func (c *credentialFiles) write(out io.Writer) error {
+	var err error
+	if c.dir, err = filepath.Abs(c.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	now := time.Now()
+	ca, err := c.authority(now)
+	if err != nil {
+		return err
+	}
+	for name, issue := range map[string]func() (authority.Pair, error){
+		ownName: func() (authority.Pair, error) {
+			return ca.Issue(now, c.life, true, append([]string{ownName}, c.hosts...)...)
+		},
+		"envoy": func() (authority.Pair, error) { return ca.Issue(now, c.life, false, "envoy") },
+	} {
+		p, err := issue()
+		if err != nil {
+			return fmt.Errorf("certificate of %s: %w", name, err)
+		}
+		if err := c.save(name, p); err != nil {
+			return err
+		}
+	}
+	c.explain(out)
+	return nil
+}
+
+// authority reads the CA of the folder, or makes it.
+func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error) {
+	if p.Key, err = os.ReadFile(c.path("ca.key")); err == nil {
+		p.Cert, err = os.ReadFile(c.path("ca.crt"))
+		return p, err
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return p, err
+	}
+	if p, err = authority.NewPair(now, caLife); err != nil {
+		return p, fmt.Errorf("CA: %w", err)
+	}
+	return p, c.save("ca", p)
+}
+
+// save replaces the two files of a name. Each is replaced as a whole, the key first: a process that reads between them
+// reports that they do not match, and keeps its connections.
+func (c *credentialFiles) save(name string, p authority.Pair) error {
+	for _, f := range []struct {
+		ext     string
+		content []byte
+	}{{".key", p.Key}, {".crt", p.Cert}} {
+		temporary := c.path("." + name + f.ext)
+		if err := os.WriteFile(temporary, f.content, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(temporary, c.path(name+f.ext)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *credentialFiles) path(name string) string { return filepath.Join(c.dir, name) }
+
+// explain prints the commands that use the files.
+func (c *credentialFiles) explain(out io.Writer) {
+	fmt.Fprintf(out, "# On each control plane, here the first one:\npenstock serve -f ./config --xds %s --picker %s", at(c.hosts[0], "18000"), at(c.hosts[0], "9002"))
+	for _, h := range c.hosts {
+		fmt.Fprintf(out, " --picker-address %s", at(h, "9002"))
+	}
+	fmt.Fprintf(out, " \\\n    --xds-cert %s --xds-key %s --xds-client-ca %s\n", c.path(ownName+".crt"), c.path(ownName+".key"), c.path("ca.crt"))
+	if len(c.hosts) > 1 {
+		fmt.Fprintf(out, "# and, because there are several:\n    --peers-listen %s --peers-ca %s --peers-cert %s --peers-key %s",
+			at(c.hosts[0], "18001"), c.path("ca.crt"), c.path(ownName+".crt"), c.path(ownName+".key"))
+		for _, h := range c.hosts {
+			fmt.Fprintf(out, " --peers %s", at(h, "18001"))
+		}
+		fmt.Fprintln(out)
+	}
+	fmt.Fprint(out, "# For each Envoy:\npenstock bootstrap --gateway NAMESPACE/NAME")
+	for _, h := range c.hosts {
+		fmt.Fprintf(out, " --xds %s", at(h, "18000"))
+	}
+	fmt.Fprintf(out, " \\\n    --tls-server-name %s --tls-ca %s --tls-cert %s --tls-key %s --secrets ./secrets > envoy.yaml\n",
+		ownName, c.path("ca.crt"), c.path("envoy.crt"), c.path("envoy.key"))
+}
+
+// at is an address of a host.
+func at(host, port string) string { return net.JoinHostPort(host, port) }

@@ -1,0 +1,132 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/xds/identity"
+	"github.com/penstock-project/penstock/xds/server"
+)
+
+// Credentials secure ADS and the picker where no fleet runs. Clients of ADS have a certificate or a token. They receive
+// the picker's CA and key with their configuration.
+type Credentials struct {
+	Files identity.Files
+	// Name is the DNS name in the certificate by which proxies verify the picker.
+	Name string
+	// OpenPicker lets every client ask for picks, over TLS.
+	OpenPicker bool
+}
+
+// holder follows the files of Credentials.
+type holder struct {
+	Credentials
+	store *store.Store
+	log   *slog.Logger
+
+	mu   sync.RWMutex
+	keys []string // of calls to the picker; the first one is given to proxies, the one before it still counts
+	ca   []byte
+}
+
+// newHolder reads the files once.
+func newHolder(c Credentials, s *store.Store, log *slog.Logger) (*holder, error) {
+	h := &holder{Credentials: c, store: s, log: log}
+	return h, h.refresh()
+}
+
+// refreshInterval is how often the files are read for what proxies receive.
+const refreshInterval = 10 * time.Second
+
+// run follows the files until ctx ends. Files that cannot be read keep their last content.
+func (h *holder) run(ctx context.Context) error {
+	tick := time.NewTicker(refreshInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if err := h.refresh(); err != nil {
+			h.log.Warn("credentials of the picker are not up to date; retrying", "error", err)
+		}
+	}
+}
+
+// refresh has translation use the picker's CA and key as they are in the files.
+func (h *holder) refresh() error {
+	key, err := h.Files.PickKey()
+	if err != nil {
+		return fmt.Errorf("the picker's key: %w", err)
+	}
+	ca, err := h.Files.Bundle()
+	if err != nil {
+		return fmt.Errorf("the picker's CA: %w", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.keys) > 0 && h.keys[0] == key && slices.Equal(h.ca, ca) {
+		return nil
+	}
+	if len(h.keys) == 0 || h.keys[0] != key {
+		h.keys = append([]string{key}, h.keys...)
+		h.keys = h.keys[:min(2, len(h.keys))]
+	}
+	h.ca = ca
+	_, err = h.store.Apply(store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: ca, Key: key}))
+	return err
+}
+
+func (h *holder) pickKeys() []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.keys
+}
+
+// security is who may connect: peers as before.
+func (h *holder) security(s security) security {
+	s.authenticate = h.authenticate
+	s.ads = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(true)))}
+	s.picks = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(false)))}
+	if !h.OpenPicker {
+		s.picks = append(s.picks, identity.WithKey(h.pickKeys, grpc_health_v1.Health_ServiceDesc.ServiceName)...)
+	}
+	return s
+}
+
+// authenticate implements server.Authenticate. A client of the local socket is this user.
+func (h *holder) authenticate(ctx context.Context) (server.Proxy, error) {
+	trusted, err := server.TrustNode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := peer.FromContext(ctx); ok && p.Addr.Network() == "unix" {
+		return trusted, nil
+	}
+	permitted, err := h.Files.Authenticate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return certified{trusted, permitted}, nil
+}
+
+// certified is a proxy with a credential, which may read every Gateway.
+type certified struct {
+	server.Proxy
+	permitted func() (time.Time, error)
+}
+
+// Permitted implements server.Proxy.
+func (c certified) Permitted(string) (time.Time, error) { return c.permitted() }

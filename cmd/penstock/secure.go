@@ -1,0 +1,136 @@
+package main
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/xds/identity"
+)
+
+// secure has the flags by which up and serve authenticate the clients of ADS, of the picker and of peers.
+type secure struct {
+	cert, key, ca, clientCA, token string
+	openPicker, insecure           bool
+}
+
+func (s *secure) flags(f *pflag.FlagSet) {
+	f.StringVar(&s.cert, "xds-cert", "", "file with the certificate of ADS and of the picker, which then serve TLS; read again for each connection. penstock credentials makes one. Requires --xds-key, and --xds-client-ca or --xds-token (default: none, and --xds and --picker must be loopback addresses)")
+	f.StringVar(&s.key, "xds-key", "", "file with the private key of --xds-cert. Processes with the same --picker-address share it: proxies call each picker with one key, which is derived from it (default: none)")
+	f.StringVar(&s.clientCA, "xds-client-ca", "", "file with the CA certificates that verify client certificates of proxies. Outside of fleets such a proxy may read every Gateway (default: none)")
+	f.StringVar(&s.token, "xds-token", "", "file with the tokens that authenticate proxies, one a line; such a proxy may read every Gateway (default: none)")
+	f.StringVar(&s.ca, "xds-ca", "", "file with the CA certificates that verify --xds-cert for proxies that call the picker (default: that of --xds-client-ca)")
+	f.BoolVar(&s.openPicker, "picker-open", false, "accept picks over TLS from every client, such as gateways of other clusters (default: only from the Gateways' own proxies, which get a key)")
+	f.BoolVar(&s.insecure, "insecure-xds", false, "serve --xds, --picker and --peers without TLS and credentials on addresses that are not loopback: every client that reaches them can read all configuration, private keys included (default: penstock does not start so)")
+}
+
+// credentials returns nil without --xds-cert.
+func (s *secure) credentials() (*app.Credentials, error) {
+	switch {
+	case s.cert == "" && s.key == "" && s.token == "" && s.ca == "" && s.clientCA == "":
+		if s.openPicker {
+			return nil, errors.New("--picker-open requires --xds-cert and --xds-key")
+		}
+		return nil, nil
+	case s.cert == "" || s.key == "" || s.clientCA == "" && s.token == "":
+		return nil, errors.New("--xds-cert and --xds-key require each other, and --xds-client-ca or --xds-token: penstock credentials makes the files")
+	case s.ca == "" && s.clientCA == "":
+		return nil, errors.New("--xds-token without --xds-client-ca requires --xds-ca: proxies verify the picker's certificate by it")
+	case s.insecure:
+		return nil, errors.New("--insecure-xds and --xds-cert exclude each other")
+	}
+	out := &app.Credentials{OpenPicker: s.openPicker, Files: identity.Files{Cert: s.cert, Key: s.key, CA: s.ca, ClientCA: s.clientCA, Token: s.token}}
+	cert, err := out.Files.Certificate()
+	if err != nil {
+		return nil, fmt.Errorf("--xds-cert, --xds-key: %w", err)
+	}
+	if len(cert.Leaf.DNSNames) == 0 {
+		return nil, fmt.Errorf("--xds-cert %s: the certificate has no DNS name, by which proxies verify the picker: add one, such as penstock", s.cert)
+	}
+	out.Name = cert.Leaf.DNSNames[0]
+	if s.clientCA != "" {
+		if _, err := identity.Pool(s.clientCA); err != nil {
+			return nil, fmt.Errorf("--xds-client-ca: %w", err)
+		}
+	}
+	if s.token != "" {
+		if tokens, err := out.Files.Tokens(); err != nil || len(tokens) == 0 {
+			return nil, fmt.Errorf("--xds-token %s: the file has no token: %w", s.token, err)
+		}
+	}
+	return out, s.verify(cert.Certificate, out.Name)
+}
+
+// verify returns an error if proxies could not verify the picker.
+func (s *secure) verify(chain [][]byte, name string) error {
+	flag, file := "--xds-ca", s.ca
+	if file == "" {
+		flag, file = "--xds-client-ca", s.clientCA
+	}
+	roots, err := identity.Pool(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	between := x509.NewCertPool()
+	var leaf *x509.Certificate
+	for i, der := range chain {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return fmt.Errorf("--xds-cert: %w", err)
+		}
+		if i == 0 {
+			leaf = c
+		} else {
+			between.AddCert(c)
+		}
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: name}); err != nil {
+		return fmt.Errorf("%s %s does not verify --xds-cert, which proxies need for the picker: %w; name the certificate's CA in --xds-ca", flag, file, err)
+	}
+	return nil
+}
+
+// exposed is an address of a process.
+type exposed struct {
+	flag    string
+	address net.Addr
+	secured bool
+	fix     string // the flags that secure it
+}
+
+// check returns an error for an address that is not loopback and has no credentials, unless --insecure-xds allows it:
+// then it logs a warning.
+func (s *secure) check(log *slog.Logger, addresses ...exposed) error {
+	for _, e := range addresses {
+		if e.secured || loopback(e.address) {
+			continue
+		}
+		if !s.insecure {
+			return fmt.Errorf("%s %s is not a loopback address, and every client that reaches it could read all configuration: add %s (penstock credentials makes the files), or --insecure-xds if only trusted clients reach it", e.flag, e.address, e.fix)
+		}
+		log.Warn("served without TLS and credentials, as --insecure-xds allows: every client that reaches this address is trusted", "flag", e.flag, "address", e.address.String())
+	}
+	return nil
+}
+
+// loopback reports whether an address is one of this machine alone.
+func loopback(a net.Addr) bool {
+	if app.Local(a) {
+		return true
+	}
+	host, _, err := net.SplitHostPort(a.String()) // an invalid address is reported by what uses it
+	ip, invalid := netip.ParseAddr(host)
+	return err != nil || (host == "localhost" || invalid == nil && ip.IsLoopback())
+}
+
+// dialed is the address of a peer, as it is in a flag. A name may be of any machine, except for localhost.
+type dialed string
+
+func (d dialed) Network() string { return "tcp" }
+func (d dialed) String() string  { return string(d) }

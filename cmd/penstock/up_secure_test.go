@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/xds/identity"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// credentialsFor runs penstock credentials for this machine, and returns the folder.
+func credentialsFor(t *testing.T, dir string) string {
+	t.Helper()
+	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "127.0.0.1"); err != nil || !strings.Contains(out, "--xds-client-ca "+filepath.Join(dir, "ca.crt")) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
+}
+
+// dialTLS opens a connection that verifies the control plane, with a client certificate or none.
+func dialTLS(t *testing.T, address, dir, client string) *grpc.ClientConn {
+	t.Helper()
+	roots, err := identity.Pool(filepath.Join(dir, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &tls.Config{RootCAs: roots, ServerName: "penstock"}
+	if client != "" {
+		cert, err := tls.LoadX509KeyPair(filepath.Join(dir, client+".crt"), filepath.Join(dir, client+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Certificates = []tls.Certificate{cert}
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// listeners subscribes to the listeners of default/gw, and returns the error of the stream.
+func listeners(ctx context.Context, conn *grpc.ClientConn) error {
+	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	// Its error is that the stream has ended, for the reason that Recv returns.
+	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "test", Cluster: "default/gw"}, TypeUrl: resource.Listener.URL()})
+	_, err = s.Recv()
+	return err
+}
+
+// pick opens a stream of the picker, and returns its error.
+func pick(ctx context.Context, conn *grpc.ClientConn) error {
+	s, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx)
+	if err != nil {
+		return err
+	}
+	_ = s.CloseSend()
+	_, err = s.Recv()
+	return err
+}
+
+func TestXDSCredentials_ServeEnvoyAndDenyOthers(t *testing.T) {
+	t.Parallel()
+	port, metrics, xds, picks := freePort(t), freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
+	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
+	in := func(name string) string { return filepath.Join(dir, name) }
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte("first-token-of-envoys\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.run("serve", "--xds", xds, "--picker", picks, "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"), "--xds-token", tokens, "--http", fmt.Sprintf("127.0.0.1:%d", metrics))
+	s.out.expect(t, "ADS at "+xds)
+	s.attachWith([]string{"--xds", xds, "--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key"), "--secrets", filepath.Join(s.state, "secrets")})
+	answers(t, local(port), http.StatusOK)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(metrics)+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := do(client(), req); err != nil || !strings.Contains(got.body, `penstock_picker_picks_total{pool="default/chat",result="picked"} 1`) {
+		t.Errorf("the picker was not asked: %v\n%s", err, got.body)
+	}
+
+	none := dialTLS(t, xds, dir, "")
+	if err := listeners(t.Context(), none); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("without a credential: %v", err)
+	}
+	bearing := func(token string) context.Context {
+		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
+	}
+	if err := listeners(bearing("another-token"), none); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("with another token: %v", err)
+	}
+	if err := listeners(bearing("first-token-of-envoys"), none); err != nil {
+		t.Errorf("with the token: %v", err)
+	}
+	other := credentialsFor(t, filepath.Join(t.TempDir(), "other"))
+	for _, f := range []string{"crt", "key"} { // trusts ours, and has a certificate of another CA
+		text, err := os.ReadFile(filepath.Join(other, "envoy."+f))
+		if err == nil {
+			err = os.WriteFile(in("foe."+f), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := listeners(t.Context(), dialTLS(t, xds, dir, "foe")); err == nil {
+		t.Error("a certificate of another CA is accepted")
+	}
+	if err := pick(t.Context(), dialTLS(t, picks, dir, "envoy")); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a pick without the key: %v", err)
+	}
+}
+
+func TestXDSCredentials_ReplacedFilesTakeEffect(t *testing.T) {
+	t.Parallel()
+	port, xds := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
+	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
+	in := func(name string) string { return filepath.Join(dir, name) }
+	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
+	s.out.expect(t, "ADS at "+xds)
+	s.attachWith([]string{"--xds", xds, "--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key")})
+	answers(t, local(port), http.StatusOK)
+	credentialsFor(t, dir)
+	if err := listeners(t.Context(), dialTLS(t, xds, dir, "envoy")); err != nil {
+		t.Errorf("with the new certificate: %v", err)
+	}
+	answers(t, local(port), http.StatusOK)
+}
+
+func TestXDSAddress_OutsideOfLoopbackRequiresCredentials(t *testing.T) {
+	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
+	in := func(name string) string { return filepath.Join(dir, name) }
+	files := []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt")}
+	config := t.TempDir()
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"ADS":                      {[]string{"--xds", "0.0.0.0:0"}, "--xds .* is not a loopback address.*--xds-cert.*--insecure-xds"},
+		"picker":                   {[]string{"--picker", ":0"}, "--picker .* is not a loopback address"},
+		"peers":                    {[]string{"--peers-listen", "0.0.0.0:0"}, "--peers-listen .* is not a loopback address.*--peers-ca"},
+		"a peer elsewhere":         {[]string{"--peers", "192.0.2.1:18000"}, "--peers 192.0.2.1:18000 is not a loopback address"},
+		"half of the files":        {[]string{"--xds-cert", in("penstock.crt")}, "require each other"},
+		"no verification":          {files[:4], "--xds-client-ca or --xds-token"},
+		"a token alone":            {append([]string{"--xds-token", in("ca.crt")}, files[:4]...), "requires --xds-ca"},
+		"another CA":               {append([]string{"--xds-ca", in("envoy.crt")}, files...), "does not verify --xds-cert"},
+		"both":                     {append([]string{"--insecure-xds"}, files...), "exclude each other"},
+		"peers at the port of ADS": {append([]string{"--peers", "127.0.0.1:1"}, files...), "requires --peers-listen"},
+		"an open picker":           {[]string{"--picker-open"}, "requires --xds-cert"},
+	} {
+		args := append([]string{"serve", "-f", config, "--state", filepath.Join(t.TempDir(), "s"), "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0"}, tc.args...)
+		_, err := penstock(t, args...)
+		if err == nil {
+			t.Errorf("%s: penstock starts", name)
+		} else if !regexp.MustCompile(tc.want).MatchString(err.Error()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := penstock(t, "bootstrap", "--gateway", "default/gw", "--xds", "192.0.2.1:18000"); err == nil || !strings.Contains(err.Error(), "add --tls-ca") {
+		t.Errorf("bootstrap: %v", err)
+	}
+}
+
+func TestXDSAddress_InsecureWarnsAtEachStart(t *testing.T) {
+	t.Parallel()
+	s := prepare(t, chatFiles(freePort(t), modelServer(t, sim.Config{})))
+	for range 2 {
+		s.run("serve", "--xds", "0.0.0.0:0", "--picker", "0.0.0.0:0", "--insecure-xds")
+		for _, flag := range []string{"--xds", "--picker"} {
+			s.errs.expect(t, "flag="+flag)
+		}
+		s.stop()
+	}
+}
+
+// Its own Envoys need no certificate: they use a socket that no other user can open, and get the picker's key.
+func TestXDSCredentials_UpServesPicksToGatewaysElsewhere(t *testing.T) {
+	t.Parallel()
+	port, picks := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
+	in := func(name string) string { return filepath.Join(dir, name) }
+	s := up(t, chatFiles(port, modelServer(t, sim.Config{})), "--picker", picks, "--picker-open", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
+	answers(t, local(port), http.StatusOK)
+	if err := pick(t.Context(), dialTLS(t, picks, dir, "")); status.Code(err) == codes.Unauthenticated || status.Code(err) == codes.Unavailable {
+		t.Errorf("a gateway elsewhere: %v", err)
+	}
+	info, err := os.Stat(filepath.Join(s.state, "xds.sock"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket of ADS: %v %v", info.Mode(), err)
+	}
+}

@@ -1,0 +1,147 @@
+package identity
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+// Files name the credentials of a control plane whose proxies run outside of fleets. They are read again for each
+// connection, so replacing one needs no restart.
+type Files struct {
+	// Cert and Key are this process's certificate and its private key. Required.
+	Cert, Key string
+	// CA verifies Cert: proxies get it for the picker, which has the same certificate. Default: ClientCA.
+	CA string
+	// ClientCA verifies the certificates of proxies. Optional if there is a Token.
+	ClientCA string
+	// Token has the tokens of proxies, one a line. Optional if there is a ClientCA.
+	Token string
+}
+
+// tokenCheck is how often a stream's token is looked up again.
+const tokenCheck = 10 * time.Second
+
+// Certificate reads this process's certificate.
+func (f Files) Certificate() (*tls.Certificate, error) {
+	c, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// Bundle reads the certificates that verify this process's, in PEM.
+func (f Files) Bundle() ([]byte, error) {
+	if f.CA == "" {
+		return os.ReadFile(f.ClientCA)
+	}
+	return os.ReadFile(f.CA)
+}
+
+// PickKey derives the key of calls to the picker from this process's private key: processes that share one accept the
+// same picks.
+func (f Files) PickKey() (string, error) {
+	raw, err := os.ReadFile(f.Key)
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, raw)
+	mac.Write([]byte("penstock.dev picker"))
+	return hex.EncodeToString(mac.Sum(nil)), nil
+}
+
+// TLS is the configuration of a server. verify demands a certificate of ClientCA from each client; with a Token, it
+// only verifies one that is given.
+func (f Files) TLS(verify bool) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		cert, err := f.Certificate()
+		if err != nil {
+			return nil, err
+		}
+		out := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, NextProtos: []string{"h2"}}
+		if !verify || f.ClientCA == "" {
+			return out, nil
+		}
+		out.ClientAuth = tls.RequireAndVerifyClientCert
+		if f.Token != "" {
+			out.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+		out.ClientCAs, err = Pool(f.ClientCA)
+		return out, err
+	}}
+}
+
+// Pool reads a file of CA certificates.
+func Pool(file string) (*x509.CertPool, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		return nil, fmt.Errorf("%s: the file has no PEM certificate", file)
+	}
+	return pool, nil
+}
+
+// Tokens reads the tokens of proxies.
+func (f Files) Tokens() ([]string, error) {
+	raw, err := os.ReadFile(f.Token)
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(raw)), nil
+}
+
+// Authenticate verifies the credential of a call. permitted returns an error once the credential is not valid any more,
+// and else when to call it again.
+func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Time, err error), err error) {
+	if from, ok := peer.FromContext(ctx); ok {
+		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+			end := ends(info.State.VerifiedChains[0])
+			return func() (time.Time, error) {
+				if !time.Now().Before(end) {
+					return time.Time{}, fmt.Errorf("the client's certificate expired at %s: connect again with its successor", end.UTC().Format(time.RFC3339))
+				}
+				return end, nil
+			}, nil
+		}
+	}
+	given := bearerTokens(ctx)
+	if f.Token == "" || len(given) == 0 {
+		return nil, errors.New("no certificate and no token of this control plane: see penstock bootstrap --help")
+	}
+	hash := sha256.Sum256([]byte(given[0])) // the token itself is not kept
+	permitted = func() (time.Time, error) { return time.Now().Add(tokenCheck), f.accepts(hash) }
+	if _, err := permitted(); err != nil {
+		return nil, err
+	}
+	return permitted, nil
+}
+
+// accepts returns an error unless the token of a hash is in the file.
+func (f Files) accepts(hash [sha256.Size]byte) error {
+	tokens, err := f.Tokens()
+	if err != nil {
+		return fmt.Errorf("the tokens cannot be read: %w", err)
+	}
+	for _, t := range tokens {
+		if own := sha256.Sum256([]byte(t)); subtle.ConstantTimeCompare(own[:], hash[:]) == 1 {
+			return nil
+		}
+	}
+	return errors.New("the token is not one of this control plane's")
+}
