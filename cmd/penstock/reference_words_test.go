@@ -45,7 +45,7 @@ var conditionRows = []conditionRow{
 	{"Gateway", "Programmed", "False", "Pending", "No proxy is connected or ready, or the proxies have not acknowledged the listeners yet"},
 	{"Gateway", "Programmed", "False", "AddressNotAssigned", "The Gateway's Service has no address yet"},
 	{"Gateway", "Programmed", "False", "AddressNotUsable", "An address in `spec.addresses` cannot be assigned, or is outside the allowed ranges (`--external-ips`). In a folder: another Gateway has the port"},
-	{"Gateway", "Programmed", "False", "NoResources", "The API server does not accept an object of the fleet, such as its Deployment; the message has its answer"},
+	{"Gateway", "Programmed", "False", "NoResources", "The API server does not accept an object of the fleet, such as its Deployment; the message has its answer. With `penstock up`: the Envoy cannot be started; Penstock tries again"},
 	{"Gateway", "ResolvedRefs", "True", "ResolvedRefs", "All references of the Gateway resolve"},
 	{"Gateway", "ResolvedRefs", "False", "ListenersNotResolved", "References of some listeners do not resolve; the message names the listeners"},
 	{"Gateway", "ResolvedRefs", "False", "InvalidClientCertificateRef", "`spec.tls.backend.clientCertificateRef` names no Secret with a valid certificate; Envoy presents none to backends"},

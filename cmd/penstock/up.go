@@ -8,9 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
 func newUp() *cobra.Command {
@@ -67,6 +70,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		Envoy: envoy.Path, Dir: filepath.Join(cfg.StateDir, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
 		ControlPlane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
+		Report:   func(gateway, problem string) { reportEnvoy(p.Board(), gateway, problem) },
 	})
 	if cmd.Flags().Changed("picker") { // gateways of other clusters call it
 		fmt.Fprintf(out, "endpoint picker at %s\n", cfg.Picker.Addr())
@@ -82,6 +86,23 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		return f.Run(fleetCtx)
 	})
 	return group.Wait()
+}
+
+// reportEnvoy reports why no Envoy serves a Gateway; "" drops the report.
+func reportEnvoy(board *status.Board, gateway, problem string) {
+	ref := report.Ref{Group: gatewayv1.GroupName, Kind: "Gateway"}
+	ref.Namespace, ref.Name, _ = strings.Cut(gateway, "/")
+	if problem == "" {
+		board.Remove(status.Supervisor, ref)
+		return
+	}
+	board.Set(status.Supervisor, report.Report{
+		Owner:      ref,
+		Conditions: []report.Condition{report.NotProgrammed(string(gatewayv1.GatewayReasonNoResources), problem)},
+		Findings: []report.Finding{{
+			Severity: report.Error, Owner: ref, Problem: problem, Fix: "restore the program that $ENVOY or PATH named at the start of penstock, and room in its state folder",
+		}},
+	})
 }
 
 func announcement(gateway string, urls []string) string {

@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -170,6 +171,75 @@ func TestLastGood_UnwritableStateDoesNotStopChanges(t *testing.T) {
 	f.restart()
 	f.load()
 	f.expectHosts(map[string]string{"x": "2.example.com", "y": "1.example.com"})
+}
+
+// Nothing can be written for a while. Afterwards nothing is missing, without another change.
+func TestLastGood_FullDiskLosesNothingOnceItHasRoom(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", route("x", "1.example.com"))
+	f.load()
+	full := f.state + "-full"
+	if err := errors.Join(os.Rename(f.state, full), os.WriteFile(f.state, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"2.example.com", "3.example.com"} {
+		f.write("a.yaml", route("x", host))
+		f.load()
+		f.expectHosts(map[string]string{"x": host})
+	}
+	if err := errors.Join(os.Remove(f.state), os.Rename(full, f.state)); err != nil {
+		t.Fatal(err)
+	}
+	f.load()
+	f.write("a.yaml", "[")
+	f.restart()
+	f.load()
+	f.expectHosts(map[string]string{"x": "3.example.com"})
+}
+
+func TestLastGood_TruncatedStateLosesItsTornLineAlone(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", route("x", "1.example.com"))
+	f.write("b.yaml", route("y", "1.example.com"))
+	f.load()
+	f.write("b.yaml", route("y", "2.example.com"))
+	f.load()
+	path := filepath.Join(f.state, "last-good.jsonl")
+	info, err := os.Stat(path)
+	if err == nil {
+		err = os.Truncate(path, info.Size()-10)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("a.yaml", "[")
+	f.write("b.yaml", "[")
+	for range 2 {
+		f.restart()
+		f.load()
+		f.expectHosts(map[string]string{"x": "1.example.com", "y": "1.example.com"})
+	}
+}
+
+func TestLastGood_UnreadableStateIsNotReplaced(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", route("x", "1.example.com"))
+	f.load()
+	path := filepath.Join(f.state, "last-good.jsonl")
+	if err := errors.Join(os.Rename(path, path+".aside"), os.Mkdir(path, 0o700)); err != nil { // reading a folder fails
+		t.Fatal(err)
+	}
+	f.restart()
+	f.write("a.yaml", route("x", "2.example.com"))
+	f.load()
+	f.expectHosts(map[string]string{"x": "2.example.com"})
+	if err := errors.Join(os.Remove(path), os.Rename(path+".aside", path)); err != nil {
+		t.Fatal(err)
+	}
+	f.write("a.yaml", "[")
+	f.restart()
+	f.load()
+	f.expectHosts(map[string]string{"x": "1.example.com"})
 }
 
 func TestLastGood_SecretsAreReadableByOwnerOnly(t *testing.T) {

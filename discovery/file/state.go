@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
@@ -35,22 +36,22 @@ type journal struct {
 	path    string // empty: nothing is persisted
 	written bool   // by this process, so that its last line is complete
 	size    int    // bytes, outdated lines included
+	outcome statefile.Outcome
 }
 
 // restore reads the last good forms of an earlier run. It drops what it cannot decode: the state only serves for files
 // that are invalid at present.
-func (r *Reader) restore() error {
+func (r *Reader) restore() {
 	if r.cfg.StateDir == "" {
-		return nil
+		return
 	}
-	r.journal.path = filepath.Join(r.cfg.StateDir, stateFile)
-	if err := os.MkdirAll(r.cfg.StateDir, 0o700); err != nil {
-		return fmt.Errorf("state of the configuration: %w", err)
+	path := filepath.Join(r.cfg.StateDir, stateFile)
+	raw, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be good, and must not be replaced
+		r.cfg.Log.Error("cannot read the last good versions of objects; none is written either until the next start", "file", path, "error", err)
+		return
 	}
-	raw, err := os.ReadFile(r.journal.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("state of the configuration: %w", err)
-	}
+	r.journal.path = path
 	last := map[report.Ref]record{}
 	var dropped error
 	for line := range bytes.Lines(raw) {
@@ -78,7 +79,6 @@ func (r *Reader) restore() error {
 	if dropped != nil {
 		r.cfg.Log.Warn("some state of the configuration was dropped", "file", r.journal.path, "error", dropped)
 	}
-	return nil
 }
 
 // keep records the last good form of an object.
@@ -118,12 +118,21 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 	return &good{kind: k, obj: obj, form: form}, nil
 }
 
-// persist writes the last good forms of changed objects. The first call of a process rewrites the journal, and so does one
-// that finds it grown.
-func (r *Reader) persist(dirty []report.Ref) error {
-	if r.journal.path == "" || len(dirty) == 0 {
-		return nil
+// persist writes the last good forms of changed objects. Serving does not depend on it: after an error, the next call writes all of
+// them, also without a change.
+func (r *Reader) persist(dirty []report.Ref) {
+	if r.journal.path == "" || len(dirty) == 0 && !r.journal.outcome.Failed() {
+		return
 	}
+	err := r.write(dirty)
+	if err != nil {
+		r.journal.written = false // its last line may be torn
+	}
+	r.journal.outcome.Log(r.cfg.Log, r.journal.path, "last good versions of objects that are invalid then", err)
+}
+
+// write appends changed objects to the journal. The first call of a process rewrites it, and so does one that finds it grown.
+func (r *Reader) write(dirty []report.Ref) error {
 	lines, err := r.records(dirty)
 	if err != nil {
 		return fmt.Errorf("state of the configuration: %w", err)
@@ -164,8 +173,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite replaces the journal by one without outdated lines. It does not sync to disk: after a power cut, restore drops
-// torn lines.
+// rewrite replaces the journal by one without outdated lines. Lines that are appended later are not synced to disk: after a power
+// cut, restore drops torn ones.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {
@@ -176,19 +185,7 @@ func (r *Reader) rewrite() error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(r.cfg.StateDir, stateFile+".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(lines)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), r.journal.path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err := statefile.Replace(r.journal.path, lines); err != nil {
 		return err
 	}
 	r.journal.written, r.journal.size = true, len(lines)

@@ -70,11 +70,7 @@ func New(cfg Config) (*Resolver, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	st, err := restore(cfg.StateDir)
-	if err != nil {
-		return nil, err
-	}
-	return &Resolver{cfg: cfg, state: st}, nil
+	return &Resolver{cfg: cfg, state: restore(cfg.StateDir, cfg.Log)}, nil
 }
 
 // answer is the result of one lookup.
@@ -302,9 +298,7 @@ func (r *Resolver) save(answers []answer) error {
 	if _, err := r.cfg.Store.Apply(ops...); err != nil {
 		return fmt.Errorf("host names: %w", err)
 	}
-	if err := r.state.persist(r.cfg.Store.View()); err != nil {
-		// Serving does not depend on the state; the next answers write it again.
-		r.cfg.Log.Error("cannot persist addresses of host names: a restart would lose them", "error", err)
-	}
+	// Serving does not depend on the state; the next answers write it again.
+	r.state.outcome.Log(r.cfg.Log, r.state.path, "addresses of host names that do not resolve then", r.state.persist(r.cfg.Store.View()))
 	return nil
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
@@ -19,28 +21,32 @@ const stateFile = "hosts.json"
 
 // state holds the addresses of the last successful lookups.
 type state struct {
+	outcome   statefile.Outcome
 	path      string // empty: nothing is persisted
 	addresses map[string][]string
 }
 
-// restore reads the state of an earlier process. It ignores a file that it cannot decode: the next answers replace it.
-func restore(stateDir string) (state, error) {
+// restore reads the state of an earlier process. It ignores a file that it cannot read or decode: the next answers replace it.
+func restore(stateDir string, log *slog.Logger) state {
 	m := state{addresses: map[string][]string{}}
 	if stateDir == "" {
-		return m, nil
+		return m
 	}
 	m.path = filepath.Join(stateDir, stateFile)
 	raw, err := os.ReadFile(m.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil
+		return m
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &m.addresses)
 	}
 	if err != nil {
-		return m, fmt.Errorf("state of host names: %w", err)
+		log.Warn("the last addresses of host names cannot be read", "file", m.path, "error", err)
 	}
-	if json.Unmarshal(raw, &m.addresses) != nil || m.addresses == nil {
+	if err != nil || m.addresses == nil {
 		m.addresses = map[string][]string{}
 	}
-	return m, nil
+	return m
 }
 
 // persist writes the current addresses if they changed.
@@ -58,10 +64,7 @@ func (m *state) persist(view *store.View) error {
 	if err != nil {
 		return fmt.Errorf("state of host names: %w", err)
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(m.path), 0o700), os.WriteFile(m.path+".new", raw, 0o600)); err != nil {
-		return fmt.Errorf("state of host names: %w", err)
-	}
-	if err := os.Rename(m.path+".new", m.path); err != nil {
+	if err := statefile.Replace(m.path, raw); err != nil {
 		return fmt.Errorf("state of host names: %w", err)
 	}
 	m.addresses = now

@@ -9,8 +9,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
 // FileName is the status file's name in the state folder.
@@ -27,7 +28,11 @@ type WriterConfig struct {
 }
 
 // Writer keeps the status file up to date.
-type Writer struct{ cfg WriterConfig }
+type Writer struct {
+	cfg     WriterConfig
+	last    *Document // that was written, or found
+	outcome statefile.Outcome
+}
 
 // NewWriter makes a Writer.
 func NewWriter(cfg WriterConfig) (*Writer, error) {
@@ -46,22 +51,27 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 	return &Writer{cfg: cfg}, nil
 }
 
-// Run writes the file at once, after each change, and a last time when its context ends. A failed write is logged and repeated at the
-// next change: traffic does not depend on the file.
+// retryInterval is the time between a write that failed and the next one.
+const retryInterval = 10 * time.Second
+
+// Run writes the file at once, after each change, and a last time when its context ends. A failed write is logged once and repeated:
+// traffic does not depend on the file.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		ws := NewWatchSet()
-		if err := w.write(ws); err != nil {
-			w.cfg.Log.Error("cannot write the status file", "error", err)
+		w.outcome.Log(w.cfg.Log, w.cfg.Path, "when conditions changed", w.write(ws))
+		delay := w.cfg.Delay
+		if w.outcome.Failed() {
+			delay = retryInterval
+		} else if ws.WatchCtx(ctx) != nil {
+			delay = 0
 		}
-		if err := ws.WatchCtx(ctx); err == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(w.cfg.Delay):
-				continue
-			}
+		select {
+		case <-ctx.Done():
+			w.outcome.Log(w.cfg.Log, w.cfg.Path, "when conditions changed", w.Write())
+			return nil
+		case <-time.After(delay):
 		}
-		return w.Write()
 	}
 }
 
@@ -69,12 +79,11 @@ func (w *Writer) Run(ctx context.Context) error {
 func (w *Writer) Write() error { return w.write(nil) }
 
 func (w *Writer) write(ws WatchSet) error {
-	before, err := Read(w.cfg.Path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.cfg.Log.Warn("cannot read the old status file; transition times start again", "error", err)
-		before = nil
+	if w.last == nil {
+		w.last = w.found()
 	}
-	doc := NewDocument(w.cfg.Board.List(ws), w.cfg.Controller, before, w.cfg.Now())
+	doc := NewDocument(w.cfg.Board.List(ws), w.cfg.Controller, w.last, w.cfg.Now())
+	w.last = doc
 	raw, err := encode(doc)
 	if err != nil {
 		return fmt.Errorf("status file: %w", err)
@@ -82,10 +91,22 @@ func (w *Writer) write(ws WatchSet) error {
 	if old, err := os.ReadFile(w.cfg.Path); err == nil && bytes.Equal(old, raw) {
 		return nil
 	}
-	if err := replace(w.cfg.Path, raw); err != nil {
+	if err := statefile.Replace(w.cfg.Path, raw); err != nil {
 		return fmt.Errorf("status file: %w", err)
 	}
 	return nil
+}
+
+// found reads the file of an earlier process. One that cannot be read is as none.
+func (w *Writer) found() *Document {
+	doc, err := Read(w.cfg.Path)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			w.cfg.Log.Warn("cannot read the old status file; transition times start again", "error", err)
+		}
+		return &Document{}
+	}
+	return doc
 }
 
 func encode(doc *Document) ([]byte, error) {
@@ -95,28 +116,6 @@ func encode(doc *Document) ([]byte, error) {
 	enc.SetIndent("", "  ")
 	err := enc.Encode(doc)
 	return buf.Bytes(), err
-}
-
-// replace writes a file atomically.
-func replace(path string, raw []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".writing-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }
 
 // Read reads a status file.

@@ -11,6 +11,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -52,11 +53,14 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	open := a.openPages()
 	handler := a.panics.pages(a.allPages(open))
-	l, err := ListenSocket(Socket(a.cfg.StateDir))
-	if err != nil {
+	switch l, err := ListenSocket(Socket(a.cfg.StateDir)); {
+	case err == nil:
+		group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
+	case Unwritable(err):
+		a.log.Error("other penstock commands do not reach this process; traffic does not depend on it", "error", err)
+	default:
 		return err
 	}
-	group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
 	if a.cfg.HTTP != nil {
 		pages := a.panics.pages(open)
 		if Local(a.cfg.HTTP.Addr()) {
@@ -68,6 +72,11 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 		group.Go(func() error { return serveHandler(ctx, a.cfg.Admin, sameOrigin(handler)) })
 	}
 	return nil
+}
+
+// Unwritable reports whether an error is that of a folder that takes no files: a full disk, or a read-only one.
+func Unwritable(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
 }
 
 // Local reports whether an address can be reached only from this machine (on Kubernetes: this pod).

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,11 @@ const (
 	// lastDelay: an Envoy that can't run costs next to nothing, and one that crashed once is back at once.
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 10 * time.Second
+
+	// reportFrom is the pause from which restarts are reported on the Gateway: the fourth in a row.
+	reportFrom = 500 * time.Millisecond
+	// runsAfter is how long a process must run until a report about the one before is dropped.
+	runsAfter = time.Second
 
 	// termGrace is the time between the request to end and SIGKILL. Envoy needs milliseconds.
 	termGrace = 5 * time.Second
@@ -38,6 +44,9 @@ type EnvoyConfig struct {
 
 	// Grace is how long Run waits for requests in flight once its context has ended. 0 means 10 seconds.
 	Grace time.Duration
+
+	// Report is called with why no process serves, whenever that changes, and with "" once one runs. nil drops it.
+	Report func(problem string)
 
 	LogLevel string // the lowest level of Envoy's log that is forwarded, as --log-level takes it; "" means "warning"
 
@@ -67,28 +76,35 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Report == nil {
+		cfg.Report = func(string) {}
+	}
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
 	socket := filepath.Join(dir, "admin.sock")
 	if len(socket) > longestSocket {
-		return nil, fmt.Errorf("supervisor: the path of Envoy's admin socket, %s, is longer than %d bytes: choose a shorter folder", socket, longestSocket)
+		return nil, fmt.Errorf("supervisor: the path of Envoy's admin socket, %s, %w of %d bytes: choose a shorter folder", socket, errLongPath, longestSocket)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
 	// Envoy derives the format from the extension; JSON is YAML too.
 	config := filepath.Join(dir, "bootstrap.yaml")
-	if err := os.WriteFile(config, cfg.Bootstrap, 0o600); err != nil {
-		return nil, fmt.Errorf("supervisor: %w", err)
+	if old, err := os.ReadFile(config); err != nil || !bytes.Equal(old, cfg.Bootstrap) { // a full disk needs no room for equal ones
+		if err := os.WriteFile(config, cfg.Bootstrap, 0o600); err != nil {
+			return nil, fmt.Errorf("supervisor: %w", err)
+		}
 	}
 	return &Envoy{cfg: cfg, log: cfg.Log.With("gateway", cfg.Gateway), admin: newAdminClient(socket), config: config}, nil
 }
 
-// Run starts Envoy and restarts it whenever it exits, until ctx ends. Then it drains: Envoy asks its clients to close their
-// connections, and Run waits for requests in flight, at most EnvoyConfig.Grace, and ends the process. Run returns nil when ctx
-// ended, and an error if no process can be started.
+// errLongPath is an error that trying again does not end.
+var errLongPath = errors.New("is longer than the limit")
+
+// Run starts Envoy, and restarts it whenever it exits or cannot be started, until ctx ends. Then it drains: Envoy asks its clients to
+// close their connections, and Run waits for requests in flight, at most EnvoyConfig.Grace, and ends the process. It returns nil.
 func (e *Envoy) Run(ctx context.Context) error {
 	// The kernel kills the child with the thread that started it (orphan_linux.go).
 	runtime.LockOSThread()
@@ -97,30 +113,58 @@ func (e *Envoy) Run(ctx context.Context) error {
 	delay := firstDelay
 	for ctx.Err() == nil {
 		began := time.Now()
-		child, err := e.start()
-		if err != nil {
-			return fmt.Errorf("start Envoy for gateway %s: %w", e.cfg.Gateway, err)
-		}
-		e.log.Debug("Envoy started", "pid", child.pid)
-		select {
-		case <-ctx.Done():
-			e.stop(child)
+		problem, reason := e.runOnce(ctx)
+		if ctx.Err() != nil {
 			return nil
-		case <-child.ended:
 		}
-		child.killGroup() // $ENVOY may be a script that exited before its Envoy
 		if time.Since(began) > lastDelay {
 			delay = firstDelay
 		}
-		e.log.Error("Envoy died and will be restarted", "reason", child.reason, "in", delay)
-		select {
-		case <-ctx.Done():
+		if delay > reportFrom || problem == cannotStart { // one that crashed once is back at once
+			e.cfg.Report(problem + ": " + reason)
+		}
+		e.log.Error(problem, "reason", reason, "in", delay)
+		if !pause(ctx, delay) {
 			return nil
-		case <-time.After(delay):
 		}
 		delay = min(2*delay, lastDelay)
 	}
 	return nil
+}
+
+// Why no process runs.
+const (
+	cannotStart = "Envoy cannot be started; it is tried again"
+	died        = "Envoy died and will be restarted"
+)
+
+// runOnce runs one process until it ends, or until ctx ends and it is drained. It returns why no process runs any more.
+func (e *Envoy) runOnce(ctx context.Context) (problem, reason string) {
+	child, err := e.start()
+	if err != nil {
+		return cannotStart, err.Error()
+	}
+	e.log.Debug("Envoy started", "pid", child.pid)
+	runs := time.AfterFunc(runsAfter, func() { e.cfg.Report("") })
+	defer runs.Stop()
+	select {
+	case <-ctx.Done():
+		e.stop(child)
+		return "", ""
+	case <-child.ended:
+	}
+	child.killGroup() // $ENVOY may be a script that exited before its Envoy
+	return died, child.reason
+}
+
+// pause waits; false if ctx ends meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // stop drains child, ends it, and waits for its end.

@@ -314,13 +314,36 @@ func TestEnvoy_InvalidBootstrapIsLoggedInItsOwnWords(t *testing.T) {
 	r.ended()
 }
 
-func TestEnvoy_MissingBinaryIsAnError(t *testing.T) {
+func TestEnvoy_MissingBinaryIsTriedAgainUntilItExists(t *testing.T) {
 	r := prepare(t, "127.0.0.1:1", 0)
-	r.cfg.Envoy = "/no/such/envoy"
-	r.begin()
-	if err := <-r.result; !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "default/edge") {
-		t.Errorf("got %v, want the gateway's name and what is missing", err)
+	var mu sync.Mutex
+	var reports []string
+	report := func(problem string) {
+		mu.Lock()
+		defer mu.Unlock()
+		reports = append(reports, problem)
 	}
+	last := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(reports) == 0 {
+			return "no report"
+		}
+		return reports[len(reports)-1]
+	}
+	path := r.cfg.Envoy
+	r.cfg.Envoy, r.cfg.Report = r.cfg.Dir+"/envoy", report
+	r.begin()
+	r.eventually("the second start has failed", func() bool { return len(r.records.attrs(cannotStart, "in")) == 2 })
+	if got := last(); !strings.Contains(got, "no such file") {
+		t.Errorf("reported: %q", got)
+	}
+	if err := os.Symlink(path, r.cfg.Envoy); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("Envoy runs, and the report is dropped", func() bool { return r.ready() && last() == "" })
+	r.stop()
+	r.ended()
 }
 
 func TestEnvoy_FolderTooLongForSocketIsAnError(t *testing.T) {

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -34,6 +35,8 @@ type Config struct {
 	ControlPlane ControlPlane
 	// Announce is called when a Gateway begins to serve, and when its addresses change.
 	Announce func(gateway string, urls []string)
+	// Report is called with why no Envoy serves a Gateway, whenever that changes, and with "" once one runs or the Gateway is gone.
+	Report func(gateway, problem string)
 	Log      *slog.Logger
 }
 
@@ -60,7 +63,8 @@ func (s *Supervisor) Set(gateways []string) {
 	}
 }
 
-// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends them all. It fails if one can't be started.
+// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends them all. One that can't be started is tried again,
+// and the others serve on.
 func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}
@@ -102,17 +106,30 @@ func (s *Supervisor) Run(ctx context.Context) error {
 
 // runEnvoy runs one Gateway's Envoy until ctx ends.
 func (s *Supervisor) runEnvoy(ctx context.Context, gateway string) error {
+	report := func(problem string) { s.cfg.Report(gateway, problem) }
+	defer report("")
 	cfg := bootstrap.Config{Gateway: gateway, ADS: []string{s.cfg.ADS}, DrainTime: s.cfg.DrainTime, Concurrency: s.cfg.Concurrency}
 	boot, err := bootstrap.YAML(cfg)
 	if err != nil {
 		return err
 	}
-	envoy, err := NewEnvoy(EnvoyConfig{
-		Envoy: s.cfg.Envoy, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(s.cfg.Dir, folder(gateway)),
-		Args: cfg.Args(), Grace: s.cfg.Grace, Log: s.cfg.Log,
-	})
-	if err != nil {
-		return err
+	var envoy *Envoy
+	for delay := firstDelay; ; delay = min(2*delay, lastDelay) {
+		envoy, err = NewEnvoy(EnvoyConfig{
+			Envoy: s.cfg.Envoy, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(s.cfg.Dir, folder(gateway)),
+			Args: cfg.Args(), Grace: s.cfg.Grace, Log: s.cfg.Log, Report: report,
+		})
+		if err == nil {
+			break
+		}
+		if errors.Is(err, errLongPath) {
+			return err
+		}
+		report(cannotStart + ": " + err.Error())
+		s.cfg.Log.Error(cannotStart, "gateway", gateway, "reason", err)
+		if !pause(ctx, delay) {
+			return nil
+		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return envoy.Run(ctx) })

@@ -1,0 +1,68 @@
+package statefile_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
+)
+
+func TestStateFile_IsWholeOrAsBefore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "state")
+	for _, text := range []string{"one", "two"} {
+		if err := statefile.Replace(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if raw, err := os.ReadFile(path); err != nil || string(raw) != text {
+			t.Errorf("%q, %v", raw, err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	limit := syscall.Rlimit{}
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	small := limit
+	small.Cur = 1 << 10 // a write beyond it fails in the middle, as on a full disk
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &small); err != nil {
+		t.Fatal(err)
+	}
+	err := statefile.Replace(path, bytes.Repeat([]byte("three"), 1<<10))
+	if reset := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); reset != nil {
+		t.Fatal(reset)
+	}
+	if !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("the write beyond the limit: %v", err)
+	}
+	if raw, err := os.ReadFile(path); err != nil || string(raw) != "two" {
+		t.Errorf("after a failed write: %.20q, %v", raw, err)
+	}
+	if left, _ := filepath.Glob(path + ".*"); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+func TestStateFile_FailureIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	var o statefile.Outcome
+	full := syscall.ENOSPC
+	for _, err := range []error{nil, full, full, full, nil, nil, full} {
+		o.Log(logger, "/state/f", "the last good objects", err)
+	}
+	text := log.String()
+	if n := strings.Count(text, "no space left"); n != 2 {
+		t.Errorf("%d lines of the failure:\n%s", n, text)
+	}
+	if n := strings.Count(text, "written again"); n != 1 {
+		t.Errorf("%d lines of the success:\n%s", n, text)
+	}
+}
