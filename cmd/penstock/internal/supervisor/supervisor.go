@@ -37,7 +37,7 @@ type Config struct {
 	Announce func(gateway string, urls []string)
 	// Report is called with why no Envoy serves a Gateway, whenever that changes, and with "" once one runs or the Gateway is gone.
 	Report func(gateway, problem string)
-	Log      *slog.Logger
+	Log    *slog.Logger
 }
 
 // Supervisor keeps one Envoy for each Gateway. Use New.
