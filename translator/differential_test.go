@@ -123,7 +123,7 @@ func TestTranslator_IncrementalEqualsFresh(t *testing.T) {
 		t.Run(strconv.Itoa(share), func(t *testing.T) {
 			t.Parallel()
 			for seed := first + share; seed < first+sequences; seed += shares {
-				sequence(t, &chaos{rand.New(rand.NewPCG(uint64(seed), 0)), certs}, seed)
+				sequence(t, &chaos{rand.New(rand.NewPCG(uint64(seed), 0)), rand.New(rand.NewPCG(uint64(seed), 1)), certs}, seed)
 			}
 		})
 	}

@@ -319,6 +319,8 @@ func matchesRequest(m model.Match, q Query, method string) bool {
 		ok = path == m.Path
 	case model.PathRegex:
 		ok = fullMatch(m.Path, path)
+	case model.PathBeginning:
+		ok = strings.HasPrefix(path, m.Path)
 	default:
 		prefix := strings.TrimSuffix(m.Path, "/")
 		ok = path == prefix || strings.HasPrefix(path, prefix+"/")
@@ -342,7 +344,10 @@ func matchesRequest(m model.Match, q Query, method string) bool {
 }
 
 func valueMatches(m model.ValueMatch, value string) bool {
-	if m.Regex {
+	switch {
+	case m.Present:
+		return true
+	case m.Regex:
 		return fullMatch(m.Value, value)
 	}
 	return m.Value == value
@@ -362,12 +367,19 @@ func matchText(m model.Match) string {
 		parts = append(parts, "method "+m.Method)
 	}
 	for _, h := range m.Headers {
-		parts = append(parts, "header "+h.Name+"="+h.Value)
+		parts = append(parts, "header "+valueText(h))
 	}
 	for _, p := range m.Query {
-		parts = append(parts, "query "+p.Name+"="+p.Value)
+		parts = append(parts, "query "+valueText(p))
 	}
 	return strings.Join(parts, ", ")
+}
+
+func valueText(m model.ValueMatch) string {
+	if m.Present {
+		return m.Name + " with any value"
+	}
+	return m.Name + "=" + m.Value
 }
 
 // ExplainRow returns the rows of the translation with a key: what each was computed from, what reads it, and when and why it

@@ -80,7 +80,8 @@ func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	if !ok {
 		return virtualHost{}, false
 	}
-	vh := gatewayapi.VirtualHost(g, key.chain, key.host, t.attachedTo(r, key))
+	attached := t.attachedTo(r, key)
+	vh := gatewayapi.VirtualHost(g, key.chain, key.host, attached, t.budget(r, key, attached))
 	if vh == nil {
 		return virtualHost{}, false
 	}
@@ -91,7 +92,7 @@ func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	return virtualHost{model: vh, encoded: enc}, true
 }
 
-// attachedTo lists the routes that are attached to a host, or to a hostname that covers it.
+// attachedTo lists the routes that are attached to a host, and then those of hostnames that cover it.
 func (t *tables) attachedTo(r *graph.Reader, key hostKey) (attached []*model.Attachment) {
 	for _, h := range gatewayapi.Covering(key.host) {
 		for _, row := range t.attachmentsByHost.By(r, hostKey{key.gateway, key.chain, h}) {

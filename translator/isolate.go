@@ -109,14 +109,16 @@ func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ b
 		return virtualHost{}, false
 	}
 	var at []report.Ref
-	attached := slices.DeleteFunc(t.attachedTo(r, key), func(a *model.Attachment) bool {
-		panics := attempt(func() { gatewayapi.VirtualHost(g, key.chain, key.host, []*model.Attachment{a}) }) != nil
+	attached := t.attachedTo(r, key)
+	budget := t.budget(r, key, attached)
+	attached = slices.DeleteFunc(attached, func(a *model.Attachment) bool {
+		panics := attempt(func() { gatewayapi.VirtualHost(g, key.chain, key.host, []*model.Attachment{a}, budget) }) != nil
 		if panics {
 			at = append(at, a.Route)
 		}
 		return panics
 	})
-	vh := gatewayapi.VirtualHost(g, key.chain, key.host, attached)
+	vh := gatewayapi.VirtualHost(g, key.chain, key.host, attached, budget)
 	if vh == nil {
 		return virtualHost{}, false
 	}

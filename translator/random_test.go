@@ -20,6 +20,7 @@ import (
 // chaos makes random operations on a small universe of objects, small enough that they meet each other often.
 type chaos struct {
 	*rand.Rand
+	words *rand.Rand   // decides on regular expressions
 	certs [2][2][]byte // certificate and key
 }
 
@@ -129,6 +130,9 @@ func (c *chaos) rule() gatewayv1.HTTPRouteRule {
 		}
 		if c.some(3) {
 			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: pick[gatewayv1.HTTPHeaderName](c, "X-Team", "X-Gateway-Model-Name"), Value: "a"})
+		}
+		if c.words.IntN(4) == 0 { // the larger one is above a budget where it stands often enough
+			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: "X-Word", Type: ptr(gatewayv1.HeaderMatchRegularExpression), Value: []string{"a+", "(a[b-z]{900}){3}"}[c.words.IntN(2)]})
 		}
 		rule.Matches = append(rule.Matches, m)
 	}

@@ -19,6 +19,7 @@ type tables struct {
 	gatewayTables
 	poolTables
 	routeTables
+	expressionTables
 	hostTables
 	listenerTables
 	clusterTables
@@ -34,6 +35,7 @@ func declare(cfg Config) *tables {
 	t.declarePools()
 	t.declarePolicyTrusts()
 	t.declareRoutes()
+	t.declareExpressions()
 	t.declareHosts()
 	t.declareListeners()
 	t.declareHops()

@@ -168,15 +168,38 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 			}
 		}
 	}
+	t.routeReports(d, out)
+	slices.SortFunc(out.Reports, func(a, b report.Report) int { return a.Owner.Compare(b.Owner) })
+	slices.SortFunc(out.ReportsGone, report.Ref.Compare)
+}
+
+// routeReports are of routes that changed, and of those some of whose rules went above a budget or came below it.
+func (t *Translator) routeReports(d *graph.Diff, out *Output) {
+	r := t.engine.Reader()
+	done := map[string]bool{}
+	add := func(route string, a *model.Attachment) {
+		if done[route] {
+			return
+		}
+		done[route] = true
+		over := t.tables.overrunsOf(r, route)
+		c, _ := t.tables.candidates.Get(r, route)
+		out.Reports = append(out.Reports, gatewayapi.RouteReport(a, c, over))
+	}
 	for _, c := range t.tables.attachments.Changes(d) {
 		if c.Has {
-			out.Reports = append(out.Reports, gatewayapi.RouteReport(c.New))
+			add(c.Key, c.New)
 		} else {
 			out.ReportsGone = append(out.ReportsGone, c.Old.Route)
 		}
 	}
-	slices.SortFunc(out.Reports, func(a, b report.Report) int { return a.Owner.Compare(b.Owner) })
-	slices.SortFunc(out.ReportsGone, report.Ref.Compare)
+	for _, c := range t.tables.overruns.Changes(d) {
+		for _, o := range slices.Concat(c.Old, c.New) {
+			if a, ok := t.tables.attachments.Get(r, o.Route); ok {
+				add(o.Route, a)
+			}
+		}
+	}
 }
 
 // Gateways lists the Gateways that are ours, sorted.

@@ -87,6 +87,8 @@ var conditionRows = []conditionRow{
 	{"Route", "Accepted", "False", "UnsupportedValue", "A field of a rule has a value that Penstock does not support. If other rules are valid the condition is `PartiallyInvalid`"},
 	{"Route", "Accepted", "False", "IncompatibleFilters", "Filters of one rule exclude each other. If other rules are valid the condition is `PartiallyInvalid`"},
 	{"Route", "Accepted", "False", "InternalError", "The route's translation panics, which is a bug, and proxies never had the route; its requests are answered 500. Findings of any object name such a bug, and `Programmed` is then False for the same reason"},
+	{"Route", "Accepted", "False", "TooManyRegularExpressions", "The regular expressions of all rules are above a budget: of the route, or of its namespace on the Gateway. If other rules are valid the condition is `PartiallyInvalid`"},
+	{"Route", "PartiallyInvalid", "True", "TooManyRegularExpressions", "The regular expressions of some rules are above a budget: of the route, or of its namespace on the Gateway. Requests that these rules might match are answered 500"},
 	{"Route", "PartiallyInvalid", "True", "UnsupportedValue", "Some rules are invalid and have no effect; the others have"},
 	{"Route", "PartiallyInvalid", "True", "IncompatibleFilters", "Some rules are invalid and have no effect; the others have"},
 	{"Route", "ResolvedRefs", "True", "ResolvedRefs", "All references of the route resolve"},

@@ -84,7 +84,7 @@ func TestVirtualHost_InvalidIsNotEncoded(t *testing.T) {
 	whole := "/x"
 	for want, route := range map[string]model.Route{
 		"missing closing )": {Match: model.Match{PathKind: model.PathRegex, Path: "/a(b"}, Action: &model.Action{Forward: &model.Forward{Backends: one}}},
-		"too large":         {Match: model.Match{PathKind: model.PathRegex, Path: `(\pL{100}){9}`}, Action: &model.Action{Forward: &model.Forward{Backends: one}}},
+		"too large":         {Match: model.Match{PathKind: model.PathRegex, Path: strings.Repeat(`\pL{1000}`, 20)}, Action: &model.Action{Forward: &model.Forward{Backends: one}}},
 		"2^32": {Match: prefix("/"), Action: &model.Action{Forward: &model.Forward{Backends: []model.WeightedBackend{
 			{Cluster: named("c"), Weight: 1 << 31}, {Cluster: named("d"), Weight: 1 << 31}}}}},
 		`header "Host"`:     {Match: prefix("/"), Action: &model.Action{RequestHeaders: model.HeaderChanges{Remove: []string{"Host"}}, Forward: &model.Forward{Backends: one}}},

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -13,6 +14,8 @@ import (
 func routeMatch(m model.Match) *routev3.RouteMatch {
 	rm := &routev3.RouteMatch{}
 	switch prefix := elements(m.Path); {
+	case m.PathKind == model.PathBeginning:
+		rm.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: cmp.Or(m.Path, "/")}
 	case m.PathKind == model.PathExact:
 		rm.PathSpecifier = &routev3.RouteMatch_Path{Path: m.Path}
 	case m.PathKind == model.PathRegex:
@@ -33,9 +36,23 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 		if name == "host" { // Envoy matches it by its HTTP/2 name only
 			name = ":authority"
 		}
+		if h.Present {
+			rm.Headers = append(rm.Headers, &routev3.HeaderMatcher{
+				Name:                 name,
+				HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
+			})
+			continue
+		}
 		rm.Headers = append(rm.Headers, header(name, value(h)))
 	}
 	for _, q := range firsts(m.Query) {
+		if q.Present {
+			rm.QueryParameters = append(rm.QueryParameters, &routev3.QueryParameterMatcher{
+				Name:                         q.Name,
+				QueryParameterMatchSpecifier: &routev3.QueryParameterMatcher_PresentMatch{PresentMatch: true},
+			})
+			continue
+		}
 		rm.QueryParameters = append(rm.QueryParameters, &routev3.QueryParameterMatcher{
 			Name: q.Name,
 			QueryParameterMatchSpecifier: &routev3.QueryParameterMatcher_StringMatch{

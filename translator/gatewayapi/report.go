@@ -1,6 +1,8 @@
 package gatewayapi
 
 import (
+	"slices"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -32,7 +34,26 @@ func listenerReports(gw *model.Gateway, owner report.Ref, attached func(listener
 	return out
 }
 
-// RouteReport reports on a route.
-func RouteReport(a *model.Attachment) report.Report {
-	return report.Report{Owner: a.Route, Parents: a.Parents, Findings: a.Findings}
+// RouteReport reports on a route. overruns are its rules that are above a budget, on any Gateway; c is read only if there are
+// some.
+func RouteReport(a *model.Attachment, c *model.Candidate, overruns []model.Overrun) report.Report {
+	out := report.Report{Owner: a.Route, Parents: a.Parents, Findings: a.Findings}
+	if len(overruns) == 0 {
+		return out
+	}
+	out.Parents, out.Findings = slices.Clone(a.Parents), slices.Clone(a.Findings)
+	for i := range out.Parents {
+		p := &out.Parents[i]
+		here := slices.DeleteFunc(slices.Clone(overruns), func(o model.Overrun) bool {
+			return c == nil || i >= len(c.Parents) || len(c.Parents[i].Places) == 0 || c.Parents[i].Places[0].Gateway != o.Gateway
+		})
+		if len(here) > 0 {
+			p.Conditions = overrun(a, p.Conditions, here)
+		}
+	}
+	for _, o := range overruns {
+		out.Findings = append(out.Findings, finding(a.Route, overrunField(o), overrunText(o)+"; requests that it might match are answered 500",
+			"match by Exact or PathPrefix, or write fewer or shorter expressions"))
+	}
+	return out
 }

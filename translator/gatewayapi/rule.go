@@ -102,6 +102,7 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 		b.dropped = append(b.dropped, i)
 		rule.Action = b.errorAction("This route's configuration is not supported.")
 	}
+	rule.Expressions = expressions(&rule)
 	return rule
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -17,7 +18,9 @@ import (
 //
 // The specification orders rules across the hostnames of a listener: what x.a.com does not match, *.a.com may answer.
 // Envoy's virtual hosts do not fall through, so x.a.com carries the routes of *.a.com behind its own.
-func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.VirtualHost {
+//
+// Rules whose regular expressions are above a budget answer 500.
+func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment, budget Budget) *model.VirtualHost {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && chain != "" && !l.Stream() })
 	if i < 0 {
 		return nil
@@ -28,6 +31,7 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	}
 	vh := &model.VirtualHost{Gateway: gw.Ref.Key(), Chain: chain, Host: host, Owners: []report.Ref{owner.Owner}}
 	var all []candidate
+	wider := wideRules{allowed: budget.Wider}
 	exact := owner.Hostname == host
 	for _, a := range attached {
 		for _, p := range a.Places {
@@ -37,8 +41,9 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 			if !slices.ContainsFunc(p.Hosts, func(h string) bool { return covers(h, host) }) {
 				continue
 			}
-			exact = exact || slices.Contains(p.Hosts, host)
-			all = append(all, candidates(a, mostSpecific(a.Hostnames, host))...)
+			own := slices.Contains(p.Hosts, host)
+			exact = exact || own
+			all = append(all, candidates(a, mostSpecific(a.Hostnames, host), !own)...)
 		}
 	}
 	if !exact {
@@ -51,10 +56,14 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 			continue
 		}
 		seen[c.key] = true
-		vh.Routes = append(vh.Routes, model.Route{
+		r := model.Route{
 			Name: routeName(c.from.Route, c.rule.Name, c.key), Owner: c.from.Route,
 			Rule: c.rule.Index, RuleName: c.rule.Name, Match: *c.match, Action: &c.rule.Action,
-		})
+		}
+		if !c.rule.Expressions.IsZero() && (budget.Over(c.from, c.rule.Index) || c.wider && wider.above(c)) {
+			r.Match, r.Action = envoy.WithoutExpressions(r.Match), overAction(c.from)
+		}
+		vh.Routes = append(vh.Routes, r)
 		vh.Owners = append(vh.Owners, c.from.Route)
 		if c.key == everything { // nothing behind it is ever reached
 			break
@@ -84,18 +93,48 @@ type candidate struct {
 	index int // of the match in its rule
 	match *model.Match
 	key   string
+	wider bool // the route has a wider hostname than the virtual host
 }
 
-func candidates(a *model.Attachment, host string) []candidate {
+func candidates(a *model.Attachment, host string, wider bool) []candidate {
 	var out []candidate
 	for i := range a.Rules {
 		rule := &a.Rules[i]
 		for j := range rule.Matches {
 			m := &rule.Matches[j]
-			out = append(out, candidate{host, a, rule, j, m, matchKey(m)})
+			out = append(out, candidate{host, a, rule, j, m, matchKey(m), wider})
 		}
 	}
 	return out
+}
+
+// wideRules bounds the regular expressions of wider hostnames in one virtual host: each host that stands under them has them
+// again.
+type wideRules struct {
+	allowed, used model.Expressions
+	rules         map[*model.Rule]bool // whether each is above
+}
+
+// above reports whether a rule has no place. It is asked in the order in which matches are tried.
+func (w *wideRules) above(c candidate) bool {
+	if above, asked := w.rules[c.rule]; asked {
+		return above
+	}
+	if w.rules == nil {
+		w.rules = map[*model.Rule]bool{}
+	}
+	next := w.used.Add(c.rule.Expressions)
+	w.rules[c.rule] = !next.Within(w.allowed)
+	if !w.rules[c.rule] {
+		w.used = next
+	}
+	return w.rules[c.rule]
+}
+
+// overAction is that of a rule that is over a budget.
+func overAction(a *model.Attachment) *model.Action {
+	action := (&ruleBuilder{out: a}).errorAction("The regular expressions of this route are above their budget.")
+	return &action
 }
 
 // everything is the matchKey of a match that every request meets.

@@ -213,7 +213,7 @@ func (w *world) hosts(gw *model.Gateway, chain string) (out []*model.VirtualHost
 	}
 	slices.Sort(names)
 	for _, h := range slices.Compact(names) {
-		out = append(out, gatewayapi.VirtualHost(gw, chain, h, w.passed))
+		out = append(out, gatewayapi.VirtualHost(gw, chain, h, w.passed, gatewayapi.Budget{Over: func(*model.Attachment, int) bool { return false }, Wider: gatewayapi.Share(1)}))
 	}
 	return out
 }
@@ -266,7 +266,7 @@ func (w *world) String() string {
 		}
 	}
 	for _, a := range w.attached {
-		w.report(&b, gatewayapi.RouteReport(a))
+		w.report(&b, gatewayapi.RouteReport(a, nil, nil))
 		if len(a.Clusters) > 0 {
 			names := make([]string, len(a.Clusters))
 			for i, id := range a.Clusters {

@@ -157,6 +157,9 @@ type Rule struct {
 	Index   int     // position, for findings and explanations; never part of a name
 	Matches []Match // none in routes of connections
 	Action  Action
+	// Expressions are those of the matches, for each host of the route: Envoy compiles one again for each of its own routes
+	// that a match becomes.
+	Expressions Expressions
 }
 
 // VirtualHost is one host of a chain with its routes in the order in which Envoy shall try them.

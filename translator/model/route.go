@@ -13,6 +13,10 @@ const (
 	PathPrefix PathKind = "PathPrefix"        // element-wise: /a matches /a and /a/b, not /ab; no '/' at the end but in "/"
 )
 
+// PathBeginning is how the path of an Overrun is compared: the text before the first operator of its regular expression. It
+// has the rank of the expression.
+const PathBeginning PathKind = "RegularExpression, its beginning alone"
+
 // Match is one HTTPRouteMatch or GRPCRouteMatch: all of its parts must hold.
 type Match struct {
 	PathKind PathKind
@@ -28,9 +32,10 @@ type GRPCMethod struct{ Service, Method string }
 
 // ValueMatch matches a header or query parameter.
 type ValueMatch struct {
-	Name  string
-	Regex bool
-	Value string
+	Name    string
+	Regex   bool
+	Present bool // of an Overrun: any value matches
+	Value   string
 }
 
 // Action is what a rule does with a request: exactly one of Redirect, Direct and Forward is set.
