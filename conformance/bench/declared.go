@@ -56,6 +56,10 @@ var figures = map[string]figure{
 	"failed_requests.restarts":    {"restarts", none, ""},
 	"failed_requests.standstills": {"times", none, "How often the machine did not run the harness or an Envoy for more than a second, half of a pick's timeout. Failures during that time do not count against Penstock."},
 
+	"attack_ads_memory":        {"ratio", 1.2, "100 streams of ADS that are never authorized, each with a message of 64 MiB: resident memory of penstock serve afterwards over that before; the larger one of a process with credentials and of one on loopback without."},
+	"attack_ads_memory.before": {"MiB", none, ""},
+	"attack_ads_memory.peak":   {"MiB", none, "The maximum during the attack."},
+
 	"served_after_absence":         {"s", 1, "A real Envoy starts while both control planes are down, for 8 s: from when the first of them is ready again until every host is served, the longest of five times. Envoy waits up to half a second between connection attempts."},
 	"served_after_absence.started": {"s", none, "The same from the start of their processes."},
 
@@ -99,6 +103,7 @@ var measurements = []measurement{
 	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
 	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},
+	{names: []string{"attack_ads_memory"}, what: "streams of ADS that are never authorized", needs: havePenstock, run: measureADSMemory},
 	{names: []string{"served_after_absence"}, what: "an Envoy that starts while both control planes are down", needs: haveEnvoy, run: measureAbsence},
 	{names: []string{"change_vs_envoy_gateway"}, what: "a saved file to bytes at a proxy, beside Envoy Gateway", needs: havePeer, run: measurePeer},
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},

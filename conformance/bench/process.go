@@ -130,6 +130,22 @@ func (p *process) rss() (float64, error) {
 	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
 }
 
+// highest follows the resident memory of the process until stop is closed, and returns the maximum in MiB.
+func (p *process) highest(stop <-chan struct{}) (most float64) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if now, err := p.rss(); err == nil {
+			most = max(most, now)
+		}
+		select {
+		case <-stop:
+			return most
+		case <-tick.C:
+		}
+	}
+}
+
 // plane is penstock serve or up.
 type plane struct {
 	*process

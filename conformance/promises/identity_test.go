@@ -209,9 +209,8 @@ func (p place) askWith(address string, who []grpc.DialOption, of resource.Type, 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: of.URL(), ResourceNamesSubscribe: names}); err != nil {
-		return nil, err
-	}
+	// Its error is that the stream has ended, for the reason that Recv returns.
+	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: of.URL(), ResourceNamesSubscribe: names})
 	return s.Recv()
 }
 

@@ -27,6 +27,7 @@ var ofFleets = []promise{
 var ofTrust = []promise{
 	{"ServiceAccountToken_LimitsProxyToItsGateway", tokenLimitsProxy},
 	{"ServiceAccountToken_RotationCutsNothing", tokenRotates},
+	{"ServiceAccountToken_JunkCostsNoReviews", junkTokens},
 	{"Certificate_RenewalLosesNoRequest", certificatesRenewed},
 }
 

@@ -1,0 +1,115 @@
+package attacks
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/penstock-project/penstock/xds/identity"
+)
+
+// secured starts a site whose control plane and Envoy authenticate each other, and returns the folder of their files.
+func secured(t *testing.T) (s *site, in func(name string) string) {
+	t.Helper()
+	s = prepare(t, nil)
+	in = func(name string) string { return filepath.Join(s.dir, "credentials", name) }
+	if out, err := exec.Command(binaries.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s.serve("--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
+	s.attach("--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key"))
+	s.eventually("the Gateway serves", func() error { return s.ask("GET", "/v1/models", "") })
+	return s, in
+}
+
+var errOpen = errors.New("too many are open")
+
+// open counts the connections that the server has not closed.
+func open(conns []net.Conn) (n int) {
+	for _, c := range conns {
+		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		_, err := c.Read(make([]byte, 1))
+		if e, ok := err.(net.Error); ok && e.Timeout() {
+			n++
+		}
+	}
+	return n
+}
+
+// A client that opens connections and sends nothing neither keeps an Envoy from connecting nor holds them.
+func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
+	s, _ := secured(t)
+	traffic := s.traffic()
+	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // another machine
+	var conns []net.Conn
+	for range 500 {
+		c, err := attacker.DialContext(t.Context(), "tcp", local(s.xds))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		conns = append(conns, c)
+	}
+	s.eventually("most are closed", func() error {
+		if n := open(conns); n > 64 {
+			return errOpen
+		}
+		return nil
+	})
+	s.write("added.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: added}\nspec:\n  parentRefs: [{name: gw}]\n  rules: [{matches: [{path: {value: /added}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]\n")
+	s.eventually("the Gateway serves", func() error { return s.ask("GET", "/added", "") })
+	s.eventually("all are closed", func() error {
+		if open(conns) > 0 {
+			return errOpen
+		}
+		return nil
+	})
+	traffic.end()
+}
+
+// A client of another CA, or without a certificate, reads nothing and costs nothing.
+func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
+	s, in := secured(t)
+	traffic := s.traffic()
+	roots, err := identity.Pool(in("ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, peak := s.rss(s.penstock), s.peak(s.penstock)
+	other := filepath.Join(s.dir, "other")
+	if out, err := exec.Command(binaries.penstock, "credentials", "--dir", other, "--host", "127.0.0.1").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cert, err := tls.LoadX509KeyPair(filepath.Join(other, "envoy.crt"), filepath.Join(other, "envoy.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cfg := range map[string]*tls.Config{
+		"no certificate": {RootCAs: roots, ServerName: "penstock"},
+		"another CA":     {RootCAs: roots, ServerName: "penstock", Certificates: []tls.Certificate{cert}},
+	} {
+		ends, err := Flood(t.Context(), local(s.xds), credentials.NewTLS(cfg), 50, 32<<20)
+		if err != nil || ends["<nil>"] > 0 {
+			t.Errorf("%s: %v, %v", name, ends, err)
+		}
+		conn, err := grpc.NewClient(local(s.xds), grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := JunkTokens(t.Context(), conn, 20); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = conn.Close()
+	}
+	if most := peak(); most > before+64 {
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+	}
+	traffic.end()
+}
