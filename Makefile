@@ -20,7 +20,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo build test race lint bench bench-kube soak conformance suites golden generate envoy sims helm lab lab-down labs test-lab bin/lab bin/certify go
+.PHONY: help demo build test race fuzz lint bench bench-kube soak conformance suites golden generate envoy sims helm lab lab-down labs test-lab bin/lab bin/certify go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -42,6 +42,9 @@ race: go envoy sims ## the tests of packages whose goroutines share state, under
 	@command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null || { echo 'the race detector needs a C compiler (Debian: apt install gcc; macOS: xcode-select --install)'; exit 1; }
 	@echo 'compiling Penstock and its tests with the race detector: five minutes the first time' >&2
 	@ENVOY="$(ENVOY_PATH)" go test $(FLAVOR) -race $$(go list ./... | grep -E '$(RACY)')
+
+fuzz: go envoy ## run every fuzz target for FUZZTIME=30s, one after the other (FUZZ=regexp selects, PARALLEL=2 workers)
+	@ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0 FUZZ='$(FUZZ)' FUZZTIME='$(FUZZTIME)' PARALLEL='$(PARALLEL)' conformance/tools/fuzz.sh
 
 lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout, the glossary, and whether generated files are up to date
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \

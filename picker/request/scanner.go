@@ -9,7 +9,7 @@ import (
 // Facts are the fields of a body that a picker uses.
 type Facts struct {
 	// Model is the top-level "model", unescaped. It is "" if there is none, if it is not a string, or if it is longer than
-	// 4096 bytes as written. Of several the last is used, as by the model servers' JSON parsers.
+	// 6,144 bytes as written. Of several the last is used, as by the model servers' JSON parsers.
 	Model string
 	// Stream is the top-level "stream": true only for the literal true. Of several the last is used.
 	Stream bool
@@ -19,7 +19,7 @@ type Facts struct {
 
 const (
 	maxKey   = 6 * len("stream") // every character as \uXXXX
-	maxModel = 4096
+	maxModel = 6 * 1024          // as in the script that chooses routes by the model (scan.lua in translator/envoy): 1,024 bytes, all escaped
 )
 
 // place is the scanner's position among the members of the top-level object.

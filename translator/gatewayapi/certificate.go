@@ -6,6 +6,7 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -85,7 +86,7 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 	}
 	pair, err := tls.X509KeyPair(chain, key)
 	if err == nil {
-		leaf, err = x509.ParseCertificate(pair.Certificate[0])
+		leaf, chain, key, err = encode(pair)
 	}
 	if err == nil {
 		err = usable(leaf)
@@ -94,6 +95,26 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 		return nil, nil, fmt.Sprintf("Secret %s/%s: %v", namespace, name, err)
 	}
 	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owner: store.Secrets.Ref(s)}, leaf, ""
+}
+
+// encode writes a certificate and its key as PEM again. Envoy parses PEM more strictly than Go: it rejects a certificate with
+// headers, for instance.
+func encode(pair tls.Certificate) (leaf *x509.Certificate, chain, key []byte, err error) {
+	for i, der := range pair.Certificate {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("certificate %d of %s: %w", i+1, corev1.TLSCertKey, err)
+		}
+		if leaf == nil {
+			leaf = c
+		}
+		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, err)
+	}
+	return leaf, chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
 // usable finds keys that Go accepts and Envoy 1.40 rejects.

@@ -1,0 +1,275 @@
+package pipeline_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator"
+)
+
+// What users write passes our own checks or has a finding or a condition; and what passes, Envoy ACKs. Each target takes the
+// objects of a file in testdata/objects, where every field that reaches Envoy is set, and changes two fields.
+
+func FuzzRoute_ValidIsACKed(f *testing.F)         { fuzzObjects(f, "routes.yaml") }
+func FuzzGateway_ValidIsACKed(f *testing.F)       { fuzzObjects(f, "gateways.yaml") }
+func FuzzPolicy_ValidIsACKed(f *testing.F)        { fuzzObjects(f, "policies.yaml") }
+func FuzzInferencePool_ValidIsACKed(f *testing.F) { fuzzObjects(f, "pools.yaml") }
+func FuzzService_ValidIsACKed(f *testing.F)       { fuzzObjects(f, "services.yaml") }
+
+// hostileTexts are the texts of the seeds: each is not valid in some field, and valid in another.
+var hostileTexts = []string{
+	"", "*", "/", "(", "%", "a\r\nb", ":path", "Host", "*.example.com", "99999h", "0s", "1.2.3.4", "::1", "//a/../b", "%REQ(x)%", "https://*", "\\1", "(?i)\\pL{900}",
+	"a b", "é\x00", strings.Repeat("a", 300), strings.Repeat("a.", 130) + "a", "/" + strings.Repeat("b", 1100), "unknown", "[", "a,b", "a;b=c", "0", "-1", "true",
+}
+
+var hostileNumbers = []int64{0, -1, 1, 65535, 65536, 1 << 31, 1<<31 - 1, 1 << 32, 1<<63 - 1}
+
+// fuzzObjects changes fields of the objects in a file. A place is "KIND/NAME field", with "!" before it to leave the field out;
+// any other text stands for some field.
+func fuzzObjects(f *testing.F, name string) {
+	base, objects := readObjects(f, "base.yaml"), readObjects(f, name)
+	places := fieldsOf(objects)
+	f.Add("", "", int64(0), "", "")
+	for i, p := range places {
+		left := ""
+		if i%4 == 0 {
+			left = "!"
+		}
+		f.Add(left+p.String(), hostileTexts[i%len(hostileTexts)], hostileNumbers[i%len(hostileNumbers)], "", "")
+	}
+	e := startFuzzEnvoy(f)
+	f.Fuzz(func(t *testing.T, first, text string, number int64, second, secondText string) {
+		changed := clone(t, objects)
+		for _, c := range []struct{ place, text string }{{first, text}, {second, secondText}} {
+			if c.place != "" {
+				place, left := strings.CutPrefix(c.place, "!")
+				find(places, place).set(changed, strings.ToValidUTF8(c.text, "?"), number, left)
+			}
+		}
+		e.check(t, slices.Concat(base, changed))
+	})
+}
+
+// FuzzCertificate_ValidIsACKed: the same for a certificate and its key, in whatever PEM.
+func FuzzCertificate_ValidIsACKed(f *testing.F) {
+	archive, err := txtar.ParseFile("../../../../translator/gatewayapi/testdata/fuzz-seeds.pem.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := 0; i < len(archive.Files); i += 2 {
+		f.Add(archive.Files[i].Data, archive.Files[i+1].Data)
+	}
+	objects := slices.Concat(readObjects(f, "base.yaml"), readObjects(f, "gateways.yaml"))
+	e := startFuzzEnvoy(f)
+	f.Fuzz(func(t *testing.T, chain, key []byte) {
+		changed := clone(t, objects)
+		for _, o := range changed {
+			switch data, _ := o["data"].(map[string]any); o["kind"] {
+			case "Secret":
+				data["tls.crt"], data["tls.key"] = base64.StdEncoding.EncodeToString(chain), base64.StdEncoding.EncodeToString(key)
+			case "ConfigMap":
+				data["ca.crt"] = strings.ToValidUTF8(string(chain), "?")
+			}
+		}
+		e.check(t, changed)
+	})
+}
+
+// The targets would find little if Envoy did not get what they change.
+func TestFuzzObjects_AllAreAccepted(t *testing.T) {
+	base := readObjects(t, "base.yaml")
+	for _, name := range []string{"routes.yaml", "gateways.yaml", "policies.yaml", "pools.yaml", "services.yaml"} {
+		objects := readObjects(t, name)
+		_, reports := translate(t, slices.Concat(base, objects))
+		for _, r := range reports {
+			for _, c := range r.Conditions {
+				if c.Status != "True" {
+					t.Errorf("%s: %s: %s is %s: %s", name, r.Owner, c.Type, c.Status, c.Message)
+				}
+			}
+			for _, finding := range r.Findings {
+				if finding.Severity == report.Error {
+					t.Errorf("%s: %s: %s: %s", name, r.Owner, finding.Field, finding.Problem)
+				}
+			}
+		}
+	}
+}
+
+// translate reads objects as a user's file and translates them. It returns the reports on both.
+func translate(t *testing.T, objects []map[string]any) (*translator.Translator, []report.Report) {
+	t.Helper()
+	var docs []string
+	for _, o := range objects {
+		raw, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, string(raw))
+	}
+	path := filepath.Join(t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(path, []byte(strings.Join(docs, "\n---\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var reports []report.Report
+	s := store.New()
+	reader, err := file.New(file.Config{
+		Paths: []string{path}, Store: s, Log: slog.New(slog.DiscardHandler), Report: func(r []report.Report) { reports = append(reports, r...) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Load(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	tr := translator.New(translator.Config{
+		Controller: "penstock.dev/gateway-controller", AnyClass: true, Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9")},
+	})
+	view := s.View()
+	out := tr.Update(view, store.Everything(view))
+	if out.Err != nil {
+		t.Errorf("translation makes what fails our own checks: %v", out.Err)
+	}
+	for _, p := range out.Panics {
+		t.Errorf("panic at %s: %s\n%s", p.Row, p.Value, p.Stack)
+	}
+	return tr, append(reports, out.Reports...)
+}
+
+// place is one field of an object that has no fields itself.
+type place struct {
+	object int      // its index
+	name   string   // "KIND/NAME"
+	path   []string // keys, and indexes in decimal
+}
+
+func (p place) String() string { return p.name + " " + strings.Join(p.path, ".") }
+
+func find(places []place, name string) place {
+	if i := slices.IndexFunc(places, func(p place) bool { return p.String() == name }); i >= 0 {
+		return places[i]
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return places[h.Sum32()%uint32(len(places))]
+}
+
+// fieldsOf lists every field of objects but those of their identity.
+func fieldsOf(objects []map[string]any) (out []place) {
+	for i, o := range objects {
+		at := place{object: i, name: fmt.Sprintf("%s/%s", o["kind"], o["metadata"].(map[string]any)["name"])}
+		var walk func(v any, path []string)
+		walk = func(v any, path []string) {
+			switch v := v.(type) {
+			case map[string]any:
+				for _, key := range sortedKeys(v) {
+					walk(v[key], append(slices.Clone(path), key))
+				}
+			case []any:
+				for n, item := range v {
+					walk(item, append(slices.Clone(path), strconv.Itoa(n)))
+				}
+			default:
+				at.path = path
+				out = append(out, at)
+			}
+		}
+		for _, key := range sortedKeys(o) {
+			if key != "apiVersion" && key != "kind" && key != "metadata" {
+				walk(o[key], []string{key})
+			}
+		}
+	}
+	return out
+}
+
+func sortedKeys(m map[string]any) []string {
+	var keys []string
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// set replaces a field's value by one of the same type, or leaves the field out. A field that a change before it left out stays
+// so.
+func (p place) set(objects []map[string]any, text string, number int64, left bool) {
+	var at any = objects[p.object]
+	for i, key := range p.path {
+		last := i == len(p.path)-1
+		switch v := at.(type) {
+		case map[string]any:
+			if last && left {
+				delete(v, key)
+			} else if last {
+				v[key] = changed(p, v[key], text, number)
+			}
+			at = v[key]
+		case []any:
+			n, _ := strconv.Atoi(key)
+			if last {
+				v[n] = changed(p, v[n], text, number)
+			}
+			at = v[n]
+		}
+	}
+}
+
+func changed(p place, old any, text string, number int64) any {
+	switch old.(type) {
+	case string:
+		if strings.HasPrefix(p.name, "Secret/") {
+			return base64.StdEncoding.EncodeToString([]byte(text))
+		}
+		return text
+	case bool:
+		return number%2 == 0
+	}
+	return number
+}
+
+func readObjects(t testing.TB, name string) (out []map[string]any) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", "objects", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc := range strings.SplitSeq(string(raw), "\n---\n") {
+		var o map[string]any
+		if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func clone(t *testing.T, objects []map[string]any) (out []map[string]any) {
+	t.Helper()
+	raw, err := json.Marshal(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,144 @@
+package gatewayapi_test
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+)
+
+// FuzzCertificate_AgreesWithTLS: a Secret counts as a certificate only if crypto/tls takes it, and what Envoy gets is the same
+// chain and key, in PEM that has nothing else.
+func FuzzCertificate_AgreesWithTLS(f *testing.F) {
+	seeds := pemSeeds(f)
+	for i := 0; i < len(seeds); i += 2 {
+		f.Add(seeds[i], seeds[i+1])
+	}
+	f.Fuzz(func(t *testing.T, chain, key []byte) {
+		v := view(t, []store.Op{store.Secrets.Put(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key},
+		})})
+		secret, problem := gatewayapi.Certificate(v, "default", "s")
+		if (secret == nil) != (problem != "") {
+			t.Fatalf("secret %v, problem %q", secret != nil, problem)
+		}
+		if secret == nil {
+			return // keys that Envoy rejects have a test of their own
+		}
+		want, err := tls.X509KeyPair(chain, key)
+		if err != nil {
+			t.Fatalf("accepted, and crypto/tls rejects it: %v", err)
+		}
+		got, err := tls.X509KeyPair(secret.Chain, secret.Key)
+		if err != nil {
+			t.Fatalf("crypto/tls rejects what Envoy gets: %v", err)
+		}
+		sameChain(t, got.Certificate, want.Certificate)
+		if !got.PrivateKey.(interface {
+			Equal(x crypto.PrivateKey) bool
+		}).Equal(want.PrivateKey) {
+			t.Error("Envoy gets another key")
+		}
+		onlyPEM(t, secret.Chain)
+		onlyPEM(t, secret.Key)
+	})
+}
+
+// pemSeeds are certificates and keys, in turn.
+func pemSeeds(f *testing.F) (out [][]byte) {
+	f.Helper()
+	archive, err := txtar.ParseFile("testdata/fuzz-seeds.pem.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range archive.Files {
+		out = append(out, file.Data)
+	}
+	return out
+}
+
+func sameChain(t *testing.T, got, want [][]byte) {
+	t.Helper()
+	if !bytes.Equal(bytes.Join(got, nil), bytes.Join(want, nil)) {
+		t.Errorf("Envoy gets %d certificates that differ from the %d given", len(got), len(want))
+	}
+	for _, der := range got {
+		if _, err := x509.ParseCertificate(der); err != nil {
+			t.Errorf("Envoy gets a certificate that cannot be parsed: %v", err)
+		}
+	}
+}
+
+// onlyPEM checks that a text is blocks as pem.Encode writes them, without headers: other parsers read others differently.
+func onlyPEM(t *testing.T, text []byte) {
+	t.Helper()
+	for rest := text; len(rest) > 0; {
+		block, next := pem.Decode(rest)
+		if block == nil || len(block.Headers) > 0 || !bytes.Equal(pem.EncodeToMemory(block), rest[:len(rest)-len(next)]) {
+			t.Fatalf("Envoy gets %q", rest)
+		}
+		rest = next
+	}
+}
+
+// FuzzCABundle_AgreesWithX509: a bundle's certificates are those that x509 reads, and one that cannot be read takes the whole
+// bundle out: less trust than its author meant is a condition, and never another trust.
+func FuzzCABundle_AgreesWithX509(f *testing.F) {
+	seeds := pemSeeds(f)
+	for i := 0; i < len(seeds); i += 2 {
+		f.Add(seeds[i])
+		f.Add(slices.Concat(seeds[0], seeds[i]))
+	}
+	gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}}
+	gw.Spec.TLS = &gatewayv1.GatewayTLSConfig{Frontend: &gatewayv1.FrontendTLSConfig{Default: gatewayv1.TLSConfig{
+		Validation: &gatewayv1.FrontendTLSValidation{CACertificateRefs: []gatewayv1.ObjectReference{{Kind: "ConfigMap", Name: "ca"}}},
+	}}}
+	f.Fuzz(func(t *testing.T, bundle []byte) {
+		v := view(t, []store.Op{store.Gateways.Put(gw), store.ConfigMaps.Put(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"}, BinaryData: map[string][]byte{"ca.crt": bundle},
+		})})
+		secret, ok := gatewayapi.ClientTrust(v, "default/gw", 0)
+		var want [][]byte
+		valid := true
+		for rest := bundle; ; {
+			var block *pem.Block
+			if block, rest = pem.Decode(rest); block == nil {
+				break
+			}
+			if block.Type != "CERTIFICATE" {
+				continue
+			}
+			if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+				valid = false
+			}
+			if !slices.ContainsFunc(want, func(der []byte) bool { return bytes.Equal(der, block.Bytes) }) {
+				want = append(want, block.Bytes)
+			}
+		}
+		if ok != (valid && len(want) > 0) {
+			t.Fatalf("trusted: %v, with %d certificates that x509 reads (all valid: %v)", ok, len(want), valid)
+		}
+		if !ok {
+			return
+		}
+		onlyPEM(t, secret.CA)
+		var got [][]byte
+		for rest := secret.CA; len(rest) > 0; {
+			var block *pem.Block
+			block, rest = pem.Decode(rest)
+			got = append(got, block.Bytes)
+		}
+		sameChain(t, got, want)
+	})
+}
