@@ -30,11 +30,23 @@ type Config struct {
 	// Alive reports whether a picker of another process is reachable, by its Owner. The requests of one that is not are
 	// counted by the picker that receives their access log. Nil: there is no other process.
 	Alive func(owner string) bool
+	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none, and nil if none does.
+	Gateway func(context.Context) string
+	// Access decides which pools the key of a Gateway opens; nil: all.
+	Access Access
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
 	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed
 	// again or the pool is removed or replaced. It must not call the Picker. Nil drops the reports.
 	OnRelayFailure func(pool string, f RelayFailure)
+}
+
+// Access decides which pools the proxies of a Gateway may pick from.
+type Access interface {
+	// Allowed reports whether a Gateway may pick from a pool. changed closes when the answer may be another one.
+	Allowed(gateway, pool string) (allowed bool, changed <-chan struct{})
+	// Lagging reports that this process may lack recent objects, so that a denial may be wrong.
+	Lagging() bool
 }
 
 // Learner delivers endpoints that a remote picker named to Envoy.

@@ -13,6 +13,8 @@ type metrics struct {
 	seconds    *prometheus.HistogramVec
 	unknown    prometheus.Counter
 	outOfRange *prometheus.CounterVec
+	uncounted  *prometheus.CounterVec
+	denied     *prometheus.CounterVec
 }
 
 // poolMetrics are one pool's series. They are created with its first pick: the series of unused pools would be most of the page.
@@ -50,10 +52,14 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 		outOfRange: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_relay_out_of_range_addresses_total",
 			Help: "Addresses named by remote pickers outside the declared CIDRs and ports."}, []string{"pool"}),
 	}
+	m.uncounted = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_uncounted_picks_total",
+		Help: "Picks that do not count as in flight, because their Gateway has 65,536 requests in flight."}, []string{"gateway"})
+	m.denied = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_denied_calls_total",
+		Help: "Calls with the key of a Gateway whose routes do not use the pool."}, []string{"gateway"})
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, poolCollector{p}} {
+	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, poolCollector{p}} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -108,11 +108,11 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (ex
 	if restricted {
 		spill = nil // the subset hint bounds the pick, and no hop is in it
 	}
-	c := candidates{picker: p, pool: pool, allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
+	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
 	defer scratches.Put(c.scratch)
 	c.open(pool.strategy)
 	switch {
-	case c.lease != nil || len(spill) > 0 || c.scratch.Eligible == 0:
+	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0:
 	case pool.unlimited != nil && r.Pool != "" && !r.Last:
 		c.open(pool.unlimited)
 	case pool.slots != nil:
@@ -136,10 +136,11 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (ex
 type candidates struct {
 	picker  *Picker
 	pool    *pool
+	holder  endpoint.Holder
 	allowed func(*endpoint.Endpoint) bool
 	scratch *schedule.Scratch
-	ranked  []schedule.Candidate // empty without a lease
-	lease   *endpoint.Lease      // at the first of ranked
+	ranked  []schedule.Candidate
+	lease   *endpoint.Lease // at the first of ranked; nil if the Gateway has too many
 }
 
 // open ranks the endpoints and opens a lease at the first. It returns false if there is none that takes the request.
@@ -153,8 +154,12 @@ func (c *candidates) open(s *schedule.Strategy) bool {
 		if len(c.ranked) == 0 {
 			return false
 		}
+		if c.picker.leases.Bounded(c.holder.Gateway) {
+			c.picker.metrics.uncounted.WithLabelValues(c.holder.Gateway).Inc()
+			return true
+		}
 		// Another pick may have taken the endpoint's last slot since: the endpoint then counts as full in the next rank.
-		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, limit); c.lease != nil {
+		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, limit); c.lease != nil {
 			return true
 		}
 	}

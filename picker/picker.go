@@ -32,6 +32,9 @@ type Picker struct {
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
 	alive          func(owner string) bool
+	gateway        func(context.Context) string
+	access         Access
+	waiting        atomic.Int64 // calls that wait for access
 	tracer         trace.Tracer
 	registry       *endpoint.Registry
 	leases         *endpoint.Leases
@@ -75,6 +78,8 @@ func New(c Config) (*Picker, error) {
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
 		alive:          c.Alive,
+		gateway:        c.Gateway,
+		access:         c.Access,
 		registry:       endpoint.NewRegistry(endpoint.Config{Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		nowhere:        new(endpoint.Load),

@@ -221,7 +221,7 @@ func TestEndpointPicker_InvalidPoolKeepsLastGood(t *testing.T) {
 	if p.Explain("gone", nil).Known || !p.Explain("b", nil).Known {
 		t.Errorf("pools: %v", p.Pools())
 	}
-	if p.loadOf("10.0.0.3:80") != nil {
+	if p.registry.Find(netip.MustParseAddrPort("10.0.0.3:80")) != nil {
 		t.Error("a removed pool's endpoint is still known")
 	}
 	if err := p.Update(Pool{Name: "c"}); err != nil || !p.Explain("c", nil).Known {

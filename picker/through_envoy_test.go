@@ -238,7 +238,7 @@ func TestSpill_FullEmptyOrUnreachablePoolSpills(t *testing.T) {
 			tt.pool.Name, tt.pool.Spills, tt.pool.Spill = "ns/pool", true, []string{hop}
 			setPools(t, g.picker, tt.pool)
 			if tt.name == "full" {
-				lease := g.picker.leases.Open(&g.picker.pool("ns/pool").snapshot.Endpoints[0], 0)
+				lease := g.picker.leases.Open(&g.picker.pool("ns/pool").snapshot.Endpoints[0], endpoint.Holder{}, 0)
 				defer lease.Release()
 			}
 			if response, text := g.post(t, path, []byte("{}")); response.StatusCode != 200 || response.Header.Get("x-pod") != tt.want {
@@ -267,7 +267,7 @@ func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 	}
 	first.answer(func() int { return 503 })
 	blocked, release := second.hold(t)
-	tried, served := g.picker.loadOf(first.addr().String()), g.picker.loadOf(second.addr().String())
+	tried, served := g.picker.loadOf("ns/pool", first.addr().String()), g.picker.loadOf("ns/pool", second.addr().String())
 	done := make(chan error, 1)
 	go func() {
 		response, err := http.Get(g.url + "/a/")

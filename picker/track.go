@@ -20,7 +20,7 @@ type tracker struct {
 
 // Response implements extproc.Tracker. It moves the lease to the endpoint that served the request.
 func (t tracker) Response(status int, served string) {
-	load := t.picker.loadOf(served)
+	load := t.picker.loadOf(t.lease.Holder().Pool, served)
 	if load == nil {
 		return
 	}
@@ -49,14 +49,16 @@ func (p *Picker) Log(e accesslog.Entry) {
 	adopted := p.leases.Find(e.Lease)
 	alive := p.alive(endpoint.Owner(e.Lease))
 	switch {
+	case adopted != nil && adopted.Holder().Gateway != e.Gateway:
+		return
 	case adopted != nil && alive: // it was only away
 		adopted.Release()
 	case adopted != nil:
 		p.follow(adopted, e)
 		return
 	case !alive && e.Open:
-		if served := p.loadOf(e.Served); served != nil {
-			p.leases.Adopt(e.Lease, served)
+		if served := p.loadOf(e.Pool, e.Served); served != nil && p.allowed(e.Gateway, e.Pool) {
+			p.leases.Adopt(e.Lease, endpoint.Holder{Gateway: e.Gateway, Pool: e.Pool}, served)
 		}
 		return
 	}
@@ -65,20 +67,21 @@ func (p *Picker) Log(e accesslog.Entry) {
 	}
 }
 
-// LogOwn is Log for entries that another process forwarded: entries of other pickers' leases are dropped.
+// LogOwn is Log for entries that another process forwarded: entries of other pickers' leases, and of a Gateway that has not
+// opened the lease, are dropped.
 func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
-	switch served := p.loadOf(e.Served); {
-	case lease != nil:
+	switch {
+	case lease == nil && e.Open:
+		p.leases.Resume(e.Lease, e.Gateway, func(pool string) *endpoint.Load { return p.loadOf(pool, e.Served) })
+	case lease != nil && lease.Holder().Gateway == e.Gateway:
 		p.follow(lease, e)
-	case e.Open && served != nil:
-		p.leases.Resume(e.Lease, served)
 	}
 }
 
 // follow updates a lease.
 func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
-	served := p.loadOf(e.Served)
+	served := p.loadOf(lease.Holder().Pool, e.Served)
 	if e.Open {
 		lease.Renew()
 		switch {
@@ -100,11 +103,15 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	}
 }
 
-// loadOf finds the counters of an address as text; nil for hops, unknown endpoints and "".
-func (p *Picker) loadOf(text string) *endpoint.Load {
+// loadOf finds the counters of a pool's address as text; nil for hops, addresses of other pools and "".
+func (p *Picker) loadOf(name, text string) *endpoint.Load {
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {
 		return nil
 	}
-	return p.registry.Find(addr)
+	pool := p.pools.Load().byName[name]
+	if pool == nil {
+		return nil
+	}
+	return pool.snapshot.Find(addr)
 }

@@ -50,7 +50,7 @@ func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
 		t.Errorf("after the end: %v in flight, %d leases", got, p.leases.Len())
 	}
 	for text, want := range map[string][2]uint64{first: {0, 1}, second: {1, 0}} {
-		if served, failed, _ := p.loadOf(text).Totals(); [2]uint64{served, failed} != want {
+		if served, failed, _ := p.loadOf("ns/pool", text).Totals(); [2]uint64{served, failed} != want {
 			t.Errorf("%s: %d served, %d failed, want %v", text, served, failed, want)
 		}
 	}
@@ -64,7 +64,7 @@ func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 		Forward: func(e accesslog.Entry) { forwarded = append(forwarded, e) },
 		Alive:   func(owner string) bool { return alive && owner == "peer" },
 	})
-	open, end := accesslog.Entry{Lease: "peer.1", Open: true, Served: second}, accesslog.Entry{Lease: "peer.1", Served: second, Status: 200}
+	open, end := accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Open: true, Served: second}, accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Served: second, Status: 200}
 	expect := func(what string, e accesslog.Entry, passed bool, want [2]int64) {
 		t.Helper()
 		forwarded = nil
@@ -80,13 +80,13 @@ func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 	expect("it goes on still", open, false, [2]int64{1, 1})
 	expect("it ends", end, false, [2]int64{1, 0})
 	expect("it ends a second time", end, true, [2]int64{1, 0})
-	expect("a lost peer's request to an unknown endpoint", accesslog.Entry{Lease: "peer.2", Open: true, Served: "10.9.9.9:1"}, false, [2]int64{1, 0})
-	expect("no lease", accesslog.Entry{Lease: "nonsense", Open: true, Served: second}, false, [2]int64{1, 0})
+	expect("a lost peer's request to an unknown endpoint", accesslog.Entry{Lease: "peer.2", Pool: "ns/pool", Open: true, Served: "10.9.9.9:1"}, false, [2]int64{1, 0})
+	expect("no lease", accesslog.Entry{Lease: "nonsense", Pool: "ns/pool", Open: true, Served: second}, false, [2]int64{1, 0})
 	expect("a lost peer's request goes on again", open, false, [2]int64{1, 1})
 	alive = true
 	expect("the peer is back", open, true, [2]int64{1, 0})
 	expect("an own request goes on", accesslog.Entry{Lease: own, Open: true}, false, [2]int64{1, 0})
-	p.LogOwn(accesslog.Entry{Lease: "peer.3", Open: true, Served: second})
+	p.LogOwn(accesslog.Entry{Lease: "peer.3", Pool: "ns/pool", Open: true, Served: second})
 	if diff := cmp.Diff([2]int64{1, 0}, counts(p)); diff != "" {
 		t.Error("a forwarded entry of another picker counts: ", diff)
 	}

@@ -1,6 +1,7 @@
 package translator_test
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -59,5 +60,35 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	}
 	if len(out.Deltas[0].Upserts) != 1 || len(out.Deltas[0].Removes) != 0 {
 		t.Errorf("upserts %v, removes %v", out.Deltas[0].Upserts, out.Deltas[0].Removes)
+	}
+}
+
+// A proxy that gives its key away gives away no other Gateway's.
+func TestPickerKey_EachGatewayGetsItsOwn(t *testing.T) {
+	s := store.New()
+	ops := []store.Op{store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: []byte("certificates"), Key: "root"})}
+	for _, name := range []string{"one", "two"} {
+		ops = append(ops, store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: gatewayv1.GatewaySpec{
+			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+		}}))
+	}
+	if _, err := s.Apply(ops...); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config()
+	cfg.PickerName = "penstock.system.svc"
+	tr := translator.New(cfg)
+	if out := tr.Update(s.View(), store.Everything(s.View())); out.Err != nil {
+		t.Fatal(out.Err)
+	}
+	for _, gateway := range []string{"default/one", "default/two"} {
+		for _, r := range tr.Resources(gateway) {
+			if r.Name == model.OwnKey && !bytes.Contains(r.Body(), []byte(model.PickKey("root", gateway))) {
+				t.Errorf("%s has another key", gateway)
+			}
+			if bytes.Contains(r.Body(), []byte("root")) {
+				t.Errorf("%s has the root key in %v", gateway, r.Ref)
+			}
+		}
 	}
 }

@@ -35,7 +35,7 @@ func (t *tables) declareSecrets() {
 		Order:   secretKey.compare,
 		Sources: []graph.Source[secretKey]{t.gatewaysBySecret, t.gatewayClustersBySecret},
 		Compute: func(r *graph.Reader, key secretKey) (encoded, bool) {
-			secret, ok := t.secret(r, key.secret)
+			secret, ok := t.secret(r, key)
 			if !ok {
 				return encoded{}, false
 			}
@@ -44,15 +44,16 @@ func (t *tables) declareSecrets() {
 	})
 }
 
-// secret reads the certificate, CA certificates or token of an SDS name.
-func (t *tables) secret(r *graph.Reader, name string) (*model.Secret, bool) {
+// secret reads the certificate, CA certificates or token of an SDS name, as a Gateway gets it.
+func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
+	name := key.secret
 	if name == model.OwnTrust || name == model.OwnKey {
 		a, ok := store.Authorities.Get(r, store.OwnAuthority)
 		if !ok {
 			return nil, false
 		}
 		if name == model.OwnKey {
-			return &model.Secret{Name: name, Token: []byte(a.Key), Owner: store.Authorities.Ref(a)}, true
+			return &model.Secret{Name: name, Token: []byte(model.PickKey(a.Key, key.gateway)), Owner: store.Authorities.Ref(a)}, true
 		}
 		return &model.Secret{Name: name, CA: a.CA, Owner: store.Authorities.Ref(a)}, true
 	}

@@ -139,6 +139,7 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	}
 	for i, s := range sites {
 		s.out.expect(t, "ADS at "+xds[i])
+		s.errs.expect(t, "connected to a peer")
 	}
 	sites[0].attach(xds[0])
 	answers(t, local(port), http.StatusOK)

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -227,7 +228,7 @@ func (p place) pick(address, token string) (*extprocv3.ProcessingResponse, error
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}}); err != nil {
+	if err := s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}}); err != nil && !errors.Is(err, io.EOF) { // EOF: Recv has the reason
 		return nil, err
 	}
 	return s.Recv()

@@ -84,11 +84,11 @@ func (s *successor) become(p place, age time.Duration) []byte {
 	return cert
 }
 
-// pickKey is the key that proxies send to the picker once they have the keys of the new CA.
-func (s *successor) pickKey() string {
+// pickKey is the key that proxies of a Gateway send to the picker once they have the keys of the new CA.
+func (s *successor) pickKey(gateway string) string {
 	mac := hmac.New(sha256.New, s.keyPEM)
 	mac.Write([]byte("picker"))
-	return hex.EncodeToString(mac.Sum(nil))
+	return model.PickKey(hex.EncodeToString(mac.Sum(nil)), gateway)
 }
 
 // One CA replaces another: the steps of two days, in minutes. No process restarts, no request is lost, and every proxy
@@ -109,7 +109,7 @@ func certificatesRenewed(p place) {
 	// The first day: everyone trusts it.
 	young := next.become(p, 0)
 	each("its keys are accepted", func(ip string) error {
-		if _, err := p.pick(ip+":9002", next.pickKey()); status.Code(err) == codes.Unauthenticated {
+		if _, err := p.pick(ip+":9002", next.pickKey(p.Namespace+"/gw")); status.Code(err) == codes.Unauthenticated {
 			return err
 		}
 		return nil
@@ -132,7 +132,7 @@ func certificatesRenewed(p place) {
 	token := p.token(fleet, "penstock.dev")
 	each("proxies receive its keys", func(ip string) error {
 		answer, err := p.ask(ip+":18000", token, resource.Secret, model.OwnKey)
-		if raw, _ := proto.Marshal(answer); err == nil && !bytes.Contains(raw, []byte(next.pickKey())) {
+		if raw, _ := proto.Marshal(answer); err == nil && !bytes.Contains(raw, []byte(next.pickKey(p.Namespace+"/gw"))) {
 			err = errors.New("the key is another one")
 		}
 		return err

@@ -69,7 +69,7 @@ type Authority struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	CA  []byte // certificates in PEM
-	Key string
+	Key string // root of the keys with which proxies call the picker; see model.PickKey
 }
 
 // OwnAuthority is the name of the one Authority.

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"context"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -11,7 +12,9 @@ import (
 
 // Entry is the access log's entry of one request that was picked for. Its JSON form is exchanged between processes.
 type Entry struct {
-	Lease string // the pick's endpoint.Lease.ID
+	Lease   string // the pick's endpoint.Lease.ID
+	Gateway string `json:",omitempty"` // whose key the call has, "namespace/name"; "" if calls need none
+	Pool    string `json:"-"`          // that was picked from
 	// Open means that the request is still in flight: Envoy logs it periodically. The fields below are then as of now.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the endpoint that serves the request, or a hop's address; "" if none does
@@ -25,20 +28,33 @@ type Sink interface {
 	Log(Entry)
 }
 
+// Config of a Server.
+type Config struct {
+	Sink Sink // required
+	// Gateway returns the Gateway whose key a call has; "" if calls need none.
+	Gateway func(context.Context) string
+}
+
 // Server is envoy.service.accesslog.v3.AccessLogService.
 type Server struct {
 	accesslogv3.UnimplementedAccessLogServiceServer
-	sink Sink
+	cfg Config
 }
 
-// New returns a Server that passes entries to sink.
-func New(sink Sink) *Server { return &Server{sink: sink} }
+// New returns a Server.
+func New(c Config) *Server {
+	if c.Gateway == nil {
+		c.Gateway = func(context.Context) string { return "" }
+	}
+	return &Server{cfg: c}
+}
 
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { accesslogv3.RegisterAccessLogServiceServer(r, s) }
 
 // StreamAccessLogs receives one Envoy's entries until its stream ends.
 func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
+	gateway := s.cfg.Gateway(stream.Context())
 	for {
 		batch, err := stream.Recv()
 		if err != nil {
@@ -46,7 +62,8 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 		}
 		for _, logged := range batch.GetHttpLogs().GetLogEntry() {
 			if e, ok := entry(logged); ok {
-				s.sink.Log(e)
+				e.Gateway = gateway
+				s.cfg.Sink.Log(e)
 			}
 		}
 	}
@@ -58,6 +75,7 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{
 		Lease:  text(common.GetMetadata(), "penstock", "lease"),
+		Pool:   text(common.GetMetadata(), "penstock", "pool"),
 		Served: text(common.GetMetadata(), "envoy.lb", "x-gateway-destination-endpoint-served"),
 	}
 	if e.Lease == "" {

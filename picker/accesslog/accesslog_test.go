@@ -42,7 +42,7 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	New(received).Register(server)
+	New(Config{Sink: received, Gateway: func(context.Context) string { return "ns/gw" }}).Register(server)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -75,7 +75,7 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 		status        int
 		open          bool
 	}{{"me.1", "10.0.0.1:80", 200, true}, {"me.1", "10.0.0.1:80", 404, false}, {"me.2", "10.0.0.1:80", 503, false}, {"me.3", "", 429, false}} {
-		e := Entry{Lease: want.lease, Open: want.open, Served: want.served, Status: want.status, FirstByte: 30 * time.Millisecond}
+		e := Entry{Lease: want.lease, Gateway: "ns/gw", Pool: "ns/pool", Open: want.open, Served: want.served, Status: want.status, FirstByte: 30 * time.Millisecond}
 		select {
 		case got := <-received:
 			if diff := cmp.Diff(e, got); diff != "" {

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -92,4 +93,13 @@ type Snapshot struct {
 	registry  *Registry
 	slots     *Slots       // nil if the pool does not limit requests in flight
 	used      atomic.Int64 // when MarkUsed last notified the scrapers, in nanoseconds since processStart
+}
+
+// Find returns the counters of an address, or nil if the pool does not have it.
+func (s *Snapshot) Find(addr netip.AddrPort) *Load {
+	i, ok := slices.BinarySearchFunc(s.Endpoints, addr, func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
+	if !ok {
+		return nil
+	}
+	return s.Endpoints[i].load
 }

@@ -19,6 +19,9 @@ const (
 	// are known, and maxExpired how many.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
+	// MaxOpen bounds the open leases of one Gateway: a holder of its key may open them without end. It is far more than the
+	// requests that one Gateway has in flight.
+	MaxOpen = 1 << 16
 )
 
 // Leases are the open leases of one picker process.
@@ -32,7 +35,23 @@ type Leases struct {
 
 	mu      sync.Mutex
 	adopted map[string]*Lease
-	expired map[uint64]time.Duration // when leases of this process expired, since processStart
+	expired map[uint64]expired
+	ledgers sync.Map // by Gateway: *ledger
+}
+
+// Holder is for whom a lease is opened.
+type Holder struct {
+	Gateway string // "namespace/name"; "" if calls of the picker need no key
+	Pool    string
+}
+
+// ledger counts the open leases of one Gateway.
+type ledger struct{ open atomic.Int64 }
+
+// expired is a lease of this process that expired.
+type expired struct {
+	holder Holder
+	at     time.Duration // since processStart
 }
 
 type shard struct {
@@ -44,6 +63,8 @@ type shard struct {
 type Lease struct {
 	id      uint64
 	adopted string // the ID of a lease that another process opened
+	holder  Holder
+	ledger  *ledger
 	leases  *Leases
 	load    atomic.Pointer[Load] // nil after Release
 	picked  *Load                // where the pick sent it; nil for a lease that was adopted or resumed
@@ -56,7 +77,7 @@ const untilEnd = -1
 // NewLeases returns an empty Leases. owner distinguishes this process's leases from those of others, and has no dot. A
 // lease that is not renewed for timeout expires.
 func NewLeases(owner string, timeout time.Duration) *Leases {
-	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{}, expired: map[uint64]time.Duration{}}
+	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{}, expired: map[uint64]expired{}}
 	for i := range l.shards {
 		l.shards[i].open = map[uint64]*Lease{}
 	}
@@ -66,65 +87,90 @@ func NewLeases(owner string, timeout time.Duration) *Leases {
 // Owner returns the first part of the IDs of this process's leases.
 func (l *Leases) Owner() string { return l.owner }
 
+// ledger returns that of a Gateway.
+func (l *Leases) ledger(gateway string) *ledger {
+	of, ok := l.ledgers.Load(gateway)
+	if !ok {
+		of, _ = l.ledgers.LoadOrStore(gateway, &ledger{})
+	}
+	return of.(*ledger)
+}
+
+// Bounded reports whether a Gateway has MaxOpen leases, so that it gets no more.
+func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
+
 // Open counts one request in flight at e. It returns nil if limit requests are in flight there already; 0 is no limit.
-func (l *Leases) Open(e *Endpoint, limit int64) *Lease {
+func (l *Leases) Open(e *Endpoint, h Holder, limit int64) *Lease {
 	if !e.load.start(limit) {
 		return nil
 	}
 	e.load.sent.Add(1)
-	return l.insert(&Lease{id: l.next.Add(1), leases: l, picked: e.load}, e.load)
+	return l.insert(&Lease{id: l.next.Add(1), leases: l, picked: e.load, holder: h}, e.load)
 }
 
 // insert opens a lease of this process at an address that counts it.
 func (l *Leases) insert(lease *Lease, at *Load) *Lease {
 	lease.load.Store(at)
 	lease.Renew()
+	l.added(lease)
 	shard := &l.shards[lease.id%leaseShards]
 	shard.mu.Lock()
 	shard.open[lease.id] = lease
 	shard.mu.Unlock()
-	l.added()
 	return lease
 }
 
-// Resume opens a lease of this process again that expired although its request goes on. It returns nil for any other ID.
-func (l *Leases) Resume(id string, at *Load) *Lease {
+// Resume opens a lease of this process again that expired although its request goes on. at returns the address that serves
+// a pool's request, or nil. It returns nil for any other ID, and for another Gateway's.
+func (l *Leases) Resume(id, gateway string, at func(pool string) *Load) *Lease {
 	number, ok := l.number(id)
 	if !ok {
 		return nil
 	}
 	l.mu.Lock()
-	_, expired := l.expired[number]
-	delete(l.expired, number)
+	was, ok := l.expired[number]
 	l.mu.Unlock()
-	if !expired {
+	if !ok || was.holder.Gateway != gateway || l.Bounded(gateway) {
 		return nil
 	}
-	at.start(0)
-	return l.insert(&Lease{id: number, leases: l}, at)
+	load := at(was.holder.Pool)
+	if load == nil {
+		return nil
+	}
+	l.mu.Lock()
+	_, ok = l.expired[number] // not resumed meanwhile
+	delete(l.expired, number)
+	l.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	load.start(0)
+	return l.insert(&Lease{id: number, leases: l, holder: was.holder}, load)
 }
 
 // Adopt counts one request in flight at an address that another process picked for, which is gone. It returns the lease
 // that has the ID already, if there is one, and nil for an ID that no process gives.
-func (l *Leases) Adopt(id string, at *Load) *Lease {
-	if Owner(id) == "" || len(id) > maxID {
+func (l *Leases) Adopt(id string, h Holder, at *Load) *Lease {
+	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
 	}
 	l.mu.Lock()
 	lease := l.adopted[id]
 	if lease == nil {
-		lease = &Lease{adopted: strings.Clone(id), leases: l}
+		lease = &Lease{adopted: strings.Clone(id), leases: l, holder: h}
 		at.start(0)
 		lease.load.Store(at)
+		l.added(lease)
 		l.adopted[lease.adopted] = lease
-		defer l.added()
 	}
 	l.mu.Unlock()
 	lease.Renew()
 	return lease
 }
 
-func (l *Leases) added() {
+func (l *Leases) added(lease *Lease) {
+	lease.ledger = l.ledger(lease.holder.Gateway)
+	lease.ledger.open.Add(1)
 	if l.open.Add(1) == 1 {
 		notify(l.first)
 	}
@@ -186,6 +232,9 @@ func (lease *Lease) Renew() {
 // KeepUntilEnd makes the lease live until its Release.
 func (lease *Lease) KeepUntilEnd() { lease.renewed.Store(untilEnd) }
 
+// Holder returns for whom the lease was opened.
+func (lease *Lease) Holder() Holder { return lease.holder }
+
 // Picked returns the counters of the endpoint that the request was sent to first; nil for a lease that was
 // adopted or resumed.
 func (lease *Lease) Picked() *Load { return lease.picked }
@@ -208,6 +257,7 @@ func (lease *Lease) Release() bool {
 		delete(shard.open, lease.id)
 		shard.mu.Unlock()
 	}
+	lease.ledger.open.Add(-1)
 	l.open.Add(-1)
 	return true
 }
@@ -269,14 +319,14 @@ func (l *Leases) expire(now time.Duration) {
 	for _, lease := range l.adopted {
 		add(lease)
 	}
-	for number, at := range l.expired {
-		if now-at >= resumable {
+	for number, was := range l.expired {
+		if now-was.at >= resumable {
 			delete(l.expired, number)
 		}
 	}
 	for _, lease := range old {
 		if lease.adopted == "" && len(l.expired) < maxExpired {
-			l.expired[lease.id] = now
+			l.expired[lease.id] = expired{lease.holder, now}
 		}
 	}
 	l.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 
 // Request is an HTTP request at the time of its pick.
 type Request struct {
+	Gateway     string   // whose key the call has, "namespace/name"; "" if calls need none
 	Pool        string   // as the gateway named it; "" if it named none
 	Retries     int      // of the route's own retry policy
 	Spill       []string // spill targets, in order

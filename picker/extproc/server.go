@@ -23,6 +23,8 @@ const (
 
 // Picker decides about requests. Its methods are called by many streams concurrently.
 type Picker interface {
+	// Permit returns an error that ends the call if its Gateway may not pick from the pool. No message is read before.
+	Permit(ctx context.Context, r *Request) error
 	// Body returns what a pool needs of request bodies, and the mode that is assumed for gateways that don't send theirs.
 	// pool is "" for a gateway that names none.
 	Body(pool string) BodyPolicy
@@ -46,13 +48,20 @@ type BodyPolicy struct {
 // Config of a Server.
 type Config struct {
 	Picker Picker // required
+	// Gateway returns the Gateway whose key a call has; "" if calls need none.
+	Gateway func(context.Context) string
 }
 
 // Server is envoy.service.ext_proc.v3.ExternalProcessor. It has no state of its own.
-type Server struct{ picker Picker }
+type Server struct{ Config }
 
 // New returns a Server.
-func New(c Config) *Server { return &Server{picker: c.Picker} }
+func New(c Config) *Server {
+	if c.Gateway == nil {
+		c.Gateway = func(context.Context) string { return "" }
+	}
+	return &Server{c}
+}
 
 // ServiceName is the service's name on the wire and in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
@@ -75,8 +84,12 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // process serves one HTTP request. Envoy resets the stream as soon as it needs no more responses, so no end of the stream is
 // an error.
 func (s *Server) process(stream grpc.ServerStream) error {
-	x := exchange{picker: s.picker, stream: stream, ctx: stream.Context()}
+	x := exchange{picker: s.Picker, stream: stream, ctx: stream.Context()}
 	x.request.readCall(x.ctx)
+	x.request.Gateway = s.Gateway(x.ctx)
+	if err := s.Picker.Permit(x.ctx, &x.request); err != nil {
+		return err
+	}
 	defer x.close()
 	for {
 		m := newMessage()

@@ -35,6 +35,8 @@ type fakePicker struct {
 	ended    chan struct{}
 }
 
+func (p *fakePicker) Permit(context.Context, *Request) error { return nil }
+
 func (p *fakePicker) Body(string) BodyPolicy { return p.policy }
 
 func (p *fakePicker) Pick(_ context.Context, r *Request) Answer {

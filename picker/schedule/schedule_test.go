@@ -50,7 +50,7 @@ func endpoints(t *testing.T, loads ...load) []endpoint.Endpoint {
 			t.Fatalf("%s: %+v", e.Text, e.State())
 		}
 		for range loads[i].inFlight {
-			leases.Open(e, 0)
+			leases.Open(e, endpoint.Holder{}, 0)
 		}
 	}
 	return s.Endpoints

@@ -24,6 +24,9 @@ type Config struct {
 	Timeout time.Duration
 	// Bytes is how much a connection may send before, handshakes and headers included. Default: 256 KiB.
 	Bytes int64
+	// Every, if set, lets a connection stay that is not admitted, as one for health checks: Bytes is then how much it may send
+	// in this time, and Timeout does not apply.
+	Every time.Duration
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -62,7 +65,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 			continue
 		}
 		c.late = time.AfterFunc(math.MaxInt64, c.expire)
-		c.late.Reset(l.cfg.Timeout) // it cannot fire before the field is set
+		if l.cfg.Every == 0 {
+			c.late.Reset(l.cfg.Timeout) // it cannot fire before the field is set
+		}
 		return c, nil
 	}
 }
@@ -103,6 +108,7 @@ type conn struct {
 	address  netip.Addr
 	late     *time.Timer
 	received atomic.Int64
+	since    time.Time // start of Config.Every; of Read alone
 	counted  sync.Once // it is counted no longer
 	admitted atomic.Bool
 }
@@ -112,6 +118,12 @@ var errTooMuch = errors.New("the client sent too much without authenticating")
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if every := c.listener.cfg.Every; every > 0 && !c.admitted.Load() {
+		if now := time.Now(); now.Sub(c.since) >= every {
+			c.since = now
+			c.received.Store(0)
+		}
+	}
 	if !c.admitted.Load() && c.received.Add(int64(n)) > c.listener.cfg.Bytes {
 		_ = c.Close()
 		return 0, errTooMuch

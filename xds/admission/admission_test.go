@@ -2,8 +2,10 @@ package admission_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -124,4 +126,22 @@ func TestAdmission_AdmittedConnectionHasNoLimit(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A client that only checks health never authenticates.
+func TestAdmission_SlowClientStaysIfItNeedNotAuthenticate(t *testing.T) {
+	conn := dial(t, serve(t, admission.Config{Bytes: 1000, Timeout: time.Millisecond, Every: 50 * time.Millisecond}))
+	for range 5 { // 2,500 bytes in all
+		if _, err := conn.Write(make([]byte, 500)); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(60 * time.Millisecond))
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("the connection ends: %v", err)
+		}
+	}
+	if _, err := conn.Write(make([]byte, 1001)); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, conn)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -46,13 +47,23 @@ type Config struct {
 type Authority struct {
 	cfg Config
 
-	mu    sync.RWMutex
-	state state
-	cert  *tls.Certificate
-	given *signer             // the authority whose keys are handed out
-	keys  map[string][]string // by purpose
-	ready chan struct{}       // closed when there is a certificate
+	mu     sync.RWMutex
+	state  state
+	cert   *tls.Certificate
+	given  *signer             // the authority whose keys are handed out
+	former []formerSigner      // whose keys were handed out, and that are not part of the state any more
+	keys   map[string][]string // by purpose
+	ready  chan struct{}       // closed when there is a certificate
 }
+
+// formerSigner is an authority that was replaced at once, as when its Secret was deleted. Proxies still have its keys.
+type formerSigner struct {
+	*signer
+	until time.Time
+}
+
+// maxFormer bounds the former signers whose keys count.
+const maxFormer = 4
 
 // New returns an Authority that is not ready.
 func New(c Config) *Authority {
@@ -134,6 +145,11 @@ func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	changed := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
 	first := a.given == nil
+	if !first && !bytes.Equal(a.given.certPEM, s.current.certPEM) && (s.next == nil || !bytes.Equal(a.given.certPEM, s.next.certPEM)) {
+		a.former = append([]formerSigner{{a.given, now.Add(a.cfg.Overlap)}}, a.former...)
+		a.former = a.former[:min(len(a.former), maxFormer)]
+	}
+	a.former = slices.DeleteFunc(a.former, func(f formerSigner) bool { return now.After(f.until) })
 	a.state, a.cert, a.given = s, cert, given
 	clear(a.keys)
 	a.mu.Unlock()
@@ -167,7 +183,7 @@ func (a *Authority) Bundle() []byte {
 }
 
 // Keys are secrets that all replicas derive from the authority for a purpose. The first one is handed out, all are
-// accepted. Empty before Ready. The next authority's key is handed out once all replicas have long had it, early enough
+// accepted. Empty before Ready. A key that is replaced at once is accepted for Config.Overlap. The next authority's key is handed out once all replicas have long had it, early enough
 // for all proxies to have it when that authority takes over.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
@@ -181,6 +197,9 @@ func (a *Authority) Keys(purpose string) []string {
 			if s != nil && s != a.given {
 				a.keys[purpose] = append(a.keys[purpose], s.derive(purpose))
 			}
+		}
+		for _, f := range a.former {
+			a.keys[purpose] = append(a.keys[purpose], f.derive(purpose))
 		}
 	}
 	return a.keys[purpose]

@@ -78,6 +78,29 @@ func TestAuthority_InvalidSecretIsNotReplaced(t *testing.T) {
 	})
 }
 
+// A Secret that was deleted comes back with another authority. Proxies have the key of the one before.
+func TestPickerKey_ReplacedAtOnceCountsForADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secrets := &secret{}
+		a := start(t, secrets, time.Minute)
+		if err := a.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		old := a.Keys("picker")[0]
+		secrets.mu.Lock()
+		secrets.data, secrets.version = nil, 0
+		secrets.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if keys := a.Keys("picker"); keys[0] == old || !slices.Contains(keys, old) {
+			t.Errorf("after the Secret was deleted: %v, before %s", keys, old)
+		}
+		time.Sleep(25 * time.Hour)
+		if keys := a.Keys("picker"); slices.Contains(keys, old) {
+			t.Error("the old key counts for more than a day")
+		}
+	})
+}
+
 func start(t *testing.T, s authority.Secrets, interval time.Duration) *authority.Authority {
 	t.Helper()
 	a := authority.New(authority.Config{Secrets: s, Names: []string{"penstock.system.svc"}, Interval: interval})

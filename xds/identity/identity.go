@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"crypto/subtle"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,12 +11,9 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 )
 
 // Proof is the authenticated identity of a connection.
@@ -187,46 +183,16 @@ func ends(chain []*x509.Certificate) time.Time {
 // bearerTokens are the bearer tokens of a call.
 func bearerTokens(ctx context.Context) (out []string) {
 	md, _ := metadata.FromIncomingContext(ctx)
+	return bearers(md)
+}
+
+func bearers(md metadata.MD) (out []string) {
 	for _, v := range md.Get("authorization") {
 		if token, ok := strings.CutPrefix(v, "Bearer "); ok {
 			out = append(out, token)
 		}
 	}
 	return out
-}
-
-// WithKey denies calls without one of the given keys as a bearer token. Proxies get the key in their configuration: a
-// client that may read that may ask for picks. exempt are services without a key, such as health.
-func WithKey(keys func() []string, exempt ...string) []grpc.ServerOption {
-	check := func(ctx context.Context, method string) error {
-		for _, service := range exempt {
-			if strings.HasPrefix(method, "/"+service+"/") {
-				return nil
-			}
-		}
-		for _, given := range bearerTokens(ctx) {
-			for _, key := range keys() {
-				if subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1 {
-					return nil
-				}
-			}
-		}
-		return status.Error(codes.Unauthenticated, "the call has no key of this installation")
-	}
-	return []grpc.ServerOption{
-		grpc.ChainStreamInterceptor(func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			if err := check(s.Context(), info.FullMethod); err != nil {
-				return err
-			}
-			return next(srv, s)
-		}),
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			if err := check(ctx, info.FullMethod); err != nil {
-				return nil, err
-			}
-			return next(ctx, req)
-		}),
-	}
 }
 
 // String names the identity in messages.

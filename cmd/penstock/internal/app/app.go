@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-project/penstock/picker/probe"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/identity"
 	"github.com/penstock-project/penstock/xds/publish"
 	"github.com/penstock-project/penstock/xds/server"
 )
@@ -51,6 +52,7 @@ type App struct {
 	holds    *delivery.Holds
 	pools    *delivery.Pools
 	relays   *peers.Relays
+	access   *delivery.Access
 	entries  *peers.Entries
 	loads    *peers.Loads
 	picker   *picker.Picker
@@ -103,8 +105,10 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
+	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.picker, err = picker.New(picker.Config{
 		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Alive: a.loads.Alive,
+		Gateway: identity.Gateway, Access: a.access,
 		OnPanic: a.panics.of(partScrape),
 	})
 	if err != nil {
@@ -171,7 +175,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 	group.Go(func() error {
 		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU())), a.security.picks, []grpc.ServerOption{a.panics.streams(partPick)})
-		return serveGRPC(ctx, a.cfg.Picker, pickDrainTime, options, a.picker.Register)
+		return serveGRPC(ctx, keyed(a.cfg.Picker, a.security.keyed, a.log), pickDrainTime, options, a.picker.Register)
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -36,7 +35,7 @@ type holder struct {
 	log   *slog.Logger
 
 	mu   sync.RWMutex
-	keys []string // of calls to the picker; the first one is given to proxies, the one before it still counts
+	keys []string // roots of the keys for calls to the picker; those of the first are given to proxies, those of the one before still count
 	ca   []byte
 }
 
@@ -101,7 +100,7 @@ func (h *holder) security(s security) security {
 	s.ads = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(true)))}
 	s.picks = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(false)))}
 	if !h.OpenPicker {
-		s.picks = append(s.picks, identity.WithKey(h.pickKeys, grpc_health_v1.Health_ServiceDesc.ServiceName)...)
+		s.guardPicks(h.pickKeys)
 	}
 	return s
 }

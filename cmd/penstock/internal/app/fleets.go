@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
@@ -80,7 +79,7 @@ func (f *Fleet) translation(out *translator.Config) {
 	out.PickerName, out.ReservedPort = f.Names[0], render.ReadyPort
 }
 
-// pickKeys is what keys for calls to the picker are derived for.
+// pickKeys is what the root of the keys for calls to the picker is derived for.
 const pickKeys = "picker"
 
 // authorityChanged passes the authority on: to fleets, which have it in a file, and to translation, for the picker's cluster.
@@ -95,7 +94,10 @@ func (f *fleets) authorityChanged() {
 // security implements proxyRunner. Proxies prove their identity; peers by Peers.TLS or, without it, by certificates of
 // the authority.
 func (f *fleets) security(p Peers) security {
-	s := security{authenticate: f.authenticate, ads: f.secure(), picks: f.guardPicks()}
+	s := security{authenticate: f.authenticate, ads: f.secure(), picks: f.secure()}
+	if !f.cfg.OpenPicker {
+		s.guardPicks(func() []string { return f.authority.Keys(pickKeys) })
+	}
 	if p.TLS != nil {
 		s.peerTLS(*p.TLS)
 	} else {
@@ -119,15 +121,6 @@ func (f *fleets) ready(ctx context.Context) error { return f.authority.Ready(ctx
 
 // run implements proxyRunner.
 func (f *fleets) run(ctx context.Context) error { return f.authority.Run(ctx) }
-
-// guardPicks are the options of the picker's server: TLS, and unless anyone may ask, a key that proxies have from their
-// configuration. Health checks carry none.
-func (f *fleets) guardPicks() []grpc.ServerOption {
-	if f.cfg.OpenPicker {
-		return f.secure()
-	}
-	return append(f.secure(), identity.WithKey(func() []string { return f.authority.Keys(pickKeys) }, grpc_health_v1.Health_ServiceDesc.ServiceName)...)
-}
 
 func (f *fleets) settings() render.Settings {
 	return render.Settings{

@@ -3,11 +3,15 @@ package app
 import (
 	"log/slog"
 	"net"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
+	"github.com/penstock-project/penstock/xds/identity"
 	"github.com/penstock-project/penstock/xds/server"
 )
 
@@ -16,6 +20,7 @@ type security struct {
 	authenticate      server.Authenticate // nil: a proxy's own claims are believed
 	ads, picks, peers []grpc.ServerOption
 	dial              credentials.TransportCredentials // nil: cleartext
+	keyed             bool                             // picks need a key
 }
 
 // openSecurity admits every Envoy; peers prove their identity if TLS is configured.
@@ -43,4 +48,18 @@ func limited(l net.Listener, authenticates bool, log *slog.Logger) net.Listener 
 		return l
 	}
 	return admission.Listen(l, admission.Config{Log: log})
+}
+
+// guardPicks has calls of the picker carry the key of a Gateway, made with one of the root keys. Health checks carry none.
+func (s *security) guardPicks(roots func() []string) {
+	s.keyed = true
+	s.picks = append(s.picks, identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, grpc_health_v1.Health_ServiceDesc.ServiceName)...)
+}
+
+// keyed limits what a client of the picker may send without a key: health checks alone.
+func keyed(l net.Listener, keyed bool, log *slog.Logger) net.Listener {
+	if !keyed {
+		return l
+	}
+	return admission.Listen(l, admission.Config{PerAddress: 1024, Bytes: 64 << 10, Every: 10 * time.Second, Log: log})
 }

@@ -1,0 +1,113 @@
+package delivery
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// AccessConfig is what an Access needs.
+type AccessConfig struct {
+	Cache *cache.Cache
+	// Drain is how long a Gateway may pick from a pool that its routes use no more: streams of removed listeners still may.
+	Drain time.Duration
+	// Lagging reports that the objects may be old; nil: never.
+	Lagging func() bool
+}
+
+// Access decides which pools the proxies of a Gateway may pick from: those whose clusters it has, because its routes use
+// them, and those that it had within the drain time.
+type Access struct {
+	cfg AccessConfig
+
+	mu      sync.Mutex
+	left    map[use]time.Time // uses that ended, and until when they are allowed
+	changed chan struct{}     // closed and replaced with each commit
+}
+
+// use is a pool of a Gateway.
+type use struct {
+	gateway string
+	pool    model.PoolID
+}
+
+// NewAccess makes it.
+func NewAccess(cfg AccessConfig) *Access {
+	if cfg.Lagging == nil {
+		cfg.Lagging = func() bool { return false }
+	}
+	return &Access{cfg: cfg, left: map[use]time.Time{}, changed: make(chan struct{})}
+}
+
+// Steps implements Part.
+func (a *Access) Steps() []Step {
+	return []Step{
+		{Shrink, func(_ context.Context, c *Change) { a.leave(c, time.Now()) }}, // before the cache loses the clusters
+		{Grow, func(context.Context, *Change) { a.notify() }},
+	}
+}
+
+// leave notes the pools that Gateways use no more.
+func (a *Access) leave(c *Change, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for u, until := range a.left {
+		if !until.After(now) {
+			delete(a.left, u)
+		}
+	}
+	for _, d := range c.Output.Deltas {
+		for _, ref := range d.Removes {
+			if pool, ok := pickedIn(ref); ok {
+				a.left[use{d.Gateway, pool}] = now.Add(a.cfg.Drain)
+			}
+		}
+	}
+}
+
+// pickedIn is the pool whose endpoints a cluster has; false for any other resource.
+func pickedIn(ref resource.Ref) (model.PoolID, bool) {
+	if ref.Type != resource.Cluster {
+		return model.PoolID{}, false
+	}
+	id, ok := model.ParseClusterID(ref.Name)
+	if !ok || id.Kind != model.PoolKind && id.Kind != model.ImportKind {
+		return model.PoolID{}, false
+	}
+	return model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}, true
+}
+
+func (a *Access) notify() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// Allowed implements picker.Access.
+func (a *Access) Allowed(gateway, pool string) (allowed bool, changed <-chan struct{}) {
+	id, ok := model.ParsePoolID(pool)
+	if !ok {
+		return false, nil
+	}
+	a.mu.Lock()
+	changed, until := a.changed, a.left[use{gateway, id}]
+	a.mu.Unlock() // the channel is older than what follows
+	cluster := model.PoolCluster(id.Namespace, id.Name)
+	if id.Member != "" {
+		cluster = model.ImportCluster(id.Namespace, id.Name, id.Member)
+	}
+	for _, v := range []model.ClusterVariant{model.Plain, model.LastVariant, model.HopsVariant} {
+		if a.cfg.Cache.Resource(gateway, resource.Ref{Type: resource.Cluster, Name: cluster.As(v).String()}) != nil {
+			return true, changed
+		}
+	}
+	return time.Now().Before(until), changed
+}
+
+// Lagging implements picker.Access.
+func (a *Access) Lagging() bool { return a.cfg.Lagging() }

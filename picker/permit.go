@@ -1,0 +1,69 @@
+package picker
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+)
+
+const (
+	// permitTimeout is how long a call waits for access to a pool: its Envoy may have a new route from another process, which
+	// read it earlier. It is well below Envoy's timeout of a pick (2 s).
+	permitTimeout = 750 * time.Millisecond
+	// maxPermitWaits bounds the calls that wait for access; more are denied at once.
+	maxPermitWaits = 256
+)
+
+// Permit implements extproc.Picker: the key of a Gateway opens the pools that its routes use. A call for a pool that this
+// picker does not have is left to Pick.
+func (p *Picker) Permit(ctx context.Context, r *extproc.Request) error {
+	if r.Gateway == "" || p.access == nil {
+		return nil
+	}
+	pool := p.pool(r.Pool)
+	if pool == nil || p.allowed(r.Gateway, pool.Name) {
+		return nil
+	}
+	if p.access.Lagging() {
+		return status.Error(codes.Unavailable, "this process lacks recent objects, and does not find a route of Gateway "+r.Gateway+" to pool "+pool.Name+": ask another picker")
+	}
+	if !p.waitAllowed(ctx, r.Gateway, pool.Name) {
+		p.metrics.denied.WithLabelValues(r.Gateway).Inc()
+		return status.Error(codes.PermissionDenied, "no route of Gateway "+r.Gateway+" uses pool "+pool.Name)
+	}
+	return nil
+}
+
+// allowed reports whether a Gateway may pick from a pool now.
+func (p *Picker) allowed(gateway, pool string) bool {
+	if gateway == "" || p.access == nil {
+		return true
+	}
+	ok, _ := p.access.Allowed(gateway, pool)
+	return ok
+}
+
+// waitAllowed waits until a Gateway may pick from a pool, or for permitTimeout.
+func (p *Picker) waitAllowed(ctx context.Context, gateway, pool string) bool {
+	defer p.waiting.Add(-1)
+	if p.waiting.Add(1) > maxPermitWaits {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, permitTimeout)
+	defer cancel()
+	for {
+		ok, changed := p.access.Allowed(gateway, pool)
+		if ok {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package picker
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+)
+
+// access is what routes use.
+type access struct {
+	mu      sync.Mutex
+	allowed map[[2]string]bool
+	lagging bool
+	changed chan struct{}
+}
+
+func (a *access) Allowed(gateway, pool string) (bool, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.allowed[[2]string{gateway, pool}], a.changed
+}
+
+func (a *access) Lagging() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lagging
+}
+
+func (a *access) allow(gateway, pool string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.allowed[[2]string{gateway, pool}] = true
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// byHeader stands for the key of a call.
+func byHeader(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if v := md.Get("gateway"); len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// keyedPicker has two pools of one endpoint each, and a Gateway that uses one of them.
+func keyedPicker(t *testing.T, c Config) (p *Picker, may *access, pick func(gateway, pool string) (lease string, code codes.Code)) {
+	t.Helper()
+	may = &access{allowed: map[[2]string]bool{{"ns/gw", "ns/own"}: true}, changed: make(chan struct{})}
+	c.Gateway, c.Access = byHeader, may
+	p = runPicker(t, c)
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{Name: "ns/own", Endpoints: specs(first)}, Pool{Name: "ns/theirs", Default: true, Endpoints: specs(second)})
+	conn := dialPicker(t, address)
+	return p, may, func(gateway, pool string) (string, codes.Code) {
+		pairs := []string{"gateway", gateway}
+		if pool != "" {
+			pairs = append(pairs, "x-penstock-pool", pool)
+		}
+		stream, _ := call(t, conn, pairs...)
+		_ = stream.Send(headerMessage(nil)) // the call may have been denied already
+		r, err := stream.Recv()
+		return r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue(), status.Code(err)
+	}
+}
+
+func TestPickerKey_OpensPoolsOfItsGatewayAlone(t *testing.T) {
+	_, may, pick := keyedPicker(t, Config{})
+	for _, c := range []struct {
+		gateway, pool string
+		want          codes.Code
+	}{
+		{"ns/gw", "ns/own", codes.OK},
+		{"ns/gw", "ns/theirs", codes.PermissionDenied},
+		{"ns/gw", "", codes.PermissionDenied}, // the default pool is the other one
+		{"ns/other", "ns/own", codes.PermissionDenied},
+		{"ns/gw", "ns/unknown", codes.Unavailable}, // another picker may have it
+	} {
+		if _, code := pick(c.gateway, c.pool); code != c.want {
+			t.Errorf("the key of %s, pool %q: %v, want %v", c.gateway, c.pool, code, c.want)
+		}
+	}
+	may.mu.Lock()
+	may.lagging = true
+	may.mu.Unlock()
+	if _, code := pick("ns/gw", "ns/theirs"); code != codes.Unavailable {
+		t.Errorf("a process that may lack the route: %v", code)
+	}
+}
+
+// Another process has sent the route to Envoy before this one has read it.
+func TestPickerKey_NewRouteIsWaitedFor(t *testing.T) {
+	_, may, pick := keyedPicker(t, Config{})
+	time.AfterFunc(50*time.Millisecond, func() { may.allow("ns/unrelated", "ns/own"); may.allow("ns/gw", "ns/theirs") })
+	if _, code := pick("ns/gw", "ns/theirs"); code != codes.OK {
+		t.Errorf("a pick of a new route: %v", code)
+	}
+}
+
+// A stolen key must not end or move the requests of other Gateways, nor make another Gateway's pool look full.
+func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
+	p, may, pick := keyedPicker(t, Config{Alive: func(string) bool { return false }})
+	may.allow("ns/victim", "ns/theirs")
+	theirs, _ := pick("ns/victim", "ns/theirs")
+	own, _ := pick("ns/gw", "ns/own")
+	for what, e := range map[string]accesslog.Entry{
+		"the end of another Gateway's request":                  {Lease: theirs, Status: 200},
+		"another Gateway's request moves":                       {Lease: theirs, Open: true, Served: first},
+		"an own request at another pool's endpoint":             {Lease: "gone.1", Pool: "ns/own", Open: true, Served: second},
+		"another pool's request of a process that is gone":      {Lease: "gone.2", Pool: "ns/theirs", Open: true, Served: second},
+		"the request of a Gateway that is none":                 {Lease: "gone.3", Pool: "", Open: true, Served: second},
+		"an unknown lease of this process":                      {Lease: p.leases.Owner() + ".zz", Pool: "ns/own", Open: true, Served: second},
+		"the end of a request of a process that is gone":        {Lease: "gone.2", Pool: "ns/theirs", Served: second, Status: 200},
+		"a request that moves from the own pool to another one": {Lease: own, Open: true, Served: second},
+	} {
+		e.Gateway = "ns/gw"
+		p.Log(e)
+		if n := inFlight(p, second); n != 1 {
+			t.Errorf("%s: %d requests in flight at the other pool's endpoint, want 1", what, n)
+		}
+	}
+	if p.leases.Len() != 2 {
+		t.Errorf("%d leases, want 2", p.leases.Len())
+	}
+}
