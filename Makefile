@@ -14,13 +14,18 @@ RACY := /(fleet|identity|authority|store|file|kube|status|graph|cache|publish|se
 
 # The programs of a lab and its pods.
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
+AUDIT := $(TOOLS)/govulncheck $(TOOLS)/go-licenses
+
+# The image: its name is the chart's default, and its programs are for Linux.
+IMAGE ?= $(shell sed -n 's/^image: //p' manifests/charts/penstock/values.yaml)
+ARCHES ?= amd64 arm64
 SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 
 # make test compiles dependencies just as make build, make sims and make helm do, without the race detector and without vet's
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo build test race fuzz lint bench bench-kube soak conformance suites golden generate envoy sims helm lab lab-down labs test-lab bin/lab bin/certify go
+.PHONY: help demo build test race fuzz lint bench bench-kube soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab bin/lab bin/certify go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -36,7 +41,18 @@ test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy include
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; failed=0; \
 	go test $(FLAVOR) ./... || failed=1; \
 	(cd conformance && go test $(FLAVOR) ./...) || failed=1; \
+	(cd conformance/tools/image && go test $(FLAVOR) ./...) || failed=1; \
 	exit $$failed
+
+image: go $(TOOLS)/image ## build the OCI image in bin/image, with an SBOM and without a container engine (IMAGE=name, ARCHES=amd64, PUSH=1)
+	@programs=(); for arch in $(ARCHES); do \
+	  echo "compiling Penstock for linux/$$arch" >&2; mkdir -p bin/linux-$$arch; \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=auto -o bin/linux-$$arch/penstock ./cmd/penstock; \
+	  programs+=("linux/$$arch=bin/linux-$$arch/penstock"); \
+	done; $(TOOLS)/image -tag '$(IMAGE)' -out bin/image $(if $(PUSH),-push) "$${programs[@]}"
+
+audit: go $(AUDIT) ## check the sources of modules, licenses, and known vulnerabilities (VULNDB=file:///folder/of/OSV/files, if the network is out of reach)
+	@conformance/tools/audit.sh
 
 race: go envoy sims ## the tests of packages whose goroutines share state, under the race detector (needs a C compiler)
 	@command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null || { echo 'the race detector needs a C compiler (Debian: apt install gcc; macOS: xcode-select --install)'; exit 1; }
@@ -93,7 +109,8 @@ lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=
 	@ENVOY="$(ENVOY_PATH)" bin/lab up --clusters $(or $(CLUSTERS),1)
 
 test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's promises, attacks, the Helm chart, and the lab itself (some minutes once built; root, or unshare -rn)
-	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises/attacks ./promises
+	@$(MAKE) --no-print-directory image ARCHES="$$(go env GOARCH)"
+	@export ENVOY="$(ENVOY_PATH)" PENSTOCK_IMAGE="$(CURDIR)/bin/image/rootfs-linux-$$(go env GOARCH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises/attacks ./promises
 
 soak: build envoy ## changes, traffic and faults for HOURS=1, and whether memory grows
 	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go run ./promises/zeroloss -soak $(or $(HOURS),1)h -penstock ../bin/penstock
@@ -115,6 +132,14 @@ go:
 $(TOOLS)/staticcheck $(TOOLS)/controller-gen: conformance/tools/go.mod conformance/tools/go.sum | go
 	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/tools && CGO_ENABLED=0 go build -o $@ $$(go list tool | grep '/$(@F)$$')
+
+$(AUDIT): conformance/tools/audit/go.mod conformance/tools/audit/go.sum | go
+	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/tools/audit && CGO_ENABLED=0 go build -trimpath -o $@ $$(go list tool | grep -E '/$(@F)(/v[0-9]+)?$$')
+
+$(TOOLS)/image: $(wildcard conformance/tools/image/*) | go
+	@echo "building what builds the image (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/tools/image && CGO_ENABLED=0 go build -trimpath -o $@ .
 
 $(TOOLS)/llm-d-inference-sim: conformance/tools/llmdsim/go.mod conformance/tools/llmdsim/go.sum | go
 	@echo "building $(@F) (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)

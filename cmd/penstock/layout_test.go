@@ -22,7 +22,7 @@ const (
 var topLevel = map[string]bool{
 	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true,
 	"manifests": true, "conformance": true,
-	"Containerfile": true, "Makefile": true, "go.mod": true, "go.sum": true,
+	"Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": true, "ENVOY.md": true, "LICENSE": true, "CONTRIBUTING.md": true,
 	"OPERATIONS.md": true, "REFERENCE.md": true,
 }

@@ -54,7 +54,8 @@ func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 }
 
 // Prepare starts a lab that has Penstock's image, in addition to those of config. The working directory must be inside
-// conformance, because its go.mod names the CRDs' releases unless config does. `make build labs` builds the programs.
+// conformance, because its go.mod names the CRDs' releases unless config does. `make build labs` builds the programs. Penstock's
+// is bin/penstock, or that of the unpacked image in $PENSTOCK_IMAGE: make test-lab runs the image's.
 // The caller ends the lab with Down.
 func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	var err error
@@ -67,6 +68,9 @@ func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 		}
 	}
 	program := filepath.Join(config.Root, "bin", "penstock")
+	if rootfs := os.Getenv("PENSTOCK_IMAGE"); rootfs != "" {
+		program = filepath.Join(rootfs, "usr", "local", "bin", "penstock")
+	}
 	config.Images = append(slices.Clone(config.Images), image.Image{Name: "penstock-project/penstock", Program: program, Path: "/usr/local/bin/penstock"})
 	return lab.Start(ctx, config)
 }
