@@ -1,0 +1,44 @@
+package attacks
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Another user of the machine makes the state folder first, to plant a status, a last good object or a socket.
+func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("without root no folder of another user can be made: the folder of root is used instead")
+	}
+	s := prepare(t, nil)
+	planted := filepath.Join(s.dir, "planted")
+	if err := os.Mkdir(planted, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(planted, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		planted = "/"
+	}
+	out, err := exec.CommandContext(t.Context(), binaries.penstock, "serve", "-f", s.files, "--state", planted, "--xds", local(s.xds), "--picker", local(s.picker)).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "choose another folder with --state") {
+		t.Errorf("%v: %s", err, out)
+	}
+	files, err := os.ReadDir(planted)
+	if err != nil || planted != "/" && len(files) != 0 {
+		t.Errorf("files in the folder of another user: %v, %v", files, err)
+	}
+}
+
+func TestState_FolderIsPrivate(t *testing.T) {
+	s := start(t, nil)
+	info, err := os.Stat(filepath.Join(s.dir, "state"))
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info, err)
+	}
+}
