@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/penstock-project/penstock/conformance/lab"
@@ -86,6 +88,27 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	release("upgrade", chartDir, "--set", "replicas=1,resources.limits.memory=512Mi")
 	r.replicas(1, "--memory-limit=536870912")
 	r.served()
+
+	// Limited to a namespace, Penstock follows its objects, and ignores those elsewhere. Its writes pass the admission policy.
+	release("upgrade", chartDir, "--set", "replicas=1,watchNamespaces={"+p.Namespace+"}")
+	r.replicas(1, "--watch-namespaces="+p.Namespace)
+	if _, err := p.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), "penstock", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "unwatched"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := installed.Apply(t.Context(), p.REST, "unwatched", []byte(web)); err != nil {
+		t.Fatal(err)
+	}
+	r.listens(8080)
+	r.served()
+	for _, ns := range []string{p.Namespace, "unwatched"} {
+		_, err := p.NetworkingV1().NetworkPolicies(ns).Get(t.Context(), "gw-penstock", metav1.GetOptions{})
+		if watched := ns == p.Namespace; (err == nil) != watched {
+			t.Errorf("namespace %s: NetworkPolicy of a fleet: %v", ns, err)
+		}
+	}
 
 	if err := r.gateways.Namespace(p.Namespace).Delete(t.Context(), "gw", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -185,6 +208,23 @@ func (r *releases) replicas(n int32, arg string) {
 			p.Process(pod, arg)
 		}
 	}
+}
+
+// listens adds a listener, and waits until the Gateway's Service has its port.
+func (r *releases) listens(port int64) {
+	r.place.Helper()
+	p := r.place
+	patch := fmt.Sprintf(`[{"op": "add", "path": "/spec/listeners/-", "value": {"name": "more", "port": %d, "protocol": "HTTP"}}]`, port)
+	if _, err := r.gateways.Namespace(p.Namespace).Patch(p.Context(), "gw", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	p.Until("the Service has the new port", func(ctx context.Context) error {
+		s, err := p.CoreV1().Services(p.Namespace).Get(ctx, "gw-penstock", metav1.GetOptions{})
+		if err == nil && !slices.ContainsFunc(s.Spec.Ports, func(have corev1.ServicePort) bool { return int64(have.Port) == port }) {
+			err = fmt.Errorf("ports %v", s.Spec.Ports)
+		}
+		return err
+	})
 }
 
 // served makes one request, once the Gateway is programmed.
