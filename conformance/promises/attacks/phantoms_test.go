@@ -1,0 +1,126 @@
+package attacks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// heldPool starts a model server that holds every GET until its client gives up, and returns the pool with it, whose servers
+// take four requests at a time, and a route to it from two Gateways: that of the site and victim, which it returns too.
+func heldPool(t *testing.T, port int) (objects string, held *atomic.Int64) {
+	held = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/metrics":
+			_, _ = fmt.Fprint(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+		case r.Method == http.MethodGet:
+			held.Add(1)
+			defer held.Add(-1)
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(server.Close)
+	_, at, _ := net.SplitHostPort(server.Listener.Addr().String())
+	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: victim}
+spec:
+  gatewayClassName: penstock
+  addresses: [{value: 127.0.0.1}]
+  listeners: [{name: http, port: %d, protocol: HTTP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: held}
+spec:
+  parentRefs: [{name: gw}, {name: victim}]
+  rules: [{matches: [{path: {value: /held}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: held}]}]
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: held}
+spec:
+  selector: {matchLabels: {app: held}}
+  targetPorts: [{number: 8000}]
+---
+apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: held}
+spec:
+  targetRef: {name: held}
+  picker: {full: {inFlight: 4}}
+---
+apiVersion: penstock.dev/v1alpha1
+kind: ModelServers
+metadata: {name: held, labels: {app: held}}
+spec:
+  servers: [{address: 127.0.0.1, ports: [%s]}]
+`, port, at), held
+}
+
+// full returns nil if the pool of heldPool answers the site's Gateway 429.
+func full(s *site) error {
+	if err := s.ask(http.MethodPost, "/held", ""); err == nil || !strings.Contains(err.Error(), "429") {
+		return fmt.Errorf("the pool is not full: %w", errors.Join(err, errAnswered))
+	}
+	return nil
+}
+
+// Requests of an Envoy that is killed, frozen or cut off count no more: other Gateways find the pool as idle as it is.
+func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
+	for name, end := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, nil)
+			port := s.port()
+			objects, held := heldPool(t, port)
+			s.write("held.yaml", objects)
+			victim, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "victim", "--gateway", "default/victim", "--xds", local(s.xds),
+				"--admin", "unix:"+filepath.Join(s.dir, "victim.sock"), "--concurrency", "1", "--drain-time", "1s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = victim.Stop(time.Second) }) // it may have ended
+			traffic := s.traffic()
+			ctx, cancel := context.WithCancel(t.Context())
+			var clients sync.WaitGroup
+			t.Cleanup(func() { cancel(); clients.Wait() })
+			s.eventually("the other Gateway serves", func() error {
+				resp, err := http.Post("http://"+local(port)+"/held", "", nil)
+				if err == nil && resp.StatusCode != http.StatusOK {
+					err = errors.Join(errors.New(resp.Status), resp.Body.Close())
+				}
+				return err
+			})
+			for range 4 {
+				clients.Go(func() {
+					req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+local(port)+"/held", nil)
+					if resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req); err == nil {
+						_ = resp.Body.Close()
+					}
+				})
+			}
+			s.eventually("four requests are in flight, and the pool is full", func() error {
+				if n := held.Load(); n != 4 {
+					return fmt.Errorf("%d are held", n)
+				}
+				return full(s)
+			})
+			victim.Signal(end)
+			s.eventually("the pool serves the other Gateway", func() error { return s.ask(http.MethodPost, "/held", "") })
+			traffic.end()
+		})
+	}
+}
