@@ -36,6 +36,8 @@ type Config struct {
 	Access Access
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
+	// Outside returns why no remote picker may name an address, whatever the ranges of its pool; "" if one may. Nil allows all.
+	Outside func(netip.Addr) string
 	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed
 	// again or the pool is removed or replaced. It must not call the Picker. Nil drops the reports.
 	OnRelayFailure func(pool string, f RelayFailure)
@@ -109,9 +111,9 @@ type Relay struct {
 	Pickers []dial.Address
 	// TLS is for those that are not Cleartext.
 	TLS dial.TLS
-	// CIDRs are the ranges of the remote pods; a pick never names an address outside them. If empty, all addresses are
-	// allowed but loopback, link-local and multicast ones.
-	CIDRs []netip.Prefix
+	// Within are the ranges of the remote pods: a pick never names an address that is not in a range of each list. If empty, all
+	// addresses are allowed but loopback, link-local and multicast ones.
+	Within [][]netip.Prefix
 	// Ports that may be named; empty allows any.
 	Ports []uint16
 	// Listed means that Envoys have the pool's endpoints: they pass over any other address, and nothing is learned.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	mathrand "math/rand/v2"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ import (
 type Picker struct {
 	log            *slog.Logger
 	learner        Learner
+	outside        func(netip.Addr) string // why no remote picker may name an address; "" if one may
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
 	alive          func(owner string) bool
@@ -72,9 +74,13 @@ const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
 func New(c Config) (*Picker, error) {
+	if c.Outside == nil {
+		c.Outside = func(netip.Addr) string { return "" }
+	}
 	p := &Picker{
 		log:            c.Log,
 		learner:        c.Learner,
+		outside:        c.Outside,
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
 		alive:          c.Alive,

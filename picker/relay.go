@@ -63,11 +63,14 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		}
 		return extproc.Answer{Status: remote.Status, Passthrough: remote.Immediate}, decision{result: resultPassed}
 	}
-	addrs, outOfRange := pool.Relay.allowed(remote.Endpoints)
+	addrs, outOfRange := p.nameable(pool.Relay, remote.Endpoints)
 	failure := RelayFailure{}
 	if len(outOfRange) > 0 {
 		p.metrics.outOfRange.WithLabelValues(pool.Name).Add(float64(len(outOfRange)))
 		failure.OutOfRange = outOfRange[0]
+		if addr, err := netip.ParseAddrPort(outOfRange[0]); err == nil {
+			failure.Denied = p.outside(addr.Addr())
+		}
 	}
 	p.reportRelay(pool, failure, started)
 	if len(addrs) == 0 {
@@ -92,15 +95,15 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 	return a, decision{result: resultRelayed, candidates: len(addrs), outOfRange: outOfRange}
 }
 
-// allowed splits the addresses into those inside the declared ranges and ports, and the others.
-func (relay *Relay) allowed(texts []string) (addrs []netip.AddrPort, outOfRange []string) {
+// nameable splits the addresses into those that may be named, and the others.
+func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {
 	for _, text := range texts {
 		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))
-		if err != nil || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) {
+		if err != nil || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) || !relay.Listed && p.outside(addr.Addr()) != "" {
 			outOfRange = append(outOfRange, text)
 			continue
 		}
-		addrs = append(addrs, addr)
+		addrs = append(addrs, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()))
 	}
 	return addrs, outOfRange
 }
@@ -111,8 +114,10 @@ func (relay *Relay) inside(ip netip.Addr) bool {
 	if relay.Listed {
 		return true
 	}
-	if len(relay.CIDRs) == 0 {
+	if len(relay.Within) == 0 {
 		return ip.IsGlobalUnicast()
 	}
-	return slices.ContainsFunc(relay.CIDRs, func(c netip.Prefix) bool { return c.Contains(ip) })
+	return !slices.ContainsFunc(relay.Within, func(list []netip.Prefix) bool {
+		return !slices.ContainsFunc(list, func(c netip.Prefix) bool { return c.Contains(ip) })
+	})
 }

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// RelayFailure is why relayed picks of a pool fail. The zero value means that they succeed; otherwise one field is set.
+// RelayFailure is why relayed picks of a pool fail. The zero value means that they succeed; otherwise NoAnswer or OutOfRange is set.
 type RelayFailure struct {
 	NoAnswer   string // why the remote picker can't be asked; the same text for every attempt with the same cause
 	OutOfRange string // an address that it named, outside the declared ranges
+	Denied     string // why Config.Outside does not allow that address; "" if it does
 }
 
 const (

@@ -16,7 +16,7 @@ func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 		t.Fatal(err)
 	}
 	describe := func(cidr string) Pool {
-		return Pool{Name: "far", Relay: &Relay{Pickers: at(netip.MustParseAddrPort("192.0.2.1:9002")), CIDRs: []netip.Prefix{netip.MustParsePrefix(cidr)}}}
+		return Pool{Name: "far", Relay: &Relay{Pickers: at(netip.MustParseAddrPort("192.0.2.1:9002")), Within: [][]netip.Prefix{{netip.MustParsePrefix(cidr)}}}}
 	}
 	update := func(pool Pool) {
 		t.Helper()

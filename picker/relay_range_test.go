@@ -6,7 +6,14 @@ import (
 )
 
 func TestRelay_LoopbackAndMetadataServerAreNotPicked(t *testing.T) {
-	undeclared, declared := &Relay{}, &Relay{CIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	undeclared, declared := &Relay{}, &Relay{Within: [][]netip.Prefix{{netip.MustParsePrefix("127.0.0.0/8")}}}
+	narrowed := &Relay{Within: [][]netip.Prefix{{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.0/24")}, {netip.MustParsePrefix("0.0.0.0/0")}, {netip.MustParsePrefix("10.1.0.0/16")}}}
+	p := &Picker{outside: func(ip netip.Addr) string {
+		if netip.MustParsePrefix("10.1.9.0/24").Contains(ip.Unmap()) {
+			return "is outside the allowed ranges"
+		}
+		return ""
+	}}
 	for _, c := range []struct {
 		relay   *Relay
 		address string
@@ -21,10 +28,15 @@ func TestRelay_LoopbackAndMetadataServerAreNotPicked(t *testing.T) {
 		{undeclared, "224.0.0.1:8000", false},
 		{declared, "127.0.0.1:8000", true},
 		{declared, "10.1.2.3:8000", false},
+		{undeclared, "10.1.9.3:8000", false}, // the operator's ranges count whatever is declared
+		{narrowed, "10.1.9.3:8000", false},
+		{narrowed, "10.1.2.3:8000", true},
+		{narrowed, "10.2.2.3:8000", false}, // in the importer's range, and not in the exporter's
+		{narrowed, "192.0.2.1:8000", false},
 	} {
-		addrs, outOfRange := c.relay.allowed([]string{c.address})
+		addrs, outOfRange := p.nameable(c.relay, []string{c.address})
 		if got := len(addrs) == 1 && len(outOfRange) == 0; got != c.allowed {
-			t.Errorf("%s with %v declared: allowed %v, want %v", c.address, c.relay.CIDRs, got, c.allowed)
+			t.Errorf("%s with %v declared: allowed %v, want %v", c.address, c.relay.Within, got, c.allowed)
 		}
 	}
 }

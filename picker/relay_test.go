@@ -166,7 +166,7 @@ func at(addrs ...netip.AddrPort) (out []dial.Address) {
 }
 
 func relayed(pickers ...netip.AddrPort) Pool {
-	return Pool{Name: "import/c", Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: at(pickers...), CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}
+	return Pool{Name: "import/c", Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: at(pickers...), Within: [][]netip.Prefix{{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}}
 }
 
 func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/addresses"
 )
 
 // chaos makes random operations on a small universe of objects, small enough that they meet each other often.
@@ -40,7 +41,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.learned, c.dialect, c.class, c.model, c.fleet,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.dialect, c.class, c.model, c.fleet,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {
@@ -363,6 +364,15 @@ func (c *chaos) namespace() (store.Op, func(string) store.Op, string) {
 
 func (c *chaos) host() (store.Op, func(string) store.Op, string) {
 	return made(store.Hosts, &store.Host{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example"}, Addresses: []string{fmt.Sprint("10.7.0.", c.IntN(3))}})
+}
+
+func (c *chaos) addresses() (store.Op, func(string) store.Op, string) {
+	p := addresses.Unrestricted()
+	p.ExternalName = c.some(2)
+	if c.some(2) {
+		p.Denied = []string{fmt.Sprintf("10.%d.0.0/16", c.IntN(10))}
+	}
+	return made(store.AddressPolicies, p)
 }
 
 func (c *chaos) learned() (store.Op, func(string) store.Op, string) {

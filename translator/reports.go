@@ -5,10 +5,12 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
 // declareReports: of Gateways, ListenerSets, pools and imports. (A route's report comes out of its attachment.)
@@ -46,9 +48,23 @@ func (t *tables) declarePolicyReports() {
 	t.declareReport("inferenceModelReports", t.stored(store.InferenceModels.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
 		return inference.ModelReport(r, lookup{t}, key)
 	})
+	t.declareReport("endpointSliceReports", []graph.Source[string]{t.engine.Stored(store.EndpointSlices.Kind(), store.ByHand)}, sliceReport)
 	t.declareReport("modelServersReports", t.stored(store.ModelServers.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
 		return inference.ServersReport(r, key)
 	})
+}
+
+// sliceReport reports which addresses of an EndpointSlice that Kubernetes did not make may not become endpoints.
+func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
+	slice, ok := store.EndpointSlices.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	rep := report.Report{Owner: store.EndpointSlices.Ref(slice)}
+	for _, problem := range services.Outside(r, slice) {
+		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: "endpoints", Problem: problem, Fix: addresses.Fix})
+	}
+	return rep, len(rep.Findings) > 0
 }
 
 func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {

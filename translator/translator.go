@@ -29,6 +29,7 @@ type Translator struct {
 func New(cfg Config) *Translator {
 	t := declare(cfg)
 	t.engine.Demand(cfg.OnDemand...)
+	t.engine.Follow(store.Hosts.Kind())
 	return &Translator{tables: t, engine: t.engine, kept: map[rowID][]*resource.Resource{}, panicked: map[rowID]panicked{}}
 }
 
@@ -50,6 +51,8 @@ type Output struct {
 	// Pickers are those external ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
+	// Names are host names that rows use now and did not before, NamesGone those that none uses any more. Both are sorted.
+	Names, NamesGone []string
 	// Wanted and Unwanted are the keys of Config.OnDemand's tables that begin and cease to be read.
 	Wanted, Unwanted []graph.Key
 	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in question keep out of
@@ -75,7 +78,9 @@ func (t *Translator) WaitForDemands() { t.engine.WaitForDemands() }
 // Output.Wanted whose objects are in view now.
 func (t *Translator) Update(view *store.View, changes []store.Change, arrived ...graph.Key) Output {
 	d := t.engine.Update(view, changes, arrived...)
-	out := Output{Work: d.Work(), Wanted: d.Wanted, Unwanted: d.Unwanted}
+	out := Output{Work: d.Work()}
+	out.Names, out.Wanted = usedNames(d.Wanted)
+	out.NamesGone, out.Unwanted = usedNames(d.Unwanted)
 	t.resources(d, &out)
 	t.reports(d, &out)
 	t.panics(d, &out)
@@ -94,6 +99,19 @@ func (t *Translator) Update(view *store.View, changes []store.Change, arrived ..
 		}
 	}
 	return out
+}
+
+// usedNames splits demands into those of host names, by name, and the others.
+func usedNames(demands []graph.Key) (names []string, others []graph.Key) {
+	for _, d := range demands {
+		switch {
+		case d.Table != store.Hosts.Kind():
+			others = append(others, d)
+		case d.Index == store.ByID:
+			names = append(names, d.Key)
+		}
+	}
+	return names, others
 }
 
 // resources sorts out what the changed rows mean for each gateway.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,6 +58,9 @@ replaced.`,
 			if err := writeSecrets(cfg); err != nil {
 				return err
 			}
+			if cfg.Admin == "" {
+				cfg.Admin = "unix:" + strings.ReplaceAll(cmp.Or(cfg.NodeID, cfg.Gateway), "/", "-") + ".admin.sock"
+			}
 			text, err := bootstrap.YAML(cfg)
 			if err != nil {
 				return err
@@ -70,7 +74,7 @@ replaced.`,
 	f.StringSliceVar(&cfg.ADS, "xds", []string{"127.0.0.1:18000"}, "address of a control plane, as HOST:PORT; may be repeated")
 	f.StringVar(&cfg.NodeID, "node", "", "node ID of this Envoy (default: the Gateway's name)")
 	f.StringVar(&cfg.Zone, "zone", "", "zone of this Envoy, for locality-aware load balancing (default: none)")
-	f.StringVar(&cfg.Admin, "admin", "127.0.0.1:19000", "address of Envoy's admin interface, as IP:PORT or unix:PATH")
+	f.StringVar(&cfg.Admin, "admin", "", "address of Envoy's admin interface, as IP:PORT or unix:PATH; every client that reaches it can stop Envoy (default: a socket in Envoy's working directory, named NODE.admin.sock, which only Envoy's user reaches)")
 	f.DurationVar(&cfg.DrainTime, "drain-time", bootstrap.DefaultDrainTime, "drain time: how long connections may continue after their listener is removed")
 	f.IntVar(&cfg.Concurrency, "concurrency", 0, "number of worker threads (default: one per CPU)")
 	f.StringVar(&tls.CA, "tls-ca", "", "file with the CA certificates that verify the control plane (default: none, and the connection is cleartext)")

@@ -86,6 +86,7 @@ type service struct {
 	secure          secure
 	local           bool // Envoys of this user are served at a socket in the state folder
 	peers           app.Peers
+	addresses       addressFlags
 	cluster         bool // objects come from a cluster and not from files
 	fleet           bool // fleets run, which have credentials of their own
 }
@@ -102,6 +103,7 @@ func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "address at which Envoys reach the picker, as IP:PORT; may be repeated (default: that of --picker)")
 	f.StringVar(&s.http, "http", "", "address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves the pages of --admin (default: none)")
 	f.StringVar(&s.admin, "admin", "", "address on which /status, /proxies, /explain and /debug/... are served, which show every object to every client: choose a loopback address such as 127.0.0.1:9091 (default: none)")
+	s.addresses.flags(cmd)
 	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
 	f.StringVar(&s.accessLog, "access-log", "", "file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "drain time: how long connections may continue after their listener is removed")
@@ -191,6 +193,9 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 		if addr, err := netip.ParseAddrPort(cfg.Picker.Addr().String()); err == nil && addr.Addr().IsUnspecified() {
 			cfg.PickerAddresses = []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), addr.Port())}
 		}
+	}
+	if cfg.Addresses, err = s.addresses.config(s.cluster); err != nil {
+		return cfg, err
 	}
 	if s.defaultPool != "" && strings.Count(s.defaultPool, "/") != 1 {
 		return cfg, fmt.Errorf("--default-pool %q: write NAMESPACE/NAME", s.defaultPool)

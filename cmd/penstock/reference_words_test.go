@@ -96,7 +96,8 @@ var conditionRows = []conditionRow{
 	{"Route", "ResolvedRefs", "False", "InvalidKind", "A backendRef has a kind that the route cannot use"},
 	{"Route", "ResolvedRefs", "False", "RefNotPermitted", "No ReferenceGrant permits the reference to another namespace"},
 	{"Route", "ResolvedRefs", "False", "UnsupportedProtocol", "The backend's `appProtocol` does not fit the route"},
-	{"Route", "ResolvedRefs", "False", "UnsupportedValue", "A backendRef to a Service has no port"},
+	{"Route", "ResolvedRefs", "False", "UnsupportedValue", "A backendRef to a Service has no port, or the Service is of type ExternalName, which `--allow-external-name` does not allow"},
+	{"Route", "ResolvedRefs", "False", "AddressNotAllowed", "A Service of type ExternalName has addresses outside the allowed ranges (`--allowed-cidrs`). Envoy sends requests to its other addresses, or answers 503"},
 
 	{"BackendTLSPolicy", "Accepted", "True", "Accepted", "The policy is in force. Conditions are reported for each Gateway that uses the target"},
 	{"BackendTLSPolicy", "Accepted", "False", "TargetNotFound", "The target, or the section of it that is named, does not exist"},
@@ -109,12 +110,12 @@ var conditionRows = []conditionRow{
 
 	{"InferencePool", "Accepted", "True", "Accepted", "A route sends requests to the pool. Conditions are reported for each Gateway"},
 	{"InferencePool", "ResolvedRefs", "True", "ResolvedRefs", "The pool's picker exists, or it names none"},
-	{"InferencePool", "ResolvedRefs", "False", "InvalidExtensionRef", "`endpointPickerRef` names no Service with the port"},
+	{"InferencePool", "ResolvedRefs", "False", "InvalidExtensionRef", "`endpointPickerRef` names no Service with the port, or one of type ExternalName whose addresses are not allowed"},
 
 	{"InferencePoolImport", "Accepted", "True", "Accepted", "A route sends requests to the import. Conditions are reported for each Gateway, in the `parents` of the entry of `penstock.dev/gateway-controller` in `status.controllers`; Penstock writes nothing else of an import's status"},
 	{"InferencePoolImport", "ResolvedRefs", "True", "ResolvedRefs", "All exporting clusters are valid"},
 	{"InferencePoolImport", "ResolvedRefs", "False", "InvalidCluster", "Some exporting clusters cannot be used as declared; the message names the fields"},
-	{"InferencePoolImport", "Ready", "True", "Ready", "At least one exporting cluster has known addresses and no condition Ready=False of its own; the message counts them"},
+	{"InferencePoolImport", "Ready", "True", "Ready", "At least one exporting cluster has known addresses and no condition Ready=False of its own; the message counts them. Host names are resolved once a route uses the import"},
 	{"InferencePoolImport", "Ready", "False", "NoUsableCluster", "No exporting cluster has known addresses and is ready"},
 
 	{"PoolPolicy", "Accepted", "True", "Accepted", "The policy is in force"},
@@ -123,8 +124,9 @@ var conditionRows = []conditionRow{
 	{"PoolPolicy", "ResolvedRefs", "True", "ResolvedRefs", "All spill targets can receive requests"},
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidSpillTarget", "Requests cannot spill to some of the targets; the message names them"},
 
-	{"ModelServers", "ResolvedRefs", "True", "ResolvedRefs", "All host names resolve"},
+	{"ModelServers", "ResolvedRefs", "True", "ResolvedRefs", "No host name that a pool uses fails to resolve"},
 	{"ModelServers", "ResolvedRefs", "False", "AddressNotFound", "A host name does not resolve; the message names it"},
+	{"ModelServers", "ResolvedRefs", "False", "AddressNotAllowed", "An address, or one that a host name resolves to, is outside the allowed ranges (`--allowed-cidrs`) and gets no request; the message names it"},
 
 	{"InferenceModel", "Accepted", "True", "Accepted", "The pool exists. The message lists the fields that have no effect yet"},
 	{"InferenceModel", "Accepted", "False", "PoolNotFound", "`spec.poolRef` names no InferencePool of the namespace"},

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
@@ -53,7 +54,7 @@ func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
 	if r.server, err = server.New(server.Config{Cache: r.cache}); err != nil {
 		return nil, err
 	}
-	if err := r.change(w.Ops()...); err != nil {
+	if err := r.change(append(w.Ops(), store.AddressPolicies.Put(addresses.Unrestricted()))...); err != nil {
 		return nil, err
 	}
 	r.cache.SetReady()

@@ -1,11 +1,19 @@
-// Package hostname resolves the host names that objects use as addresses, and stores the answers as Hosts. Envoy gets only
+// Package hostname resolves the host names that translation uses as addresses, and stores the answers as Hosts. Envoy gets only
 // IP addresses, so no package above discovery resolves names.
 //
-// cmd makes a Resolver: Run follows the store and repeats lookups; ResolveOnce is for offline use.
+//	resolver.go   Resolver: which names are used, and what their lookups answer
+//	schedule.go   when each name is looked up
+//	save.go       answers -> Hosts
+//	state.go      the last answers, over restarts
 //
-// Invariants: the store has a Host for each name in use, and no other. When a lookup fails, the Host keeps the addresses of
-// the last one that succeeded, over restarts too, and has the error. A name with IPv4 addresses is used with those alone:
-// most machines reach them, and "localhost" is one server, not two.
+// cmd makes a Resolver, and calls Want with the names that each translation begins and ceases to use: Run looks them up, and
+// repeats lookups. Resolve is for offline use.
+//
+// Invariants: nothing waits for a lookup. Only used names are looked up. When a lookup fails, the Host keeps the addresses of
+// the last one that succeeded, over restarts too, and has the error. A name that fails is looked up again after a back-off, behind
+// all names that do not fail: names whose server drops every query delay no other name. A name with IPv4 addresses is used with
+// those alone: most machines reach them, and "localhost" is one server, not two. Which answers may become endpoints is decided in
+// translator/addresses, at each change of a Host.
 //
 // Tests: go test ./discovery/hostname
 package hostname

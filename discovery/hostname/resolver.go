@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
 )
@@ -22,11 +21,10 @@ type Lookup interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Store has the objects that use names, and receives Hosts. *store.Store implements it.
+// Store receives Hosts. *store.Store implements it.
 type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 	View() *store.View
-	Subscribe() *store.Subscription
 }
 
 // Config is what a Resolver needs.
@@ -34,21 +32,31 @@ type Config struct {
 	Store    Store
 	Lookup   Lookup        // nil: net.DefaultResolver
 	Interval time.Duration // between two lookups of a name; 30 s by default
-	Retry    time.Duration // between a failed lookup and the next; 2 s by default
-	Timeout  time.Duration // of one lookup; 5 s by default
+	Retry    time.Duration // between a name's first failed lookup and the next; doubles with each further one; 2 s by default
+	// First is the timeout of a lookup of a name that does not fail; 500 ms by default. A name that exceeds it is looked up again
+	// with Timeout, 5 s by default, among the names that fail.
+	First, Timeout time.Duration
 	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
 }
 
-// Resolver keeps store.Hosts. See the package's comment.
+// Resolver keeps store.Hosts. See the package's comment. Its methods may be called concurrently.
 type Resolver struct {
-	cfg   Config
-	state state
-}
+	cfg     Config
+	changed chan struct{} // notifies Run of new names; capacity 1
 
-// parallel bounds the number of concurrent lookups.
-const parallel = 32
+	mu       sync.Mutex       // also held while Hosts change
+	names    map[string]*name // that are used
+	schedule *schedule
+	pending  int           // names without an answer: neither addresses, nor a lookup that has ended
+	progress chan struct{} // closed and replaced when pending shrinks
+
+	restored map[string][]string // the last addresses of an earlier process
+
+	persisting sync.Mutex
+	state      state
+}
 
 // New makes a Resolver.
 func New(cfg Config) (*Resolver, error) {
@@ -58,38 +66,230 @@ func New(cfg Config) (*Resolver, error) {
 	if cfg.Lookup == nil {
 		cfg.Lookup = net.DefaultResolver
 	}
-	if cfg.Interval <= 0 {
-		cfg.Interval = 30 * time.Second
-	}
-	if cfg.Retry <= 0 {
-		cfg.Retry = 2 * time.Second
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = 5 * time.Second
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&cfg.Interval, 30 * time.Second}, {&cfg.Retry, 2 * time.Second}, {&cfg.First, 500 * time.Millisecond}, {&cfg.Timeout, 5 * time.Second}} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Resolver{cfg: cfg, state: restore(cfg.StateDir, cfg.Log)}, nil
+	r := &Resolver{
+		cfg: cfg, state: restore(cfg.StateDir, cfg.Log), changed: make(chan struct{}, 1), names: map[string]*name{}, schedule: newSchedule(), progress: make(chan struct{}),
+	}
+	r.restored = r.state.addresses
+	return r, nil
 }
 
 // answer is the result of one lookup.
 type answer struct {
-	name      string
+	name      *name
 	addresses []string
 	problem   string
+	late      bool // the lookup exceeded its timeout
 }
 
-// ResolveOnce looks up every name in use and stores all answers in one batch. It returns the error of ctx or of the store.
-// A name that does not resolve becomes a Host with an Error.
-func (r *Resolver) ResolveOnce(ctx context.Context) error {
-	names := namesInUse(r.cfg.Store.View())
-	answers := make([]answer, len(names))
-	group, lookups := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for i, name := range names {
+// Want adds names that are used now, and removes names that are not any more, both in lower case. It does not wait: a name that was
+// never resolved has no Host until a lookup has ended.
+func (r *Resolver) Want(names, gone []string) error {
+	if len(names)+len(gone) == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	view := r.cfg.Store.View()
+	var ops []store.Op
+	for _, text := range gone {
+		if n := r.names[text]; n != nil {
+			n.gone = true
+			r.schedule.remove(n)
+			delete(r.names, text)
+			r.settle(n)
+		}
+		ops = append(ops, store.Hosts.Delete(text))
+	}
+	for _, text := range names {
+		if r.names[text] != nil {
+			continue
+		}
+		n := &name{text: text, due: time.Now()}
+		if _, known := store.Hosts.Get(view, text); !known {
+			n.pending = true
+			r.pending++
+		}
+		r.names[text] = n
+		r.schedule.add(n)
+	}
+	r.notify()
+	return r.apply(ops)
+}
+
+// Settle returns once every used name has an answer, or no answer has arrived for quiet, or after longest: a server that answers at
+// once is part of the first configuration, and one that does not delays it by quiet. It then removes the restored addresses of
+// names that are not used.
+func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) error {
+	end := time.NewTimer(longest)
+	defer end.Stop()
+	for {
+		r.mu.Lock()
+		done, progress := r.pending == 0, r.progress
+		r.mu.Unlock()
+		if done {
+			break
+		}
+		silence := time.NewTimer(quiet)
+		select {
+		case <-progress:
+			silence.Stop()
+			continue
+		case <-silence.C:
+		case <-end.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		silence.Stop()
+		break
+	}
+	return r.removeUnused()
+}
+
+// settle notes that a name has an answer or needs none. mu is held.
+func (r *Resolver) settle(n *name) {
+	if !n.pending {
+		return
+	}
+	n.pending = false
+	r.pending--
+	close(r.progress)
+	r.progress = make(chan struct{})
+}
+
+func (r *Resolver) notify() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run looks up used names until its context ends.
+func (r *Resolver) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	answers := make(chan answer, parallel)
+	group.Go(func() error {
+		failures := newBatch(reportEvery)
+		defer failures.timer.Stop()
+		defer r.persist()
+		next := time.NewTimer(0)
+		defer next.Stop()
+		for {
+			var good []answer
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-r.changed:
+			case <-next.C:
+			case <-failures.timer.C:
+				if err := r.save(failures.take()); err != nil {
+					return err
+				}
+				r.persist()
+			case a := <-answers:
+				good = r.sort(a, answers, failures)
+				failures.begin() // for persist
+			}
+			if err := r.save(good); err != nil {
+				return err
+			}
+			wait := r.start(ctx, group, answers)
+			if wait < 0 {
+				wait = r.cfg.Interval
+			}
+			next.Reset(wait)
+		}
+	})
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// sort schedules the next lookup of each name that has an answer, starting with first. It returns the good answers, and adds the
+// others to failures.
+func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good []answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for a := first; ; {
+		n, retry := a.name, a.name.failing()
+		r.schedule.ended(retry)
+		if !n.gone {
+			switch {
+			case a.problem == "":
+				n.slow, n.failures, n.due = false, 0, time.Now().Add(r.cfg.Interval)
+				good = append(good, a)
+			case a.late && !retry:
+				n.slow, n.due = true, time.Now()
+				if n.pending { // else the last answer stays without an error: the server may be slow
+					failures.add(a)
+				}
+			default:
+				n.slow, n.failures = false, n.failures+1
+				n.due = time.Now().Add(backoff(min(r.cfg.Retry, r.cfg.Interval), n.failures))
+				failures.add(a)
+			}
+			r.schedule.add(n)
+			if a.problem != "" { // an answer without a problem is settled once it is stored
+				r.settle(n)
+			}
+		}
+		select {
+		case a = <-more:
+		default:
+			return good
+		}
+	}
+}
+
+// start begins the lookups that are due, and returns the time until the next one; negative if an answer must arrive before.
+func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers chan<- answer) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		n, wait := r.schedule.next(time.Now())
+		if n == nil {
+			return wait
+		}
+		timeout := r.cfg.First
+		if n.failing() {
+			timeout = r.cfg.Timeout
+		}
 		group.Go(func() error {
-			answers[i] = r.lookup(lookups, name)
+			a := r.lookup(ctx, n.text, timeout)
+			a.name = n
+			select {
+			case answers <- a:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}
+}
+
+// Resolve looks up names and stores all answers in one batch, for offline use. It returns after Config.Timeout at the latest, with
+// the error of ctx or of the store. A name that does not resolve becomes a Host with an Error.
+func (r *Resolver) Resolve(ctx context.Context, names []string) error {
+	answers := make([]answer, len(names))
+	within, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	group := errgroup.Group{}
+	group.SetLimit(parallel)
+	for i, text := range names {
+		group.Go(func() error {
+			answers[i] = r.lookup(within, text, r.cfg.Timeout)
+			answers[i].name = &name{text: text}
 			return nil
 		})
 	}
@@ -97,157 +297,46 @@ func (r *Resolver) ResolveOnce(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return r.save(answers)
-}
-
-// Run follows the store until its context ends.
-func (r *Resolver) Run(ctx context.Context) error {
-	sub := r.cfg.Store.Subscribe()
-	defer sub.Close()
-	group, ctx := errgroup.WithContext(ctx)
-	changed := make(chan struct{}, 1)
-	group.Go(func() error { return notify(ctx, sub, changed) })
-	group.Go(func() error { return r.follow(ctx, changed) })
-	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+	if err := r.save(answers); err != nil {
 		return err
 	}
+	r.persist()
 	return nil
 }
 
-// notify sends to changed after a revision that may change which names are in use.
-func notify(ctx context.Context, sub *store.Subscription, changed chan<- struct{}) error {
-	for {
-		revisions, _, err := sub.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, rev := range revisions {
-			if !slices.ContainsFunc(rev.Changes, func(c store.Change) bool { return slices.Contains(usingTables(), c.Table) }) {
-				continue
-			}
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		}
-	}
-}
+// maxAddresses is how many addresses of a name are used at most.
+const maxAddresses = 256
 
-// follow looks up new names at once and known ones when they are due. A slow lookup delays no other name.
-func (r *Resolver) follow(ctx context.Context, changed <-chan struct{}) error {
-	group, ctx := errgroup.WithContext(ctx)
-	free := make(chan struct{}, parallel)
-	answers := make(chan answer, parallel)
-	due := map[string]time.Time{} // names in use, and the time of their next lookup; zero while one runs
-	next := time.NewTimer(0)
-	defer next.Stop()
-	group.Go(func() error {
-		for {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-changed:
-				if err := r.save(nil); err != nil {
-					return err
-				}
-			case <-next.C:
-			case a := <-answers:
-				batch := []answer{a}
-				for more := true; more; {
-					select {
-					case b := <-answers:
-						batch = append(batch, b)
-					default:
-						more = false
-					}
-				}
-				for _, a := range batch {
-					due[a.name] = time.Now().Add(r.pause(a))
-				}
-				if err := r.save(batch); err != nil {
-					return err
-				}
-			}
-			for _, name := range dueNames(due, namesInUse(r.cfg.Store.View())) {
-				due[name] = time.Time{}
-				group.Go(func() error {
-					select {
-					case free <- struct{}{}:
-					case <-ctx.Done():
-						return ctx.Err()
-					}
-					a := r.lookup(ctx, name)
-					<-free
-					select {
-					case answers <- a:
-						return nil
-					case <-ctx.Done():
-						return ctx.Err()
-					}
-				})
-			}
-			next.Reset(untilNext(due, r.cfg.Interval))
-		}
-	})
-	return group.Wait()
-}
-
-func (r *Resolver) pause(a answer) time.Duration {
-	if a.problem != "" {
-		return min(r.cfg.Retry, r.cfg.Interval)
-	}
-	return r.cfg.Interval
-}
-
-// dueNames removes names that are no longer in use from due, and returns those in use that are due.
-func dueNames(due map[string]time.Time, used []string) (names []string) {
-	maps.DeleteFunc(due, func(name string, at time.Time) bool {
-		_, inUse := slices.BinarySearch(used, name)
-		return !inUse && !at.IsZero()
-	})
-	now := time.Now()
-	for _, name := range used {
-		if at, known := due[name]; !known || !at.IsZero() && !now.Before(at) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-func untilNext(due map[string]time.Time, longest time.Duration) time.Duration {
-	next := longest
-	for _, at := range due {
-		if !at.IsZero() {
-			next = min(next, max(0, time.Until(at)))
-		}
-	}
-	return next
-}
-
-func (r *Resolver) lookup(ctx context.Context, name string) answer {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duration) answer {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	found, err := r.cfg.Lookup.LookupNetIP(ctx, "ip", name)
+	found, err := r.cfg.Lookup.LookupNetIP(ctx, "ip", text)
 	if err != nil {
-		return answer{name: name, problem: why(err)}
+		return answer{problem: why(err), late: ctx.Err() != nil}
 	}
-	var v4, v6 []string
+	var v4, v6 []netip.Addr
 	for _, ip := range found {
 		if ip = ip.Unmap().WithZone(""); ip.Is4() {
-			v4 = append(v4, ip.String())
+			v4 = append(v4, ip)
 		} else {
-			v6 = append(v6, ip.String())
+			v6 = append(v6, ip)
 		}
 	}
-	addresses := v4
+	used := v4
 	if len(v4) == 0 {
-		addresses = v6
+		used = v6
 	}
-	if len(addresses) == 0 {
-		return answer{name: name, problem: "the name has no addresses"}
+	if len(used) == 0 {
+		return answer{problem: "the name has no addresses"}
 	}
-	slices.Sort(addresses)
-	return answer{name: name, addresses: slices.Compact(addresses)}
+	slices.SortFunc(used, netip.Addr.Compare)
+	used = slices.Compact(used)
+	var out answer
+	for _, ip := range used[:min(len(used), maxAddresses)] {
+		out.addresses = append(out.addresses, ip.String())
+	}
+	slices.Sort(out.addresses)
+	return out
 }
 
 // why describes a failed lookup in words that are the same for the same failure. The error itself contains port numbers,
@@ -265,40 +354,13 @@ func why(err error) string {
 	return err.Error()
 }
 
-// save stores answers for names that are still in use, and removes Hosts of names that are not.
-func (r *Resolver) save(answers []answer) error {
-	view := r.cfg.Store.View()
-	used := namesInUse(view)
-	var ops []store.Op
-	for _, h := range store.Hosts.All(view) {
-		if _, inUse := slices.BinarySearch(used, h.Name); !inUse {
-			ops = append(ops, store.Hosts.Delete(h.Name))
-		}
-	}
-	for _, a := range answers {
-		if _, inUse := slices.BinarySearch(used, a.name); !inUse {
-			continue
-		}
-		host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: a.name}, Addresses: a.addresses, Error: a.problem}
-		before, known := store.Hosts.Get(view, a.name)
-		switch {
-		case a.problem != "" && known:
-			host.Addresses = before.Addresses
-		case a.problem != "":
-			host.Addresses = r.state.addresses[a.name]
-		}
-		if a.problem != "" && (!known || before.Error == "") {
-			r.cfg.Log.Warn("host name does not resolve", "host", a.name, "error", a.problem, "kept", len(host.Addresses))
-		}
-		ops = append(ops, store.Hosts.Put(host))
-	}
+// apply commits changes of Hosts. mu is held.
+func (r *Resolver) apply(ops []store.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
 	if _, err := r.cfg.Store.Apply(ops...); err != nil {
 		return fmt.Errorf("host names: %w", err)
 	}
-	// Serving does not depend on the state; the next answers write it again.
-	r.state.outcome.Log(r.cfg.Log, r.state.path, "addresses of host names that do not resolve then", r.state.persist(r.cfg.Store.View()))
 	return nil
 }

@@ -2,23 +2,21 @@ package hostname_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/hostname"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inferenceapi"
-	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -50,21 +48,6 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) (out []netip.Addr
 	return out, nil
 }
 
-func servers(name string, addresses ...string) *v1alpha1.ModelServers {
-	m := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-	for _, a := range addresses {
-		m.Spec.Servers = append(m.Spec.Servers, v1alpha1.ModelServer{Address: a})
-	}
-	return m
-}
-
-func apply(t *testing.T, s *store.Store, ops ...store.Op) {
-	t.Helper()
-	if _, err := s.Apply(ops...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func setup(t *testing.T, lookup hostname.Lookup) (*store.Store, *hostname.Resolver) {
 	t.Helper()
 	s := store.New()
@@ -80,48 +63,42 @@ func host(s *store.Store, name string) *store.Host {
 	return h
 }
 
-func TestHostname_EveryAddressIsResolved(t *testing.T) {
-	dns := &names{}
-	for _, n := range []string{"gpu.example.com", "epp.example.com", "gw.example.com", "svc.example.com"} {
-		dns.set(n, "192.0.2.2", "192.0.2.1", "192.0.2.2")
-	}
-	s, r := setup(t, dns)
-	imp := &inferenceapi.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "llm"}}
-	imp.Status.Clusters = []inferenceapi.ImportedCluster{{
-		Name:           "a",
-		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: []inferenceapi.ServiceImport{{Addresses: []string{"epp.example.com", "192.0.2.9"}}}},
-		Parents:        []inferenceapi.ParentImport{{Service: []inferenceapi.ServiceImport{{Addresses: []string{"gw.example.com"}}}}},
-	}}
-	external := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}
-	external.Spec.Type, external.Spec.ExternalName = corev1.ServiceTypeExternalName, "svc.example.com"
-	apply(t, s, store.ModelServers.Put(servers("m", "GPU.example.com", "192.0.2.7")), store.InferencePoolImports.Put(imp), store.Services.Put(external))
-	if err := r.ResolveOnce(context.Background()); err != nil {
+func resolve(t *testing.T, r *hostname.Resolver, names ...string) {
+	t.Helper()
+	if err := r.Resolve(t.Context(), names); err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, h := range store.Hosts.All(s.View()) {
-		got = append(got, h.Name)
-		if !slices.Equal(h.Addresses, []string{"192.0.2.1", "192.0.2.2"}) || h.Error != "" {
-			t.Errorf("%s: %v %q", h.Name, h.Addresses, h.Error)
+}
+
+func want(t *testing.T, r *hostname.Resolver, names, gone []string) {
+	t.Helper()
+	if err := r.Want(names, gone); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a resolver until the test ends.
+func run(t *testing.T, r *hostname.Resolver) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
-	}
-	if want := []string{"epp.example.com", "gpu.example.com", "gw.example.com", "svc.example.com"}; !slices.Equal(got, want) {
-		t.Errorf("hosts %v, want %v", got, want)
-	}
+	})
 }
 
 func TestHostname_FailedLookupKeepsAddresses(t *testing.T) {
 	dns := &names{}
-	dns.set("gpu", "192.0.2.1")
+	dns.set("gpu", "192.0.2.2", "192.0.2.1", "192.0.2.2")
 	s, r := setup(t, dns)
-	apply(t, s, store.ModelServers.Put(servers("m", "gpu", "nowhere")))
 	for range 2 {
-		if err := r.ResolveOnce(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		resolve(t, r, "gpu", "nowhere")
 		dns.set("gpu")
 	}
-	if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1"}) || h.Error != "no such host" {
+	if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1", "192.0.2.2"}) || h.Error != "no such host" {
 		t.Errorf("gpu: %+v", h)
 	}
 	if h := host(s, "nowhere"); h == nil || len(h.Addresses) != 0 || h.Error != "no such host" {
@@ -140,10 +117,7 @@ func TestHostname_FailedLookupAfterRestartKeepsAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		apply(t, s, store.ModelServers.Put(servers("m", "gpu", "other")))
-		if err := r.ResolveOnce(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		resolve(t, r, "gpu", "other")
 		return s
 	}
 	begin()
@@ -166,40 +140,165 @@ func TestHostname_FailedLookupAfterRestartKeepsAddresses(t *testing.T) {
 	}
 }
 
+func TestHostname_RestoredAddressesPrecedeTheFirstAnswer(t *testing.T) {
+	dir := t.TempDir()
+	dns := &names{}
+	dns.set("gpu", "192.0.2.1")
+	dns.set("unused", "192.0.2.9")
+	make := func(lookup hostname.Lookup) (*store.Store, *hostname.Resolver) {
+		s := store.New()
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, StateDir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, r
+	}
+	_, first := make(dns)
+	resolve(t, first, "gpu", "unused")
+	s, r := make(silent{})
+	if err := r.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, r, []string{"gpu"}, nil)
+	run(t, r)
+	if err := r.Settle(t.Context(), time.Hour, time.Hour); err != nil { // a name with a last answer is not waited for
+		t.Fatal(err)
+	}
+	if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1"}) {
+		t.Errorf("gpu: %+v", h)
+	}
+	if h := host(s, "unused"); h != nil {
+		t.Errorf("a name that nothing uses has a Host: %+v", h)
+	}
+}
+
 func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	dns := &names{}
 	dns.set("gpu", "192.0.2.1")
+	dns.set("unused", "192.0.2.1")
 	s, r := setup(t, dns)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	run(t, r)
 	at := func(ip string) func() bool {
 		return func() bool { h := host(s, "gpu"); return h != nil && slices.Equal(h.Addresses, []string{ip}) }
 	}
-	apply(t, s, store.ModelServers.Put(servers("m", "gpu")))
-	poll.Until(t, "the name of a new object is resolved", at("192.0.2.1"))
+	want(t, r, []string{"gpu"}, nil)
+	poll.Until(t, "a used name is resolved", at("192.0.2.1"))
 	dns.set("gpu", "192.0.2.2")
 	poll.Until(t, "a new address is noticed", at("192.0.2.2"))
-	apply(t, s, store.ModelServers.Put(servers("m", "later")))
+	want(t, r, []string{"later"}, nil)
 	poll.Until(t, "a failed lookup is stored", func() bool { h := host(s, "later"); return h != nil && h.Error != "" })
 	dns.set("later", "192.0.2.3")
 	poll.Until(t, "a failed lookup is repeated", func() bool { h := host(s, "later"); return h != nil && h.Error == "" })
-	apply(t, s, store.ModelServers.Delete("default/m"))
-	poll.Until(t, "an unused name is removed", func() bool { return len(store.Hosts.All(s.View())) == 0 })
+	want(t, r, nil, []string{"later", "gpu"})
+	if n := len(store.Hosts.All(s.View())); n != 0 {
+		t.Errorf("%d names are left that nothing uses", n)
+	}
+}
+
+// silent is a DNS server that drops every query.
+type silent struct{}
+
+func (silent) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// partly drops the queries for names that begin with "dead", and answers others late.
+type partly struct{ after time.Duration }
+
+func (p partly) LookupNetIP(ctx context.Context, _, name string) ([]netip.Addr, error) {
+	if strings.HasPrefix(name, "dead") {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	select {
+	case <-time.After(p.after):
+		return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := store.New()
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: partly{10 * time.Millisecond}, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, r)
+		var dead []string
+		for i := range 2000 {
+			dead = append(dead, fmt.Sprint("dead", i))
+		}
+		want(t, r, dead, nil)
+		time.Sleep(time.Minute) // of the test's own clock: all have failed, and are retried
+		begin := time.Now()
+		want(t, r, []string{"alive"}, nil)
+		for host(s, "alive") == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			t.Errorf("a name waited %s for others", took)
+		}
+		if h := host(s, "dead7"); h == nil || h.Error != "the DNS server did not answer in time" {
+			t.Errorf("a dead name: %+v", h)
+		}
+	})
+}
+
+// A server that needs longer than the first timeout is asked again with the long one, before names that have failed more often.
+func TestHostname_SlowServerGetsASecondTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := store.New()
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: partly{2 * time.Second}, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, r)
+		var dead []string
+		for i := range 1000 {
+			dead = append(dead, fmt.Sprint("dead", i))
+		}
+		want(t, r, dead, nil)
+		time.Sleep(5 * time.Minute)
+		want(t, r, []string{"slow"}, nil)
+		begin := time.Now()
+		for h := host(s, "slow"); (h == nil || h.Error != "") && time.Since(begin) < time.Minute; h = host(s, "slow") {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if h := host(s, "slow"); h == nil || h.Error != "" || time.Since(begin) > 10*time.Second {
+			t.Errorf("after %s: %+v", time.Since(begin), h)
+		}
+	})
+}
+
+func TestHostname_SettleWaitsForAnswersThatArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			lookup hostname.Lookup
+			took   time.Duration
+		}{{partly{10 * time.Millisecond}, 10 * time.Millisecond}, {silent{}, 25 * time.Millisecond}} {
+			r, err := hostname.New(hostname.Config{Store: store.New(), Lookup: c.lookup, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, r)
+			want(t, r, []string{"gpu"}, nil)
+			begin := time.Now()
+			if err := r.Settle(t.Context(), 25*time.Millisecond, 250*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begin); took != c.took {
+				t.Errorf("%T: %s, want %s", c.lookup, took, c.took)
+			}
+		}
+	})
 }
 
 func TestHostname_LocalhostIsOneServer(t *testing.T) {
 	s, r := setup(t, nil) // the machine's own resolver
-	apply(t, s, store.ModelServers.Put(servers("m", "localhost")))
-	if err := r.ResolveOnce(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	resolve(t, r, "localhost")
 	h := host(s, "localhost")
 	if h == nil || len(h.Addresses) != 1 || !netip.MustParseAddr(h.Addresses[0]).IsLoopback() {
 		t.Errorf("localhost: %+v", h)
@@ -211,10 +310,7 @@ func TestHostname_IPv4IsPreferred(t *testing.T) {
 	dns.set("both", "2001:db8::1", "192.0.2.1")
 	dns.set("six", "2001:db8::1")
 	s, r := setup(t, dns)
-	apply(t, s, store.ModelServers.Put(servers("m", "both", "six")))
-	if err := r.ResolveOnce(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	resolve(t, r, "both", "six")
 	if h := host(s, "both"); !slices.Equal(h.Addresses, []string{"192.0.2.1"}) {
 		t.Errorf("both: %v", h.Addresses)
 	}

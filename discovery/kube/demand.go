@@ -30,6 +30,7 @@ type Demand struct{ Table, Index, Key string }
 
 // OnDemand lists the tables that hold only objects that were passed to Want.
 func OnDemand() (tables []string) {
+	tables = append(tables, store.Occupants.Kind())
 	for _, k := range kinds() {
 		if k.reach != whole {
 			tables = append(tables, k.table.Kind())
@@ -41,6 +42,7 @@ func OnDemand() (tables []string) {
 // Want adds and removes demands on on-demand tables. It returns a channel for each wanted demand, which is closed once the
 // existing objects with its key are read; Flush puts them into the store. Want does not wait for the API server.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
+	s.occupants.want(occupied(wanted), occupied(unwanted))
 	for _, d := range unwanted {
 		s.unwant(d)
 	}
@@ -68,6 +70,16 @@ var alreadyRead = func() <-chan struct{} {
 	close(c)
 	return c
 }()
+
+// occupied returns the addresses among demands whose occupants translation reads.
+func occupied(demands []Demand) (addresses []string) {
+	for _, d := range demands {
+		if d.Table == store.Occupants.Kind() && d.Index == store.ByID {
+			addresses = append(addresses, d.Key)
+		}
+	}
+	return addresses
+}
 
 // want returns the channel that is closed when a demand is met.
 func (s *Source) want(d Demand) <-chan struct{} {
@@ -280,6 +292,18 @@ func (g *gate) want(key string) {
 		obj.GetObjectKind().SetGroupVersionKind(g.kind.gvk())
 		delete(g.packed, id)
 		g.feed.add(g.kind.table.PutObject(obj))
+	}
+}
+
+// eachPacked calls f with each object outside of the store. f must not keep it.
+func (g *gate) eachPacked(f func(store.Object)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, raw := range g.packed {
+		obj := g.kind.table.New()
+		if obj.(packed).Unmarshal(raw) == nil {
+			f(obj)
+		}
 	}
 }
 

@@ -45,8 +45,10 @@ type Source struct {
 	kinds   []*kind
 	byTable map[string]*kind
 	gates   map[*kind]*gate
-	changed chan struct{}
-	ready   chan struct{} // closed after the first commit
+	// occupants knows whose the addresses are that translation asks about.
+	occupants *occupants
+	changed   chan struct{}
+	ready     chan struct{} // closed after the first commit
 
 	mu      sync.Mutex
 	crds    map[*kind]*crd // a nil entry: not installed
@@ -81,6 +83,7 @@ func New(cfg Config) (*Source, error) {
 		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, changed: make(chan struct{}, 1), ready: make(chan struct{}),
 		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{},
 	}
+	s.occupants = newOccupants(s)
 	var err error
 	if s.client, err = newClient(cfg.REST, s.kinds); err != nil {
 		return nil, err

@@ -56,10 +56,13 @@ func trimSlice(obj store.Object) {
 	if s.Labels != nil && s.UID == "" {
 		return // already trimmed
 	}
-	service := s.Labels[discoveryv1.LabelServiceName]
+	service, generated := s.Labels[discoveryv1.LabelServiceName], store.Generated(s)
 	s.Labels, s.Generation, s.UID = nil, 0, ""
 	if service != "" {
 		s.Labels = map[string]string{discoveryv1.LabelServiceName: service} // all slices share the key
+		if generated {
+			s.Labels[discoveryv1.LabelManagedBy] = store.SliceController
+		}
 	}
 	yes, no := true, false // shared by all endpoints of the slice
 	shared := func(b *bool) *bool {

@@ -229,9 +229,10 @@ func (s *Source) admit(k *kind, obj store.Object) {
 		trim(k, obj)
 		if g := s.gates[k]; g != nil {
 			g.put(obj)
-			return
+		} else {
+			s.feed.add(k.table.PutObject(obj))
 		}
-		s.feed.add(k.table.PutObject(obj))
+		s.occupants.arrive(obj)
 	}
 	if !s.isReady() { // the first commit has everything
 		apply()
@@ -257,9 +258,10 @@ func (s *Source) dismiss(k *kind, id string) {
 		}
 		if g := s.gates[k]; g != nil {
 			g.delete(id)
-			return
+		} else {
+			s.feed.add(k.table.Delete(id))
 		}
-		s.feed.add(k.table.Delete(id))
+		s.occupants.leave(k.table.Kind(), id)
 	}
 	s.order.remove(k.ref(id), k.role == isBackend && s.isReady(), apply)
 }

@@ -82,3 +82,47 @@ func (a *Authority) DeepCopyObject() runtime.Object {
 	c.CA = slices.Clone(a.CA)
 	return &c
 }
+
+// AddressPolicy determines which IP addresses may become endpoints. cmd writes it before any other object. There is one, named
+// OwnAddressPolicy; without it no address that a user wrote may. translator/addresses applies it.
+type AddressPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Allowed, Denied []string // CIDRs; a denied one counts more than an allowed one
+	Loopback        bool     // loopback may be allowed
+	ExternalName    bool     // Services of type ExternalName have endpoints
+	// Shared is set if users who do not trust each other write the objects, as on Kubernetes. Occupants then has the
+	// addresses of Services. Own is the Service in front of Penstock's own processes, "namespace/name"; "" for none.
+	Shared bool
+	Own    string
+}
+
+// OwnAddressPolicy is the name of the one AddressPolicy.
+const OwnAddressPolicy = "own"
+
+// DeepCopyObject implements runtime.Object.
+func (p *AddressPolicy) DeepCopyObject() runtime.Object {
+	c := *p
+	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.Allowed, c.Denied = slices.Clone(p.Allowed), slices.Clone(p.Denied)
+	return &c
+}
+
+// Occupant names the Services that have an IP address, as their own one or, by the EndpointSlices that Kubernetes makes, as
+// that of an endpoint. discovery/kube writes it for addresses that translation reads. Its name is the address.
+type Occupant struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Clusters  []string // Services whose own address it is, "namespace/name", sorted
+	Endpoints []string // Services with an endpoint there, "namespace/name", sorted
+}
+
+// DeepCopyObject implements runtime.Object.
+func (o *Occupant) DeepCopyObject() runtime.Object {
+	c := *o
+	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.Clusters, c.Endpoints = slices.Clone(o.Clusters), slices.Clone(o.Endpoints)
+	return &c
+}

@@ -34,6 +34,11 @@ const (
 	ByClass = "class"
 	// ByTarget has "Kind namespace/name" of the target of a policy or model.
 	ByTarget = "target"
+	// ByMention has the name of a Host, as ByID has. To read a Host by its ID makes its name used, so that it is resolved;
+	// reports about names that no traffic uses read by this index.
+	ByMention = "mention"
+	// ByHand has "namespace/name" of an EndpointSlice that Kubernetes did not make.
+	ByHand = "hand"
 )
 
 // The tables, one for each kind.
@@ -91,6 +96,12 @@ var (
 			}
 			return nil
 		}},
+		{ByHand, func(s *discoveryv1.EndpointSlice) []string {
+			if Generated(s) {
+				return nil
+			}
+			return []string{ID(s)}
+		}},
 	}}
 	Pods = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
 		{ByNamespace, func(p *corev1.Pod) []string { return []string{p.Namespace} }},
@@ -123,10 +134,14 @@ var (
 	}}
 	EnvoyFleets = &Table[*v1alpha1.EnvoyFleet]{group: v1alpha1.Group, kind: "EnvoyFleet"}
 
-	Hosts            = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true}
+	Hosts = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true, indexes: []Index[*Host]{
+		{ByMention, func(h *Host) []string { return []string{h.Name} }},
+	}}
 	LearnedEndpoints = &Table[*Learned]{group: v1alpha1.Group, kind: "Learned"}
 	Dialects         = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
 	Authorities      = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
+	AddressPolicies  = &Table[*AddressPolicy]{group: v1alpha1.Group, kind: "AddressPolicy", clusterWide: true}
+	Occupants        = &Table[*Occupant]{group: v1alpha1.Group, kind: "Occupant", clusterWide: true}
 )
 
 // Tables lists all tables.
@@ -135,9 +150,18 @@ func Tables() []Kind {
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies, EnvoyFleets,
-		Hosts, LearnedEndpoints, Dialects, Authorities,
+		Hosts, LearnedEndpoints, Dialects, Authorities, AddressPolicies, Occupants,
 	}
 }
+
+// Generated reports whether an EndpointSlice bears the mark of the controller that makes those of Services with a selector.
+// That controller soon takes back what another user writes into such a slice; it ignores Services without a selector.
+func Generated(s *discoveryv1.EndpointSlice) bool {
+	return s.Labels[discoveryv1.LabelManagedBy] == SliceController
+}
+
+// SliceController is the value of the label LabelManagedBy on the EndpointSlices that Kubernetes makes for selectors.
+const SliceController = "endpointslice-controller.k8s.io"
 
 // TargetKey returns a key of ByTarget, ByBackend and ByRoute.
 func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }

@@ -99,7 +99,8 @@ type ImportedCluster struct {
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=atomic
 	Endpoints []ImportedEndpoint `json:"endpoints,omitempty"`
-	// PodCIDRs are the ranges of the pods' addresses. The remote picker may name addresses in these ranges only.
+	// PodCIDRs are the ranges of the pods' addresses. The remote picker may name addresses in these ranges only, as far as
+	// the operator of Penstock and the import's PoolPolicy allow them.
 	//
 	// +optional
 	// +listType=set

@@ -28,7 +28,8 @@ type ModelServers struct {
 
 // ModelServersStatus is the status of ModelServers.
 type ModelServersStatus struct {
-	// Conditions: ResolvedRefs, False with reason AddressNotFound if a host name does not resolve.
+	// Conditions: ResolvedRefs, False with reason AddressNotFound if a host name does not resolve, or AddressNotAllowed if an
+	// address is outside the ranges that the operator of Penstock allows.
 	//
 	// +optional
 	// +listType=map

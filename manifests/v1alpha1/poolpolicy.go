@@ -222,7 +222,8 @@ type MetricsSpec struct {
 
 // RemoteSpec limits the addresses that an importing cluster sends requests to.
 type RemoteSpec struct {
-	// PodCIDRs are the ranges of the remote pods' addresses. An address of a remote picker outside the ranges is not used.
+	// PodCIDRs are the ranges of the remote pods' addresses. An address of a remote picker outside the ranges is not used. They
+	// narrow the ranges that the operator of Penstock allows, and podCIDRs of the import narrow them further.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32

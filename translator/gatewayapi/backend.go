@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/translator/services"
 )
@@ -39,6 +41,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 			b.unresolved = append(b.unresolved, c)
 			b.out.Findings = append(b.out.Findings, finding(b.out.Route, at, res.Message, ""))
 		} else {
+			b.outside(res, at)
 			s.targets, s.clusters, s.hops = res.Targets, res.Clusters, res.Hops
 		}
 		if f.fails {
@@ -82,8 +85,20 @@ func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, f
 		b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
 		return model.ClusterID{}, ref
 	}
+	b.outside(res, field)
 	b.out.Backends = append(b.out.Backends, store.TargetKey(ref.Kind, ref.Namespace, ref.Name))
 	return res.Targets[0].Cluster, ref
+}
+
+// addressNotAllowed is the reason of ResolvedRefs for a backend with addresses that may not become endpoints.
+const addressNotAllowed gatewayv1.RouteConditionReason = "AddressNotAllowed"
+
+// outside reports a backend with addresses that may not become endpoints.
+func (b *ruleBuilder) outside(res Resolution, field string) {
+	if res.Outside != "" {
+		b.unresolved = append(b.unresolved, falseCondition(gatewayv1.RouteConditionResolvedRefs, addressNotAllowed, res.Outside))
+		b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Outside, ""))
+	}
 }
 
 // backendRef fills in the defaults of a reference.
@@ -158,6 +173,14 @@ func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution
 		}
 		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, %s", port, ref, services.ProtocolText(p), why)
 	}
+	outside, off := "", false
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		host, allowed := services.External(r, svc, services.Lookup)
+		outside, off = host.Outside, !allowed
+	}
+	if off {
+		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "%s is of type ExternalName, which is not allowed here: %s", ref, ExternalNameFix)
+	}
 	cluster := model.ServiceCluster(ref.Namespace, ref.Name, port)
 	switch {
 	case protocol == model.TCP:
@@ -165,8 +188,15 @@ func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution
 	case kind == "GRPCRoute":
 		cluster = model.GRPCCluster(ref.Namespace, ref.Name, port)
 	}
-	return Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}}, Clusters: []model.ClusterID{cluster}}
+	res := Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}}, Clusters: []model.ClusterID{cluster}}
+	if outside != "" { // the addresses that are allowed serve
+		res.Outside = fmt.Sprintf("%s: %s; %s", ref, outside, addresses.Fix)
+	}
+	return res
 }
+
+// ExternalNameFix is what the author of an object can do about a Service of type ExternalName that has no endpoints.
+const ExternalNameFix = "use a Service with endpoints, or ask the operator of Penstock for --allow-external-name"
 
 func unresolved(reason gatewayv1.RouteConditionReason, format string, args ...any) Resolution {
 	return Resolution{Reason: string(reason), Message: fmt.Sprintf(format, args...)}

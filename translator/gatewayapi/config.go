@@ -51,6 +51,8 @@ type Resolution struct {
 	// Reason and Message are why it could not be resolved: a reason of the ResolvedRefs condition and a sentence. The
 	// backend's share of requests is then answered 500. Reason is "" for a backend that was resolved.
 	Reason, Message string
+	// Outside is set if the backend was resolved but has addresses that may not become endpoints: which and why.
+	Outside string
 }
 
 // Target is one cluster of a backend, with its share of the backend's requests.

@@ -30,7 +30,7 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 		return nil
 	}
 	out := &model.Gateway{Ref: store.Gateways.Ref(gw)}
-	unsupported := addresses(out, cfg, gw)
+	unsupported := bindings(out, cfg, gw)
 	rejected := unsupported
 	var bad *badParameters
 	if out.Fleet, bad = parameters(r, gw); bad != nil {
@@ -64,8 +64,8 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	return out
 }
 
-// addresses fills in what to bind. It returns the condition of a Gateway that asks for what we do not have.
-func addresses(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Condition {
+// bindings fills in what to bind. It returns the condition of a Gateway that asks for what we do not have.
+func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Condition {
 	for i, a := range gw.Spec.Addresses {
 		field := fmt.Sprintf("spec.addresses[%d]", i)
 		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -92,6 +93,7 @@ func selfSigned(t *testing.T, private crypto.Signer) (cert, key string) {
 func view(t *testing.T, ops []store.Op) *store.View {
 	t.Helper()
 	s := store.New()
+	ops = append([]store.Op{store.AddressPolicies.Put(addresses.Unrestricted())}, ops...)
 	if _, err := s.Apply(ops...); err != nil {
 		t.Fatal(err)
 	}

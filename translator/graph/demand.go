@@ -16,9 +16,14 @@ func (k Key) Compare(o Key) int {
 
 // Demand makes each Diff list which keys of some tables of the store begin and cease to be read: only what is read has
 // to be in the store. Call it before the first Update. Until WaitForDemands, rows are computed from what the store has.
-func (e *Engine) Demand(tables ...string) {
+func (e *Engine) Demand(tables ...string) { e.follow(true, tables) }
+
+// Follow is Demand for tables whose rows come late, or never: no row waits for them.
+func (e *Engine) Follow(tables ...string) { e.follow(false, tables) }
+
+func (e *Engine) follow(wait bool, tables []string) {
 	for _, t := range tables {
-		e.demanded[t] = struct{}{}
+		e.demanded[t] = wait
 	}
 	for name, c := range e.columns { // of sources
 		c.demand = e.demandFor(name)
@@ -31,14 +36,18 @@ func (e *Engine) Demand(tables ...string) {
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {
-	if _, ok := e.demanded[name[0]]; !ok {
+	wait, ok := e.demanded[name[0]]
+	if !ok {
 		return nil
 	}
-	return &demandedIndex{table: name[0], index: name[1]}
+	return &demandedIndex{table: name[0], index: name[1], wait: wait}
 }
 
-// demandedIndex names an index of a table of the store that Demand named.
-type demandedIndex struct{ table, index string }
+// demandedIndex names an index of a table of the store that Demand or Follow named.
+type demandedIndex struct {
+	table, index string
+	wait         bool // rows wait for it
+}
 
 // demand holds which keys of demanded tables are read.
 type demand struct {
@@ -53,7 +62,7 @@ func newDemand() *demand {
 
 // misses reports whether a row that reads a key has to wait for it.
 func (d *demand) misses(c *column[string], key string) bool {
-	return d.wait && c.demand != nil && !d.read[Key{c.demand.table, c.demand.index, key}]
+	return d.wait && c.demand != nil && c.demand.wait && !d.read[Key{c.demand.table, c.demand.index, key}]
 }
 
 // arrive marks keys as arrived, and invalidates the rows that wait for them.
@@ -79,7 +88,7 @@ func (d *demand) settle() (wanted, unwanted []Key) {
 		_, was := d.read[key]
 		switch now := s.column.isRead(s.value); {
 		case now && !was:
-			d.read[key] = !d.wait
+			d.read[key] = !d.wait || !s.column.demand.wait
 			wanted = append(wanted, key)
 		case was && !now:
 			delete(d.read, key)

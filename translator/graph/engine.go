@@ -16,7 +16,7 @@ type Engine struct {
 	layers   []layer // in the order of computation
 	names    map[string]bool
 	columns  map[[2]string]*column[string] // of the store, by table and index
-	demanded map[string]struct{}           // tables of the store
+	demanded map[string]bool               // tables of the store; whether rows wait for them
 	demand   *demand
 	world    *store.View
 	revision uint32 // of world; for explanations
@@ -28,7 +28,7 @@ type Engine struct {
 
 // New makes an engine without tables.
 func New() *Engine {
-	return &Engine{names: map[string]bool{}, columns: map[[2]string]*column[string]{}, demanded: map[string]struct{}{}, demand: newDemand()}
+	return &Engine{names: map[string]bool{}, columns: map[[2]string]*column[string]{}, demanded: map[string]bool{}, demand: newDemand()}
 }
 
 // column finds or makes the column of an index of the store.

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/translator/services"
@@ -119,9 +120,11 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	}
 	if c.RoutingMode == inferenceapi.ParentMode {
 		m.Cluster = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
-		for _, parent := range c.Parents {
-			addrs, _ := dialable(r, parent.Service)
+		for i, parent := range c.Parents {
+			at := fmt.Sprintf("%s.parents[%d].service", field, i)
+			addrs, _, outside := dialable(r, parent.Service, at)
 			m.Parents = append(m.Parents, addrs...)
+			imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 		}
 		slices.SortFunc(m.Parents, netip.AddrPort.Compare)
 		m.Parents = slices.Compact(m.Parents)
@@ -134,7 +137,8 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		problem(".endpointPicker", "EndpointMode needs the remote picker", "add endpointPicker with its service, or use ParentMode")
 		return m
 	}
-	pickers, clear := dialable(r, c.EndpointPicker.Service)
+	pickers, clear, outside := dialable(r, c.EndpointPicker.Service, field+".endpointPicker.service")
+	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
 		problem(".endpointPicker.service", "no address of the remote picker is known", "give service addresses (IP addresses, or host names that resolve) and ports")
 		return m
@@ -178,6 +182,7 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.I
 // declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself.
 func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, field string) {
 	p.External = true
+	policy := addresses.Of(r)
 	askExternal(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
 	for i, e := range c.Endpoints {
 		addr, err := netip.ParseAddr(e.Address)
@@ -186,6 +191,10 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 			continue
 		}
 		if e.Draining {
+			continue
+		}
+		if why := policy.Written(addr); why != "" {
+			p.Findings = append(p.Findings, notAllowed(imp.Ref, c.Name, []outside{{fmt.Sprintf("%s.endpoints[%d].address", field, i), fmt.Sprintf("address %s %s", e.Address, why)}})...)
 			continue
 		}
 		for _, port := range p.Ports {
@@ -199,52 +208,108 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 // relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
 // cluster before it answers.
 func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, pickers []netip.AddrPort, clear bool, field string) {
-	cidrs := slices.Clone(c.PodCIDRs)
-	if policy != nil {
-		cidrs = append(cidrs, policy.Spec.Remote.PodCIDRs...)
+	exporter, bad := ranges(c.PodCIDRs)
+	for _, cidr := range bad {
+		p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
 	}
-	slices.Sort(cidrs)
-	cidrs = slices.Compact(cidrs)
-	for _, cidr := range cidrs {
-		if _, err := netip.ParsePrefix(cidr); err != nil {
-			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
+	var importer []netip.Prefix
+	if policy != nil {
+		importer, bad = ranges(policy.Spec.Remote.PodCIDRs)
+		for _, cidr := range bad {
+			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: "spec.remote.podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
 		}
 	}
-	cidrs = slices.DeleteFunc(cidrs, func(s string) bool { _, err := netip.ParsePrefix(s); return err != nil })
-	if len(cidrs) == 0 {
+	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyBuffered, Served: true}
+	p.Relay = &model.Relay{Pickers: pickers, TLS: !clear, Import: imp.Ref.Key(), Member: c.Name, Field: field}
+	for _, list := range [][]netip.Prefix{importer, exporter} {
+		if len(list) > 0 {
+			p.Relay.Within = append(p.Relay.Within, list)
+		}
+	}
+	if len(p.Relay.Within) == 0 {
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Warning, Owner: imp.Ref, Field: field + ".podCIDRs",
-			Problem: fmt.Sprintf("cluster %s names neither its pods nor their range: its picker may name any address but loopback and link-local ones", c.Name),
+			Problem: fmt.Sprintf("cluster %s names neither its pods nor their range: its picker may name any allowed address but loopback ones", c.Name),
 			Fix:     "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import",
 		})
 	}
-	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyBuffered, Served: true}
-	p.Relay = &model.Relay{Pickers: pickers, TLS: !clear, CIDRs: cidrs, Import: imp.Ref.Key(), Member: c.Name, Field: field}
+}
+
+// ranges parses CIDRs, sorted; bad are those that are none.
+func ranges(cidrs []string) (list []netip.Prefix, bad []string) {
+	for _, cidr := range cidrs {
+		p, err := addresses.ParseRange(cidr)
+		if err != nil {
+			bad = append(bad, cidr)
+			continue
+		}
+		list = append(list, p)
+	}
+	slices.SortFunc(list, netip.Prefix.Compare)
+	return slices.Compact(list), bad
+}
+
+// outside is a field with an address that may not become an endpoint.
+type outside struct{ field, problem string }
+
+// notAllowed are the findings about such fields of an exporting cluster.
+func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.Finding) {
+	for _, o := range list {
+		out = append(out, report.Finding{Severity: report.Error, Owner: owner, Field: o.field, Problem: "cluster " + cluster + ": " + o.problem, Fix: addresses.Fix})
+	}
+	return out
 }
 
 // dialable lists the addresses of a remote Service at its first port, host names looked up; clear reports whether the port
-// is marked as cleartext.
-func dialable(r store.Reader, list []inferenceapi.ServiceImport) (addrs []netip.AddrPort, clear bool) {
-	for _, s := range list {
+// is marked as cleartext. field is where the list is. A name is resolved once a route uses the import (useNames).
+func dialable(r store.Reader, list []inferenceapi.ServiceImport, field string) (addrs []netip.AddrPort, clear bool, no []outside) {
+	for i, s := range list {
 		if len(s.Ports) == 0 {
 			continue
 		}
 		port := s.Ports[0]
 		clear = clear || Cleartext(&port.AppProtocol)
-		for _, a := range s.Addresses {
-			for _, ip := range services.Host(r, a) {
+		for j, a := range s.Addresses {
+			host := services.Mention(r, a)
+			for _, ip := range host.Addresses {
 				addrs = append(addrs, netip.AddrPortFrom(ip, uint16(port.Number)))
+			}
+			if host.Outside != "" {
+				no = append(no, outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j), host.Outside})
 			}
 		}
 	}
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
-	return slices.Compact(addrs), clear
+	return slices.Compact(addrs), clear, no
 }
 
 // Dialable lists the addresses of a remote Service.
 func Dialable(r store.Reader, list []inferenceapi.ServiceImport) []netip.AddrPort {
-	addrs, _ := dialable(r, list)
+	addrs, _, _ := dialable(r, list, "")
 	return addrs
+}
+
+// useNames makes the host names of an import used.
+func useNames(r store.Reader, key string) {
+	imp, ok := store.InferencePoolImports.Get(r, key)
+	if !ok {
+		return
+	}
+	use := func(list []inferenceapi.ServiceImport) {
+		for _, s := range list {
+			for _, a := range s.Addresses {
+				services.Lookup(r, a)
+			}
+		}
+	}
+	for _, c := range imp.Status.Clusters {
+		if c.EndpointPicker != nil {
+			use(c.EndpointPicker.Service)
+		}
+		for _, p := range c.Parents {
+			use(p.Service)
+		}
+	}
 }
 
 // importNamed finds the import that a name means (gatewayapi.ImportNamed), with get.

@@ -1,6 +1,7 @@
 package inference_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -88,7 +89,7 @@ func TestEndpointMode_WithUnknownPodsOurPickerRelays(t *testing.T) {
 ---
 kind: PoolPolicy
 metadata: {name: p}
-spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: {podCIDRs: [10.2.0.0/16]}}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: {podCIDRs: [10.0.0.0/8]}}
 ---
 kind: Learned
 metadata: {name: llm.east}
@@ -98,7 +99,7 @@ Endpoints: ["10.1.0.5:8000"]
 	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/llm@east" || p.Picker.Body != model.BodyBuffered {
 		t.Errorf("picker %+v", p.Picker)
 	}
-	if p.Relay == nil || !p.Relay.TLS || !slices.Equal(p.Relay.CIDRs, []string{"10.1.0.0/16", "10.2.0.0/16"}) || p.Relay.Pickers[0].String() != "192.0.2.1:9002" {
+	if p.Relay == nil || !p.Relay.TLS || fmt.Sprint(p.Relay.Within) != "[[10.0.0.0/8] [10.1.0.0/16]]" || p.Relay.Pickers[0].String() != "192.0.2.1:9002" {
 		t.Errorf("relay %+v", p.Relay)
 	}
 	if m := inference.Members(v, p); len(m) != 1 || m[0].Address.String() != "10.1.0.5:8000" {
@@ -291,8 +292,8 @@ kind: PoolPolicy
 metadata: {name: south}
 spec: {targetRef: {kind: InferencePoolImport, name: llm-south}}
 `)
-	if p := imp.Members[0].Pool; !slices.Equal(p.Relay.CIDRs, []string{"10.1.0.0/16", "10.9.0.0/16"}) || len(p.Spill) != 1 {
-		t.Errorf("ranges %v, spill %+v", p.Relay.CIDRs, p.Spill)
+	if p := imp.Members[0].Pool; fmt.Sprint(p.Relay.Within) != "[[10.9.0.0/16] [10.1.0.0/16]]" || len(p.Spill) != 1 {
+		t.Errorf("ranges %v, spill %+v", p.Relay.Within, p.Spill)
 	}
 	for name, want := range map[string]string{"whole": "Accepted", "east": "Accepted", "second": "Conflicted", "south": "TargetNotFound"} {
 		rep, ok := inference.PolicyReport(v, direct{}, "default/"+name)

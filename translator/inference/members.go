@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/translator/services"
 )
@@ -30,10 +31,11 @@ func Members(r store.Reader, p *model.Pool) []model.Member {
 	case p.Selector != nil:
 		return services.Select(r, p.Ref.Namespace, p.Selector, p.Ports)
 	case p.Relay != nil:
+		policy := addresses.Of(r)
 		name := store.LearnedName(p.Ref.Name, p.Relay.Member)
 		if learned, ok := store.LearnedEndpoints.Get(r, p.Ref.Namespace+"/"+name); ok {
 			for _, e := range learned.Endpoints {
-				if addr, err := netip.ParseAddrPort(e); err == nil {
+				if addr, err := netip.ParseAddrPort(e); err == nil && policy.Written(addr.Addr()) == "" {
 					out = append(out, model.Member{Address: addr, Pod: p.Relay.Member})
 				}
 			}

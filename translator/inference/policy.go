@@ -93,7 +93,7 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	}
 	owner := store.PoolPolicies.Ref(policy)
 	for i, ref := range policy.Spec.Spill {
-		spill, problem, fix := spillTarget(r, policy, ref)
+		spill, problem, fix := spillTarget(r, p, policy, ref)
 		if problem == "" && slices.ContainsFunc(spill.Backends, func(b model.WeightedBackend) bool { return b.Cluster == p.Last }) {
 			if p.Name.Member != "" && policy.Spec.TargetRef.Name == p.Ref.Name && ref.Name != p.Ref.Name {
 				continue // a policy for a whole import, one of whose clusters is a place to spill for the others
@@ -112,7 +112,7 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-func spillTarget(r store.Reader, policy *v1alpha1.PoolPolicy, ref v1alpha1.PoolRef) (spill model.Spill, problem, fix string) {
+func spillTarget(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy, ref v1alpha1.PoolRef) (spill model.Spill, problem, fix string) {
 	kind, namespace := cmp.Or(ref.Kind, "InferencePool"), cmp.Or(ref.Namespace, policy.Namespace)
 	group := store.InferencePools.Group()
 	if kind == "InferencePoolImport" {
@@ -121,6 +121,9 @@ func spillTarget(r store.Reader, policy *v1alpha1.PoolPolicy, ref v1alpha1.PoolR
 	to := report.Ref{Group: group, Kind: kind, Namespace: namespace, Name: ref.Name}
 	if !gatewayapi.Granted(r, store.PoolPolicies.Ref(policy), to) {
 		return spill, fmt.Sprintf("no ReferenceGrant in namespace %s allows PoolPolicies of %s to name %s %s", namespace, policy.Namespace, kind, ref.Name), "add a ReferenceGrant there"
+	}
+	if key, _, ok := gatewayapi.ImportNamed(r, namespace, ref.Name); ok && kind == store.InferencePoolImports.Kind() {
+		p.SpillImports = append(p.SpillImports, key)
 	}
 	hop := model.HopTo(kind, namespace, ref.Name)
 	h, ok := Hop(r, hop)

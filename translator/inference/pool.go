@@ -10,8 +10,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
 // Pool decides everything about the InferencePool with a key; false if there is none.
@@ -84,6 +86,11 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 		unresolved("name", fmt.Sprintf("there is no Service %s/%s", namespace, ref.Name), "create it, or leave endpointPickerRef out to use Penstock's own picker")
 		return
 	}
+	problem, fix := externalName(r, svc)
+	if problem != "" {
+		unresolved("name", problem, fix)
+		return
+	}
 	port := int32(9002)
 	if ref.Port != nil {
 		port = int32(ref.Port.Number)
@@ -100,6 +107,21 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 	} else if !Cleartext(svc.Spec.Ports[i].AppProtocol) {
 		p.Findings = append(p.Findings, unverified(p.Ref, "spec.endpointPickerRef", "", fmt.Sprintf("set appProtocol: kubernetes.io/h2c on port %d of Service %s/%s; to have it verified, write a BackendTLSPolicy for the Service", port, namespace, svc.Name)))
 	}
+}
+
+// externalName returns why a picker's Service of type ExternalName has no endpoints, and what to do; "" for others.
+func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
+	if svc.Spec.Type != corev1.ServiceTypeExternalName {
+		return "", ""
+	}
+	host, ok := services.External(r, svc, services.Mention)
+	switch {
+	case !ok:
+		return fmt.Sprintf("Service %s is of type ExternalName, which is not allowed here", store.ID(svc)), gatewayapi.ExternalNameFix
+	case host.Outside != "" && len(host.Addresses) == 0:
+		return fmt.Sprintf("Service %s: %s", store.ID(svc), host.Outside), addresses.Fix
+	}
+	return "", ""
 }
 
 // askExternal makes Envoy ask an external picker by the endpoint picker protocol, or in the mode that it supports

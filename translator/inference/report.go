@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/translator/services"
 )
@@ -136,27 +137,33 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	}}}, true
 }
 
-// ServersReport reports which host names of ModelServers have no address.
+// ServersReport reports which host names of ModelServers have no address, and which addresses may not become endpoints.
 func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	ms, ok := store.ModelServers.Get(r, key)
 	if !ok {
 		return report.Report{}, false
 	}
 	rep := report.Report{Owner: store.ModelServers.Ref(ms)}
+	const notFoundReason, notAllowedReason = "AddressNotFound", "AddressNotAllowed"
+	reason := notFoundReason
 	for i, s := range ms.Spec.Servers {
-		if len(services.Host(r, s.Address)) > 0 {
+		host := services.Mention(r, s.Address)
+		f := report.Finding{Severity: report.Error, Owner: rep.Owner, Field: fmt.Sprintf("spec.servers[%d].address", i)}
+		switch {
+		case host.Outside != "":
+			reason = notAllowedReason
+			f.Problem, f.Fix = host.Outside, addresses.Fix
+		case host.Failed:
+			f.Problem, f.Fix = host.Unresolved, "write a name that resolves where Penstock runs, or an IP address"
+		case host.Unresolved != "":
+			f.Severity, f.Problem = report.Info, host.Unresolved
+			f.Fix = "label the server so that a pool selects it: only names that are used are resolved"
+		default:
 			continue
 		}
-		problem := fmt.Sprintf("host name %s has no address yet", s.Address)
-		if host, ok := store.Hosts.Get(r, strings.ToLower(s.Address)); ok && host.Error != "" {
-			problem = fmt.Sprintf("host name %s does not resolve: %s", s.Address, host.Error)
-		}
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Error, Owner: rep.Owner, Field: fmt.Sprintf("spec.servers[%d].address", i),
-			Problem: problem, Fix: "write a name that resolves on this machine, or an IP address",
-		})
+		rep.Findings = append(rep.Findings, f)
 	}
-	rep.Conditions = []report.Condition{resolved("AddressNotFound", rep.Findings)}
+	rep.Conditions = []report.Condition{resolved(reason, rep.Findings)}
 	return rep, true
 }
 

@@ -34,6 +34,10 @@ kind: ModelServers
 metadata: {name: names}
 spec: {servers: [{address: 192.0.2.2}, {address: not-known.example}]}
 ---
+kind: Host
+metadata: {name: not-known.example}
+Error: no such host
+---
 kind: ModelServers
 metadata: {name: addresses}
 spec: {servers: [{address: 192.0.2.2}]}

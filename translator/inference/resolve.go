@@ -29,6 +29,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		}
 		res := gatewayapi.Resolution{Ref: targetKey(p.Ref)}
 		addPool(&res, p, 1)
+		useSpillNames(r, p)
 		return finish(res)
 	}
 	imp, ok := importNamed(r, ref.Namespace, ref.Name, func(key string) (*model.Import, bool) { return b.Tables.Import(r, key) })
@@ -36,6 +37,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		return missing(ref, names(store.InferencePoolImports.All(r)))
 	}
 	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref)}
+	useNames(r, imp.Ref.Key())
 	for _, m := range imp.Members {
 		switch {
 		case m.Problem != "" && m.Share > 0:
@@ -44,6 +46,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster}) // takes nothing: see below
 		case m.Pool != nil:
 			addPool(&res, m.Pool, m.Share)
+			useSpillNames(r, m.Pool)
 		default:
 			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1})
 			res.Clusters = append(res.Clusters, m.Cluster)
@@ -59,6 +62,13 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		res.Message = fmt.Sprintf("%s has no exporting cluster that can be reached", ref)
 	}
 	return finish(res)
+}
+
+// useSpillNames makes the host names of the imports that a pool spills to used.
+func useSpillNames(r store.Reader, p *model.Pool) {
+	for _, key := range p.SpillImports {
+		useNames(r, key)
+	}
 }
 
 // missing is the resolution of a pool that does not exist. Its message names a similar one of the namespace, if any.

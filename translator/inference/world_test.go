@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
@@ -19,7 +20,7 @@ import (
 func world(t *testing.T, documents string) *store.View {
 	t.Helper()
 	s := store.New()
-	var ops []store.Op
+	ops := []store.Op{store.AddressPolicies.Put(addresses.Unrestricted())}
 	for doc := range strings.SplitSeq(documents, "\n---\n") {
 		var head struct{ Kind string }
 		if err := yaml.Unmarshal([]byte(doc), &head); err != nil {

@@ -97,10 +97,13 @@ type Pool struct {
 	Picker   PickerCall        // as asked on an edge
 	External bool              // the picker is not ours
 	Spill    []Spill           // in order
-	Settings PickerSettings    // for our picker
-	Relay    *Relay            // our picker asks a remote one
-	Remote   []netip.AddrPort  // an import's declared endpoints
-	Owners   []report.Ref      // the pool, its policy
+	// SpillImports are the imports, "namespace/name", that its policy names, those that cannot be used included: their host
+	// names are resolved for a pool that is used.
+	SpillImports []string
+	Settings     PickerSettings   // for our picker
+	Relay        *Relay           // our picker asks a remote one
+	Remote       []netip.AddrPort // an import's declared endpoints
+	Owners       []report.Ref     // the pool, its policy
 	// Resolved is the condition ResolvedRefs; a pool where it is False has no picker to ask.
 	Resolved report.Condition
 	Findings []report.Finding
@@ -167,11 +170,13 @@ type Spill struct {
 // Relay is how our picker asks a remote one whose pods are not known here.
 type Relay struct {
 	Pickers []netip.AddrPort
-	TLS     bool     // without verification
-	CIDRs   []string // where its pods may be
-	Import  string   // "namespace/name"
-	Member  string   // the exporting cluster
-	Field   string   // where the import has it: "status.clusters[0]"
+	TLS     bool // without verification
+	// Within are where its pods may be: in a range of each list, of the importer's policy and of the exporter. None: anywhere
+	// that the operator allows, but not at loopback.
+	Within [][]netip.Prefix
+	Import string // "namespace/name"
+	Member string // the exporting cluster
+	Field  string // where the import has it: "status.clusters[0]"
 }
 
 // PickerSettings is a pool's PoolPolicy, with defaults filled in.

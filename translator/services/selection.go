@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -45,9 +46,11 @@ func list(r store.Reader, namespace string, selector map[string]string, ports []
 		return nil
 	}
 	var out []model.Member
+	policy := addresses.Of(r)
+	never := func(ip netip.Addr) bool { return policy.Never(ip) != "" }
 	for _, pod := range store.Pods.By(r, store.ByLabel, first) {
 		if matches(selector, pod.Labels) {
-			out = append(out, podMembers(pod, ports)...)
+			out = append(out, podMembers(pod, ports, never)...)
 		}
 	}
 	for _, ms := range store.ModelServers.By(r, store.ByLabel, first) {
@@ -76,9 +79,9 @@ func matches(selector, labels map[string]string) bool {
 
 // podMembers are a pod's servers, one a port. A ready pod serves. A terminating one takes no new request but is still a
 // member, so that its requests in flight stay counted. A pod from a file that has an address and no conditions is ready.
-func podMembers(pod *corev1.Pod, ports []uint16) []model.Member {
+func podMembers(pod *corev1.Pod, ports []uint16, never func(netip.Addr) bool) []model.Member {
 	ip, err := netip.ParseAddr(pod.Status.PodIP)
-	if err != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if err != nil || never(ip) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
 	for _, c := range pod.Status.Conditions {
@@ -101,7 +104,7 @@ func serverMembers(r store.Reader, ms *v1alpha1.ModelServers, s v1alpha1.ModelSe
 		}
 	}
 	var out []model.Member
-	for _, ip := range Host(r, s.Address) {
+	for _, ip := range Lookup(r, s.Address).Addresses {
 		for _, port := range ports {
 			out = append(out, model.Member{Address: netip.AddrPortFrom(ip, port), Pod: ms.Name + "/" + strings.ToLower(s.Address), Labels: labels, Draining: s.Draining})
 		}

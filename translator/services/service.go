@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -62,6 +63,15 @@ func ProtocolText(p *corev1.ServicePort) string {
 	return string(p.Protocol)
 }
 
+// External finds what a Service of type ExternalName stands for, by Lookup or Mention; false if such Services have no endpoints
+// here.
+func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, address string) Host) (Host, bool) {
+	if !addresses.Of(r).ExternalName {
+		return Host{}, false
+	}
+	return find(r, svc.Spec.ExternalName), true
+}
+
 // Addresses lists the endpoints of one port of a Service, sorted. Without any EndpointSlice, as in a folder of files, the
 // Service's selector chooses Pods and ModelServers itself, unless slicesOnly is set: a cluster makes EndpointSlices soon.
 func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly bool) []netip.AddrPort {
@@ -71,14 +81,15 @@ func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly boo
 	}
 	var out []netip.AddrPort
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
-		for _, ip := range Host(r, svc.Spec.ExternalName) {
+		host, _ := External(r, svc, Lookup)
+		for _, ip := range host.Addresses {
 			out = append(out, netip.AddrPortFrom(ip, uint16(number)))
 		}
 		return out
 	}
 	list := store.EndpointSlices.By(r, store.ByService, store.ID(svc))
 	if len(list) > 0 || slicesOnly {
-		return endpoints(list, port.Name)
+		return endpoints(r, svc, list, port.Name)
 	}
 	target := uint16(number)
 	if n := port.TargetPort.IntValue(); n > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/translator/services"
 )
@@ -19,6 +20,7 @@ import (
 func view(t *testing.T, ops ...store.Op) *store.View {
 	t.Helper()
 	s := store.New()
+	ops = append([]store.Op{store.AddressPolicies.Put(addresses.Unrestricted())}, ops...)
 	if _, err := s.Apply(ops...); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,7 @@ func at(address string, ready, serving bool) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving}}
 }
 
-func addresses(t *testing.T, got []netip.AddrPort, want ...string) {
+func expect(t *testing.T, got []netip.AddrPort, want ...string) {
 	t.Helper()
 	var texts []string
 	for _, a := range got {
@@ -55,15 +57,15 @@ func addresses(t *testing.T, got []netip.AddrPort, want ...string) {
 func TestEndpointSlice_TerminatingEndpointsServeOnlyIfNoneIsReady(t *testing.T) {
 	terminating := at("10.0.0.9", false, true)
 	v := view(t, slice("a", 8080, at("10.0.0.2", true, true), terminating), slice("b", 8081, at("10.0.0.1", true, true), at("10.0.0.3", false, false)))
-	addresses(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.1:8081", "10.0.0.2:8080")
-	addresses(t, services.Endpoints(v, "ns/web", "grpc"))
+	expect(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.1:8081", "10.0.0.2:8080")
+	expect(t, services.Endpoints(v, "ns/web", "grpc"))
 	v = view(t, slice("a", 8080, terminating, at("10.0.0.3", false, false)))
-	addresses(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.9:8080")
+	expect(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.9:8080")
 }
 
 func TestEndpointSlice_UnknownReadinessCountsAsReady(t *testing.T) {
 	v := view(t, slice("a", 8080, discoveryv1.Endpoint{Addresses: []string{"10.0.0.2", "not an address"}}))
-	addresses(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.2:8080")
+	expect(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.2:8080")
 }
 
 func TestService_WithoutEndpointSlicesSelectsItsEndpoints(t *testing.T) {
@@ -74,11 +76,11 @@ func TestService_WithoutEndpointSlicesSelectsItsEndpoints(t *testing.T) {
 	servers := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "servers", Labels: labels},
 		Spec: v1alpha1.ModelServersSpec{Servers: []v1alpha1.ModelServer{{Address: "10.0.0.1", Ports: []int32{9000}}, {Address: "10.0.0.3", Draining: true}}}}
 	v := view(t, store.Pods.Put(pod), store.ModelServers.Put(servers))
-	addresses(t, services.Addresses(v, web, 80, false), "10.0.0.1:9000", "10.0.0.2:8080")
-	addresses(t, services.Addresses(v, web, 81, false))
-	addresses(t, services.Addresses(v, web, 80, true)) // a cluster makes EndpointSlices
+	expect(t, services.Addresses(v, web, 80, false), "10.0.0.1:9000", "10.0.0.2:8080")
+	expect(t, services.Addresses(v, web, 81, false))
+	expect(t, services.Addresses(v, web, 80, true)) // a cluster makes EndpointSlices
 	web.Spec.Selector = nil
-	addresses(t, services.Addresses(v, web, 80, false))
+	expect(t, services.Addresses(v, web, 80, false))
 }
 
 func TestService_ExternalNameFollowsItsHost(t *testing.T) {
@@ -86,7 +88,7 @@ func TestService_ExternalNameFollowsItsHost(t *testing.T) {
 	web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeExternalName, "Api.Example.com"
 	host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: "api.example.com"}, Addresses: []string{"10.1.0.1", "10.1.0.2"}}
 	v := view(t, store.Hosts.Put(host))
-	addresses(t, services.Addresses(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
+	expect(t, services.Addresses(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
 }
 
 func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {

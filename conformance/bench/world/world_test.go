@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -75,7 +76,7 @@ func TestHTTPRoute_ChangeAffectsOneRouteConfiguration(t *testing.T) {
 	}
 	s := store.New()
 	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true})
-	rev, err := s.Apply(w.Ops()...)
+	rev, err := s.Apply(append(w.Ops(), store.AddressPolicies.Put(addresses.Unrestricted()))...)
 	if err != nil {
 		t.Fatal(err)
 	}

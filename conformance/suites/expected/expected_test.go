@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/addresses"
 )
 
 const infra = "gateway-conformance-infra"
@@ -79,6 +80,9 @@ func read(t *testing.T, paths ...string) *world {
 		t.Fatal(err)
 	}
 	s := store.New()
+	if _, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted())); err != nil {
+		t.Fatal(err)
+	}
 	r, err := file.New(file.Config{Paths: []string{dir}, Store: s, Log: slog.New(slog.DiscardHandler), Report: func(list []report.Report) {
 		for _, rep := range list {
 			for _, f := range rep.Findings {

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -38,6 +39,9 @@ func given(t *testing.T, documents ...string) *translation {
 		t.Fatal(err)
 	}
 	objects := store.New()
+	if _, err := objects.Apply(store.AddressPolicies.Put(addresses.Unrestricted())); err != nil {
+		t.Fatal(err)
+	}
 	reader, err := file.New(file.Config{Paths: []string{path}, Store: objects, Log: slog.New(slog.DiscardHandler), Report: func(list []report.Report) {
 		for _, r := range list {
 			for _, f := range r.Findings {

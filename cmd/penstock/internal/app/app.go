@@ -109,7 +109,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.picker, err = picker.New(picker.Config{
 		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Alive: a.loads.Alive,
 		Gateway: identity.Gateway, Access: a.access,
-		OnPanic: a.panics.of(partScrape),
+		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside,
 	})
 	if err != nil {
 		return nil, err
@@ -125,6 +125,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 // pipeline makes the way of a change: a role's own parts are among those that all roles have.
 func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipeline {
 	cfg.Store, cfg.Translation, cfg.Cache, cfg.Log = a.store, a.translation, a.cache, a.log
+	cfg.Names = a.wantNames
 	cfg.Observe, cfg.Tracer = a.changes.Observe, a.cfg.Tracer.Tracer("github.com/penstock-project/penstock")
 	relays := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) { a.relays.Follow(c.Output.Pools, c.Output.PoolsGone) })
 	cfg.Delivery = delivery.New(append(own,
@@ -202,6 +203,27 @@ func (a *App) probeAnswers(ctx context.Context) {
 	defer cancel()
 	if err := a.prober.WaitAnswered(ctx); err != nil {
 		a.log.Debug("serving before all pickers have shown how they answer", "error", err)
+	}
+}
+
+// With a DNS server that answers, the names that are used are resolved within settleTime, and a process that starts without the
+// answers of an earlier one takes no endpoints from proxies that have them. With one that drops queries, it waits for silentTime.
+const (
+	settleTime = 250 * time.Millisecond
+	silentTime = 25 * time.Millisecond
+)
+
+// settleNames returns when the names that are used have answers, or none arrives.
+func (a *App) settleNames(ctx context.Context) {
+	if err := a.hosts.Settle(ctx, silentTime, settleTime); err != nil && ctx.Err() == nil {
+		a.log.Error("addresses of host names that are not used cannot be removed", "error", err)
+	}
+}
+
+// wantNames passes on which names a translation begins and ceases to use.
+func (a *App) wantNames(names, gone []string) {
+	if err := a.hosts.Want(names, gone); err != nil {
+		a.log.Error("addresses of host names cannot be stored", "error", err)
 	}
 }
 

@@ -37,6 +37,8 @@ type Config struct {
 	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, as Admin does: the status and the
 	// explanations of all objects. nil: none, beside the socket in StateDir, which serves all pages.
 	HTTP, Admin net.Listener
+	// Addresses are what may become endpoints, and how names are resolved.
+	Addresses Addresses
 	// DefaultPool is the pool of external gateways that name none: "namespace/name". Empty: the only pool, if there is one.
 	DefaultPool string
 	// AccessLog is where Envoys log requests; "" for nowhere.

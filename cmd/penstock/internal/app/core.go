@@ -21,16 +21,19 @@ type core struct {
 	translation *pipeline.Translation
 }
 
-func newCore(stateDir string, translation translator.Config, locate func(owner report.Ref, field string) string, log *slog.Logger) (core, error) {
+func newCore(stateDir string, translation translator.Config, addresses Addresses, locate func(owner report.Ref, field string) string, log *slog.Logger) (core, error) {
 	c := core{log: log, store: store.New(), board: status.NewBoard(locate), translation: pipeline.NewTranslation(translation)}
+	if _, err := c.store.Apply(addresses.policy()); err != nil {
+		return c, err
+	}
 	var err error
-	c.hosts, err = hostname.New(hostname.Config{Store: c.store, StateDir: stateDir, Log: log})
+	c.hosts, err = hostname.New(hostname.Config{Store: c.store, Lookup: addresses.lookup(), StateDir: stateDir, Log: log})
 	return c, err
 }
 
 // newFileCore makes a core whose objects come from files.
-func newFileCore(paths []string, stateDir string, translation translator.Config, log *slog.Logger) (c core, files *file.Reader, err error) {
-	c, err = newCore(stateDir, translation, func(owner report.Ref, field string) string { return files.Locate(owner, field) }, log)
+func newFileCore(paths []string, stateDir string, translation translator.Config, addresses Addresses, log *slog.Logger) (c core, files *file.Reader, err error) {
+	c, err = newCore(stateDir, translation, addresses, func(owner report.Ref, field string) string { return files.Locate(owner, field) }, log)
 	if err != nil {
 		return c, nil, err
 	}

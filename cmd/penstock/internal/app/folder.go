@@ -2,13 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
-	"github.com/penstock-project/penstock/discovery/file"
-	"github.com/penstock-project/penstock/discovery/hostname"
 	"github.com/penstock-project/penstock/discovery/status"
 )
 
@@ -16,7 +15,7 @@ import (
 func NewFolder(cfg Config, f Folder) (*App, error) {
 	translation := cfg.translation()
 	translation.Envoy.OwnPorts = f.OnePort
-	core, files, err := newFileCore(f.Paths, cfg.StateDir, translation, cfg.Log)
+	core, files, err := newFileCore(f.Paths, cfg.StateDir, translation, cfg.Addresses, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -37,33 +36,25 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		return nil, err
 	}
 	// What peers publish is read before the files are: both concern the same pools.
-	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers}, First: []func(context.Context){a.probeAnswers}}, parts...)
+	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers}, First: []func(context.Context){a.settleNames, a.probeAnswers}}, parts...)
 	a.run = func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
+		if err := a.servePages(ctx, group); err != nil { // health from the first moment
+			return err
+		}
 		admit := func() {}
 		if len(cfg.Peers.Addresses) > 0 { // an Envoy that only this process serves may as well wait here
 			admit = turnAway(cfg.XDS, cfg.Picker)
 		}
-		err := load(ctx, files, a.hosts)
+		err := errors.Join(a.hosts.Restore(), files.Load(ctx))
 		admit()
 		if err != nil {
 			return err
 		}
 		group.Go(func() error { return quiet(ctx, files.Run(ctx)) })
 		a.serve(ctx, group, line)
-		if err := a.servePages(ctx, group); err != nil {
-			return err
-		}
 		group.Go(func() error { return quiet(ctx, writer.Run(ctx)) })
 		return group.Wait()
 	}
 	return a, nil
-}
-
-// load reads all files and resolves all host names, once.
-func load(ctx context.Context, files *file.Reader, hosts *hostname.Resolver) error {
-	if err := files.Load(ctx); err != nil {
-		return err
-	}
-	return hosts.ResolveOnce(ctx)
 }

@@ -28,7 +28,7 @@ var clusterObjects = []struct{ plural, text string }{
 	{"gateways", "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: default, name: gw}, spec: {gatewayClassName: penstock, listeners: [{name: http, port: 8080, protocol: HTTP}]}}"},
 	{"httproutes", "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: default, name: chat}, spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]}}"},
 	{"inferencepools", "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: default, name: chat}, spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8001}]}}"},
-	{"pods", "{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: chat-1, labels: {app: chat}}, status: {podIP: 127.0.0.1, phase: Running}}"},
+	{"pods", "{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: chat-1, labels: {app: chat}}, status: {podIP: 10.244.0.1, phase: Running}}"},
 }
 
 // logged keeps what a process logs.
@@ -137,7 +137,7 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 	}
 	api.Fail(nil)
 	// What comes now reaches the proxy: the process serves.
-	api.Apply(t, "pods", strings.Replace(clusterObjects[4].text, "127.0.0.1", "127.0.0.2", 1))
+	api.Apply(t, "pods", strings.Replace(clusterObjects[4].text, "10.244.0.1", "10.244.0.2", 1))
 	proxy.Wait("a change", func() bool { now, _ := proxy.Has(endpoints); return now != before })
 	for _, r := range proxy.Received()[received:] {
 		if len(r.Removed) > 0 || r.Type != resource.Endpoints && len(r.Upserts) > 0 {

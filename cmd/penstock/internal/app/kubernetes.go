@@ -64,7 +64,7 @@ func (externalProxies) observe(*delivery.Change)       {}
 
 // NewKubernetes makes an App that serves the objects of a Kubernetes cluster. It starts nothing.
 func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
-	core, err := newCore(cfg.StateDir, k.translation(cfg), nil, cfg.Log)
+	core, err := newCore(cfg.StateDir, k.translation(cfg), k.addresses(cfg), nil, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
 	// Peers are known once our own Service is read.
-	line := a.pipeline(pipeline.Config{Fetch: fetch, First: []func(context.Context){a.probeAnswers, a.syncPeers}}, observe)
+	line := a.pipeline(pipeline.Config{Fetch: fetch, First: []func(context.Context){a.settleNames, a.probeAnswers, a.syncPeers}}, observe)
 	a.run = func(ctx context.Context) error { return c.run(ctx, a, line) }
 	return a, nil
 }
@@ -134,8 +134,8 @@ func (c *cluster) run(ctx context.Context, a *App, line *pipeline.Pipeline) erro
 		if err := c.source.Synced(ctx); err != nil {
 			return quiet(ctx, err)
 		}
-		if err := a.hosts.ResolveOnce(ctx); err != nil {
-			return quiet(ctx, err)
+		if err := a.hosts.Restore(); err != nil {
+			return err
 		}
 		if err := c.proxies.ready(ctx); err != nil {
 			return quiet(ctx, err)
@@ -162,6 +162,13 @@ func (k *Kubernetes) translation(cfg Config) translator.Config {
 	if k.Fleet != nil {
 		k.Fleet.translation(&out)
 	}
+	return out
+}
+
+// addresses are those of objects that users who do not trust each other write.
+func (k *Kubernetes) addresses(cfg Config) Addresses {
+	out := cfg.Addresses
+	out.shared, out.own = true, k.Service
 	return out
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/status"
@@ -19,17 +20,39 @@ type Offline struct {
 func NewOffline(cfg OfflineConfig) (*Offline, error) {
 	core, files, err := newFileCore(cfg.Paths, cfg.StateDir, translator.Config{
 		Controller: Controller, AnyClass: true, AnyController: cfg.AnyController, Pickers: cfg.PickerAddresses,
-	}, cfg.Log)
+	}, FolderAddresses(), cfg.Log)
 	return &Offline{core, files}, err
 }
 
-// Translate reads all files, resolves all host names, and translates. Nothing else may use the translator meanwhile.
+// nameRounds bounds how often resolved names may lead to further ones.
+const nameRounds = 3
+
+// Translate reads all files, resolves the host names that they use, and translates. Nothing else may use the translator meanwhile.
 func (o *Offline) Translate(ctx context.Context) (t *translator.Translator, out translator.Output, err error) {
-	if err := load(ctx, o.files, o.hosts); err != nil {
+	if err := errors.Join(o.hosts.Restore(), o.files.Load(ctx)); err != nil {
 		return nil, out, err
 	}
-	view := o.store.View()
-	out = o.translation.Update(view, store.Everything(view))
+	sub := o.store.Subscribe()
+	defer sub.Close()
+	for round := range nameRounds {
+		revisions, view := sub.Pending()
+		var changes []store.Change
+		for _, r := range revisions {
+			changes = append(changes, r.Changes...)
+		}
+		later := o.translation.Update(view, changes)
+		if round == 0 {
+			out = later
+		} else {
+			out = out.Then(later)
+		}
+		if len(later.Names) == 0 {
+			break
+		}
+		if err := o.hosts.Resolve(ctx, later.Names); err != nil {
+			return nil, out, err
+		}
+	}
 	o.board.Set(status.Translation, out.Reports...)
 	o.translation.Read(func(is *translator.Translator) { t = is })
 	return t, out, nil

@@ -32,12 +32,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		return out
 	}
 	if r := pp.Pool.Relay; r != nil {
-		out.Relay = &picker.Relay{Pickers: dialed(r.Pickers, !r.TLS), Ports: pp.Pool.Ports}
-		for _, cidr := range r.CIDRs {
-			if prefix, err := netip.ParsePrefix(cidr); err == nil {
-				out.Relay.CIDRs = append(out.Relay.CIDRs, prefix)
-			}
-		}
+		out.Relay = &picker.Relay{Pickers: dialed(r.Pickers, !r.TLS), Ports: pp.Pool.Ports, Within: r.Within}
 		return out // the remote picker knows its endpoints
 	}
 	for _, m := range pp.Members {

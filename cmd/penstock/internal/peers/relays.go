@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -100,7 +101,7 @@ func relaySource(pool string) string { return status.Instance(status.Relay, pool
 
 // report puts a pool's trouble on the board and publishes it. r.mu is held.
 func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
-	f := outsideFinding(pool, t.OutOfRange)
+	f := outsideFinding(pool, t)
 	if t.NoAnswer != "" {
 		f = unansweredFinding(pool, t.NoAnswer)
 	}
@@ -133,11 +134,24 @@ func unansweredFinding(pool *model.Pool, why string) report.Finding {
 	}
 }
 
-func outsideFinding(pool *model.Pool, address string) report.Finding {
+func outsideFinding(pool *model.Pool, t picker.RelayFailure) report.Finding {
 	relay := pool.Relay
+	if t.Denied != "" {
+		return report.Finding{
+			Field: relay.Field, Problem: fmt.Sprintf("cluster %s: its picker named %s, which %s", relay.Member, t.OutOfRange, t.Denied), Fix: addresses.Fix,
+		}
+	}
 	declared := "any address but those of loopback, link-local and multicast"
-	if len(relay.CIDRs) > 0 {
-		declared = "addresses in " + strings.Join(relay.CIDRs, ", ")
+	for i, list := range relay.Within {
+		var texts []string
+		for _, r := range list {
+			texts = append(texts, r.String())
+		}
+		if i == 0 {
+			declared = "addresses in " + strings.Join(texts, ", ")
+		} else {
+			declared += ", and also in " + strings.Join(texts, ", ")
+		}
 	}
 	var ports []string
 	for _, p := range pool.Ports {
@@ -146,7 +160,7 @@ func outsideFinding(pool *model.Pool, address string) report.Finding {
 	return report.Finding{
 		Field: relay.Field,
 		Problem: fmt.Sprintf("cluster %s: its picker named %s, which is not sent to: declared are %s, at port %s",
-			relay.Member, address, declared, strings.Join(ports, ", ")),
+			relay.Member, t.OutOfRange, declared, strings.Join(ports, ", ")),
 		Fix: "if its pods are there, write their range in podCIDRs and their port in targetPortNumber (or targetPorts)",
 	}
 }

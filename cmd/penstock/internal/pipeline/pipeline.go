@@ -22,6 +22,8 @@ type Config struct {
 	Cache       *cache.Cache
 	// Fetch reads objects on demand; nil if all are in the store.
 	Fetch *Fetch
+	// Names is called with the host names that a translation begins and ceases to use. nil: to ignore them. It must not block.
+	Names func(names, gone []string)
 	// Before runs before anything is translated, and First after the first translation, before any proxy is answered.
 	Before, First []func(context.Context)
 	// Observe is called with the seconds that a change took.
@@ -89,6 +91,9 @@ func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revision
 	_, translating := p.cfg.Tracer.Start(ctx, "translate")
 	c.Output = p.cfg.Translation.Update(view, c.Objects, arrived...)
 	c = p.cfg.Fetch.complete(run, sub, c)
+	if p.cfg.Names != nil {
+		p.cfg.Names(c.Output.Names, c.Output.NamesGone)
+	}
 	c.Revision, c.Trace = c.View.Revision(), trace.SpanContextFromContext(ctx)
 	translating.SetAttributes(attribute.String("work", c.Output.Work))
 	translating.End()

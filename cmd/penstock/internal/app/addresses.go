@@ -1,0 +1,55 @@
+package app
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/hostname"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/addresses"
+)
+
+// Addresses are which addresses may become endpoints, and how host names are resolved.
+type Addresses struct {
+	// Ranges apply to addresses that users wrote, and to answers of DNS and of remote pickers.
+	addresses.Ranges
+	// ExternalName lets Services of type ExternalName have endpoints.
+	ExternalName bool
+	// DNS is the server that resolves names; not valid: the system's.
+	DNS netip.AddrPort
+
+	shared bool // users who do not trust each other write the objects
+	own    string
+}
+
+// FolderAddresses are the default for files: their owner may name any address but link-local ones and the like.
+func FolderAddresses() Addresses {
+	return Addresses{Ranges: addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}, ExternalName: true}
+}
+
+// policy stores them where translation reads them.
+func (a Addresses) policy() store.Op {
+	p := &store.AddressPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy}, Loopback: a.Loopback, ExternalName: a.ExternalName, Shared: a.shared, Own: a.own,
+	}
+	for _, r := range a.Allowed {
+		p.Allowed = append(p.Allowed, r.String())
+	}
+	for _, r := range a.Denied {
+		p.Denied = append(p.Denied, r.String())
+	}
+	return store.AddressPolicies.Put(p)
+}
+
+// lookup is the resolver of names.
+func (a Addresses) lookup() hostname.Lookup {
+	if !a.DNS.IsValid() {
+		return nil // the system's
+	}
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, a.DNS.String())
+	}}
+}

@@ -1,0 +1,125 @@
+package hostname
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// reportEvery is the time between two commits of failed lookups, and between two writes of the state. Failures change no traffic,
+// and thousands of names may fail at once.
+const reportEvery = time.Second
+
+// mostLogged is how many names a line of the log lists.
+const mostLogged = 8
+
+// batch collects failed lookups until its timer fires.
+type batch struct {
+	every   time.Duration
+	timer   *time.Timer
+	waits   bool
+	answers []answer
+}
+
+func newBatch(every time.Duration) *batch {
+	b := &batch{every: every, timer: time.NewTimer(every)}
+	b.timer.Stop()
+	return b
+}
+
+func (b *batch) add(a answer) {
+	b.begin()
+	b.answers = append(b.answers, a)
+}
+
+// begin starts the timer unless it runs.
+func (b *batch) begin() {
+	if !b.waits {
+		b.waits = true
+		b.timer.Reset(b.every)
+	}
+}
+
+// take returns the answers once the timer has fired.
+func (b *batch) take() []answer {
+	out := b.answers
+	b.answers, b.waits = nil, false
+	return out
+}
+
+// Restore stores the last addresses of an earlier process, so that the first translation has them.
+func (r *Resolver) Restore() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ops []store.Op
+	for text, addresses := range r.restored {
+		ops = append(ops, store.Hosts.Put(&store.Host{ObjectMeta: metav1.ObjectMeta{Name: text}, Addresses: addresses}))
+	}
+	return r.apply(ops)
+}
+
+// removeUnused removes Hosts of names that are not used.
+func (r *Resolver) removeUnused() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ops []store.Op
+	for _, h := range store.Hosts.All(r.cfg.Store.View()) {
+		if r.names[h.Name] == nil {
+			ops = append(ops, store.Hosts.Delete(h.Name))
+		}
+	}
+	return r.apply(ops)
+}
+
+// save stores answers for names that are still used.
+func (r *Resolver) save(answers []answer) error {
+	if len(answers) == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	view := r.cfg.Store.View()
+	var ops []store.Op
+	failed := map[string]string{}
+	for _, a := range answers {
+		if a.name.gone {
+			continue
+		}
+		host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: a.name.text}, Addresses: a.addresses, Error: a.problem}
+		before, known := store.Hosts.Get(view, a.name.text)
+		switch {
+		case a.problem != "" && known:
+			host.Addresses = before.Addresses
+		case a.problem != "":
+			host.Addresses = r.restored[a.name.text]
+		}
+		if a.problem != "" && (!known || before.Error == "") {
+			failed[a.name.text] = a.problem
+		}
+		ops = append(ops, store.Hosts.Put(host))
+	}
+	if err := r.apply(ops); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		some := slices.Sorted(maps.Keys(failed))
+		some = some[:min(len(some), mostLogged)]
+		r.cfg.Log.Warn("host names do not resolve; their last addresses stay in use", "hosts", strings.Join(some, " "), "error", failed[some[0]], "count", len(failed))
+	}
+	for _, a := range answers {
+		r.settle(a.name)
+	}
+	return nil
+}
+
+// persist writes the addresses for the next process. Serving does not depend on it.
+func (r *Resolver) persist() {
+	r.persisting.Lock()
+	defer r.persisting.Unlock()
+	r.state.outcome.Log(r.cfg.Log, r.state.path, "addresses of host names that do not resolve then", r.state.persist(r.cfg.Store.View()))
+}

@@ -1,0 +1,152 @@
+package hostname
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// parallel bounds the number of concurrent lookups. Each takes two sockets.
+	parallel = 256
+	// retrying bounds how many of them are of names whose last lookup failed.
+	retrying = 64
+	// maxBackoff is the longest pause after a failed lookup.
+	maxBackoff = time.Minute
+)
+
+// name is a used name.
+type name struct {
+	text     string
+	due      time.Time
+	gone     bool // no longer used
+	pending  bool // has no answer, see Resolver.pending
+	slow     bool // the last lookup exceeded Config.First, and is to be repeated with Config.Timeout
+	failures int  // lookups that failed since the last success
+	in       *queue
+	at       int // its place in the queue
+}
+
+// failing reports whether the next lookup of a name is a retry.
+func (n *name) failing() bool { return n.slow || n.failures > 0 }
+
+// schedule holds the names that wait for a lookup.
+type schedule struct {
+	sound   queue // names that do not fail, by when they are due
+	failed  queue // names that fail, by when they are due
+	due     queue // names of failed that are due, by how often they have failed: a slow server is asked before a dead one
+	running int   // lookups
+	retries int   // of them, those of failing names
+}
+
+// queue is a heap of names.
+type queue struct {
+	names  []*name
+	before func(a, b *name) bool
+}
+
+func newSchedule() *schedule {
+	earlier := func(a, b *name) bool { return a.due.Before(b.due) }
+	return &schedule{sound: queue{before: earlier}, failed: queue{before: earlier}, due: queue{before: func(a, b *name) bool {
+		return a.failures < b.failures || a.failures == b.failures && earlier(a, b)
+	}}}
+}
+
+func (q *queue) Len() int           { return len(q.names) }
+func (q *queue) Less(i, j int) bool { return q.before(q.names[i], q.names[j]) }
+func (q *queue) Swap(i, j int) {
+	q.names[i], q.names[j] = q.names[j], q.names[i]
+	q.names[i].at, q.names[j].at = i, j
+}
+func (q *queue) Push(x any) {
+	n := x.(*name)
+	n.at = len(q.names)
+	q.names = append(q.names, n)
+}
+func (q *queue) Pop() any {
+	last := len(q.names) - 1
+	n := q.names[last]
+	q.names[last] = nil
+	q.names = q.names[:last]
+	return n
+}
+
+func (q *queue) add(n *name) {
+	n.in = q
+	heap.Push(q, n)
+}
+
+func (q *queue) take() *name {
+	n := heap.Pop(q).(*name)
+	n.in = nil
+	return n
+}
+
+// add queues a name.
+func (s *schedule) add(n *name) {
+	if n.failing() {
+		s.failed.add(n)
+		return
+	}
+	s.sound.add(n)
+}
+
+// remove takes a name out that is queued.
+func (s *schedule) remove(n *name) {
+	if n.in != nil {
+		heap.Remove(n.in, n.at)
+		n.in = nil
+	}
+}
+
+// next takes out a name whose lookup is to begin now; nil if there is none. wait is then the time until a name is due, or
+// negative if none is: the end of a lookup is the next occasion.
+func (s *schedule) next(now time.Time) (n *name, wait time.Duration) {
+	if s.running >= parallel {
+		return nil, -1
+	}
+	if s.sound.Len() > 0 && !s.sound.names[0].due.After(now) {
+		n = s.sound.take()
+		s.running++
+		return n, 0
+	}
+	for s.failed.Len() > 0 && !s.failed.names[0].due.After(now) {
+		s.due.add(s.failed.take())
+	}
+	if s.due.Len() > 0 && s.retries < retrying {
+		n = s.due.take()
+		s.running++
+		s.retries++
+		return n, 0
+	}
+	wait = -1
+	for _, q := range []*queue{&s.sound, &s.failed} {
+		if q.Len() > 0 {
+			if left := q.names[0].due.Sub(now); wait < 0 || left < wait {
+				wait = left
+			}
+		}
+	}
+	return nil, wait
+}
+
+// ended ends a lookup.
+func (s *schedule) ended(retry bool) {
+	s.running--
+	if retry {
+		s.retries--
+	}
+}
+
+// backoff is the pause after a number of failures: it doubles from first up to maxBackoff, less up to a fifth, so that names that
+// failed together are not repeated together.
+func backoff(first time.Duration, failures int) time.Duration {
+	pause := first
+	for range failures - 1 {
+		if pause *= 2; pause >= maxBackoff {
+			pause = maxBackoff
+			break
+		}
+	}
+	return pause - time.Duration(rand.Int64N(int64(pause)/5+1))
+}

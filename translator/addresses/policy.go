@@ -1,0 +1,128 @@
+package addresses
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// Fix is what the author of an object can do about an address that a Policy does not allow.
+const Fix = "write an address inside the allowed ranges, or ask the operator of Penstock to add its range to --allowed-cidrs"
+
+// Policy judges addresses by the store's AddressPolicy.
+type Policy struct {
+	Ranges
+	// ExternalName is set if Services of type ExternalName have endpoints.
+	ExternalName bool
+
+	r      store.Reader
+	shared bool
+	own    string
+}
+
+// Of reads the store's AddressPolicy.
+func Of(r store.Reader) Policy {
+	p := Policy{r: r}
+	is, ok := store.AddressPolicies.Get(r, store.OwnAddressPolicy)
+	if !ok {
+		p.shared = true
+		return p
+	}
+	p.Ranges = Ranges{Allowed: prefixes(is.Allowed), Denied: prefixes(is.Denied), Loopback: is.Loopback}
+	p.ExternalName, p.shared, p.own = is.ExternalName, is.Shared, is.Own
+	return p
+}
+
+// prefixes leaves out what is no CIDR: cmd has checked them.
+func prefixes(list []string) (out []netip.Prefix) {
+	for _, text := range list {
+		if p, err := ParseRange(text); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Written returns why an address that a user wrote may not become an endpoint, as a phrase that follows the address; "" if it
+// may.
+func (p Policy) Written(ip netip.Addr) string {
+	if why := p.Outside(ip); why != "" {
+		return why
+	}
+	for _, o := range p.occupants(ip) {
+		for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
+			if p.ours(service) {
+				return fmt.Sprintf("is that of Penstock's own Service %s, which is never allowed", service)
+			}
+		}
+	}
+	return ""
+}
+
+// Sliced returns the same for an address of an EndpointSlice of a namespace that Kubernetes did not make. Those may lie outside
+// of the allowed ranges, because Kubernetes lets only administrators write them by default, but not at another namespace's
+// endpoint (CVE-2021-25740).
+func (p Policy) Sliced(namespace string, ip netip.Addr) string {
+	if kind := p.Never(ip); kind != "" {
+		return "is " + kind + ", which is never allowed"
+	}
+	local := false // an endpoint of the namespace itself
+	for _, o := range p.occupants(ip) {
+		for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
+			if p.ours(service) {
+				return fmt.Sprintf("is that of Penstock's own Service %s, which is never allowed", service)
+			}
+		}
+		if len(o.Clusters) > 0 {
+			return fmt.Sprintf("is that of Service %s: name the Service in the route instead", o.Clusters[0])
+		}
+		within := func(service string) bool { return strings.HasPrefix(service, namespace+"/") }
+		local = slices.ContainsFunc(o.Endpoints, within)
+		if !local && len(o.Endpoints) > 0 {
+			return fmt.Sprintf("is that of an endpoint of Service %s, in another namespace", o.Endpoints[0])
+		}
+	}
+	if denied, ok := p.DeniedBy(ip); ok && !local {
+		return fmt.Sprintf("is in the denied range %s", denied)
+	}
+	return ""
+}
+
+// occupants are those of all forms of an address.
+func (p Policy) occupants(ip netip.Addr) (out []*store.Occupant) {
+	if !p.shared {
+		return nil
+	}
+	ip = unwrap(ip)
+	inner, _ := embedded(ip)
+	for _, form := range append([]netip.Addr{ip}, inner...) {
+		if o, ok := store.Occupants.Get(p.r, form.String()); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// ours reports whether a Service is in front of Penstock's own processes, or of a Gateway's proxies.
+func (p Policy) ours(service string) bool {
+	if service == p.own {
+		return true
+	}
+	s, ok := store.Services.Get(p.r, service)
+	return ok && s.Labels[gatewayv1.GatewayNameLabelKey] != "" && s.Labels["app.kubernetes.io/managed-by"] == "penstock"
+}
+
+// Unrestricted is the AddressPolicy of files, whose owner may name any address that is ever allowed, and loopback.
+func Unrestricted() *store.AddressPolicy {
+	p := &store.AddressPolicy{Loopback: true, ExternalName: true}
+	p.Name = store.OwnAddressPolicy
+	for _, r := range Everything() {
+		p.Allowed = append(p.Allowed, r.String())
+	}
+	return p
+}
