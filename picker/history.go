@@ -33,17 +33,20 @@ const (
 
 // history keeps a pool's last recorded picks.
 type history struct {
-	last atomic.Int64 // when the last record was made, in Unix nanoseconds
+	last atomic.Int64 // when the last record was made, in nanoseconds since start
 	next atomic.Uint64
 	ring [historySize]atomic.Pointer[Record]
 }
+
+// start is the zero of times kept in atomics. Differences to it are monotonic: the clock may be set meanwhile.
+var start = time.Now()
 
 func newHistory() *history { return new(history) }
 
 // offer records a pick unless another one was recorded a moment ago; make is called only if so.
 func (h *history) offer(now time.Time, make func() *Record) {
-	last, at := h.last.Load(), now.UnixNano()
-	if at-last < int64(historyEvery) || !h.last.CompareAndSwap(last, at) {
+	last, at := h.last.Load(), int64(now.Sub(start))
+	if last != 0 && at-last < int64(historyEvery) || !h.last.CompareAndSwap(last, at) {
 		return
 	}
 	h.ring[h.next.Add(1)%historySize].Store(make())

@@ -41,9 +41,11 @@ type Config struct {
 	// TrustDomain is the trust domain of SPIFFE, such as "cluster.local", whose IDs name service accounts of this
 	// cluster. Default: none, and a SPIFFE ID counts only as a name.
 	TrustDomain string
-	// Unreachable reports that the API server cannot be reached. Credentials that expire meanwhile stay valid, because
-	// they cannot be renewed. nil: it can always be reached.
+	// Unreachable reports that the API server cannot be reached. Credentials that were accepted before and expire meanwhile
+	// stay valid for a day, because they cannot be renewed. nil: it can always be reached.
 	Unreachable func() bool
+	// ClientCAs verify the certificates of clients; nil: only tokens count. See Guard.TLS.
+	ClientCAs *x509.CertPool
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -53,8 +55,9 @@ const Audience = "penstock.dev"
 
 // Guard authenticates connections. It is safe for concurrent use.
 type Guard struct {
-	cfg    Config
-	tokens *tokens
+	cfg          Config
+	tokens       *tokens
+	certificates *certificates
 }
 
 // New returns a Guard.
@@ -65,7 +68,7 @@ func New(c Config) *Guard {
 	if c.Unreachable == nil {
 		c.Unreachable = func() bool { return false }
 	}
-	return &Guard{cfg: c, tokens: newTokens(c.Reviewer, c.Now)}
+	return &Guard{cfg: c, tokens: newTokens(c.Reviewer, c.Now, c.Unreachable), certificates: newCertificates(c)}
 }
 
 // Client is an authenticated client. It implements server.Proxy.
@@ -115,8 +118,8 @@ func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 func (g *Guard) prove(ctx context.Context) (p Proof, expires time.Time, err error) {
 	from, ok := peer.FromContext(ctx)
 	if ok {
-		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-			chain := info.State.VerifiedChains[0]
+		info, _ := from.AuthInfo.(credentials.TLSInfo)
+		if chain := g.certificates.verified(info.State); chain != nil {
 			return fromCertificate(chain[0], g.cfg.TrustDomain), ends(chain), nil
 		}
 	}

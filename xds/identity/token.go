@@ -38,10 +38,12 @@ const (
 type tokens struct {
 	reviewer Reviewer
 	now      func() time.Time
-	junk     *junk
-	slots    chan struct{} // one for each review in flight
-	group    singleflight.Group
-	denials  *lru.Cache // hash -> until when; apart from accepted, so that junk evicts no accepted token
+	// unreachable reports that no review is possible: see Config.Unreachable.
+	unreachable func() bool
+	junk        *junk
+	slots       chan struct{} // one for each review in flight
+	group       singleflight.Group
+	denials     *lru.Cache // hash -> until when; apart from accepted, so that junk evicts no accepted token
 
 	mu       sync.RWMutex
 	accepted map[[sha256.Size]byte]answer
@@ -54,9 +56,18 @@ type answer struct {
 	expires time.Time // of the token; zero: unknown
 }
 
-func newTokens(r Reviewer, now func() time.Time) *tokens {
+// inGrace reports whether the token counts while it cannot be reviewed.
+func (a answer) inGrace(now time.Time) bool {
+	end := a.expires
+	if end.IsZero() {
+		end = a.until
+	}
+	return now.Before(end.Add(grace))
+}
+
+func newTokens(r Reviewer, now func() time.Time, unreachable func() bool) *tokens {
 	return &tokens{
-		reviewer: r, now: now, junk: newJunk(now), slots: make(chan struct{}, atOnce),
+		reviewer: r, now: now, unreachable: unreachable, junk: newJunk(now), slots: make(chan struct{}, atOnce),
 		denials: lru.New(remembered), accepted: map[[sha256.Size]byte]answer{},
 	}
 }
@@ -70,7 +81,7 @@ func (t *tokens) review(ctx context.Context, from netip.Addr, token string) (ans
 	t.mu.RLock()
 	a, known := t.accepted[hash]
 	t.mu.RUnlock()
-	if known && !now.After(a.until) {
+	if known && (!now.After(a.until) || t.unreachable() && a.inGrace(now)) {
 		return a, nil
 	}
 	if until, ok := t.denials.Get(hash); ok && !now.After(until.(time.Time)) {
@@ -126,11 +137,16 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	return a, nil
 }
 
-// evict makes room: first answers that have ended, then any. Called with mu held.
+// evict makes room: first answers that count no more, then those that are due for a review, then any. Called with mu held.
 func (t *tokens) evict(now time.Time) {
-	for h, a := range t.accepted {
-		if now.After(a.until) {
-			delete(t.accepted, h)
+	for _, over := range []func(answer) bool{
+		func(a answer) bool { return !a.inGrace(now) },
+		func(a answer) bool { return now.After(a.until) && len(t.accepted) >= remembered },
+	} {
+		for h, a := range t.accepted {
+			if over(a) {
+				delete(t.accepted, h)
+			}
 		}
 	}
 	for h := range t.accepted {

@@ -71,8 +71,8 @@ func (l *Elector) Leading() bool { return l.leading.Load() }
 // LastContact returns when the API server last answered, at most two seconds ago for a process that runs and is not cut off.
 // It is the zero time before the first answer.
 func (l *Elector) LastContact() time.Time {
-	if ns := l.lock.contact.Load(); ns != 0 {
-		return time.Unix(0, ns)
+	if at := l.lock.contact.Load(); at != nil {
+		return *at
 	}
 	return time.Time{}
 }
@@ -127,14 +127,15 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 // heartbeat records when the API server last answered.
 type heartbeat struct {
 	resourcelock.Interface
-	contact atomic.Int64 // Unix nanoseconds
-	held    atomic.Bool  // this process has acquired the Lease since held was reset
+	contact atomic.Pointer[time.Time] // with its monotonic reading: the clock may be set meanwhile
+	held    atomic.Bool               // this process has acquired the Lease since held was reset
 }
 
 func (h *heartbeat) note(err error) error {
 	// An error response is contact too.
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
-		h.contact.Store(time.Now().UnixNano())
+		now := time.Now()
+		h.contact.Store(&now)
 	}
 	return err
 }

@@ -70,7 +70,7 @@ func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func
 	f.Fleets = fleet.New(fleet.Config{
 		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: c.board, Log: c.log,
 	})
-	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, TrustDomain: cfg.TrustDomain, Unreachable: unreachable})
+	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, TrustDomain: cfg.TrustDomain, ClientCAs: cfg.ClientCA, Unreachable: unreachable})
 	return f, nil
 }
 
@@ -140,10 +140,7 @@ func (f *fleets) lead(ctx context.Context) error {
 // secure are the options of a gRPC server whose certificate the authority keeps.
 func (f *fleets) secure() []grpc.ServerOption {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: f.authority.GetCertificate}
-	if f.cfg.ClientCA != nil {
-		cfg.ClientCAs, cfg.ClientAuth = f.cfg.ClientCA, tls.VerifyClientCertIfGiven
-	}
-	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(cfg))}
+	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(f.guard.TLS(cfg)))}
 }
 
 // observe implements proxyRunner: the Gateways may have changed, and with them which proxies may read what.
