@@ -24,6 +24,7 @@ func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []mode
 	if len(a.Parents) == 0 {
 		return a
 	}
+	fault(r, c.Route)
 	b := ruleBuilder{r: r, backends: backends, out: a}
 	b.build()
 	for i := range a.Parents {

@@ -33,8 +33,8 @@ type Config struct {
 	// Changed is called when Bundle, or the first of Keys, has changed, from Run's goroutine; the first time before
 	// Ready. Optional.
 	Changed func()
-	// Life is the validity of an authority (default: one year), CertificateLife that of a certificate (default: one
-	// day). Overlap is how long an authority is in the bundle before it signs (default: one day).
+	// Life is how long an authority is in use (default: one year); CertificateLife, how long a certificate is (default: one
+	// day). Both are valid for longer: see tolerance. Overlap is how long an authority is in the bundle before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
 	// Interval between reads of the Secret. Default: 10 s, less load than the renewal of the Lease.
 	Interval time.Duration
@@ -54,12 +54,16 @@ type Authority struct {
 	former []formerSigner      // whose keys were handed out, and that are not part of the state any more
 	keys   map[string][]string // by purpose
 	ready  chan struct{}       // closed when there is a certificate
+
+	// Of Run's goroutine, monotonic.
+	issued  time.Time // when cert was signed
+	damaged time.Time // when the Secret was first found to be damaged; zero: it is intact
 }
 
-// formerSigner is an authority that was replaced at once, as when its Secret was deleted. Proxies still have its keys.
+// formerSigner is an authority that was replaced, perhaps at once. Proxies may still have its keys.
 type formerSigner struct {
 	*signer
-	until time.Time
+	until time.Time // monotonic
 }
 
 // maxFormer bounds the former signers whose keys count.
@@ -108,17 +112,14 @@ func (a *Authority) Run(ctx context.Context) error {
 func (a *Authority) renew(ctx context.Context) error {
 	data, version, err := a.cfg.Secrets.Read(ctx)
 	if err != nil {
-		return fmt.Errorf("read the authority: %w", err)
+		err = fmt.Errorf("read the authority: %w", err)
+		if held := a.held(); held.current != nil { // the API server may be away for days
+			err = errors.Join(err, a.take(held, a.cfg.Now()))
+		}
+		return err
 	}
 	now := a.cfg.Now()
-	var s state
-	changed := false
-	if len(data) == 0 {
-		s.current, err = newSigner(now, a.cfg.Life)
-		changed = true
-	} else if s, err = read(data); err == nil {
-		s, changed, err = s.advance(now, a.cfg.Life, a.cfg.Overlap)
-	}
+	s, changed, err := a.next(data, now)
 	if err != nil {
 		return fmt.Errorf("the authority: %w", err)
 	}
@@ -130,26 +131,73 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
+// damagePause is how long a process that has never had the authority leaves a damaged Secret to those that have.
+const damagePause = 20 * time.Second
+
+// next returns the state that follows from the Secret's data, and whether it must be written. A Secret that is gone or damaged gets
+// the state that this process has, so that proxies and processes go on trusting each other.
+func (a *Authority) next(data map[string][]byte, now time.Time) (s state, changed bool, err error) {
+	if len(data) > 0 {
+		if s, err = read(data); err == nil {
+			a.damaged = time.Time{}
+			return s.advance(now, a.cfg.Life, a.cfg.Overlap)
+		}
+	}
+	damage := err
+	switch held := a.held(); {
+	case held.current != nil:
+		s = held
+	case damage == nil:
+		s.current, err = newOwn(now, a.cfg.Life)
+		return s, true, err
+	case s.current != nil: // what is damaged was not in use
+	default:
+		if a.damaged.IsZero() {
+			a.damaged = time.Now()
+		}
+		if time.Since(a.damaged) < damagePause {
+			return s, false, damage
+		}
+		if s, err = replacement(data, now, a.cfg.Life); err != nil {
+			return s, false, err
+		}
+	}
+	a.cfg.Log.Warn("the Secret of the certificate authority is missing or damaged, and is written again", "error", damage)
+	s, _, err = s.advance(now, a.cfg.Life, a.cfg.Overlap)
+	return s, true, err
+}
+
+// held is the state that this process has; zero before the first.
+func (a *Authority) held() state {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.state
+}
+
 // take adopts a state, and renews the certificate if that is due.
 func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	cert, old := a.cert, a.state
 	a.mu.Unlock()
-	if cert == nil || !bytes.Equal(old.current.certPEM, s.current.certPEM) || now.After(cert.Leaf.NotAfter.Add(-a.cfg.CertificateLife/3)) {
+	replaced := old.current != nil && !bytes.Equal(old.current.certPEM, s.current.certPEM)
+	if cert == nil || replaced || time.Since(a.issued) > a.cfg.CertificateLife*2/3 {
 		var err error
-		if cert, err = s.current.issue(now, a.cfg.CertificateLife, a.cfg.Names); err != nil {
+		if cert, err = s.current.issue(a.cfg.Names); err != nil {
 			return fmt.Errorf("sign a certificate: %w", err)
 		}
+		a.issued = time.Now()
 	}
 	given := s.given(now, a.cfg.Overlap)
 	a.mu.Lock()
 	changed := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
 	first := a.given == nil
-	if !first && !bytes.Equal(a.given.certPEM, s.current.certPEM) && (s.next == nil || !bytes.Equal(a.given.certPEM, s.next.certPEM)) {
-		a.former = append([]formerSigner{{a.given, now.Add(a.cfg.Overlap)}}, a.former...)
-		a.former = a.former[:min(len(a.former), maxFormer)]
+	// Proxies may have the key of either: a process whose clock is behind hands out current's for longer.
+	if !first {
+		for _, was := range []*signer{a.given, old.current} {
+			a.retire(was, s)
+		}
 	}
-	a.former = slices.DeleteFunc(a.former, func(f formerSigner) bool { return now.After(f.until) })
+	a.former = slices.DeleteFunc(a.former, func(f formerSigner) bool { return time.Now().After(f.until) })
 	a.state, a.cert, a.given = s, cert, given
 	clear(a.keys)
 	a.mu.Unlock()
@@ -160,6 +208,20 @@ func (a *Authority) take(s state, now time.Time) error {
 		close(a.ready)
 	}
 	return nil
+}
+
+// retire has the keys of a signer count for a while if it signs no more. Called with mu held.
+func (a *Authority) retire(was *signer, now state) {
+	for _, s := range []*signer{now.current, now.next} {
+		if s != nil && bytes.Equal(was.certPEM, s.certPEM) {
+			return
+		}
+	}
+	if slices.ContainsFunc(a.former, func(f formerSigner) bool { return bytes.Equal(f.certPEM, was.certPEM) }) {
+		return
+	}
+	a.former = append([]formerSigner{{was, time.Now().Add(a.cfg.Overlap)}}, a.former...)
+	a.former = a.former[:min(len(a.former), maxFormer)]
 }
 
 // Ready returns when there is a certificate, or with ctx's error.

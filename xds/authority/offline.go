@@ -17,7 +17,7 @@ type Pair struct{ Cert, Key []byte }
 
 // NewPair creates a CA for control planes outside of Kubernetes, whose files an operator keeps. See Pair.Issue.
 func NewPair(now time.Time, life time.Duration) (Pair, error) {
-	s, err := newSigner(now, life)
+	s, err := newSigner(now, skew, life)
 	if err != nil {
 		return Pair{}, err
 	}

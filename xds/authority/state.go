@@ -25,8 +25,17 @@ const (
 	previousCert            = "previous.crt"
 )
 
-// skew bounds the clock skew between nodes.
-const skew = time.Hour
+const (
+	// skew bounds the clock skew between nodes.
+	skew = time.Hour
+	// tolerance is how wrong a clock may be until it rejects certificates: they are valid for so long before an authority is made, and
+	// after the time at which it has been replaced. A process with its clock a year ahead, or behind, still serves proxies that know
+	// the time, and other processes: twice a year, because an authority may have been made by such a clock.
+	tolerance = 800 * 24 * time.Hour
+	// retention is how long an expired authority stays in the bundle behind its successor: a process that cannot read the Secret
+	// presents its certificates for as long.
+	retention = 7 * 24 * time.Hour
+)
 
 // signer is one authority: its certificate and key. The previous one has no key.
 type signer struct {
@@ -39,23 +48,36 @@ type signer struct {
 // state is the content of the Secret.
 type state struct{ current, next, previous *signer }
 
-// read decodes the Secret's data. Data that cannot be decoded is an error: proxies would not trust a new authority in
-// its place.
+// read decodes the Secret's data. It returns what is intact. An error means that something is not; without the current authority
+// the state is of no use.
 func read(data map[string][]byte) (s state, err error) {
-	if s.current, err = readSigner(data[currentCert], data[currentKey], true); err != nil {
-		return s, fmt.Errorf("%s: %w", currentCert, err)
+	part := func(name string, key []byte, withKey bool) *signer {
+		if len(data[name]) == 0 && name != currentCert {
+			return nil
+		}
+		got, bad := readSigner(data[name], key, withKey)
+		if bad != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, bad))
+			return nil
+		}
+		return got
 	}
-	if len(data[nextCert]) > 0 {
-		if s.next, err = readSigner(data[nextCert], data[nextKey], true); err != nil {
-			return s, fmt.Errorf("%s: %w", nextCert, err)
+	s.current = part(currentCert, data[currentKey], true)
+	s.next = part(nextCert, data[nextKey], true)
+	s.previous = part(previousCert, nil, false)
+	return s, err
+}
+
+// replacement is the state that replaces data without a current authority that can sign. A certificate of it that is intact stays
+// trusted: other processes may still present what it has signed.
+func replacement(data map[string][]byte, now time.Time, life time.Duration) (s state, err error) {
+	for _, name := range []string{previousCert, nextCert, currentCert} {
+		if intact, bad := readSigner(data[name], nil, false); bad == nil {
+			s.previous = intact
 		}
 	}
-	if len(data[previousCert]) > 0 {
-		if s.previous, err = readSigner(data[previousCert], nil, false); err != nil {
-			return s, fmt.Errorf("%s: %w", previousCert, err)
-		}
-	}
-	return s, nil
+	s.current, err = newOwn(now, life)
+	return s, err
 }
 
 func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
@@ -111,15 +133,22 @@ func (s state) bundle() []byte {
 
 // advance returns the state in which an authority should be at a time, and whether that is another one.
 func (s state) advance(now time.Time, life, overlap time.Duration) (next state, changed bool, err error) {
-	if s.previous != nil && now.After(s.previous.cert.NotAfter) {
+	if s.previous != nil && now.After(s.previous.cert.NotAfter) && now.Sub(s.current.created()) > retention {
 		s.previous, changed = nil, true
 	}
-	if s.next != nil && now.Sub(s.next.cert.NotBefore.Add(skew)) >= overlap {
-		s.previous, s.current, s.next, changed = s.current, s.next, nil, true
-		s.previous.key, s.previous.keyPEM = nil, nil
+	// Without a signer that is valid there is no time for the overlap: proxies trust the new one once they have its bundle.
+	expired := now.After(s.current.cert.NotAfter)
+	if expired && (s.next == nil || now.After(s.next.cert.NotAfter)) {
+		if s.next, err = newOwn(now, life); err != nil {
+			return s, false, err
+		}
 	}
-	if s.next == nil && s.current.cert.NotAfter.Sub(now) < life/3 {
-		if s.next, err = newSigner(now, life); err != nil {
+	if s.next != nil && (expired || now.Sub(s.next.created()) >= overlap) {
+		s.previous, s.current, s.next, changed = s.current.withoutKey(), s.next, nil, true
+	}
+	// The first condition is for authorities of earlier releases, which expire at the end of their life.
+	if s.next == nil && (s.current.cert.NotAfter.Sub(now) < life/3 || now.Sub(s.current.created()) > life-life/3) {
+		if s.next, err = newOwn(now, life); err != nil {
 			return s, false, err
 		}
 		changed = true
@@ -127,7 +156,24 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	return s, changed, nil
 }
 
-func newSigner(now time.Time, life time.Duration) (*signer, error) {
+// created is when the authority was made, by the clock of its maker.
+func (s *signer) created() time.Time {
+	if at, err := time.Parse(time.RFC3339, s.cert.Subject.SerialNumber); err == nil {
+		return at
+	}
+	return s.cert.NotBefore.Add(skew) // of an earlier release
+}
+
+// withoutKey is the authority as one that signs no more.
+func (s *signer) withoutKey() *signer { return &signer{cert: s.cert, certPEM: s.certPEM} }
+
+// newOwn makes an authority of a control plane.
+func newOwn(now time.Time, life time.Duration) (*signer, error) {
+	return newSigner(now, tolerance, life+tolerance)
+}
+
+// newSigner makes an authority that is valid for some time before and after now.
+func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -138,8 +184,8 @@ func newSigner(now time.Time, life time.Duration) (*signer, error) {
 	}
 	template := &x509.Certificate{
 		// Unique names: of two authorities with one name, a verifier may try only the wrong one.
-		SerialNumber: serial, Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4])},
-		NotBefore: now.Add(-skew), NotAfter: now.Add(life),
+		SerialNumber: serial, Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4]), SerialNumber: now.UTC().Format(time.RFC3339)},
+		NotBefore: now.Add(-before), NotAfter: now.Add(after),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -154,8 +200,9 @@ func newSigner(now time.Time, life time.Duration) (*signer, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), true)
 }
 
-// issue signs a certificate for a process with these names. It expires with the authority at the latest.
-func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.Certificate, error) {
+// issue signs a certificate for a process with these names. It is valid as long as the authority: its key is in the memory that has
+// the authority's too, and ends with the process.
+func (s *signer) issue(names []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -164,12 +211,8 @@ func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.
 	if err != nil {
 		return nil, err
 	}
-	end := now.Add(life)
-	if end.After(s.cert.NotAfter) {
-		end = s.cert.NotAfter
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: now.Add(-skew), NotAfter: end,
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: s.cert.NotBefore, NotAfter: s.cert.NotAfter,
 		// Between processes of Penstock it is also a client certificate: see Mutual.
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
@@ -186,7 +229,7 @@ func (s *signer) issue(now time.Time, life time.Duration, names []string) (*tls.
 
 // given is the authority whose keys are handed out: the next one, once all replicas have long had it.
 func (s state) given(now time.Time, overlap time.Duration) *signer {
-	if s.next != nil && now.Sub(s.next.cert.NotBefore.Add(skew)) > overlap/2 {
+	if s.next != nil && now.Sub(s.next.created()) > overlap/2 {
 		return s.next
 	}
 	return s.current

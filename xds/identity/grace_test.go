@@ -8,7 +8,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"testing"
@@ -130,4 +132,29 @@ func TestCertificate_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *test
 	expect("another that has not expired", issue(&ca, end.Add(time.Hour)), true)
 	now = end.Add(25 * time.Hour)
 	expect("known", known, false)
+}
+
+// The wall clock of this process is wrong; the API server, whose clock is right, has accepted the token.
+func TestServiceAccountToken_AcceptedOneOutlivesAClockThatIsSet(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	for name, offset := range map[string]time.Duration{"a year ahead": 365 * 24 * time.Hour, "a year behind": -365 * 24 * time.Hour} {
+		now, wall := now, now.Add(offset)
+		claims := fmt.Sprintf(`{"exp":%d,"iat":%d,"aud":["penstock.dev"]}`, now.Add(time.Hour).Unix(), now.Unix())
+		token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"
+		g := identity.New(identity.Config{
+			Reviewer: &reviewer{users: map[string]string{token: "system:serviceaccount:a:b"}}, Members: echo{},
+			Now: func() time.Time { return now }, Wall: func() time.Time { return wall },
+		})
+		c, err := g.Authenticate(bearing(token))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if next, err := c.Permitted("a/b"); err != nil || !next.Equal(now.Add(time.Hour)) {
+			t.Errorf("%s: permitted until %v (%v), want an hour", name, next, err)
+		}
+		now = now.Add(time.Hour)
+		if _, err := c.Permitted("a/b"); err == nil {
+			t.Errorf("%s: permitted for longer than it was issued for", name)
+		}
+	}
 }

@@ -46,8 +46,8 @@ type Config struct {
 	Unreachable func() bool
 	// ClientCAs verify the certificates of clients; nil: only tokens count. See Guard.TLS.
 	ClientCAs *x509.CertPool
-	// Now is the clock; time.Now if nil.
-	Now func() time.Time
+	// Now is the clock; time.Now if nil. Wall is the one that is compared with times in tokens; Now if nil.
+	Now, Wall func() time.Time
 }
 
 // Audience is that of the tokens with which proxies authenticate.
@@ -65,10 +65,13 @@ func New(c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Wall == nil {
+		c.Wall = c.Now
+	}
 	if c.Unreachable == nil {
 		c.Unreachable = func() bool { return false }
 	}
-	return &Guard{cfg: c, tokens: newTokens(c.Reviewer, c.Now, c.Unreachable), certificates: newCertificates(c)}
+	return &Guard{cfg: c, tokens: newTokens(c.Reviewer, c.Now, c.Wall, c.Unreachable), certificates: newCertificates(c)}
 }
 
 // Client is an authenticated client. It implements server.Proxy.

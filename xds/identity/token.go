@@ -38,6 +38,7 @@ const (
 type tokens struct {
 	reviewer Reviewer
 	now      func() time.Time
+	wall     func() time.Time
 	// unreachable reports that no review is possible: see Config.Unreachable.
 	unreachable func() bool
 	junk        *junk
@@ -65,9 +66,9 @@ func (a answer) inGrace(now time.Time) bool {
 	return now.Before(end.Add(grace))
 }
 
-func newTokens(r Reviewer, now func() time.Time, unreachable func() bool) *tokens {
+func newTokens(r Reviewer, now, wall func() time.Time, unreachable func() bool) *tokens {
 	return &tokens{
-		reviewer: r, now: now, unreachable: unreachable, junk: newJunk(now), slots: make(chan struct{}, atOnce),
+		reviewer: r, now: now, wall: wall, unreachable: unreachable, junk: newJunk(now), slots: make(chan struct{}, atOnce),
 		denials: lru.New(remembered), accepted: map[[sha256.Size]byte]answer{},
 	}
 }
@@ -126,7 +127,7 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 		t.denials.Add(hash, now.Add(denied))
 		return answer{}, errDenied
 	}
-	a := answer{user: user, until: now.Add(trusted), expires: expiry(token)}
+	a := answer{user: user, until: now.Add(trusted), expires: expiry(token, now, t.wall())}
 	if !a.expires.IsZero() && a.expires.Before(a.until) {
 		a.until = a.expires
 	}
@@ -160,6 +161,7 @@ func (t *tokens) evict(now time.Time) {
 // claims are those of a JWT that are read before its signature is verified: to deny without a review, never to accept.
 type claims struct {
 	Expires  int64    `json:"exp"`
+	Issued   int64    `json:"iat"`
 	Audience audience `json:"aud"`
 }
 
@@ -196,11 +198,20 @@ func plausible(token string) bool {
 	return false
 }
 
-// expiry is the end of a token that the API server has verified; zero if the token has none.
-func expiry(token string) time.Time {
+// expiry is the end of a token that the API server has accepted just now; zero if the token has none. It follows the monotonic clock
+// of now: setting the wall clock ends no token. Where the wall clock contradicts the API server, or gives the token more time than it
+// was issued for, that time counts from now.
+func expiry(token string, now, wall time.Time) time.Time {
 	c, ok := parse(token)
 	if !ok || c.Expires == 0 {
 		return time.Time{}
 	}
-	return time.Unix(c.Expires, 0)
+	left, life := time.Unix(c.Expires, 0).Sub(wall), time.Duration(c.Expires-c.Issued)*time.Second
+	if c.Issued == 0 {
+		life = max(left, trusted)
+	}
+	if left <= 0 || left > life {
+		left = life
+	}
+	return now.Add(left)
 }

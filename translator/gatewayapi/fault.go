@@ -1,0 +1,11 @@
+//go:build !faults
+
+package gatewayapi
+
+import (
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// fault does nothing. In a test build (tag faults) it panics at routes that ask for it.
+func fault(store.Reader, report.Ref) {}
