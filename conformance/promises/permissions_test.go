@@ -87,6 +87,9 @@ func permissionsSuffice(p place) {
 		if terminating := strings.Contains(r.ResponseStatus.Message, "being terminated"); r.ResponseStatus.Code == 401 || r.ResponseStatus.Code == 403 && !terminating {
 			p.Errorf("forbidden: %s %s: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
 		}
+		if strings.Contains(r.ResponseStatus.Message, "ValidatingAdmissionPolicy") {
+			p.Errorf("denied by the admission policy: %s %s: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
+		}
 		if r.ObjectRef.Resource != "secrets" {
 			continue
 		}

@@ -1,11 +1,13 @@
 package attacks
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Another user of the machine makes the state folder first, to plant a status, a last good object or a socket.
@@ -25,7 +27,9 @@ func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	} else {
 		planted = "/"
 	}
-	out, err := exec.CommandContext(t.Context(), binaries.penstock, "serve", "-f", s.files, "--state", planted, "--xds", local(s.xds), "--picker", local(s.picker)).CombinedOutput()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // before, it served
+	defer stop()
+	out, err := exec.CommandContext(ctx, binaries.penstock, "serve", "-f", s.files, "--state", planted, "--xds", local(s.xds), "--picker", local(s.picker)).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "choose another folder with --state") {
 		t.Errorf("%v: %s", err, out)
 	}
