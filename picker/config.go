@@ -36,6 +36,8 @@ type Config struct {
 	Access Access
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
+	// Never returns the kind of an address whose metrics page is never read, "" for all others. Nil allows all.
+	Never func(netip.Addr) string
 	// Outside returns why no remote picker may name an address, whatever the ranges of its pool; "" if one may. Nil allows all.
 	Outside func(netip.Addr) string
 	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed

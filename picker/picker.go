@@ -86,7 +86,7 @@ func New(c Config) (*Picker, error) {
 		alive:          c.Alive,
 		gateway:        c.Gateway,
 		access:         c.Access,
-		registry:       endpoint.NewRegistry(endpoint.Config{Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
+		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		nowhere:        new(endpoint.Load),
 		health:         health.NewServer(),

@@ -146,12 +146,12 @@ func TestScrape_StalledServersLeaveOthersScraped(t *testing.T) {
 	})
 }
 
-func TestScrape_AddressOutsideTheAllowedRangesIsNotScraped(t *testing.T) {
+func TestScrape_AddressThatIsNeverAllowedIsNotScraped(t *testing.T) {
 	server := startServer(t)
-	r := run(t, Config{Slow: time.Millisecond, Allowed: func(a netip.Addr) error { return fmt.Errorf("%s is loopback", a) }})
+	r := run(t, Config{Slow: time.Millisecond, Never: func(netip.Addr) string { return "a loopback address" }})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	s.Refresh(time.Minute)
-	if e := &s.Endpoints[0]; server.scrapes.Load() != 0 || !strings.Contains(e.Problem(), "is loopback") {
+	if e := &s.Endpoints[0]; server.scrapes.Load() != 0 || !strings.Contains(e.Problem(), "a loopback address is never read") {
 		t.Errorf("%d scrapes, problem %q", server.scrapes.Load(), e.Problem())
 	}
 }

@@ -24,8 +24,8 @@ type Config struct {
 	StaleAfter int
 	// Concurrent is how many scrapes run at a time, each with a buffer of 8 KiB; default 256.
 	Concurrent int
-	// Allowed returns an error for an address that must not be scraped; nil: every address may be.
-	Allowed func(netip.Addr) error
+	// Never returns the kind of an address that must not be scraped; "" if it may be. Nil allows all.
+	Never func(netip.Addr) string
 	// Jitter returns a number in [0,1) that stretches or shortens intervals by up to a tenth. Required.
 	Jitter func() float64
 	// OnPanic is called when a scrape has panicked, with its page. nil drops it.
@@ -124,7 +124,6 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 		src = &source{
 			key: key, load: load,
 			url:        "http://" + host + cmp.Or(m.Path, DefaultPath),
-			target:     addr.Addr(),
 			staleAfter: int64(r.config.StaleAfter),
 			maxAge:     time.Duration(r.config.StaleAfter)*r.config.Slow + r.config.Timeout,
 			gone:       make(chan struct{}),

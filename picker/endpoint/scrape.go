@@ -44,7 +44,6 @@ type sourceKey struct {
 type source struct {
 	key        sourceKey
 	url        string
-	target     netip.Addr
 	load       *Load
 	staleAfter int64
 	maxAge     time.Duration
@@ -190,9 +189,9 @@ func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) 
 			err = errPanic
 		}
 	}()
-	if r.config.Allowed != nil {
-		if err := r.config.Allowed(src.target); err != nil {
-			return fmt.Errorf("metrics page %s: %w", src.url, err)
+	if r.config.Never != nil {
+		if kind := r.config.Never(src.key.addr.Addr()); kind != "" {
+			return fmt.Errorf("metrics page %s: %s is never read", src.url, kind)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)

@@ -109,7 +109,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.picker, err = picker.New(picker.Config{
 		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Alive: a.loads.Alive,
 		Gateway: identity.Gateway, Access: a.access,
-		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside,
+		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
 	if err != nil {
 		return nil, err
