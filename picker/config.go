@@ -27,9 +27,8 @@ type Config struct {
 	Forward func(accesslog.Entry)
 	// OnPanic is called when a scrape has panicked, with its page; it then counts as failed. nil drops it.
 	OnPanic func(page string, value any, stack []byte)
-	// Alive reports whether a picker of another process is reachable, by its Owner. The requests of one that is not are
-	// counted by the picker that receives their access log. Nil: there is no other process.
-	Alive func(owner string) bool
+	// Peers are the pickers of other processes for the same gateways; nil: there are none.
+	Peers Peers
 	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none, and nil if none does.
 	Gateway func(context.Context) string
 	// Access decides which pools the key of a Gateway opens; nil: all.
@@ -44,6 +43,27 @@ type Config struct {
 	// again or the pool is removed or replaced. It must not call the Picker. Nil drops the reports.
 	OnRelayFailure func(pool string, f RelayFailure)
 }
+
+// Peers are the pickers of other processes for the same gateways.
+type Peers interface {
+	// Alive reports whether there is a picker with an Owner's name. The requests of one that is gone are counted by the picker
+	// that receives their access log.
+	Alive(owner string) bool
+	// Others returns how many there are. First reports whether this process goes before all of them, in an order that is the
+	// same for all.
+	Others() int
+	First() bool
+	// Settle returns once the others count the requests that this process has in flight now, and ctx at the latest.
+	Settle(ctx context.Context)
+}
+
+// alone is a process without peers.
+type alone struct{}
+
+func (alone) Alive(string) bool      { return false }
+func (alone) Others() int            { return 0 }
+func (alone) First() bool            { return true }
+func (alone) Settle(context.Context) {}
 
 // Access decides which pools the proxies of a Gateway may pick from.
 type Access interface {

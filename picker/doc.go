@@ -13,8 +13,8 @@
 //   - Picks lock no pool: configuration is an immutable snapshot behind an atomic pointer.
 //   - Each lease is released exactly once: by the access log, by its timeout when no report comes any more, or by the end of
 //     the ext_proc stream for gateways that send no access log.
-//   - A limit of requests in flight holds within the process exactly; between processes, a pick of the last milliseconds may
-//     be missing (endpoint/counts.go).
+//   - A limit of requests in flight holds for all processes together (confirm.go), except while one of them does not answer
+//     its peers.
 //   - The header and the metadata of a pick hold the same text.
 //   - The package uses neither Kubernetes objects nor xDS. Its interface to the rest of penstock is Pool and Learner.
 //

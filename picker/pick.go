@@ -110,13 +110,13 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (ex
 	}
 	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
 	defer scratches.Put(c.scratch)
-	c.open(pool.strategy)
+	c.open(ctx, pool.strategy)
 	switch {
 	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0:
 	case pool.unlimited != nil && r.Pool != "" && !r.Last:
-		c.open(pool.unlimited)
+		c.open(ctx, pool.unlimited)
 	case pool.slots != nil:
-		pool.slots.Wait(ctx, reportDelay, func() bool { return c.open(pool.strategy) })
+		pool.slots.Wait(ctx, reportDelay, func() bool { return c.open(ctx, pool.strategy) })
 	}
 	d.candidates = len(c.scratch.Candidates())
 	a, result := pool.compose(c.ranked, spill, c.scratch.Eligible, restricted, retries(r))
@@ -144,7 +144,7 @@ type candidates struct {
 }
 
 // open ranks the endpoints and opens a lease at the first. It returns false if there is none that takes the request.
-func (c *candidates) open(s *schedule.Strategy) bool {
+func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 	limit := int64(c.pool.Full.InFlight)
 	if s == c.pool.unlimited {
 		limit = 0
@@ -159,9 +159,15 @@ func (c *candidates) open(s *schedule.Strategy) bool {
 			return true
 		}
 		// Another pick may have taken the endpoint's last slot since: the endpoint then counts as full in the next rank.
-		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, limit); c.lease != nil {
-			return true
+		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, limit); c.lease == nil {
+			continue
 		}
+		if limit > 0 && !c.picker.confirm(ctx, c.ranked[0].Endpoint.Load(), limit) {
+			c.lease.Release()
+			c.lease, c.ranked = nil, nil
+			return false
+		}
+		return true
 	}
 }
 

@@ -33,7 +33,7 @@ type Picker struct {
 	outside        func(netip.Addr) string // why no remote picker may name an address; "" if one may
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
-	alive          func(owner string) bool
+	peers          Peers
 	gateway        func(context.Context) string
 	access         Access
 	waiting        atomic.Int64 // calls that wait for access
@@ -83,7 +83,7 @@ func New(c Config) (*Picker, error) {
 		outside:        c.Outside,
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
-		alive:          c.Alive,
+		peers:          c.Peers,
 		gateway:        c.Gateway,
 		access:         c.Access,
 		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
@@ -94,8 +94,8 @@ func New(c Config) (*Picker, error) {
 	if p.log == nil {
 		p.log = slog.Default()
 	}
-	if p.alive == nil {
-		p.alive = func(string) bool { return false }
+	if p.peers == nil {
+		p.peers = alone{}
 	}
 	if c.Tracer != nil {
 		p.tracer = c.Tracer.Tracer("github.com/penstock-project/penstock/picker")
@@ -258,7 +258,7 @@ func (p *Picker) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Owner identifies this picker to other processes; see Config.Alive.
+// Owner identifies this picker to other processes; see Peers.
 func (p *Picker) Owner() string { return p.leases.Owner() }
 
 // Loads returns the requests in flight, by address.

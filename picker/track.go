@@ -47,7 +47,7 @@ func (p *Picker) Log(e accesslog.Entry) {
 		return
 	}
 	adopted := p.leases.Find(e.Lease)
-	alive := p.alive(endpoint.Owner(e.Lease))
+	alive := p.peers.Alive(endpoint.Owner(e.Lease))
 	switch {
 	case adopted != nil && adopted.Holder().Gateway != e.Gateway:
 		return

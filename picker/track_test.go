@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,7 +63,7 @@ func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 	var forwarded []accesslog.Entry
 	p, own := pickFirst(t, Config{
 		Forward: func(e accesslog.Entry) { forwarded = append(forwarded, e) },
-		Alive:   func(owner string) bool { return alive && owner == "peer" },
+		Peers:   onePeer{&alive},
 	})
 	open, end := accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Open: true, Served: second}, accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Served: second, Status: 200}
 	expect := func(what string, e accesslog.Entry, passed bool, want [2]int64) {
@@ -91,3 +92,11 @@ func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 		t.Error("a forwarded entry of another picker counts: ", diff)
 	}
 }
+
+// onePeer is a picker with the name peer.
+type onePeer struct{ alive *bool }
+
+func (o onePeer) Alive(owner string) bool { return *o.alive && owner == "peer" }
+func (onePeer) Others() int               { return 1 }
+func (onePeer) First() bool               { return false }
+func (onePeer) Settle(context.Context)    {}

@@ -176,8 +176,7 @@ type FullSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	KVCachePercent *int32 `json:"kvCachePercent,omitempty"`
-	// InFlight is the number of requests in flight, of all Gateways and all processes of Penstock. A process counts the picks of
-	// another one some milliseconds later.
+	// InFlight is the number of requests in flight, of all Gateways and all processes of Penstock.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -6,7 +6,8 @@ import (
 )
 
 // A limit of requests in flight counts those of all processes. So the counts at endpoints with a limit are published to
-// peers, and theirs are added here. A pick of the last milliseconds may be missing in the count of a peer.
+// peers, and theirs are added here. A pick of the last milliseconds may be missing in the count of a peer; picker.confirm
+// waits for it where that matters.
 
 // Count is how many requests this process has in flight at an address.
 type Count struct {

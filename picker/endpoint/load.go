@@ -29,6 +29,9 @@ func (e *Endpoint) Load() *Load { return e.load }
 // InFlight returns how many requests this process has in flight.
 func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 
+// Total returns how many requests all processes have in flight, as far as it is known here.
+func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
+
 // start counts a request. It returns false, and counts nothing, if limit requests are in flight, those of peers included; a
 // limit of 0 or less is none.
 func (l *Load) start(limit int64) bool {

@@ -107,14 +107,14 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.loads = peers.NewLoads(a.channel)
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.picker, err = picker.New(picker.Config{
-		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Alive: a.loads.Alive,
+		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads,
 		Gateway: identity.Gateway, Access: a.access,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.loads.Count(a.picker)
+	a.loads.Publish(a.picker)
 	a.pools = delivery.NewPools(delivery.PoolsConfig{
 		Picker: a.picker, Envoys: envoys, Holds: a.holds, DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: a.log,
 	})

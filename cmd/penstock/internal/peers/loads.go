@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -29,15 +31,18 @@ type LoadCounter interface {
 	Loads() *endpoint.Registry
 }
 
-// Loads publishes how many requests a process has in flight at endpoints that limit their number, so that the limit counts
+// Loads implements picker.Peers. It publishes how many requests a process has in flight at endpoints that limit their number, so that the limit counts
 // the requests of all processes. It reports which pickers are there.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[string]
 	counter LoadCounter
+	others  atomic.Int64 // peers with a picker
+
+	mu sync.Mutex // held from the reading of counts to their publication, so that none replaces a newer one
 }
 
-// NewLoads makes it. Call Count before the channel runs.
+// NewLoads makes it. Call Publish before the channel runs.
 func NewLoads(c *channel.Channel) *Loads {
 	l := &Loads{topic: c.Topic("loads")}
 	l.peers = channel.NewMirror(l.topic, channel.MirrorConfig[string]{
@@ -48,13 +53,13 @@ func NewLoads(c *channel.Channel) *Loads {
 	return l
 }
 
-// Count sets whose requests are published.
-func (l *Loads) Count(c LoadCounter) {
+// Publish sets whose requests are published.
+func (l *Loads) Publish(c LoadCounter) {
 	l.counter = c
 	l.topic.Publish(channel.Item{Key: ownerKey, Value: []byte(c.Owner())})
 }
 
-// Alive reports whether the picker with an owner's name is that of a peer. See picker.Config.Alive.
+// Alive implements picker.Peers.
 func (l *Loads) Alive(owner string) bool {
 	for _, alive := range l.peers.ByKey(ownerKey) {
 		if alive == owner {
@@ -64,8 +69,30 @@ func (l *Loads) Alive(owner string) bool {
 	return false
 }
 
-// changed adds up what peers publish of each address.
+// Others implements picker.Peers.
+func (l *Loads) Others() int { return int(l.others.Load()) }
+
+// First implements picker.Peers.
+func (l *Loads) First() bool {
+	for _, owner := range l.peers.ByKey(ownerKey) {
+		if owner < l.counter.Owner() {
+			return false
+		}
+	}
+	return true
+}
+
+// Settle implements picker.Peers.
+func (l *Loads) Settle(ctx context.Context) {
+	l.publish()
+	_ = l.topic.Acknowledged(ctx) // its only error is that ctx is over
+}
+
+// changed adds up what peers publish of each address. It publishes the counts of this process before the peers' counts are
+// acknowledged: of two processes that take the last slot at once, at least one then finds out.
 func (l *Loads) changed(changes []channel.Change[string]) {
+	defer l.publish()
+	l.others.Store(int64(len(l.peers.ByKey(ownerKey))))
 	for _, c := range changes {
 		addr, err := netip.ParseAddrPort(c.Key)
 		if err != nil {
@@ -90,25 +117,32 @@ func (l *Loads) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-loads.Counted():
 		}
-		var items []channel.Item
-		var gone []string
-		for _, c := range loads.Counts() {
-			if c.InFlight == 0 {
-				gone = append(gone, c.Addr.String())
-			} else {
-				items = append(items, channel.Item{Key: c.Addr.String(), Value: fmt.Append(nil, c.InFlight)})
-			}
-		}
-		if len(gone) > 0 {
-			l.topic.Retract(gone...)
-		}
-		if len(items) > 0 {
-			l.topic.Publish(items...)
-		}
+		l.publish()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(loadsInterval):
 		}
+	}
+}
+
+// publish publishes the counts that have changed.
+func (l *Loads) publish() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var items []channel.Item
+	var gone []string
+	for _, c := range l.counter.Loads().Counts() {
+		if c.InFlight == 0 {
+			gone = append(gone, c.Addr.String())
+		} else {
+			items = append(items, channel.Item{Key: c.Addr.String(), Value: fmt.Append(nil, c.InFlight)})
+		}
+	}
+	if len(gone) > 0 {
+		l.topic.Retract(gone...)
+	}
+	if len(items) > 0 {
+		l.topic.Publish(items...)
 	}
 }

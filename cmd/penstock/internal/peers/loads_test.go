@@ -1,0 +1,122 @@
+package peers
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+const limited = "10.0.0.1:80"
+
+// startPickers starts processes with a picker each, for a pool whose one endpoint takes a number of requests.
+func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
+	t.Helper()
+	listeners := make([]net.Listener, n)
+	var addresses []string
+	for i := range listeners {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[i], addresses = l, append(addresses, l.Addr().String())
+	}
+	for _, l := range listeners {
+		c := channel.New(channel.Config{Peers: addresses})
+		of := NewLoads(c)
+		p, err := picker.New(picker.Config{Peers: of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of.Publish(p)
+		if err := p.SetPools([]picker.Pool{{Name: "ns/pool", Strategy: "random", Full: schedule.Full{InFlight: limit},
+			Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(limited)}}}}); err != nil {
+			t.Fatal(err)
+		}
+		s := grpc.NewServer()
+		c.Register(s)
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { _ = s.Serve(l) })
+		for _, run := range []func(context.Context) error{c.Run, of.Run, p.Run} {
+			running.Go(func() { _ = run(ctx) })
+		}
+		end := sync.OnceFunc(func() { cancel(); s.Stop(); running.Wait() })
+		t.Cleanup(end)
+		pickers, loads, stop = append(pickers, p), append(loads, of), append(stop, end)
+	}
+	for _, l := range loads {
+		poll.Until(t, "the processes are connected", func() bool { return l.Others() == n-1 })
+	}
+	return pickers, loads, stop
+}
+
+// pick returns the lease of a pick; "" if the pool is full.
+func pick(t *testing.T, p *picker.Picker) string {
+	a := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
+	if a.Lease == "" && a.Status != 429 {
+		t.Errorf("a pick without a lease has status %d", a.Status)
+	}
+	return a.Lease
+}
+
+// Clients of two Gateways' Envoys send at once, and each Envoy asks another process.
+func TestLimit_HoldsForConcurrentPicksOfSeveralProcesses(t *testing.T) {
+	const limit = 5
+	pickers, _, _ := startPickers(t, 3, limit)
+	for round := range 5 {
+		var open atomic.Int64
+		leases := make([][]string, len(pickers))
+		var mu sync.Mutex
+		var picks sync.WaitGroup
+		for i := range 60 {
+			picks.Go(func() {
+				if lease := pick(t, pickers[i%3]); lease != "" {
+					open.Add(1)
+					mu.Lock()
+					defer mu.Unlock()
+					leases[i%3] = append(leases[i%3], lease)
+				}
+			})
+		}
+		picks.Wait()
+		if n := open.Load(); n != limit {
+			t.Errorf("round %d: %d requests in flight, the limit is %d", round, n, limit)
+		}
+		for i, p := range pickers {
+			for _, lease := range leases[i] {
+				p.LogOwn(accesslog.Entry{Lease: lease, Served: limited, Status: 200})
+			}
+		}
+	}
+}
+
+func TestLimit_CountsOfPeerThatIsGoneEnd(t *testing.T) {
+	pickers, loads, stop := startPickers(t, 2, 4)
+	for range 4 {
+		if pick(t, pickers[1]) == "" {
+			t.Fatal("full too early")
+		}
+	}
+	poll.Until(t, "the other process counts them", func() bool { return pick(t, pickers[0]) == "" })
+	if !loads[0].Alive(pickers[1].Owner()) || loads[0].Alive("other") {
+		t.Error("the peer is not alive, or another one is")
+	}
+	stop[1]()
+	poll.Until(t, "they count no more", func() bool { return pick(t, pickers[0]) != "" })
+	if loads[0].Alive(pickers[1].Owner()) || loads[0].Others() != 0 || !loads[0].First() {
+		t.Error("the peer is alive still")
+	}
+}
