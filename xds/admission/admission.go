@@ -20,13 +20,17 @@ type Config struct {
 	// PerAddress is the number of connections of one address that are not admitted. Default: 64.
 	PerAddress int
 	// Timeout is how long a connection may take to be admitted: its handshake and the verification of its credential.
-	// Default: 10 s.
+	// Default: 30 s, because thousands of proxies may connect at once.
 	Timeout time.Duration
 	// Bytes is how much a connection may send before, handshakes and headers included. Default: 256 KiB.
 	Bytes int64
 	// Every, if set, lets a connection stay that is not admitted, as one for health checks: Bytes is then how much it may send
 	// in this time, and Timeout does not apply.
 	Every time.Duration
+	// Trusting admits every connection at once: there is nothing to authenticate. Budget applies.
+	Trusting bool
+	// Budget ends connections that send too much while too many messages are being received; nil: never.
+	Budget *Budget
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -43,7 +47,7 @@ type Listener struct {
 // Listen limits the connections of a listener.
 func Listen(l net.Listener, c Config) *Listener {
 	c.PerAddress = cmp.Or(c.PerAddress, 64)
-	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	c.Bytes = cmp.Or(c.Bytes, 256<<10)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -59,6 +63,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &conn{Conn: raw, listener: l, address: addressOf(raw.RemoteAddr())}
+		if l.cfg.Trusting {
+			c.admitted.Store(true)
+			return c, nil
+		}
 		if !l.enter(c.address) {
 			_ = raw.Close()
 			l.cfg.Log.Warn("connections closed: too many from this address have not authenticated", "address", c.address.String(), "limit", l.cfg.PerAddress)
@@ -111,9 +119,13 @@ type conn struct {
 	since    time.Time // start of Config.Every; of Read alone
 	counted  sync.Once // it is counted no longer
 	admitted atomic.Bool
+	pending  pending
 }
 
-var errTooMuch = errors.New("the client sent too much without authenticating")
+var (
+	errTooMuch  = errors.New("the client sent too much without authenticating")
+	errOverload = errors.New("too many messages are being received, and the client sends much")
+)
 
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
@@ -128,12 +140,18 @@ func (c *conn) Read(b []byte) (int, error) {
 		_ = c.Close()
 		return 0, errTooMuch
 	}
+	if !c.listener.cfg.Budget.sent(&c.pending, n) {
+		_ = c.Close()
+		c.listener.cfg.Log.Warn("connection closed: it sends much while too many messages are being received", "address", c.address.String())
+		return 0, errOverload
+	}
 	return n, err
 }
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.settle()
+	c.listener.cfg.Budget.closed(&c.pending)
 	return c.Conn.Close()
 }
 
@@ -154,6 +172,9 @@ func (c *conn) admit() {
 // settle ends the counting of a connection that is admitted or closed.
 func (c *conn) settle() {
 	c.counted.Do(func() {
+		if c.late == nil { // Config.Trusting
+			return
+		}
 		c.late.Stop()
 		c.listener.leave(c.address)
 	})
@@ -167,9 +188,17 @@ func (c *conn) expire() {
 
 // Admit lifts the limits of a call's connection: its client has authenticated. Connections of other listeners have none.
 func Admit(ctx context.Context) {
+	if c := connOf(ctx); c != nil {
+		c.admit()
+	}
+}
+
+// connOf is the connection of a call; nil if no Listener accepted it.
+func connOf(ctx context.Context) *conn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if r, ok := p.Addr.(remote); ok {
-			r.conn.admit()
+			return r.conn
 		}
 	}
+	return nil
 }

@@ -145,3 +145,46 @@ func TestAdmission_SlowClientStaysIfItNeedNotAuthenticate(t *testing.T) {
 	}
 	closed(t, conn)
 }
+
+// A message of many connections at once takes effect for those that send little, and the others are closed.
+func TestAdmission_BudgetEndsConnectionsThatSendMuch(t *testing.T) {
+	budget := admission.NewBudget(4 << 20)
+	at := serve(t, admission.Config{Trusting: true, Budget: budget})
+	small := dial(t, at)
+	if _, err := small.Write(make([]byte, 32<<10)); err != nil {
+		t.Fatal(err)
+	}
+	var large []net.Conn
+	for range 8 {
+		conn := dial(t, at)
+		large = append(large, conn)
+		go func() { _, _ = conn.Write(make([]byte, 2<<20)) }() // fails for some
+	}
+	ended := func(conn net.Conn) bool {
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		_, err := conn.Read(make([]byte, 1))
+		e, ok := err.(net.Error)
+		return !ok || !e.Timeout()
+	}
+	poll.Until(t, "some are closed", func() bool {
+		n := 0
+		for _, conn := range large {
+			if ended(conn) {
+				n++
+			}
+		}
+		return n >= 4
+	})
+	if ended(small) {
+		t.Error("the connection that sends little is closed")
+	}
+	for _, conn := range large {
+		_ = conn.Close()
+	}
+	poll.Until(t, "room for a large message", func() bool {
+		conn := dial(t, at)
+		defer func() { _ = conn.Close() }()
+		_, err := conn.Write(make([]byte, 2<<20))
+		return err == nil && !ended(conn)
+	})
+}

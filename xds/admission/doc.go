@@ -5,6 +5,8 @@
 // metadata, calls Admit with the call's context; from then on the connection has no limits here. xds/server does so for
 // ADS.
 //
+// A Budget (budget.go) also bounds what all connections together send of unfinished messages, admitted ones included.
+//
 // Invariants: an address never has more than Config.PerAddress connections that are not admitted; each of these is closed
 // after Config.Timeout or Config.Bytes. An admitted connection costs one atomic load for each read.
 //

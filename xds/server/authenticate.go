@@ -45,7 +45,7 @@ func (trusted) Permitted(string) (time.Time, error) { return time.Time{}, nil }
 // authenticate returns the proxy behind a stream, its gateway and its first message, of which nothing is read before
 // the proxy is authenticated.
 func (s *Server) authenticate(ctx context.Context, w wire) (p Proxy, gateway string, first request, err error) {
-	verifying, cancel := context.WithTimeout(ctx, unauthenticatedTimeout)
+	verifying, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	if p, err = s.config.Authenticate(verifying); err != nil {
 		return nil, "", first, s.denied(ctx, nil, err)

@@ -22,11 +22,11 @@ const (
 	maxHeaders = 32 << 10
 	// maxStreams bounds the streams of a connection. A proxy has one.
 	maxStreams = 16
-	// unauthenticatedTimeout bounds the verification of a credential, and the wait for the first message of a stream
-	// without one.
-	unauthenticatedTimeout = 5 * time.Second
-	// authenticatedTimeout is the default of Config.FirstMessage.
-	authenticatedTimeout = time.Minute
+	// verifyTimeout bounds the verification of a stream's credential.
+	verifyTimeout = 5 * time.Second
+	// handshakeTimeout bounds the handshakes of a connection. The handshakes of thousands of proxies that reconnect at
+	// once all take long: a bound that these exceed would have them begin again.
+	handshakeTimeout = 20 * time.Second
 	// maxName bounds a node's id, cluster and profile: NAMESPACE/NAME of Kubernetes has 317 characters at most.
 	maxName = 1 << 10
 	// maxDetail bounds what is kept of the text of a NACK. Envoy quotes configuration in it.
@@ -43,7 +43,7 @@ func Options() []grpc.ServerOption {
 		// The smallest window, also under load: what a thousand proxies send at once waits on the wire, not in memory.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
-		grpc.ConnectionTimeout(unauthenticatedTimeout),
+		grpc.ConnectionTimeout(handshakeTimeout),
 	}
 }
 

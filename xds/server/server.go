@@ -39,8 +39,8 @@ type Config struct {
 	Tracing trace.TracerProvider
 	// Count is called with a gateway's number of streams whenever it changes. It must not call back. It may be nil.
 	Count func(gateway string, streams int)
-	// FirstMessage is how long an authenticated proxy may take to send its first message. Default: 1 min; 5 s where
-	// Authenticate is TrustNode.
+	// FirstMessage is how long an authenticated proxy may take to send its first message. Default: 1 min, because a
+	// thousand proxies may reconnect to a busy process at once.
 	FirstMessage time.Duration
 	// Publish configures the order of delivery. The kind of stream sets its StateOfTheWorld.
 	Publish publish.Config
@@ -68,9 +68,9 @@ type Server struct {
 
 // New returns a server that is not registered yet. It returns an error if one of its metrics is registered already.
 func New(c Config) (*Server, error) {
-	c.FirstMessage = cmp.Or(c.FirstMessage, authenticatedTimeout)
+	c.FirstMessage = cmp.Or(c.FirstMessage, time.Minute)
 	if c.Authenticate == nil {
-		c.Authenticate, c.FirstMessage = TrustNode, min(c.FirstMessage, unauthenticatedTimeout)
+		c.Authenticate = TrustNode
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -5,6 +5,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/xds/admission"
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
@@ -44,6 +45,7 @@ func (w deltaWire) receive() (request, error) {
 	if err := w.stream.RecvMsg(m); err != nil {
 		return request{}, err
 	}
+	admission.Received(w.stream.Context(), len(m.text))
 	r := request{node: m.node, url: m.url, nonce: m.nonce, delta: m}
 	if m.nack {
 		r.nack = orUnexplained(m.message)

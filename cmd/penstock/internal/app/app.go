@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/probe"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/admission"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/identity"
 	"github.com/penstock-project/penstock/xds/publish"
@@ -42,6 +43,7 @@ type App struct {
 	ports    portOwners
 	// credentials follows cfg.Credentials; nil without.
 	credentials *holder
+	budget      *admission.Budget
 
 	cache    *cache.Cache
 	xds      *server.Server
@@ -69,7 +71,7 @@ type wiring struct {
 
 // newApp makes the parts of every role that serves.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
-	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, panics: newPanics(c.log)}
+	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget), panics: newPanics(c.log)}
 	if cfg.Credentials != nil {
 		if a.credentials, err = newHolder(*cfg.Credentials, c.store, c.log); err != nil {
 			return nil, err
@@ -153,26 +155,25 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	if a.credentials != nil {
 		start(a.credentials.run)
 	}
-	apart, streams := a.cfg.Peers.Listener != nil, []grpc.ServerOption{a.panics.streams(partStream)}
-	if a.cfg.XDS != nil {
+	apart, streams := a.cfg.Peers.Listener != nil, []grpc.ServerOption{a.panics.streams(partStream), grpc.ChainStreamInterceptor(countMessages)}
+	serve := func(l net.Listener, authenticates bool, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) {
 		group.Go(func() error {
-			return serveGRPC(ctx, limited(a.cfg.XDS, a.security.authenticate != nil, a.log), 0, slices.Concat(server.Options(), a.security.ads, streams), func(r grpc.ServiceRegistrar) {
-				a.xds.Register(r)
-				if !apart && a.security.authenticate == nil { // proxies are no peers
-					a.channel.Register(r)
-				}
-			})
+			return serveGRPC(ctx, a.admit(l, authenticates), 0, slices.Concat(server.Options(), options, streams), register)
+		})
+	}
+	if a.cfg.XDS != nil {
+		serve(a.cfg.XDS, a.security.authenticate != nil, a.security.ads, func(r grpc.ServiceRegistrar) {
+			a.xds.Register(r)
+			if !apart && a.security.authenticate == nil { // proxies are no peers
+				a.channel.Register(r)
+			}
 		})
 	}
 	if a.cfg.Local != nil {
-		group.Go(func() error {
-			return serveGRPC(ctx, a.cfg.Local, 0, slices.Concat(server.Options(), streams), a.xds.Register)
-		})
+		serve(a.cfg.Local, false, nil, a.xds.Register)
 	}
 	if apart {
-		group.Go(func() error {
-			return serveGRPC(ctx, limited(a.cfg.Peers.Listener, a.security.peers != nil, a.log), 0, slices.Concat(server.Options(), a.security.peers, streams), a.channel.Register)
-		})
+		serve(a.cfg.Peers.Listener, a.security.peers != nil, a.security.peers, a.channel.Register)
 	}
 	group.Go(func() error {
 		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU())), a.security.picks, []grpc.ServerOption{a.panics.streams(partPick)})

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
@@ -41,13 +42,30 @@ func (s *security) peerTLS(t MutualTLS) {
 	s.dial, s.peers = credentials.NewTLS(t.Client), []grpc.ServerOption{grpc.Creds(credentials.NewTLS(t.Server)), grpc.ChainStreamInterceptor(admit)}
 }
 
-// limited limits the connections of a listener until their clients have authenticated. Where all are trusted, there is
-// nothing to wait for.
-func limited(l net.Listener, authenticates bool, log *slog.Logger) net.Listener {
-	if !authenticates {
-		return l
+// budget is how many bytes of unfinished messages ADS and peers may have sent before the connections that send much are
+// closed: a handful of the largest.
+const budget = 64 << 20
+
+// admit limits the connections of a listener until their clients have authenticated, and what they send in all.
+func (a *App) admit(l net.Listener, authenticates bool) net.Listener {
+	return admission.Listen(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
+}
+
+// counting counts the messages of a stream as received. ADS decodes its own, and counts them itself.
+type counting struct{ grpc.ServerStream }
+
+// RecvMsg implements grpc.ServerStream.
+func (c counting) RecvMsg(m any) error {
+	err := c.ServerStream.RecvMsg(m)
+	if p, ok := m.(proto.Message); ok && err == nil {
+		admission.Received(c.Context(), proto.Size(p))
 	}
-	return admission.Listen(l, admission.Config{Log: log})
+	return err
+}
+
+// countMessages is an interceptor.
+func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return next(srv, counting{s})
 }
 
 // guardPicks has calls of the picker carry the key of a Gateway, made with one of the root keys. Health checks carry none.
