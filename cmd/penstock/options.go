@@ -102,7 +102,7 @@ func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	f.StringVar(&s.picker, "picker", picker, "address on which the endpoint picker (ext_proc) is served, as HOST:PORT; port 0 is any free port")
 	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "address at which Envoys reach the picker, as IP:PORT; may be repeated (default: that of --picker)")
 	f.StringVar(&s.http, "http", "", "address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves the pages of --admin (default: none)")
-	f.StringVar(&s.admin, "admin", "", "address on which /status, /proxies, /explain and /debug/... are served, which show every object to every client: choose a loopback address such as 127.0.0.1:9091 (default: none)")
+	f.StringVar(&s.admin, "admin", "", "address on which /status, /proxies, /explain and /debug/... are served, which show every object to every client: choose a loopback address such as 127.0.0.1:9091. The URL has localhost or an IP address: requests by another host name are denied (default: none)")
 	s.addresses.flags(cmd)
 	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
 	f.StringVar(&s.accessLog, "access-log", "", "file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")

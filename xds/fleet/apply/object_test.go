@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,30 @@ func TestDeployment_StuckReasonIsReported(t *testing.T) {
 		}
 		if got := digest("Deployment", u).Stuck; got != want {
 			t.Errorf("%s: %q, want %q", conditions, got, want)
+		}
+	}
+}
+
+func TestNetworkPolicy_PortsOfListenersAreRead(t *testing.T) {
+	rule := func(ports ...any) any {
+		var list []any
+		for _, p := range ports {
+			list = append(list, map[string]any{"protocol": "TCP", "port": p})
+		}
+		return map[string]any{"ports": list}
+	}
+	for _, tt := range []struct {
+		ingress []any
+		want    []int32
+	}{
+		{[]any{rule(int64(80), int64(443)), rule(int64(19003))}, []int32{80, 443}},
+		{[]any{rule("http")}, nil}, // edited by a user
+		{[]any{"?"}, nil},
+		{nil, nil},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"ingress": tt.ingress}}}
+		if got := digest("NetworkPolicy", u).Ports; !slices.Equal(got, tt.want) {
+			t.Errorf("%v: ports %v, want %v", tt.ingress, got, tt.want)
 		}
 	}
 }
