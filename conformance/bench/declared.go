@@ -56,6 +56,10 @@ var figures = map[string]figure{
 	"failed_requests.restarts":    {"restarts", none, ""},
 	"failed_requests.standstills": {"times", none, "How often the machine did not run the harness or an Envoy for more than a second, half of a pick's timeout. Failures during that time do not count against Penstock."},
 
+	"dead_names_start":           {"ratio", 1.1, "10,000 host names whose DNS server drops every query: from the start of penstock serve until a proxy, which connects at once, has the last byte of everything, over the same for the same objects with IP addresses; medians, in turns."},
+	"dead_names_start.names":     {"s", none, ""},
+	"dead_names_start.addresses": {"s", none, ""},
+
 	"attack_ads_memory":        {"ratio", 1.2, "100 streams of ADS that are never authorized, each with a message of 64 MiB: resident memory of penstock serve afterwards over that before; the larger one of a process with credentials and of one on loopback without."},
 	"attack_ads_memory.before": {"MiB", none, ""},
 	"attack_ads_memory.peak":   {"MiB", none, "The maximum during the attack."},
@@ -103,6 +107,7 @@ var measurements = []measurement{
 	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
 	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},
+	{names: []string{"dead_names_start"}, what: "a start with 10,000 names that do not resolve", needs: havePenstock, run: measureDeadNames},
 	{names: []string{"attack_ads_memory"}, what: "streams of ADS that are never authorized", needs: havePenstock, run: measureADSMemory},
 	{names: []string{"served_after_absence"}, what: "an Envoy that starts while both control planes are down", needs: haveEnvoy, run: measureAbsence},
 	{names: []string{"change_vs_envoy_gateway"}, what: "a saved file to bytes at a proxy, beside Envoy Gateway", needs: havePeer, run: measurePeer},

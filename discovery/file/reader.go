@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -64,6 +65,13 @@ type Reader struct {
 	mu     sync.Mutex                // guards what follows, which only the holder of work changes; Locate reads it
 	claims map[report.Ref][]claim    // definitions of an object, the one in use first
 	kept   map[report.Ref]keptObject // last good forms, which the store has
+
+	parsing sync.Mutex
+	last    struct { // that parsed parsed
+		text    string
+		node    *yaml.Node
+		mistake *mistake
+	}
 }
 
 // keptObject is an object's last good form, and the path of its file.
@@ -226,7 +234,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	if c.object.good == nil && kept.good != nil {
 		return place(c.path, c.doc.line+line) // the form in use is not the one in the file: its fields have no lines
 	}
-	if node, m := parseNode(c.doc.text); field != "" && m == nil {
+	if node, m := r.parsed(c.doc.text); field != "" && m == nil {
 		if c.object.item >= 0 {
 			node = nodeAt(node, at("items", c.object.item))
 		}
@@ -235,6 +243,17 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 		}
 	}
 	return place(c.path, c.doc.line+line)
+}
+
+// parsed is parseNode, with the result of the last call: the findings of an object are located one after the other.
+func (r *Reader) parsed(text string) (*yaml.Node, *mistake) {
+	r.parsing.Lock()
+	defer r.parsing.Unlock()
+	if r.last.text != text || text == "" {
+		r.last.text = text
+		r.last.node, r.last.mistake = parseNode(text)
+	}
+	return r.last.node, r.last.mistake
 }
 
 func place(path string, line int) string { return fmt.Sprintf("%s:%d", path, line) }

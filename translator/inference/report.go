@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,7 +146,8 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	}
 	rep := report.Report{Owner: store.ModelServers.Ref(ms)}
 	const notFoundReason, notAllowedReason = "AddressNotFound", "AddressNotAllowed"
-	reason := notFoundReason
+	reason, found := notFoundReason, 0
+	var severity report.Severity // the highest
 	for i, s := range ms.Spec.Servers {
 		host := services.Mention(r, s.Address)
 		f := report.Finding{Severity: report.Error, Owner: rep.Owner, Field: fmt.Sprintf("spec.servers[%d].address", i)}
@@ -161,7 +163,16 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 		default:
 			continue
 		}
-		rep.Findings = append(rep.Findings, f)
+		severity = cmp.Or(severity, f.Severity)
+		if f.Severity == report.Error {
+			severity = report.Error
+		}
+		if found++; found <= mostErrors {
+			rep.Findings = append(rep.Findings, f)
+		}
+	}
+	if more := found - mostErrors; more > 0 {
+		rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner, Field: "spec.servers", Problem: fmt.Sprintf("%d more addresses have such a problem", more), Fix: "see the other findings of this object"})
 	}
 	rep.Conditions = []report.Condition{resolved(reason, rep.Findings)}
 	return rep, true

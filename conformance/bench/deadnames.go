@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// deadNames has 1,000 pools of ten model servers each.
+var deadNames = world.Size{Hosts: 2000, Backends: 2000, Endpoints: 10, Port: 8080}
+
+// measureDeadNames starts penstock serve with 10,000 host names whose DNS server drops every query, and with the same objects
+// with IP addresses, in turns.
+func measureDeadNames(ctx context.Context, c config, out report) error {
+	dns, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dns.Close() }()
+	go drop(dns) // ends with Close
+	want, err := resourcesOf(deadNames)
+	if err != nil {
+		return err
+	}
+	var names, addresses []time.Duration
+	for range 5 {
+		for _, turn := range []struct {
+			adapt func(any) any
+			times *[]time.Duration
+		}{{named, &names}, {nil, &addresses}} {
+			took, err := startWith(ctx, c, dns.LocalAddr().String(), turn.adapt, want)
+			if err != nil {
+				return err
+			}
+			*turn.times = append(*turn.times, took)
+		}
+	}
+	out("dead_names_start", "", median(names).Seconds()/median(addresses).Seconds())
+	out("dead_names_start", "names", median(names).Seconds())
+	out("dead_names_start", "addresses", median(addresses).Seconds())
+	return nil
+}
+
+// startWith measures one start with a new folder.
+func startWith(ctx context.Context, c config, dns string, adapt func(any) any, want int) (time.Duration, error) {
+	w, err := world.New(deadNames)
+	if err != nil {
+		return 0, err
+	}
+	w.Adapt = adapt
+	files, state, remove, err := folder(w.WriteFiles)
+	if err != nil {
+		return 0, err
+	}
+	defer remove()
+	begin := time.Now()
+	p, err := startPlane(c, "serve", files, state, "--dns-server", dns)
+	if err != nil {
+		return 0, err
+	}
+	defer p.stop()
+	took, _, err := firstPush(ctx, p, begin, want)
+	if err != nil {
+		return 0, errors.Join(err, p.running())
+	}
+	return took, nil
+}
+
+// named gives model servers names in place of their addresses.
+func named(object any) any {
+	m, ok := object.(*v1alpha1.ModelServers)
+	if !ok {
+		return object
+	}
+	for i := range m.Spec.Servers {
+		m.Spec.Servers[i].Address = fmt.Sprintf("server-%d.%s.example", i, m.Name)
+	}
+	return m
+}
+
+// drop reads and ignores packets until the connection is closed.
+func drop(conn net.PacketConn) {
+	packet := make([]byte, 1500)
+	for {
+		if _, _, err := conn.ReadFrom(packet); err != nil {
+			return
+		}
+	}
+}

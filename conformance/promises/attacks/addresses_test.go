@@ -1,0 +1,217 @@
+package attacks
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// specials are addresses that lead to the machine of a gateway, its link or its cloud, in every form that a connection takes.
+var specials = []string{
+	"169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::1", "fe80::1", "0.0.0.0", "::", "224.0.0.1",
+}
+
+// pool is a route /NAME with a pool of model servers.
+func pool(name string, addresses ...string) string {
+	servers := make([]string, len(addresses))
+	for i, a := range addresses {
+		servers[i] = fmt.Sprintf("{address: %q, ports: [8000]}", a)
+	}
+	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %[1]s}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - matches: [{path: {value: /%[1]s}}]
+    backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: %[1]s}]
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: %[1]s}
+spec: {selector: {matchLabels: {app: %[1]s}}, targetPorts: [{number: 8000}]}
+---
+apiVersion: penstock.dev/v1alpha1
+kind: ModelServers
+metadata: {name: %[1]s, labels: {app: %[1]s}}
+spec: {servers: [%[2]s]}
+`, name, strings.Join(servers, ", "))
+}
+
+// configured is what Envoy has of clusters and endpoints.
+func (s *site) configured() string {
+	s.Helper()
+	resp, err := http.Get("http://" + local(s.admin) + "/clusters")
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(text)
+}
+
+// Before, every one of these was an endpoint, and Envoy fetched the credentials of its cloud for whoever asked.
+func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
+	s := start(t, map[string]string{"pool.yaml": pool("attack", append(specials, "127.0.0.1", "192.0.2.7")...)}, "--denied-cidrs", "192.0.2.0/24")
+	traffic := s.traffic()
+	s.eventually("Envoy has the pool", func() error {
+		if !strings.Contains(s.configured(), "pool/default/attack::127.0.0.1:8000") { // the folder's owner may name loopback
+			return fmt.Errorf("its clusters:\n%s", s.configured())
+		}
+		return nil
+	})
+	text := s.configured()
+	for _, a := range append(specials, "192.0.2.7") {
+		if strings.Contains(text, "::"+a+":8000") || strings.Contains(text, "::["+a+"]:8000") {
+			t.Errorf("%s is an endpoint", a)
+		}
+	}
+	s.eventually("a finding names the field", func() error {
+		if log := s.log("penstock"); !strings.Contains(log, "spec.servers[0].address: address 169.254.169.254 is a link-local address, which is never allowed") {
+			return fmt.Errorf("the log:\n%s", log)
+		}
+		return nil
+	})
+	traffic.end()
+}
+
+// dnsServer answers DNS queries for an attacker's names.
+type dnsServer struct {
+	address string
+	answer  atomic.Pointer[[4]byte] // of every A query; nil drops it
+	asked   sync.Map                // names
+}
+
+func startDNS(t *testing.T) *dnsServer {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	d := &dnsServer{address: conn.LocalAddr().String()}
+	go func() { // ends with Close
+		packet := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(packet)
+			if err != nil {
+				return
+			}
+			var query dnsmessage.Message
+			if query.Unpack(packet[:n]) != nil || len(query.Questions) != 1 {
+				continue
+			}
+			q := query.Questions[0]
+			d.asked.Store(q.Name.String(), true)
+			ip := d.answer.Load()
+			if ip == nil {
+				continue
+			}
+			reply := dnsmessage.Message{Header: dnsmessage.Header{ID: query.ID, Response: true, RecursionAvailable: true}, Questions: query.Questions}
+			if q.Type == dnsmessage.TypeA {
+				reply.Answers = []dnsmessage.Resource{{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 0}, Body: &dnsmessage.AResource{A: *ip},
+				}}
+			}
+			if raw, err := reply.Pack(); err == nil {
+				_, _ = conn.WriteTo(raw, from)
+			}
+		}
+	}()
+	return d
+}
+
+// A name passes its first check, and then resolves to the metadata server.
+func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
+	d := startDNS(t)
+	d.answer.Store(&[4]byte{127, 0, 0, 1})
+	s := start(t, map[string]string{"pool.yaml": pool("attack", "rebind.example")}, "--dns-server", d.address)
+	traffic := s.traffic()
+	s.eventually("the name is an endpoint", func() error {
+		if !strings.Contains(s.configured(), "pool/default/attack::127.0.0.1:8000") {
+			return fmt.Errorf("its clusters:\n%s", s.configured())
+		}
+		return nil
+	})
+	d.answer.Store(&[4]byte{169, 254, 169, 254})
+	s.eventually("the endpoint is gone", func() error {
+		text := s.configured()
+		if strings.Contains(text, "169.254.169.254") {
+			t.Fatal("the metadata server is an endpoint")
+		}
+		if strings.Contains(text, "pool/default/attack::127.0.0.1:8000") {
+			return fmt.Errorf("its clusters:\n%s", text)
+		}
+		return nil
+	})
+	traffic.end()
+}
+
+// Thousands of names whose server drops every query delay no start, no health check, no other name and no request.
+func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
+	d := startDNS(t)
+	var dead []string
+	for i := range 3000 {
+		dead = append(dead, fmt.Sprintf("dead-%d.example", i))
+	}
+	files := map[string]string{"unused.yaml": "apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: unused}\nspec: {servers: [{address: unused.example}]}\n"}
+	for i := range 30 {
+		files[fmt.Sprintf("dead-%d.yaml", i)] = pool(fmt.Sprint("dead-", i), dead[100*i:100*i+100]...)
+	}
+	begin := time.Now()
+	s := start(t, files, "--dns-server", d.address)
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("the Gateway served after %s", took)
+	}
+	traffic := s.traffic()
+	s.eventually("the dead names are asked for", func() error {
+		if _, ok := d.asked.Load("dead-2999.example."); !ok {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+	s.write("alive.yaml", pool("alive", "localhost"))
+	s.eventually("a name that resolves is an endpoint", func() error {
+		if !strings.Contains(s.configured(), "pool/default/alive::127.0.0.1:8000") {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+	if _, ok := d.asked.Load("unused.example."); ok {
+		t.Error("a name that nothing uses was resolved")
+	}
+	if size := s.logSize("penstock"); size > 4<<20 {
+		t.Errorf("penstock logged %d bytes", size)
+	}
+	traffic.end()
+}
+
+// A process in a folder is healthy before it has read the folder.
+func TestHealth_AnswersFromTheFirstMoment(t *testing.T) {
+	s := prepare(t, nil)
+	for i := range 400 {
+		s.write(fmt.Sprintf("pool-%d.yaml", i), pool(fmt.Sprint("p", i), "127.0.0.1"))
+	}
+	s.penstock = s.run("penstock", binaries.penstock, "serve", "-f", s.files, "--state", s.dir+"/state", "--xds", local(s.xds), "--picker", local(s.picker), "--http", local(s.http))
+	healthyFirst := false
+	s.eventually("penstock is ready", func() error {
+		health := s.penstock.Answers("http://" + local(s.http) + "/healthz")
+		ready := s.penstock.Answers("http://" + local(s.http) + "/readyz")
+		healthyFirst = healthyFirst || health == nil && ready != nil
+		return ready
+	})
+	if !healthyFirst {
+		t.Error("/healthz answered no sooner than /readyz")
+	}
+}
