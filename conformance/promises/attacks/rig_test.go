@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +51,16 @@ type site struct {
 	server                            *httptest.Server // the model server
 	penstock, envoy                   *process.Process
 	ports                             process.Ports
+	stopped                           []*process.Process // by the test
+}
+
+// stop ends a process before the end of the test.
+func (s *site) stop(p *process.Process) {
+	s.Helper()
+	if err := p.Stop(10 * time.Second); err != nil {
+		s.Error(err)
+	}
+	s.stopped = append(s.stopped, p)
 }
 
 // start starts a site and waits until it serves. The files replace or add to those of the site; args are further
@@ -89,7 +100,13 @@ func prepare(t *testing.T, files map[string]string) *site {
 // serve starts penstock and waits until it is ready.
 func (s *site) serve(args ...string) {
 	s.Helper()
-	s.penstock = s.run("penstock", binaries.penstock, append([]string{
+	s.serveWith(binaries.penstock, args...)
+}
+
+// serveWith is serve with another build of penstock.
+func (s *site) serveWith(binary string, args ...string) {
+	s.Helper()
+	s.penstock = s.run("penstock", binary, append([]string{
 		"serve", "-f", s.files, "--state", filepath.Join(s.dir, "state"), "--xds", local(s.xds), "--picker", local(s.picker), "--http", local(s.http),
 	}, args...)...)
 	s.eventually("penstock is ready", func() error { return s.penstock.Answers("http://" + local(s.http) + "/readyz") })
@@ -121,6 +138,9 @@ func (s *site) run(name, binary string, args ...string) *process.Process {
 
 func (s *site) ends(p *process.Process) {
 	s.Cleanup(func() {
+		if slices.Contains(s.stopped, p) {
+			return
+		}
 		if err := p.Running(); err != nil {
 			s.Error("too early: ", err)
 		} else if err := p.Stop(10 * time.Second); err != nil {

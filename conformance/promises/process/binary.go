@@ -35,14 +35,14 @@ func Envoy(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// Penstock builds the penstock binary from the source tree, into a folder.
-func Penstock(ctx context.Context, dir string) (string, error) {
+// Penstock builds the penstock binary from the source tree, into a folder. flags are further flags of go build.
+func Penstock(ctx context.Context, dir string, flags ...string) (string, error) {
 	tree, err := root(ctx)
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "penstock")
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/penstock")
+	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", path}, flags...), "./cmd/penstock")...)
 	build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build penstock: %w\n%s", err, text)

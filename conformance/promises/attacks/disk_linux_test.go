@@ -1,0 +1,205 @@
+package attacks
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// fillable makes the state folder one whose disk can be filled, and freed: a small file system for root, and else a folder that is moved
+// away, in whose place nothing can be made.
+func (s *site) fillable() (fill, free func()) {
+	s.Helper()
+	state := filepath.Join(s.dir, "state")
+	do := func(errs ...error) {
+		s.Helper()
+		if err := errors.Join(errs...); err != nil {
+			s.Fatal(err)
+		}
+	}
+	do(os.Mkdir(state, 0o700))
+	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "size=512k,mode=0700"); err != nil {
+		s.Logf("a folder that is moved away stands in for a full disk: %v", err)
+		return func() { do(os.Rename(state, state+"-aside"), os.WriteFile(state, nil, 0o600)) },
+			func() { do(os.Remove(state), os.Rename(state+"-aside", state)) }
+	}
+	s.Cleanup(func() { _ = syscall.Unmount(state, syscall.MNT_DETACH) })
+	junk := filepath.Join(state, "junk")
+	fill = func() {
+		s.Helper()
+		if err := os.WriteFile(junk, bytes.Repeat([]byte("x"), 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			s.Fatalf("the disk is not full: %v", err)
+		}
+	}
+	return fill, func() { do(os.Remove(junk)) }
+}
+
+func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
+	s := prepare(t, nil)
+	fill, free := s.fillable()
+	s.serve()
+	s.attach()
+	s.answers("/v1/models", "200")
+	traffic := s.traffic()
+	fill()
+	for _, to := range []string{"one", "two", "three"} {
+		s.write("more.yaml", redirect("more", "/more", to, fmt.Sprintf("junk: %q", strings.Repeat(to, 1<<14)))) // larger than what is left of a page
+		s.answers("/more", "302 "+to)
+	}
+	s.eventually("the failure is logged", func() error {
+		if s.logged("last-good.jsonl") == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	free()
+	s.eventually("what is missing is written", func() error {
+		if text := s.log("penstock"); !strings.Contains(text, "state is written again") {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if n := s.logged("last-good.jsonl"); n != 1 {
+		t.Errorf("it is logged %d times", n)
+	}
+	traffic.end()
+	s.restart(func() { s.write("more.yaml", "[") })
+	s.answers("/more", "302 three")
+}
+
+func TestState_ReadOnlyFolderServesFromMemory(t *testing.T) {
+	s := prepare(t, nil)
+	state := filepath.Join(s.dir, "state")
+	if err := os.Mkdir(state, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 { // who may write everywhere else
+		if err := syscall.Mount("tmpfs", state, "tmpfs", syscall.MS_RDONLY, "size=64k,mode=0700"); err != nil {
+			t.Logf("the folder takes files, because it cannot be mounted: %v", err)
+		}
+		t.Cleanup(func() { _ = syscall.Unmount(state, syscall.MNT_DETACH) })
+	}
+	s.serve()
+	s.attach()
+	s.answers("/v1/models", "200")
+	s.write("more.yaml", redirect("more", "/more", "one", ""))
+	s.answers("/more", "302 one")
+}
+
+func TestState_TruncatedFilesLoseTheirTornLineAlone(t *testing.T) {
+	s := start(t, map[string]string{"more.yaml": redirect("more", "/more", "one", "")})
+	s.answers("/more", "302 one")
+	s.write("more.yaml", redirect("more", "/more", "two", ""))
+	s.answers("/more", "302 two")
+	s.eventually("both are in the journal", func() error {
+		raw, err := os.ReadFile(filepath.Join(s.dir, "state", "last-good.jsonl"))
+		if err == nil && !bytes.Contains(raw, []byte(`"two"`)) {
+			err = errors.New("the second is not")
+		}
+		return err
+	})
+	s.restart(func() {
+		for _, name := range []string{"last-good.jsonl", "status.json"} {
+			path := filepath.Join(s.dir, "state", name)
+			info, err := os.Stat(path)
+			if err == nil {
+				err = os.Truncate(path, info.Size()-20)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.write("more.yaml", "[")
+	})
+	s.answers("/more", "302 one")
+}
+
+// restart ends penstock, does something, and starts it again.
+func (s *site) restart(meanwhile func()) {
+	s.Helper()
+	s.stop(s.penstock)
+	meanwhile()
+	s.serve()
+	s.write("barrier.yaml", redirect("barrier", "/barrier", "one", "")) // Envoy has the configuration of the new process
+	s.answers("/barrier", "302 one")
+}
+
+// logged is how many errors name a file that cannot be written.
+func (s *site) logged(file string) (n int) {
+	s.Helper()
+	for line := range strings.Lines(s.log("penstock")) {
+		if strings.Contains(line, "cannot write state") && strings.Contains(line, file) {
+			n++
+		}
+	}
+	return n
+}
+
+// Of two Envoys of penstock up one is killed, and the program is gone.
+func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
+	s := prepare(t, nil)
+	also := s.port()
+	s.write("also.yaml", strings.NewReplacer("name: gw", "name: also", fmt.Sprintf("port: %d", s.gateway), fmt.Sprintf("port: %d", also)).Replace(
+		strings.SplitAfter(s.objects(), "---\n")[0])+strings.ReplaceAll(redirect("also", "/", "one", ""), "name: gw", "name: also"))
+	program := filepath.Join(s.dir, "envoy")
+	if err := os.Symlink(binaries.envoy, program); err != nil {
+		t.Fatal(err)
+	}
+	up, err := process.Start("penstock", filepath.Join(s.dir, "penstock.log"), binaries.penstock, []string{"ENVOY=" + program},
+		"up", "-f", s.files, "--state", filepath.Join(s.dir, "state"), "--concurrency", "1", "--log-level", "debug")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ends(up)
+	s.answers("/v1/models", "200")
+	other := func() error {
+		got, err := (&site{T: s.T, gateway: also}).answer("/")
+		if err == nil && got != "302 one" {
+			err = fmt.Errorf("it answers %s", got)
+		}
+		return err
+	}
+	s.eventually("the other Gateway serves", other)
+	traffic := s.traffic()
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	for line := range strings.Lines(s.log("penstock")) {
+		if _, at, ok := strings.Cut(line, " pid="); ok && strings.Contains(line, "Envoy started") && strings.Contains(line, "default/also") {
+			_, _ = fmt.Sscanf(at, "%d", &pid)
+		}
+	}
+	if pid == 0 {
+		t.Fatal("no process of the other Gateway")
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the failure is reported", func() error {
+		if !strings.Contains(s.log("penstock"), "Envoy cannot be started") {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	served := time.Now()
+	s.eventually("the first Gateway has served for a while", func() error {
+		if time.Since(served) < time.Second {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if err := os.Symlink(binaries.envoy, program); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the other Gateway serves again", other)
+	traffic.end()
+}

@@ -1,0 +1,128 @@
+package attacks
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// faulty is a route at whose translation a test build of penstock (build tag faults) panics. A release ignores the annotation.
+const faulty = "penstock.dev/fault: panic"
+
+// redirect is a route for a path of a.example, which redirects to a host.
+func redirect(name, path, to, annotation string) string {
+	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %s, annotations: {%s}}
+spec:
+  parentRefs: [{name: gw}]
+  hostnames: [a.example]
+  rules:
+  - matches: [{path: {value: %s}}]
+    filters: [{type: RequestRedirect, requestRedirect: {hostname: %s, statusCode: 302}}]
+`, name, annotation, path, to)
+}
+
+// answer is the status of the answer to a request for a path of a.example, with the host to which it redirects.
+func (s *site) answer(path string) (string, error) {
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+local(s.gateway)+path, nil)
+	if err != nil {
+		return "", err
+	}
+	req.Host = "a.example"
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return "", err
+	}
+	out := fmt.Sprint(resp.StatusCode)
+	if to, err := resp.Location(); err == nil {
+		out += " " + to.Hostname()
+	}
+	return out, nil
+}
+
+// answers waits until a path of a.example is answered so.
+func (s *site) answers(path, want string) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%s answers %s", path, want), func() error {
+		got, err := s.answer(path)
+		if err == nil && got != want {
+			err = fmt.Errorf("it answers %s", got)
+		}
+		return err
+	})
+}
+
+// page is the content of a page of penstock's HTTP address.
+func (s *site) page(path string) (string, error) {
+	resp, err := http.Get("http://" + local(s.http) + path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(resp.Status)
+	}
+	return string(text), err
+}
+
+// A tenant writes a route at which the translator panics.
+func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
+	binary, err := process.Penstock(t.Context(), t.TempDir(), "-tags", "faults")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := prepare(t, map[string]string{"good.yaml": redirect("good", "/good", "one", "")})
+	s.serveWith(binary)
+	s.attach()
+	s.answers("/good", "302 one")
+	traffic := s.traffic()
+	// Without a last value it answers 500, on a host that it shares.
+	s.write("bad.yaml", redirect("bad", "/bad", "one", faulty))
+	s.answers("/bad", "500")
+	// Other routes of the host change.
+	s.write("good.yaml", redirect("good", "/good", "two", ""))
+	s.answers("/good", "302 two")
+	// A route that proxies have keeps what it had.
+	s.write("good.yaml", redirect("good", "/good", "three", faulty))
+	s.write("third.yaml", redirect("third", "/third", "one", ""))
+	s.answers("/third", "302 one")
+	s.answers("/good", "302 two")
+	status, err := s.page("/status")
+	if err != nil || strings.Count(status, `"reason": "InternalError"`) < 2 {
+		t.Errorf("%v; the status of the two routes is %s", err, status)
+	}
+	metrics, err := s.page("/metrics")
+	if err != nil || !strings.Contains(metrics, `penstock_panics_total{part="translation"}`) || strings.Contains(metrics, `penstock_panics_total{part="translation"} 0`) {
+		t.Errorf("%v; no panic is counted", err)
+	}
+	if _, err := s.page("/healthz"); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(s.log("penstock"), "runtime/debug.Stack"); n != 1 {
+		t.Errorf("the stack is logged %d times", n)
+	}
+	s.write("good.yaml", redirect("good", "/good", "three", ""))
+	s.write("bad.yaml", redirect("bad", "/bad", "one", ""))
+	s.answers("/good", "302 three")
+	s.answers("/bad", "302 one")
+	traffic.end()
+}
+
+func TestPanic_FaultIsOutOfReachInARelease(t *testing.T) {
+	s := start(t, map[string]string{"bad.yaml": redirect("bad", "/bad", "one", faulty)})
+	s.answers("/bad", "302 one")
+	if metrics, err := s.page("/metrics"); err != nil || !strings.Contains(metrics, `penstock_panics_total{part="translation"} 0`) {
+		t.Errorf("%v; the release panics", err)
+	}
+}
