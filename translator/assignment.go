@@ -2,6 +2,7 @@ package translator
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -45,7 +46,9 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 			return nil, false
 		}
 		a.Owners = []report.Ref{store.InferencePoolImports.Ref(obj)}
-		a.Endpoints = endpoints(inference.Dialable(r, c.EndpointPicker.Service))
+		if gatewayapi.BackendPolicy(r, id).Trusts() {
+			a.Endpoints = remoteEndpoints(inference.Dialable(r, c), false)
+		}
 		return a, true
 	}
 	return nil, false
@@ -62,7 +65,7 @@ func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 	trusts, last := gatewayapi.BackendPolicy(r, id).Trusts(), id.Variant == model.LastVariant
 	if p == nil {
 		if _, m, _ := t.importMember(r, id); trusts {
-			a.Endpoints = endpoints(m.Parents)
+			a.Endpoints = remoteEndpoints(m.Parents, gatewayapi.BackendPolicy(r, id) != nil)
 		}
 		return true
 	}
@@ -104,4 +107,22 @@ func endpoints(addrs []netip.AddrPort) []model.Endpoint {
 		out[i].Address = a
 	}
 	return out
+}
+
+// remoteEndpoints are addresses of another cluster. Where a cluster has TLS for some alone, the others are marked; secured means that a
+// policy has all of them spoken to over TLS.
+func remoteEndpoints(addrs []model.RemoteAddress, secured bool) []model.Endpoint {
+	_, mixed := remoteTLS(addrs)
+	out := make([]model.Endpoint, len(addrs))
+	for i, a := range addrs {
+		out[i] = model.Endpoint{Address: a.Addr, Cleartext: mixed && a.Cleartext && !secured}
+	}
+	return out
+}
+
+// remoteTLS reports whether some addresses are spoken to over TLS, and whether others are not.
+func remoteTLS(addrs []model.RemoteAddress) (some, mixed bool) {
+	cleartext := slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return a.Cleartext })
+	some = slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return !a.Cleartext })
+	return some, some && cleartext
 }

@@ -39,8 +39,16 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		if p != nil {
 			c = poolCluster(p, id)
 		}
+		policy := gatewayapi.BackendPolicy(r, id)
+		if id.Kind == model.ParentKind && policy == nil {
+			_, m, _ := t.importMember(r, id)
+			var some bool
+			if some, c.Cleartext = remoteTLS(m.Parents); some { // a gateway chooses its certificate by the host that is asked for
+				c.TLS = &model.UpstreamTLS{Insecure: true, AutoSNI: true}
+			}
+		}
 		if c.Fallback != model.FallbackHops { // hops are inside Envoy
-			gatewayapi.BackendPolicy(r, id).Secure(c)
+			policy.Secure(c)
 		}
 		return c, true
 	case model.ServiceKind, model.GRPCKind, model.TCPKind, model.PassthroughKind, model.PickerKind:
@@ -55,10 +63,10 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 			return nil, false
 		}
 		out := &model.Cluster{Name: id, Protocol: model.GRPC, HealthService: pickerHealth, ServesHealth: servesHealth(id), Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
-		for _, s := range c.EndpointPicker.Service {
-			if len(s.Ports) > 0 && !inference.Cleartext(&s.Ports[0].AppProtocol) {
-				out.TLS = &model.UpstreamTLS{Insecure: true}
-			}
+		var some bool
+		if some, out.Cleartext = remoteTLS(inference.Dialable(r, c)); some {
+			out.TLS = &model.UpstreamTLS{Insecure: true}
+			gatewayapi.BackendPolicy(r, id).Secure(out)
 		}
 		return out, true
 	}

@@ -31,7 +31,9 @@ func (t *tables) declareClusters() {
 		Name:    "externalPickers",
 		Order:   model.ClusterID.Compare,
 		Sources: []graph.Source[model.ClusterID]{t.attachmentsByPicker},
-		Compute: t.externalPicker,
+		Compute: func(r *graph.Reader, id model.ClusterID) (model.ExternalPicker, bool) {
+			return t.externalPicker(r, id, id)
+		},
 	})
 	sources := []graph.Source[model.ClusterID]{t.attachmentsByCluster, t.gatewaysByCluster}
 	t.clusters = graph.Declare(t.engine, graph.Table[model.ClusterID, cluster]{
@@ -68,20 +70,58 @@ func (t *tables) declareClusters() {
 	})
 }
 
-func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID) (model.ExternalPicker, bool) {
+// externalPicker is how this process asks a picker, which is how Envoy does. users are clusters whose routes lead to the picker.
+func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...model.ClusterID) (model.ExternalPicker, bool) {
 	c, ok := t.cluster(r, id)
 	if !ok {
 		return model.ExternalPicker{}, false
 	}
-	p := model.ExternalPicker{Cluster: id, TLS: c.TLS != nil}
-	if p.TLS {
-		p.SNI = c.TLS.SNI
-	}
+	p := model.ExternalPicker{Cluster: id}
 	a, _ := t.assignment(r, id)
 	for _, e := range a.Endpoints {
-		p.Addresses = append(p.Addresses, e.Address)
+		p.Addresses = append(p.Addresses, model.RemoteAddress{Addr: e.Address, Cleartext: c.TLS == nil || e.Cleartext})
+	}
+	if c.TLS == nil {
+		return p, true
+	}
+	p.TLS = *c.TLS
+	if p.TLS.Trust != "" {
+		p.CA = []byte{} // trusts no certificate, until the bundle is there
+		if bundle, ok := t.secret(r, p.TLS.Trust); ok {
+			p.CA = bundle.CA
+		}
+	}
+	if name := t.clientCertificate(r, users); name != "" {
+		if own, ok := t.secret(r, name); ok {
+			p.Chain, p.Key = own.Chain, own.Key
+		}
 	}
 	return p, true
+}
+
+// clientCertificate is the certificate, by its SDS name, of the first Gateway with one whose routes lead to clusters; "" if there is
+// none. The routes are read only where some Gateway has a certificate.
+func (t *tables) clientCertificate(r *graph.Reader, users []model.ClusterID) string {
+	some := false
+	for _, name := range t.gatewayCertificates.All(r) {
+		some = some || name != ""
+	}
+	if !some {
+		return ""
+	}
+	var gateways []string
+	for _, id := range users {
+		for _, row := range t.attachmentsByCluster.By(r, id) {
+			gateways = append(gateways, gatewaysOf(row.Value)...)
+		}
+	}
+	slices.Sort(gateways)
+	for _, gw := range slices.Compact(gateways) {
+		if name, _ := t.gatewayCertificates.Get(r, gw); name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // gatewayCluster is a cluster with its assignment, as one Gateway has it.

@@ -11,7 +11,8 @@ import (
 type PickerPool struct {
 	Pool    *model.Pool
 	Members []model.Member
-	// External is the pool's own picker, if that is not ours: our picker relays the requests to it whose bodies no picker gets.
+	// External is the pool's own picker, if that is not ours: our picker relays to it all requests (Pool.Relay), or those whose
+	// bodies no picker gets.
 	External *model.ExternalPicker
 }
 
@@ -75,8 +76,12 @@ func (t *tables) declareMembers() {
 				return PickerPool{}, false
 			}
 			out := PickerPool{Pool: p, Members: inference.Members(r, p)}
-			if p.External && !p.Picker.Cluster.IsZero() {
-				if at, ok := t.externalPicker(r, p.Picker.Cluster); ok {
+			asked := p.Picker.Cluster
+			if p.Relay != nil {
+				asked = model.ImportPickerCluster(id.Namespace, id.Name, id.Member)
+			}
+			if asked.External() {
+				if at, ok := t.externalPicker(r, asked, p.Cluster, p.Last); ok {
 					out.External = &at
 				}
 			}

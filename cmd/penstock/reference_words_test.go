@@ -13,7 +13,7 @@ var kindWords = map[string]string{
 	"TLSRoute":            "Connections by server name: passed through (`mode: Passthrough`), or decrypted at the listener (`mode: Terminate`)",
 	"TCPRoute":            "Connections of a TCP listener, or of a TLS listener that terminates TLS; split by weight",
 	"ReferenceGrant":      "Permits references from another namespace",
-	"BackendTLSPolicy":    "TLS towards a Service (or one of its ports), a picker's Service, an InferencePool, an InferencePoolImport (or one exporting cluster, by `sectionName`). CAs come from ConfigMaps or from the system; it verifies host names and URIs",
+	"BackendTLSPolicy":    "TLS towards a Service (or one of its ports), a picker's Service, an InferencePool, an InferencePoolImport (or one exporting cluster, by `sectionName` or as `NAME-CLUSTER`; `CLUSTER.picker` for its picker alone). CAs come from ConfigMaps or from the system; it verifies host names and URIs",
 	"Namespace":           "Its labels, for `allowedRoutes` and `allowedListeners` with a selector",
 	"Service":             "A backend, a picker, an external authorization server. A Service without EndpointSlices selects Pods and ModelServers itself",
 	"EndpointSlice":       "The endpoints of a Service",

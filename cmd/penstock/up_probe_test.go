@@ -48,13 +48,13 @@ func (p *referencePicker) recorded() (paths, served []string) {
 }
 
 // serve serves at an address until the test ends or stop is called.
-func (p *referencePicker) serve(t *testing.T, address string) (stop func()) {
+func (p *referencePicker) serve(t *testing.T, address string, options ...grpc.ServerOption) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
+	s := grpc.NewServer(options...)
 	extprocv3.RegisterExternalProcessorServer(s, p)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)

@@ -143,7 +143,8 @@ type Port struct {
 	//
 	// +optional
 	Name string `json:"name,omitempty"`
-	// AppProtocol, as in a Service's port. A picker with kubernetes.io/h2c is called in cleartext, others over TLS.
+	// AppProtocol, as in a Service's port. A picker with kubernetes.io/h2c is called in cleartext, others over TLS. A parent with
+	// https is reached over TLS, others in cleartext.
 	//
 	// +optional
 	AppProtocol string `json:"appProtocol,omitempty"`

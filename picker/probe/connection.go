@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -12,9 +11,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/penstock-project/penstock/picker/dial"
 )
 
 // ServiceName is a picker's service name in health checks.
@@ -25,11 +24,7 @@ var reconnect = backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 
 
 // connect keeps a connection to one address until ctx ends. It probes each new connection until the picker answers.
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
-	creds := insecure.NewCredentials()
-	if picker.TLS {
-		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, ServerName: picker.SNI})
-	}
-	conn, err := grpc.NewClient("passthrough:///"+at.addr.String(), grpc.WithTransportCredentials(creds), grpc.WithIdleTimeout(0),
+	conn, err := dial.Connect(at.addr, picker.TLS, grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: p.cfg.Timeout}))
 	if err != nil {
 		p.cfg.Log.Warn("external picker can't be probed", "picker", at.name, "address", at.addr, "error", err)

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/picker/dial"
 )
 
 // Dialect is how a picker answers bodies.
@@ -36,9 +37,8 @@ type Answer struct {
 
 // Picker locates an external picker.
 type Picker struct {
-	Addresses []netip.AddrPort
-	TLS       bool   // without verification: what is sent is no secret
-	SNI       string // in TLS; may be empty
+	Addresses []dial.Address
+	TLS       dial.TLS // for those that are not Cleartext
 }
 
 // Config of a Prober.
@@ -150,7 +150,7 @@ func (p *Prober) notify() {
 // address is one address of one picker.
 type address struct {
 	name string
-	addr netip.AddrPort
+	addr dial.Address
 }
 
 // result is the answer of one address.
@@ -162,8 +162,8 @@ type result struct {
 // target is Run's state of one picker.
 type target struct {
 	at       Picker
-	stop     map[netip.AddrPort]context.CancelFunc // of each address's connection
-	answers  map[netip.AddrPort]Answer
+	stop     map[dial.Address]context.CancelFunc // of each address's connection
+	answers  map[dial.Address]Answer
 	reported Answer // to OnAnswer
 }
 
@@ -207,7 +207,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 		if still && reflect.DeepEqual(now, t.at) {
 			continue
 		}
-		reconnect := now.TLS != t.at.TLS || now.SNI != t.at.SNI
+		reconnect := !reflect.DeepEqual(now.TLS, t.at.TLS)
 		t.at = now
 		for addr, stop := range t.stop {
 			if reconnect || !slices.Contains(now.Addresses, addr) {
@@ -228,7 +228,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	for name, at := range wanted {
 		t := targets[name]
 		if t == nil {
-			t = &target{at: at, stop: map[netip.AddrPort]context.CancelFunc{}, answers: map[netip.AddrPort]Answer{}}
+			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}}
 			targets[name] = t
 		}
 		for _, addr := range at.Addresses {

@@ -19,6 +19,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -185,7 +186,12 @@ func run(t *testing.T) (*Prober, *notes) {
 	return p, n
 }
 
-func at(addrs ...netip.AddrPort) Picker { return Picker{Addresses: addrs} }
+func at(addrs ...netip.AddrPort) (p Picker) {
+	for _, a := range addrs {
+		p.Addresses = append(p.Addresses, dial.Address{AddrPort: a, Cleartext: true})
+	}
+	return p
+}
 
 func TestExternalPicker_DialectIsDetected(t *testing.T) {
 	p, n := run(t)
@@ -209,7 +215,7 @@ func TestExternalPicker_SelfSignedTLSIsProbed(t *testing.T) {
 	certificate := grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2"}}))
 	p, n := run(t)
 	where := at(start(t, "127.0.0.1:0", acknowledges, certificate).addr)
-	where.TLS = true
+	where.Addresses[0].Cleartext = false
 	p.Set("tls", where)
 	poll.Until(t, "an answer over TLS", func() bool { return n.last("tls") == Acknowledges })
 }

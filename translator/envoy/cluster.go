@@ -147,6 +147,9 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 		}
 		o.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: seconds(upstreamIdle)}
 	}
+	if c.TLS != nil && c.TLS.AutoSNI {
+		o.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true}
+	}
 	if c.Key != "" {
 		o.HttpFilters = b.carry(c.Key)
 	}

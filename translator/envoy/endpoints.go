@@ -53,7 +53,7 @@ func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	var room [128]byte
 	body := room[:0]
 	switch {
-	case !e.Hop.IsZero():
+	case !e.Hop.IsZero(), e.Cleartext && e.Address.IsValid():
 		msg := lbEndpoint(e)
 		if err := checkMessage(msg); err != nil {
 			return nil, err
@@ -127,6 +127,9 @@ func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 	role := rolePod
 	addr := address(e.Address.Addr().String(), uint32(e.Address.Port()))
 	metadata := map[string]*structpb.Struct{}
+	if e.Cleartext {
+		metadata["envoy.transport_socket_match"] = field(cleartextKey, structpb.NewBoolValue(true))
+	}
 	if !e.Hop.IsZero() {
 		role = roleSpill
 		if e.Later {

@@ -19,6 +19,9 @@ import (
 // also where the pods of its cluster do.
 const hopKey = "hop"
 
+// cleartextKey marks addresses whose port speaks no TLS, in clusters where others do.
+const cleartextKey = "cleartext"
+
 // systemRoots are the CAs of the machine that Envoy runs on, where Debian, Alpine and Envoy's images have them. Envoy 1.40
 // does not know system_root_certs yet.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
@@ -37,15 +40,18 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
 	cl.TransportSocket = b.socket("tls", &tlsv3.UpstreamTlsContext{Sni: c.TLS.SNI, CommonTlsContext: common})
-	if !c.Hops {
-		return
-	}
 	// Whatever matches none of these gets the socket above.
-	cl.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{{
-		Name:            hopKey,
-		Match:           &structpb.Struct{Fields: map[string]*structpb.Value{hopKey: structpb.NewBoolValue(true)}},
-		TransportSocket: b.socket("raw_buffer", &rawv3.RawBuffer{}),
-	}}
+	plain := func(key string) {
+		cl.TransportSocketMatches = append(cl.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
+			Name: key, Match: field(key, structpb.NewBoolValue(true)), TransportSocket: b.socket("raw_buffer", &rawv3.RawBuffer{}),
+		})
+	}
+	if c.Hops {
+		plain(hopKey)
+	}
+	if c.Cleartext {
+		plain(cleartextKey)
+	}
 }
 
 // trust is whose certificates are accepted. Without a validation context Envoy accepts any.

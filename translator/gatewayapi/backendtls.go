@@ -48,8 +48,15 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 			section = p.Name
 		}
 	}
+	if only := pickerSection(id.Member); id.Kind == model.ImportPickerKind && oldest(r, target, only) != nil {
+		section = only
+	}
 	return PolicyFor(r, target, section)
 }
+
+// pickerSection is the section of an import for the picker of an exporting cluster alone: model servers may speak cleartext behind a
+// picker that speaks TLS. A policy for the cluster, or for the whole import, reaches its picker too.
+func pickerSection(cluster string) string { return cluster + ".picker" }
 
 // PolicyKeys are the keys of the policies that name the object of a cluster, or a section of it.
 func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
@@ -81,7 +88,7 @@ func policyTarget(id model.ClusterID) (report.Ref, bool) {
 		return target, false
 	case model.PoolKind:
 		target.Group, target.Kind = store.InferencePools.Group(), store.InferencePools.Kind()
-	case model.ImportKind, model.ParentKind:
+	case model.ImportKind, model.ParentKind, model.ImportPickerKind:
 		target.Group, target.Kind = store.InferencePoolImports.Group(), store.InferencePoolImports.Kind()
 	}
 	return target, true

@@ -84,7 +84,7 @@ func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, 
 	case sections == nil:
 		return missing("%s does not exist", target)
 	case section != "" && !slices.Contains(sections, section):
-		return missing("%s has no section %s: a Service has its ports' names, an InferencePoolImport its exporting clusters", target, section)
+		return missing("%s has no section %s: a Service has its ports' names, an InferencePoolImport its exporting clusters, and CLUSTER.picker for the picker of one", target, section)
 	}
 	if w := winner(r, target, section); store.ID(w) != store.ID(p) {
 		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonConflicted, fmt.Sprintf("BackendTLSPolicy %s is about the same target and is older, or first by name", store.ID(w)))
@@ -125,6 +125,9 @@ func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string
 		}
 		for _, m := range imp.Members {
 			out = append(out, m.Name)
+			if m.Cluster.Kind == model.ImportKind {
+				out = append(out, pickerSection(m.Name))
+			}
 		}
 	}
 	return out
@@ -179,7 +182,7 @@ func policyClusters(r store.Reader, target report.Ref, section string, targets P
 	case store.InferencePoolImports.Kind():
 		if imp, ok := targets.Import(r, target.Key()); ok {
 			for _, m := range imp.Members {
-				if section == "" || section == m.Name {
+				if section == "" || section == m.Name || section == pickerSection(m.Name) { // routes lead to both or to none
 					out = append(out, m.Cluster, m.Cluster.As(model.LastVariant))
 				}
 			}

@@ -121,39 +121,75 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	if c.RoutingMode == inferenceapi.ParentMode {
 		m.Cluster = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
 		for i, parent := range c.Parents {
-			at := fmt.Sprintf("%s.parents[%d].service", field, i)
-			addrs, _, outside := dialable(r, parent.Service, at)
+			addrs, outside := dialable(r, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(appProtocol string) bool { return appProtocol != "https" })
 			m.Parents = append(m.Parents, addrs...)
 			imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 		}
-		slices.SortFunc(m.Parents, netip.AddrPort.Compare)
-		m.Parents = slices.Compact(m.Parents)
+		m.Parents = distinct(m.Parents)
 		if len(m.Parents) == 0 {
 			problem(".parents", "no parent gateway has a known address", "give parents[].service addresses (IP addresses, or host names that resolve) and ports")
 		}
+		imp.Findings = append(imp.Findings, exposed(r, imp.Ref, m.Cluster, m.Parents, "its gateways", field+".parents", "set appProtocol: https on the service's port")...)
 		return m
 	}
 	if c.EndpointPicker == nil {
 		problem(".endpointPicker", "EndpointMode needs the remote picker", "add endpointPicker with its service, or use ParentMode")
 		return m
 	}
-	pickers, clear, outside := dialable(r, c.EndpointPicker.Service, field+".endpointPicker.service")
+	pickers, outside := dialablePickers(r, c.EndpointPicker.Service, field+".endpointPicker.service")
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
 		problem(".endpointPicker.service", "no address of the remote picker is known", "give service addresses (IP addresses, or host names that resolve) and ports")
 		return m
 	}
+	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
+	tls := gatewayapi.BackendPolicy(r, at)
+	if !tls.Trusts() {
+		problem(".endpointPicker", fmt.Sprintf("%s for its picker has no valid CA certificate", tls.Policy), "correct the policy")
+		return m
+	}
 	m.Pool = remotePool(imp, policy, c, m.Cluster)
+	if tls != nil {
+		m.Pool.Owners = append(m.Pool.Owners, tls.Policy)
+	}
 	if len(c.Endpoints) > 0 {
 		declaredEndpoints(r, m.Pool, imp, c, field)
 	} else {
-		relayed(m.Pool, imp, policy, c, pickers, clear, field)
+		relayed(m.Pool, imp, policy, c, pickers, field)
 	}
-	if !clear {
-		m.Pool.Findings = append(m.Pool.Findings, unverified(imp.Ref, field+".endpointPicker.service", "cluster "+c.Name+": ", "set appProtocol: kubernetes.io/h2c on the service's port"))
-	}
+	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", "leave appProtocol: kubernetes.io/h2c out of the service's port")...)
+	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, m.Cluster, []model.RemoteAddress{{Cleartext: true}}, "its model servers", field, "")...)
 	nameLast(m.Pool, policy)
 	return m
+}
+
+// exposed are the findings about requests that leave this cluster without TLS, or towards servers that are not verified. cure is what
+// makes the servers speak TLS beside a policy; "" if nothing else does.
+func exposed(r store.Reader, owner report.Ref, id model.ClusterID, at []model.RemoteAddress, who, field, cure string) (out []report.Finding) {
+	policy := gatewayapi.BackendPolicy(r, id)
+	secured := policy != nil && id.Kind != model.ImportPickerKind // there, a policy leaves ports alone that are marked as cleartext
+	section := id.Member
+	if id.Kind == model.ImportPickerKind {
+		section += ".picker"
+	}
+	write := fmt.Sprintf("write a BackendTLSPolicy for %s with sectionName %s", owner, section)
+	found := func(severity report.Severity, problem, fix string) {
+		out = append(out, report.Finding{Severity: severity, Owner: owner, Field: field, Problem: "cluster " + id.Member + ": " + problem, Fix: fix})
+	}
+	if !secured && slices.ContainsFunc(at, func(a model.RemoteAddress) bool { return a.Cleartext }) {
+		fix := write
+		switch {
+		case id.Kind == model.ImportPickerKind:
+			fix = cure
+		case cure != "":
+			fix = cure + ", or " + write
+		}
+		found(report.Warning, "requests, with their prompts, are sent to "+who+" in cleartext", fix)
+	}
+	if policy == nil && slices.ContainsFunc(at, func(a model.RemoteAddress) bool { return !a.Cleartext }) {
+		found(report.Info, "requests are sent to "+who+" over TLS, and the certificate is not verified", write)
+	}
+	return out
 }
 
 func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, cluster model.ClusterID) *model.Pool {
@@ -207,7 +243,7 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 
 // relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
 // cluster before it answers.
-func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, pickers []netip.AddrPort, clear bool, field string) {
+func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, pickers []model.RemoteAddress, field string) {
 	exporter, bad := ranges(c.PodCIDRs)
 	for _, cidr := range bad {
 		p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
@@ -220,7 +256,7 @@ func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c in
 		}
 	}
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyBuffered, Served: true}
-	p.Relay = &model.Relay{Pickers: pickers, TLS: !clear, Import: imp.Ref.Key(), Member: c.Name, Field: field}
+	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field}
 	for _, list := range [][]netip.Prefix{importer, exporter} {
 		if len(list) > 0 {
 			p.Relay.Within = append(p.Relay.Within, list)
@@ -260,33 +296,53 @@ func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.
 	return out
 }
 
-// dialable lists the addresses of a remote Service at its first port, host names looked up; clear reports whether the port
-// is marked as cleartext. field is where the list is. A name is resolved once a route uses the import (useNames).
-func dialable(r store.Reader, list []inferenceapi.ServiceImport, field string) (addrs []netip.AddrPort, clear bool, no []outside) {
+// dialable lists the addresses of remote Services, each at its Service's first port, host names looked up. cleartext decides by
+// the port's appProtocol whether it is spoken to without TLS. field is where the list is. A name is resolved once a route uses the
+// import (useNames).
+func dialable(r store.Reader, list []inferenceapi.ServiceImport, field string, cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
 		if len(s.Ports) == 0 {
 			continue
 		}
 		port := s.Ports[0]
-		clear = clear || Cleartext(&port.AppProtocol)
 		for j, a := range s.Addresses {
 			host := services.Mention(r, a)
 			for _, ip := range host.Addresses {
-				addrs = append(addrs, netip.AddrPortFrom(ip, uint16(port.Number)))
+				out = append(out, model.RemoteAddress{Addr: netip.AddrPortFrom(ip, uint16(port.Number)), Cleartext: cleartext(port.AppProtocol)})
 			}
 			if host.Outside != "" {
 				no = append(no, outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j), host.Outside})
 			}
 		}
 	}
-	slices.SortFunc(addrs, netip.AddrPort.Compare)
-	return slices.Compact(addrs), clear, no
+	return distinct(out), no
 }
 
-// Dialable lists the addresses of a remote Service.
-func Dialable(r store.Reader, list []inferenceapi.ServiceImport) []netip.AddrPort {
-	addrs, _, _ := dialable(r, list, "")
-	return addrs
+// distinct sorts addresses. Of one with TLS and without, TLS counts.
+func distinct(list []model.RemoteAddress) []model.RemoteAddress {
+	slices.SortFunc(list, func(a, b model.RemoteAddress) int {
+		if c := a.Addr.Compare(b.Addr); c != 0 || a.Cleartext == b.Cleartext {
+			return c
+		}
+		if a.Cleartext {
+			return 1
+		}
+		return -1
+	})
+	return slices.CompactFunc(list, func(a, b model.RemoteAddress) bool { return a.Addr == b.Addr })
+}
+
+func dialablePickers(r store.Reader, list []inferenceapi.ServiceImport, field string) ([]model.RemoteAddress, []outside) {
+	return dialable(r, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
+}
+
+// Dialable lists where the picker of an exporting cluster is asked.
+func Dialable(r store.Reader, c *inferenceapi.ImportedCluster) []model.RemoteAddress {
+	if c.EndpointPicker == nil {
+		return nil
+	}
+	out, _ := dialablePickers(r, c.EndpointPicker.Service, "")
+	return out
 }
 
 // useNames makes the host names of an import used.

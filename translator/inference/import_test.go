@@ -99,7 +99,7 @@ Endpoints: ["10.1.0.5:8000"]
 	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/llm@east" || p.Picker.Body != model.BodyBuffered {
 		t.Errorf("picker %+v", p.Picker)
 	}
-	if p.Relay == nil || !p.Relay.TLS || fmt.Sprint(p.Relay.Within) != "[[10.0.0.0/8] [10.1.0.0/16]]" || p.Relay.Pickers[0].String() != "192.0.2.1:9002" {
+	if p.Relay == nil || p.Relay.Pickers[0].Cleartext || fmt.Sprint(p.Relay.Within) != "[[10.0.0.0/8] [10.1.0.0/16]]" || p.Relay.Pickers[0].Addr.String() != "192.0.2.1:9002" {
 		t.Errorf("relay %+v", p.Relay)
 	}
 	if m := inference.Members(v, p); len(m) != 1 || m[0].Address.String() != "10.1.0.5:8000" {
@@ -332,5 +332,83 @@ spec:
 		if rep, _ := gatewayapi.PolicyReport(v, "default/"+name, direct{}); len(rep.Findings) > 0 {
 			t.Errorf("%s: findings %s", name, texts(rep.Findings))
 		}
+	}
+}
+
+func TestInferencePoolImport_EachServiceIsSpokenToAsItsOwnPortRequires(t *testing.T) {
+	const mixed = `
+kind: InferencePoolImport
+metadata: {name: llm}
+status:
+  clusters:
+  - name: west
+    routingMode: ParentMode
+    parents:
+    - service: [{addresses: [192.0.2.1], ports: [{number: 443, appProtocol: https}]}]
+    - service: [{addresses: [192.0.2.2], ports: [{number: 80}]}]
+  - name: east
+    routingMode: EndpointMode
+    targetPortNumber: 8000
+    podCIDRs: [10.1.0.0/16]
+    endpointPicker:
+      service:
+      - {addresses: [192.0.2.3], ports: [{number: 9002}]}
+      - {addresses: [192.0.2.4, 192.0.2.3], ports: [{number: 9002, appProtocol: kubernetes.io/h2c}]}
+`
+	_, imp := imported(t, mixed)
+	want := map[string]bool{"192.0.2.1:443": false, "192.0.2.2:80": true, "192.0.2.3:9002": false, "192.0.2.4:9002": true}
+	for _, a := range slices.Concat(imp.Members[0].Pool.Relay.Pickers, imp.Members[1].Parents) {
+		if cleartext, ok := want[a.Addr.String()]; !ok || cleartext != a.Cleartext {
+			t.Errorf("%s in cleartext: %t", a.Addr, a.Cleartext)
+		}
+		delete(want, a.Addr.String())
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
+	}
+	text := texts(imp.Findings)
+	for _, want := range []string{
+		"status.clusters[0].parents: cluster west: requests, with their prompts, are sent to its gateways in cleartext; set appProtocol: https on the service's port, or write a BackendTLSPolicy for InferencePoolImport default/llm with sectionName west",
+		"status.clusters[0].parents: cluster west: requests are sent to its gateways over TLS, and the certificate is not verified",
+		"status.clusters[1].endpointPicker.service: cluster east: requests, with their prompts, are sent to its picker in cleartext; leave appProtocol: kubernetes.io/h2c out",
+		"status.clusters[1].endpointPicker.service: cluster east: requests are sent to its picker over TLS, and the certificate is not verified; write a BackendTLSPolicy for InferencePoolImport default/llm with sectionName east.picker",
+		"status.clusters[1]: cluster east: requests, with their prompts, are sent to its model servers in cleartext; write a BackendTLSPolicy",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no finding %q in\n%s", want, text)
+		}
+	}
+}
+
+const pickerPolicy = `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: secured}
+spec:
+  targetRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: llm, sectionName: %s}]
+  validation: {hostname: epp.example, %s}
+`
+
+func TestBackendTLSPolicy_ReachesThePickerOfAnImport(t *testing.T) {
+	picker, pods := model.ImportPickerCluster("default", "llm", "east"), model.ImportCluster("default", "llm", "east")
+	for section, both := range map[string]bool{"east": true, "east.picker": false} {
+		v, imp := imported(t, llmImport+westHost+fmt.Sprintf(pickerPolicy, section, "wellKnownCACertificates: System"))
+		if p := gatewayapi.BackendPolicy(v, picker); p == nil || p.TLS.SNI != "epp.example" {
+			t.Errorf("%s: the picker's policy is %+v", section, p)
+		}
+		if p := gatewayapi.BackendPolicy(v, pods); (p != nil) != both {
+			t.Errorf("%s: the policy of the pods is %+v", section, p)
+		}
+		if text := texts(imp.Findings); strings.Contains(text, "not verified") || strings.Contains(text, "its model servers in cleartext") == both {
+			t.Errorf("%s: findings %s", section, text)
+		}
+		if rep, _ := gatewayapi.PolicyReport(v, "default/secured", direct{}); len(rep.Findings) > 0 {
+			t.Errorf("%s: %s", section, texts(rep.Findings))
+		}
+	}
+	_, imp := imported(t, llmImport+westHost+fmt.Sprintf(pickerPolicy, "east.picker", "caCertificateRefs: [{group: \"\", kind: ConfigMap, name: missing}]"))
+	if m := imp.Members[0]; m.Pool != nil || !strings.Contains(m.Problem, "BackendTLSPolicy default/secured for its picker has no valid CA certificate") {
+		t.Errorf("without a CA to trust the picker is asked: %q", m.Problem)
 	}
 }

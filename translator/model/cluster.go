@@ -40,7 +40,9 @@ type Cluster struct {
 	Name     ClusterID
 	Protocol Protocol
 	TLS      *UpstreamTLS // nil: cleartext
-	Fallback Fallback
+	// Cleartext: some endpoints speak no TLS, though the cluster has it (Endpoint.Cleartext).
+	Cleartext bool
+	Fallback  Fallback
 	// Hops: the cluster has hops among its endpoints. So HTTP/1.1 trailers must pass (grpc-status), and TLS is for the others.
 	Hops bool
 	// HealthService is the gRPC health service to check, for pickers; "" for no active health check. Of external ones, those that are not
@@ -59,6 +61,7 @@ type Cluster struct {
 type UpstreamTLS struct {
 	Insecure bool // no verification: external pickers with self-signed certificates
 	SNI      string
+	AutoSNI  bool   // the SNI is the request's host name; SNI is ""
 	Trust    string // SDS name of the trusted CAs; "" with Insecure or for the system's
 	// SANs (DNS names, perhaps with a wildcard for the first label) and URIs are what a certificate must have one of.
 	SANs, URIs []string
@@ -76,8 +79,10 @@ type Assignment struct {
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.
 type Endpoint struct {
 	Address netip.AddrPort // not valid for a hop
-	Hop     HopID          // an internal listener; zero otherwise
-	Later   bool           // a hop after a pool's first: only a picker names it, a fallback does not
+	// Cleartext is set for an address that is spoken to without TLS in a cluster that has TLS for others.
+	Cleartext bool
+	Hop       HopID // an internal listener; zero otherwise
+	Later     bool  // a hop after a pool's first: only a picker names it, a fallback does not
 	// Priority is the place of a hop in a cluster with FallbackHops; 0 is tried first, and no number is left out.
 	Priority uint32
 	Weight   uint32 // 0: one
@@ -130,12 +135,22 @@ func (p *Pool) OwnHop() HopID {
 	return hop
 }
 
-// ExternalPicker is where a picker that is not ours is asked.
+// ExternalPicker is where a picker that is not ours is asked by this process itself.
 type ExternalPicker struct {
 	Cluster   ClusterID // PickerCluster or ImportPickerCluster
-	Addresses []netip.AddrPort
-	TLS       bool
-	SNI       string
+	Addresses []RemoteAddress
+	TLS       UpstreamTLS // for addresses that are not Cleartext
+	// CA is the bundle that TLS.Trust names, in PEM; nil without one.
+	CA []byte
+	// Chain and Key are the client certificate, in PEM, of the first of the Gateways whose routes lead to the picker that has one
+	// (spec.tls.backend); nil without one.
+	Chain, Key []byte
+}
+
+// RemoteAddress is where a picker or a gateway is reached, in the way that its own port says.
+type RemoteAddress struct {
+	Addr      netip.AddrPort
+	Cleartext bool
 }
 
 // Import is what is decided about an InferencePoolImport.
@@ -150,11 +165,11 @@ type Import struct {
 // ImportMember is one exporting cluster of an import.
 type ImportMember struct {
 	Name    string
-	Cluster ClusterID        // what routes send to
-	Share   uint32           // weight within the import
-	Pool    *Pool            // EndpointMode
-	Parents []netip.AddrPort // ParentMode
-	Problem string           // why the member cannot be used; "" if it can
+	Cluster ClusterID       // what routes send to
+	Share   uint32          // weight within the import
+	Pool    *Pool           // EndpointMode
+	Parents []RemoteAddress // ParentMode
+	Problem string          // why the member cannot be used; "" if it can
 	// NotReady is the reason of the member's condition Ready, if that is False: it takes no new request, and its Share is 0.
 	NotReady string
 }
@@ -169,8 +184,7 @@ type Spill struct {
 
 // Relay is how our picker asks a remote one whose pods are not known here.
 type Relay struct {
-	Pickers []netip.AddrPort
-	TLS     bool // without verification
+	Pickers []RemoteAddress
 	// Within are where its pods may be: in a range of each list, of the importer's policy and of the exporter. None: anywhere
 	// that the operator allows, but not at loopback.
 	Within [][]netip.Prefix

@@ -28,12 +28,12 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		out.Body = picker.BodyBuffered
 	}
 	if at := pp.External; at != nil {
-		out.Relay = &picker.Relay{Pickers: dialed(at.Addresses, !at.TLS), TLS: dial.TLS{ServerName: at.SNI}, Listed: true}
-		return out
-	}
-	if r := pp.Pool.Relay; r != nil {
-		out.Relay = &picker.Relay{Pickers: dialed(r.Pickers, !r.TLS), Ports: pp.Pool.Ports, Within: r.Within}
-		return out // the remote picker knows its endpoints
+		out.Relay = &picker.Relay{Listed: pp.Pool.Relay == nil}
+		out.Relay.Pickers, out.Relay.TLS = dialed(at)
+		if r := pp.Pool.Relay; r != nil {
+			out.Relay.Ports, out.Relay.Within = pp.Pool.Ports, r.Within
+		}
+		return out // the other picker knows its endpoints
 	}
 	for _, m := range pp.Members {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining})
@@ -41,9 +41,14 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	return out
 }
 
-func dialed(addrs []netip.AddrPort, cleartext bool) (out []dial.Address) {
-	for _, a := range addrs {
-		out = append(out, dial.Address{AddrPort: a, Cleartext: cleartext})
+// dialed is how an external picker is connected to.
+func dialed(p *model.ExternalPicker) (at []dial.Address, tls dial.TLS) {
+	for _, a := range p.Addresses {
+		at = append(at, dial.Address{AddrPort: a.Addr, Cleartext: a.Cleartext})
 	}
-	return out
+	tls = dial.TLS{ServerName: p.TLS.SNI, Certificate: p.Chain, Key: p.Key}
+	if len(p.TLS.SANs)+len(p.TLS.URIs) > 0 {
+		tls.Verify = &dial.Verify{Roots: p.CA, SANs: p.TLS.SANs, URIs: p.TLS.URIs}
+	}
+	return at, tls
 }

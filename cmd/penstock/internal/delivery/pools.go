@@ -98,7 +98,8 @@ func (s *Pools) before(out translator.Output) map[string]naming {
 	}
 	for _, pp := range out.Pools {
 		name := pp.Pool.Name.String()
-		if pp.Pool.External && (pp.External == nil || len(pp.External.Addresses) == 0) { // there is no picker to relay requests to
+		relays := pp.Pool.External || pp.Pool.Relay != nil
+		if relays && (pp.External == nil || len(pp.External.Addresses) == 0) { // there is no picker to relay requests to
 			s.leave(name)
 			continue
 		}

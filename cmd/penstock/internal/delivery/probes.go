@@ -23,6 +23,7 @@ func (p Probes) probe(_ context.Context, c *Change) {
 		p.Prober.Remove(name.String())
 	}
 	for _, e := range c.Output.Pickers {
-		p.Prober.Set(e.Cluster.String(), probe.Picker{Addresses: e.Addresses, TLS: e.TLS, SNI: e.SNI})
+		at, tls := dialed(&e)
+		p.Prober.Set(e.Cluster.String(), probe.Picker{Addresses: at, TLS: tls})
 	}
 }

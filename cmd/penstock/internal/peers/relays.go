@@ -116,16 +116,18 @@ func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
 func unansweredFinding(pool *model.Pool, why string) report.Finding {
 	relay := pool.Relay
 	var at []string
+	tls := false
 	for _, a := range relay.Pickers {
-		at = append(at, a.String())
+		at = append(at, a.Addr.String())
+		tls = tls || !a.Cleartext
 	}
 	fix := "see that it runs there and can be reached from here"
 	switch {
-	case relay.TLS && strings.Contains(why, extproc.ReasonCleartext):
+	case tls && strings.Contains(why, extproc.ReasonCleartext):
 		fix = "set appProtocol: kubernetes.io/h2c on the service's port"
-	case relay.TLS && strings.Contains(why, extproc.ReasonHandshake):
+	case tls && strings.Contains(why, extproc.ReasonHandshake):
 		fix = "if it serves cleartext, as a Penstock's own picker does, set appProtocol: kubernetes.io/h2c on the service's port"
-	case !relay.TLS:
+	case !tls:
 		fix += "; if it serves TLS, leave appProtocol: kubernetes.io/h2c out"
 	}
 	return report.Finding{

@@ -33,7 +33,7 @@ func startRelayed(t *testing.T, l net.Listener, peers ...string) relayed {
 	c := channel.New(channel.Config{Peers: peers, Log: slog.New(slog.DiscardHandler)})
 	r := relayed{Relays: NewRelays(status.NewBoard(nil), c)}
 	r.Follow([]translator.PickerPool{{Pool: &model.Pool{
-		Name: model.PoolID{Namespace: "default", Name: "far", Member: "east"}, Ref: farImport, Relay: &model.Relay{Pickers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.9:9002")}, Member: "east"},
+		Name: model.PoolID{Namespace: "default", Name: "far", Member: "east"}, Ref: farImport, Relay: &model.Relay{Pickers: []model.RemoteAddress{{Addr: netip.MustParseAddrPort("10.0.0.9:9002"), Cleartext: true}}, Member: "east"},
 	}}}, nil)
 	s := grpc.NewServer()
 	c.Register(s)

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// mutual are the credentials of a server that has a certificate, and demands one of its clients.
+func mutual(t *testing.T, cert, key, clients []byte) grpc.ServerOption {
+	t.Helper()
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(clients)
+	return grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}))
+}
+
+// pickerPolicy verifies the picker of the exporting cluster "east" of the import "far".
+func pickerPolicy(ca []byte) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(string(ca), "\n", "\n    ") + `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: picker}
+spec:
+  targetRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far, sectionName: east.picker}]
+  validation: {hostname: epp.example, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}
+`
+}
+
+// A remote picker reads every prompt. The same holds where Envoy asks it and where our picker does.
+func TestBackendTLSPolicy_RemotePickerIsVerifiedAndTheGatewaysCertificatePresented(t *testing.T) {
+	t.Parallel()
+	for name, endpoints := range map[string]string{"Envoy asks": "endpoints: [{address: 127.0.0.1}]", "our picker asks": "podCIDRs: [127.0.0.0/8]"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cert, key := certificate(t, "epp.example")
+			own, ownKey := certificate(t, "gateway.example")
+			server := modelServer(t, sim.Config{Name: "east-1"})
+			port, external := freePort(t), freePort(t)
+			serve := func() (stop func()) {
+				return (&referencePicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external), mutual(t, cert, key, own))
+			}
+			stop := serve()
+			files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+			files["gateway.yaml"] += "  tls: {backend: {clientCertificateRef: {name: own}}}\n"
+			files["own.yaml"] = secretYAML("own", own, ownKey)
+			_, serverPort, _ := net.SplitHostPort(server)
+			files["import.yaml"] = fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferencePoolImport
+metadata: {name: far}
+status:
+  clusters:
+  - name: east
+    routingMode: EndpointMode
+    targetPortNumber: %s
+    %s
+    endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d}]}}
+`, serverPort, endpoints, external)
+			files["far.yaml"] = routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+			files["policy.yaml"] = pickerPolicy(cert)
+			s := up(t, files)
+			answers(t, local(port)+"/far", http.StatusOK)
+			for range 5 {
+				if got, err := chat(t.Context(), local(port)+"/far"); err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "east-1" {
+					t.Fatalf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
+				}
+			}
+			other, _ := certificate(t, "epp.example") // of another CA
+			s.write("policy.yaml", pickerPolicy(other))
+			stop() // Envoy does not verify again what is connected
+			serve()
+			answers(t, local(port)+"/far", http.StatusServiceUnavailable)
+		})
+	}
+}
+
+func TestInferencePoolImport_ParentWithHTTPSIsReachedOverTLS(t *testing.T) {
+	t.Parallel()
+	gateway := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("x-served-by", "over "+fmt.Sprint(r.TLS != nil))
+	}))
+	t.Cleanup(gateway.Close)
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("x-served-by", "over "+fmt.Sprint(r.TLS != nil))
+	}))
+	t.Cleanup(plain.Close)
+	_, secured, _ := net.SplitHostPort(gateway.Listener.Addr().String())
+	_, open, _ := net.SplitHostPort(plain.Listener.Addr().String())
+	port := freePort(t)
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+	files["import.yaml"] = fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferencePoolImport
+metadata: {name: far}
+status:
+  clusters:
+  - name: west
+    routingMode: ParentMode
+    parents:
+    - service: {addresses: [127.0.0.1], ports: [{number: %s, appProtocol: https}]}
+    - service: {addresses: [127.0.0.1], ports: [{number: %s}]}
+`, secured, open)
+	files["far.yaml"] = routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+	s := up(t, files)
+	answers(t, local(port)+"/far", http.StatusOK)
+	seen := map[string]bool{}
+	eventually(t, "both gateways answer, each over its own protocol", func() error {
+		got, err := chat(t.Context(), local(port)+"/far")
+		if err != nil || got.status != http.StatusOK {
+			return fmt.Errorf("%d %s %w", got.status, got.body, err)
+		}
+		if seen[got.header.Get("x-served-by")] = true; !seen["over true"] || !seen["over false"] {
+			return fmt.Errorf("seen %v", seen)
+		}
+		return nil
+	})
+	if out := s.penstock("status"); !strings.Contains(out, "are sent to its gateways in cleartext") {
+		t.Errorf("the status does not report the cleartext hop:\n%s", out)
+	}
+}
