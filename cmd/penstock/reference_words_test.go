@@ -128,7 +128,7 @@ var conditionRows = []conditionRow{
 	{"ModelServers", "ResolvedRefs", "False", "AddressNotFound", "A host name does not resolve; the message names it"},
 	{"ModelServers", "ResolvedRefs", "False", "AddressNotAllowed", "An address, or one that a host name resolves to, is outside the allowed ranges (`--allowed-cidrs`) and gets no request; the message names it"},
 
-	{"InferenceModel", "Accepted", "True", "Accepted", "The pool exists. The message lists the fields that have no effect yet"},
+	{"InferenceModel", "Accepted", "False", "NotSupported", "The InferenceModel has no effect yet: requests reach the pool with the model name that the client sent"},
 	{"InferenceModel", "Accepted", "False", "PoolNotFound", "`spec.poolRef` names no InferencePool of the namespace"},
 
 	{"Every other object", "Programmed", "False", "Invalid", "Envoy rejects (NACKs) a resource that comes from this object. The message has Envoy's words. What Envoy had before stays in force"},

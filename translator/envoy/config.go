@@ -36,8 +36,8 @@ const (
 	streamIdle = time.Hour
 	// headersTimeout ends a connection whose client does not finish its headers; streamIdle would let it stay.
 	headersTimeout = 30 * time.Second
-	// silentPicker is streamIdle for external pickers: nothing else gives up on one that falls silent in
-	// FULL_DUPLEX_STREAMED.
+	// silentPicker is streamIdle for external pickers, on routes without a timeout of their own: nothing else gives up on one that falls
+	// silent in FULL_DUPLEX_STREAMED.
 	silentPicker = 5 * time.Minute
 	// connectTimeout covers TCP and TLS towards pods, servers and gateways, which may be an ocean away.
 	connectTimeout = time.Second

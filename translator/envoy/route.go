@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,22 +134,19 @@ func (b *builder) routeAction(r *model.Route, mode func(model.BodyMode) model.Bo
 }
 
 // idleTimeout ends a request without a byte in either direction. It is also all that ends one whose picker takes too
-// long: the route's timeout starts only when the router has got the request, after the pick.
+// long: the route's timeout starts only when the router has got the request, after the pick. A timeout that a user has set
+// is never outvoted: a model may be silent until then. Hops leave it to the edge, which alone has the route's timeout.
 func idleTimeout(f *model.Forward) time.Duration {
-	idle, picked := streamIdle, false
-	for _, w := range f.Backends {
-		if w.Picker == nil {
-			continue
-		}
-		picked = true
-		if w.Picker.Body == model.BodyDuplex {
-			idle = silentPicker
-		}
+	picked := slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Picker != nil })
+	switch t := f.Timeout; {
+	case t != nil && *t > 0 && picked:
+		return *t
+	case t != nil && *t > 0:
+		return max(streamIdle, *t)
+	case t == nil && slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.External }):
+		return silentPicker
 	}
-	if picked && f.Timeout != nil && *f.Timeout > 0 {
-		idle = min(idle, *f.Timeout)
-	}
-	return idle
+	return streamIdle
 }
 
 // changeHeaders applies to the answers of redirects and direct responses too.

@@ -63,4 +63,5 @@ type Target struct {
 	// Protocol is what its endpoints speak, those behind hops too.
 	Protocol model.Protocol
 	Hops     bool // see model.WeightedBackend
+	External bool // see model.WeightedBackend
 }

@@ -41,7 +41,7 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 // of it.
 func importBehind(r store.Reader, id model.HopID) (*model.Import, bool) {
 	base := func(key string) (*model.Import, bool) {
-		imp, _, ok := baseImport(r, key)
+		imp, _, _, ok := baseImport(r, key)
 		return imp, ok
 	}
 	if id.Member == "" {

@@ -22,12 +22,14 @@ import (
 
 // Import decides everything about the InferencePoolImport with a key; false if there is none.
 func Import(r store.Reader, key string) (*model.Import, bool) {
-	imp, policies, ok := baseImport(r, key)
+	imp, whole, policies, ok := baseImport(r, key)
 	if !ok {
 		return nil, false
 	}
+	governs := map[*v1alpha1.PoolPolicy][]model.ImportMember{}
 	for i := range imp.Members {
 		m, policy := &imp.Members[i], policies[i]
+		governs[policy] = append(governs[policy], *m)
 		switch {
 		case m.Pool != nil:
 			addSpill(r, m.Pool, policy)
@@ -38,6 +40,9 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 				Problem: fmt.Sprintf("exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its requests do not spill", m.Name),
 			})
 		}
+	}
+	for _, policy := range append([]*v1alpha1.PoolPolicy{whole}, policies...) {
+		imp.Findings = append(imp.Findings, ineffectiveOn(imp.Ref, governs[policy], policy)...)
 	}
 	imp.Findings = unique(imp.Findings) // those about a policy are the same for each of its clusters
 	return imp, true
@@ -54,11 +59,11 @@ func unique(findings []report.Finding) (out []report.Finding) {
 	return out
 }
 
-// baseImport is Import without the spill targets, as basePool is to Pool. policies are those of the members.
-func baseImport(r store.Reader, key string) (imp *model.Import, policies []*v1alpha1.PoolPolicy, ok bool) {
+// baseImport is Import without the spill targets, as basePool is to Pool. whole is its policy, policies are those of the members.
+func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy, policies []*v1alpha1.PoolPolicy, ok bool) {
 	obj, ok := store.InferencePoolImports.Get(r, key)
 	if !ok {
-		return nil, nil, false
+		return nil, nil, nil, false
 	}
 	whole, ignored := policyFor(r, "InferencePoolImport", obj.Namespace, obj.Name)
 	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: ignored}
@@ -79,7 +84,7 @@ func baseImport(r store.Reader, key string) (imp *model.Import, policies []*v1al
 	if usable == 0 {
 		imp.Ready.Status, imp.Ready.Reason = report.False, "NoUsableCluster"
 	}
-	return imp, policies, true
+	return imp, whole, policies, true
 }
 
 // memberPolicy is the policy of one exporting cluster: the one for NAME-CLUSTER, else that of the whole import.

@@ -24,6 +24,7 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	}
 	p, policy := basePool(r, obj)
 	addSpill(r, p, policy)
+	p.Findings = append(p.Findings, ineffective(p, policy)...)
 	return p, true
 }
 

@@ -120,7 +120,7 @@ func kindOf(ref v1alpha1.PoolRef) string {
 	return ref.Kind
 }
 
-// ModelReport reports which fields of an InferenceModel are not used yet.
+// ModelReport reports that an InferenceModel has no effect yet.
 func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	m, ok := store.InferenceModels.Get(r, key)
 	if !ok {
@@ -128,7 +128,7 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	}
 	const unused = "criticality and targetModels are not used yet: requests reach the pool with the model name that the client sent"
 	owner := store.InferenceModels.Ref(m)
-	accepted := report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted", Message: unused}
+	accepted := report.Condition{Type: "Accepted", Status: report.False, Reason: "NotSupported", Message: unused}
 	if _, ok := tables.Pool(r, m.Namespace+"/"+m.Spec.PoolRef.Name); !ok {
 		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "PoolNotFound", Message: fmt.Sprintf("there is no InferencePool %s/%s", m.Namespace, m.Spec.PoolRef.Name)}
 	}

@@ -67,3 +67,52 @@ spec: {servers: [{address: 192.0.2.2}]}
 	rep, _ = inference.ServersReport(v, "default/addresses")
 	is("model servers without mistakes", rep, report.True, "ResolvedRefs")
 }
+
+func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
+	const everything = "picker: {strategy: random, failureMode: FailClose, load: {queue: 1}, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: {podCIDRs: [10.0.0.0/8]}"
+	v := world(t, chatPool+"---"+bigPool+`  endpointPickerRef: {name: epp, port: {number: 9002}}
+---
+kind: Service
+metadata: {name: epp}
+spec: {ports: [{port: 9002, appProtocol: kubernetes.io/h2c}]}
+---
+kind: PoolPolicy
+metadata: {name: external}
+spec: {targetRef: {name: big}, `+everything+`}
+---
+kind: PoolPolicy
+metadata: {name: own}
+spec: {targetRef: {name: chat}, picker: {strategy: random, load: {queue: 1}, metrics: {path: /m}}}
+---`+llmImport+`
+---
+kind: PoolPolicy
+metadata: {name: relayed}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, `+everything+`}
+---
+kind: PoolPolicy
+metadata: {name: parent}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-west-2}, picker: {strategy: load, fallbacks: 2}, remote: {podCIDRs: [10.0.0.0/8]}}
+---
+kind: PoolPolicy
+metadata: {name: whole}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}}
+`)
+	const all = "spec.picker.strategy, spec.picker.failureMode, spec.picker.load, spec.picker.full, spec.picker.metrics, spec.picker.fallbacks, spec.picker.body have no effect: "
+	for name, want := range map[string][]string{
+		"external": {all + "InferencePool default/big has an external picker", "spec.remote.podCIDRs: it has no effect: it is for InferencePoolImports"},
+		"own":      {"spec.picker.load: it has no effect: strategy random", "spec.picker.metrics: it has no effect: neither strategy random"},
+		"relayed":  {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm"},
+		"parent":   {"spec.remote.podCIDRs: it has no effect: no exporting cluster"},
+		"whole":    {"spec: the policy has no effect: each exporting cluster of InferencePoolImport default/llm has a PoolPolicy of its own"},
+	} {
+		rep, _ := inference.PolicyReport(v, direct{}, "default/"+name)
+		if len(rep.Findings) != len(want) || rep.Conditions[0].Status != report.True || len(rep.Conditions) > 1 && rep.Conditions[1].Status != report.True {
+			t.Errorf("%s: %+v, findings\n%s", name, rep.Conditions, texts(rep.Findings))
+		}
+		for _, w := range want {
+			if text := texts(rep.Findings); !strings.Contains(text, w) {
+				t.Errorf("%s: no finding %q in\n%s", name, w, text)
+			}
+		}
+	}
+}

@@ -98,7 +98,7 @@ func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Nam
 
 // addPool adds a pool's cluster, its picker, and whatever its spilling needs.
 func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
-	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops(), Protocol: p.Protocol}
+	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops(), External: p.External, Protocol: p.Protocol}
 	res.Clusters = append(res.Clusters, p.Cluster)
 	if !p.Picker.Cluster.IsZero() {
 		res.Clusters = append(res.Clusters, p.Picker.Cluster)

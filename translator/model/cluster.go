@@ -147,7 +147,7 @@ type ExternalPicker struct {
 	Chain, Key []byte
 }
 
-// RemoteAddress is where a picker or a gateway is reached, in the way that its own port says.
+// RemoteAddress is where a picker or a gateway is reached, in the way that its own port requires.
 type RemoteAddress struct {
 	Addr      netip.AddrPort
 	Cleartext bool

@@ -106,6 +106,8 @@ type WeightedBackend struct {
 	Weight  uint32      // the exact share; the sum of a rule's weights is at most 2^32-1
 	Picker  *PickerCall // nil: a Service
 	Hops    bool        // the cluster has FallbackHops: 429 and 503 move a request on to the next hop; Picker is nil
+	// External: a picker that is not ours is asked, also behind the first of Hops.
+	External bool
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges

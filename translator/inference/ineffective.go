@@ -1,0 +1,97 @@
+package inference
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// ineffective are the findings about fields of a policy that have no effect on an InferencePool.
+func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
+	if policy == nil {
+		return nil
+	}
+	spec := &policy.Spec.Picker
+	if p.External {
+		out = append(out, unused(policy, pickerFields(spec), p.Ref.String()+" has an external picker, which decides alone", "remove it, or remove endpointPickerRef from the pool"))
+	} else {
+		if spec.Load != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) {
+			out = append(out, unused(policy, []string{"spec.picker.load"}, "strategy "+p.Settings.Strategy+" does not weigh load", "remove it, or use strategy load"))
+		}
+		if spec.Metrics != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 {
+			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load"))
+		}
+	}
+	if len(policy.Spec.Remote.PodCIDRs) > 0 {
+		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
+	}
+	return drop(out)
+}
+
+// ineffectiveOn are the findings about fields of a policy that have no effect on an import, or on those of its exporting clusters that
+// the policy is in force for.
+func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
+	if policy == nil {
+		return nil
+	}
+	if len(members) == 0 {
+		return []report.Finding{{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec",
+			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own", ref), Fix: "remove it, or one of theirs"}}
+	}
+	out = append(out, unused(policy, pickerFields(&policy.Spec.Picker), "the picker of the exporting cluster decides for "+ref.String(), "remove it, and configure the picker there"))
+	relays := false
+	for _, m := range members {
+		relays = relays || m.Pool != nil && m.Pool.Relay != nil
+	}
+	if len(policy.Spec.Remote.PodCIDRs) > 0 && !relays {
+		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, fmt.Sprintf("no exporting cluster of %s has a picker that may name addresses: their pods are declared, or their gateways are asked", ref), "remove it"))
+	}
+	return drop(out)
+}
+
+// pickerFields are the fields of spec.picker that a user has set. Values that are defaults may be the API server's.
+func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"strategy", spec.Strategy != "" && spec.Strategy != v1alpha1.StrategyLoad},
+		{"failureMode", spec.FailureMode != ""},
+		{"load", spec.Load != nil},
+		{"full", spec.Full != nil},
+		{"metrics", spec.Metrics != nil},
+		{"fallbacks", spec.Fallbacks != nil && *spec.Fallbacks != settings(nil).Fallbacks},
+		{"body", spec.Body != ""},
+	} {
+		if f.set {
+			out = append(out, "spec.picker."+f.name)
+		}
+	}
+	return out
+}
+
+// unused is the finding that fields have no effect; zero without a field.
+func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) report.Finding {
+	if len(fields) == 0 {
+		return report.Finding{}
+	}
+	problem := "it has no effect: " + why
+	if len(fields) > 1 {
+		problem = strings.Join(fields, ", ") + " have no effect: " + why
+	}
+	return report.Finding{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: fields[0], Problem: problem, Fix: fix}
+}
+
+// drop leaves zero findings out.
+func drop(list []report.Finding) (out []report.Finding) {
+	for _, f := range list {
+		if f != (report.Finding{}) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
