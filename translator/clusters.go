@@ -87,12 +87,12 @@ func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...mo
 	p.TLS = *c.TLS
 	if p.TLS.Trust != "" {
 		p.CA = []byte{} // trusts no certificate, until the bundle is there
-		if bundle, ok := t.secret(r, p.TLS.Trust); ok {
+		if bundle, ok := t.secret(r, secretKey{secret: p.TLS.Trust}); ok {
 			p.CA = bundle.CA
 		}
 	}
 	if name := t.clientCertificate(r, users); name != "" {
-		if own, ok := t.secret(r, name); ok {
+		if own, ok := t.secret(r, secretKey{secret: name}); ok {
 			p.Chain, p.Key = own.Chain, own.Key
 		}
 	}
