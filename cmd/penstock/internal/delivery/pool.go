@@ -1,8 +1,6 @@
 package delivery
 
 import (
-	"net/netip"
-
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
