@@ -224,7 +224,7 @@ status:
 		if got, err := chat(t.Context(), local(port)+"/far"); err != nil || got.status != http.StatusOK {
 			return fmt.Errorf("%v %+v", err, got)
 		}
-		if out := s.penstock("status"); strings.Contains(out, "its picker") {
+		if out := s.penstock("status"); strings.Contains(out, "cannot be asked") || strings.Contains(out, "which is not sent to") {
 			return fmt.Errorf("%s", out)
 		}
 		return nil
