@@ -38,7 +38,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.replicas) && has(self.autoscaling))",message="replicas and autoscaling exclude each other: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || (has(self.mode) && self.mode == 'external')",message="external is for mode: external; set the mode, or remove external"
-// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap) || has(self.networkPolicy)))",message="mode: external runs no proxies: remove all fields but mode and external"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap) || has(self.networkPolicy)))",message="mode: external runs no proxies: remove all fields but mode, clients and external"
 type EnvoyFleetSpec struct {
 	// Mode decides who runs the proxies: Penstock (managed, the default) or you (external).
 	//
@@ -100,6 +100,11 @@ type EnvoyFleetSpec struct {
 	//
 	// +optional
 	NetworkPolicy *FleetNetworkPolicy `json:"networkPolicy,omitempty"`
+	// Clients configures how the listeners treat connections and requests. A change of proxyProtocol ends the connections of
+	// all listeners, a change of any other field drains them.
+	//
+	// +optional
+	Clients *FleetClients `json:"clients,omitempty"`
 	// External configures which proxies may attach in mode external, and the addresses at which clients reach them.
 	//
 	// +optional
@@ -226,6 +231,77 @@ type FleetNetworkPolicy struct {
 	// +listType=atomic
 	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
 }
+
+// FleetClients configures how the listeners of a Gateway treat connections and requests of clients.
+type FleetClients struct {
+	// RequestTimeoutSeconds is how long a proxy takes to receive a request: from its first byte to its last, or until its
+	// response begins. Then the request is answered 408. The wait in a picker's queue may take as long again, at most 300
+	// seconds. Responses are not limited by it. Defaults to 600.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	RequestTimeoutSeconds *int32 `json:"requestTimeoutSeconds,omitempty"`
+	// EscapedSlashes decides about requests whose path has an escaped slash or backslash (%2F, %5C), which servers may read
+	// as one: UnescapeAndRedirect (the default) answers with a redirect to the path without escapes, RejectRequest answers 400,
+	// UnescapeAndForward routes and forwards the path without escapes, KeepUnchanged the path as it is. gRPC requests are
+	// rejected instead of redirected.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=UnescapeAndRedirect;UnescapeAndForward;RejectRequest;KeepUnchanged
+	EscapedSlashes EscapedSlashes `json:"escapedSlashes,omitempty"`
+	// HeadersWithUnderscores decides about requests with an underscore in the name of a header, which some servers read as a
+	// hyphen: RejectRequest (the default) answers 400, DropHeader removes the header, Allow keeps it.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=RejectRequest;DropHeader;Allow
+	HeadersWithUnderscores HeadersWithUnderscores `json:"headersWithUnderscores,omitempty"`
+	// TrustedHops is the number of proxies in front of these that append to X-Forwarded-For. The client's address is then that
+	// many addresses from its right end. Defaults to 0: the client's address is that of its connection.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16
+	TrustedHops *int32 `json:"trustedHops,omitempty"`
+	// ProxyProtocol decides whether connections begin with a header of the PROXY protocol, version 1 or 2, which names the
+	// client's address: Disabled (the default), Required, or Optional. With Optional every client that reaches the proxies can
+	// choose its address.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Disabled;Required;Optional
+	ProxyProtocol ProxyProtocol `json:"proxyProtocol,omitempty"`
+}
+
+// EscapedSlashes is what becomes of a path with escaped slashes.
+type EscapedSlashes string
+
+// The values of EscapedSlashes.
+const (
+	UnescapeAndRedirect EscapedSlashes = "UnescapeAndRedirect"
+	UnescapeAndForward  EscapedSlashes = "UnescapeAndForward"
+	RejectEscapes       EscapedSlashes = "RejectRequest"
+	KeepEscapes         EscapedSlashes = "KeepUnchanged"
+)
+
+// HeadersWithUnderscores is what becomes of a header with an underscore in its name.
+type HeadersWithUnderscores string
+
+// The values of HeadersWithUnderscores.
+const (
+	RejectUnderscores HeadersWithUnderscores = "RejectRequest"
+	DropUnderscores   HeadersWithUnderscores = "DropHeader"
+	AllowUnderscores  HeadersWithUnderscores = "Allow"
+)
+
+// ProxyProtocol is whether connections begin with a header of the PROXY protocol.
+type ProxyProtocol string
+
+// The values of ProxyProtocol.
+const (
+	ProxyProtocolDisabled ProxyProtocol = "Disabled"
+	ProxyProtocolRequired ProxyProtocol = "Required"
+	ProxyProtocolOptional ProxyProtocol = "Optional"
+)
 
 // FleetExternalSpec configures which proxies may attach in mode external.
 type FleetExternalSpec struct {

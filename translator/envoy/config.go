@@ -39,6 +39,9 @@ const (
 	// silentPicker is streamIdle for external pickers, on routes without a timeout of their own: nothing else gives up on one that falls
 	// silent in FULL_DUPLEX_STREAMED.
 	silentPicker = 5 * time.Minute
+	// connectionBuffer is what one connection may hold in each direction, in bytes, beside the bodies that filters hold.
+	// Envoy's default is 1 MiB, too much for tens of thousands of connections.
+	connectionBuffer = 32 << 10
 	// connectTimeout covers TCP and TLS towards pods, servers and gateways, which may be an ocean away.
 	connectTimeout = time.Second
 	// connectAttempts is how many endpoints a connection that is handed on may try before it is closed.

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -69,6 +70,8 @@ type rig struct {
 	t         *testing.T
 	cfg       Config
 	port      uint16
+	edge      model.Edge
+	preface   string // that a client sends on each connection
 	resources []*resource.Resource
 	hosts     []*Encoded
 	envoy     *envoytest.Envoy
@@ -148,7 +151,7 @@ func (r *rig) chain() model.Chain { return model.Chain{Name: model.ChainName(fal
 func (r *rig) start() {
 	r.t.Helper()
 	c := r.chain()
-	r.add(Listener(r.cfg, model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{c}}))
+	r.add(Listener(r.cfg, model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: r.edge, Chains: []model.Chain{c}}))
 	r.add(inOneBlock(c, r.hosts...))
 	var ads string
 	r.feeder, ads = startFeeder(r.t, r.resources)
@@ -160,7 +163,13 @@ func (r *rig) start() {
 		}
 	})
 	r.client = &http.Client{
-		Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
+		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err == nil && r.preface != "" {
+				_, err = io.WriteString(c, r.preface)
+			}
+			return c, err
+		}},
 		Timeout:       20 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

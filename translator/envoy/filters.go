@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"time"
+
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	compositev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/composite/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
@@ -41,7 +43,7 @@ const (
 // without keys denies every request, ext_authz wants a service, jwt_authn takes providers only from the listener), so each
 // is a composite filter without a match tree: an empty place that costs nothing, into which a route puts the filter
 // with all of its configuration (e2e_filters_test.go does).
-func (b *builder) httpFilters() []*hcmv3.HttpFilter {
+func (b *builder) httpFilters(requestTimeout time.Duration) []*hcmv3.HttpFilter {
 	list := []struct {
 		name   string
 		config proto.Message
@@ -55,8 +57,8 @@ func (b *builder) httpFilters() []*hcmv3.HttpFilter {
 		{filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}},
 		{filterSession, &sessionv3.StatefulSession{}},
 		{filterHeaders, &headersv3.HeaderMutation{}},
-		{filterPicker, b.picker(false)},
-		{filterSpillPicker, b.picker(true)},
+		{filterPicker, b.picker(false, requestTimeout)},
+		{filterSpillPicker, b.picker(true, requestTimeout)},
 		{filterRouter, &routerv3.Router{}},
 	}
 	filters := make([]*hcmv3.HttpFilter, len(list))
@@ -76,7 +78,11 @@ var pickMetadata = []string{"envoy.lb", "penstock"}
 // picker is the endpoint picker's filter. It makes no call until a weighted cluster names its picker (pickerOverride).
 // What happens without a pick is decided by the cluster's fallback, never of this filter: it always lets a request
 // pass when the picker fails, also when the picker dies after its pick (envoy/INFERENCE.md, 2).
-func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
+func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.ExternalProcessor {
+	longest := maxMessageTimeout
+	if requestTimeout > 0 {
+		longest = max(messageTimeout, min(longest, requestTimeout))
+	}
 	namespaces := &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: pickMetadata}
 	return &extprocv3.ExternalProcessor{
 		GrpcService:      b.grpc(model.OurPicker),
@@ -86,7 +92,7 @@ func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
 			ResponseHeaderMode: extprocv3.ProcessingMode_SKIP,
 		},
 		MessageTimeout:    seconds(messageTimeout),
-		MaxMessageTimeout: seconds(maxMessageTimeout),
+		MaxMessageTimeout: seconds(longest),
 		// An external picker's clear_route_cache must not choose another weighted cluster after its pick.
 		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
 		// The picker sets x-envoy-max-retries to what its list of endpoints can serve.

@@ -5,10 +5,13 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -24,6 +27,8 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		Name:             model.ListenerName(p.Number),
 		Address:          address(p.Addresses[0], uint32(p.Number)),
 		TrafficDirection: corev3.TrafficDirection_INBOUND,
+		// What a client that does not read may leave here of an answer (Envoy's edge guide). Request bodies have limits of their own.
+		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 	}
 	if cfg.OwnPorts {
 		l.EnableReusePort = boolean(false)
@@ -34,18 +39,20 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 	}
 	tls := false
 	for _, c := range p.Chains {
-		l.FilterChains = append(l.FilterChains, b.chain(cfg, p.Gateway, c))
+		l.FilterChains = append(l.FilterChains, b.chain(cfg, p, c))
 		tls = tls || c.TLS
 	}
 	for _, s := range p.Streams {
 		l.FilterChains = append(l.FilterChains, b.stream(cfg, s))
 		tls = tls || s.TLS
 	}
-	if tls {
-		l.ListenerFilters = []*listenerv3.ListenerFilter{{
-			Name:       "tls_inspector",
-			ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: b.any(&inspectorv3.TlsInspector{})},
-		}}
+	if pp := p.Edge.ProxyProtocol; pp == v1alpha1.ProxyProtocolRequired || pp == v1alpha1.ProxyProtocolOptional {
+		l.ListenerFilters = append(l.ListenerFilters, b.listenerFilter("proxy_protocol", &proxyprotocolv3.ProxyProtocol{
+			AllowRequestsWithoutProxyProtocol: pp == v1alpha1.ProxyProtocolOptional,
+		}))
+	}
+	if tls { // after the PROXY protocol's header, which is in cleartext
+		l.ListenerFilters = append(l.ListenerFilters, b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
 	}
 	if b.err != nil {
 		return nil, b.err
@@ -53,13 +60,17 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
 }
 
+func (b *builder) listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
+	return &listenerv3.ListenerFilter{Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: b.any(config)}}
+}
+
 // chain is one named filter chain: Envoy drains a chain by itself when only that one changes.
-func (b *builder) chain(cfg Config, gateway string, c model.Chain) *listenerv3.FilterChain {
+func (b *builder) chain(cfg Config, p model.Port, c model.Chain) *listenerv3.FilterChain {
 	fc := &listenerv3.FilterChain{
 		Name: c.Name,
 		Filters: []*listenerv3.Filter{{
 			Name:       "hcm",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(b.edge(cfg, gateway, c))},
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(b.edge(cfg, p, c))},
 		}},
 	}
 	if !c.TLS {
@@ -100,8 +111,8 @@ func (b *builder) terminate(secrets []string, clients *model.ClientValidation, a
 }
 
 // edge is the connection manager that clients meet.
-func (b *builder) edge(cfg Config, gateway string, c model.Chain) *hcmv3.HttpConnectionManager {
-	m := b.manager(cfg, gateway, c.Name)
+func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
+	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout)
 	m.UseRemoteAddress = boolean(true)
 	// No address is trusted as internal, else clients in private networks could set x-envoy-max-retries and its kin. An
 	// empty list would mean the default, which is all of them; no client has this address.
@@ -119,10 +130,35 @@ func (b *builder) edge(cfg Config, gateway string, c model.Chain) *hcmv3.HttpCon
 	}
 	// A report about a failed request can name it.
 	m.AlwaysSetRequestIdInResponse = true
-	// What a route matches is what a backend gets. Escaped slashes stay: model names contain them.
+	// What a route matches is what a backend gets.
 	m.NormalizePath = boolean(true)
 	m.MergeSlashes = true
+	m.PathWithEscapedSlashesAction = escapedSlashes(p.Edge.EscapedSlashes)
+	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{HeadersWithUnderscoresAction: underscores(p.Edge.Underscores)}
+	m.XffNumTrustedHops = p.Edge.TrustedHops
 	return m
+}
+
+func escapedSlashes(v v1alpha1.EscapedSlashes) hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction {
+	switch v {
+	case v1alpha1.KeepEscapes:
+		return hcmv3.HttpConnectionManager_KEEP_UNCHANGED
+	case v1alpha1.RejectEscapes:
+		return hcmv3.HttpConnectionManager_REJECT_REQUEST
+	case v1alpha1.UnescapeAndForward:
+		return hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
+	}
+	return hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT
+}
+
+func underscores(v v1alpha1.HeadersWithUnderscores) corev3.HttpProtocolOptions_HeadersWithUnderscoresAction {
+	switch v {
+	case v1alpha1.AllowUnderscores:
+		return corev3.HttpProtocolOptions_ALLOW
+	case v1alpha1.DropUnderscores:
+		return corev3.HttpProtocolOptions_DROP_HEADER
+	}
+	return corev3.HttpProtocolOptions_REJECT_REQUEST
 }
 
 func address(ip string, port uint32) *corev3.Address {

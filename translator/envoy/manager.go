@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"time"
+
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -25,13 +27,13 @@ var (
 
 // manager is what the connection managers of edges and hops have in common. The name is that of the route
 // configuration; owner is the gateway or hop, for the picker's access log.
-func (b *builder) manager(cfg Config, owner, name string) *hcmv3.HttpConnectionManager {
+func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: name,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: b.rds(name)},
 		},
-		HttpFilters: b.httpFilters(),
+		HttpFilters: b.httpFilters(requestTimeout),
 		// Upgrades need AllowConnect to come over HTTP/2. The windows bound what one slow stream holds in memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,
@@ -43,10 +45,13 @@ func (b *builder) manager(cfg Config, owner, name string) *hcmv3.HttpConnectionM
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
 		RequestHeadersTimeout:      seconds(headersTimeout),
-		LocalReplyConfig:           tooLarge(),
-		AccessLog:                  b.accessLogs(cfg, owner),
-		AccessLogOptions:           renewals(),
-		Tracing:                    b.tracing(cfg),
+		// Of a request with a body it ends with the last byte that is received, and not, as documented, with the last one that
+		// is sent on (TestRequestTimeout_...). The wait for a pick has limits of its own.
+		RequestTimeout:   seconds(requestTimeout),
+		LocalReplyConfig: tooLarge(),
+		AccessLog:        b.accessLogs(cfg, owner),
+		AccessLogOptions: renewals(),
+		Tracing:          b.tracing(cfg),
 	}
 }
 

@@ -169,7 +169,7 @@ func Ports(gw *model.Gateway) []model.Port {
 		}
 		p := ports[l.Port]
 		if p == nil {
-			p = &model.Port{Gateway: gw.Ref.Key(), Number: l.Port, Addresses: gw.Addresses, Owners: []report.Ref{gw.Ref}}
+			p = &model.Port{Gateway: gw.Ref.Key(), Number: l.Port, Addresses: gw.Addresses, Edge: edge(gw.Fleet), Owners: []report.Ref{gw.Ref}}
 			ports[l.Port] = p
 		}
 		if !slices.Contains(p.Owners, l.Owner) {

@@ -3,11 +3,13 @@ package gatewayapi
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 // badParameters is a parametersRef that leads nowhere.
@@ -84,6 +86,7 @@ func over(of, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 		Service:      cmp.Or(of.Service, base.Service),
 		Pod:          cmp.Or(of.Pod, base.Pod),
 		Bootstrap:    cmp.Or(of.Bootstrap, base.Bootstrap),
+		Clients:      cmp.Or(of.Clients, base.Clients),
 		External:     cmp.Or(of.External, base.External),
 
 		NetworkPolicy: cmp.Or(of.NetworkPolicy, base.NetworkPolicy),
@@ -95,4 +98,21 @@ func over(of, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 		out.Replicas = nil
 	}
 	return out
+}
+
+// edge is how the listeners of a Gateway treat clients. fleet may be nil.
+func edge(fleet *v1alpha1.EnvoyFleetSpec) model.Edge {
+	e := model.Edge{RequestTimeout: model.DefaultRequestTimeout}
+	if fleet == nil || fleet.Clients == nil {
+		return e
+	}
+	c := fleet.Clients
+	if c.RequestTimeoutSeconds != nil {
+		e.RequestTimeout = time.Duration(*c.RequestTimeoutSeconds) * time.Second
+	}
+	if c.TrustedHops != nil {
+		e.TrustedHops = uint32(max(0, *c.TrustedHops))
+	}
+	e.EscapedSlashes, e.Underscores, e.ProxyProtocol = c.EscapedSlashes, c.HeadersWithUnderscores, c.ProxyProtocol
+	return e
 }

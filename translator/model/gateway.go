@@ -1,6 +1,8 @@
 package model
 
 import (
+	"time"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
@@ -69,10 +71,23 @@ type Port struct {
 	Gateway   string // "namespace/name"
 	Number    uint16
 	Addresses []string
+	Edge      Edge
 	Chains    []Chain  // sorted by name
 	Streams   []Stream // sorted by name
 	Owners    []report.Ref
 }
+
+// Edge is how a listener treats clients. The empty values are the defaults of v1alpha1.FleetClients.
+type Edge struct {
+	RequestTimeout time.Duration // 0: none
+	EscapedSlashes v1alpha1.EscapedSlashes
+	Underscores    v1alpha1.HeadersWithUnderscores
+	TrustedHops    uint32
+	ProxyProtocol  v1alpha1.ProxyProtocol
+}
+
+// DefaultRequestTimeout is the default of Edge.RequestTimeout, also that of hops.
+const DefaultRequestTimeout = 10 * time.Minute
 
 // Stream is one filter chain that hands connections on: of a TCP listener, or of one server name of a TLS listener.
 type Stream struct {

@@ -249,13 +249,19 @@ func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 	return &tlsv3.SubjectAltNameMatcher{SanType: kind, Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }
 
-// overload keeps a proxy alive whose requests are buffered for their pickers.
+// overload keeps a proxy alive whose requests are buffered for their pickers: near its memory limit the largest are reset.
 func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	const heap = "envoy.resource_monitors.fixed_heap"
 	action := func(name string, at float64) *overloadv3.OverloadAction {
 		return &overloadv3.OverloadAction{Name: name, Triggers: []*overloadv3.Trigger{{
 			Name:         heap,
 			TriggerOneof: &overloadv3.Trigger_Threshold{Threshold: &overloadv3.ThresholdTrigger{Value: at}},
+		}}}
+	}
+	scaled := func(name string, from, to float64) *overloadv3.OverloadAction {
+		return &overloadv3.OverloadAction{Name: name, Triggers: []*overloadv3.Trigger{{
+			Name:         heap,
+			TriggerOneof: &overloadv3.Trigger_Scaled{Scaled: &overloadv3.ScaledTrigger{ScalingThreshold: from, SaturationThreshold: to}},
 		}}}
 	}
 	monitor := func(name string, m proto.Message) *overloadv3.ResourceMonitor {
@@ -269,9 +275,13 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 			monitor(heap, &fixedheapv3.FixedHeapConfig{MaxHeapSizeBytes: c.MaxHeapBytes}),
 		},
 		Actions: []*overloadv3.OverloadAction{
-			action("envoy.overload_actions.shrink_heap", 0.9),
+			// Of HTTP/2 alone: Envoy keeps no account of the memory of an HTTP/1.1 stream.
+			scaled("envoy.overload_actions.reset_high_memory_stream", 0.75, 0.9),
+			action("envoy.overload_actions.shrink_heap", 0.85),
 			action("envoy.overload_actions.stop_accepting_requests", 0.97),
 		},
+		// Streams are reset by classes of their memory, the largest first: from 32 MiB, which a held body may have, down to 256 KiB.
+		BufferFactoryConfig: &overloadv3.BufferFactoryConfig{MinimumAccountToTrackPowerOfTwo: 18},
 	}
 }
 

@@ -1,0 +1,41 @@
+package attacks
+
+import (
+	"strings"
+	"testing"
+)
+
+// modelRoute is a route that holds bodies until it has read the model.
+const modelRoute = `apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: by-model}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - matches: [{path: {value: /by-model}, headers: [{name: X-Gateway-Model-Name, value: m}]}]
+    backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]
+`
+
+// A body whose scan would take a worker thread seconds is answered 413, and delays no request of others for long.
+func TestModelScan_HostileBodiesAreAnswered413(t *testing.T) {
+	s := start(t, nil)
+	s.write("by-model.yaml", modelRoute)
+	s.eventually("the route by model serves", func() error { return s.ask("POST", "/by-model", `{"model":"m"}`) })
+	traffic := s.traffic()
+	const size = 32<<20 - 100
+	for name, part := range map[string]string{"strings": `"",`, "brackets": `[[""]],`, "keys": `{"":0},`} {
+		body := `{"a":[` + strings.Repeat(part, size/len(part)) + `0],"model":"m"}`
+		if err := s.ask("POST", "/by-model", body); err == nil || !strings.Contains(err.Error(), "413") || !strings.Contains(err.Error(), `"code":"request_too_large"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	escapes := `{"a":"` + strings.Repeat(`\"`, size/2) + `","model":"m"}`
+	if err := s.ask("POST", "/by-model", escapes); err == nil || !strings.Contains(err.Error(), "413") {
+		t.Errorf("escaped quotes: %v", err)
+	}
+	image := `{"messages":[{"role":"user","content":"` + strings.Repeat("iVBORw0KGgo", 2<<20/11) + `"}],"model":"m"}`
+	if err := s.ask("POST", "/by-model", image); err != nil {
+		t.Errorf("an image before the model: %v", err)
+	}
+	traffic.end()
+}
