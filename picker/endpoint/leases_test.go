@@ -211,10 +211,8 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 		}
 		for range 3 {
 			synctest.Wait()
-			for i := range leases.shards {
-				for _, l := range leases.shards[i].open {
-					l.Release()
-				}
+			for _, lease := range leases.all() {
+				lease.Release()
 			}
 		}
 		waiting.Wait()
@@ -222,4 +220,17 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 			t.Error("a pick waits forever")
 		}
 	})
+}
+
+// all returns the open leases of this process.
+func (l *Leases) all() (out []*Lease) {
+	for i := range l.shards {
+		shard := &l.shards[i]
+		shard.mu.Lock()
+		for _, lease := range shard.open {
+			out = append(out, lease)
+		}
+		shard.mu.Unlock()
+	}
+	return out
 }
