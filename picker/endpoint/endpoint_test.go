@@ -264,3 +264,29 @@ func TestScrape_UnseenRequestsCountUntilNextScrape(t *testing.T) {
 		t.Errorf("after one ended: %+v", got)
 	}
 }
+
+func TestScrape_SlowServerStaysFreshAndStalledOnePauses(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 1 }}) // the longest pauses
+	for _, tt := range []struct {
+		name     string
+		failures int64
+		took     time.Duration
+		fresh    bool // at the end of the next scrape, if that takes as long
+	}{
+		{"quick", 0, time.Millisecond, true},
+		{"slow", 0, r.config.Timeout, true},
+		{"one failure", 1, r.config.Timeout, true},
+		{"connection refused", 5, time.Millisecond, true},
+		{"stalled", 3, r.config.Timeout, false},
+	} {
+		src := &source{staleAfter: int64(r.config.StaleAfter), maxAge: time.Duration(r.config.StaleAfter)*r.config.Slow + r.config.Timeout}
+		src.failures.Store(tt.failures)
+		wait, pause := r.interval(src, tt.took)
+		if got := wait+tt.took < src.maxAge; got != tt.fresh || pause != (tt.took > r.config.Fast) {
+			t.Errorf("%s: wait %v, pause %t", tt.name, wait, pause)
+		}
+		if !tt.fresh && wait < 14*tt.took {
+			t.Errorf("%s: wait %v", tt.name, wait)
+		}
+	}
+}

@@ -26,11 +26,12 @@ const maxHeader = 64 << 10
 // hotFor is how long a pick keeps its pool's scrapers at the fast interval.
 const hotFor = time.Second
 
-// A scrape that takes longer than the fast interval is followed by a pause of a multiple of that time. So a server that
-// stalls occupies one of the registry's buffers for a sixteenth of the time, and one that is only slow keeps a fresh sample.
+// A scrape that takes longer than the fast interval is followed by a pause of a multiple of that time: a server that is slow, or
+// fails once, keeps a fresh sample. One that is stale after several failures occupies a buffer of the registry for a
+// sixteenth of the time.
 const (
-	pauseAfterSlow    = 3
-	pauseAfterFailure = 15
+	pauseAfterSlow  = 2
+	pauseAfterStale = 15
 )
 
 var errLargePage = errors.New("the page is larger than its limit")
@@ -165,12 +166,12 @@ func (r *Registry) record(src *source, err error) {
 // interval returns the fast interval while the pool has picks, and the slow one otherwise or while scrapes fail. If the last
 // scrape was slow, it returns a pause that is longer.
 func (r *Registry) interval(src *source, took time.Duration) (wait time.Duration, pause bool) {
-	wait, factor := r.config.Slow, time.Duration(pauseAfterFailure)
-	if src.failures.Load() == 0 {
-		factor = pauseAfterSlow
-		if src.hotUntil.Load() > int64(time.Since(processStart)) {
-			wait = r.config.Fast
-		}
+	wait, factor := r.config.Slow, time.Duration(pauseAfterSlow)
+	switch failures := src.failures.Load(); {
+	case failures >= src.staleAfter:
+		factor = pauseAfterStale
+	case failures == 0 && src.hotUntil.Load() > int64(time.Since(processStart)):
+		wait = r.config.Fast
 	}
 	if p := factor * (took - r.config.Fast); p > wait {
 		wait, pause = p, true
