@@ -88,6 +88,7 @@ type service struct {
 	peers           app.Peers
 	addresses       addressFlags
 	cluster         bool // objects come from a cluster and not from files
+	replicas        bool // peers are found behind a Service
 	fleet           bool // fleets run, which have credentials of their own
 }
 
@@ -215,8 +216,8 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	if cfg.Credentials, err = s.secure.credentials(); err != nil {
 		return err
 	}
-	if cfg.Credentials != nil && len(cfg.Peers.Addresses) > 0 && (cfg.Peers.Listener == nil || cfg.Peers.TLS == nil) {
-		return errors.New("--peers with --xds-cert requires --peers-listen, --peers-ca, --peers-cert and --peers-key: the port of --xds is for proxies")
+	if cfg.Credentials != nil && (s.replicas || len(cfg.Peers.Addresses) > 0) && (cfg.Peers.Listener == nil || cfg.Peers.TLS == nil) {
+		return errors.New("--peers or --service with --xds-cert requires --peers-listen, --peers-ca, --peers-cert and --peers-key: the port of --xds is for proxies")
 	}
 	const files = "--xds-cert, --xds-key and --xds-client-ca or --xds-token"
 	addresses := []exposed{{"--picker", cfg.Picker.Addr(), cfg.Credentials != nil, files}}

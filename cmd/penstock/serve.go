@@ -40,7 +40,7 @@ objects' status; the processes find each other through --service.`,
 				if cluster, err = k.config(cmd, s.paths, &s.secure); err != nil {
 					return err
 				}
-				s.cluster, s.fleet = true, cluster.Fleet != nil
+				s.cluster, s.fleet, s.replicas = true, cluster.Fleet != nil, cluster.Service != ""
 			}
 			if s.peers, err = others.config(cmd.Context()); err != nil {
 				return err

@@ -212,3 +212,38 @@ func TestXDSCredentials_UpServesPicksToGatewaysElsewhere(t *testing.T) {
 		t.Errorf("the socket of ADS: %v %v", info.Mode(), err)
 	}
 }
+
+// Two control planes with the files of penstock credentials: peers admit each other, and no Envoy.
+func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
+	in := func(name string) string { return filepath.Join(dir, name) }
+	var xds, picks, others []string
+	for range 2 {
+		for _, list := range []*[]string{&xds, &picks, &others} {
+			*list = append(*list, fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+		}
+	}
+	files := chatFiles(port, modelServer(t, sim.Config{}))
+	var sites []*site
+	for i := range 2 {
+		s := prepare(t, files)
+		sites = append(sites, s)
+		s.run("serve", "--xds", xds[i], "--picker", picks[i], "--picker-address", strings.Join(picks, ","), "--peers", strings.Join(others, ","), "--peers-listen", others[i],
+			"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"),
+			"--peers-ca", in("ca.crt"), "--peers-cert", in("penstock.crt"), "--peers-key", in("penstock.key"))
+	}
+	for _, s := range sites {
+		s.errs.expect(t, "connected to a peer")
+	}
+	sites[0].attachWith([]string{"--xds", xds[0], "--xds", xds[1], "--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key")})
+	answers(t, local(port), http.StatusOK)
+	stream, err := dialTLS(t, others[0], dir, "envoy").NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/penstock.v1alpha1.Replica/Follow")
+	if err == nil {
+		err = stream.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{})
+	}
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("an Envoy at the port of peers: %v", err)
+	}
+}
