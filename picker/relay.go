@@ -99,7 +99,8 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {
 	for _, text := range texts {
 		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))
-		if err != nil || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) || !relay.Listed && p.outside(addr.Addr()) != "" {
+		// Envoy takes no address with a zone.
+		if err != nil || addr.Port() == 0 || addr.Addr().Zone() != "" || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) || !relay.Listed && p.outside(addr.Addr()) != "" {
 			outOfRange = append(outOfRange, text)
 			continue
 		}

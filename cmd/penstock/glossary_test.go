@@ -141,8 +141,9 @@ func TestGlossary_FindsWordsInNamesAndProse(t *testing.T) {
 	}
 }
 
-// testName is the form of every test's name: the feature's own term, then what a user would lose.
-var testName = regexp.MustCompile(`^Test[A-Z][A-Za-z0-9]*_[A-Z0-9]`)
+// testName is the form of every test's name: the feature's own term, then what a user would lose. A fuzz target has its invariant
+// there.
+var testName = regexp.MustCompile(`^(Test|Fuzz)[A-Z][A-Za-z0-9]*_[A-Z0-9]`)
 
 // testNames lists the test functions of all modules: name -> file.
 func testNames(t *testing.T) map[string]string {
@@ -158,7 +159,7 @@ func testNames(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		for _, decl := range parsed.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) && f.Name.Name != "TestMain" {
 				names[f.Name.Name] = filepath.ToSlash(file)
 			}
 		}

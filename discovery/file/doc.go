@@ -20,5 +20,5 @@
 //   - Files that change together are one store.Apply, and the store only ever holds what the files held at one moment: a
 //     route never appears before a backend that was written first. Modification times decide nothing.
 //
-// Tests: go test ./discovery/file; go test -fuzz FuzzDocument -fuzzminimizetime 1x ./discovery/file
+// Tests: go test ./discovery/file; go test -fuzz FuzzDocument_YieldsObjectOrFinding -fuzzminimizetime 1x ./discovery/file
 package file

@@ -33,6 +33,10 @@ type good struct {
 	form []byte // JSON of the whole object, in the kind's first version
 }
 
+func (g *good) ref() report.Ref {
+	return report.Ref{Group: g.kind.table.Group(), Kind: g.kind.table.Kind(), Namespace: g.obj.GetNamespace(), Name: g.obj.GetName()}
+}
+
 // read fills in a document's objects and mistakes. An error means a bug, such as a schema that does not compile.
 func (doc *document) read(ctx context.Context, c *catalog) error {
 	node, m := parseNode(doc.text)

@@ -8,7 +8,7 @@ import (
 )
 
 // No file causes a panic, and every document that is not empty yields an object or a finding.
-func FuzzDocument(f *testing.F) {
+func FuzzDocument_YieldsObjectOrFinding(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil {
 		f.Fatal(err)

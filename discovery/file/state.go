@@ -52,7 +52,7 @@ func (r *Reader) restore() {
 		return
 	}
 	r.journal.path = path
-	last := map[report.Ref]record{}
+	var records []record
 	var dropped error
 	for line := range bytes.Lines(raw) {
 		var rec record
@@ -60,21 +60,30 @@ func (r *Reader) restore() {
 			dropped = err
 			continue
 		}
-		last[rec.Ref] = rec
+		records = append(records, rec)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for ref, rec := range last {
+	decided := map[report.Ref]bool{}
+	for _, rec := range slices.Backward(records) { // a damaged line replaces no good one before it
 		path, ours := r.asGiven(rec.Path)
-		if rec.Object == nil || !ours {
+		if decided[rec.Ref] {
 			continue
 		}
-		g, err := r.decodeForm(rec.Object)
-		if err != nil {
-			dropped = fmt.Errorf("%s: %w", ref, err)
-			continue
+		if rec.Object != nil {
+			g, err := r.decodeForm(rec.Object)
+			if err == nil && g.ref() != rec.Ref {
+				err = fmt.Errorf("its form is that of %s", g.ref())
+			}
+			if err != nil {
+				dropped = fmt.Errorf("%s: %w", rec.Ref, err)
+				continue
+			}
+			if ours {
+				r.keep(rec.Ref, keptObject{g, path})
+			}
 		}
-		r.keep(ref, keptObject{g, path})
+		decided[rec.Ref] = true
 	}
 	if dropped != nil {
 		r.cfg.Log.Warn("some state of the configuration was dropped", "file", r.journal.path, "error", dropped)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,6 +46,9 @@ func restore(stateDir string, log *slog.Logger) state {
 	}
 	if err != nil || m.addresses == nil {
 		m.addresses = map[string][]string{}
+	}
+	for name, addresses := range m.addresses {
+		m.addresses[name] = slices.DeleteFunc(addresses, func(a string) bool { _, err := netip.ParseAddr(a); return err != nil })
 	}
 	return m
 }

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -169,6 +170,9 @@ func (p published) encode(key string, now time.Time) *discoveryv3.Resource {
 
 func decode(r *discoveryv3.Resource) (Item, error) {
 	it := Item{Key: r.GetName(), TTL: r.GetTtl().AsDuration()}
+	if it.TTL < 0 {
+		return it, fmt.Errorf("its time to live is %v", it.TTL)
+	}
 	if r.GetResource() == nil {
 		return it, nil
 	}

@@ -42,8 +42,11 @@ func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
 	for _, it := range u.Items {
 		pool, text, _ := strings.Cut(it.Key, " ")
 		addr, err := netip.ParseAddrPort(text)
+		if err == nil && (addr.Port() == 0 || addr.Addr().Zone() != "") {
+			err = errors.New("not an address that Envoy takes")
+		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%q: %w", it.Key, err))
+			problems = append(problems, fmt.Errorf("%.200q: %w", it.Key, err))
 			continue
 		}
 		pools[pool] = 0

@@ -46,7 +46,7 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 	}
 }
 
-func FuzzPage(f *testing.F) {
+func FuzzPage_CountsAreNotNegative(f *testing.F) {
 	f.Add([]byte(vllmPage))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		r, err := parsePage(pageOf(string(page)), Metrics{})

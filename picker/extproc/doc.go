@@ -11,6 +11,6 @@
 //   - A stream that Envoy resets is a request that ended, not an error.
 //   - Services on the same gRPC server other than this one use the ordinary proto codec; Codec falls back to it.
 //
-// Tests: go test ./picker/extproc; the codec is compared with the generated messages by FuzzMessage, FuzzAnswer, FuzzEcho and
-// FuzzRemoteMessage.
+// Tests: go test ./picker/extproc; the codec is compared with the generated messages by FuzzMessage_EqualsGenerated, FuzzAnswer_EqualsGenerated, FuzzEcho_EqualsGenerated and
+// FuzzRemoteMessage_EqualsGenerated.
 package extproc

@@ -156,7 +156,7 @@ func seeds(t testing.TB) [][]byte {
 	return append(out, slices.Concat(out[0], out[1]), slices.Concat(out[3], out[4]), slices.Concat(out[3], out[3]))
 }
 
-func FuzzMessage(f *testing.F) {
+func FuzzMessage_EqualsGenerated(f *testing.F) {
 	for _, b := range seeds(f) {
 		f.Add(b, uint8(7))
 	}
@@ -190,7 +190,7 @@ func decode(t testing.TB, r *reply) *extprocv3.ProcessingResponse {
 	return &p
 }
 
-func FuzzAnswer(f *testing.F) {
+func FuzzAnswer_EqualsGenerated(f *testing.F) {
 	f.Add("10.0.0.1:80,10.0.0.2:80", "ns/pool", "me.1f", "pool_full", "full", 3, 429)
 	f.Add("", "", "", "", "\x00\"<b>", 0, 0)
 	f.Fuzz(func(t *testing.T, endpoints, pool, lease, reason, message string, retries, status int) {
@@ -239,7 +239,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-func FuzzEcho(f *testing.F) {
+func FuzzEcho_EqualsGenerated(f *testing.F) {
 	f.Add([]byte("chunk"), uint8(2), true)
 	f.Fuzz(func(t *testing.T, data []byte, n uint8, end bool) {
 		bufs, pool := pooled(data, int(n)+1)
@@ -255,7 +255,7 @@ func FuzzEcho(f *testing.F) {
 	})
 }
 
-func FuzzRemoteMessage(f *testing.F) {
+func FuzzRemoteMessage_EqualsGenerated(f *testing.F) {
 	pick := &Answer{Endpoints: "10.0.0.1:80,10.0.0.2:80", Pool: "p", Lease: "l", MaxRetries: 1}
 	for _, r := range []*reply{
 		pickReply(replyRequestHeaders, pick), pickReply(replyRequestBody, pick), passRequestHeaders,
@@ -280,6 +280,24 @@ func FuzzRemoteMessage(f *testing.F) {
 		want := reference.GetDynamicMetadata().GetFields()[namespaceLB].GetStructValue().GetFields()[keyDestination].GetStringValue()
 		if m.metadata != want {
 			t.Errorf("metadata %q, want %q", m.metadata, want)
+		}
+	})
+}
+
+// FuzzRemoteList_IsBounded: of a list that a remote picker sends, the first entries are used, each as it was sent or cut.
+func FuzzRemoteList_IsBounded(f *testing.F) {
+	for _, s := range []string{"", ",", "10.0.0.1:80", "10.0.0.1:80, [::1]:80", strings.Repeat("10.0.0.1:80,", 17), strings.Repeat("1", 65) + ",2", strings.Repeat(",", 100)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		got, want := endpoints(list), strings.Split(list, ",")
+		if len(got) != min(len(want), 16) {
+			t.Fatalf("%d entries of %d", len(got), len(want))
+		}
+		for i, e := range got {
+			if e != want[i][:min(len(want[i]), 64)] {
+				t.Errorf("entry %d is %q, want %.64q", i, e, want[i])
+			}
 		}
 	})
 }

@@ -7,5 +7,5 @@
 // Further facts (the prompt's text, token limits) are further fields that Scanner recognises at the top level. Rewriting
 // splices at the offsets that it saw, so it needs no second parser.
 //
-// Tests: go test ./picker/request; FuzzScanner compares with encoding/json over every split into chunks.
+// Tests: go test ./picker/request; FuzzScanner_EqualsEncodingJSON compares with encoding/json over every split into chunks.
 package request

@@ -58,7 +58,7 @@ func TestModel_OverlongNameIsIgnored(t *testing.T) {
 	}
 }
 
-func FuzzScanner(f *testing.F) {
+func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 	for _, tt := range bodies {
 		f.Add([]byte(tt.body), uint8(3))
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// FuzzNoRouteTakesItsNeighboursDown: whatever one user writes into a route, it is either not accepted with a condition or
+// FuzzRoute_TakesNoNeighbourDown: whatever one user writes into a route, it is either not accepted with a condition or
 // something that passes the checks of Envoy's configuration. Otherwise a virtual host would be withheld whole.
-func FuzzNoRouteTakesItsNeighboursDown(f *testing.F) {
+func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 	f.Add("/a", "X-A", "b", "q", "c", "d.example.com", "/e", "X-Remove", int32(1), int32(302), "GET", "10s")
 	f.Add("", "", "", "", "", "", "", "", int32(0), int32(0), "", "")
 	f.Add("/a\n", ":path", "a\r\nb", "\x00", "%", "a\nb", "\\1", ":authority", int32(-1), int32(700), "get", "99999h")

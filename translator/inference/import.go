@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,6 +123,10 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	problem := func(sub, problem, fix string) {
 		m.Problem = problem
 		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + sub, Problem: "cluster " + c.Name + ": " + problem, Fix: fix})
+	}
+	if strings.ContainsFunc(c.Name, unicode.IsControl) { // Envoy sends the name in a header
+		problem(".name", "the name has control characters", "write the name of the exporting cluster")
+		return m
 	}
 	if c.RoutingMode == inferenceapi.ParentMode {
 		m.Cluster = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)

@@ -150,7 +150,7 @@ func TestSecretID_ParseReadsWhatStringMakes(t *testing.T) {
 }
 
 // A text that is read as a name is that name: else two texts would stand for one cluster.
-func FuzzClusterID(f *testing.F) {
+func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 	p := pick{rand.New(rand.NewPCG(7, 8))}
 	for range 50 {
 		f.Add(p.cluster().String())

@@ -89,7 +89,8 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &signer{cert: cert, certPEM: certPEM, keyPEM: keyPEM}
+	// The file may have other certificates too, which proxies would trust with this one.
+	s := &signer{cert: cert, certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}), keyPEM: keyPEM}
 	if !withKey {
 		return s, nil
 	}

@@ -2,8 +2,10 @@ package bootstrap
 
 import (
 	"fmt"
+	"slices"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
@@ -25,5 +27,40 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 		}
 	}
 	proto.Merge(msg, more)
+	return unique(msg)
+}
+
+// unique finds names that Envoy, which would not start, demands to be given once: those of the user's entries and ours.
+func unique(msg *bootstrapv3.Bootstrap) error {
+	for field, names := range map[string][]string{
+		"static_resources.clusters":          namesOf(msg.GetStaticResources().GetClusters()),
+		"static_resources.listeners":         namesOf(msg.GetStaticResources().GetListeners()),
+		"layered_runtime.layers":             namesOf(msg.GetLayeredRuntime().GetLayers()),
+		"overload_manager.resource_monitors": namesOf(msg.GetOverloadManager().GetResourceMonitors()),
+		"overload_manager.actions":           namesOf(msg.GetOverloadManager().GetActions()),
+		"overload_manager.loadshed_points":   namesOf(msg.GetOverloadManager().GetLoadshedPoints()),
+		"stats_config.stats_tags":            tagsOf(msg.GetStatsConfig().GetStatsTags()),
+	} {
+		slices.Sort(names)
+		for i := 1; i < len(names); i++ {
+			if names[i] == names[i-1] {
+				return fmt.Errorf("%s cannot be merged in: there are two of the name %q; choose another one, or leave it out", field, names[i])
+			}
+		}
+	}
 	return nil
+}
+
+func namesOf[T interface{ GetName() string }](list []T) (names []string) {
+	for _, entry := range list {
+		names = append(names, entry.GetName())
+	}
+	return names
+}
+
+func tagsOf(list []*metricsv3.TagSpecifier) (names []string) {
+	for _, tag := range list {
+		names = append(names, tag.GetTagName())
+	}
+	return names
 }

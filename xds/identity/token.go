@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -160,42 +161,52 @@ func (t *tokens) evict(now time.Time) {
 
 // claims are those of a JWT that are read before its signature is verified: to deny without a review, never to accept.
 type claims struct {
-	Expires  int64    `json:"exp"`
-	Issued   int64    `json:"iat"`
-	Audience audience `json:"aud"`
+	expires, issued int64 // seconds since 1970; 0: unknown
+	audience        []string
 }
 
-// audience is a string or a list of strings (RFC 7519, section 4.1.3).
-type audience []string
+// latest bounds a time in a token, in seconds since 1970.
+const latest = 1 << 40
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (a *audience) UnmarshalJSON(text []byte) error {
-	if one := ""; json.Unmarshal(text, &one) == nil {
-		*a = audience{one}
-		return nil
-	}
-	return json.Unmarshal(text, (*[]string)(a))
-}
-
-// parse reads the claims of a token; false: it is not a JWT.
+// parse reads the claims of a token (RFC 7519, section 4.1); false: it is not a JWT. It decodes no struct, for which
+// encoding/json would take "AUD" too.
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return c, false
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	return c, err == nil && json.Unmarshal(raw, &c) == nil
+	if err != nil {
+		return c, false
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return c, false
+	}
+	if text := fields["aud"]; text != nil {
+		one := ""
+		if json.Unmarshal(text, &one) == nil {
+			c.audience = []string{one}
+		} else if json.Unmarshal(text, &c.audience) != nil {
+			return c, false
+		}
+	}
+	for name, field := range map[string]*int64{"exp": &c.expires, "iat": &c.issued} {
+		seconds := 0.0 // a NumericDate may have a fraction
+		if text := fields[name]; text != nil && json.Unmarshal(text, &seconds) != nil {
+			return c, false
+		}
+		if seconds >= 1 && seconds < latest {
+			*field = int64(seconds)
+		}
+	}
+	return c, true
 }
 
 // plausible reports whether a token can be a service account's for our audience: only then the API server reviews it.
 func plausible(token string) bool {
 	c, ok := parse(token)
-	for _, a := range c.Audience {
-		if ok && a == Audience {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(c.audience, Audience)
 }
 
 // expiry is the end of a token that the API server has accepted just now; zero if the token has none. It follows the monotonic clock
@@ -203,11 +214,12 @@ func plausible(token string) bool {
 // was issued for, that time counts from now.
 func expiry(token string, now, wall time.Time) time.Time {
 	c, ok := parse(token)
-	if !ok || c.Expires == 0 {
+	if !ok || c.expires == 0 {
 		return time.Time{}
 	}
-	left, life := time.Unix(c.Expires, 0).Sub(wall), time.Duration(c.Expires-c.Issued)*time.Second
-	if c.Issued == 0 {
+	end := time.Unix(c.expires, 0)
+	left, life := end.Sub(wall), end.Sub(time.Unix(c.issued, 0)) // at most 292 years
+	if c.issued == 0 {
 		life = max(left, trusted)
 	}
 	if left <= 0 || left > life {

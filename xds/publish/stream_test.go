@@ -334,8 +334,8 @@ func TestADS_UnknownNameIsAnsweredAtOnce(t *testing.T) {
 	s.expect("secret -nothing", "endpoints +nothing", "route +nothing")
 }
 
-// FuzzStream: no sequence of requests breaks the state machine.
-func FuzzStream(f *testing.F) {
+// FuzzStream_NoRequestBreaksIt: no sequence of requests breaks the state machine.
+func FuzzStream_NoRequestBreaksIt(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		store := cache.New(cache.Config{})

@@ -15,6 +15,6 @@
 // what a client may send is bounded (limits.go). A proxy reads only the gateway that its Proxy returns, and nothing
 // before the cache is ready for that gateway. All streams end when Run ends.
 //
-// Tests: go test ./xds/server (FuzzDeltaRequest compares the reader of delta requests with the generated message); with
+// Tests: go test ./xds/server (FuzzDeltaRequest_EqualsGenerated compares the reader of delta requests with the generated message); with
 // whole proxies: go test ./xds/xdstest/...
 package server

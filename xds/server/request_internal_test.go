@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 )
 
-// FuzzDeltaRequest compares the reader of delta requests with the generated message.
-func FuzzDeltaRequest(f *testing.F) {
+// FuzzDeltaRequest_EqualsGenerated compares the reader of delta requests with the generated message.
+func FuzzDeltaRequest_EqualsGenerated(f *testing.F) {
 	for _, m := range []*discoveryv3.DeltaDiscoveryRequest{
 		{},
 		{Node: &corev3.Node{Id: "a", Cluster: "ns/gw"}, TypeUrl: "type", ResourceNamesSubscribe: []string{"*", "a", ""}, ResourceNamesUnsubscribe: []string{"b", "c"}},

@@ -21,7 +21,7 @@ type publisher struct {
 	stop    func()
 }
 
-func startPublisher(t *testing.T) publisher {
+func startPublisher(t testing.TB) publisher {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +35,7 @@ func startPublisher(t *testing.T) publisher {
 }
 
 // subscribed runs the channel of the process under test until the end of the test.
-func subscribed(t *testing.T, c *channel.Channel) {
+func subscribed(t testing.TB, c *channel.Channel) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

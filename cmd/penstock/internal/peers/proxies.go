@@ -23,7 +23,10 @@ type Proxies struct {
 func NewProxies(c *channel.Channel, changed func(gateway string)) *Proxies {
 	p := &Proxies{topic: c.Topic("proxies"), observe: changed, own: map[string]int{}, changed: make(chan struct{})}
 	p.elsewhere = channel.NewMirror(p.topic, channel.MirrorConfig[int]{
-		Decode: func(value []byte) (int, error) { return strconv.Atoi(string(value)) },
+		Decode: func(value []byte) (int, error) {
+			n, err := strconv.ParseUint(string(value), 10, 16)
+			return int(n), err
+		},
 		Changed: func(changes []channel.Change[int]) {
 			for _, ch := range changes {
 				p.notify(ch.Key)

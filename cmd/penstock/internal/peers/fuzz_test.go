@@ -1,0 +1,124 @@
+package peers
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// FuzzFacts_HostileValuesAreBounded: whatever a peer publishes on any topic, this process handles without a panic; counts stay
+// counts, and what the peer retracts is gone.
+func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
+	for _, s := range [][2]string{
+		{"default/gw", "3"}, {"default/gw", "-3"}, {"default/gw", "9223372036854775807"}, {"10.0.0.1:80", "4"}, {"10.0.0.1:80", "-4"}, {"10.0.0.1:80", "99999999999"}, {"[fe80::1%x]:80", "1"},
+		{"owner", "me"}, {"default/gw node", `[{"owner":{"kind":"Gateway","name":"a"},"conditions":[{"type":"Programmed"}]}]`}, {"default/gw node", `[null]`}, {"pool", `{"owner":{},"findings":[{}]}`},
+		{"1", `[{"Lease":"a.1","Open":true,"Served":"10.0.0.1:80","Status":-1,"FirstByte":-5}]`}, {"1", `[{}]`}, {"default/gw", "7 abc"}, {"default/gw", "-9223372036854775808 "}, {"", ""}, {"default/gw", strings.Repeat("9", 500)},
+	} {
+		f.Add(s[0], []byte(s[1]))
+	}
+	w := newFuzzWorld(f)
+	f.Fuzz(func(t *testing.T, key string, value []byte) {
+		key = strings.ToValidUTF8(key, "?") // protobuf sends no other
+		w.publish(t, channel.Item{Key: key, Value: value})
+		if n := w.proxies.Elsewhere(); n < 0 || n > math.MaxInt32 {
+			t.Errorf("%d Envoys elsewhere", n)
+		}
+		if n := w.endpoint.State().InFlight; n < 0 || n > math.MaxInt32 {
+			t.Errorf("%d requests in flight elsewhere", n)
+		}
+		for _, e := range w.entries {
+			if raw, err := json.Marshal(e); err != nil || len(raw) > 10*len(value)+200 {
+				t.Errorf("an entry of %d bytes from %d: %v", len(raw), len(value), err)
+			}
+		}
+		w.retract(t, key)
+		if n := w.proxies.Elsewhere(); n != 0 {
+			t.Errorf("%d Envoys elsewhere after the retraction", n)
+		}
+		if n := w.endpoint.State().InFlight; n != 0 {
+			t.Errorf("%d requests in flight elsewhere after the retraction", n)
+		}
+		if list := w.board.List(nil); len(list) > 0 {
+			t.Errorf("reported after the retraction: %v", list)
+		}
+		if behind := w.names.Behind(key, "other"); len(behind) > 0 {
+			t.Errorf("%v are waited for after the retraction", behind)
+		}
+	})
+}
+
+var fuzzedAddress = netip.MustParseAddrPort("10.0.0.1:80")
+
+// fuzzWorld is a process with all topics, and a peer that publishes on each.
+type fuzzWorld struct {
+	peer     publisher
+	topics   []*channel.Topic
+	board    *status.Board
+	proxies  *Proxies
+	names    *Names
+	endpoint *endpoint.Endpoint // at fuzzedAddress
+	entries  []accesslog.Entry
+}
+
+type fuzzCounter struct{ loads *endpoint.Registry }
+
+func (*fuzzCounter) Owner() string               { return "this" }
+func (c *fuzzCounter) Loads() *endpoint.Registry { return c.loads }
+
+func newFuzzWorld(f *testing.F) *fuzzWorld {
+	w := &fuzzWorld{peer: startPublisher(f), board: status.NewBoard(nil)}
+	counter := &fuzzCounter{endpoint.NewRegistry(endpoint.Config{})}
+	w.endpoint = &counter.loads.Snapshot(endpoint.Metrics{}, nil, []endpoint.Spec{{Addr: fuzzedAddress}}).Endpoints[0]
+	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries"} {
+		w.topics = append(w.topics, w.peer.Topic(name))
+	}
+	c := channel.New(channel.Config{Peers: []string{w.peer.address}, OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
+	w.proxies = NewProxies(c, nil)
+	w.names = NewNames(c)
+	NewLoads(c).Count(counter)
+	NewNACKs(w.board, c)
+	NewRelays(w.board, c)
+	NewEntries(c, func(e accesslog.Entry) { w.entries = append(w.entries, e) })
+	NewProgrammed(ProgrammedConfig{Channel: c, Proxies: w.proxies, Changed: func(string) {}})
+	subscribed(f, c)
+	if err := c.Synced(f.Context()); err != nil {
+		f.Fatal(err)
+	}
+	return w
+}
+
+// publish returns when an item is in effect on every topic.
+func (w *fuzzWorld) publish(t *testing.T, it channel.Item) {
+	w.entries = nil
+	for _, topic := range w.topics {
+		topic.Publish(it)
+	}
+	w.wait(t)
+}
+
+func (w *fuzzWorld) retract(t *testing.T, key string) {
+	for _, topic := range w.topics {
+		topic.Retract(key)
+	}
+	w.wait(t)
+}
+
+func (w *fuzzWorld) wait(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, topic := range w.topics {
+		if err := topic.Acknowledged(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
