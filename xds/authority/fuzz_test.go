@@ -10,11 +10,11 @@ import (
 // FuzzState_ReadOnlyWhole: a Secret that can be read has authorities whose keys are their own, and whose bundle is certificates that
 // x509 reads alone; written again it is the same. All other Secrets are errors: no other authority takes their place.
 func FuzzState_ReadOnlyWhole(f *testing.F) {
-	one, err := newSigner(time.Unix(0, 0), time.Hour)
+	one, err := newSigner(time.Unix(0, 0), time.Minute, time.Hour)
 	if err != nil {
 		f.Fatal(err)
 	}
-	two, err := newSigner(time.Unix(0, 0), 2*time.Hour)
+	two, err := newSigner(time.Unix(0, 0), time.Minute, 2*time.Hour)
 	if err != nil {
 		f.Fatal(err)
 	}

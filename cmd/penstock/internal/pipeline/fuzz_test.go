@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/discovery/file"
@@ -130,6 +131,10 @@ func translate(t *testing.T, objects []map[string]any) (*translator.Translator, 
 	}
 	var reports []report.Report
 	s := store.New()
+	everywhere := &store.AddressPolicy{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy}, Allowed: []string{"0.0.0.0/0", "::/0"}, ExternalName: true}
+	if _, err := s.Apply(store.AddressPolicies.Put(everywhere)); err != nil {
+		t.Fatal(err)
+	}
 	reader, err := file.New(file.Config{
 		Paths: []string{path}, Store: s, Log: slog.New(slog.DiscardHandler), Report: func(r []report.Report) { reports = append(reports, r...) },
 	})
