@@ -84,7 +84,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	c := channel.New(channel.Config{Peers: []string{w.peer.address}, OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
 	w.proxies = NewProxies(c, nil)
 	w.names = NewNames(c)
-	NewLoads(c).Count(counter)
+	NewLoads(c).Publish(counter)
 	NewNACKs(w.board, c)
 	NewRelays(w.board, c)
 	NewEntries(c, func(e accesslog.Entry) { w.entries = append(w.entries, e) })
