@@ -44,7 +44,7 @@ func TestBenchWorld_FilesAndObjectsMatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		objects := store.New()
-		if _, err := objects.Apply(w.Ops()...); err != nil {
+		if _, err := objects.Apply(append(w.Ops(), store.AddressPolicies.Put(addresses.Unrestricted()))...); err != nil {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
@@ -52,6 +52,9 @@ func TestBenchWorld_FilesAndObjectsMatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := store.New()
+		if _, err := files.Apply(store.AddressPolicies.Put(addresses.Unrestricted())); err != nil {
+			t.Fatal(err)
+		}
 		reader, err := file.New(file.Config{Paths: []string{dir}, Store: files})
 		if err != nil {
 			t.Fatal(err)

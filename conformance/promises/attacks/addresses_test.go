@@ -61,7 +61,7 @@ func (s *site) configured() string {
 	return string(text)
 }
 
-// Before, every one of these was an endpoint, and Envoy fetched the credentials of its cloud for whoever asked.
+// Before, every one of these was an endpoint, and Envoy fetched the credentials of its cloud for any client.
 func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	s := start(t, map[string]string{"pool.yaml": pool("attack", append(specials, "127.0.0.1", "192.0.2.7")...)}, "--denied-cidrs", "192.0.2.0/24")
 	traffic := s.traffic()
