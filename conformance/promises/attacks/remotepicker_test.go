@@ -1,0 +1,157 @@
+package attacks
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc"
+)
+
+// hostilePicker is the picker of another cluster, which answers a request, once that was read to its end, as attack does.
+type hostilePicker struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	calls  atomic.Int32
+	attack atomic.Pointer[func(extprocv3.ExternalProcessor_ProcessServer) error]
+}
+
+func (p *hostilePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
+	p.calls.Add(1)
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return nil
+		}
+		if m.GetRequestHeaders().GetEndOfStream() || m.GetRequestBody().GetEndOfStream() {
+			return (*p.attack.Load())(s)
+		}
+	}
+}
+
+func (p *hostilePicker) attacks(with func(extprocv3.ExternalProcessor_ProcessServer) error) {
+	p.attack.Store(&with)
+}
+
+// serve serves the picker and returns the objects of an import that it exports to, which the route /far leads to.
+func (p *hostilePicker) serve(s *site) string {
+	s.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.Fatal(err)
+	}
+	server := grpc.NewServer()
+	extprocv3.RegisterExternalProcessorServer(server, p)
+	go func() { _ = server.Serve(l) }()
+	s.Cleanup(server.Stop)
+	_, pods, _ := net.SplitHostPort(s.server.Listener.Addr().String())
+	return fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferencePoolImport
+metadata: {name: far}
+status:
+  clusters:
+  - name: east
+    routingMode: EndpointMode
+    targetPortNumber: %s
+    podCIDRs: [127.0.0.0/8]
+    endpointPicker: {service: [{addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: far}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - matches: [{path: {value: /far}}]
+    backendRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}]
+`, pods, l.Addr().(*net.TCPAddr).Port)
+}
+
+// picks answers with a list of endpoints.
+func picks(list string) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+			{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(list)}},
+		}}},
+	}}}
+}
+
+// The picker takes every request and never answers. Nine requests in ten must not wait for it.
+func TestRemotePicker_StalledOneCostsOneRequestItsTime(t *testing.T) {
+	s := prepare(t, nil)
+	p := &hostilePicker{}
+	p.attacks(func(stream extprocv3.ExternalProcessor_ProcessServer) error {
+		<-stream.Context().Done()
+		return nil
+	})
+	s.write("far.yaml", p.serve(s))
+	s.serve()
+	s.attach()
+	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	traffic := s.traffic()
+	s.eventually("the stalled picker is asked", func() error {
+		if err := s.ask(http.MethodPost, "/far", "{}"); err == nil || p.calls.Load() == 0 {
+			return fmt.Errorf("%w after %d calls", err, p.calls.Load())
+		}
+		return nil
+	})
+	before := p.calls.Load()
+	for range 100 {
+		if err := s.ask(http.MethodPost, "/far", "{}"); err == nil || !strings.Contains(err.Error(), "503") {
+			t.Fatalf("a request for the stalled cluster: %v", err)
+		}
+	}
+	if n := p.calls.Load() - before; n > 10 {
+		t.Errorf("%d of 100 requests waited for the stalled picker", n)
+	}
+	traffic.end()
+}
+
+// The picker answers with lists, immediate responses and bodies of any size.
+func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
+	s := prepare(t, nil)
+	p := &hostilePicker{}
+	p.attacks(func(stream extprocv3.ExternalProcessor_ProcessServer) error { return stream.Send(picks("127.0.0.1:1")) })
+	s.write("far.yaml", p.serve(s))
+	s.serve()
+	s.attach()
+	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	pod := s.server.Listener.Addr().String()
+	before := s.rss(s.penstock)
+	peak := s.peak(s.penstock)
+	traffic := s.traffic()
+	junk := bytes.Repeat([]byte("x"), 3<<20)
+	for name, attack := range map[string]func(extprocv3.ExternalProcessor_ProcessServer) error{
+		"a list of 3 MiB": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
+			return stream.Send(picks(strings.Repeat(pod+",", len(junk)/len(pod))))
+		},
+		"an immediate response of 3 MiB": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
+			return stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
+				ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: junk}}})
+		},
+		"a pick with an endless body": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
+			err := stream.Send(picks(pod))
+			for err == nil {
+				err = stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
+					Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: junk[:512<<10]}}}}}})
+			}
+			return err
+		},
+	} {
+		p.attacks(attack)
+		for range 50 {
+			_ = s.ask(http.MethodPost, "/far", `{"model":"m"}`) // served or answered 503: both are fine
+		}
+		t.Logf("%s: done", name)
+	}
+	traffic.end()
+	if most := peak(); most > before+128 {
+		t.Errorf("resident memory rose from %.0f to %.0f MiB", before, most)
+	}
+}
