@@ -13,11 +13,14 @@ while IFS=: read -r file line; do
   ran=$((ran + 1)) result=ok
   go test -trimpath -vet=off -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-30s}" -fuzzminimizetime 2s -parallel "${PARALLEL:-1}" \
     "./${file%/*}" >"$log" 2>&1 || result=FAILED
+  # On a busy machine the end of the time itself may fail a target (golang/go#75804): no input is at fault then.
+  if grep -q '^ *context deadline exceeded$' "$log" && ! grep -q 'Failing input written' "$log"; then result=ok; fi
   last=$(grep -E '^fuzz: elapsed.*execs: ' "$log" | tail -n 1 || true)
   executions=$(sed -nE 's/.*execs: ([0-9]+).*/\1/p' <<<"$last")
   new=$(sed -nE 's/.*new interesting: ([0-9]+).*/\1/p' <<<"$last")
+  [ -n "$executions" ] || [ "$result" = FAILED ] || result='ok, but the time was too short for more than the seeds'
   printf '%-45s %12s %11s  %s\n' "$target" "${executions:--}" "${new:--}" "$result"
-  if [ $result = FAILED ]; then
+  if [ "$result" = FAILED ]; then
     failed=1
     grep -vE '^fuzz: elapsed' "$log" | cut -c1-500 | head -n 60
   fi
