@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tenants is a Gateway with a listener for everybody's HTTPRoutes.
+// tenants is a Gateway with a listener for the HTTPRoutes of all namespaces.
 type tenants struct {
 	t     *testing.T
 	store *store.Store
