@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ type Config struct {
 	// each change scans all files (see sentinel).
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
+	// OnPanic is called when reading a document has panicked, with its first line. Its objects keep their last good version. nil drops it.
+	OnPanic func(document string, value any, stack []byte)
 	// Report receives all reports about the files, each time that one may have changed; one call at a time. A report without
 	// an owner has findings about no object. May be nil.
 	Report func([]report.Report)
@@ -208,13 +211,32 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 				src.docs[i] = &moved
 				continue
 			}
-			group.Go(func() error { return doc.read(ctx, r.catalog) })
+			group.Go(func() error { return r.readDocument(ctx, src.path, doc) })
 		}
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
 	return nil
+}
+
+// readDocument reads one document. One that panics, which is a bug of ours, is as one that names no object: what its file had before
+// stays in use.
+func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if r.cfg.OnPanic != nil {
+			r.cfg.OnPanic(place(path, doc.line), v, debug.Stack())
+		}
+		*doc = document{text: doc.text, line: doc.line, unidentified: true, mistakes: []mistake{{
+			severity: report.Error, problem: "reading this document panics, which is a bug of Penstock", fix: "undo its last change, and report the stack that is in Penstock's log",
+		}}}
+		err = nil
+	}()
+	return doc.read(ctx, r.catalog)
 }
 
 // Locate returns the place of an object as "file:line", or that of a field of it. For a field that is not written, it

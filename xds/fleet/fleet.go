@@ -55,6 +55,8 @@ type Config struct {
 	// one of ours. Default: 10 s.
 	ConflictInterval time.Duration
 	Log              *slog.Logger
+	// OnPanic is called when the objects of one Gateway's fleet cannot be made because that panics. nil drops it.
+	OnPanic func(gateway string, value any, stack []byte)
 }
 
 // Gateway is a Gateway of Penstock's classes, as translation sees it.

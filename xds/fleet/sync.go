@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,9 +63,7 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 
 // manage applies the objects that differ, and deletes those that are no longer wanted.
 func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Object) error {
-	wanted, err := render.Objects(f.cfg.Settings(), render.Fleet{
-		Gateway: m.object, Spec: m.Spec, Ports: ports(m.object, m.Bound), Running: running(there), Open: open(there),
-	})
+	wanted, err := f.render(m, there)
 	if err != nil {
 		return err
 	}
@@ -82,6 +81,22 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Obj
 	}
 	// Errors that a retry may resolve come first; an invalid field waits for its user.
 	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), invalidField)
+}
+
+// render makes the objects of one fleet. A panic, which is a bug of ours, is an error: the proxies of this fleet go on as they are, and
+// other fleets are reconciled.
+func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if f.cfg.OnPanic != nil {
+				f.cfg.OnPanic(m.object.Namespace+"/"+m.object.Name, v, debug.Stack())
+			}
+			wanted, err = nil, fmt.Errorf("making the objects of the fleet panics, which is a bug of Penstock: %.256v", v)
+		}
+	}()
+	return render.Objects(f.cfg.Settings(), render.Fleet{
+		Gateway: m.object, Spec: m.Spec, Ports: ports(m.object, m.Bound), Running: running(there), Open: open(there),
+	})
 }
 
 // apply writes an object unless it is up to date: its annotation has the hash of the wanted form, and the object has

@@ -38,7 +38,6 @@ type App struct {
 	security security
 	registry *prometheus.Registry
 	changes  prometheus.Histogram
-	panics   *panics
 	run      func(context.Context) error // of the role
 	ports    portOwners
 	// credentials follows cfg.Credentials; nil without.
@@ -71,7 +70,7 @@ type wiring struct {
 
 // newApp makes the parts of every role that serves.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
-	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget), panics: newPanics(c.log)}
+	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget)}
 	if cfg.Credentials != nil {
 		if a.credentials, err = newHolder(*cfg.Credentials, c.store, c.log); err != nil {
 			return nil, err
@@ -158,7 +157,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	apart, streams := a.cfg.Peers.Listener != nil, []grpc.ServerOption{a.panics.streams(partStream), grpc.ChainStreamInterceptor(countMessages)}
 	serve := func(l net.Listener, authenticates bool, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) {
 		group.Go(func() error {
-			return serveGRPC(ctx, a.admit(l, authenticates), 0, slices.Concat(server.Options(), options, streams), register)
+			return serveGRPC(ctx, a.admit(l, authenticates), 0, slices.Concat(server.Options(), streams, options), register)
 		})
 	}
 	if a.cfg.XDS != nil {
@@ -176,7 +175,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		serve(a.cfg.Peers.Listener, a.security.peers != nil, a.security.peers, a.channel.Register)
 	}
 	group.Go(func() error {
-		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU())), a.security.picks, []grpc.ServerOption{a.panics.streams(partPick)})
+		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU())), []grpc.ServerOption{a.panics.streams(partPick)}, a.security.picks)
 		return serveGRPC(ctx, keyed(a.cfg.Picker, a.security.keyed, a.log), pickDrainTime, options, a.picker.Register)
 	})
 }

@@ -19,10 +19,11 @@ type core struct {
 	hosts       *hostname.Resolver
 	board       *status.Board
 	translation *pipeline.Translation
+	panics      *panics
 }
 
 func newCore(stateDir string, translation translator.Config, addresses Addresses, locate func(owner report.Ref, field string) string, log *slog.Logger) (core, error) {
-	c := core{log: log, store: store.New(), board: status.NewBoard(locate), translation: pipeline.NewTranslation(translation)}
+	c := core{log: log, store: store.New(), board: status.NewBoard(locate), translation: pipeline.NewTranslation(translation), panics: newPanics(log)}
 	if _, err := c.store.Apply(addresses.policy()); err != nil {
 		return c, err
 	}
@@ -39,7 +40,8 @@ func newFileCore(paths []string, stateDir string, translation translator.Config,
 	}
 	files, err = file.New(file.Config{
 		Paths: paths, Store: c.store, StateDir: stateDir, Log: log,
-		Report: func(reports []report.Report) { c.board.Replace(status.Files, reports...) },
+		Report:  func(reports []report.Report) { c.board.Replace(status.Files, reports...) },
+		OnPanic: c.panics.of(partTranslation),
 	})
 	return c, files, err
 }

@@ -68,7 +68,7 @@ func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func
 		Names:   cfg.Names, Changed: f.authorityChanged, Now: clock(), Log: c.log,
 	})
 	f.Fleets = fleet.New(fleet.Config{
-		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: c.board, Log: c.log,
+		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: c.board, OnPanic: c.panics.of(partTranslation), Log: c.log,
 	})
 	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, TrustDomain: cfg.TrustDomain, ClientCAs: cfg.ClientCA, Unreachable: unreachable, Wall: clock()})
 	return f, nil

@@ -1,0 +1,15 @@
+package file
+
+import "testing"
+
+func TestPanic_OfOneDocumentIsItsOwnMistake(t *testing.T) {
+	var at string
+	r := &Reader{cfg: Config{OnPanic: func(document string, _ any, _ []byte) { at = document }}} // without a catalog, no object can be read
+	doc := &document{text: "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", line: 3}
+	if err := r.readDocument(t.Context(), "a.yaml", doc); err != nil {
+		t.Fatal(err)
+	}
+	if !doc.unidentified || len(doc.mistakes) != 1 || len(doc.objects) != 0 || at != "a.yaml:3" {
+		t.Errorf("at %q: %+v", at, doc)
+	}
+}
