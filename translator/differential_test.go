@@ -134,7 +134,7 @@ func sequence(t *testing.T, c *chaos, seed int) {
 	s := store.New()
 	cfg, late := config(), demands{}
 	if seed%2 == 1 {
-		cfg.OnDemand = []string{"Secret", "ConfigMap", "Pod", "EndpointSlice"}
+		cfg.OnDemand, cfg.Slices = []string{"Secret", "ConfigMap", "Pod", "EndpointSlice"}, true // as in a cluster
 	}
 	incremental, sum := translator.New(cfg), newProxyWorld()
 	update := func(view *store.View, changes []store.Change, arrived []graph.Key) {
@@ -170,7 +170,9 @@ func sequence(t *testing.T, c *chaos, seed int) {
 		for len(late) > 0 {
 			update(view, nil, late.arrive(c.Rand, 1))
 		}
-		fresh, want := translator.New(config()), newProxyWorld()
+		whole := cfg
+		whole.OnDemand = nil
+		fresh, want := translator.New(whole), newProxyWorld()
 		want.add(t, fresh.Update(view, store.Everything(view)))
 		if diff := cmp.Diff(want, sum, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }), cmpopts.IgnoreUnexported(proxyWorld{})); diff != "" {
 			t.Fatalf("PENSTOCK_SEED=%d, step %d: incremental differs from fresh (-fresh +incremental):\n%s", seed, step, diff)

@@ -45,7 +45,9 @@ func (t *tables) declarePools() {
 		Sources: t.stored(store.InferencePools.Kind()),
 		Compute: func(r *graph.Reader, key string) (*model.Pool, bool) {
 			t.selections.Get(r, key)
-			return inference.Pool(r, key)
+			p, ok := inference.Pool(r, key)
+			t.awaitSpill(r, p)
+			return p, ok
 		},
 	})
 	t.poolsByID = graph.NewIndex(t.pools, "pool", func(_ string, p *model.Pool) []model.PoolID { return []model.PoolID{p.Name} })
@@ -53,7 +55,15 @@ func (t *tables) declarePools() {
 		Name:    "imports",
 		Order:   order,
 		Sources: t.stored(store.InferencePoolImports.Kind()),
-		Compute: func(r *graph.Reader, key string) (*model.Import, bool) { return inference.Import(r, key) },
+		Compute: func(r *graph.Reader, key string) (*model.Import, bool) {
+			imp, ok := inference.Import(r, key)
+			if ok {
+				for _, m := range imp.Members {
+					t.awaitSpill(r, m.Pool)
+				}
+			}
+			return imp, ok
+		},
 	})
 	t.importsByID = graph.NewIndex(t.imports, "pool", func(_ string, imp *model.Import) (keys []model.PoolID) {
 		for _, m := range imp.Members {
@@ -63,6 +73,20 @@ func (t *tables) declarePools() {
 		}
 		return keys
 	})
+}
+
+// awaitSpill has a row wait for the pods of the pools that a pool spills to: its hops lead there.
+func (t *tables) awaitSpill(r *graph.Reader, p *model.Pool) {
+	if p == nil {
+		return
+	}
+	for _, s := range p.Spill {
+		for _, b := range s.Backends {
+			if b.Cluster.Kind == model.PoolKind {
+				t.selections.Get(r, b.Cluster.Key())
+			}
+		}
+	}
 }
 
 func (t *tables) declareMembers() {
