@@ -57,8 +57,8 @@ func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 				bundles = bundles[1:]
 			}
 		}
-		if secrets.written < 5 {
-			t.Errorf("the authority was not renewed: %d writes", secrets.written)
+		if secrets.writes() < 5 {
+			t.Errorf("the authority was not renewed: %d writes", secrets.writes())
 		}
 		if n := strings.Count(string(a.Bundle()), "BEGIN"); n > 3 {
 			t.Errorf("the bundle grows: %d authorities", n)
@@ -127,6 +127,13 @@ type secret struct {
 	data             map[string][]byte
 	version, written int
 	away             error // of the API server
+}
+
+// writes is how often it was written.
+func (s *secret) writes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written
 }
 
 func (s *secret) Read(context.Context) (map[string][]byte, string, error) {

@@ -106,10 +106,10 @@ func TestAuthority_SecretThatIsDamagedAtStartIsReplacedWithinAMinute(t *testing.
 		stop()
 		synctest.Wait()
 		secrets.set(func(d map[string][]byte) map[string][]byte { d["tls.key"] = []byte("nonsense"); return d })
-		written := secrets.written
+		written := secrets.writes()
 		b := start(t, secrets, 10*time.Second)
 		time.Sleep(15 * time.Second)
-		if secrets.written != written {
+		if secrets.writes() != written {
 			t.Error("it is replaced before a process that has it may restore it")
 		}
 		time.Sleep(15 * time.Second)
