@@ -21,29 +21,11 @@ var specials = []string{
 
 // pool is a route /NAME with a pool of model servers.
 func pool(name string, addresses ...string) string {
-	servers := make([]string, len(addresses))
+	servers := make([]backend, len(addresses))
 	for i, a := range addresses {
-		servers[i] = fmt.Sprintf("{address: %q, ports: [8000]}", a)
+		servers[i] = backend{a, 8000}
 	}
-	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: %[1]s}
-spec:
-  parentRefs: [{name: gw}]
-  rules:
-  - matches: [{path: {value: /%[1]s}}]
-    backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: %[1]s}]
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {name: %[1]s}
-spec: {selector: {matchLabels: {app: %[1]s}}, targetPorts: [{number: 8000}]}
----
-apiVersion: penstock.dev/v1alpha1
-kind: ModelServers
-metadata: {name: %[1]s, labels: {app: %[1]s}}
-spec: {servers: [%[2]s]}
-`, name, strings.Join(servers, ", "))
+	return poolObjects(name, "/"+name, []string{"gw"}, servers...)
 }
 
 // configured is what Envoy has of clusters and endpoints.

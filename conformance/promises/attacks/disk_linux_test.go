@@ -147,8 +147,7 @@ func (s *site) logged(file string) (n int) {
 func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	s := prepare(t, nil)
 	also := s.port()
-	s.write("also.yaml", strings.NewReplacer("name: gw", "name: also", fmt.Sprintf("port: %d", s.gateway), fmt.Sprintf("port: %d", also)).Replace(
-		strings.SplitAfter(s.objects(), "---\n")[0])+strings.ReplaceAll(redirect("also", "/", "one", ""), "name: gw", "name: also"))
+	s.write("also.yaml", gatewayObject("also", also)+strings.ReplaceAll(redirect("also", "/", "one", ""), "name: gw", "name: also"))
 	program := filepath.Join(s.dir, "envoy")
 	if err := os.Symlink(binaries.envoy, program); err != nil {
 		t.Fatal(err)

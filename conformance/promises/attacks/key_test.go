@@ -29,43 +29,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// thiefObjects are a Gateway whose key is stolen, and its own pool.
-const thiefObjects = `apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: thief}
-spec:
-  gatewayClassName: penstock
-  addresses: [{value: 127.0.0.1}]
-  listeners: [{name: http, port: %d, protocol: HTTP}]
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: bait}
-spec:
-  parentRefs: [{name: thief}]
-  rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: bait}]}]
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {name: bait}
-spec:
-  selector: {matchLabels: {app: bait}}
-  targetPorts: [{number: 8000}]
----
-apiVersion: penstock.dev/v1alpha1
-kind: ModelServers
-metadata: {name: bait, labels: {app: bait}}
-spec:
-  servers: [{address: 127.0.0.1, ports: [9]}]
----
-apiVersion: penstock.dev/v1alpha1
-kind: PoolPolicy
-metadata: {name: chat}
-spec:
-  targetRef: {name: chat}
-  picker: {full: {inFlight: 4}}
-`
-
 // thief has the key of another Gateway.
 type thief struct {
 	*site
@@ -143,7 +106,8 @@ func (th thief) steal(gateway string, transport credentials.TransportCredentials
 func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	s, in := secured(t)
 	traffic := s.traffic()
-	s.write("thief.yaml", fmt.Sprintf(thiefObjects, s.port()))
+	// The Gateway whose key is stolen has a pool of its own.
+	s.write("thief.yaml", gatewayObject("thief", s.port())+poolObjects("bait", "/", []string{"thief"}, backend{"127.0.0.1", 9})+limitObject("chat"))
 	roots, err := identity.Pool(in("ca.crt"))
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -33,42 +32,7 @@ func heldPool(t *testing.T, port int) (objects string, held *atomic.Int64) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	_, at, _ := net.SplitHostPort(server.Listener.Addr().String())
-	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: victim}
-spec:
-  gatewayClassName: penstock
-  addresses: [{value: 127.0.0.1}]
-  listeners: [{name: http, port: %d, protocol: HTTP}]
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: held}
-spec:
-  parentRefs: [{name: gw}, {name: victim}]
-  rules: [{matches: [{path: {value: /held}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: held}]}]
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {name: held}
-spec:
-  selector: {matchLabels: {app: held}}
-  targetPorts: [{number: 8000}]
----
-apiVersion: penstock.dev/v1alpha1
-kind: PoolPolicy
-metadata: {name: held}
-spec:
-  targetRef: {name: held}
-  picker: {full: {inFlight: 4}}
----
-apiVersion: penstock.dev/v1alpha1
-kind: ModelServers
-metadata: {name: held, labels: {app: held}}
-spec:
-  servers: [{address: 127.0.0.1, ports: [%s]}]
-`, port, at), held
+	return gatewayObject("victim", port) + poolObjects("held", "/held", []string{"gw", "victim"}, at(server)) + limitObject("held"), held
 }
 
 // full returns nil if the pool of heldPool answers the site's Gateway 429.

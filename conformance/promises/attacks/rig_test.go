@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -237,35 +236,7 @@ func (s *site) eventually(what string, check func() error) {
 
 // objects are the Gateway, the route, the pool and its model server.
 func (s *site) objects() string {
-	_, port, _ := net.SplitHostPort(s.server.Listener.Addr().String())
-	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: gw}
-spec:
-  gatewayClassName: penstock
-  addresses: [{value: 127.0.0.1}]
-  listeners: [{name: http, port: %d, protocol: HTTP}]
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: chat}
-spec:
-  parentRefs: [{name: gw}]
-  rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {name: chat}
-spec:
-  selector: {matchLabels: {app: chat}}
-  targetPorts: [{number: 8000}]
----
-apiVersion: penstock.dev/v1alpha1
-kind: ModelServers
-metadata: {name: chat, labels: {app: chat}}
-spec:
-  servers: [{address: 127.0.0.1, ports: [%s]}]
-`, s.gateway, port)
+	return gatewayObject("gw", s.gateway) + poolObjects("chat", "/", []string{"gw"}, at(s.server))
 }
 
 // modelServer answers every request; its metrics page is that of an idle vLLM.

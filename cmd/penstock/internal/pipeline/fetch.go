@@ -37,11 +37,11 @@ type Source interface {
 // are answered, waits for everything: what is missing would be removed from proxies that have it. After it nothing waits but
 // the rows concerned (graph.Engine.WaitForDemands).
 type Fetch struct {
-	Source      Source
-	Translation *Translation
-	Log         *slog.Logger
+	source      Source
+	translation *Translation
+	log         *slog.Logger
 
-	first sync.Once // the first translation
+	begun bool // the first translation is complete; for the pipeline's goroutine alone
 
 	mu      sync.Mutex
 	arrived []graph.Key
@@ -50,7 +50,7 @@ type Fetch struct {
 
 // NewFetch makes a Fetch.
 func NewFetch(source Source, t *Translation, log *slog.Logger) *Fetch {
-	return &Fetch{Source: source, Translation: t, Log: log, ready: make(chan struct{}, 1)}
+	return &Fetch{source: source, translation: t, log: log, ready: make(chan struct{}, 1)}
 }
 
 // Ready has an element when a key has arrived that rows wait for. A nil Fetch never has one.
@@ -92,7 +92,9 @@ func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delive
 	if f == nil {
 		return c
 	}
-	f.first.Do(func() { c = f.completeFirst(ctx, sub, c) })
+	if !f.begun {
+		c, f.begun = f.completeFirst(ctx, sub, c), true
+	}
 	for range fetchRounds {
 		arrived := f.request(ctx, &c.Output)
 		if len(arrived) == 0 {
@@ -113,18 +115,18 @@ func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *d
 			if parked {
 				break
 			}
-			f.Source.Park()
+			f.source.Park()
 			parked = true
 		}
 		wanted, unwanted := demands(c.Output.Wanted), demands(c.Output.Unwanted)
 		c.Output.Wanted, c.Output.Unwanted = nil, nil
-		for i, read := range f.Source.Want(wanted, unwanted) {
+		for i, read := range f.source.Want(wanted, unwanted) {
 			f.await(ctx, wanted[i], read)
 		}
 		f.flush()
 		c = f.again(sub, c, nil)
 	}
-	f.Translation.WaitForDemands()
+	f.translation.WaitForDemands()
 	return c
 }
 
@@ -138,11 +140,11 @@ func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) 
 			return
 		case <-time.After(fetchTimeout):
 		}
-		if f.Source.Forbidden() {
-			f.Log.Warn("translating without objects that the API server forbids to read", "kind", d.Table, "key", d.Key)
+		if f.source.Forbidden() {
+			f.log.Warn("translating without objects that the API server forbids to read", "kind", d.Table, "key", d.Key)
 			return
 		}
-		f.Log.Warn("no proxy is answered before everything is read once", "kind", d.Table, "key", d.Key)
+		f.log.Warn("no proxy is answered before everything is read once", "kind", d.Table, "key", d.Key)
 	}
 }
 
@@ -152,7 +154,7 @@ func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []
 	if len(keys)+len(out.Unwanted) == 0 {
 		return nil
 	}
-	channels := f.Source.Want(demands(keys), demands(out.Unwanted))
+	channels := f.source.Want(demands(keys), demands(out.Unwanted))
 	out.Wanted, out.Unwanted = nil, nil
 	for i, read := range channels {
 		select {
@@ -174,7 +176,7 @@ func (f *Fetch) expect(ctx context.Context, key graph.Key, read <-chan struct{})
 		return
 	case <-read:
 	case <-timeout.C:
-		f.Log.Warn("translating without objects that cannot be read now", "kind", key.Table, "key", key.Key)
+		f.log.Warn("translating without objects that cannot be read now", "kind", key.Table, "key", key.Key)
 	}
 	f.arrive(key)
 }
@@ -189,7 +191,7 @@ func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []gra
 	for _, r := range revisions {
 		more = append(more, r.Changes...)
 	}
-	later := f.Translation.Update(now, more, arrived...)
+	later := f.translation.Update(now, more, arrived...)
 	next := &delivery.Change{View: now, Objects: append(c.Objects, more...), Output: c.Output.Then(later)}
 	next.Output.Wanted, next.Output.Unwanted = later.Wanted, later.Unwanted
 	return next
@@ -197,8 +199,8 @@ func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []gra
 
 // flush puts into the store what is read. The store rejects objects without a name alone, which the API server has not.
 func (f *Fetch) flush() {
-	if err := f.Source.Flush(); err != nil {
-		f.Log.Error("objects that are read cannot be stored", "error", err)
+	if err := f.source.Flush(); err != nil {
+		f.log.Error("objects that are read cannot be stored", "error", err)
 	}
 }
 
