@@ -46,6 +46,15 @@ spec:
 `, inFlight)
 }
 
+// limited is a folder whose pool has a limit of requests in flight, and one server, which holds every GET.
+func limited(t *testing.T, inFlight int) (port int, files map[string]string, held *atomic.Int64) {
+	address, held := heldServer(t)
+	port = freePort(t)
+	files = chatFiles(port, address)
+	files["policy.yaml"] = limitYAML(inFlight)
+	return port, files, held
+}
+
 // hold sends requests that the server holds. It returns their statuses as they come.
 func hold(t *testing.T, url string, n int) <-chan int {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -70,10 +79,7 @@ func hold(t *testing.T, url string, n int) <-chan int {
 
 func TestEnvoy_KilledLeavesNoRequestInFlight(t *testing.T) {
 	t.Parallel()
-	address, held := heldServer(t)
-	port := freePort(t)
-	files := chatFiles(port, address)
-	files["policy.yaml"] = limitYAML(4)
+	port, files, held := limited(t, 4)
 	s := up(t, files)
 	answers(t, local(port), http.StatusOK)
 	hold(t, local(port), 4)
@@ -89,17 +95,14 @@ func TestEnvoy_KilledLeavesNoRequestInFlight(t *testing.T) {
 // A request longer than any timeout of a lease still counts.
 func TestLimit_CountsLongRequests(t *testing.T) {
 	t.Parallel()
-	address, held := heldServer(t)
-	port := freePort(t)
-	files := chatFiles(port, address)
-	files["policy.yaml"] = limitYAML(1)
+	port, files, held := limited(t, 1)
 	up(t, files)
 	answers(t, local(port), http.StatusOK)
 	hold(t, local(port), 1)
 	poll.Until(t, "a request in flight", func() bool { return held.Load() == 1 })
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); {
-		if got, err := chat(t.Context(), local(port)); err == nil && got.status != http.StatusTooManyRequests {
-			t.Fatalf("beside a request in flight: %d", got.status)
+		if got, err := chat(t.Context(), local(port)); err != nil || got.status != http.StatusTooManyRequests {
+			t.Fatalf("beside a request in flight: %d %v", got.status, err)
 		}
 	}
 }
@@ -107,10 +110,7 @@ func TestLimit_CountsLongRequests(t *testing.T) {
 // Envoy reports that a request has ended up to 100 ms late.
 func TestLimit_LateReportsCauseNo429(t *testing.T) {
 	t.Parallel()
-	address, _ := heldServer(t)
-	port := freePort(t)
-	files := chatFiles(port, address)
-	files["policy.yaml"] = limitYAML(1)
+	port, files, _ := limited(t, 1)
 	up(t, files)
 	answers(t, local(port), http.StatusOK)
 	for i := range 20 {
@@ -123,10 +123,7 @@ func TestLimit_LateReportsCauseNo429(t *testing.T) {
 // An Envoy asks either of two processes, and each of its workers logs to either.
 func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	t.Parallel()
-	address, held := heldServer(t)
-	port := freePort(t)
-	files := chatFiles(port, address)
-	files["policy.yaml"] = limitYAML(4)
+	port, files, held := limited(t, 4)
 	var xds, pickers []string
 	for range 2 {
 		xds, pickers = append(xds, fmt.Sprintf("127.0.0.1:%d", freePort(t))), append(pickers, fmt.Sprintf("127.0.0.1:%d", freePort(t)))
