@@ -11,7 +11,7 @@ while IFS=: read -r file line; do
   target=${line#func }
   [[ $target =~ ${FUZZ:-.} ]] || continue
   ran=$((ran + 1)) result=ok
-  go test -trimpath -vet=off -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-30s}" -fuzzminimizetime 2s -parallel "${PARALLEL:-1}" \
+  go test -trimpath -vet=off -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-30s}" -fuzzminimizetime 10x -parallel "${PARALLEL:-1}" \
     "./${file%/*}" >"$log" 2>&1 || result=FAILED
   # On a busy machine the end of the time itself may fail a target (golang/go#75804): no input is at fault then.
   if grep -q '^ *context deadline exceeded$' "$log" && ! grep -q 'Failing input written' "$log"; then result=ok; fi
