@@ -49,11 +49,13 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	}
 	pool.snapshot.Refresh(explainTimeout)
 	var scratch schedule.Scratch
-	ranked := pool.strategy.Preview(pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
+	var request schedule.Request
+	now := time.Now()
+	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
 	a, _ := pool.compose(ranked, spill, scratch.Eligible, false, user)
 	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints, max(a.MaxRetries, 0), a.Status, a.Reason
-	e.Verdicts = pool.strategy.Describe(pool.snapshot.Endpoints, nil)
+	e.Verdicts = pool.strategy.Describe(&request, now, pool.snapshot.Endpoints, nil)
 	return e
 }
 

@@ -69,6 +69,6 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: r.Facts.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints, Lease: a.Lease,
 		OutOfRange: d.outOfRange, Error: d.problem,
-		Verdicts: pool.strategy.Describe(pool.snapshot.Endpoints, d.allowed),
+		Verdicts: pool.strategy.Describe(&schedule.Request{Model: r.Facts.Model}, at, pool.snapshot.Endpoints, d.allowed),
 	}
 }

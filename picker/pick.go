@@ -108,7 +108,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (ex
 	if restricted {
 		spill = nil // the subset hint bounds the pick, and no hop is in it
 	}
-	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
+	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: schedule.Request{Model: r.Facts.Model}, allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
 	defer scratches.Put(c.scratch)
 	c.open(ctx, pool.strategy)
 	switch {
@@ -137,6 +137,7 @@ type candidates struct {
 	picker  *Picker
 	pool    *pool
 	holder  endpoint.Holder
+	request schedule.Request
 	allowed func(*endpoint.Endpoint) bool
 	scratch *schedule.Scratch
 	ranked  []schedule.Candidate
@@ -150,7 +151,7 @@ func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 		limit = 0
 	}
 	for {
-		c.ranked = s.Rank(c.pool.snapshot.Endpoints, c.allowed, 1+c.pool.Fallbacks, c.scratch)
+		c.ranked = s.Rank(&c.request, time.Now(), c.pool.snapshot.Endpoints, c.allowed, 1+c.pool.Fallbacks, c.scratch)
 		if len(c.ranked) == 0 {
 			return false
 		}

@@ -1,6 +1,10 @@
 package schedule
 
-import "github.com/penstock-project/penstock/picker/endpoint"
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
 
 // Verdict is a strategy's evaluation of one endpoint.
 type Verdict struct {
@@ -16,14 +20,14 @@ type Verdict struct {
 	Cost  float64            `json:"cost"`
 }
 
-// Describe evaluates every endpoint of list as Rank would now, and chooses none.
-func (s *Strategy) Describe(list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool) []Verdict {
+// Describe evaluates every endpoint of list as Rank would, and chooses none.
+func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool) []Verdict {
 	verdicts := make([]Verdict, len(list))
 	var candidates []Candidate
 	var at []int
 	for i := range list {
 		e := &list[i]
-		v := Verdict{Address: e.Text, Pod: e.Pod, State: e.State(), Problem: e.Problem()}
+		v := Verdict{Address: e.Text, Pod: e.Pod, State: e.StateAt(now), Problem: e.Problem()}
 		if allowed != nil && !allowed(e) {
 			v.Out = "subset"
 		} else if f := s.filteredBy(e, &v.State); f != "" {
@@ -59,11 +63,11 @@ func (s *Strategy) filteredBy(e *endpoint.Endpoint, state *endpoint.State) strin
 }
 
 // Preview ranks as Rank does, but does not advance the round-robin position.
-func (s *Strategy) Preview(list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
+func (s *Strategy) Preview(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
 	if s.turn == nil {
-		return s.Rank(list, allowed, n, scratch)
+		return s.Rank(r, now, list, allowed, n, scratch)
 	}
-	c := s.candidates(list, allowed, scratch)
+	c := s.candidates(now, list, allowed, scratch)
 	if len(c) == 0 {
 		return nil
 	}

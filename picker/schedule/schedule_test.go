@@ -82,7 +82,7 @@ func strategy(t *testing.T, o Options) *Strategy {
 // ranked returns the last numbers of the addresses chosen.
 func ranked(s *Strategy, list []endpoint.Endpoint, n int) []byte {
 	var out []byte
-	for _, c := range s.Rank(list, nil, n, &Scratch{}) {
+	for _, c := range s.Rank(&Request{}, time.Now(), list, nil, n, &Scratch{}) {
 		out = append(out, c.Endpoint.Addr.Addr().As4()[3])
 	}
 	return out
@@ -130,7 +130,7 @@ func TestRoundRobin_PreviewTakesNoTurn(t *testing.T) {
 	list := endpoints(t, load{}, load{draining: true}, load{}, load{})
 	s := strategy(t, Options{Name: "round-robin"})
 	for i, want := range []string{"[0 2]", "[2 3]", "[3 0]", "[0 2]"} {
-		preview := fmt.Sprint(s.Preview(list, nil, 2, &Scratch{})[0].Endpoint.Addr.Addr().As4()[3])
+		preview := fmt.Sprint(s.Preview(&Request{}, time.Now(), list, nil, 2, &Scratch{})[0].Endpoint.Addr.Addr().As4()[3])
 		got := ranked(s, list, 2)
 		if fmt.Sprint(got) != want || preview != fmt.Sprint(got[0]) {
 			t.Errorf("turn %d: %v (preview %s), want %s", i, got, preview, want)
@@ -157,11 +157,11 @@ func TestStrategy_EqualEndpointsAreChosenEquallyOften(t *testing.T) {
 func TestStrategy_DescribeShowsFiltersAndCosts(t *testing.T) {
 	list := endpoints(t, load{queue: 4, kv: .5}, load{queue: 2}, load{draining: true}, load{queue: 9})
 	s := strategy(t, Options{Full: Full{Queue: 9}})
-	v := s.Describe(list, func(e *endpoint.Endpoint) bool { return true })
+	v := s.Describe(&Request{}, time.Now(), list, func(e *endpoint.Endpoint) bool { return true })
 	if v[2].Out != "draining" || v[3].Out != "full" || v[0].Costs["queue"] != 1 || v[1].Costs["queue"] != 0.5 || v[0].Costs["kv-cache"] != 0.5 {
 		t.Errorf("%+v", v)
 	}
-	if v := s.Describe(list, func(e *endpoint.Endpoint) bool { return e == &list[1] }); v[0].Out != "subset" || v[1].Out != "" {
+	if v := s.Describe(&Request{}, time.Now(), list, func(e *endpoint.Endpoint) bool { return e == &list[1] }); v[0].Out != "subset" || v[1].Out != "" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -189,7 +189,7 @@ func BenchmarkRank(b *testing.B) {
 			b.ReportAllocs()
 			var scratch Scratch
 			for b.Loop() {
-				s.Rank(list, nil, 3, &scratch)
+				s.Rank(&Request{}, time.Now(), list, nil, 3, &scratch)
 			}
 		})
 	}

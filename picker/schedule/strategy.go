@@ -59,6 +59,7 @@ type weighted struct {
 type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	State    endpoint.State
+	Cached   int     // tokens of the prompt that the server has cached
 	Cost     float64 // weighted mean of the scorers' costs
 	tie      uint64
 }
@@ -99,10 +100,10 @@ func New(o Options) (*Strategy, error) {
 // Name of the strategy.
 func (s *Strategy) Name() string { return s.name }
 
-// Rank returns up to n endpoints of list, best first; n is at least 1. allowed, if not nil, restricts the choice. The
-// result is valid until scratch is used again.
-func (s *Strategy) Rank(list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
-	c := s.candidates(list, allowed, scratch)
+// Rank returns up to n endpoints of list for a request, best first, by their state at now; n is at least 1. allowed, if not
+// nil, restricts the choice. The result is valid until scratch is used again.
+func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
+	c := s.candidates(now, list, allowed, scratch)
 	if len(c) == 0 {
 		return nil
 	}
@@ -117,8 +118,8 @@ func (s *Strategy) Rank(list []endpoint.Endpoint, allowed func(*endpoint.Endpoin
 }
 
 // candidates are the endpoints that pass the filters, in the order of list.
-func (s *Strategy) candidates(list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
-	c, now := scratch.candidates[:0], time.Now()
+func (s *Strategy) candidates(now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
+	c := scratch.candidates[:0]
 	scratch.Eligible = 0
 	for i := range list {
 		e := &list[i]

@@ -1,0 +1,10 @@
+package schedule
+
+import "github.com/penstock-project/penstock/picker/prefix"
+
+// Request is what a pick is decided by. The zero value is a request of which nothing is known.
+type Request struct {
+	Model  string
+	Tokens int          // of the prompt; 0 if unknown
+	Chain  prefix.Chain // of the prompt; empty if unknown. It is read during the call only
+}
