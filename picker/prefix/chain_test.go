@@ -1,0 +1,93 @@
+package prefix
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func chainOf(seed uint64, parts ...[]byte) Chain {
+	var b Builder
+	for _, p := range parts {
+		b.Write(p)
+	}
+	return b.Chain(seed)
+}
+
+func text(n int) []byte {
+	rng := rand.New(rand.NewPCG(1, 2))
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(rng.IntN(256))
+	}
+	return p
+}
+
+func TestPrefix_BlocksReachTheLongestPrompts(t *testing.T) {
+	if first, last := End(0), End(MaxBlocks-1); first != 64 || last != MaxTokens || End(-1) != 0 {
+		t.Errorf("the first block ends at %d tokens, the last at %d", first, last)
+	}
+	for i := range MaxBlocks {
+		if size := End(i) - End(i-1); size != blockPieces(i)*pieceTokens || i >= 64 && size > End(i-1)/64+pieceTokens {
+			t.Errorf("block %d has %d tokens", i, size)
+		}
+	}
+	for _, size := range []int{0, 255, 256, 400_000, 4 * MaxTokens, 2 << 20} {
+		c := chainOf(0, text(size))
+		if n := len(c); End(n-1) > size/BytesPerToken || n < MaxBlocks && End(n) <= size/BytesPerToken {
+			t.Errorf("%d bytes have %d blocks, which are %d tokens", size, n, End(n-1))
+		}
+	}
+}
+
+func TestPrefix_ChainIsTheSameHoweverThePromptIsCut(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	whole := text(60_000)
+	want := chainOf(7, whole)
+	for range 50 {
+		var b Builder
+		for rest := whole; len(rest) > 0; {
+			n := min(1+rng.IntN(2000), len(rest))
+			if rng.IntN(4) == 0 {
+				_ = b.WriteByte(rest[0])
+				n = 1
+			} else {
+				b.Write(rest[:n])
+			}
+			rest = rest[n:]
+		}
+		if !slices.Equal(b.Chain(7), want) {
+			t.Fatal("the chain differs")
+		}
+	}
+}
+
+// TestPrefix_ChainsShareTheirBeginning and nothing else: not what follows a difference, nor what has another seed.
+func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
+	a := text(20_000)
+	b := bytes.Clone(a)
+	b[10_000]++ // in block 39
+	ca, cb, other := chainOf(1, a), chainOf(1, b), chainOf(2, a)
+	for i := range ca {
+		if (ca[i] == cb[i]) != (i < 39) || ca[i] == other[i] {
+			t.Errorf("block %d: %x, with another byte %x, with another seed %x", i, ca[i], cb[i], other[i])
+		}
+	}
+	image := func(hash uint64) Chain {
+		var b Builder
+		b.Write(a[:5000])
+		b.Mix(hash)
+		b.Write(a[5000:])
+		return b.Chain(1)
+	}
+	one, two := image(1), image(2)
+	for i := range ca {
+		if (one[i] == two[i]) != (i < 19) || i >= 19 && one[i] == ca[i] {
+			t.Errorf("block %d: %x with an image, %x with another one, %x without", i, one[i], two[i], ca[i])
+		}
+	}
+	if s := Seed(Seed(0, []byte("a")), []byte("b")); s == Seed(Seed(0, []byte("b")), []byte("a")) || s == Seed(Seed(0, []byte("ab")), nil) {
+		t.Error("different names have one seed")
+	}
+}

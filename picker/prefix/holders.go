@@ -1,0 +1,390 @@
+package prefix
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// holders leads from a block to the servers that have it. It is divided into shards so that a table that grows is copied in
+// a fraction of a millisecond.
+type holders struct{ shards [256]shard }
+
+// shard is a hash table with open addressing, which writers change under a lock and readers read without.
+type shard struct {
+	mu sync.Mutex
+	// version is odd while entries move. A reader that sees it change reads again.
+	version atomic.Uint32
+	table   atomic.Pointer[table] // nil without entries
+}
+
+// table is replaced as a whole when it grows or shrinks.
+type table struct {
+	slots []slot // a power of two
+	// arrays holds the sets that do not fit into a slot, each a power of two of groups.
+	arrays []atomic.Uint64
+
+	// The rest is for writers.
+	entries int
+	used    int         // arrays[used:] was never used
+	free    [32]freeSet // by the logarithm of the size
+}
+
+// freeSet is the offset of a free array, which contains the next one, plus 1; 0 at the end.
+type freeSet uint64
+
+// slot is an entry: a block, and the set of servers that have it. A set is a group if its servers are in one group, and else a
+// reference to an array of groups.
+type slot struct{ key, set atomic.Uint64 }
+
+// group is a number of 31 bits, and 32 bits for the servers with the IDs 32 x number to 32 x number + 31. Servers of a pool
+// are added together, so they share few groups.
+type group uint64
+
+func groupOf(id uint32) group             { return group(id/32)<<32 | 1<<(id%32) }
+func (g group) number() uint32            { return uint32(g >> 32) }
+func (g group) members() uint32           { return uint32(g) }
+func (g group) same(other group) bool     { return g>>32 == other>>32 }
+func (g group) without(other group) group { return g &^ (other & (1<<32 - 1)) }
+
+// A reference to an array: its size and offset.
+const isArray = 1 << 63
+
+func arrayRef(log uint, offset int) uint64      { return isArray | uint64(log)<<32 | uint64(offset) }
+func arrayAt(set uint64) (log uint, offset int) { return uint(set>>32) & 31, int(uint32(set)) }
+
+const (
+	minSlots = 16
+	maxReads = 8 // after which a reader gives up, as if the table lacked the block
+)
+
+func (h *holders) shard(key uint64) *shard { return &h.shards[key>>56] }
+
+// intersect sets out to the servers of in that have a block, and reports whether there are any. Bit k of word i is the server
+// with the ID 32 x (first + i) + k.
+func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
+	s := h.shard(key)
+	for range maxReads {
+		clear(out)
+		version := s.version.Load()
+		if version&1 != 0 {
+			continue
+		}
+		found = s.table.Load().intersect(key, first, in, out)
+		if s.version.Load() == version {
+			return found
+		}
+	}
+	clear(out)
+	return false
+}
+
+func (t *table) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
+	if t == nil {
+		return false
+	}
+	at := t.find(key)
+	if t.slots[at].key.Load() != key {
+		return false
+	}
+	set := t.slots[at].set.Load()
+	if set&isArray == 0 {
+		return intersectGroup(group(set), first, in, out)
+	}
+	log, offset := arrayAt(set)
+	if offset+1<<log > len(t.arrays) { // read while the slot changed
+		return false
+	}
+	for i := range t.arrays[offset : offset+1<<log] {
+		if intersectGroup(group(t.arrays[offset+i].Load()), first, in, out) {
+			found = true
+		}
+	}
+	return found
+}
+
+func intersectGroup(g group, first uint32, in, out []uint32) bool {
+	i := g.number() - first
+	if i >= uint32(len(in)) { // also if number is below first
+		return false
+	}
+	members := in[i] & g.members()
+	out[i] |= members
+	return members != 0
+}
+
+// find returns the place of a block, or the free place where it belongs.
+func (t *table) find(key uint64) int {
+	mask := len(t.slots) - 1
+	for at := int(key) & mask; ; at = (at + 1) & mask {
+		if k := t.slots[at].key.Load(); k == key || k == 0 {
+			return at
+		}
+	}
+}
+
+// add adds a server to a block.
+func (h *holders) add(key uint64, id uint32) {
+	s := h.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.table.Load()
+	if t == nil {
+		t = s.rebuild(nil, minSlots, 0)
+	}
+	at := t.find(key)
+	if t.slots[at].key.Load() == 0 {
+		if 4*(t.entries+1) > 3*len(t.slots) {
+			t = s.rebuild(t, 2*len(t.slots), 0)
+			at = t.find(key)
+		}
+		t.slots[at].set.Store(uint64(groupOf(id)))
+		t.slots[at].key.Store(key)
+		t.entries++
+		return
+	}
+	set := t.slots[at].set.Load()
+	if joined, ok := t.join(set, groupOf(id)); ok {
+		t.slots[at].set.Store(joined)
+		return
+	}
+	// The set needs a larger array.
+	if !t.room(set) {
+		t = s.rebuild(t, len(t.slots), 1<<larger(set))
+		at = t.find(key)
+		set = t.slots[at].set.Load()
+	}
+	s.version.Add(1)
+	t.slots[at].set.Store(t.enlarge(set, groupOf(id)))
+	s.version.Add(1)
+}
+
+// join adds a server to a set that has room for it.
+func (t *table) join(set uint64, g group) (joined uint64, ok bool) {
+	if set&isArray == 0 {
+		if group(set).same(g) {
+			return set | uint64(g), true
+		}
+		return set, false
+	}
+	log, offset := arrayAt(set)
+	unused := -1
+	for i := offset; i < offset+1<<log; i++ {
+		switch have := group(t.arrays[i].Load()); {
+		case have.members() == 0:
+			unused = i
+		case have.same(g):
+			t.arrays[i].Store(uint64(have | g))
+			return set, true
+		}
+	}
+	if unused < 0 {
+		return set, false
+	}
+	t.arrays[unused].Store(uint64(g))
+	return set, true
+}
+
+// larger is the logarithm of the size of the array that a set needs next.
+func larger(set uint64) uint {
+	if set&isArray == 0 {
+		return 1
+	}
+	log, _ := arrayAt(set)
+	return log + 1
+}
+
+// room reports whether enlarge can take an array.
+func (t *table) room(set uint64) bool {
+	log := larger(set)
+	return t.free[log] != 0 || t.used+1<<log <= len(t.arrays)
+}
+
+// enlarge moves a set to an array of twice the size, and adds a server.
+func (t *table) enlarge(set uint64, g group) uint64 {
+	log := larger(set)
+	to := t.allocate(log)
+	n := 0
+	if set&isArray == 0 {
+		t.arrays[to].Store(set)
+		n++
+	} else {
+		_, from := arrayAt(set)
+		for ; n < 1<<(log-1); n++ {
+			t.arrays[to+n].Store(t.arrays[from+n].Load())
+		}
+		t.release(set)
+	}
+	t.arrays[to+n].Store(uint64(g))
+	for n++; n < 1<<log; n++ {
+		t.arrays[to+n].Store(0)
+	}
+	return arrayRef(log, to)
+}
+
+func (t *table) allocate(log uint) (offset int) {
+	if free := t.free[log]; free != 0 {
+		t.free[log] = freeSet(t.arrays[free-1].Load())
+		return int(free - 1)
+	}
+	offset = t.used
+	t.used += 1 << log
+	return offset
+}
+
+func (t *table) release(set uint64) {
+	log, offset := arrayAt(set)
+	t.arrays[offset].Store(uint64(t.free[log]))
+	t.free[log] = freeSet(offset + 1)
+}
+
+// remove removes a server from a block.
+func (h *holders) remove(key uint64, id uint32) {
+	s := h.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.table.Load()
+	if t == nil {
+		return
+	}
+	at := t.find(key)
+	if t.slots[at].key.Load() == 0 {
+		return
+	}
+	set := t.slots[at].set.Load()
+	left, changed := t.leave(set, groupOf(id))
+	if left == set && !changed {
+		return
+	}
+	if group(left).members() != 0 || left&isArray != 0 {
+		if set&isArray != 0 && left&isArray == 0 {
+			s.version.Add(1)
+			t.slots[at].set.Store(left)
+			t.release(set)
+			s.version.Add(1)
+			return
+		}
+		t.slots[at].set.Store(left)
+		return
+	}
+	s.version.Add(1)
+	t.delete(at)
+	s.version.Add(1)
+	if t.entries == 0 {
+		s.table.Store(nil)
+	} else if len(t.slots) > minSlots && 8*t.entries < len(t.slots) {
+		s.rebuild(t, len(t.slots)/2, 0)
+	}
+}
+
+// leave removes a server from a set. An array with one group left becomes that group.
+func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
+	if set&isArray == 0 {
+		if !group(set).same(g) {
+			return set, false
+		}
+		return uint64(group(set).without(g)), true
+	}
+	log, offset := arrayAt(set)
+	groups, last := 0, uint64(0)
+	for i := offset; i < offset+1<<log; i++ {
+		have := group(t.arrays[i].Load())
+		if have.same(g) {
+			if have = have.without(g); have.members() == 0 {
+				have = 0
+			}
+			t.arrays[i].Store(uint64(have))
+		}
+		if have != 0 {
+			groups++
+			last = uint64(have)
+		}
+	}
+	if groups == 1 {
+		return last, true
+	}
+	return set, true
+}
+
+// delete frees a slot, and moves later entries of its run so that each stays reachable from its own place.
+func (t *table) delete(at int) {
+	mask := len(t.slots) - 1
+	for next := at; ; {
+		next = (next + 1) & mask
+		key := t.slots[next].key.Load()
+		if key == 0 {
+			break
+		}
+		if home := int(key) & mask; (next-home)&mask < (next-at)&mask {
+			continue // its place is behind the free one
+		}
+		t.slots[at].set.Store(t.slots[next].set.Load())
+		t.slots[at].key.Store(key)
+		at = next
+	}
+	t.slots[at].key.Store(0)
+	t.slots[at].set.Store(0)
+	t.entries--
+}
+
+// rebuild makes a table with another number of slots, twice the arrays that are in use, and an array of a size besides. Readers
+// go on in the old one until they read the pointer again.
+func (s *shard) rebuild(old *table, slots, array int) *table {
+	next := &table{slots: make([]slot, slots)}
+	if old != nil {
+		need := 0
+		old.each(func(_, set uint64) {
+			if set&isArray != 0 {
+				need += 1 << arrayLog(old.groups(set))
+			}
+		})
+		next.arrays = make([]atomic.Uint64, 2*need+array)
+		old.each(func(key, set uint64) {
+			at := next.find(key)
+			next.slots[at].set.Store(next.copySet(old, set))
+			next.slots[at].key.Store(key)
+			next.entries++
+		})
+	}
+	s.table.Store(next)
+	return next
+}
+
+func (t *table) each(f func(key, set uint64)) {
+	for i := range t.slots {
+		if key := t.slots[i].key.Load(); key != 0 {
+			f(key, t.slots[i].set.Load())
+		}
+	}
+}
+
+// groups is the number of groups in an array.
+func (t *table) groups(set uint64) (n int) {
+	log, offset := arrayAt(set)
+	for i := range t.arrays[offset : offset+1<<log] {
+		if t.arrays[offset+i].Load() != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// arrayLog is the logarithm of the size of an array for n groups.
+func arrayLog(n int) uint { return uint(bits.Len(uint(max(n, 2) - 1))) }
+
+func (t *table) copySet(old *table, set uint64) uint64 {
+	if set&isArray == 0 {
+		return set
+	}
+	size := arrayLog(old.groups(set))
+	to := t.allocate(size)
+	log, offset := arrayAt(set)
+	n := to
+	for i := range old.arrays[offset : offset+1<<log] {
+		if g := old.arrays[offset+i].Load(); g != 0 {
+			t.arrays[n].Store(g)
+			n++
+		}
+	}
+	return arrayRef(size, to)
+}

@@ -1,0 +1,93 @@
+package prefix
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// Match sets cached[i] to the number of tokens at the beginning of a prompt that servers[i] has. servers may be of one Index
+// only, none of them nil; cached is as long.
+func (x *Index) Match(c Chain, servers []*Server, cached []int32) {
+	clear(cached)
+	if len(c) == 0 || len(servers) == 0 {
+		return
+	}
+	m := matches.Get().(*match)
+	defer matches.Put(m)
+	m.begin(&x.holders, c, servers)
+	if m.holders.intersect(c[0], m.first, m.sets[0], m.sets[1]) {
+		m.search(0, len(c), 1)
+	}
+	for i, s := range servers {
+		cached[i] = int32(m.depths[s.id-32*m.first])
+	}
+}
+
+var matches = sync.Pool{New: func() any { return new(match) }}
+
+// match is the working memory of one Match.
+type match struct {
+	holders *holders
+	chain   Chain
+	first   uint32 // number of the first group
+	words   int    // of a set
+	memory  []uint32
+	// sets are as many as search may need: the servers that were asked for, and two for each halving of the chain.
+	sets   [2 + 2*10][]uint32
+	depths []int32 // tokens, by ID from 32 x first on
+}
+
+func (m *match) begin(h *holders, c Chain, servers []*Server) {
+	m.holders, m.chain = h, c
+	low, high := servers[0].id/32, servers[0].id/32
+	for _, s := range servers {
+		low, high = min(low, s.id/32), max(high, s.id/32)
+	}
+	m.first, m.words = low, int(high-low)+1
+	if need := len(m.sets) * m.words; cap(m.memory) < need {
+		m.memory = make([]uint32, need)
+		m.depths = make([]int32, 32*m.words)
+	}
+	for i := range m.sets {
+		m.sets[i] = m.memory[i*m.words : (i+1)*m.words]
+	}
+	m.depths = m.depths[:32*m.words]
+	clear(m.depths)
+	clear(m.sets[0])
+	for _, s := range servers {
+		m.sets[0][s.id/32-low] |= 1 << (s.id % 32)
+	}
+}
+
+// search finds the depths of the servers in sets[set], all of which have block low and none of which has block high. It halves
+// the range only where servers differ, so few blocks are looked up: those between two servers' ends.
+func (m *match) search(low, high, set int) {
+	all := m.sets[set]
+	if high-low == 1 {
+		m.found(all, int32(End(low)))
+		return
+	}
+	middle := (low + high) / 2
+	rest, has := m.sets[set+1], m.sets[set+2]
+	if !m.holders.intersect(m.chain[middle], m.first, all, has) {
+		m.search(low, middle, set)
+		return
+	}
+	left := uint32(0)
+	for i := range all {
+		rest[i] = all[i] &^ has[i]
+		left |= rest[i]
+	}
+	m.search(middle, high, set+2)
+	if left != 0 {
+		m.search(low, middle, set+1)
+	}
+}
+
+func (m *match) found(set []uint32, tokens int32) {
+	for i, word := range set {
+		for ; word != 0; word &= word - 1 {
+			m.depths[32*i+bits.TrailingZeros32(word)] = tokens
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package prefix
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// DefaultCapacity is the cache of a server that does not report its size, in tokens.
+const DefaultCapacity = 2_000_000
+
+// Server is the blocks that one model server has, as an LRU list.
+type Server struct {
+	index *Index
+	key   netip.AddrPort
+	id    uint32
+	refs  int // guarded by Index.mu
+
+	mu       sync.Mutex
+	released bool
+	capacity int // in tokens
+	tokens   int // of all blocks
+
+	// nodes is the list. Node 0 is no block: its next is the block that was used last, its previous the one to be evicted.
+	nodes  []node
+	pieces []uint8 // of 64 tokens, the size of each node's block
+	free   uint32  // the first node not in use, which leads to the others by next; 0 if there is none
+	blocks int
+	slots  []uint32 // hash table of nodes: a power of two; 0 is free
+}
+
+type node struct {
+	hash       uint64
+	prev, next uint32
+}
+
+// SetCapacity sets the size of the server's cache in tokens; 0 or less is DefaultCapacity.
+func (s *Server) SetCapacity(tokens int) {
+	if tokens <= 0 {
+		tokens = DefaultCapacity
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.capacity = tokens
+	s.shrink(0, 0)
+}
+
+// add moves a chain to the front of the list, with its first block foremost, and evicts what no longer fits.
+func (s *Server) add(c Chain) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released {
+		return
+	}
+	limit := s.index.share()
+	if len(c) > limit {
+		c = c[:limit]
+	}
+	for len(c) > 0 && End(len(c)-1) > s.capacity {
+		c = c[:len(c)-1]
+	}
+	at, known := uint32(0), 0
+	for follows := uint32(0); known < len(c); known++ {
+		// A chain usually lies in the list as it was added: then the next block needs no look-up.
+		n := follows
+		if n == 0 || s.nodes[n].hash != c[known] {
+			if n = s.find(c[known]); n == 0 {
+				break
+			}
+		}
+		follows = s.nodes[n].next
+		s.moveBehind(n, at)
+		at = n
+	}
+	for i := known; i < len(c); i++ {
+		s.shrink(1, blockPieces(i)*pieceTokens)
+		at = s.insertBehind(c[i], uint8(blockPieces(i)), at)
+		s.index.holders.add(c[i], s.id)
+	}
+}
+
+// shrink evicts blocks until there is room for more blocks and more tokens.
+func (s *Server) shrink(blocks, tokens int) {
+	limit := s.index.share()
+	for s.blocks > 0 && (s.blocks+blocks > limit || s.tokens+tokens > s.capacity) {
+		s.evict(s.nodes[0].prev)
+	}
+}
+
+func (s *Server) evict(n uint32) {
+	hash := s.nodes[n].hash
+	s.index.holders.remove(hash, s.id)
+	s.unslot(n)
+	s.unlink(n)
+	s.tokens -= int(s.pieces[n]) * pieceTokens
+	s.blocks--
+	s.index.held.Add(-1)
+	s.nodes[n].next = s.free
+	s.free = n
+}
+
+func (s *Server) insertBehind(hash uint64, pieces uint8, at uint32) uint32 {
+	n := s.free
+	if n == 0 {
+		s.grow()
+		n = s.free
+	}
+	s.free = s.nodes[n].next
+	s.nodes[n].hash, s.pieces[n] = hash, pieces
+	s.link(n, at)
+	s.slots[s.place(hash)] = n
+	s.tokens += int(pieces) * pieceTokens
+	s.blocks++
+	s.index.held.Add(1)
+	return n
+}
+
+func (s *Server) moveBehind(n, at uint32) {
+	if s.nodes[at].next == n {
+		return
+	}
+	s.unlink(n)
+	s.link(n, at)
+}
+
+func (s *Server) link(n, at uint32) {
+	next := s.nodes[at].next
+	s.nodes[n].prev, s.nodes[n].next = at, next
+	s.nodes[at].next, s.nodes[next].prev = n, n
+}
+
+func (s *Server) unlink(n uint32) {
+	prev, next := s.nodes[n].prev, s.nodes[n].next
+	s.nodes[prev].next, s.nodes[next].prev = next, prev
+}
+
+// find returns a block's node; 0 if the server does not have it.
+func (s *Server) find(hash uint64) uint32 {
+	if len(s.slots) == 0 {
+		return 0
+	}
+	return s.slots[s.place(hash)]
+}
+
+// place returns the slot of a block, or the free one where it belongs.
+func (s *Server) place(hash uint64) int {
+	mask := len(s.slots) - 1
+	at := int(hash) & mask
+	for s.slots[at] != 0 && s.nodes[s.slots[at]].hash != hash {
+		at = (at + 1) & mask
+	}
+	return at
+}
+
+// unslot frees the slot of a node, as table.delete does.
+func (s *Server) unslot(n uint32) {
+	mask := len(s.slots) - 1
+	at := s.place(s.nodes[n].hash)
+	for next := at; ; {
+		next = (next + 1) & mask
+		other := s.slots[next]
+		if other == 0 {
+			break
+		}
+		if home := int(s.nodes[other].hash) & mask; (next-home)&mask < (next-at)&mask {
+			continue
+		}
+		s.slots[at] = other
+		at = next
+	}
+	s.slots[at] = 0
+}
+
+// grow doubles the nodes, up to the server's share and the node that is no block.
+func (s *Server) grow() {
+	size := min(max(2*len(s.nodes), minSlots), max(s.index.share(), s.blocks)+2)
+	nodes, pieces := make([]node, size), make([]uint8, size)
+	copy(nodes, s.nodes)
+	copy(pieces, s.pieces)
+	for n := size - 1; n >= max(len(s.nodes), 1); n-- {
+		nodes[n].next = s.free
+		s.free = uint32(n)
+	}
+	s.nodes, s.pieces = nodes, pieces
+	if 3*len(s.slots) >= 4*size {
+		return
+	}
+	slots := max(len(s.slots), minSlots)
+	for 3*slots < 4*size {
+		slots *= 2
+	}
+	s.slots = make([]uint32, slots)
+	for n := s.nodes[0].next; n != 0; n = s.nodes[n].next {
+		s.slots[s.place(s.nodes[n].hash)] = n
+	}
+}
+
+// compact evicts what exceeds the server's share, and returns the memory of it.
+func (s *Server) compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.blocks <= s.index.share() {
+		return
+	}
+	s.shrink(0, 0)
+	old, last := s.nodes, s.nodes[0].prev
+	sizes := s.pieces
+	s.reset()
+	for n := last; n != 0; n = old[n].prev {
+		s.insertBehind(old[n].hash, sizes[n], 0)
+	}
+}
+
+// clear removes all blocks.
+func (s *Server) clear() {
+	if s.blocks == 0 {
+		return
+	}
+	for n := s.nodes[0].next; n != 0; n = s.nodes[n].next {
+		s.index.holders.remove(s.nodes[n].hash, s.id)
+	}
+	s.reset()
+}
+
+// reset drops the list.
+func (s *Server) reset() {
+	s.index.held.Add(-int64(s.blocks))
+	s.nodes, s.pieces, s.slots, s.free, s.blocks, s.tokens = nil, nil, nil, 0, 0, 0
+}
