@@ -56,6 +56,8 @@ type State struct {
 	Queue   float64 `json:"queue"`   // requests waiting, by the last scrape
 	Running float64 `json:"running"` // requests running, by the last scrape
 	KV      float64 `json:"kvCache"` // KV cache in use, 0 to 1, by the last scrape
+	// Adapters are nil if the last scrape shows none.
+	Adapters *Adapters `json:"adapters,omitempty"`
 	// InFlight counts the requests in flight: this process's, and those of its peers at endpoints of a pool that limits them.
 	InFlight int64 `json:"inFlight"`
 	// Unseen counts this process's requests in flight that were sent after the last scrape began, so that neither Queue nor
@@ -81,7 +83,7 @@ func (e *Endpoint) StateAt(now time.Time) State {
 		s.Unseen = own
 		return s
 	}
-	s.Queue, s.Running, s.KV = sample.queue, sample.running, sample.kv
+	s.Queue, s.Running, s.KV, s.Adapters = sample.queue, sample.running, sample.kv, sample.adapters
 	s.Fresh = failures < e.source.staleAfter && now.Sub(sample.at) < e.source.maxAge
 	s.Unseen = max(0, min(own, int64(e.load.sent.Load()-sample.sentBefore)))
 	return s

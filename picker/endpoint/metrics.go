@@ -23,14 +23,16 @@ var errNoSeries = errors.New("the page has none of the configured series")
 // added up; of several KV caches the fullest is used.
 type reading struct {
 	queue, running, kv float64
+	adapters           *Adapters // nil if the page shows none
 }
 
-// parsePage reads the three series from a page in Prometheus's text format and skips all other lines. A page without any of
-// them is an error: zeros would make a wrong port look like an idle server.
+// parsePage reads the three series, and that of LoRA adapters, from a page in Prometheus's text format and skips all other
+// lines. A page without any of the three is an error: zeros would make a wrong port look like an idle server.
 //
-// A line that is longer than page's buffer is skipped: it is none of the three.
+// A line that is longer than page's buffer is skipped: it is none of them.
 func parsePage(page *bufio.Reader, m Metrics) (reading, error) {
 	var r reading
+	var lora loraReader
 	seen := false
 	for {
 		line, err := page.ReadSlice('\n')
@@ -64,11 +66,14 @@ func parsePage(page *bufio.Reader, m Metrics) (reading, error) {
 				r.kv = max(r.kv, v)
 				seen = true
 			}
+		case named(line, loraInfo, ""):
+			lora.read(line)
 		}
 	}
 	if !seen {
 		return r, errNoSeries
 	}
+	r.adapters = lora.adapters()
 	return r, nil
 }
 

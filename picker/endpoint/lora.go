@@ -1,0 +1,108 @@
+package endpoint
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// loraInfo is vLLM's series of its LoRA adapters. They are in its labels, and its value is a timestamp: each time that the
+// adapters change, the page gets one line more, and the latest counts.
+const loraInfo = "vllm:lora_requests_info"
+
+// Adapters are a model server's LoRA adapters by its metrics page. They must not be changed.
+type Adapters struct {
+	Running []string `json:"running,omitempty"` // adapters with requests that run
+	Waiting []string `json:"waiting,omitempty"` // adapters whose requests all wait
+	Max     int      `json:"max"`               // how many run at a time; 0 if the page does not show it
+}
+
+// Has reports whether the server has an adapter loaded, or is about to load it.
+func (a *Adapters) Has(model string) bool {
+	return a != nil && (slices.Contains(a.Running, model) || slices.Contains(a.Waiting, model))
+}
+
+// Free reports whether the server can load a further adapter without waiting for another one's requests.
+func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
+
+// loraReader finds the latest line of the series in a page.
+type loraReader struct {
+	latest float64
+	labels []byte // of that line
+	found  bool
+}
+
+func (r *loraReader) read(line []byte) {
+	at, ok := value(line)
+	open := bytes.IndexByte(line, '{')
+	if !ok || open < 0 || r.found && at < r.latest {
+		return
+	}
+	labels := line[open+1:]
+	r.found, r.latest = true, at
+	r.labels = append(r.labels[:0], labels[:endOfLabels(labels)]...)
+}
+
+// adapters returns those of the latest line, or nil if there was none.
+func (r *loraReader) adapters() *Adapters {
+	if !r.found {
+		return nil
+	}
+	a := &Adapters{}
+	eachLabel(r.labels, func(name, text string) {
+		switch name {
+		case "running_lora_adapters":
+			a.Running = adapterNames(text)
+		case "waiting_lora_adapters":
+			a.Waiting = adapterNames(text)
+		case "max_lora":
+			a.Max, _ = strconv.Atoi(text)
+		}
+	})
+	a.Max = max(a.Max, 0)
+	a.Waiting = slices.DeleteFunc(a.Waiting, func(name string) bool { return slices.Contains(a.Running, name) })
+	return a
+}
+
+// adapterNames returns the names in a comma-separated list, each once.
+func adapterNames(text string) (names []string) {
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// eachLabel calls f with every label of a set, up to its closing brace or to what is no label.
+func eachLabel(b []byte, f func(name, text string)) {
+	for {
+		b = bytes.TrimLeft(b, ", \t")
+		name, rest, ok := bytes.Cut(b, []byte(`="`))
+		if !ok {
+			return
+		}
+		var text []byte
+		end := -1
+		for i := 0; i < len(rest) && end < 0; i++ {
+			switch c := rest[i]; {
+			case c == '"':
+				end = i
+			case c == '\\' && i+1 < len(rest):
+				i++
+				if c = rest[i]; c == 'n' {
+					c = '\n'
+				}
+				text = append(text, c)
+			default:
+				text = append(text, c)
+			}
+		}
+		if end < 0 {
+			return
+		}
+		f(string(bytes.TrimSpace(name)), string(text))
+		b = rest[end+1:]
+	}
+}
