@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"net"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -27,7 +29,9 @@ func startPublisher(t testing.TB) publisher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, s := channel.New(channel.Config{}), grpc.NewServer()
+	// As in xds/server: by gRPC's default the peer's pings end the connection after a minute.
+	pings := keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}
+	c, s := channel.New(channel.Config{}), grpc.NewServer(grpc.KeepaliveEnforcementPolicy(pings))
 	c.Register(s)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
