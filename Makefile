@@ -112,8 +112,11 @@ test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's prom
 	@$(MAKE) --no-print-directory image ARCHES="$$(go env GOARCH)"
 	@export ENVOY="$(ENVOY_PATH)" PENSTOCK_IMAGE="$(CURDIR)/bin/image/rootfs-linux-$$(go env GOARCH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises/attacks ./promises
 
-soak: build envoy ## changes, traffic and faults for HOURS=1, and whether memory grows
-	@export ENVOY="$(ENVOY_PATH)"; cd conformance && go run ./promises/zeroloss -soak $(or $(HOURS),1)h -penstock ../bin/penstock
+soak: build envoy labs ## changes, traffic and faults for HOURS=1, in a folder and on Kubernetes at the same time, and whether memory grows (root, or unshare -rn)
+	@export ENVOY="$(ENVOY_PATH)"; cd conformance; failed=0; \
+	go test -v -count=1 -timeout 0 -tags lab -run 'Promises/faults' ./promises -soak $(or $(HOURS),1)h & kube=$$!; \
+	go run ./promises/zeroloss -soak $(or $(HOURS),1)h -penstock ../bin/penstock || failed=1; \
+	wait $$kube || failed=1; exit $$failed
 
 lab-down: bin/lab ## end the lab and remove everything it created
 	@bin/lab down

@@ -7,7 +7,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -19,7 +18,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,7 +38,7 @@ const withClientCA = `[
 func rolloutAndCertificates(p place) {
 	p.apply(chat + plainGateway)
 	t := p.load(p.programmed("gw")[0])
-	authority := newClient(p, nil, "clients")
+	authority := newClient(p, nil, "clients", time.Hour)
 	p.apply(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: clients}\ndata: {ca.crt: %q}\n", system, authority.pem()))
 	if _, err := p.AppsV1().Deployments(system).Patch(p.Context(), "penstock", types.JSONPatchType, []byte(withClientCA), metav1.PatchOptions{}); err != nil {
 		p.Fatal(err)
@@ -52,12 +50,12 @@ func rolloutAndCertificates(p place) {
 	p.apply(strings.NewReplacer("name: gw", "name: far", "serviceAccounts: [mine]", "subjects: [edge.example.com]").Replace(attached))
 	address := processes[0].Status.PodIP + ":18000"
 	p.Until("the certificate is accepted", func(context.Context) error {
-		_, err := p.askWith(address, p.with(newClient(p, authority, "edge.example.com")), resource.Listener)
+		_, err := p.askWith(address, p.with(newClient(p, authority, "edge.example.com", time.Hour)), resource.Listener)
 		return err
 	})
 	for who, client := range map[string]*client{
-		"another subject": newClient(p, authority, "other.example.com"),
-		"another CA":      newClient(p, nil, "edge.example.com"),
+		"another subject": newClient(p, authority, "other.example.com", time.Hour),
+		"another CA":      newClient(p, nil, "edge.example.com", time.Hour),
 	} {
 		if answer, err := p.askWith(address, p.with(client), resource.Listener); err == nil {
 			p.Errorf("%s received an answer: %v", who, answer)
@@ -73,15 +71,15 @@ type client struct {
 	key  *ecdsa.PrivateKey
 }
 
-// newClient creates a client with a certificate for a name, signed by another client or, if nil, by itself.
-func newClient(p place, by *client, name string) *client {
+// newClient creates a client with a certificate for a name, which is valid for a time and signed by another client or, if nil, by itself.
+func newClient(p place, by *client, name string, life time.Duration) *client {
 	p.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		p.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
 		DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: by == nil, BasicConstraintsValid: true,
 	}
 	template.Subject.CommonName = name
@@ -106,11 +104,12 @@ func (c *client) pem() string {
 // with returns the dial options of a client that trusts Penstock's certificate.
 func (p place) with(c *client) []grpc.DialOption {
 	p.Helper()
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(p.authorities())
-	return []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		RootCAs: pool, ServerName: "penstock." + system + ".svc", Certificates: []tls.Certificate{{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key}},
-	}))}
+	return certified(p.authorities(), c)
+}
+
+// certified returns the dial options of a client that trusts CAs, in PEM, for Penstock's certificate.
+func certified(authorities []byte, c *client) []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithTransportCredentials(transport(authorities, c))}
 }
 
 // Penstock loses its permissions, and then its processes are killed; the new ones can read nothing. Traffic goes on,

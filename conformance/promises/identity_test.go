@@ -95,13 +95,26 @@ func (p place) authorities() (all []byte) {
 // as returns the dial options of a client that trusts Penstock's certificate and has a token, or "" for none.
 func (p place) as(token string) []grpc.DialOption {
 	p.Helper()
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(p.authorities())
-	out := []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "penstock." + system + ".svc"}))}
+	return trusting(p.authorities(), token)
+}
+
+// trusting returns the dial options of a client that trusts CAs, in PEM, for Penstock's certificate, and has a token, or "" for none.
+func trusting(authorities []byte, token string) []grpc.DialOption {
+	out := []grpc.DialOption{grpc.WithTransportCredentials(transport(authorities, nil))}
 	if token != "" {
 		out = append(out, grpc.WithPerRPCCredentials(bearer(token)))
 	}
 	return out
+}
+
+// transport trusts CAs, in PEM, for Penstock's certificate, and presents a client's own, or none if it is nil.
+func transport(authorities []byte, c *client) credentials.TransportCredentials {
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "penstock." + system + ".svc"}
+	config.RootCAs.AppendCertsFromPEM(authorities)
+	if c != nil {
+		config.Certificates = []tls.Certificate{{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key}}
+	}
+	return credentials.NewTLS(config)
 }
 
 // bearer is a token that is sent with each call. It implements credentials.PerRPCCredentials.

@@ -57,6 +57,7 @@ func TestKubernetes_Promises(t *testing.T) {
 	t.Run("together", func(t *testing.T) { together(t, slices.Concat(ofTrust, ofFleets, ofStatuses)) })
 	t.Run("alone", func(t *testing.T) { alone(t, ofProcesses) })
 	t.Run("last", func(t *testing.T) { alone(t, ofAll) })
+	t.Run("faults", underFaults) // of a test build of Penstock
 }
 
 // alone runs tests one after the other.

@@ -3,15 +3,13 @@ package attacks
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/netip"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
+	"github.com/penstock-project/penstock/conformance/promises/nameserver"
 )
 
 // specials are addresses that lead to the machine of a gateway, its link or its cloud, in every form that a connection takes.
@@ -68,57 +66,22 @@ func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	traffic.end()
 }
 
-// dnsServer answers DNS queries for an attacker's names.
-type dnsServer struct {
-	address string
-	answer  atomic.Pointer[[4]byte] // of every A query; nil drops it
-	asked   sync.Map                // names
-}
-
-func startDNS(t *testing.T) *dnsServer {
+// startDNS starts a DNS server for an attacker's names, which drops every query at first.
+func startDNS(t *testing.T) *nameserver.Server {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	d, err := nameserver.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
-	d := &dnsServer{address: conn.LocalAddr().String()}
-	go func() { // ends with Close
-		packet := make([]byte, 1500)
-		for {
-			n, from, err := conn.ReadFrom(packet)
-			if err != nil {
-				return
-			}
-			var query dnsmessage.Message
-			if query.Unpack(packet[:n]) != nil || len(query.Questions) != 1 {
-				continue
-			}
-			q := query.Questions[0]
-			d.asked.Store(q.Name.String(), true)
-			ip := d.answer.Load()
-			if ip == nil {
-				continue
-			}
-			reply := dnsmessage.Message{Header: dnsmessage.Header{ID: query.ID, Response: true, RecursionAvailable: true}, Questions: query.Questions}
-			if q.Type == dnsmessage.TypeA {
-				reply.Answers = []dnsmessage.Resource{{
-					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 0}, Body: &dnsmessage.AResource{A: *ip},
-				}}
-			}
-			if raw, err := reply.Pack(); err == nil {
-				_, _ = conn.WriteTo(raw, from)
-			}
-		}
-	}()
+	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
 
 // A name passes its first check, and then resolves to the metadata server.
 func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 	d := startDNS(t)
-	d.answer.Store(&[4]byte{127, 0, 0, 1})
-	s := start(t, map[string]string{"pool.yaml": pool("attack", "rebind.example")}, "--dns-server", d.address)
+	d.Answer(netip.MustParseAddr("127.0.0.1"))
+	s := start(t, map[string]string{"pool.yaml": pool("attack", "rebind.example")}, "--dns-server", d.Address())
 	traffic := s.traffic()
 	s.eventually("the name is an endpoint", func() error {
 		if !strings.Contains(s.configured(), "pool/default/attack::127.0.0.1:8000") {
@@ -126,7 +89,7 @@ func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 		}
 		return nil
 	})
-	d.answer.Store(&[4]byte{169, 254, 169, 254})
+	d.Answer(netip.MustParseAddr("169.254.169.254"))
 	s.eventually("the endpoint is gone", func() error {
 		text := s.configured()
 		if strings.Contains(text, "169.254.169.254") {
@@ -152,13 +115,13 @@ func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 		files[fmt.Sprintf("dead-%d.yaml", i)] = pool(fmt.Sprint("dead-", i), dead[100*i:100*i+100]...)
 	}
 	begin := time.Now()
-	s := start(t, files, "--dns-server", d.address)
+	s := start(t, files, "--dns-server", d.Address())
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("the Gateway served after %s", took)
 	}
 	traffic := s.traffic()
 	s.eventually("the dead names are asked for", func() error {
-		if _, ok := d.asked.Load("dead-2999.example."); !ok {
+		if !d.Asked("dead-2999.example.") {
 			return fmt.Errorf("not yet")
 		}
 		return nil
@@ -170,7 +133,7 @@ func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 		}
 		return nil
 	})
-	if _, ok := d.asked.Load("unused.example."); ok {
+	if d.Asked("unused.example.") {
 		t.Error("a name that nothing uses was resolved")
 	}
 	if size := s.logSize("penstock"); size > 4<<20 {

@@ -181,28 +181,8 @@ func (s *site) rss(p *process.Process) float64 {
 
 // peak follows the resident memory of a process until the returned function is called, which returns its maximum in MiB.
 func (s *site) peak(p *process.Process) func() float64 {
-	var most float64
-	ctx, stop := context.WithCancel(s.Context())
-	var done sync.WaitGroup
-	done.Go(func() {
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			if bytes, err := p.RSS(); err == nil {
-				most = max(most, float64(bytes)/(1<<20))
-			}
-			select {
-			case <-ctx.Done():
-			case <-tick.C:
-			}
-		}
-	})
-	s.Cleanup(stop)
-	return func() float64 {
-		stop()
-		done.Wait()
-		return most
-	}
+	peak := process.Peak(s.Context(), p.PID())
+	return func() float64 { return float64(peak()) / (1 << 20) }
 }
 
 // write saves a file of the folder.

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -102,8 +103,11 @@ func (p *Process) Answers(url string) error {
 }
 
 // RSS is the resident memory in bytes; /proc has it.
-func (p *Process) RSS() (int64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.PID()))
+func (p *Process) RSS() (int64, error) { return RSS(p.PID()) }
+
+// RSS is the resident memory of a process in bytes; /proc has it.
+func RSS(pid int) (int64, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
@@ -116,6 +120,31 @@ func (p *Process) RSS() (int64, error) {
 		}
 	}
 	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
+}
+
+// Peak follows the resident memory of a process until the returned function is called, which returns its maximum in bytes.
+func Peak(ctx context.Context, pid int) func() int64 {
+	var most int64
+	ctx, stop := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if bytes, err := RSS(pid); err == nil { // else it has ended
+				most = max(most, bytes)
+			}
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	})
+	return func() int64 {
+		stop()
+		done.Wait()
+		return most
+	}
 }
 
 // Limit is the deadline of Eventually. It only ends a run that hangs.

@@ -6,14 +6,14 @@
 //	go run ./promises/zeroloss -up -steps 200         the same for `penstock up`
 //	go run ./promises/zeroloss -envoys 2              the same with two Envoys, each at either control plane
 //	go run ./promises/zeroloss -absences 5            another figure: how soon an Envoy serves that started without a control plane
-//	go run ./promises/zeroloss -soak 1h               changes and faults for an hour, and whether memory grows
+//	go run ./promises/zeroloss -soak 1h               changes and faults for an hour, and whether memory grows (make soak)
 //	go run ./promises/zeroloss -seed 7 -play 1-40     a sequence again: a failed run prints this, and a script
 //	go run ./promises/zeroloss -seed 7 -shrink 30m    the same, then shorter sequences, as long as they fail
 //
 // The files: world.go is the meaning of the user's folder, render.go its YAML, change.go and churn.go the kinds of
 // change, folder.go how files are written; model.go has the simulated model servers, client.go the requests and their
 // expected responses; process.go starts penstock and Envoy (package process), restart.go restarts them; run.go runs everything, stall.go
-// notices a machine that stalls, soak.go has the faults of -soak, samples.go what the process needs meanwhile, absence.go is the run of -absences; dump.go compares Envoy's final configuration with
+// notices a machine that stalls, soak.go has the faults of -soak, names.go its DNS server (package soak has what the process needs meanwhile), absence.go is the run of -absences; dump.go compares Envoy's final configuration with
 // the expected one; report.go prints; shrink.go shortens a failing sequence.
 //
 // Invariants: the changes depend on the seed alone, never on time. A model server ends only after it has left the files
@@ -24,7 +24,7 @@
 // after its main thread (new endpoints); a model server that closes an idle connection at the moment when such a
 // machine uses it; the first picks of pods that only a remote picker knows, while the control plane that publishes them
 // to Envoy is 0.75 s late (503, if the pool fails closed). Not covered: the end of an external picker, and Kubernetes
-// in place of the folder.
+// in place of the folder: the tests of package promises have its faults, which are the API server, the authority and clocks.
 //
 // To simulate a busy machine, set a CPU quota for the control planes alone (10 ms in 150, by their cgroup): it stops
 // them at any point. Four runs of four found that way that folders were read while half written (-restarts 0 -pace 60ms

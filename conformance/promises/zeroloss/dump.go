@@ -104,7 +104,11 @@ func readDump(text []byte) (resources, error) {
 
 // translated returns the names of a fresh translation of the folder.
 func (r *run) translated(ctx context.Context) ([]string, error) {
-	text, err := exec.CommandContext(ctx, r.Penstock, "translate", "-f", r.folder.path, "-o", "json", "--gateway", "default/gw").Output()
+	files, err := r.resolved()
+	if err != nil {
+		return nil, err
+	}
+	text, err := exec.CommandContext(ctx, r.Penstock, "translate", "-f", files, "-o", "json", "--gateway", "default/gw").Output()
 	if err != nil {
 		return nil, fmt.Errorf("penstock translate: %w", err)
 	}

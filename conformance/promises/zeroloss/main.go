@@ -37,7 +37,7 @@ func command(ctx context.Context) error {
 	flag.DurationVar(&o.Drain, "drain-time", 15*time.Second, "Envoy's drain time for streams of removed listeners: longer than any stream")
 	flag.DurationVar(&o.Pace, "pace", 150*time.Millisecond, "time between two changes, on average")
 	flag.IntVar(&o.Restarts, "restarts", 3, "restarts of each control plane: SIGTERM, SIGKILL and SIGSTOP in turn")
-	flag.DurationVar(&o.Soak, "soak", 0, "run so long, with a fault every 45 s (SIGTERM, SIGKILL, SIGSTOP, a state folder that cannot be used), and measure whether memory grows")
+	flag.DurationVar(&o.Soak, "soak", 0, "run so long, with faults (SIGTERM, SIGKILL, SIGSTOP, a state folder that cannot be used, a DNS server that fails), and measure whether memory grows")
 	flag.IntVar(&o.Envoys, "envoys", 1, "number of Envoys of the Gateway, for two control planes")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
 	flag.IntVar(&returns, "absences", 0, "run another measurement, so often: start an Envoy while both control planes are down, start them, and measure the time until the Envoy serves")
@@ -89,10 +89,7 @@ func command(ctx context.Context) error {
 	fmt.Printf("%d changes and %d restarts in %s; %d requests, %d of them streams: %d failed\n", res.Changes, res.Restarts, res.Took.Round(time.Second), res.Requests, res.Streams, len(res.Failures))
 	figures(os.Stdout, res.figures()...)
 	if res.Samples != nil {
-		fmt.Printf("soak: %d faults, %d samples of the first control plane in the second half\n", res.Faults, len(res.Samples.at))
-		growth, grows := res.Samples.growth()
-		figures(os.Stdout, growth...)
-		err = errors.Join(err, grows)
+		err = errors.Join(err, reportSoak(os.Stdout, res))
 	}
 	if shrinking > 0 && len(res.Failures) > 0 {
 		short, err := shrink(ctx, o, res.Failures[0], shrinking, os.Stderr)

@@ -19,12 +19,12 @@ type server struct {
 	port        int
 	draining    bool // as in the files; for the planning goroutine only
 
-	listener net.Listener
-	http     *http.Server
-	served   atomic.Int64
-	open     atomic.Int64
-	left     atomic.Int64 // when it left the files; 0: it is in them
-	stray    func(s *server, since time.Duration)
+	addresses []string // at which it listens
+	http      *http.Server
+	served    atomic.Int64
+	open      atomic.Int64
+	left      atomic.Int64 // when it left the files; 0: it is in them
+	stray     func(s *server, since time.Duration)
 }
 
 // answer is the JSON response of a model server.
@@ -39,7 +39,7 @@ type answer struct {
 
 // newServer creates a server for a port. Clients get "connection refused" until serve is called.
 func newServer(fleet, name string, port int, stray func(*server, time.Duration)) *server {
-	s := &server{fleet: fleet, name: name, port: port, stray: stray}
+	s := &server{fleet: fleet, name: name, port: port, addresses: []string{"127.0.0.1"}, stray: stray}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	mux.HandleFunc("GET /metrics", s.metrics)
@@ -51,11 +51,14 @@ func newServer(fleet, name string, port int, stray func(*server, time.Duration))
 	return s
 }
 
-func (s *server) serve() (err error) {
-	if s.listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.port)); err != nil {
-		return fmt.Errorf("model server: %w", err)
+func (s *server) serve() error {
+	for _, a := range s.addresses {
+		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", a, s.port))
+		if err != nil {
+			return fmt.Errorf("model server: %w", err)
+		}
+		go func() { _ = s.http.Serve(l) }() // ends with stop
 	}
-	go func() { _ = s.http.Serve(s.listener) }() // ends with stop
 	return nil
 }
 

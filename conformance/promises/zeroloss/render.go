@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -65,7 +66,7 @@ func (f *fleet) yaml() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: %s, labels: {app: %s}}\nspec:\n  servers:\n", f.name, f.name)
 	for _, s := range f.sorted() {
-		fmt.Fprintf(&b, "  - {address: 127.0.0.1, ports: [%d], draining: %t}\n", s.port, s.draining)
+		fmt.Fprintf(&b, "  - {address: %s, ports: [%d], draining: %t}\n", cmp.Or(f.host, "127.0.0.1"), s.port, s.draining)
 	}
 	return b.String()
 }

@@ -121,7 +121,8 @@ func (res result) figures() []line {
 		{"failed_requests.of", float64(res.Requests), "requests", nil},
 		{"failed_requests.streams", float64(res.Streams), "requests", nil},
 		{"failed_requests.changes", float64(res.Changes), "changes", nil},
-		{"failed_requests.standstills", float64(res.Stalls), "times", nil},
+		{"failed_requests.standstills", float64(len(res.Stalls)), "times", nil},
+		{"failed_requests.in_standstills", float64(res.inStalls()), "requests", nil},
 		{"failed_requests.restarts", float64(res.Restarts), "restarts", nil},
 	}
 }

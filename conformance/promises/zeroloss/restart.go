@@ -83,7 +83,7 @@ func (r *run) servers(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"a", "b"} {
-		p, err := serve(name, r.folder.path, "--access-log", access)
+		p, err := serve(name, r.folder.path, append(r.resolver(), "--access-log", access)...)
 		if err != nil {
 			return err
 		}
@@ -199,6 +199,9 @@ func (r *run) end() error {
 		for _, s := range f.servers {
 			s.stop()
 		}
+	}
+	if r.dns != nil {
+		problems = append(problems, r.dns.Close())
 	}
 	r.retired.Wait()
 	return errors.Join(append(problems, r.nacks())...)

@@ -14,7 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-project/penstock/conformance/promises/nameserver"
 	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/conformance/promises/soak"
 )
 
 // options are a run's options; see the flags of the same names.
@@ -51,15 +53,17 @@ type run struct {
 	planes  []*plane
 	up      *process.Process
 	edges   []edge
-	picker  *plane // the external picker
+	picker  *plane             // the external picker
+	dns     *nameserver.Server // of a soak; it resolves the name of namedFleet
+	named   int                // how often its answer has changed
 	retired sync.WaitGroup
 
 	mu       sync.Mutex
 	failures []failure
 	log      []string // what happened, with times
 	step     int
-	stalls   int
-	faulted  int // faults of a soak so far
+	stalls   []stall
+	faulted  map[string]int // the faults of a soak so far, by name
 }
 
 // result is the result of a run.
@@ -67,16 +71,16 @@ type result struct {
 	Requests, Streams int64
 	Changes           int
 	Restarts          int
-	Stalls            int // times that the machine stalled
-	Faults            int // of a soak
-	Samples           *samples
+	Stalls            []stall        // of the machine
+	Faults            map[string]int // of a soak, by name
+	Samples           *soak.Samples  // of a soak
 	Failures          []failure
 	Log               []string
 	Took              time.Duration
 }
 
 func newRun(o options) (*run, error) {
-	r := &run{options: o}
+	r := &run{options: o, faulted: map[string]int{}}
 	var err error
 	if r.issuer, err = newIssuer(); err != nil {
 		return nil, err
@@ -89,6 +93,12 @@ func newRun(o options) (*run, error) {
 	}
 	if r.remote, err = newFolder(filepath.Join(o.Dir, "remote")); err != nil {
 		return nil, err
+	}
+	if o.Soak > 0 {
+		if r.dns, err = nameserver.Start(); err != nil {
+			return nil, err
+		}
+		r.resolve()
 	}
 	return r, r.begin()
 }
@@ -134,11 +144,18 @@ func (r *run) begin() (err error) {
 	w.newServer = func(fleet string) (*server, error) {
 		made++
 		port, err := r.ports.Free()
-		return newServer(fleet, fmt.Sprintf("%s/%d", fleet, made), port, r.stray), err
+		s := newServer(fleet, fmt.Sprintf("%s/%d", fleet, made), port, r.stray)
+		if r.dns != nil && fleet == namedFleet {
+			s.addresses = append(s.addresses, namedAddresses...)
+		}
+		return s, err
 	}
 	for i := range 4 {
 		f := &fleet{name: fmt.Sprintf("f%d", i)}
 		w.fleets[f.name] = f
+		if r.dns != nil && f.name == namedFleet {
+			f.host = namedFleet + ".soak.test"
+		}
 		for range 3 {
 			s, err := w.newServer(f.name)
 			if err != nil {
@@ -324,7 +341,7 @@ func (r *run) sofar(res *result) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Soak > 0 {
-		return fmt.Sprintf("%d changes, %d faults, %d requests, %d failed", res.Changes, r.faulted, r.clients.sent.Load(), len(r.failures))
+		return fmt.Sprintf("%d changes, faults %v, %d requests, %d failed", res.Changes, r.faulted, r.clients.sent.Load(), len(r.failures))
 	}
 	return fmt.Sprintf("%d of %d changes, %d restarts, %d requests, %d failed", res.Changes, r.Steps, res.Restarts, r.clients.sent.Load(), len(r.failures))
 }

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/soak"
 )
 
 const (
@@ -29,6 +33,7 @@ func (r *run) faults() []fault {
 	return []fault{
 		{"SIGTERM", 1, true, r.terminate},
 		{"SIGSTOP", 0, false, r.freeze},
+		{"DNS", 1, true, r.unresolved},
 		{"disk", 0, false, r.disk},
 		{"SIGKILL", 1, true, r.kill},
 		{"SIGKILL", 0, true, r.kill},
@@ -53,15 +58,21 @@ func (r *run) disk(ctx context.Context, p *plane) error {
 	return errors.Join(err, os.Remove(p.state), os.Rename(away, p.state))
 }
 
-// soak repeats the faults until the soak's time is over, and samples the first control plane. Changes and requests go on
-// meanwhile.
-func (r *run) soak(ctx context.Context) (*samples, error) {
-	began, s := time.Now(), &samples{}
+// soak repeats the faults until the soak's time is over, and samples the first control plane in the second half. Changes and
+// requests go on meanwhile.
+func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
+	began, s := time.Now(), &soak.Samples{}
 	sampling, stop := context.WithCancel(ctx)
 	sampled := make(chan error, 1)
 	defer stop()
 	half := began.Add(r.Soak / 2)
-	go func() { sampled <- s.take(sampling, r.planes[0], half) }()
+	go func() {
+		if wait(sampling, time.Until(half)) != nil {
+			sampled <- nil // a fault has failed
+			return
+		}
+		sampled <- s.Take(sampling, r.planes[0].PID(), filepath.Join(r.planes[0].state, "api.sock"))
+	}()
 	faults := r.faults()
 	for n := 0; ; n++ {
 		if wait(ctx, min(faultInterval, time.Until(began.Add(r.Soak)))) != nil || time.Since(began) >= r.Soak {
@@ -75,9 +86,22 @@ func (r *run) soak(ctx context.Context) (*samples, error) {
 			return s, fmt.Errorf("%s of %s: %w", f.name, r.planes[f.plane].name, err)
 		}
 		r.mu.Lock()
-		r.faulted++
+		r.faulted[f.name]++
 		r.mu.Unlock()
 	}
 	stop()
 	return s, errors.Join(ctx.Err(), <-sampled)
+}
+
+// reportSoak prints the faults and the figures of a soak, and returns an error if the process grows.
+func reportSoak(out io.Writer, res result) error {
+	for _, name := range sortedKeys(res.Faults) {
+		fmt.Fprintf(out, "soak: %d times %s\n", res.Faults[name], name)
+	}
+	fmt.Fprintf(out, "soak: %d samples of the first control plane in the second half\n", res.Samples.Len())
+	growth, err := res.Samples.Growth()
+	for _, g := range growth {
+		figures(out, line{"soak_slope." + g.Name, g.Percent, "%/h", &g.Limit}, line{"soak_slope." + g.Name + "_error", g.Deviation, "%/h", nil})
+	}
+	return err
 }

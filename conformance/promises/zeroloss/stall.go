@@ -4,18 +4,33 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
 // stallLimit is the shortest stall that is recorded: a pick may take twice as long.
 const stallLimit = time.Second
 
-// stalled records that the machine did not run a process for a while. Failures during a stall do not count against Penstock.
+// stall is a time in which the machine did not run a process.
+type stall struct{ from, to time.Time }
+
+// stalled records a stall that ends now.
 func (r *run) stalled(name string, d time.Duration) {
 	r.note("%s stalled for %s", name, d.Round(time.Millisecond))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stalls++
+	r.stalls = append(r.stalls, stall{time.Now().Add(-d), time.Now()})
+}
+
+// inStalls is the number of failed requests during a stall. They do not count against Penstock, and yet fail the run: it must be
+// repeated on a machine with less load.
+func (res result) inStalls() (n int) {
+	for _, f := range res.Failures {
+		if slices.ContainsFunc(res.Stalls, func(s stall) bool { return s.from.Before(f.At) && s.to.After(f.At.Add(-f.Took)) }) {
+			n++
+		}
+	}
+	return n
 }
 
 // watch records when the machine does not run this program.

@@ -47,6 +47,7 @@ type secret struct{ host, cert, key string }
 // fleet is a set of model servers with one label.
 type fleet struct {
 	name    string
+	host    string // its address in the files of ModelServers; "": 127.0.0.1
 	servers []*server
 }
 

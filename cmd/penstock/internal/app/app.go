@@ -89,7 +89,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.proxies = peers.NewProxies(a.channel, w.proxies)
 	a.relays = peers.NewRelays(a.board, a.channel)
 	a.xds, err = server.New(server.Config{
-		Cache: a.cache, Authenticate: a.security.authenticate, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream),
+		Cache: a.cache, Authenticate: a.security.authenticate, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream), Now: elapsed(),
 		Publish: publish.Config{Drain: cfg.DrainTime, Linger: delivery.LingerTimeout, Lagging: w.lagging, Called: func(cluster string) bool {
 			id, _ := model.ParseClusterID(cluster)
 			return id.External()

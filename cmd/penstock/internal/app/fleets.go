@@ -70,7 +70,7 @@ func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func
 	f.Fleets = fleet.New(fleet.Config{
 		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: c.board, OnPanic: c.panics.of(partTranslation), Log: c.log,
 	})
-	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, TrustDomain: cfg.TrustDomain, ClientCAs: cfg.ClientCA, Unreachable: unreachable, Wall: clock()})
+	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, TrustDomain: cfg.TrustDomain, ClientCAs: cfg.ClientCA, Unreachable: unreachable, Now: elapsed(), Wall: clock()})
 	return f, nil
 }
 

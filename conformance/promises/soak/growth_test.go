@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"math"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestSoak_SlopeIsFoundInNoise(t *testing.T) {
-	var s samples
+	var s Samples
 	for i := range 360 {
 		hours, noise := float64(i)/720, float64(i%7-3)
 		s.at = append(s.at, hours)
@@ -20,7 +20,7 @@ func TestSoak_SlopeIsFoundInNoise(t *testing.T) {
 	if percent, deviation := slope(s.at, s.heap); math.Abs(percent) > 2*deviation {
 		t.Errorf("noise grows by %v with error %v", percent, deviation)
 	}
-	_, err := s.growth()
+	_, err := s.Growth()
 	if err == nil || err.Error() != "rss grows by 19.1 % an hour (standard error 0.1), limit 10" {
 		t.Errorf("got %v", err)
 	}

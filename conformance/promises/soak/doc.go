@@ -1,0 +1,10 @@
+// Package soak measures a process of Penstock over hours: Samples reads its live heap after a collection, its goroutines and its
+// resident memory, and Growth has the figures soak_slope, which must not exceed their limits.
+//
+// Command zeroloss (a folder) and the tests of faults in package promises (Kubernetes) sample a process with it while faults happen.
+//
+// Invariants: a process that is frozen for a while has no sample then. Growth beyond a limit is an error only if it is certain by two
+// standard errors.
+//
+// Tests: go test ./promises/soak
+package soak

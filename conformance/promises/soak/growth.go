@@ -1,0 +1,85 @@
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// slope is the growth of values over time by a linear fit, and its standard error, both in % of the mean an hour. Successive samples
+// are alike, because what a process needs follows its configuration: the error counts only as many samples as are independent, by the
+// correlation of each deviation from the fit with the next one.
+func slope(hours, values []float64) (percent, deviation float64) {
+	n := float64(len(hours))
+	var meanX, meanY float64
+	for i := range hours {
+		meanX, meanY = meanX+hours[i]/n, meanY+values[i]/n
+	}
+	var xx, xy, rest float64
+	for i := range hours {
+		xx += (hours[i] - meanX) * (hours[i] - meanX)
+		xy += (hours[i] - meanX) * (values[i] - meanY)
+	}
+	if xx == 0 || meanY == 0 || n < 3 {
+		return 0, math.Inf(1)
+	}
+	b := xy / xx
+	var last, together float64
+	for i := range hours {
+		d := values[i] - meanY - b*(hours[i]-meanX)
+		rest += d * d
+		together += d * last
+		last = d
+	}
+	alike := 0.0
+	if rest > 0 {
+		alike = min(max(0, together/rest), 0.99)
+	}
+	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
+}
+
+// Limits of soak_slope, in % an hour.
+const (
+	maxLiveSlope = 2
+	maxRSSSlope  = 10
+)
+
+// Slope is the growth of one figure of a process.
+type Slope struct {
+	Name               string  // heap, goroutines or rss
+	Percent, Deviation float64 // the growth by a linear fit, and its standard error, in % of the mean an hour
+	Limit              int     // of Percent
+}
+
+func (s Slope) String() string {
+	return fmt.Sprintf("%s grows by %.1f %% an hour (standard error %.1f), limit %d", s.Name, s.Percent, s.Deviation, s.Limit)
+}
+
+// shortest is the time, in hours, for which samples must go on to be judged. A process grows for some minutes after its start.
+const shortest = 0.25
+
+// Growth returns the slopes, and an error if one exceeds its limit with a certainty of two standard errors. Samples of less than a quarter
+// of an hour are not judged.
+func (s *Samples) Growth() (slopes []Slope, err error) {
+	for _, x := range []struct {
+		name   string
+		values []float64
+		limit  int
+	}{{"heap", s.heap, maxLiveSlope}, {"goroutines", s.goroutines, maxLiveSlope}, {"rss", s.rss, maxRSSSlope}} {
+		percent, deviation := slope(s.at, x.values)
+		is := Slope{x.name, percent, deviation, x.limit}
+		slopes = append(slopes, is)
+		if s.hours() >= shortest && percent-2*deviation > float64(x.limit) {
+			err = errors.Join(err, errors.New(is.String()))
+		}
+	}
+	return slopes, err
+}
+
+// hours is the time from the first sample to the last one.
+func (s *Samples) hours() float64 {
+	if len(s.at) == 0 {
+		return 0
+	}
+	return s.at[len(s.at)-1] - s.at[0]
+}

@@ -1,0 +1,97 @@
+package soak
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// interval is the time between two samples of a process.
+const interval = 5 * time.Second
+
+// Samples are what a process needs over time. The zero value is ready.
+type Samples struct {
+	at                    []float64 // hours
+	heap, goroutines, rss []float64 // live bytes after a collection; number; resident bytes
+}
+
+// Len is the number of samples.
+func (s *Samples) Len() int { return len(s.at) }
+
+// Take samples a process of this machine, through the socket api.sock in its state folder, until ctx ends.
+func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
+	from := time.Now()
+	client := &http.Client{Timeout: interval, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	var last error
+	for {
+		heap, goroutines, err := live(ctx, client)
+		rss, rssErr := process.RSS(pid)
+		if rssErr != nil {
+			return fmt.Errorf("process %d: %w", pid, rssErr)
+		}
+		if err == nil {
+			s.at = append(s.at, time.Since(from).Hours())
+			s.heap, s.goroutines, s.rss = append(s.heap, heap), append(s.goroutines, goroutines), append(s.rss, float64(rss))
+		} else if ctx.Err() == nil {
+			last = err // a frozen process does not answer
+		}
+		select {
+		case <-time.After(interval):
+			continue
+		case <-ctx.Done():
+		}
+		if len(s.at) < 2 {
+			return errors.Join(fmt.Errorf("process %d was sampled %d times", pid, len(s.at)), last)
+		}
+		return nil
+	}
+}
+
+// live reads a process's heap right after a collection, and its number of goroutines.
+func live(ctx context.Context, client *http.Client) (heap, goroutines float64, err error) {
+	if err := fetch(ctx, client, "/debug/pprof/heap?gc=1", func(string) {}); err != nil {
+		return 0, 0, err
+	}
+	err = fetch(ctx, client, "/metrics", func(line string) {
+		name, value, _ := strings.Cut(line, " ")
+		switch name {
+		case "go_memstats_heap_alloc_bytes":
+			heap, _ = strconv.ParseFloat(value, 64)
+		case "go_goroutines":
+			goroutines, _ = strconv.ParseFloat(value, 64)
+		}
+	})
+	if err == nil && (heap == 0 || goroutines == 0) {
+		err = errors.New("/metrics lacks the heap or the goroutines")
+	}
+	return heap, goroutines, err
+}
+
+func fetch(ctx context.Context, client *http.Client, path string, each func(line string)) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	lines := bufio.NewScanner(io.LimitReader(resp.Body, 64<<20))
+	lines.Buffer(nil, 16<<20) // a profile is binary
+	for lines.Scan() {
+		each(lines.Text())
+	}
+	return lines.Err()
+}

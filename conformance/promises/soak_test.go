@@ -1,0 +1,116 @@
+//go:build lab && linux
+
+package promises
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/soak"
+)
+
+// soaking is how long the faults are repeated.
+var soaking = flag.Duration("soak", 0, "repeat the faults so long, and measure whether a process of Penstock grows; 0: each fault once")
+
+// changing is the time between two faults of a soak, in which changes take effect one after the other.
+const changing = 30 * time.Second
+
+// underFaults has each fault happen under load, which loses no request, and everything recover within a minute.
+func underFaults(t *testing.T) {
+	s := startSite(newPlace(t))
+	if *soaking > 0 {
+		s.soak()
+		return
+	}
+	for _, f := range faults {
+		s.withstands(f.name, f.ends, f.test)
+	}
+}
+
+// withstands runs a subtest under load, and waits until everything goes on. Where no process can be asked, because all start again,
+// pools fail open.
+func (s *site) withstands(name string, open bool, test func(*site)) {
+	all := s.T
+	all.Run(name, func(t *testing.T) {
+		s.T = t
+		defer func() { s.T = all }()
+		if open {
+			s.apply(failOpen)
+			s.goesOn() // with it
+			defer func() {
+				s.apply(strings.ReplaceAll(failOpen, "FailOpen", "FailClose"))
+			}()
+		}
+		load := s.load(s.address)
+		test(s)
+		s.goesOn()
+		s.end(load)
+		s.sent += load.sent.Load()
+	})
+}
+
+// failOpen is the policy of the pool of chat.
+const failOpen = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: {failureMode: FailOpen}}\n"
+
+// soak repeats the faults until its time is over, with changes between them. In the second half, one process is sampled and no fault
+// ends it.
+func (s *site) soak() {
+	began, counts := time.Now(), map[string]int{}
+	half := began.Add(*soaking / 2)
+	samples, sampled := &soak.Samples{}, make(chan error, 1)
+	sampling, stop := context.WithCancel(s.Context())
+	defer stop()
+	started := false
+	for n := 0; time.Since(began) < *soaking; n++ {
+		f := faults[n%len(faults)]
+		if f.ends && time.Now().Add(2*recovery).After(half) {
+			continue
+		}
+		if !started && time.Now().After(half) {
+			started = true
+			leader := s.processes()[0]
+			pid, socket := s.Process(leader, "serve"), s.own(leader, "state/api.sock")
+			go func() { sampled <- samples.Take(sampling, pid, socket) }()
+		}
+		s.withstands(fmt.Sprintf("%d-%s", n, f.name), f.ends, f.test)
+		counts[f.name]++
+		s.withstands(fmt.Sprintf("%d-changes", n), false, func(s *site) {
+			for until := time.Now().Add(changing); time.Now().Before(until); {
+				s.goesOn()
+			}
+		})
+	}
+	stop()
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Printf("soak on Kubernetes: %d times %s\n", counts[name], name)
+	}
+	fmt.Printf("soak on Kubernetes: %d changes, %d requests, all answered: %t\n", s.changes, s.sent, !s.Failed())
+	if !started {
+		s.Error("the soak is too short to sample a process")
+		return
+	}
+	if err := <-sampled; err != nil {
+		s.Error(err)
+	}
+	s.report(samples)
+}
+
+// report prints the growth of the sampled process. It must not exceed its limits.
+func (s *site) report(samples *soak.Samples) {
+	s.Helper()
+	growth, err := samples.Growth()
+	for _, g := range growth {
+		line, _ := json.Marshal(map[string]any{"name": "soak_slope.kube_" + g.Name, "value": g.Percent, "error": g.Deviation, "unit": "%/h", "limit": g.Limit}) // always marshals
+		fmt.Println(string(line))
+	}
+	if err != nil {
+		s.Error(err)
+	}
+}
