@@ -107,7 +107,6 @@ type Pool struct {
 	Default bool
 	// Strategy is one of schedule.Names; "" is "load".
 	Strategy string
-	Weights  schedule.Weights // of strategy load
 	Full     schedule.Full
 	// Spills means that requests which find the pool full can be spilled. A request without spill targets that was not
 	// spilled already comes from a route that lacks them still (routes lag a little, and a body takes its time). Such a

@@ -65,10 +65,11 @@ func (h *history) list() []*Record {
 }
 
 func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at time.Time) *Record {
+	request := scheduled(r)
 	return &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: r.Facts.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints, Lease: a.Lease,
 		OutOfRange: d.outOfRange, Error: d.problem,
-		Verdicts: pool.strategy.Describe(&schedule.Request{Model: r.Facts.Model}, at, pool.snapshot.Endpoints, d.allowed),
+		Verdicts: pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed),
 	}
 }

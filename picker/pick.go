@@ -108,7 +108,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (ex
 	if restricted {
 		spill = nil // the subset hint bounds the pick, and no hop is in it
 	}
-	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: schedule.Request{Model: r.Facts.Model}, allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
+	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: scheduled(r), allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
 	defer scratches.Put(c.scratch)
 	c.open(ctx, pool.strategy)
 	switch {
@@ -124,12 +124,19 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (ex
 	if c.lease == nil {
 		return a, d
 	}
+	p.prefixes.Add(c.ranked[0].Endpoint.Load().Prefixes(), c.request.Chain)
 	if r.Pool == "" {
 		c.lease.KeepUntilEnd()
+		c.lease.Waits() // the stream reports the first byte at once
 	}
 	a.Pool, a.Lease = pool.Name, c.lease.ID()
 	a.Track = tracker{picker: p, lease: c.lease, untilEnd: r.Pool == ""}
 	return a, d
+}
+
+// scheduled is what a request's pick is decided by.
+func scheduled(r *extproc.Request) schedule.Request {
+	return schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream}
 }
 
 // candidates are the endpoints for one request.
@@ -151,7 +158,8 @@ func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 		limit = 0
 	}
 	for {
-		c.ranked = s.Rank(&c.request, time.Now(), c.pool.snapshot.Endpoints, c.allowed, 1+c.pool.Fallbacks, c.scratch)
+		now := time.Now()
+		c.ranked = s.Rank(&c.request, now, c.pool.snapshot.Endpoints, c.allowed, 1+c.pool.Fallbacks, c.scratch)
 		if len(c.ranked) == 0 {
 			return false
 		}
@@ -159,8 +167,8 @@ func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 			c.picker.metrics.uncounted.WithLabelValues(c.holder.Gateway).Inc()
 			return true
 		}
-		// Another pick may have taken the endpoint's last slot since: the endpoint then counts as full in the next rank.
-		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, limit); c.lease == nil {
+		// Another pick may have taken the endpoint's last slot since, or its trial: the next rank takes that into account.
+		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, c.ranked[0].Work(&c.request), limit, now); c.lease == nil {
 			continue
 		}
 		if limit > 0 && !c.picker.confirm(ctx, c.ranked[0].Endpoint.Load(), limit) {

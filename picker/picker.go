@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -38,6 +39,7 @@ type Picker struct {
 	access         Access
 	waiting        atomic.Int64 // calls that wait for access
 	tracer         trace.Tracer
+	prefixes       *prefix.Index
 	registry       *endpoint.Registry
 	leases         *endpoint.Leases
 	nowhere        *endpoint.Load // has the requests that no endpoint of a pool serves
@@ -77,6 +79,7 @@ func New(c Config) (*Picker, error) {
 	if c.Outside == nil {
 		c.Outside = func(netip.Addr) string { return "" }
 	}
+	prefixes := prefix.New(prefix.Config{})
 	p := &Picker{
 		log:            c.Log,
 		learner:        c.Learner,
@@ -86,7 +89,8 @@ func New(c Config) (*Picker, error) {
 		peers:          c.Peers,
 		gateway:        c.Gateway,
 		access:         c.Access,
-		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
+		prefixes:       prefixes,
+		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		nowhere:        new(endpoint.Load),
 		health:         health.NewServer(),
@@ -169,7 +173,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		return nil, fmt.Errorf("pool %s: a relay needs the address of a remote picker", c.Name)
 	}
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(c.Strategy, c.Full)
-	options := schedule.Options{Name: c.Strategy, Weights: c.Weights, Full: c.Full}
+	options := schedule.Options{Name: c.Strategy, Full: c.Full}
 	next := &pool{Pool: c, options: options}
 	if c.Full.InFlight > 0 {
 		if next.slots = new(endpoint.Slots); old != nil && old.slots != nil {
@@ -181,10 +185,10 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	} else {
 		next.counters, next.history = p.metrics.pool(c.Name), newHistory()
 	}
-	if old != nil && old.options.Name == options.Name && old.options.Weights == options.Weights && old.options.Full == options.Full {
+	options.Random, options.Prefixes = mathrand.Uint64, p.prefixes
+	if old != nil && old.options.Name == options.Name && old.options.Full == options.Full {
 		next.strategy = old.strategy
 	} else {
-		options.Random = mathrand.IntN
 		var err error
 		if next.strategy, err = schedule.New(options); err != nil {
 			return nil, fmt.Errorf("pool %s: %w", c.Name, err)
@@ -205,7 +209,7 @@ func (pool *pool) addUnlimited(o schedule.Options) (err error) {
 	if !pool.Spills || o.Full == (schedule.Full{}) {
 		return nil
 	}
-	o.Full, o.Random = schedule.Full{}, mathrand.IntN
+	o.Full = schedule.Full{}
 	if pool.unlimited, err = schedule.New(o); err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
@@ -255,6 +259,7 @@ func (p *Picker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.registry.Run(ctx) })
 	group.Go(func() error { return p.leases.Run(ctx) })
+	group.Go(func() error { return p.prefixes.Run(ctx) })
 	return group.Wait()
 }
 

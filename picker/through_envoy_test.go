@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -238,7 +239,7 @@ func TestSpill_FullEmptyOrUnreachablePoolSpills(t *testing.T) {
 			tt.pool.Name, tt.pool.Spills, tt.pool.Spill = "ns/pool", true, []string{hop}
 			setPools(t, g.picker, tt.pool)
 			if tt.name == "full" {
-				lease := g.picker.leases.Open(&g.picker.pool("ns/pool").snapshot.Endpoints[0], endpoint.Holder{}, 0)
+				lease := g.picker.leases.Open(&g.picker.pool("ns/pool").snapshot.Endpoints[0], endpoint.Holder{}, endpoint.Work{}, 0, time.Now())
 				defer lease.Release()
 			}
 			if response, text := g.post(t, path, []byte("{}")); response.StatusCode != 200 || response.Header.Get("x-pod") != tt.want {

@@ -2,6 +2,7 @@ package picker
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
@@ -20,13 +21,14 @@ type tracker struct {
 
 // Response implements extproc.Tracker. It moves the lease to the endpoint that served the request.
 func (t tracker) Response(status int, served string) {
-	load := t.picker.loadOf(t.lease.Holder().Pool, served)
+	load, now := t.picker.loadOf(t.lease.Holder().Pool, served), time.Now()
 	if load == nil {
 		return
 	}
-	t.lease.MoveTo(load)
+	t.lease.MoveTo(load, now)
+	t.lease.Begun(0)
 	if t.untilEnd {
-		load.Record(status < 500, 0)
+		load.Record(status < 500, 0, now)
 	}
 }
 
@@ -58,7 +60,7 @@ func (p *Picker) Log(e accesslog.Entry) {
 		return
 	case !alive && e.Open:
 		if served := p.loadOf(e.Pool, e.Served); served != nil && p.allowed(e.Gateway, e.Pool) {
-			p.leases.Adopt(e.Lease, endpoint.Holder{Gateway: e.Gateway, Pool: e.Pool}, served)
+			p.leases.Adopt(e.Lease, endpoint.Holder{Gateway: e.Gateway, Pool: e.Pool}, served, time.Now())
 		}
 		return
 	}
@@ -73,7 +75,7 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
 	switch {
 	case lease == nil && e.Open:
-		p.leases.Resume(e.Lease, e.Gateway, func(pool string) *endpoint.Load { return p.loadOf(pool, e.Served) })
+		p.leases.Resume(e.Lease, e.Gateway, func(pool string) *endpoint.Load { return p.loadOf(pool, e.Served) }, time.Now())
 	case lease != nil && lease.Holder().Gateway == e.Gateway:
 		p.follow(lease, e)
 	}
@@ -82,13 +84,23 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 // follow updates a lease.
 func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	served := p.loadOf(lease.Holder().Pool, e.Served)
+	ok, now := e.Status > 0 && e.Status < 500, time.Now()
+	switch {
+	case served != nil:
+		lease.MoveTo(served, now)
+	case e.Open && e.Served != "": // a hop, whose own pick counts the request, or an endpoint that has left
+		lease.MoveTo(p.nowhere, now)
+	}
+	switch {
+	case e.Body && ok:
+		lease.Begun(e.FirstByte - e.Sent)
+	case e.Open:
+		lease.Waits()
+	}
 	if e.Open {
-		lease.Renew()
-		switch {
-		case served != nil:
-			lease.MoveTo(served)
-		case e.Served != "": // a hop, whose own pick counts the request, or an endpoint that has left
-			lease.MoveTo(p.nowhere)
+		lease.Renew(now)
+		if e.Body && ok && served != nil {
+			served.Works()
 		}
 		return
 	}
@@ -96,10 +108,10 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		return
 	}
 	if picked := lease.Picked(); picked != nil && picked != served && e.Status > 0 {
-		picked.Record(false, 0) // Envoy tried it first, and another endpoint or none answered
+		picked.Record(false, 0, now) // Envoy tried it first, and another endpoint or none answered
 	}
 	if served != nil {
-		served.Record(e.Status > 0 && e.Status < 500, e.FirstByte)
+		served.Record(ok, e.FirstByte, now)
 	}
 }
 

@@ -87,7 +87,8 @@ type Strategy string
 
 // The strategies of Penstock's picker.
 const (
-	// StrategyLoad weighs queue and KV cache, from scraped metrics, and the requests in flight that this picker sent.
+	// StrategyLoad selects the endpoint with the least cost in seconds: to read the part of the prompt that it has not cached,
+	// after the prompts that wait there.
 	StrategyLoad Strategy = "load"
 	// StrategyRoundRobin selects the endpoints in turn.
 	StrategyRoundRobin Strategy = "round-robin"
@@ -110,10 +111,6 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
 	FailureMode string `json:"failureMode,omitempty"`
-	// Load sets the weights of the strategy "load".
-	//
-	// +optional
-	Load *LoadWeights `json:"load,omitempty"`
 	// Full sets when an endpoint is full and gets no further requests. If every endpoint is full, requests spill, or are
 	// answered 429. Without it an endpoint is never full.
 	//
@@ -136,31 +133,6 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=None;Buffered
 	Body string `json:"body,omitempty"`
-}
-
-// LoadWeights are relative to each other; 0 ignores a part.
-type LoadWeights struct {
-	// Queue is the weight of the number of waiting requests, from the last scrape.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	// +kubebuilder:default=2
-	Queue *int32 `json:"queue,omitempty"`
-	// KVCache is the weight of the KV cache's usage, from the last scrape.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	// +kubebuilder:default=2
-	KVCache *int32 `json:"kvCache,omitempty"`
-	// InFlight is the weight of the requests in flight.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	// +kubebuilder:default=1
-	InFlight *int32 `json:"inFlight,omitempty"`
 }
 
 // FullSpec holds thresholds. An endpoint that reaches one of them is full.

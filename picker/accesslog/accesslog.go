@@ -19,8 +19,12 @@ type Entry struct {
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the endpoint that serves the request, or a hop's address; "" if none does
 	Status int    // of the response, as the client saw it; 0 if there was none
-	// FirstByte is the time from the request's start to the response's first byte; 0 if there was none.
+	// FirstByte is the time from the request's start to the response's first byte; 0 if there was none. Sent is the time from its
+	// start until its first byte was sent to the endpoint; 0 if it was not.
 	FirstByte time.Duration
+	Sent      time.Duration `json:",omitempty"`
+	// Body means that a part of the response's body has been sent to the client.
+	Body bool `json:",omitempty"`
 }
 
 // Sink receives entries. Log is called by many streams concurrently.
@@ -90,6 +94,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	}
 	e.Status = int(logged.GetResponse().GetResponseCode().GetValue())
 	e.FirstByte = common.GetTimeToFirstUpstreamRxByte().AsDuration()
+	e.Sent = common.GetTimeToFirstUpstreamTxByte().AsDuration()
+	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0
 	return e, true
 }
 

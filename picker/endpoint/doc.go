@@ -9,7 +9,9 @@
 // scraping thousands of unused servers would cost more than all the rest of an idle control plane. A caller that shows a
 // pool's endpoints, rather than picks, has them scraped first (Snapshot.Refresh).
 //
-// Leases owns leases: a pick opens one, and it is released by the access log, by the end of the stream, or by its timeout.
+// Leases owns leases: a pick opens one, and it is released by the access log, by the end of the stream, or by its timeout. A
+// lease has the request's Work: its uncached prompt counts at the endpoint until its first token is reported. Load accounts
+// for them: prefill.go has what the server is to read and how fast it reads, health.go whether it serves.
 //
 // Invariants:
 //   - Stale is not zero. A server whose page can't be read keeps its last sample, marked as not fresh; see State. The first
@@ -17,6 +19,8 @@
 //   - Every lease lowers the count that it raised exactly once.
 //   - A server can neither take memory nor occupy the scrapers: pages are read line by line through one of 256 buffers and
 //     have a size limit, above which they are an error, and a server that answers late is scraped less often.
+//   - Accounting reads no clock: callers pass the time. BeginScrape stands in for the scrapers. So package simulation runs this
+//     code in virtual time.
 //   - Goroutines run only inside Run.
 //
 // Package picker wires it; package schedule reads Snapshots. Tests: go test ./picker/endpoint.

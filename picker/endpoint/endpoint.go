@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -52,41 +53,73 @@ type State struct {
 	Fresh bool `json:"fresh"`
 	// Idle means that the endpoint's pools have had no pick for a while, so that its page is not scraped. The last scrape
 	// succeeded. The next pick resumes scraping.
-	Idle    bool    `json:"idle,omitempty"`
+	Idle bool `json:"idle,omitempty"`
+	// Proven means that a request has succeeded since the endpoint became stale.
+	Proven bool `json:"proven,omitempty"`
+	// Failing means that requests there often fail; Trial that one more may be sent to a suspect endpoint.
+	Failing bool `json:"failing,omitempty"`
+	Trial   bool `json:"-"`
+
 	Queue   float64 `json:"queue"`   // requests waiting, by the last scrape
 	Running float64 `json:"running"` // requests running, by the last scrape
 	KV      float64 `json:"kvCache"` // KV cache in use, 0 to 1, by the last scrape
 	// Adapters are nil if the last scrape shows none.
 	Adapters *Adapters `json:"adapters,omitempty"`
+	// OthersQueue and OthersRunning are the parts of Queue and Running that InFlight does not count: other senders' requests.
+	OthersQueue   float64 `json:"othersQueue,omitempty"`
+	OthersRunning float64 `json:"othersRunning,omitempty"`
 	// InFlight counts the requests in flight: this process's, and those of its peers at endpoints of a pool that limits them.
 	InFlight int64 `json:"inFlight"`
 	// Unseen counts this process's requests in flight that were sent after the last scrape began, so that neither Queue nor
 	// Running includes them.
 	Unseen int64 `json:"unseen"`
+
+	// Unread is the number of uncached prompt tokens of all requests whose first token is not reported yet. Confirmed is the part of
+	// it that is known to wait.
+	Unread    int64 `json:"unread,omitempty"`
+	Confirmed int64 `json:"-"`
+	// Reading is how long the server reads what it was sent, in seconds, at the rates assumed when it was.
+	Reading float64 `json:"-"`
+	// Rate at which the server reads prompts, in tokens a second; 0 until it is learned.
+	Rate float64 `json:"rate,omitempty"`
+	// Prompt is the mean number of uncached tokens of the last requests; 0 before the first.
+	Prompt float64 `json:"-"`
 }
 
 // State returns e's load now.
-func (e *Endpoint) State() State { return e.StateAt(time.Now()) }
+func (e *Endpoint) State() State {
+	var s State
+	e.ReadState(&s, time.Now())
+	return s
+}
 
-// StateAt is State for callers that read many endpoints and read the clock once.
-func (e *Endpoint) StateAt(now time.Time) State {
-	own := e.load.inFlight.Load()
-	s := State{InFlight: own + e.load.elsewhere.Load()}
+// ReadState sets s to e's load at now.
+func (e *Endpoint) ReadState(s *State, now time.Time) {
+	at, load := sinceStart(now), e.load
+	own, elsewhere := load.inFlight.Load(), load.elsewhere.Load()
+	*s = State{
+		InFlight: own + elsewhere, Unseen: own, Proven: load.health.proven.Load(),
+		Unread: load.prefill.unread.Load(), Confirmed: load.prefill.confirmed.Load(),
+		Rate: math.Float64frombits(load.prefill.rate.Load()), Prompt: math.Float64frombits(load.prefill.mean.Load()),
+	}
+	if s.Unread > 0 {
+		s.Reading = float64(max(0, load.prefill.readBy.Load()-at)) / 1e9
+	}
+	s.Failing, s.Trial = load.health.failing(at)
+	s.Trial = s.Trial && !load.health.trial.Load()
 	if e.source == nil {
-		s.Unseen = own
-		return s
+		return
 	}
 	failures := e.source.failures.Load()
 	s.Idle = failures == 0 && e.source.idle.Load()
 	sample := e.source.sample.Load()
 	if sample == nil {
-		s.Unseen = own
-		return s
+		return
 	}
-	s.Queue, s.Running, s.KV, s.Adapters = sample.queue, sample.running, sample.kv, sample.adapters
-	s.Fresh = failures < e.source.staleAfter && now.Sub(sample.at) < e.source.maxAge
-	s.Unseen = max(0, min(own, int64(e.load.sent.Load()-sample.sentBefore)))
-	return s
+	s.Queue, s.Running, s.KV, s.Adapters = sample.Queue, sample.Running, sample.KV, sample.Adapters
+	s.OthersQueue, s.OthersRunning = sample.othersQueue, sample.othersRunning
+	s.Fresh = failures < e.source.staleAfter && at-sample.at < int64(e.source.maxAge)
+	s.Unseen = max(0, min(own, int64(load.sent.Load()-sample.sentBefore)))
 }
 
 // Snapshot is one pool's endpoints at one time, sorted by address.

@@ -232,7 +232,7 @@ func TestScrape_SharedByPoolsOfOneServer(t *testing.T) {
 	if n := r.scrapers(); n != 1 {
 		t.Errorf("%d scrapers", n)
 	}
-	lease := NewLeases("me", time.Hour).Open(&a.Endpoints[0], Holder{}, 0)
+	lease := NewLeases("me", time.Hour).Open(&a.Endpoints[0], Holder{}, Work{}, 0, time.Now())
 	if n := b.Endpoints[0].State().InFlight; n != 1 {
 		t.Errorf("the other pool has %d requests in flight, want 1", n)
 	}
@@ -253,7 +253,7 @@ func TestScrape_UnseenRequestsCountUntilNextScrape(t *testing.T) {
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	e, leases := &s.Endpoints[0], NewLeases("me", time.Hour)
 	s.Refresh(time.Minute)
-	first, _ := leases.Open(e, Holder{}, 0), leases.Open(e, Holder{}, 0)
+	first, _ := leases.Open(e, Holder{}, Work{}, 0, time.Now()), leases.Open(e, Holder{}, Work{}, 0, time.Now())
 	if got := e.State(); got.Unseen != 2 || got.InFlight != 2 {
 		t.Errorf("after two picks: %+v", got)
 	}

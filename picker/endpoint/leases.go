@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,13 +67,19 @@ type Lease struct {
 	holder  Holder
 	ledger  *ledger
 	leases  *Leases
-	load    atomic.Pointer[Load] // nil after Release
-	picked  *Load                // where the pick sent it; nil for a lease that was adopted or resumed
-	renewed atomic.Int64         // in nanoseconds since processStart; untilEnd: it does not expire
+	picked  *Load // where the pick sent it; nil for a lease that was adopted or resumed
+	work    Work
+	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd: it does not expire
+
+	mu     sync.Mutex
+	load   *Load       // nil after Release
+	prompt promptState // at load
+	ahead  int64       // tokens that load reads before this prompt
+	trial  bool        // picked waits for its outcome
 }
 
 // untilEnd is the renewal of a lease that lives until its Release.
-const untilEnd = -1
+const untilEnd = math.MinInt64
 
 // NewLeases returns an empty Leases. owner distinguishes this process's leases from those of others, and has no dot. A
 // lease that is not renewed for timeout expires.
@@ -99,19 +106,28 @@ func (l *Leases) ledger(gateway string) *ledger {
 // Bounded reports whether a Gateway has MaxOpen leases, so that it gets no more.
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
-// Open counts one request in flight at e. It returns nil if limit requests are in flight there already; 0 is no limit.
-func (l *Leases) Open(e *Endpoint, h Holder, limit int64) *Lease {
+// Open counts one request in flight at e, and its work. It returns nil if limit requests are in flight there already (0 is no
+// limit), or if the work is a trial and there is one.
+func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
+	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
+		return nil
+	}
 	if !e.load.start(limit) {
+		if w.Trial {
+			e.load.health.trial.Store(false)
+		}
 		return nil
 	}
 	e.load.sent.Add(1)
-	return l.insert(&Lease{id: l.next.Add(1), leases: l, picked: e.load, holder: h}, e.load)
+	lease := &Lease{id: l.next.Add(1), leases: l, picked: e.load, holder: h, work: w, trial: w.Trial}
+	lease.beginPrompt(e.load, now)
+	return l.insert(lease, e.load, now)
 }
 
 // insert opens a lease of this process at an address that counts it.
-func (l *Leases) insert(lease *Lease, at *Load) *Lease {
-	lease.load.Store(at)
-	lease.Renew()
+func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
+	lease.load = at
+	lease.Renew(now)
 	l.added(lease)
 	shard := &l.shards[lease.id%leaseShards]
 	shard.mu.Lock()
@@ -122,7 +138,7 @@ func (l *Leases) insert(lease *Lease, at *Load) *Lease {
 
 // Resume opens a lease of this process again that expired although its request goes on. at returns the address that serves
 // a pool's request, or nil. It returns nil for any other ID, and for another Gateway's.
-func (l *Leases) Resume(id, gateway string, at func(pool string) *Load) *Lease {
+func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
 		return nil
@@ -145,26 +161,25 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load) *Lease {
 		return nil
 	}
 	load.start(0)
-	return l.insert(&Lease{id: number, leases: l, holder: was.holder}, load)
+	return l.insert(&Lease{id: number, leases: l, holder: was.holder}, load, now)
 }
 
 // Adopt counts one request in flight at an address that another process picked for, which is gone. It returns the lease
 // that has the ID already, if there is one, and nil for an ID that no process gives.
-func (l *Leases) Adopt(id string, h Holder, at *Load) *Lease {
+func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
 	}
 	l.mu.Lock()
 	lease := l.adopted[id]
 	if lease == nil {
-		lease = &Lease{adopted: strings.Clone(id), leases: l, holder: h}
+		lease = &Lease{adopted: strings.Clone(id), leases: l, holder: h, load: at}
 		at.start(0)
-		lease.load.Store(at)
 		l.added(lease)
 		l.adopted[lease.adopted] = lease
 	}
 	l.mu.Unlock()
-	lease.Renew()
+	lease.Renew(now)
 	return lease
 }
 
@@ -223,9 +238,9 @@ func (l *Leases) Find(id string) *Lease {
 }
 
 // Renew starts the lease's timeout again. A lease that lives until its Release stays so.
-func (lease *Lease) Renew() {
+func (lease *Lease) Renew(now time.Time) {
 	if lease.renewed.Load() != untilEnd {
-		lease.renewed.Store(int64(time.Since(processStart)))
+		lease.renewed.Store(sinceStart(now))
 	}
 }
 
@@ -241,10 +256,16 @@ func (lease *Lease) Picked() *Load { return lease.picked }
 
 // Release ends the lease: its endpoint has one request less in flight. It returns false if the lease was released before.
 func (lease *Lease) Release() bool {
-	load := lease.load.Swap(nil)
+	lease.mu.Lock()
+	load := lease.load
 	if load == nil {
+		lease.mu.Unlock()
 		return false
 	}
+	lease.endPrompt()
+	lease.endTrial()
+	lease.load = nil
+	lease.mu.Unlock()
 	load.end()
 	l := lease.leases
 	if lease.adopted != "" {
@@ -263,11 +284,19 @@ func (lease *Lease) Release() bool {
 }
 
 // MoveTo moves the request to the endpoint that serves it, which after a retry is not the one picked.
-func (lease *Lease) MoveTo(to *Load) {
-	from := lease.load.Load()
-	if to == nil || from == nil || from == to || !lease.load.CompareAndSwap(from, to) {
+func (lease *Lease) MoveTo(to *Load, now time.Time) {
+	lease.mu.Lock()
+	from := lease.load
+	if to == nil || from == nil || from == to {
+		lease.mu.Unlock()
 		return
 	}
+	waited := lease.endPrompt()
+	lease.endTrial()
+	if lease.load = to; waited {
+		lease.beginPrompt(to, now)
+	}
+	lease.mu.Unlock()
 	to.start(0)
 	to.sent.Add(1)
 	from.end()
@@ -294,7 +323,7 @@ func (l *Leases) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			l.expire(time.Since(processStart))
+			l.expire(time.Duration(sinceStart(time.Now())))
 		}
 	}
 }

@@ -27,11 +27,11 @@ func twoEndpoints(slots *Slots) (r *Registry, first, second *Endpoint) {
 func TestLease_ReleasedOnceAndOnlyByOwner(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	mine, other := NewLeases("me", time.Hour), NewLeases("other", time.Hour)
-	lease := mine.Open(first, Holder{}, 0)
+	lease := mine.Open(first, Holder{}, Work{}, 0, time.Now())
 	if other.Find(lease.ID()) != nil || mine.Find("me.zzz") != nil || mine.Find("nonsense") != nil || mine.Find("me") != nil || mine.Find(lease.ID()) != lease {
 		t.Fatal("leases are confused")
 	}
-	lease.MoveTo(second.Load())
+	lease.MoveTo(second.Load(), time.Now())
 	if first.State().InFlight != 0 || second.State().InFlight != 1 {
 		t.Error("the request does not count at the endpoint that serves it")
 	}
@@ -50,12 +50,12 @@ func TestLease_LivesAsLongAsItIsRenewed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = leases.Run(ctx) })
-		renewed, silent, streamed := leases.Open(first, Holder{}, 0), leases.Open(first, Holder{}, 0), leases.Open(first, Holder{}, 0)
+		renewed, silent, streamed := leases.Open(first, Holder{}, Work{}, 0, time.Now()), leases.Open(first, Holder{}, Work{}, 0, time.Now()), leases.Open(first, Holder{}, Work{}, 0, time.Now())
 		streamed.KeepUntilEnd()
-		streamed.Renew()
+		streamed.Renew(time.Now())
 		for range 3 {
 			time.Sleep(2 * time.Second)
-			renewed.Renew()
+			renewed.Renew(time.Now())
 		}
 		if leases.Find(silent.ID()) != nil || leases.Find(renewed.ID()) == nil || leases.Find(streamed.ID()) == nil || first.State().InFlight != 2 {
 			t.Errorf("after 6 s: %d in flight", first.State().InFlight)
@@ -74,7 +74,7 @@ func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
 	holder := Holder{Gateway: "ns/gw", Pool: "ns/pool"}
-	ended, expired := leases.Open(first, holder, 0), leases.Open(first, holder, 0)
+	ended, expired := leases.Open(first, holder, Work{}, 0, time.Now()), leases.Open(first, holder, Work{}, 0, time.Now())
 	at := func(pool string) *Load {
 		if pool != "ns/pool" {
 			t.Errorf("the lease is of pool %q", pool)
@@ -88,20 +88,20 @@ func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 		t.Fatal("not expired")
 	}
 	for _, id := range []string{ended.ID(), "other.1", "me.zz", "me."} {
-		if leases.Resume(id, "ns/gw", at) != nil {
+		if leases.Resume(id, "ns/gw", at, time.Now()) != nil {
 			t.Errorf("%s is resumed", id)
 		}
 	}
-	if leases.Resume(expired.ID(), "ns/other", at) != nil || leases.Resume(expired.ID(), "ns/gw", func(string) *Load { return nil }) != nil {
+	if leases.Resume(expired.ID(), "ns/other", at, time.Now()) != nil || leases.Resume(expired.ID(), "ns/gw", func(string) *Load { return nil }, time.Now()) != nil {
 		t.Error("resumed by another Gateway, or at another pool's endpoint")
 	}
-	again := leases.Resume(expired.ID(), "ns/gw", at)
-	if again == nil || again.ID() != expired.ID() || again.Holder() != holder || second.State().InFlight != 1 || leases.Resume(expired.ID(), "ns/gw", at) != nil {
+	again := leases.Resume(expired.ID(), "ns/gw", at, time.Now())
+	if again == nil || again.ID() != expired.ID() || again.Holder() != holder || second.State().InFlight != 1 || leases.Resume(expired.ID(), "ns/gw", at, time.Now()) != nil {
 		t.Error("a lease that expired is not resumed exactly once")
 	}
 	leases.expire(now)
 	leases.expire(now + resumable)
-	if leases.Resume(expired.ID(), "ns/gw", at) != nil || len(leases.expired) > 0 {
+	if leases.Resume(expired.ID(), "ns/gw", at, time.Now()) != nil || len(leases.expired) > 0 {
 		t.Error("an expired lease is known for too long")
 	}
 }
@@ -109,12 +109,12 @@ func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 func TestLease_OfPickerThatIsGoneIsAdopted(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
-	lease := leases.Adopt("gone.1", Holder{}, first.Load())
-	if leases.Adopt("gone.1", Holder{}, first.Load()) != lease || leases.Find("gone.1") != lease || first.State().InFlight != 1 || leases.Len() != 1 {
+	lease := leases.Adopt("gone.1", Holder{}, first.Load(), time.Now())
+	if leases.Adopt("gone.1", Holder{}, first.Load(), time.Now()) != lease || leases.Find("gone.1") != lease || first.State().InFlight != 1 || leases.Len() != 1 {
 		t.Error("not counted once")
 	}
 	for _, id := range []string{"", "gone", "gone.", string(make([]byte, 80)) + ".1"} {
-		if leases.Adopt(id, Holder{}, first.Load()) != nil {
+		if leases.Adopt(id, Holder{}, first.Load(), time.Now()) != nil {
 			t.Errorf("%q is adopted", id)
 		}
 	}
@@ -130,12 +130,12 @@ func TestLease_BoundedPerGateway(t *testing.T) {
 	leases := NewLeases("me", time.Second)
 	greedy, other := Holder{Gateway: "ns/greedy"}, Holder{Gateway: "ns/other"}
 	for !leases.Bounded(greedy.Gateway) {
-		leases.Open(first, greedy, 0)
+		leases.Open(first, greedy, Work{}, 0, time.Now())
 	}
-	if leases.Len() != MaxOpen || leases.Adopt("gone.1", greedy, first.Load()) != nil {
+	if leases.Len() != MaxOpen || leases.Adopt("gone.1", greedy, first.Load(), time.Now()) != nil {
 		t.Errorf("%d leases of one Gateway", leases.Len())
 	}
-	if leases.Bounded(other.Gateway) || leases.Adopt("gone.1", other, first.Load()) == nil {
+	if leases.Bounded(other.Gateway) || leases.Adopt("gone.1", other, first.Load(), time.Now()) == nil {
 		t.Error("another Gateway gets no lease")
 	}
 	leases.expire(time.Since(processStart) + 2*time.Second)
@@ -154,7 +154,7 @@ func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 	var picks sync.WaitGroup
 	for range 50 {
 		picks.Go(func() {
-			if leases.Open(first, Holder{}, 5) != nil {
+			if leases.Open(first, Holder{}, Work{}, 5, time.Now()) != nil {
 				opened.Add(1)
 			}
 		})
@@ -163,7 +163,7 @@ func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 	if opened.Load() != 3 || first.State().InFlight != 5 {
 		t.Errorf("%d opened beside the 2 of a peer, %d in flight; the limit is 5", opened.Load(), first.State().InFlight)
 	}
-	leases.Open(second, Holder{}, 5).Release()
+	leases.Open(second, Holder{}, Work{}, 5, time.Now()).Release()
 	counts := map[netip.AddrPort]int64{}
 	for _, c := range r.Counts() {
 		counts[c.Addr] = c.InFlight
@@ -181,7 +181,7 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 		slots := &Slots{}
 		r, first, _ := twoEndpoints(slots)
 		leases := NewLeases("me", time.Hour)
-		try := func() bool { return leases.Open(first, Holder{}, 1) != nil }
+		try := func() bool { return leases.Open(first, Holder{}, Work{}, 1, time.Now()) != nil }
 		if !try() {
 			t.Fatal("full at first")
 		}

@@ -4,18 +4,24 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Load counts the requests to one address. It outlives Snapshots that share it.
+// Load accounts for the requests to one address. It outlives Snapshots that share it.
 type Load struct {
-	addr      netip.AddrPort
-	registry  *Registry
 	inFlight  atomic.Int64  // of this process
 	elsewhere atomic.Int64  // of its peers
 	sent      atomic.Uint64 // all picks so far: the difference to a sample's is what the scrape can't have seen
-	served    atomic.Uint64
-	failed    atomic.Uint64
-	waited    atomic.Int64 // nanoseconds to the first byte, of all served requests together
+	prefill   prefill
+	health    health
+	prefixes  *prefix.Server // nil if the process knows no prefixes
+
+	addr     netip.AddrPort
+	registry *Registry
+	served   atomic.Uint64
+	failed   atomic.Uint64
+	waited   atomic.Int64 // nanoseconds to the first byte, of all served requests together
 
 	limited atomic.Pointer[[]*Slots] // of the pools that limit requests in flight; replaced under Registry.mu
 	dirty   atomic.Bool              // the count is to be published
@@ -25,6 +31,9 @@ type Load struct {
 
 // Load returns the counters of e's address.
 func (e *Endpoint) Load() *Load { return e.load }
+
+// Prefixes returns the prompt prefixes that the server has cached; nil if the process knows none.
+func (l *Load) Prefixes() *prefix.Server { return l.prefixes }
 
 // InFlight returns how many requests this process has in flight.
 func (l *Load) InFlight() int64 { return l.inFlight.Load() }
@@ -75,14 +84,19 @@ func (l *Load) changed(less bool) {
 }
 
 // Record counts one request that ended: served, with the time to its first byte (0: unknown), or failed.
-func (l *Load) Record(ok bool, firstByte time.Duration) {
+func (l *Load) Record(ok bool, firstByte time.Duration, now time.Time) {
 	if !ok {
 		l.failed.Add(1)
+		l.health.fail(sinceStart(now))
 		return
 	}
 	l.served.Add(1)
+	l.health.succeed()
 	l.waited.Add(int64(firstByte))
 }
+
+// Works records that the server has begun a response that shows no failure.
+func (l *Load) Works() { l.health.succeed() }
 
 // Totals returns the requests served and failed since the endpoint was added, and the time to the first byte of all served
 // requests together.

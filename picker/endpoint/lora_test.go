@@ -24,7 +24,7 @@ vllm:lora_requests_info{max_lora="4",running_lora_adapters="older",waiting_lora_
 		{"broken", "vllm:lora_requests_info{max_lora=\"1\n", nil},
 	} {
 		r, err := parsePage(pageOf(queue+tt.page), Metrics{})
-		if diff := cmp.Diff(tt.want, r.adapters); err != nil || diff != "" {
+		if diff := cmp.Diff(tt.want, r.Adapters); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", tt.name, err, diff)
 		}
 	}
@@ -47,16 +47,16 @@ func FuzzLoRA_NamesAreOfThePage(f *testing.F) {
 	f.Add([]byte(`vllm:lora_requests_info{running_lora_adapters="a\n\"b",max_lora="99999999999999999999"} 2`))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		r, err := parsePage(pageOf(string(page)), Metrics{})
-		if err != nil || r.adapters == nil {
+		if err != nil || r.Adapters == nil {
 			return
 		}
 		plain := strings.NewReplacer(`\n`, "\n", `\`, "").Replace(string(page))
-		for _, name := range append(r.adapters.Running, r.adapters.Waiting...) {
+		for _, name := range append(r.Adapters.Running, r.Adapters.Waiting...) {
 			if name == "" || !strings.ContainsRune(name, '\\') && !strings.Contains(plain, name) {
 				t.Errorf("adapter %q is not in %q", name, page)
 			}
 		}
-		if r.adapters.Max < 0 {
+		if r.Adapters.Max < 0 {
 			t.Error("negative slots")
 		}
 	})

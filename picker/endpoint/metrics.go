@@ -19,19 +19,19 @@ const (
 
 var errNoSeries = errors.New("the page has none of the configured series")
 
-// reading holds the values of one metrics page. Several series of one name (one for each model or engine of a server) are
+// Reading holds the values of one metrics page. Several series of one name (one for each model or engine of a server) are
 // added up; of several KV caches the fullest is used.
-type reading struct {
-	queue, running, kv float64
-	adapters           *Adapters // nil if the page shows none
+type Reading struct {
+	Queue, Running, KV float64
+	Adapters           *Adapters // nil if the page shows none
 }
 
 // parsePage reads the three series, and that of LoRA adapters, from a page in Prometheus's text format and skips all other
 // lines. A page without any of the three is an error: zeros would make a wrong port look like an idle server.
 //
 // A line that is longer than page's buffer is skipped: it is none of them.
-func parsePage(page *bufio.Reader, m Metrics) (reading, error) {
-	var r reading
+func parsePage(page *bufio.Reader, m Metrics) (Reading, error) {
+	var r Reading
 	var lora loraReader
 	seen := false
 	for {
@@ -53,17 +53,17 @@ func parsePage(page *bufio.Reader, m Metrics) (reading, error) {
 		switch {
 		case named(line, m.Queue, defaultQueue):
 			if v, ok := value(line); ok {
-				r.queue += v
+				r.Queue += v
 				seen = true
 			}
 		case named(line, m.Running, defaultRunning):
 			if v, ok := value(line); ok {
-				r.running += v
+				r.Running += v
 				seen = true
 			}
 		case named(line, m.KVCache, defaultKV), m.KVCache == "" && named(line, defaultKVOld, ""):
 			if v, ok := value(line); ok {
-				r.kv = max(r.kv, v)
+				r.KV = max(r.KV, v)
 				seen = true
 			}
 		case named(line, loraInfo, ""):
@@ -73,7 +73,7 @@ func parsePage(page *bufio.Reader, m Metrics) (reading, error) {
 	if !seen {
 		return r, errNoSeries
 	}
-	r.adapters = lora.adapters()
+	r.Adapters = lora.adapters()
 	return r, nil
 }
 

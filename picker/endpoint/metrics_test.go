@@ -26,18 +26,18 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 	for _, tt := range []struct {
 		name, page string
 		metrics    Metrics
-		want       reading
+		want       Reading
 		fails      bool
 	}{
-		{"several engines", vllmPage, Metrics{}, reading{queue: 7, running: 5, kv: 0.5}, false},
-		{"lines ended by CR LF", strings.ReplaceAll(vllmPage, "\n", "\r\n"), Metrics{}, reading{queue: 7, running: 5, kv: 0.5}, false},
-		{"the KV cache's older name", "vllm:gpu_cache_usage_perc 0.75", Metrics{}, reading{kv: 0.75}, false},
-		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"}, reading{queue: 4, running: 2, kv: 0.1}, false},
-		{"a page of another program is an error", "go_goroutines 7\n", Metrics{}, reading{}, true},
-		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, reading{}, true},
-		{"empty", "", Metrics{}, reading{}, true},
-		{"a line longer than the buffer is skipped", "info{x=\"" + strings.Repeat("vllm:num_requests_waiting 9", pageBuffer) + "\"} 1\n" + vllmPage, Metrics{}, reading{queue: 7, running: 5, kv: 0.5}, false},
-		{"the last line may be longer", vllmPage + strings.Repeat("x", 2*pageBuffer), Metrics{}, reading{queue: 7, running: 5, kv: 0.5}, false},
+		{"several engines", vllmPage, Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
+		{"lines ended by CR LF", strings.ReplaceAll(vllmPage, "\n", "\r\n"), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
+		{"the KV cache's older name", "vllm:gpu_cache_usage_perc 0.75", Metrics{}, Reading{KV: 0.75}, false},
+		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"}, Reading{Queue: 4, Running: 2, KV: 0.1}, false},
+		{"a page of another program is an error", "go_goroutines 7\n", Metrics{}, Reading{}, true},
+		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, Reading{}, true},
+		{"empty", "", Metrics{}, Reading{}, true},
+		{"a line longer than the buffer is skipped", "info{x=\"" + strings.Repeat("vllm:num_requests_waiting 9", pageBuffer) + "\"} 1\n" + vllmPage, Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
+		{"the last line may be longer", vllmPage + strings.Repeat("x", 2*pageBuffer), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 	} {
 		got, err := parsePage(pageOf(tt.page), tt.metrics)
 		if (err != nil) != tt.fails || !tt.fails && got != tt.want {
@@ -50,7 +50,7 @@ func FuzzPage_CountsAreNotNegative(f *testing.F) {
 	f.Add([]byte(vllmPage))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		r, err := parsePage(pageOf(string(page)), Metrics{})
-		if err == nil && (r.queue < 0 || r.running < 0 || r.kv < 0 || r.queue != r.queue) {
+		if err == nil && (r.Queue < 0 || r.Running < 0 || r.KV < 0 || r.Queue != r.Queue) {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/prefix"
 )
 
 // Config of a Registry. Zero values mean the defaults given.
@@ -26,6 +28,8 @@ type Config struct {
 	Concurrent int
 	// Never returns the kind of an address that must not be scraped; "" if it may be. Nil allows all.
 	Never func(netip.Addr) string
+	// Prefixes are the prompt prefixes that servers have cached; nil: not known.
+	Prefixes *prefix.Index
 	// Jitter returns a number in [0,1) that stretches or shortens intervals by up to a tenth. Required.
 	Jitter func() float64
 	// OnPanic is called when a scrape has panicked, with its page. nil drops it.
@@ -100,6 +104,9 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 		if load == nil {
 			load = &Load{addr: spec.Addr, registry: r}
 			load.elsewhere.Store(r.peers[spec.Addr])
+			if r.config.Prefixes != nil {
+				load.prefixes = r.config.Prefixes.Server(spec.Addr)
+			}
 			r.loads[spec.Addr] = load
 		}
 		load.refs++
@@ -152,6 +159,9 @@ func (r *Registry) Release(s *Snapshot) {
 		}
 		if e.load.refs--; e.load.refs == 0 {
 			delete(r.loads, e.Addr)
+			if r.config.Prefixes != nil {
+				r.config.Prefixes.Release(e.load.prefixes)
+			}
 		}
 		if e.source == nil {
 			continue

@@ -62,14 +62,68 @@ type source struct {
 	scraped chan struct{} // closed at the end of the first scrape since it was idle; guarded by Registry.mu
 }
 
+// sample is what the last good scrape has found.
 type sample struct {
-	reading
-	at         time.Time
+	Reading
+	at         int64  // in nanoseconds since processStart
 	sentBefore uint64 // Load.sent when the scrape began
+	// The parts of Queue and Running that are other senders' requests.
+	othersQueue, othersRunning float64
+}
+
+// Scrape is one reading of an endpoint's page, from its begin to its end.
+type Scrape struct {
+	src  *source
+	sent uint64 // Load.sent when it began
+	ours int64  // the requests in flight then
+}
+
+// BeginScrape begins a reading of e's page, for callers that have pages by other means than a Registry that runs. Without
+// metrics it returns the zero value, whose methods do nothing.
+func (e *Endpoint) BeginScrape() Scrape {
+	if e.source == nil {
+		return Scrape{}
+	}
+	return e.source.begin()
+}
+
+func (src *source) begin() Scrape {
+	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.Total()}
+}
+
+// Succeed stores what the page shows. The requests of ours that it may count are those in flight when the scrape began, and
+// those sent meanwhile: what it counts beyond them is other senders'.
+func (s Scrape) Succeed(r Reading, now time.Time) {
+	if s.src == nil {
+		return
+	}
+	next := &sample{Reading: r, at: sinceStart(now), sentBefore: s.sent}
+	if all := r.Queue + r.Running; all > 0 {
+		others := max(0, all-float64(s.ours)-float64(s.src.load.sent.Load()-s.sent))
+		next.othersQueue, next.othersRunning = r.Queue*others/all, r.Running*others/all
+	}
+	s.src.sample.Store(next)
+	s.src.failures.Store(0)
+	s.src.problem.Store(nil)
+}
+
+// Fail stores that the page could not be read.
+func (s Scrape) Fail(err error) {
+	if s.src == nil {
+		return
+	}
+	text := err.Error()
+	s.src.problem.Store(&text)
+	if s.src.failures.Add(1) == s.src.staleAfter {
+		s.src.load.health.proven.Store(false)
+	}
 }
 
 // processStart is the zero of times kept in atomics, as monotonic nanoseconds.
 var processStart = time.Now()
+
+// sinceStart is now as it is kept in atomics.
+func sinceStart(now time.Time) int64 { return int64(now.Sub(processStart)) }
 
 // MarkUsed records a pick from the pool: its scrapers use the fast interval for a second, and idle ones scrape at once. It
 // is called with every pick; all but ten calls a second return at once.
@@ -130,15 +184,20 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 		if page == nil { // its first use
 			page = bufio.NewReaderSize(nil, pageBuffer)
 		}
-		began := time.Now()
-		err := r.scrape(ctx, src, page)
+		began, mark := time.Now(), src.begin()
+		reading, err := r.scrape(ctx, src, page)
 		took := time.Since(began)
 		page.Reset(nil)
 		r.buffers <- page
 		if ctx.Err() != nil {
 			return
 		}
-		r.record(src, err)
+		if err == nil {
+			mark.Succeed(reading, time.Now())
+		} else {
+			mark.Fail(err)
+			r.failures.Add(1)
+		}
 		if r.finishScrape(src) {
 			return
 		}
@@ -148,19 +207,6 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 		}
 		timer.Reset(wait)
 	}
-}
-
-// record stores the result of a scrape.
-func (r *Registry) record(src *source, err error) {
-	if err == nil {
-		src.failures.Store(0)
-		src.problem.Store(nil)
-		return
-	}
-	text := err.Error()
-	src.problem.Store(&text)
-	src.failures.Add(1)
-	r.failures.Add(1)
 }
 
 // interval returns the fast interval while the pool has picks, and the slow one otherwise or while scrapes fail. If the last
@@ -183,7 +229,7 @@ func (r *Registry) interval(src *source, took time.Duration) (wait time.Duration
 var errPanic = errors.New("metrics page: reading it panicked")
 
 // scrape reads a page once. A panic on the way is a failed scrape.
-func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) (err error) {
+func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) (reading Reading, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.config.OnPanic(src.url, v, debug.Stack())
@@ -192,34 +238,31 @@ func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) 
 	}()
 	if r.config.Never != nil {
 		if kind := r.config.Never(src.key.addr.Addr()); kind != "" {
-			return fmt.Errorf("metrics page %s: %s is never read", src.url, kind)
+			return reading, fmt.Errorf("metrics page %s: %s is never read", src.url, kind)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, src.url, nil)
 	if err != nil {
-		return fmt.Errorf("metrics page: %w", err)
+		return reading, fmt.Errorf("metrics page: %w", err)
 	}
-	next := &sample{sentBefore: src.load.sent.Load()}
 	response, err := r.config.Transport.RoundTrip(request)
 	if err != nil {
-		return fmt.Errorf("metrics page: %w", err)
+		return reading, fmt.Errorf("metrics page: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("metrics page %s: status %d", src.url, response.StatusCode)
+		return reading, fmt.Errorf("metrics page %s: status %d", src.url, response.StatusCode)
 	}
 	limit := min(cmp.Or(src.key.metrics.MaxPage, DefaultMaxPage), LargestMaxPage)
 	page.Reset(&limitedReader{response.Body, limit})
-	if next.reading, err = parsePage(page, src.key.metrics); errors.Is(err, errLargePage) {
-		return fmt.Errorf("metrics page %s: %w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", src.url, err, limit, LargestMaxPage)
+	if reading, err = parsePage(page, src.key.metrics); errors.Is(err, errLargePage) {
+		return reading, fmt.Errorf("metrics page %s: %w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", src.url, err, limit, LargestMaxPage)
 	} else if err != nil {
-		return fmt.Errorf("metrics page %s: %w", src.url, err)
+		return reading, fmt.Errorf("metrics page %s: %w", src.url, err)
 	}
-	next.at = time.Now()
-	src.sample.Store(next)
-	return nil
+	return reading, nil
 }
 
 // limitedReader fails when more than left bytes are read. The end of io.LimitedReader would look like the end of the page.

@@ -1,11 +1,12 @@
 // Package schedule chooses among a pool's endpoints.
 //
-// A Strategy is a composition: filters remove endpoints, scorers give each remaining one a cost, a choice orders them.
-// Strategies are rows of the table in strategies.go; filters and scorers are in files of their own. A new strategy is a new
-// file and a row. Package picker makes one Strategy for each pool and ranks with it for every request; Describe returns each
-// part's verdict without changing any state.
+// A Strategy is a composition: filters remove endpoints, a scorer gives each remaining one a cost, a choice orders them.
+// Strategies are rows of the table in strategies.go; filters and scorers are in files of their own (load.go: the cost in
+// seconds). A new strategy is a new file and a row. Package picker makes one Strategy for each pool and ranks with it for
+// every request; Describe returns each part's verdict without changing any state.
 //
 // Invariants:
+//   - No clock: callers pass the time, so package simulation runs this code in virtual time.
 //   - Rank takes no lock and allocates nothing beyond its scratch space.
 //   - Draining endpoints are never chosen.
 //   - Equal endpoints are chosen with equal probability (round-robin: in turn).

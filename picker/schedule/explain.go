@@ -15,9 +15,14 @@ type Verdict struct {
 	Problem string `json:"problem,omitempty"`
 	// Out names the filter that removed the endpoint ("subset", "draining", "full"); "" for a candidate.
 	Out string `json:"out,omitempty"`
-	// Costs by scorer, 0 (best) to 1, and their weighted mean; only for candidates of strategies with scorers.
+	// Trial is "due" for a suspect endpoint that the next request may try, and "wait" for one that gets a request only if there
+	// is no other endpoint.
+	Trial string `json:"trial,omitempty"`
+	// Cost is in seconds for strategy load, and in requests for least-request; Costs are its parts. Only for candidates.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  float64            `json:"cost"`
+	// Cached is how many tokens of the prompt the server has cached.
+	Cached int `json:"cached,omitempty"`
 }
 
 // Describe evaluates every endpoint of list as Rank would, and chooses none.
@@ -25,10 +30,19 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 	verdicts := make([]Verdict, len(list))
 	var candidates []Candidate
 	var at []int
+	eligible, fresh := 0, 0
 	for i := range list {
 		e := &list[i]
-		v := Verdict{Address: e.Text, Pod: e.Pod, State: e.StateAt(now), Problem: e.Problem()}
-		if allowed != nil && !allowed(e) {
+		v := Verdict{Address: e.Text, Pod: e.Pod, Problem: e.Problem()}
+		e.ReadState(&v.State, now)
+		out := allowed != nil && !allowed(e)
+		if !out && !e.Draining {
+			eligible++
+			if v.State.Fresh {
+				fresh++
+			}
+		}
+		if out {
 			v.Out = "subset"
 		} else if f := s.filteredBy(e, &v.State); f != "" {
 			v.Out = f
@@ -38,18 +52,30 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 		}
 		verdicts[i] = v
 	}
-	costs := make([]float64, len(candidates))
-	for _, w := range s.scorers {
-		w.cost(candidates, costs)
-		for k, i := range at {
-			if verdicts[i].Costs == nil {
-				verdicts[i].Costs = map[string]float64{}
-			}
-			verdicts[i].Costs[w.name] = costs[k]
-			verdicts[i].Cost += w.weight * costs[k]
+	s.match(r, candidates, &Scratch{})
+	s.explain(r, candidates, eligible, fresh, func(k int) *Verdict { return &verdicts[at[k]] })
+	return verdicts
+}
+
+// explain completes the candidates' verdicts.
+func (s *Strategy) explain(r *Request, c []Candidate, eligible, fresh int, verdict func(int) *Verdict) {
+	if s.scorer != nil {
+		s.scorer.score(r, c)
+		for k, costs := range s.scorer.explain(r, c) {
+			verdict(k).Costs, verdict(k).Cost, verdict(k).Cached = costs, c[k].Cost, c[k].Cached
 		}
 	}
-	return verdicts
+	if !s.trials {
+		return
+	}
+	suspect(c, eligible, fresh)
+	for k := range c {
+		if c[k].Trial {
+			verdict(k).Trial = "due"
+		} else if c[k].last {
+			verdict(k).Trial = "wait"
+		}
+	}
 }
 
 // filteredBy returns the name of the filter that removes an endpoint, or "".

@@ -6,5 +6,6 @@ import "github.com/penstock-project/penstock/picker/prefix"
 type Request struct {
 	Model  string
 	Tokens int          // of the prompt; 0 if unknown
+	Stream bool         // the response is sent token by token
 	Chain  prefix.Chain // of the prompt; empty if unknown. It is read during the call only
 }

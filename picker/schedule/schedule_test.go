@@ -1,11 +1,9 @@
 package schedule
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
@@ -13,65 +11,47 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// load is the state of a test's endpoint.
-type load struct {
-	queue, running int
+// server is the state of a test's endpoint.
+type server struct {
+	queue, running int // on its page
 	kv             float64
-	inFlight       int // this process's requests, beyond those on the page
+	inFlight       int // this process's requests, beyond those on the page, each with a prompt of 500 tokens
 	stale          bool
 	draining       bool
 }
 
-// endpoints makes a list in the given order: addresses ascend.
-func endpoints(t *testing.T, loads ...load) []endpoint.Endpoint {
+// epoch is when tests pick.
+var epoch = time.Unix(1000, 0)
+
+// endpoints makes a list in the given order: addresses ascend. The pages were scraped just now.
+func endpoints(t testing.TB, servers ...server) []endpoint.Endpoint {
 	t.Helper()
-	registry := endpoint.NewRegistry(endpoint.Config{Slow: time.Hour, Jitter: func() float64 { return 0.5 },
-		Transport: pages(func(host string) *load {
-			var i int
-			if _, err := fmt.Sscanf(host, "10.0.0.%d:80", &i); err != nil || loads[i].stale {
-				return nil
-			}
-			return &loads[i]
-		})})
+	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }})
 	var specs []endpoint.Spec
-	for i, l := range loads {
-		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80), Draining: l.draining})
+	for i, s := range servers {
+		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80), Draining: s.draining})
 	}
-	s := registry.Snapshot(endpoint.Metrics{}, nil, specs)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- registry.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
-	s.Refresh(10 * time.Second)
+	list := registry.Snapshot(endpoint.Metrics{}, nil, specs).Endpoints
 	leases := endpoint.NewLeases("test", time.Hour)
-	for i := range s.Endpoints {
-		e := &s.Endpoints[i]
-		if e.State().Fresh == loads[i].stale {
-			t.Fatalf("%s: %+v", e.Text, e.State())
+	for i, s := range servers {
+		e := &list[i]
+		if s.stale {
+			for range 3 {
+				e.BeginScrape().Fail(errors.New("no page"))
+			}
+		} else {
+			e.BeginScrape().Succeed(endpoint.Reading{Queue: float64(s.queue), Running: float64(s.running), KV: s.kv}, epoch)
 		}
-		for range loads[i].inFlight {
-			leases.Open(e, endpoint.Holder{}, 0)
+		for range s.inFlight {
+			leases.Open(e, endpoint.Holder{}, endpoint.Work{Tokens: 500, Rate: defaultRate}, 0, epoch)
 		}
 	}
-	return s.Endpoints
+	return list
 }
 
-// pages serves metrics pages without a network.
-type pages func(host string) *load
-
-func (p pages) RoundTrip(r *http.Request) (*http.Response, error) {
-	l := p(r.URL.Host)
-	if l == nil {
-		return nil, fmt.Errorf("%s does not answer", r.URL.Host)
-	}
-	w := httptest.NewRecorder()
-	fmt.Fprintf(w, "vllm:num_requests_waiting %d\nvllm:num_requests_running %d\nvllm:kv_cache_usage_perc %g\n", l.queue, l.running, l.kv)
-	return w.Result(), nil
-}
-
-func strategy(t *testing.T, o Options) *Strategy {
+func strategy(t testing.TB, o Options) *Strategy {
 	t.Helper()
-	o.Random = rand.New(rand.NewPCG(1, 2)).IntN
+	o.Random = rand.New(rand.NewPCG(1, 2)).Uint64
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -82,55 +62,238 @@ func strategy(t *testing.T, o Options) *Strategy {
 // ranked returns the last numbers of the addresses chosen.
 func ranked(s *Strategy, list []endpoint.Endpoint, n int) []byte {
 	var out []byte
-	for _, c := range s.Rank(&Request{}, time.Now(), list, nil, n, &Scratch{}) {
-		out = append(out, c.Endpoint.Addr.Addr().As4()[3])
+	for _, c := range s.Rank(&Request{}, epoch, list, nil, n, &Scratch{}) {
+		out = append(out, number(&c))
 	}
 	return out
 }
 
-func TestStrategy_LoadPrefersLessBusyEndpoint(t *testing.T) {
+func number(c *Candidate) byte { return c.Endpoint.Addr.Addr().As4()[3] }
+
+func TestStrategy_LoadPrefersLeastCost(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		loads []load
-		o     Options
-		want  string
+		name    string
+		servers []server
+		o       Options
+		want    string
 	}{
-		{"queue", []load{{queue: 5}, {queue: 1}, {queue: 9}}, Options{}, "[1 0 2]"},
-		{"KV cache", []load{{kv: .9}, {kv: .2}, {kv: .5}}, Options{}, "[1 2 0]"},
-		{"running requests of other gateways", []load{{running: 4}, {running: 1}}, Options{}, "[1 0]"},
-		{"requests in flight that no scrape shows", []load{{inFlight: 3}, {inFlight: 1}}, Options{}, "[1 0]"},
-		{"weights decide", []load{{queue: 1, kv: .1}, {queue: 0, kv: .9}}, Options{Weights: Weights{KVCache: 1}}, "[0 1]"},
-		{"a queued request counts twice as much as one in flight", []load{{queue: 2}, {inFlight: 2}}, Options{}, "[1 0]"},
-		{"stale ranks after fresh with the same load", []load{{stale: true}, {}}, Options{}, "[1 0]"},
-		{"stale ranks after the busiest fresh one", []load{{stale: true}, {queue: 3, kv: .3}, {queue: 9, kv: .9}}, Options{}, "[1 2 0]"},
-		{"among stale ones requests in flight decide", []load{{stale: true, inFlight: 2}, {stale: true, inFlight: 1}}, Options{}, "[1 0]"},
-		{"draining is not chosen", []load{{draining: true}, {queue: 50}}, Options{}, "[1]"},
-		{"full by queue", []load{{queue: 5}, {queue: 4, kv: .9}}, Options{Full: Full{Queue: 5}}, "[1]"},
-		{"full by KV cache", []load{{kv: .8}, {kv: .79, queue: 9}}, Options{Full: Full{KVCachePercent: 80}}, "[1]"},
-		{"full by requests in flight", []load{{inFlight: 2}, {inFlight: 1, queue: 9}}, Options{Full: Full{InFlight: 2}}, "[1]"},
-		{"a stale queue makes no endpoint full", []load{{stale: true}}, Options{Full: Full{Queue: 1}}, "[0]"},
-		{"requests sent since the scrape wait in a non-empty queue", []load{{queue: 1, inFlight: 2}, {queue: 2}}, Options{Full: Full{Queue: 3}}, "[1]"},
+		{"queue of other senders", []server{{queue: 5}, {queue: 1}, {queue: 9}}, Options{}, "[1 0 2]"},
+		{"running requests of other senders", []server{{running: 4}, {running: 1}}, Options{}, "[1 0]"},
+		{"requests in flight that no scrape shows", []server{{inFlight: 3}, {inFlight: 1}}, Options{}, "[1 0]"},
+		{"a queued request costs more than one that runs", []server{{queue: 1}, {running: 2}}, Options{}, "[1 0]"},
+		{"a nearly full KV cache costs more than a queue", []server{{queue: 0, kv: .95}, {queue: 1, kv: .1}}, Options{}, "[1 0]"},
+		{"the fuller of two KV caches under pressure", []server{{kv: .99}, {kv: .85}}, Options{}, "[1 0]"},
+		{"a page that counts our own requests", []server{{inFlight: 1, queue: 0}, {running: 1}}, Options{}, "[1 0]"},
+		{"draining is not chosen", []server{{draining: true}, {queue: 50}}, Options{}, "[1]"},
+		{"full by queue", []server{{queue: 5}, {queue: 4, kv: .9}}, Options{Full: Full{Queue: 5}}, "[1]"},
+		{"full by KV cache", []server{{kv: .8}, {kv: .79, queue: 9}}, Options{Full: Full{KVCachePercent: 80}}, "[1]"},
+		{"full by requests in flight", []server{{inFlight: 2}, {inFlight: 1, queue: 9}}, Options{Full: Full{InFlight: 2}}, "[1]"},
+		{"a stale queue makes no endpoint full", []server{{stale: true}}, Options{Full: Full{Queue: 1}}, "[0]"},
+		{"requests sent since the scrape wait in a non-empty queue", []server{{queue: 1, inFlight: 2}, {queue: 2}}, Options{Full: Full{Queue: 3}}, "[1]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := fmt.Sprint(ranked(strategy(t, tt.o), endpoints(t, tt.loads...), 9)); got != tt.want {
+			if got := fmt.Sprint(ranked(strategy(t, tt.o), endpoints(t, tt.servers...), 9)); got != tt.want {
 				t.Errorf("order %v, want %v", got, tt.want)
 			}
 		})
 	}
 }
 
+func TestStrategy_LoadSpreadsBetweenTwoSamples(t *testing.T) {
+	servers := []server{{kv: .05}}
+	for range 9 {
+		servers = append(servers, server{kv: .6})
+	}
+	list, s, leases := endpoints(t, servers...), strategy(t, Options{}), endpoint.NewLeases("me", time.Hour)
+	picks := 0
+	for i := range 200 {
+		r, now := Request{Tokens: 1000}, epoch.Add(time.Duration(i)*250*time.Microsecond)
+		c := s.Rank(&r, now, list, nil, 1, &Scratch{})
+		leases.Open(c[0].Endpoint, endpoint.Holder{}, c[0].Work(&r), 0, now)
+		if number(&c[0]) == 0 {
+			picks++
+		}
+	}
+	if picks > 60 {
+		t.Errorf("%d of 200 picks between two samples go to the server with the emptiest KV cache", picks)
+	}
+}
+
+// With mixed prompts, round robin sends short ones behind long ones.
+func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
+	rates := []float64{8000, 8000, 8000, 8000, 8000, 8000, 8000, 8000}
+	p90 := func(strategy string, set func(*fleet)) (sum float64) {
+		for seed := range uint64(3) {
+			f := newFleet(t, seed, strategy, rates...)
+			set(f)
+			f.offer(12, func() int { return len(rates) })
+			f.run(120 * time.Second)
+			sum += f.quantile(.9, 20*time.Second, 120*time.Second) / 3
+		}
+		return sum
+	}
+	reference := p90("round-robin", func(*fleet) {})
+	for _, tt := range []struct {
+		name string
+		most float64 // of round robin's p90
+		set  func(*fleet)
+	}{
+		{"first tokens reported at once", .7, func(f *fleet) { f.exact = true }},
+		{"first tokens reported late", .7, func(*fleet) {}},
+		{"first tokens not reported", .85, func(f *fleet) { f.silent = true }},
+		{"without pages", .7, func(f *fleet) { f.pages = 0 }},
+		{"another sender has half of the requests", .9, func(f *fleet) { f.share = .5 }},
+		{"the same, and pages take 1 s", .9, func(f *fleet) { f.share, f.pages = .5, time.Second }},
+		{"the same, without pages", .95, func(f *fleet) { f.share, f.pages = .5, 0 }},
+	} {
+		if got := p90("load", tt.set); got > tt.most*reference {
+			t.Errorf("%s: TTFT p90 %.2f s, of round robin %.2f s", tt.name, got, reference)
+		}
+	}
+}
+
+func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
+	rates := []float64{8000, 8000, 8000, 8000, 8000, 8000, 8000, 8000}
+	var steady, joined float64
+	for seed := range uint64(4) {
+		f, n := newFleet(t, seed, "load", rates...), 7
+		f.offer(7.5, func() int { return n })
+		f.run(120 * time.Second)
+		n, f.counts = 8, map[int]int{}
+		f.run(time.Second)
+		if total := f.counts[7]; total > 5 {
+			t.Errorf("%d of the first second's picks go to the new server: %v", total, f.counts)
+		}
+		f.run(9 * time.Second)
+		f.run(20 * time.Second)
+		steady += f.quantile(.9, 20*time.Second, 120*time.Second)
+		joined += f.quantile(.9, 120*time.Second, 130*time.Second)
+	}
+	if joined > 2*steady {
+		t.Errorf("TTFT p90 is %.2f s after a server has joined, and %.2f s before", joined/4, steady/4)
+	}
+}
+
+func TestStale_FreshnessOfAFewDecidesNothing(t *testing.T) {
+	list := endpoints(t, server{}, server{stale: true}, server{stale: true}, server{stale: true})
+	s, leases, counts := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[byte]int{}
+	for range 40 {
+		r := Request{Tokens: 1000}
+		c := s.Rank(&r, epoch, list, nil, 1, &Scratch{})
+		leases.Open(c[0].Endpoint, endpoint.Holder{}, c[0].Work(&r), 0, epoch)
+		counts[number(&c[0])]++
+	}
+	for i, n := range counts {
+		if n != 10 {
+			t.Errorf("server %d gets %d of 40 requests", i, n)
+		}
+	}
+}
+
+func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
+	failing := func(e *endpoint.Endpoint) {
+		for range 3 {
+			e.Load().Record(false, 0, epoch)
+		}
+	}
+	for _, tt := range []struct {
+		name  string
+		stale bool
+		fail  func(*endpoint.Endpoint)
+		wait  time.Duration // until the first trial
+	}{
+		{"stale", true, func(*endpoint.Endpoint) {}, 0},
+		{"failing", false, failing, time.Second},
+		{"stale and failing", true, failing, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			list := endpoints(t, server{}, server{}, server{stale: tt.stale})
+			s, leases, suspected := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), &list[2]
+			tt.fail(suspected)
+			now := epoch
+			// pick returns the lease of the suspected server, if one of n requests goes there.
+			pick := func(n int) (lease *endpoint.Lease, picks int) {
+				for range n {
+					r := Request{Tokens: 1000}
+					c := s.Rank(&r, now, list, nil, 3, &Scratch{})
+					l := leases.Open(c[0].Endpoint, endpoint.Holder{}, c[0].Work(&r), 0, now)
+					if c[0].Endpoint == suspected {
+						lease, picks = l, picks+1
+					} else if len(c) != 3 || picks == 1 && c[2].Endpoint != suspected {
+						t.Error("it is not the last choice")
+					}
+				}
+				return lease, picks
+			}
+			if _, n := pick(12); tt.wait > 0 && n != 0 {
+				t.Errorf("%d requests before the first trial", n)
+			} else if tt.wait == 0 && n != 1 {
+				t.Errorf("%d requests at once", n)
+			}
+			for i := range list {
+				e := &list[i]
+				e.BeginScrape() // the page stays as it is
+			}
+			now = now.Add(tt.wait)
+			trial, n := pick(12)
+			if tt.wait > 0 && n != 1 {
+				t.Fatalf("%d trials in flight", n)
+			}
+			if trial == nil { // of the first requests
+				trial = leases.Find("me." + fmt.Sprint(1))
+				for id := 1; trial.Picked() != suspected.Load(); id++ {
+					trial = leases.Find(fmt.Sprintf("me.%d", id))
+				}
+			}
+			trial.Release()
+			suspected.Load().Record(true, 0, now)
+			if _, n := pick(12); n < 3 {
+				t.Errorf("%d of 12 requests after a trial has succeeded", n)
+			}
+		})
+	}
+}
+
+func TestTrial_PausesGrowWithEachFailure(t *testing.T) {
+	list := endpoints(t, server{}, server{})
+	s, now := strategy(t, Options{}), epoch
+	for range 3 {
+		list[1].Load().Record(false, 0, now)
+	}
+	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+		for _, tt := range []struct {
+			after time.Duration
+			due   bool
+		}{{pause*time.Second - 1, false}, {pause * time.Second, true}} {
+			due := false
+			for _, v := range s.Describe(&Request{}, now.Add(tt.after), list, nil) {
+				due = due || v.Trial == "due"
+			}
+			if due != tt.due {
+				t.Errorf("%s after a failure: trial due %t", tt.after, due)
+			}
+		}
+		now = now.Add(pause * time.Second)
+		list[1].Load().Record(false, 0, now)
+	}
+	list[1].Load().Record(true, 0, now)
+	if v := s.Describe(&Request{}, now, list, nil); v[1].Trial != "" {
+		t.Error("a success does not clear it")
+	}
+}
+
 func TestLeastRequest_IgnoresMetrics(t *testing.T) {
-	list := endpoints(t, load{inFlight: 2}, load{queue: 9, kv: 1})
+	list := endpoints(t, server{inFlight: 2}, server{queue: 9, kv: 1})
 	if got := ranked(strategy(t, Options{Name: "least-request"}), list, 1); got[0] != 1 {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestRoundRobin_PreviewTakesNoTurn(t *testing.T) {
-	list := endpoints(t, load{}, load{draining: true}, load{}, load{})
+	list := endpoints(t, server{}, server{draining: true}, server{}, server{})
 	s := strategy(t, Options{Name: "round-robin"})
 	for i, want := range []string{"[0 2]", "[2 3]", "[3 0]", "[0 2]"} {
-		preview := fmt.Sprint(s.Preview(&Request{}, time.Now(), list, nil, 2, &Scratch{})[0].Endpoint.Addr.Addr().As4()[3])
+		preview := fmt.Sprint(number(&s.Preview(&Request{}, epoch, list, nil, 2, &Scratch{})[0]))
 		got := ranked(s, list, 2)
 		if fmt.Sprint(got) != want || preview != fmt.Sprint(got[0]) {
 			t.Errorf("turn %d: %v (preview %s), want %s", i, got, preview, want)
@@ -139,7 +302,7 @@ func TestRoundRobin_PreviewTakesNoTurn(t *testing.T) {
 }
 
 func TestStrategy_EqualEndpointsAreChosenEquallyOften(t *testing.T) {
-	list := endpoints(t, load{}, load{}, load{}, load{})
+	list := endpoints(t, server{}, server{}, server{}, server{})
 	for _, name := range []string{"random", "load", "least-request"} {
 		s := strategy(t, Options{Name: name})
 		counts := map[byte]int{}
@@ -154,14 +317,36 @@ func TestStrategy_EqualEndpointsAreChosenEquallyOften(t *testing.T) {
 	}
 }
 
-func TestStrategy_DescribeShowsFiltersAndCosts(t *testing.T) {
-	list := endpoints(t, load{queue: 4, kv: .5}, load{queue: 2}, load{draining: true}, load{queue: 9})
-	s := strategy(t, Options{Full: Full{Queue: 9}})
-	v := s.Describe(&Request{}, time.Now(), list, func(e *endpoint.Endpoint) bool { return true })
-	if v[2].Out != "draining" || v[3].Out != "full" || v[0].Costs["queue"] != 1 || v[1].Costs["queue"] != 0.5 || v[0].Costs["kv-cache"] != 0.5 {
+func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
+	list := endpoints(t, server{queue: 4, kv: .9, running: 5}, server{inFlight: 2}, server{draining: true}, server{queue: 9})
+	s, r := strategy(t, Options{Full: Full{Queue: 9}}), &Request{Tokens: 4000}
+	v := s.Describe(r, epoch, list, func(e *endpoint.Endpoint) bool { return true })
+	if v[2].Out != "draining" || v[3].Out != "full" {
 		t.Errorf("%+v", v)
 	}
-	if v := s.Describe(&Request{}, time.Now(), list, func(e *endpoint.Endpoint) bool { return e == &list[1] }); v[0].Out != "subset" || v[1].Out != "" {
+	near := func(got map[string]float64, want map[string]float64) bool {
+		for name, w := range want {
+			if d := got[name] - w; d < -1e-6 || d > 1e-6 {
+				return false
+			}
+		}
+		return len(got) == len(want)
+	}
+	// 500 tokens are the mean of the requests that were sent: the same for each request that waits.
+	if want := map[string]float64{"prompt": 3, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1.5}; !near(v[0].Costs, want) {
+		t.Errorf("%v, want %v", v[0].Costs, want)
+	}
+	if want := map[string]float64{"prompt": 3, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0}; !near(v[1].Costs, want) {
+		t.Errorf("%v, want %v", v[1].Costs, want)
+	}
+	sum := 0.0
+	for _, part := range v[0].Costs {
+		sum += part
+	}
+	if d := sum - v[0].Cost; d < -1e-9 || d > 1e-9 {
+		t.Errorf("cost %v of parts %v", v[0].Cost, v[0].Costs)
+	}
+	if v := s.Describe(r, epoch, list, func(e *endpoint.Endpoint) bool { return e == &list[1] }); v[0].Out != "subset" || v[1].Out != "" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -170,27 +355,5 @@ func TestStrategy_UnknownNameListsValidNames(t *testing.T) {
 	_, err := New(Options{Name: "best"})
 	if err == nil || err.Error() != `unknown strategy "best": use one of [least-request load random round-robin]` {
 		t.Error(err)
-	}
-}
-
-func BenchmarkRank(b *testing.B) {
-	for _, n := range []int{4, 100} {
-		registry := endpoint.NewRegistry(endpoint.Config{Jitter: rand.Float64})
-		var specs []endpoint.Spec
-		for i := range n {
-			specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80)})
-		}
-		list := registry.Snapshot(endpoint.Metrics{}, nil, specs).Endpoints
-		s, err := New(Options{Random: rand.IntN})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Run(fmt.Sprintf("%d endpoints", n), func(b *testing.B) {
-			b.ReportAllocs()
-			var scratch Scratch
-			for b.Loop() {
-				s.Rank(&Request{}, time.Now(), list, nil, 3, &scratch)
-			}
-		})
 	}
 }

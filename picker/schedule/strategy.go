@@ -7,12 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/prefix"
 )
-
-// Weights of the scorers of strategy "load", relative to each other; 0 omits a scorer. All zero means 2, 2 and 1.
-type Weights struct {
-	Queue, KVCache, InFlight int32
-}
 
 // Full are the thresholds of a full endpoint, which takes no further requests: one threshold is enough; 0 disables one.
 type Full struct {
@@ -23,19 +19,22 @@ type Full struct {
 
 // Options of a Strategy.
 type Options struct {
-	Name    string // a key of the table; "" means "load"
-	Weights Weights
-	Full    Full
-	Random  func(n int) int // uniform in [0,n); required
+	Name   string // a key of the table; "" means "load"
+	Full   Full
+	Random func() uint64 // uniform; required
+	// Prefixes are those that the endpoints' servers have cached; nil: not known.
+	Prefixes *prefix.Index
 }
 
 // Strategy ranks endpoints. One serves a pool until its options change; many requests call its methods concurrently.
 type Strategy struct {
-	name    string
-	filters []filter
-	scorers []weighted
-	random  func(n int) int
-	turn    *atomic.Uint64 // the round-robin position; nil in other strategies
+	name     string
+	filters  []filter
+	scorer   scorer        // nil: all cost the same
+	trials   bool          // suspect endpoints get single requests
+	prefixes *prefix.Index // nil if they do not decide
+	random   func() uint64
+	turn     *atomic.Uint64 // the round-robin position; nil in other strategies
 }
 
 // filter keeps or removes one endpoint, independently of the others.
@@ -44,15 +43,11 @@ type filter struct {
 	keep func(*endpoint.Endpoint, *endpoint.State) bool
 }
 
-// scorer gives every candidate a cost between 0 (best) and 1, relative to the others.
-type scorer struct {
-	name string
-	cost func(candidates []Candidate, out []float64)
-}
-
-type weighted struct {
-	scorer
-	weight float64
+// scorer gives every candidate a cost.
+type scorer interface {
+	score(r *Request, c []Candidate)
+	// explain returns the parts of each candidate's cost, by name.
+	explain(r *Request, c []Candidate) []map[string]float64
 }
 
 // Candidate is an endpoint that passed the filters, with the state that they evaluated.
@@ -60,16 +55,30 @@ type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	State    endpoint.State
 	Cached   int     // tokens of the prompt that the server has cached
-	Cost     float64 // weighted mean of the scorers' costs
+	Cost     float64 // of strategy load in seconds, of least-request in requests
+	Trial    bool    // the endpoint is suspect, and this request shows whether it works
+	last     bool    // the endpoint is suspect, and gets this request only if there is no other
+	rate     float64 // of prefill, in tokens a second; 0 if prompts do not decide
+	uncached float64 // tokens
 	tie      uint64
+}
+
+// Work returns what a request asks of the endpoint.
+func (c *Candidate) Work(r *Request) endpoint.Work {
+	w := endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Trial: c.Trial}
+	// Another sender's queue would look like a slow server.
+	w.Measure = r.Stream && r.Tokens > 0 && c.State.OthersQueue*c.State.Prompt <= c.uncached
+	return w
 }
 
 // Scratch is reusable working memory for Rank.
 type Scratch struct {
 	candidates []Candidate
-	costs      []float64
 	// Eligible is the last Rank's number of allowed endpoints that are not draining, full ones included.
 	Eligible int
+	fresh    int // of them
+	servers  []*prefix.Server
+	cached   []int32
 }
 
 // Names of all strategies, sorted.
@@ -93,6 +102,9 @@ func New(o Options) (*Strategy, error) {
 	}
 	s := build(o)
 	s.name, s.random = o.Name, o.Random
+	if s.scorer == (load{}) {
+		s.prefixes = o.Prefixes
+	}
 	s.filters = append([]filter{notDraining, notFull(o.Full)}, s.filters...)
 	return s, nil
 }
@@ -110,28 +122,65 @@ func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 	if s.turn != nil {
 		return inTurn(c, s.turn.Add(1)-1, n)
 	}
-	s.score(c, scratch)
+	s.match(r, c, scratch)
+	if s.scorer != nil {
+		s.scorer.score(r, c)
+	}
+	if s.trials {
+		suspect(c, scratch.Eligible, scratch.fresh)
+	}
+	lot := s.random()
 	for i := range c {
-		c[i].tie = uint64(s.random(1 << 30))
+		c[i].tie = mix(lot + uint64(i))
 	}
 	return best(c, n)
+}
+
+// match sets what each candidate has cached of a request's prompt.
+func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
+	if s.prefixes == nil || len(r.Chain) == 0 {
+		return
+	}
+	scratch.servers = slices.Grow(scratch.servers[:0], len(c))
+	for i := range c {
+		scratch.servers = append(scratch.servers, c[i].Endpoint.Load().Prefixes())
+	}
+	scratch.cached = slices.Grow(scratch.cached[:0], len(c))[:len(c)]
+	s.prefixes.Match(r.Chain, scratch.servers, scratch.cached)
+	for i := range c {
+		c[i].Cached = int(scratch.cached[i])
+	}
+	clear(scratch.servers) // a scratch outlives pools
+}
+
+// mix is the finalizer of splitmix64: different numbers look like independent draws.
+func mix(x uint64) uint64 {
+	x *= 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // candidates are the endpoints that pass the filters, in the order of list.
 func (s *Strategy) candidates(now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
 	c := scratch.candidates[:0]
-	scratch.Eligible = 0
+	scratch.Eligible, scratch.fresh = 0, 0
 	for i := range list {
 		e := &list[i]
 		if allowed != nil && !allowed(e) {
 			continue
 		}
+		// The state goes into scratch first: a local variable would be allocated for every endpoint.
+		c = append(c, Candidate{Endpoint: e})
+		state := &c[len(c)-1].State
+		e.ReadState(state, now)
 		if !e.Draining {
 			scratch.Eligible++
+			if state.Fresh {
+				scratch.fresh++
+			}
 		}
-		// The state goes into scratch first: a local variable would be allocated for every endpoint.
-		c = append(c, Candidate{Endpoint: e, State: e.StateAt(now)})
-		if s.filteredBy(e, &c[len(c)-1].State) != "" {
+		if s.filteredBy(e, state) != "" {
 			c = c[:len(c)-1]
 		}
 	}
@@ -139,20 +188,7 @@ func (s *Strategy) candidates(now time.Time, list []endpoint.Endpoint, allowed f
 	return c
 }
 
-func (s *Strategy) score(c []Candidate, scratch *Scratch) {
-	if cap(scratch.costs) < len(c) {
-		scratch.costs = make([]float64, len(c))
-	}
-	costs := scratch.costs[:len(c)]
-	for _, w := range s.scorers {
-		w.cost(c, costs)
-		for i := range c {
-			c[i].Cost += w.weight * costs[i]
-		}
-	}
-}
-
-// best moves the n best candidates to the front: by cost, then fresh before stale, then at random.
+// best moves the n best candidates to the front: by cost, then at random.
 func best(c []Candidate, n int) []Candidate {
 	n = min(n, len(c))
 	for i := range n {
@@ -168,11 +204,11 @@ func best(c []Candidate, n int) []Candidate {
 }
 
 func better(a, b *Candidate) bool {
+	if a.last != b.last {
+		return b.last
+	}
 	if a.Cost != b.Cost {
 		return a.Cost < b.Cost
-	}
-	if a.State.Fresh != b.State.Fresh {
-		return a.State.Fresh
 	}
 	return a.tie < b.tie
 }

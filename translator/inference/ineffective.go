@@ -19,9 +19,6 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	if p.External {
 		out = append(out, unused(policy, pickerFields(spec), p.Ref.String()+" has an external picker, which decides alone", "remove it, or remove endpointPickerRef from the pool"))
 	} else {
-		if spec.Load != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) {
-			out = append(out, unused(policy, []string{"spec.picker.load"}, "strategy "+p.Settings.Strategy+" does not weigh load", "remove it, or use strategy load"))
-		}
 		if spec.Metrics != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load"))
 		}
@@ -61,7 +58,6 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	}{
 		{"strategy", spec.Strategy != "" && spec.Strategy != v1alpha1.StrategyLoad},
 		{"failureMode", spec.FailureMode != ""},
-		{"load", spec.Load != nil},
 		{"full", spec.Full != nil},
 		{"metrics", spec.Metrics != nil},
 		{"fallbacks", spec.Fallbacks != nil && *spec.Fallbacks != settings(nil).Fallbacks},

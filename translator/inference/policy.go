@@ -36,16 +36,13 @@ func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPoli
 
 // settings fills in the defaults of a policy's picker part.
 func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
-	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), QueueWeight: 2, KVCacheWeight: 2, InFlightWeight: 1, Fallbacks: 2, MetricsPath: "/metrics"}
+	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Fallbacks: 2, MetricsPath: "/metrics"}
 	if policy == nil {
 		return s
 	}
 	spec := policy.Spec.Picker
 	s.Strategy = cmp.Or(string(spec.Strategy), s.Strategy)
 	s.Fallbacks = or(spec.Fallbacks, s.Fallbacks)
-	if w := spec.Load; w != nil {
-		s.QueueWeight, s.KVCacheWeight, s.InFlightWeight = or(w.Queue, s.QueueWeight), or(w.KVCache, s.KVCacheWeight), or(w.InFlight, s.InFlightWeight)
-	}
 	if f := spec.Full; f != nil {
 		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)
 	}

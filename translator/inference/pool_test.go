@@ -30,13 +30,13 @@ kind: PoolPolicy
 metadata: {name: p}
 spec:
   targetRef: {name: chat}
-  picker: {strategy: round-robin, failureMode: FailClose, body: Buffered, fallbacks: 0, full: {queue: 3}, load: {queue: 0}}
+  picker: {strategy: round-robin, failureMode: FailClose, body: Buffered, fallbacks: 0, full: {queue: 3}}
 `), "default/chat")
 	if p.FailOpen || p.Picker.Body != model.BodyBuffered {
 		t.Errorf("fail open %v, body %s", p.FailOpen, p.Picker.Body)
 	}
 	s := p.Settings
-	if s.Strategy != "round-robin" || s.Fallbacks != 0 || s.FullQueue != 3 || s.QueueWeight != 0 || s.KVCacheWeight != 2 {
+	if s.Strategy != "round-robin" || s.Fallbacks != 0 || s.FullQueue != 3 {
 		t.Errorf("settings %+v", s)
 	}
 }

@@ -196,9 +196,6 @@ type Relay struct {
 // PickerSettings is a pool's PoolPolicy, with defaults filled in.
 type PickerSettings struct {
 	Strategy           string
-	QueueWeight        int32
-	KVCacheWeight      int32
-	InFlightWeight     int32
 	FullQueue          int32 // 0: never full
 	FullKVCachePercent int32 // 0: never full
 	FullInFlight       int32 // 0: never full

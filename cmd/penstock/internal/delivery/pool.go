@@ -15,7 +15,6 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	out := picker.Pool{
 		Name:      pp.Pool.Name.String(),
 		Strategy:  s.Strategy,
-		Weights:   schedule.Weights{Queue: s.QueueWeight, KVCache: s.KVCacheWeight, InFlight: s.InFlightWeight},
 		Full:      schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent, InFlight: s.FullInFlight},
 		Spills:    pp.Pool.Picker.Spills,
 		Spill:     pp.Pool.Picker.Spill,

@@ -1,0 +1,59 @@
+package endpoint
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// A failed request adds failed to a server's score, a successful one takes one away; at failing the server is suspect.
+	// So three failures in a row make it suspect, and so does more than one failure in three in the long run.
+	failed, failing = 2, 6
+	// The first trial of a failing server comes firstTrial after the last failure, each further one after twice the time.
+	firstTrial, lastTrial = time.Second, 30 * time.Second
+)
+
+// health is what requests show about a server.
+type health struct {
+	score  atomic.Int32
+	trials atomic.Int32 // that failed, in a row
+	next   atomic.Int64 // when the next trial may be, in nanoseconds since processStart; holds only while it is failing
+	trial  atomic.Bool  // one is in flight
+	// proven means that a request has succeeded since the server's page became stale.
+	proven atomic.Bool
+}
+
+// succeed records a response that shows a working server.
+func (h *health) succeed() {
+	h.proven.Store(true)
+	h.trials.Store(0)
+	for {
+		score := h.score.Load()
+		next := max(score-1, 0)
+		if score >= failing {
+			next = 0
+		}
+		if score == next || h.score.CompareAndSwap(score, next) {
+			return
+		}
+	}
+}
+
+// fail records a request that the server did not serve.
+func (h *health) fail(now int64) {
+	h.proven.Store(false)
+	if h.score.Add(failed) < failing {
+		return
+	}
+	h.score.Store(failing)
+	pause := min(firstTrial<<min(h.trials.Add(1)-1, 10), lastTrial)
+	h.next.Store(now + int64(pause))
+}
+
+// failing reports whether requests to the server often fail, and whether a trial may be sent.
+func (h *health) failing(now int64) (yes, trial bool) {
+	if h.score.Load() < failing {
+		return false, true
+	}
+	return true, now >= h.next.Load()
+}

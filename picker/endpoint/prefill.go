@@ -1,0 +1,120 @@
+package endpoint
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of the learned prefill rate, in tokens a second: from a small model on a CPU to a large fleet of accelerators.
+const (
+	minRate = 100
+	maxRate = 200_000
+)
+
+const (
+	// learnFrom is the least number of tokens from which a rate is computed: with fewer, the time to the first byte is mostly
+	// the length of one step of the engine.
+	learnFrom = 256
+	// step is the shortest time from a request to its first token, whatever its prompt.
+	step = 20 * time.Millisecond
+	// samples is how many rates a server's own is learned from, and enough how many it needs.
+	samples, enough = 31, 5
+)
+
+// Work is what a request asks of the server that it is sent to.
+type Work struct {
+	// Tokens of the prompt that the server has not cached, as far as it is known.
+	Tokens int
+	// Rate is the prefill rate by which the pick was decided, in tokens a second; 0: not by prompts.
+	Rate float64
+	// Stream means that the server sends each token as soon as it has it, so that the first byte shows the end of prefill.
+	Stream bool
+	// Measure means that the time to the first byte shows the server's prefill rate.
+	Measure bool
+	// Trial means that the server is suspect: at most one such request is in flight there.
+	Trial bool
+}
+
+// prefill accounts for the prompts that were sent to a server and that it has not read, and learns how fast it reads them.
+//
+// Q is the sum of the uncached tokens of all requests without a first byte. W is the same, less what the server has read since
+// at its rate. W is kept as the time at which all is read: so adding a prompt and reading W are one atomic operation each,
+// and W needs no timer.
+type prefill struct {
+	unread    atomic.Int64 // Q
+	confirmed atomic.Int64 // the part of Q that a report has shown to wait
+	readBy    atomic.Int64 // when W is 0, in nanoseconds since processStart; holds only while unread > 0
+	rate      atomic.Uint64
+	mean      atomic.Uint64 // of the uncached tokens of a request, over the last 32 or so; bits of a float64
+
+	mu    sync.Mutex
+	rates [samples]float64 // a ring
+	count int
+}
+
+// begin accounts for a prompt. It returns how many tokens the server reads before it.
+func (p *prefill) begin(w Work, now int64) (ahead int64) {
+	tokens := int64(w.Tokens)
+	if tokens <= 0 || w.Rate <= 0 {
+		return 0
+	}
+	before := p.unread.Add(tokens) - tokens
+	took := int64(float64(tokens) / w.Rate * 1e9)
+	for {
+		old := p.readBy.Load()
+		from := max(old, now)
+		if before <= 0 {
+			from = now
+		}
+		if !p.readBy.CompareAndSwap(old, from+took) {
+			continue
+		}
+		mean := math.Float64frombits(p.mean.Load())
+		if mean == 0 {
+			mean = float64(tokens)
+		}
+		p.mean.Store(math.Float64bits(mean + (float64(tokens)-mean)/32)) // one of two concurrent updates may be lost
+		return min(before, int64(float64(from-now)/1e9*w.Rate))
+	}
+}
+
+// end accounts for the first token of a prompt, or for the end of its request.
+func (p *prefill) end(tokens int64, confirmed bool) {
+	p.unread.Add(-tokens)
+	if confirmed {
+		p.confirmed.Add(-tokens)
+	}
+}
+
+// learn takes the time from a request to its first token, and how many tokens the server has read in it.
+//
+// The rate is the 70th percentile of the last samples, so a few slow or lying requests do not change it. It is not the median,
+// because most errors are slow: requests that other senders' prompts held up. A server that sends its response's headers before it has
+// read the prompt, as vLLM does with streams, shows rates above the limit; while these are the percentile, none is learned.
+func (p *prefill) learn(tokens int64, after time.Duration) {
+	if tokens < learnFrom || after <= 0 {
+		return
+	}
+	rate := math.Inf(1)
+	if after > step {
+		rate = float64(tokens) / (after - step).Seconds()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rates[p.count%samples] = rate
+	p.count++
+	n := min(p.count, samples)
+	if n < enough {
+		return
+	}
+	sorted := p.rates
+	slices.Sort(sorted[:n])
+	learned := max(sorted[n*7/10], minRate)
+	if learned > maxRate {
+		learned = 0
+	}
+	p.rate.Store(math.Float64bits(learned))
+}

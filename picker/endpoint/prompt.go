@@ -1,0 +1,60 @@
+package endpoint
+
+import "time"
+
+// promptState is how a lease's prompt counts at its endpoint.
+type promptState uint8
+
+const (
+	promptRead    promptState = iota // it does not
+	promptUnread                     // as unread
+	promptWaiting                    // as unread, confirmed by a report
+)
+
+// beginPrompt has the prompt count as unread at an endpoint. lease.mu is held, or the lease is new.
+func (lease *Lease) beginPrompt(at *Load, now time.Time) {
+	if lease.work.Tokens > 0 && lease.work.Rate > 0 {
+		lease.ahead = at.prefill.begin(lease.work, sinceStart(now))
+		lease.prompt = promptUnread
+	}
+}
+
+// endPrompt has the prompt count no more, and returns whether it did. lease.mu is held.
+func (lease *Lease) endPrompt() bool {
+	was := lease.prompt
+	if lease.prompt = promptRead; was != promptRead {
+		lease.load.prefill.end(int64(lease.work.Tokens), was == promptWaiting)
+	}
+	return was != promptRead
+}
+
+// endTrial lets the endpoint that was picked have another trial. lease.mu is held.
+func (lease *Lease) endTrial() {
+	if lease.trial {
+		lease.trial = false
+		lease.picked.health.trial.Store(false)
+	}
+}
+
+// Begun records that the response's first token has been seen, and when the server sent it, counted from when it got the
+// request; 0 if that is unknown.
+func (lease *Lease) Begun(after time.Duration) {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	tokens := int64(lease.work.Tokens)
+	// The backlog is an estimate: it must not be most of what the server is taken to have read.
+	if lease.load != nil && lease.endPrompt() && lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
+		lease.load.prefill.learn(lease.ahead+tokens, after)
+	}
+}
+
+// Waits records a report that the first token has not been seen. If the server sends it at once, the prompt is now known to
+// be unread.
+func (lease *Lease) Waits() {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	if lease.load != nil && lease.work.Stream && lease.prompt == promptUnread {
+		lease.prompt = promptWaiting
+		lease.load.prefill.confirmed.Add(int64(lease.work.Tokens))
+	}
+}
