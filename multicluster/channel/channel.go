@@ -27,7 +27,9 @@ type Config struct {
 	AckTimeout time.Duration
 	// GracePeriod is how long a disconnected peer is expected to come back. Default: 5 s.
 	GracePeriod time.Duration
-	Log         *slog.Logger // nil: discarded
+	// Now is the clock that certificates are compared with; time.Now if nil.
+	Now func() time.Time
+	Log *slog.Logger // nil: discarded
 	// OnPanic is called when handling a message of a peer has panicked. That ends the peer's stream, or drops the message. nil drops it.
 	OnPanic func(peer string, value any, stack []byte)
 }
@@ -36,6 +38,8 @@ type Config struct {
 type Channel struct {
 	cfg Config
 	id  string // identifies this process among those that share a list of addresses
+
+	expiryCheck time.Duration // the constant; shorter in tests
 
 	mu          sync.Mutex
 	topics      map[string]*Topic
@@ -53,8 +57,11 @@ func New(c Config) *Channel {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	out := &Channel{
-		cfg: c, id: rand.Text(), topics: map[string]*Topic{}, subscribers: map[*subscriber]struct{}{}, peers: map[string]*peer{}, changed: make(chan struct{}),
+		cfg: c, id: rand.Text(), expiryCheck: expiryCheck, topics: map[string]*Topic{}, subscribers: map[*subscriber]struct{}{}, peers: map[string]*peer{}, changed: make(chan struct{}),
 	}
 	out.SetPeers(c.Peers...)
 	return out

@@ -19,7 +19,8 @@
 // items (resources, with ttl) and retracted keys (removed_resources). The subscriber acknowledges a response once its items
 // are in effect, so Topic.Acknowledged can wait for all peers. The first response of a topic is a snapshot, so no versions
 // are exchanged. A subscriber never writes to a publisher: a process trusts the peers that it dials, which prove their
-// identity if Config.Credentials demand it.
+// identity if Config.Credentials demand it. A stream ends at both ends when a certificate of its connection expires, and the
+// subscriber connects again (expiry.go).
 //
 // A peer that disconnects retracts nothing. What that means for its values is the subscriber's choice: an Update has
 // Disconnected set, and a Mirror has a Retention, which is finite between processes of one control plane and KeepForever

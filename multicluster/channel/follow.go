@@ -74,9 +74,8 @@ func (c *Channel) topicsByName() map[string]*Topic {
 // errSelf means that the address is this process's own.
 var errSelf = errors.New("this process itself")
 
-// follow subscribes to one peer, again whenever the connection is lost, until its context ends.
-func (c *Channel) follow(ctx context.Context, p *peer) {
-	defer p.stop()
+// dial makes the connection to a peer, which is established when it is used.
+func (c *Channel) dial(p *peer) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient(p.address,
 		grpc.WithTransportCredentials(c.cfg.Credentials),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -87,16 +86,33 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
 	)
 	if err != nil {
-		c.cfg.Log.Error("invalid address of a peer", "peer", p.address, "error", err)
-		c.lost(ctx, p, false)
-		return
+		return nil, err
 	}
-	defer func() { _ = conn.Close() }()
 	c.mu.Lock()
 	p.conn = conn
 	c.mu.Unlock()
+	return conn, nil
+}
+
+// follow subscribes to one peer, again whenever the connection is lost, until its context ends.
+func (c *Channel) follow(ctx context.Context, p *peer) {
+	defer p.stop()
+	var conn *grpc.ClientConn
+	defer func() {
+		if conn != nil {
+			_ = conn.Close()
+		}
+	}()
 	logged := false // that it is disconnected
 	for {
+		if conn == nil {
+			var err error
+			if conn, err = c.dial(p); err != nil {
+				c.cfg.Log.Error("invalid address of a peer", "peer", p.address, "error", err)
+				c.lost(ctx, p, false)
+				return
+			}
+		}
 		err := c.read(ctx, p, conn, func() {
 			c.cfg.Log.Info("connected to a peer", "peer", p.address)
 			logged = false
@@ -108,6 +124,10 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		if !logged {
 			c.cfg.Log.Warn("no connection to a peer; trying again", "peer", p.address, "error", err)
 			logged = true
+		}
+		if expired(err) {
+			_ = conn.Close()
+			conn = nil
 		}
 		select {
 		case <-ctx.Done():
@@ -138,7 +158,8 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 // read is one connection: it subscribes to all topics, and delivers and acknowledges responses, each topic on its own.
 // connected is called with the first response.
 func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, connected func()) error {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	stop := func() { end(nil) }
 	defer stop()
 	c.mu.Lock()
 	topics, tried := maps.Clone(c.topics), p.tried
@@ -166,6 +187,9 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 	for {
 		r, err := s.Recv()
 		if err != nil {
+			if cause := context.Cause(ctx); errors.Is(cause, errExpired) {
+				return cause
+			}
 			return err
 		}
 		if r.GetSystemVersionInfo() == c.id {
@@ -174,6 +198,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 		if connected != nil {
 			connected()
 			connected = nil
+			delivering.Go(func() { end(c.untilExpiry(ctx, expires(s.Context()))) })
 		}
 		t := topics[r.GetTypeUrl()]
 		if t == nil {

@@ -59,8 +59,12 @@ type subscription struct {
 	known       map[string]bool // keys that were sent and not retracted
 }
 
-// serve is one subscriber, from its first message to its end.
+// serve is one subscriber, from its first message to its end, or until its certificate expires.
 func (c *Channel) serve(stream *serverStream) error {
+	until := expires(stream.Context())
+	if !until.IsZero() && !c.cfg.Now().Before(until) {
+		return errExpired
+	}
 	s := &subscriber{topics: map[string]*subscription{}, wake: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.subscribers[s] = struct{}{}
@@ -71,6 +75,8 @@ func (c *Channel) serve(stream *serverStream) error {
 	}
 	c.mu.Unlock()
 	defer c.leave(s)
+	expiry := make(chan error, 1)
+	go func() { expiry <- c.untilExpiry(stream.Context(), until) }() // ends with the stream
 	failed := make(chan error, 1)
 	go func() { // ends with the stream
 		failed <- c.guard("subscriber", func() error {
@@ -91,6 +97,8 @@ func (c *Channel) serve(stream *serverStream) error {
 		}
 		select {
 		case <-s.wake:
+		case err := <-expiry:
+			return err
 		case <-failed:
 			return nil // the subscriber has ended, as processes do
 		}

@@ -85,7 +85,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	}
 	a.progress, a.cache = delivery.NewProgress(), cache.New(cache.Config{})
 	a.linger = delivery.NewLinger(a.cache, delivery.LingerTimeout, a.log)
-	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: a.security.dial, Log: a.log, OnPanic: a.panics.of(partStream)})
+	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: a.security.dial, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream)})
 	a.proxies = peers.NewProxies(a.channel, w.proxies)
 	a.relays = peers.NewRelays(a.board, a.channel)
 	a.xds, err = server.New(server.Config{

@@ -1,0 +1,67 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// errExpired ends a stream whose certificate has expired. The peer connects again: a connection keeps the certificates of its
+// handshake.
+var errExpired = status.Error(codes.Unauthenticated, "the certificate of this connection has expired: connect again with its successor")
+
+// expiryCheck is how often a certificate is compared with the clock, which may be set while a stream is open.
+const expiryCheck = time.Minute
+
+// expires returns when the first certificate of the other end of a call expires; zero if it has none.
+func expires(ctx context.Context) (first time.Time) {
+	from, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return first
+	}
+	info, ok := from.AuthInfo.(credentials.TLSInfo)
+	if !ok {
+		return first
+	}
+	chain := info.State.PeerCertificates
+	if len(info.State.VerifiedChains) > 0 {
+		chain = info.State.VerifiedChains[0]
+	}
+	for _, c := range chain {
+		if first.IsZero() || c.NotAfter.Before(first) {
+			first = c.NotAfter
+		}
+	}
+	return first
+}
+
+// untilExpiry returns errExpired once a time has come, or ctx's error. It never comes if it is zero.
+func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
+	if at.IsZero() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for {
+		left := at.Sub(c.cfg.Now())
+		if left <= 0 {
+			return errExpired
+		}
+		timer := time.NewTimer(min(left, c.expiryCheck))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// expired reports whether a stream ended because a certificate of its connection has expired, this process's or the peer's.
+func expired(err error) bool {
+	return errors.Is(err, errExpired) || status.Code(err) == codes.Unauthenticated
+}
