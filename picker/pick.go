@@ -67,16 +67,23 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	span := p.span(ctx, r, started)
 	var a extproc.Answer
 	var d decision
+	answered := false
+	defer func() {
+		if !answered && d.lease != nil { // it panics: no other code ends the lease
+			d.lease.Release()
+		}
+	}()
 	if pool.Relay != nil {
 		a, d = p.relay(ctx, pool, r)
 	} else {
-		a, d = p.choose(ctx, pool, r)
+		a = p.choose(ctx, pool, r, &d)
 	}
 	pool.counters.count(d.result, time.Since(started))
 	if span != nil {
 		endSpan(span, pool, &a, &d)
 	}
 	pool.history.offer(started, func() *Record { return pool.record(r, &a, &d, started) })
+	answered = true
 	return a
 }
 
@@ -85,8 +92,9 @@ type decision struct {
 	result     string
 	candidates int
 	allowed    func(*endpoint.Endpoint) bool
-	outOfRange []string // of a relay: addresses outside the declared ranges
-	problem    string   // of a relay: why the remote picker did not answer
+	outOfRange []string        // of a relay: addresses outside the declared ranges
+	problem    string          // of a relay: why the remote picker did not answer
+	lease      *endpoint.Lease // nil if none was opened
 }
 
 var scratches = sync.Pool{New: func() any { return new(schedule.Scratch) }}
@@ -97,9 +105,8 @@ const reportDelay = 250 * time.Millisecond
 
 // choose picks among the pool's own endpoints, and opens a lease for the first. If the pool is full and the request can't be
 // spilled, it waits for a report that may be on its way.
-func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (extproc.Answer, decision) {
+func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *decision) extproc.Answer {
 	pool.snapshot.MarkUsed()
-	var d decision
 	entries, restricted := r.Headers.Subset()
 	if restricted {
 		d.allowed = subset(entries)
@@ -118,11 +125,13 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (ex
 	case pool.slots != nil:
 		pool.slots.Wait(ctx, reportDelay, func() bool { return c.open(ctx, pool.strategy) })
 	}
+	d.lease = c.lease
+	fault(r)
 	d.candidates = len(c.scratch.Candidates())
 	a, result := pool.compose(c.ranked, spill, c.scratch.Eligible, restricted, retries(r))
 	d.result = result
 	if c.lease == nil {
-		return a, d
+		return a
 	}
 	p.prefixes.Add(c.ranked[0].Endpoint.Load().Prefixes(), c.request.Chain)
 	if r.Pool == "" {
@@ -131,7 +140,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request) (ex
 	}
 	a.Pool, a.Lease = pool.Name, c.lease.ID()
 	a.Track = tracker{picker: p, lease: c.lease, untilEnd: r.Pool == ""}
-	return a, d
+	return a
 }
 
 // scheduled is what a request's pick is decided by.

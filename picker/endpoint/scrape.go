@@ -255,6 +255,7 @@ func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) 
 	if response.StatusCode != http.StatusOK {
 		return reading, fmt.Errorf("metrics page %s: status %d", src.url, response.StatusCode)
 	}
+	fault(response.Header)
 	limit := min(cmp.Or(src.key.metrics.MaxPage, DefaultMaxPage), LargestMaxPage)
 	page.Reset(&limitedReader{response.Body, limit})
 	if reading, err = parsePage(page, src.key.metrics); errors.Is(err, errLargePage) {

@@ -130,6 +130,7 @@ func (st *stream) handle(r request) {
 	if st.closed {
 		return
 	}
+	fault(r)
 	if r.delta != nil {
 		st.machine.Handle(publish.Request{
 			Type: t, Subscribe: r.delta.names(requestSubscribe), Unsubscribe: r.delta.names(requestUnsubscribe),

@@ -26,7 +26,10 @@ type Explained struct {
 // Explain follows a request through translation and reports.
 func (c *core) Explain(q translator.Query) Explained {
 	var out Explained
-	c.translation.Read(func(t *translator.Translator) { out.Explanation = t.Explain(q) })
+	c.translation.Read(func(t *translator.Translator) {
+		fault(q)
+		out.Explanation = t.Explain(q)
+	})
 	doc := status.NewDocument(c.board.List(nil), Controller, nil, time.Now())
 	for _, o := range doc.Objects {
 		if out.concerns(o) {
