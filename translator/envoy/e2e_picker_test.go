@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"bytes"
 	"net"
 	"net/netip"
 	"slices"
@@ -25,6 +26,7 @@ import (
 type script struct {
 	endpoints string // the list it answers, "" for no pick at all
 	status    int    // an immediate response
+	size      int    // of its body in bytes; 0: some words
 	silent    bool   // never answers
 	quits     bool   // ends the call when it gets the body
 	retries   string // x-envoy-max-retries
@@ -191,10 +193,14 @@ func (sc script) sendBack(b *extprocv3.HttpBody, a *asked) []*extprocv3.Processi
 
 func (sc script) pick() *extprocv3.ProcessingResponse {
 	if sc.status != 0 {
+		text := []byte("the picker rejects")
+		if sc.size > 0 {
+			text = bytes.Repeat([]byte("x"), sc.size)
+		}
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 			ImmediateResponse: &extprocv3.ImmediateResponse{
 				Status: &typev3.HttpStatus{Code: typev3.StatusCode(sc.status)},
-				Body:   []byte("the picker rejects"),
+				Body:   text,
 			},
 		}}
 	}

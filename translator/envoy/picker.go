@@ -25,6 +25,10 @@ const (
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
 )
 
+// maxPickerMessage is the largest message that an external picker may send, in bytes: a pick, an immediate response or a chunk of
+// a body, for which ext_proc has 64 KiB. Without it, Envoy holds an answer of any size. With a larger message the call has failed.
+const maxPickerMessage = 1 << 20
+
 // pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never on the route: there,
 // requests of one pool would be asked at another's picker (envoy/INFERENCE.md, "Many pools").
 func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode func(model.BodyMode) model.BodyMode) map[string]*anypb.Any {
@@ -37,6 +41,9 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode f
 	}
 	service := b.grpc(cluster)
 	service.RetryPolicy = b.callAgain() // that of EnvoyGrpc is read for xDS streams only
+	if cluster.External() {
+		service.GetEnvoyGrpc().MaxReceiveMessageLength = u32(maxPickerMessage)
+	}
 	meta := func(k, v string) {
 		service.InitialMetadata = append(service.InitialMetadata, &corev3.HeaderValue{Key: k, Value: v})
 	}

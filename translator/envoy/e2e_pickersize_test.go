@@ -1,0 +1,49 @@
+package envoy
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Envoy asks an external picker itself, and would hold an answer of any size for each request.
+func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
+	pod := startPod(t, "a", 200)
+	r := newRig(t, closedPort(t))
+	for name, fallback := range map[string]model.Fallback{"open": model.FallbackPods, "closed": model.FallbackNone} {
+		r.cluster(model.Cluster{Name: named("pool-" + name), Protocol: model.HTTP1, Fallback: fallback}, endpoints(pod.address)...)
+	}
+	modes := map[string]model.BodyMode{"duplex": model.BodyDuplex, "whole": model.BodyWhole}
+	sizes := map[string]int{"small": 512 << 10, "huge": 32 << 20}
+	var pickers []string
+	for mode, body := range modes {
+		for size, bytes := range sizes {
+			p := startPicker(t, map[string]script{"": {status: 429, size: bytes, duplex: mode == "duplex", plain: mode == "whole"}})
+			name := "picker/ns/" + mode + size + "/9002"
+			pickers = append(pickers, name)
+			r.cluster(model.Cluster{Name: named(name), Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
+			for _, pool := range []string{"open", "closed"} {
+				r.forward(pool+"-"+mode+"-"+size, model.Forward{Backends: []model.WeightedBackend{{
+					Cluster: named("pool-" + pool), Weight: 1, Picker: &model.PickerCall{Cluster: named(name), Body: body, Served: true},
+				}}})
+			}
+		}
+	}
+	r.start()
+	r.healthy(pickers...)
+	for mode := range modes {
+		for _, pool := range []string{"open", "closed"} {
+			for size, bytes := range sizes {
+				a := r.post(t, pool+"-"+mode+"-"+size, []byte(`{"prompt": "hello"}`))
+				if what := fmt.Sprintf("%s, %s, %s", pool, mode, size); size == "small" {
+					if a.status != 429 || len(a.body) != bytes {
+						t.Errorf("%s: %s, %d bytes", what, a, len(a.body))
+					}
+				} else if a.status == 429 || len(a.body) > 4<<10 || pool == "closed" && a.status != 503 {
+					t.Errorf("%s: %s, %d bytes", what, a, len(a.body))
+				}
+			}
+		}
+	}
+}
