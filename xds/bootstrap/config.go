@@ -67,9 +67,14 @@ type TLS struct {
 	ServerName string
 }
 
-// DefaultProfile names the listeners that this version generates: their fixed list of filters. Raise it when that list
-// changes, and serve the old list to proxies of the old profile: otherwise the upgrade of a control plane drains all
-// streams at once.
+// DefaultProfile names what listeners of this version rely on: the fixed list of HTTP filters, and what the bootstrap must
+// have for them. Raise it when the list gains, loses or moves a filter, or when a listener needs something that older
+// bootstraps lack, and commit what older proxies get under the older profile: otherwise the upgrade of a control plane drains
+// all streams at once, or breaks proxies that were not replaced.
+//
+// It is still 1: the list has not changed since the first version, and every bootstrap takes today's listeners. Fields of
+// listeners and filters have changed (timeouts, escaped slashes, headers with underscores). These protect proxies, so those of
+// older bootstraps get them too, at the price of one drain (OPERATIONS.md, "Upgrading from earlier builds").
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.

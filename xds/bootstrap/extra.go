@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
@@ -26,8 +27,26 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 			return fmt.Errorf("%s cannot be merged in: it identifies the proxy to the control plane", field)
 		}
 	}
+	for field, names := range map[string][]string{
+		"static_resources.clusters": namesOf(more.GetStaticResources().GetClusters()), "static_resources.listeners": namesOf(more.GetStaticResources().GetListeners()),
+	} {
+		for _, name := range names {
+			if delivered(name) {
+				return fmt.Errorf("%s cannot be merged in: %q may be a name of what Penstock delivers; choose one that has no slash and begins with none of %q", field, name, reserved)
+			}
+		}
+	}
 	proto.Merge(msg, more)
 	return unique(msg)
+}
+
+// reserved begins the names without a slash of clusters and listeners that ADS delivers.
+var reserved = []string{"penstock-", "hop."}
+
+// delivered reports whether a name may be that of a cluster or listener that ADS delivers (translator/model). Envoy ignores what ADS
+// delivers for a name of its bootstrap: requests for a pool would go where the bootstrap leads.
+func delivered(name string) bool {
+	return strings.Contains(name, "/") || slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // unique finds names that Envoy, which would not start, demands to be given once: those of the user's entries and ours.

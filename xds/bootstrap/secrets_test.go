@@ -108,7 +108,15 @@ func TestBootstrap_ExtraIsMerged(t *testing.T) {
 	if problem := envoytest.Validate(t, []byte(got)); problem != "" {
 		t.Error(problem)
 	}
+	c.Ready = "127.0.0.1:1"
 	for extra, want := range map[string]string{
+		`{"static_resources":{"clusters":[{"name":"xds"}]}}`:                   `static_resources.clusters cannot be merged in: there are two of the name "xds"; choose another one`,
+		`{"static_resources":{"listeners":[{"name":"ready"}]}}`:                `static_resources.listeners cannot be merged in: there are two of the name "ready"`,
+		`{"layered_runtime":{"layers":[{"name":"static","static_layer":{}}]}}`: `layered_runtime.layers cannot be merged in: there are two of the name "static"`,
+		`{"static_resources":{"clusters":[{"name":"pool/default/chat"}]}}`:     `static_resources.clusters cannot be merged in: "pool/default/chat" may be a name of what Penstock delivers`,
+		`{"static_resources":{"clusters":[{"name":"penstock-picker"}]}}`:       `"penstock-picker" may be a name of what Penstock delivers`,
+		`{"static_resources":{"listeners":[{"name":"listener/80"}]}}`:          `static_resources.listeners cannot be merged in: "listener/80" may be a name`,
+
 		`{"node":{"id":"x"}}`:  "node cannot be merged in",
 		`{"staticResources":1`: "not a valid bootstrap",
 		`{"typo":1}`:           "typo",
