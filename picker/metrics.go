@@ -15,6 +15,7 @@ type metrics struct {
 	outOfRange *prometheus.CounterVec
 	uncounted  *prometheus.CounterVec
 	denied     *prometheus.CounterVec
+	uploads    *prometheus.CounterVec
 }
 
 // poolMetrics are one pool's series. They are created with its first pick: the series of unused pools would be most of the page.
@@ -56,10 +57,12 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 		Help: "Picks that do not count as in flight, because their Gateway has 65,536 requests in flight."}, []string{"gateway"})
 	m.denied = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_denied_calls_total",
 		Help: "Calls with the key of a Gateway whose routes do not use the pool."}, []string{"gateway"})
+	m.uploads = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_rejected_uploads_total",
+		Help: "Requests with a large body that were answered 503, because an Envoy of the Gateway holds too many."}, []string{"gateway"})
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, poolCollector{p}} {
+	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, poolCollector{p}} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/picker/upload"
 )
 
 // Picker picks for many pools. Create it with New. It picks as soon as it has pools; it scrapes metrics and expires leases
@@ -45,6 +46,7 @@ type Picker struct {
 	nowhere        *endpoint.Load // has the requests that no endpoint of a pool serves
 	metrics        *metrics
 	health         *health.Server
+	uploads        upload.Ledger
 
 	mu    sync.Mutex // serialises changes; picks do not take it
 	pools atomic.Pointer[poolSet]

@@ -65,6 +65,13 @@ var figures = map[string]figure{
 	"attack_ads_memory.before": {"MiB", none, ""},
 	"attack_ads_memory.peak":   {"MiB", none, "The maximum during the attack."},
 
+	"attack_uploads":         {"ratio", 1.5, "200 HTTP/1.1 uploads of 32 MiB that stop before their end, half of them chunked, to a route that holds bodies for their model's name: the 99th percentile of 3,000 requests through another route of the same Envoy, over that of an Envoy without uploads, in turns."},
+	"attack_uploads.with":    {"ms", none, ""},
+	"attack_uploads.without": {"ms", none, ""},
+	"attack_uploads.sending": {"ms", none, "The same while the uploads are sent as fast as the machine can."},
+	"attack_uploads.failed":  {"requests", 0, "Requests of the other route that failed, from the first byte of the uploads on."},
+	"attack_uploads.held":    {"uploads", none, "Uploads that are held; the others were answered 503."},
+
 	"served_after_absence":         {"s", 1, "A real Envoy starts while both control planes are down, for 8 s: from when the first of them is ready again until every host is served, the longest of five times. Envoy waits up to half a second between connection attempts."},
 	"served_after_absence.started": {"s", none, "The same from the start of their processes."},
 
@@ -110,6 +117,7 @@ var measurements = []measurement{
 	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},
 	{names: []string{"dead_names_start"}, what: "a start with 10,000 names that do not resolve", needs: havePenstock, run: measureDeadNames},
 	{names: []string{"attack_ads_memory"}, what: "streams of ADS that are never authorized", needs: havePenstock, run: measureADSMemory},
+	{names: []string{"attack_uploads"}, what: "200 stalled uploads beside another route's requests", needs: haveEnvoy, run: measureUploads},
 	{names: []string{"served_after_absence"}, what: "an Envoy that starts while both control planes are down", needs: haveEnvoy, run: measureAbsence},
 	{names: []string{"change_vs_envoy_gateway"}, what: "a saved file to bytes at a proxy, beside Envoy Gateway", needs: havePeer, run: measurePeer},
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},

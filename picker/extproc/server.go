@@ -50,6 +50,7 @@ type Config struct {
 	Picker Picker // required
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
+	Uploads Uploads // nil: all are taken
 }
 
 // Server is envoy.service.ext_proc.v3.ExternalProcessor. It has no state of its own.
@@ -59,6 +60,9 @@ type Server struct{ Config }
 func New(c Config) *Server {
 	if c.Gateway == nil {
 		c.Gateway = func(context.Context) string { return "" }
+	}
+	if c.Uploads == nil {
+		c.Uploads = unlimited{}
 	}
 	return &Server{c}
 }
@@ -84,6 +88,9 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // process serves one HTTP request. Envoy resets the stream as soon as it needs no more responses, so no end of the stream is
 // an error.
 func (s *Server) process(stream grpc.ServerStream) error {
+	if limit, is := uploadLimit(stream.Context()); is {
+		return s.upload(stream, limit)
+	}
 	x := exchange{picker: s.Picker, stream: stream, ctx: stream.Context()}
 	x.request.readCall(x.ctx)
 	x.request.Gateway = s.Gateway(x.ctx)

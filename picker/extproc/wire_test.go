@@ -60,6 +60,11 @@ func (p *fakePicker) End() { close(p.ended) }
 
 func start(t testing.TB, p *fakePicker) *grpc.ClientConn {
 	t.Helper()
+	return startWith(t, p, Config{})
+}
+
+func startWith(t testing.TB, p *fakePicker, c Config) *grpc.ClientConn {
+	t.Helper()
 	p.ended = make(chan struct{})
 	if p.policy.Limit == 0 {
 		p.policy.Limit = 1 << 20
@@ -69,7 +74,8 @@ func start(t testing.TB, p *fakePicker) *grpc.ClientConn {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(Codec()))
-	New(Config{Picker: p}).Register(server)
+	c.Picker = p
+	New(c).Register(server)
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	reflection.Register(server)
 	go func() { _ = server.Serve(listener) }()

@@ -21,6 +21,7 @@ import (
 
 // The names of the HTTP filters, which are the keys of per-route configuration, in their order.
 const (
+	filterUploads     = "uploads"          // composite: asks our picker whether there is room for a large body
 	filterScripts     = "scripts"          // Lua: lifts the model's name out of the body
 	filterCORS        = "cors"             //
 	filterAPIKey      = "api-key"          // composite: envoy.filters.http.api_key_auth
@@ -43,11 +44,14 @@ const (
 // without keys denies every request, ext_authz wants a service, jwt_authn takes providers only from the listener), so each
 // is a composite filter without a match tree: an empty place that costs nothing, into which a route puts the filter
 // with all of its configuration (e2e_filters_test.go does).
-func (b *builder) httpFilters(requestTimeout time.Duration) []*hcmv3.HttpFilter {
+//
+// uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge.
+func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64) []*hcmv3.HttpFilter {
 	list := []struct {
 		name   string
 		config proto.Message
 	}{
+		{filterUploads, b.uploads(uploads)},
 		{filterScripts, scripts()},
 		{filterCORS, &corsv3.Cors{}},
 		{filterAPIKey, &compositev3.Composite{}},

@@ -18,7 +18,7 @@ const hopRequests = 100
 // (Pool.PicksAgain). The bootstrap must have the internal listener extension.
 func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
 	b, name := &builder{}, h.Name.String()
-	m := b.manager(cfg, name, name, model.DefaultRequestTimeout)
+	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0)
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true

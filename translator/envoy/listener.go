@@ -112,7 +112,7 @@ func (b *builder) terminate(secrets []string, clients *model.ClientValidation, a
 
 // edge is the connection manager that clients meet.
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
-	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout)
+	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads)
 	m.UseRemoteAddress = boolean(true)
 	// No address is trusted as internal, else clients in private networks could set x-envoy-max-retries and its kin. An
 	// empty list would mean the default, which is all of them; no client has this address.

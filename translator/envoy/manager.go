@@ -21,19 +21,19 @@ const endpointHeader = "x-gateway-destination-endpoint"
 
 var (
 	// edgeHeaders are what no client may send, hopHeaders what a request must not bring along from one pool to another.
-	edgeHeaders = []*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-")}
+	edgeHeaders = []*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-"), noteChunked()}
 	hopHeaders  = []*mutationv3.HeaderMutation{removeHeader(endpointHeader)}
 )
 
 // manager is what the connection managers of edges and hops have in common. The name is that of the route
 // configuration; owner is the gateway or hop, for the picker's access log.
-func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration) *hcmv3.HttpConnectionManager {
+func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: name,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: b.rds(name)},
 		},
-		HttpFilters: b.httpFilters(requestTimeout),
+		HttpFilters: b.httpFilters(requestTimeout, uploads),
 		// Upgrades need AllowConnect to come over HTTP/2. The windows bound what one slow stream holds in memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,

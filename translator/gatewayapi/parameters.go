@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
@@ -102,7 +103,12 @@ func over(of, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 
 // edge is how the listeners of a Gateway treat clients. fleet may be nil.
 func edge(fleet *v1alpha1.EnvoyFleetSpec) model.Edge {
-	e := model.Edge{RequestTimeout: model.DefaultRequestTimeout}
+	e := model.Edge{RequestTimeout: model.DefaultRequestTimeout, Uploads: model.UploadsOf(model.DefaultMemory)}
+	if fleet != nil && fleet.Resources != nil {
+		if limit, ok := fleet.Resources.Limits[corev1.ResourceMemory]; ok {
+			e.Uploads = model.UploadsOf(limit.Value())
+		}
+	}
 	if fleet == nil || fleet.Clients == nil {
 		return e
 	}

@@ -84,7 +84,15 @@ type Edge struct {
 	Underscores    v1alpha1.HeadersWithUnderscores
 	TrustedHops    uint32
 	ProxyProtocol  v1alpha1.ProxyProtocol
+	Uploads        int64 // bytes of large request bodies that one Envoy may hold in all
 }
+
+// UploadsOf is Edge.Uploads of an Envoy whose container has so many bytes of memory: half of its heap, which is nine tenths of
+// the memory. The other half is for copies, such as those that scripts and pickers read, and for everything else.
+func UploadsOf(memory int64) int64 { return memory / 20 * 9 }
+
+// DefaultMemory is the memory limit of an Envoy's container where no EnvoyFleet sets one, in bytes.
+const DefaultMemory = 1 << 30
 
 // DefaultRequestTimeout is the default of Edge.RequestTimeout, also that of hops.
 const DefaultRequestTimeout = 10 * time.Minute

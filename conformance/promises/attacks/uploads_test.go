@@ -1,0 +1,116 @@
+package attacks
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// bufferedPool is a pool whose picker gets bodies, on the model server of the site.
+const bufferedPool = `---
+apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: buffered}
+spec:
+  targetRef: {name: buffered}
+  picker: {body: Buffered}
+`
+
+// Before, 200 uploads of 32 MiB that stopped before their last byte filled Envoy's heap for up to an hour, and every request of
+// every route was answered 503. It held the bodies for a model's name, for a picker, or only to be able to send them again.
+func TestUploads_StalledOnesLeaveOthersServed(t *testing.T) {
+	s := start(t, nil)
+	s.write("by-model.yaml", modelRoute)
+	s.write("buffered.yaml", poolObjects("buffered", "/buffered", []string{"gw"}, at(s.server))+bufferedPool)
+	large := `{"model":"m","prompt":"` + strings.Repeat("a", 30<<20) + `"}`
+	paths := []string{"/by-model", "/buffered", "/plain"}
+	for _, path := range paths {
+		s.eventually(path+" takes 30 MiB", func() error { return s.ask("POST", path, large) })
+	}
+	for _, path := range paths {
+		t.Run(path[1:], func(t *testing.T) {
+			traffic, peak := s.traffic(), s.peak(s.envoy)
+			uploads, err := Stall(t.Context(), local(s.gateway), path, 200, 32<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer uploads.Close()
+			for range 100 {
+				if err := s.ask("POST", path, `{"model":"m"}`); err != nil {
+					t.Fatalf("a request beside %d stalled uploads: %v", 200-uploads.Answered(), err)
+				}
+			}
+			if stalled := 200 - uploads.Answered(); stalled == 0 || stalled > 30 {
+				t.Errorf("%d uploads of 32 MiB are held in half of a heap of 0.9 GiB", stalled)
+			}
+			if err := s.ask("POST", path, large); err == nil || !strings.Contains(err.Error(), `"code":"too_many_uploads"`) {
+				t.Errorf("a further upload: %v", err)
+			}
+			if most := peak(); most > 1024 {
+				t.Errorf("Envoy had %.0f MiB at the peak", most)
+			}
+			traffic.end()
+			uploads.Close()
+			s.eventually("uploads are taken again", func() error { return s.ask("POST", path, large) })
+		})
+	}
+}
+
+// Of HTTP/2 uploads without a declared length, Envoy's overload manager resets the largest.
+func TestUploads_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
+	s := start(t, nil)
+	s.write("by-model.yaml", modelRoute)
+	s.eventually("the route by model serves", func() error { return s.ask("POST", "/by-model", `{"model":"m"}`) })
+	traffic := s.traffic()
+	peak := s.peak(s.envoy)
+	var sent, streams sync.WaitGroup
+	var bodies []*io.PipeWriter
+	for range 200 {
+		body, writer := io.Pipe()
+		bodies = append(bodies, writer)
+		sent.Go(func() { _, _ = io.Copy(writer, io.LimitReader(repeated("a"), 32<<20-1)) }) // ends early if the stream is reset
+		streams.Go(func() { _ = s.stream(body) })
+	}
+	sent.Wait()
+	for range 100 {
+		if err := s.ask("POST", "/by-model", `{"model":"m"}`); err != nil {
+			t.Fatalf("a request beside stalled streams: %v", err)
+		}
+	}
+	traffic.end()
+	if most := peak(); most > 2.2*1024 {
+		t.Errorf("Envoy had %.0f MiB at the peak", most)
+	}
+	for _, b := range bodies {
+		_ = b.CloseWithError(errors.New("the attack has ended"))
+	}
+	streams.Wait()
+}
+
+// stream sends a body of unknown length over an HTTP/2 connection of its own, and closes it in the end.
+func (s *site) stream(body io.ReadCloser) error {
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, "http://"+local(s.gateway)+"/by-model", body)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return errors.Join(err, req.Body.Close())
+	}
+	return errors.Join(req.Body.Close(), fmt.Errorf("answered %s", resp.Status), resp.Body.Close())
+}
+
+// repeated reads as its text again and again.
+type repeated string
+
+func (r repeated) Read(p []byte) (int, error) {
+	return copy(p, bytes.Repeat([]byte(r), len(p)/len(r)+1)), nil
+}

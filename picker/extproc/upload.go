@@ -1,0 +1,132 @@
+package extproc
+
+import (
+	"context"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// MetadataKeyUpload makes a call one about an upload, which picks nothing. Its value is how many bytes of bodies the Envoy may
+// hold in all, as decimal text. The call lasts as long as the request.
+const MetadataKeyUpload = "x-penstock-upload"
+
+// headerChunked has the Transfer-Encoding of a request at the edge.
+const headerChunked = "x-penstock-chunked"
+
+// Uploads decides which requests with large bodies an Envoy may take.
+type Uploads interface {
+	// Upload begins one of an Envoy that may hold limit bytes in all.
+	Upload(ctx context.Context, gateway string, limit int64) Upload
+}
+
+// Upload is the share of one request in what its Envoy holds.
+type Upload interface {
+	Take(n int64) bool // reports whether there is room for n more bytes
+	Close()            // returns what was taken
+}
+
+// unlimited takes every upload.
+type unlimited struct{}
+
+func (unlimited) Upload(context.Context, string, int64) Upload { return unlimited{} }
+func (unlimited) Take(int64) bool                              { return true }
+func (unlimited) Close()                                       {}
+
+// uploadLimit is the value of MetadataKeyUpload.
+func uploadLimit(ctx context.Context) (limit int64, is bool) {
+	values := metadata.ValueFromIncomingContext(ctx, MetadataKeyUpload)
+	if len(values) == 0 {
+		return 0, false
+	}
+	limit, err := strconv.ParseInt(values[0], 10, 64)
+	return limit, err == nil && limit > 0
+}
+
+// maxHeld is how much of one body an Envoy holds at most: it answers 413 to a larger one, or sends it on without a way to
+// repeat it (translator/envoy, maxBody).
+const maxHeld = 32 << 20
+
+// upload serves one HTTP request until it ends. A declared length is taken at once; a body without one is watched as it
+// arrives.
+func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
+	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), limit)
+	defer u.Close()
+	for left := int64(maxHeld); ; {
+		m := newMessage()
+		if err := stream.RecvMsg(m); err != nil {
+			m.Free()
+			return nil
+		}
+		n := min(size(m), left)
+		answer := passUpload(m)
+		m.Free()
+		if left -= n; n > 0 && !u.Take(n) {
+			answer = noRoom
+		}
+		if answer == nil {
+			continue
+		}
+		if err := stream.SendMsg(answer); err != nil || answer == noRoom {
+			return nil
+		}
+	}
+}
+
+// size is how many bytes of the body a message announces or has.
+func size(m *Message) int64 {
+	length := m.Header("content-length")
+	switch {
+	case m.Kind == RequestBody:
+		return int64(m.Body.Len())
+	case m.Kind != RequestHeaders || m.EndOfStream || length == nil:
+		return 0
+	}
+	n, err := strconv.ParseInt(string(length), 10, 64)
+	if err != nil || n < 0 {
+		return maxHeld
+	}
+	return n
+}
+
+// passUpload lets a request go on. It is nil for a message that gets no answer.
+func passUpload(m *Message) *reply {
+	switch m.Kind {
+	case RequestHeaders:
+		if !m.EndOfStream && m.Header("content-length") == nil {
+			return watchBody
+		}
+		return passRequestHeaders
+	case RequestBody:
+		return passRequestBody
+	case RequestTrailers:
+		return passRequestTrailers
+	case ResponseHeaders:
+		return passResponseHeaders
+	case ResponseTrailers:
+		return passResponseTrailers
+	}
+	return nil
+}
+
+// noRoom answers an upload for which there is no room.
+var noRoom = immediateReply(&Answer{Status: 503, Reason: "too_many_uploads",
+	Message: "this gateway holds too many large requests: send a smaller one, or try again later"})
+
+// watchBody passes headers, and has the body sent here as it arrives (ProcessingResponse.mode_override). The other modes
+// stay those of the filter. The header by which Envoy notes such a request is removed.
+var watchBody = func() *reply {
+	w := newWriter(16)
+	mode := w.len()
+	w.uint(6, 2)                    // response_trailer_mode: SEND
+	w.uint(3, uint64(ModeStreamed)) // request_body_mode
+	w.uint(2, 2)                    // response_header_mode: SKIP
+	w.close(9, mode)
+	headers := w.len()
+	w.str(2, headerChunked) // HeaderMutation.remove_headers
+	w.close(2, headers)     // CommonResponse.header_mutation
+	w.close(1, headers)     // HeadersResponse.response
+	w.close(replyRequestHeaders, headers)
+	return w.done()
+}()

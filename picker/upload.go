@@ -1,0 +1,39 @@
+package picker
+
+import (
+	"context"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/peer"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/upload"
+)
+
+// Upload implements extproc.Uploads. Of an Envoy's limit each process answers for an equal part, because an Envoy's calls are
+// spread over all of them.
+func (p *Picker) Upload(ctx context.Context, gateway string, limit int64) extproc.Upload {
+	proxy := upload.Proxy{Gateway: gateway}
+	if from, ok := peer.FromContext(ctx); ok {
+		if host, _, err := net.SplitHostPort(from.Addr.String()); err == nil {
+			proxy.Address = host
+		}
+	}
+	return countedUpload{p.uploads.Open(proxy, limit/int64(1+p.peers.Others())), p.metrics.uploads.WithLabelValues(gateway)}
+}
+
+// countedUpload counts when there is no room.
+type countedUpload struct {
+	*upload.Upload
+	rejected prometheus.Counter
+}
+
+// Take implements extproc.Upload.
+func (u countedUpload) Take(n int64) bool {
+	if u.Upload.Take(n) {
+		return true
+	}
+	u.rejected.Inc()
+	return false
+}

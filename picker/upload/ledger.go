@@ -1,0 +1,73 @@
+package upload
+
+import "sync"
+
+// Proxy is one Envoy. Several of one Gateway at one address count as one.
+type Proxy struct {
+	Gateway string // "namespace/name"; "" if calls need no key
+	Address string // its IP address, as the call shows it
+}
+
+// Ledger counts the bytes that each proxy holds. The zero value is ready to use.
+type Ledger struct {
+	mu   sync.Mutex
+	held map[Proxy]int64
+}
+
+// least is what an upload counts at least, in bytes: with its call, and beside its body, it costs about as much.
+const least = 64 << 10
+
+// Upload is one request's share. It is not for concurrent use.
+type Upload struct {
+	ledger *Ledger
+	proxy  Proxy
+	limit  int64
+	sent   int64 // of its body
+	held   int64 // what it counts
+}
+
+// Open begins an upload through a proxy that may hold limit bytes in all. Call Close.
+func (l *Ledger) Open(p Proxy, limit int64) *Upload {
+	return &Upload{ledger: l, proxy: p, limit: limit}
+}
+
+// Take takes n more bytes. It reports false, and takes nothing, if the upload would have more than half of what all others
+// leave of the limit.
+func (u *Upload) Take(n int64) bool {
+	l := u.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	room := (u.limit - (l.held[u.proxy] - u.held)) / 2
+	if n < 0 || n > room-u.sent || least > room {
+		return false
+	}
+	u.sent += n
+	more := max(u.sent, least) - u.held
+	u.held += more
+	if l.held == nil {
+		l.held = map[Proxy]int64{}
+	}
+	l.held[u.proxy] += more
+	return true
+}
+
+// Close returns what the upload took.
+func (u *Upload) Close() {
+	l := u.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[u.proxy] -= u.held; l.held[u.proxy] == 0 {
+		delete(l.held, u.proxy)
+	}
+	u.sent, u.held = 0, 0
+}
+
+// Held returns the bytes that all proxies hold.
+func (l *Ledger) Held() (n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.held {
+		n += h
+	}
+	return n
+}

@@ -1,0 +1,95 @@
+package envoy
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	xdscore "github.com/cncf/xds/go/xds/core/v3"
+	matcherxds "github.com/cncf/xds/go/xds/type/matcher/v3"
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	matchingv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/matching/v3"
+	compositev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/composite/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	envoymatcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// metaUpload marks a call about an upload. Its value is how many bytes of bodies the Envoy may hold in all.
+const metaUpload = "x-penstock-upload"
+
+// largeBody matches the Content-Length of bodies that count: of 10,000 bytes and more. Smaller ones are bounded by the
+// number of connections: 50,000 of them hold a quarter of a heap of 2 GiB.
+const largeBody = "[0-9]{5,}"
+
+// chunkedHeader has the Transfer-Encoding of a request, which Envoy removes before its filters see it. Our picker removes it
+// when it is asked about the upload.
+const chunkedHeader = "x-penstock-chunked"
+
+func noteChunked() *mutationv3.HeaderMutation {
+	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: chunkedHeader, Value: "%REQ(TRANSFER-ENCODING)%"},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}}}
+}
+
+// uploads is a place that asks our picker about each request with a large body, or with one of unknown length (chunked
+// transfer coding), before anything holds it: scripts, pickers and the router's retries hold up to maxBody until the request
+// ends. Envoy bounds neither their sum nor, in HTTP/1.1, resets the largest (its overload manager keeps no account of them).
+// The call lasts as long as the request. If the picker fails, requests pass: the overload manager is the last resort.
+func (b *builder) uploads(limit int64) proto.Message {
+	if limit <= 0 {
+		return &compositev3.Composite{}
+	}
+	service := b.grpc(model.OurPicker)
+	service.RetryPolicy = b.callAgain()
+	service.InitialMetadata = []*corev3.HeaderValue{{Key: metaUpload, Value: strconv.FormatInt(limit, 10)}}
+	call := &extprocv3.ExternalProcessor{
+		GrpcService:      service,
+		FailureModeAllow: true,
+		ProcessingMode: &extprocv3.ProcessingMode{
+			RequestHeaderMode:   extprocv3.ProcessingMode_SEND,
+			ResponseHeaderMode:  extprocv3.ProcessingMode_SKIP,
+			ResponseTrailerMode: extprocv3.ProcessingMode_SEND, // keeps the call open until the request ends
+		},
+		AllowModeOverride: true, // a body of unknown length is watched
+		MessageTimeout:    seconds(messageTimeout),
+		RouteCacheAction:  extprocv3.ExternalProcessor_RETAIN,
+		StatPrefix:        filterUploads,
+	}
+	return &matchingv3.ExtensionWithMatcher{
+		ExtensionConfig: b.extension("composite", &compositev3.Composite{}),
+		XdsMatcher: &matcherxds.Matcher{MatcherType: &matcherxds.Matcher_MatcherList_{MatcherList: &matcherxds.Matcher_MatcherList{
+			Matchers: []*matcherxds.Matcher_MatcherList_FieldMatcher{{
+				Predicate: b.anyHeader(map[string]string{"content-length": largeBody, chunkedHeader: ".+"}),
+				OnMatch: &matcherxds.Matcher_OnMatch{OnMatch: &matcherxds.Matcher_OnMatch_Action{Action: &xdscore.TypedExtensionConfig{
+					Name:        "ask",
+					TypedConfig: b.any(&compositev3.ExecuteFilterAction{TypedConfig: b.extension(filterUploads, call)}),
+				}}},
+			}},
+		}}},
+	}
+}
+
+// anyHeader matches requests of whose headers one at least matches its regular expression.
+func (b *builder) anyHeader(patterns map[string]string) *matcherxds.Matcher_MatcherList_Predicate {
+	var any []*matcherxds.Matcher_MatcherList_Predicate
+	for _, name := range slices.Sorted(maps.Keys(patterns)) {
+		any = append(any, &matcherxds.Matcher_MatcherList_Predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_{
+			SinglePredicate: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate{
+				Input: &xdscore.TypedExtensionConfig{Name: name, TypedConfig: b.any(&envoymatcherv3.HttpRequestHeaderMatchInput{HeaderName: name})},
+				Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: &matcherxds.StringMatcher{
+					MatchPattern: &matcherxds.StringMatcher_SafeRegex{SafeRegex: &matcherxds.RegexMatcher{
+						EngineType: &matcherxds.RegexMatcher_GoogleRe2{GoogleRe2: &matcherxds.RegexMatcher_GoogleRE2{}}, Regex: patterns[name],
+					}},
+				}},
+			},
+		}})
+	}
+	return &matcherxds.Matcher_MatcherList_Predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_OrMatcher{
+		OrMatcher: &matcherxds.Matcher_MatcherList_Predicate_PredicateList{Predicate: any},
+	}}
+}
