@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"math"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -86,39 +85,42 @@ type State struct {
 	Prompt float64 `json:"-"`
 }
 
+// Moment is a time as accounting keeps it: nanoseconds since the process started, by the monotonic clock.
+type Moment int64
+
+// At converts a time, for callers that read many endpoints.
+func At(now time.Time) Moment { return Moment(now.Sub(processStart)) }
+
 // State returns e's load now.
 func (e *Endpoint) State() State {
 	var s State
-	e.ReadState(&s, time.Now())
+	e.ReadState(&s, At(time.Now()))
 	return s
 }
 
-// ReadState sets s to e's load at now.
-func (e *Endpoint) ReadState(s *State, now time.Time) {
-	at, load := sinceStart(now), e.load
-	own, elsewhere := load.inFlight.Load(), load.elsewhere.Load()
-	*s = State{
-		InFlight: own + elsewhere, Unseen: own, Proven: load.health.proven.Load(),
-		Unread: load.prefill.unread.Load(), Confirmed: load.prefill.confirmed.Load(),
-		Rate: math.Float64frombits(load.prefill.rate.Load()), Prompt: math.Float64frombits(load.prefill.mean.Load()),
+// ReadState sets s to e's load at a moment.
+func (e *Endpoint) ReadState(s *State, at Moment) {
+	load := e.load
+	own := load.inFlight.Load()
+	s.InFlight, s.Unseen = own+load.elsewhere.Load(), own
+	s.Failing, s.Trial = load.health.failing(int64(at))
+	s.Proven = load.health.proven.Load()
+	load.prefill.read(s, int64(at))
+	src := e.source
+	var sample *sample
+	if src != nil {
+		sample = src.sample.Load()
 	}
-	if s.Unread > 0 {
-		s.Reading = float64(max(0, load.prefill.readBy.Load()-at)) / 1e9
+	if s.Fresh, s.Idle = false, false; src != nil {
+		s.Idle = src.failures.Load() == 0 && src.idle.Load()
 	}
-	s.Failing, s.Trial = load.health.failing(at)
-	s.Trial = s.Trial && !load.health.trial.Load()
-	if e.source == nil {
-		return
-	}
-	failures := e.source.failures.Load()
-	s.Idle = failures == 0 && e.source.idle.Load()
-	sample := e.source.sample.Load()
 	if sample == nil {
+		s.Queue, s.Running, s.KV, s.OthersQueue, s.OthersRunning, s.Adapters = 0, 0, 0, 0, 0, nil
 		return
 	}
 	s.Queue, s.Running, s.KV, s.Adapters = sample.Queue, sample.Running, sample.KV, sample.Adapters
 	s.OthersQueue, s.OthersRunning = sample.othersQueue, sample.othersRunning
-	s.Fresh = failures < e.source.staleAfter && at-sample.at < int64(e.source.maxAge)
+	s.Fresh = src.failures.Load() < src.staleAfter && int64(at)-sample.at < int64(src.maxAge)
 	s.Unseen = max(0, min(own, int64(load.sent.Load()-sample.sentBefore)))
 }
 

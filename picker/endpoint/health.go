@@ -53,7 +53,7 @@ func (h *health) fail(now int64) {
 // failing reports whether requests to the server often fail, and whether a trial may be sent.
 func (h *health) failing(now int64) (yes, trial bool) {
 	if h.score.Load() < failing {
-		return false, true
+		return false, !h.trial.Load()
 	}
-	return true, now >= h.next.Load()
+	return true, now >= h.next.Load() && !h.trial.Load()
 }

@@ -10,11 +10,12 @@ import (
 
 // Load accounts for the requests to one address. It outlives Snapshots that share it.
 type Load struct {
+	// What each pick reads is at the beginning, in two cache lines.
 	inFlight  atomic.Int64  // of this process
 	elsewhere atomic.Int64  // of its peers
 	sent      atomic.Uint64 // all picks so far: the difference to a sample's is what the scrape can't have seen
-	prefill   prefill
 	health    health
+	prefill   prefill
 	prefixes  *prefix.Server // nil if the process knows no prefixes
 
 	addr     netip.AddrPort

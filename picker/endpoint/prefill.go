@@ -81,6 +81,16 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	}
 }
 
+// read sets s to what is known at a moment.
+func (p *prefill) read(s *State, now int64) {
+	s.Rate, s.Prompt = math.Float64frombits(p.rate.Load()), math.Float64frombits(p.mean.Load())
+	s.Reading, s.Confirmed = 0, 0
+	if s.Unread = p.unread.Load(); s.Unread > 0 {
+		s.Reading = float64(max(0, p.readBy.Load()-now)) / 1e9
+		s.Confirmed = p.confirmed.Load()
+	}
+}
+
 // end accounts for the first token of a prompt, or for the end of its request.
 func (p *prefill) end(tokens int64, confirmed bool) {
 	p.unread.Add(-tokens)

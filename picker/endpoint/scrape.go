@@ -43,17 +43,18 @@ type sourceKey struct {
 
 // source is one metrics page and its last sample.
 type source struct {
-	key        sourceKey
-	url        string
-	load       *Load
+	// What each pick reads is at the beginning, in one cache line.
+	sample     atomic.Pointer[sample]
+	failures   atomic.Int64 // in a row
 	staleAfter int64
 	maxAge     time.Duration
+	idle       atomic.Bool // it has no scraper; written under Registry.mu
 
-	sample   atomic.Pointer[sample]
-	failures atomic.Int64           // in a row
+	key      sourceKey
+	url      string
+	load     *Load
 	problem  atomic.Pointer[string] // of the last scrape; nil if it succeeded
 	hotUntil atomic.Int64           // end of the fast interval, in nanoseconds since processStart
-	idle     atomic.Bool            // it has no scraper; written under Registry.mu
 
 	scrapeNow chan struct{}
 	gone      chan struct{} // closed when no Snapshot has it
@@ -123,7 +124,7 @@ func (s Scrape) Fail(err error) {
 var processStart = time.Now()
 
 // sinceStart is now as it is kept in atomics.
-func sinceStart(now time.Time) int64 { return int64(now.Sub(processStart)) }
+func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
 // MarkUsed records a pick from the pool: its scrapers use the fast interval for a second, and idle ones scrape at once. It
 // is called with every pick; all but ten calls a second return at once.

@@ -27,54 +27,43 @@ type Verdict struct {
 
 // Describe evaluates every endpoint of list as Rank would, and chooses none.
 func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool) []Verdict {
-	verdicts := make([]Verdict, len(list))
-	var candidates []Candidate
-	var at []int
-	eligible, fresh := 0, 0
+	var scratch Scratch
+	c := s.candidates(r, now, list, allowed, &scratch)
+	s.match(r, c, &scratch)
+	if s.trials {
+		suspect(c, scratch.Eligible, scratch.fresh)
+	}
+	verdicts, at := make([]Verdict, len(list)), endpoint.At(now)
 	for i := range list {
 		e := &list[i]
-		v := Verdict{Address: e.Text, Pod: e.Pod, Problem: e.Problem()}
-		e.ReadState(&v.State, now)
-		out := allowed != nil && !allowed(e)
-		if !out && !e.Draining {
-			eligible++
-			if v.State.Fresh {
-				fresh++
+		v := &verdicts[i]
+		v.Address, v.Pod, v.Problem = e.Text, e.Pod, e.Problem()
+		e.ReadState(&v.State, at)
+		switch {
+		case allowed != nil && !allowed(e):
+			v.Out = "subset"
+		case len(c) > 0 && c[0].Endpoint == e:
+			s.explain(r, &c[0], v)
+			c = c[1:]
+		default:
+			if v.Out = s.filteredBy(e, &v.State); v.Out == "" {
+				v.Out = "full" // until a moment ago
 			}
 		}
-		if out {
-			v.Out = "subset"
-		} else if f := s.filteredBy(e, &v.State); f != "" {
-			v.Out = f
-		} else {
-			candidates = append(candidates, Candidate{Endpoint: e, State: v.State})
-			at = append(at, i)
-		}
-		verdicts[i] = v
 	}
-	s.match(r, candidates, &Scratch{})
-	s.explain(r, candidates, eligible, fresh, func(k int) *Verdict { return &verdicts[at[k]] })
 	return verdicts
 }
 
-// explain completes the candidates' verdicts.
-func (s *Strategy) explain(r *Request, c []Candidate, eligible, fresh int, verdict func(int) *Verdict) {
+// explain completes a candidate's verdict.
+func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict) {
+	v.Cached = c.Cached
 	if s.scorer != nil {
-		s.scorer.score(r, c)
-		for k, costs := range s.scorer.explain(r, c) {
-			verdict(k).Costs, verdict(k).Cost, verdict(k).Cached = costs, c[k].Cost, c[k].Cached
-		}
+		v.Cost, v.Costs = s.scorer.cost(r, &v.State, c), s.scorer.explain(r, &v.State, c)
 	}
-	if !s.trials {
-		return
-	}
-	suspect(c, eligible, fresh)
-	for k := range c {
-		if c[k].Trial {
-			verdict(k).Trial = "due"
-		} else if c[k].last {
-			verdict(k).Trial = "wait"
-		}
+	if c.Trial {
+		v.Trial = "due"
+	} else if c.last {
+		v.Trial = "wait"
 	}
 }
 
@@ -93,7 +82,7 @@ func (s *Strategy) Preview(r *Request, now time.Time, list []endpoint.Endpoint, 
 	if s.turn == nil {
 		return s.Rank(r, now, list, allowed, n, scratch)
 	}
-	c := s.candidates(now, list, allowed, scratch)
+	c := s.candidates(r, now, list, allowed, scratch)
 	if len(c) == 0 {
 		return nil
 	}

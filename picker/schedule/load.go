@@ -1,5 +1,12 @@
 package schedule
 
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
 // The strategy "load" compares endpoints by a cost in seconds: what a request would wait there, and what it would cost the
 // requests after it. For a prompt of which the server lacks u tokens, and reads P tokens a second:
 //
@@ -24,8 +31,9 @@ const (
 	pressureFrom = 0.8
 )
 
-// load is the scorer of the strategy.
-type load struct{}
+// load is the scorer of the strategy. It keeps the means of the servers that have figures, for those that have none, from one
+// pick to the next.
+type load struct{ rate, prompt atomic.Uint64 } // bits of float64; 0: the default
 
 // parts are a cost, in seconds.
 type parts struct {
@@ -38,71 +46,78 @@ type parts struct {
 
 func (p *parts) sum() float64 { return p.prompt + p.backlog + p.inFlight + p.others + p.kv }
 
-// assumed are the means of the endpoints that have figures, for those that have none.
-type assumed struct{ rate, prompt float64 }
+// means are sums over the servers that have figures.
+type means struct{ rates, rate, prompts, prompt float64 }
 
-func assume(c []Candidate) assumed {
-	var rates, prompts, rate, prompt float64
-	for i := range c {
-		if s := &c[i].State; s.Rate > 0 {
-			rates, rate = rates+1, rate+s.Rate
-		}
-		if s := &c[i].State; s.Prompt > 0 {
-			prompts, prompt = prompts+1, prompt+s.Prompt
-		}
+func (m *means) add(s *endpoint.State) {
+	if s.Rate > 0 {
+		m.rates, m.rate = m.rates+1, m.rate+s.Rate
 	}
-	a := assumed{defaultRate, defaultPrompt}
-	if rates > 0 {
-		a.rate = rate / rates
+	if s.Prompt > 0 {
+		m.prompts, m.prompt = m.prompts+1, m.prompt+s.Prompt
 	}
-	if prompts > 0 {
-		a.prompt = prompt / prompts
-	}
-	return a
 }
 
-// of returns an endpoint's cost for a request, and sets its rate and the request's uncached tokens there.
-func (a *assumed) of(r *Request, c *Candidate) parts {
-	s := &c.State
+// learn keeps the means for the next pick.
+func (l *load) learn(m *means) {
+	if m.rates > 0 {
+		l.rate.Store(math.Float64bits(m.rate / m.rates))
+	}
+	if m.prompts > 0 {
+		l.prompt.Store(math.Float64bits(m.prompt / m.prompts))
+	}
+}
+
+func (l *load) assumedRate() float64 {
+	if bits := l.rate.Load(); bits != 0 {
+		return math.Float64frombits(bits)
+	}
+	return defaultRate
+}
+
+func (l *load) assumedPrompt() float64 {
+	if bits := l.prompt.Load(); bits != 0 {
+		return math.Float64frombits(bits)
+	}
+	return defaultPrompt
+}
+
+// of returns an endpoint's cost, and sets what its Work needs.
+func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	tokens, prompt := float64(r.Tokens), s.Prompt
+	if prompt == 0 {
+		prompt = l.assumedPrompt()
+	}
 	if r.Tokens <= 0 {
-		tokens = a.prompt
+		tokens = l.assumedPrompt()
 	}
 	if c.rate = s.Rate; c.rate == 0 {
-		c.rate = a.rate
+		c.rate = l.assumedRate()
 	}
-	if prompt == 0 {
-		prompt = a.prompt
-	}
+	perToken := 1 / c.rate
 	c.uncached = max(tokens-float64(c.Cached), 0)
-	p := parts{
-		prompt:   uncachedWeight * c.uncached / c.rate,
-		backlog:  min(max(s.Reading, float64(s.Confirmed)/2/c.rate), float64(s.Unread)/c.rate),
-		inFlight: perRequest * float64(s.InFlight),
+	p.prompt = uncachedWeight * c.uncached * perToken
+	p.inFlight = perRequest * float64(s.InFlight)
+	if s.Unread > 0 {
+		p.backlog = min(max(s.Reading, float64(s.Confirmed)/2*perToken), float64(s.Unread)*perToken)
 	}
+	// Another sender's queue looks like a slow server.
+	c.measure = r.Stream && r.Tokens > 0 && s.OthersQueue*prompt <= c.uncached
 	if s.Fresh {
-		p.others = s.OthersQueue*prompt/c.rate + perRequest*s.OthersRunning
+		p.others = s.OthersQueue*prompt*perToken + perRequest*s.OthersRunning
 		if over := s.KV - pressureFrom; over > 0 {
-			p.kv = uncachedWeight * min(over/(1-pressureFrom), 1) * tokens / c.rate
+			p.kv = uncachedWeight * min(over/(1-pressureFrom), 1) * tokens * perToken
 		}
 	}
 	return p
 }
 
-func (load) score(r *Request, c []Candidate) {
-	a := assume(c)
-	for i := range c {
-		p := a.of(r, &c[i])
-		c[i].Cost = p.sum()
-	}
+func (l *load) cost(r *Request, s *endpoint.State, c *Candidate) float64 {
+	p := l.of(r, s, c)
+	return p.sum()
 }
 
-func (load) explain(r *Request, c []Candidate) []map[string]float64 {
-	a := assume(c)
-	out := make([]map[string]float64, len(c))
-	for i := range c {
-		p := a.of(r, &c[i])
-		out[i] = map[string]float64{"prompt": p.prompt, "backlog": p.backlog, "in-flight": p.inFlight, "others": p.others, "kv-cache": p.kv}
-	}
-	return out
+func (l *load) explain(r *Request, s *endpoint.State, c *Candidate) map[string]float64 {
+	p := l.of(r, s, c)
+	return map[string]float64{"prompt": p.prompt, "backlog": p.backlog, "in-flight": p.inFlight, "others": p.others, "kv-cache": p.kv}
 }

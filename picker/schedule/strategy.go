@@ -31,6 +31,7 @@ type Strategy struct {
 	name     string
 	filters  []filter
 	scorer   scorer        // nil: all cost the same
+	load     *load         // the scorer, if it is this one
 	trials   bool          // suspect endpoints get single requests
 	prefixes *prefix.Index // nil if they do not decide
 	random   func() uint64
@@ -43,32 +44,31 @@ type filter struct {
 	keep func(*endpoint.Endpoint, *endpoint.State) bool
 }
 
-// scorer gives every candidate a cost.
+// scorer gives every candidate a cost, independently of the others.
 type scorer interface {
-	score(r *Request, c []Candidate)
-	// explain returns the parts of each candidate's cost, by name.
-	explain(r *Request, c []Candidate) []map[string]float64
+	cost(r *Request, s *endpoint.State, c *Candidate) float64
+	// explain returns the parts of a cost, by name.
+	explain(r *Request, s *endpoint.State, c *Candidate) map[string]float64
 }
 
-// Candidate is an endpoint that passed the filters, with the state that they evaluated.
+// Candidate is an endpoint that passed the filters.
 type Candidate struct {
 	Endpoint *endpoint.Endpoint
-	State    endpoint.State
-	Cached   int     // tokens of the prompt that the server has cached
 	Cost     float64 // of strategy load in seconds, of least-request in requests
+	Cached   int     // tokens of the prompt that the server has cached
 	Trial    bool    // the endpoint is suspect, and this request shows whether it works
-	last     bool    // the endpoint is suspect, and gets this request only if there is no other
+
+	last     bool // the endpoint is suspect, and gets this request only if there is no other
+	measure  bool // the time to the first byte shows the server's rate
+	doubt    doubt
+	lot      uint32
 	rate     float64 // of prefill, in tokens a second; 0 if prompts do not decide
 	uncached float64 // tokens
-	tie      uint64
 }
 
 // Work returns what a request asks of the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
-	w := endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Trial: c.Trial}
-	// Another sender's queue would look like a slow server.
-	w.Measure = r.Stream && r.Tokens > 0 && c.State.OthersQueue*c.State.Prompt <= c.uncached
-	return w
+	return endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial}
 }
 
 // Scratch is reusable working memory for Rank.
@@ -79,6 +79,7 @@ type Scratch struct {
 	fresh    int // of them
 	servers  []*prefix.Server
 	cached   []int32
+	state    endpoint.State // of one endpoint at a time
 }
 
 // Names of all strategies, sorted.
@@ -102,10 +103,13 @@ func New(o Options) (*Strategy, error) {
 	}
 	s := build(o)
 	s.name, s.random = o.Name, o.Random
-	if s.scorer == (load{}) {
+	if s.load, _ = s.scorer.(*load); s.load != nil {
 		s.prefixes = o.Prefixes
 	}
-	s.filters = append([]filter{notDraining, notFull(o.Full)}, s.filters...)
+	s.filters = []filter{notDraining}
+	if o.Full != (Full{}) {
+		s.filters = append(s.filters, notFull(o.Full))
+	}
 	return s, nil
 }
 
@@ -115,28 +119,21 @@ func (s *Strategy) Name() string { return s.name }
 // Rank returns up to n endpoints of list for a request, best first, by their state at now; n is at least 1. allowed, if not
 // nil, restricts the choice. The result is valid until scratch is used again.
 func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
-	c := s.candidates(now, list, allowed, scratch)
+	c := s.candidates(r, now, list, allowed, scratch)
 	if len(c) == 0 {
 		return nil
 	}
 	if s.turn != nil {
 		return inTurn(c, s.turn.Add(1)-1, n)
 	}
-	s.match(r, c, scratch)
-	if s.scorer != nil {
-		s.scorer.score(r, c)
-	}
 	if s.trials {
 		suspect(c, scratch.Eligible, scratch.fresh)
 	}
-	lot := s.random()
-	for i := range c {
-		c[i].tie = mix(lot + uint64(i))
-	}
-	return best(c, n)
+	s.match(r, c, scratch)
+	return best(c, n, s.random())
 }
 
-// match sets what each candidate has cached of a request's prompt.
+// match sets what each candidate has cached of a request's prompt, which it need not read.
 func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	if s.prefixes == nil || len(r.Chain) == 0 {
 		return
@@ -148,32 +145,26 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	scratch.cached = slices.Grow(scratch.cached[:0], len(c))[:len(c)]
 	s.prefixes.Match(r.Chain, scratch.servers, scratch.cached)
 	for i := range c {
-		c[i].Cached = int(scratch.cached[i])
+		if c[i].Cached = int(scratch.cached[i]); c[i].Cached > 0 {
+			cached := min(float64(c[i].Cached), c[i].uncached)
+			c[i].uncached -= cached
+			c[i].Cost -= uncachedWeight * cached / c[i].rate
+		}
 	}
 	clear(scratch.servers) // a scratch outlives pools
 }
 
-// mix is the finalizer of splitmix64: different numbers look like independent draws.
-func mix(x uint64) uint64 {
-	x *= 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
 // candidates are the endpoints that pass the filters, in the order of list.
-func (s *Strategy) candidates(now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
-	c := scratch.candidates[:0]
+func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
+	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
 	scratch.Eligible, scratch.fresh = 0, 0
+	var m means
 	for i := range list {
 		e := &list[i]
 		if allowed != nil && !allowed(e) {
 			continue
 		}
-		// The state goes into scratch first: a local variable would be allocated for every endpoint.
-		c = append(c, Candidate{Endpoint: e})
-		state := &c[len(c)-1].State
-		e.ReadState(state, now)
+		e.ReadState(state, at)
 		if !e.Draining {
 			scratch.Eligible++
 			if state.Fresh {
@@ -181,20 +172,29 @@ func (s *Strategy) candidates(now time.Time, list []endpoint.Endpoint, allowed f
 			}
 		}
 		if s.filteredBy(e, state) != "" {
-			c = c[:len(c)-1]
+			continue
 		}
+		c = append(c, Candidate{Endpoint: e, doubt: doubts(state), lot: uint32(i)})
+		if s.scorer != nil {
+			last := &c[len(c)-1]
+			last.Cost = s.scorer.cost(r, state, last)
+			m.add(state)
+		}
+	}
+	if s.load != nil {
+		s.load.learn(&m)
 	}
 	scratch.candidates = c
 	return c
 }
 
-// best moves the n best candidates to the front: by cost, then at random.
-func best(c []Candidate, n int) []Candidate {
+// best moves the n best candidates to the front: by cost, then by a draw.
+func best(c []Candidate, n int, draw uint64) []Candidate {
 	n = min(n, len(c))
 	for i := range n {
 		m := i
 		for k := i + 1; k < len(c); k++ {
-			if better(&c[k], &c[m]) {
+			if better(&c[k], &c[m], draw) {
 				m = k
 			}
 		}
@@ -203,14 +203,22 @@ func best(c []Candidate, n int) []Candidate {
 	return c[:n]
 }
 
-func better(a, b *Candidate) bool {
+func better(a, b *Candidate, draw uint64) bool {
 	if a.last != b.last {
 		return b.last
 	}
 	if a.Cost != b.Cost {
 		return a.Cost < b.Cost
 	}
-	return a.tie < b.tie
+	return mix(draw+uint64(a.lot)) < mix(draw+uint64(b.lot))
+}
+
+// mix is the finalizer of splitmix64: different numbers look like independent draws.
+func mix(x uint64) uint64 {
+	x *= 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // inTurn rotates the candidates so that number turn comes first, and returns n of them.
