@@ -27,6 +27,8 @@ type Config struct {
 	Forward func(accesslog.Entry)
 	// OnPanic is called when a scrape has panicked, with its page; it then counts as failed. nil drops it.
 	OnPanic func(page string, value any, stack []byte)
+	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is extproc.DefaultBodies.
+	HeldBodies int64
 	// Peers are the pickers of other processes for the same gateways; nil: there are none.
 	Peers Peers
 	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none, and nil if none does.

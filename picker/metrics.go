@@ -37,6 +37,10 @@ var (
 		"Total time to the first byte of all requests served.", []string{"pool", "endpoint"}, nil)
 	failuresDesc = prometheus.NewDesc("penstock_picker_scrape_failures_total",
 		"Scrapes of metrics pages that failed.", nil, nil)
+	bodiesDesc = prometheus.NewDesc("penstock_picker_held_body_bytes",
+		"Bytes of request bodies that are held for picks.", nil, nil)
+	unreadDesc = prometheus.NewDesc("penstock_picker_unread_bodies_total",
+		"Requests whose body was not read because of --picker-held-bodies, by outcome: picked (by load alone), or rejected (503, because an external picker needs the body).", []string{"outcome"}, nil)
 	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
 		"Requests in flight that this process counts: its picks, and those of a process that is gone.", nil, nil)
 )
@@ -102,6 +106,8 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- requestsDesc
 	ch <- firstByteDesc
 	ch <- failuresDesc
+	ch <- bodiesDesc
+	ch <- unreadDesc
 	ch <- leasesDesc
 }
 
@@ -143,5 +149,8 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(endpointsDesc, draining, name, "draining")
 	}
 	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
+	gauge(bodiesDesc, int(c.picker.bodies.Held()))
+	count(unreadDesc, float64(c.picker.bodies.Unread()), "picked")
+	count(unreadDesc, float64(c.picker.bodies.Rejected()), "rejected")
 	gauge(leasesDesc, c.picker.leases.Len())
 }

@@ -45,7 +45,7 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 	if pool.Relay != nil && !pool.Relay.Listed && p.learner != nil && p.learner.Isolated() {
 		return extproc.BodyPolicy{Unavailable: true}
 	}
-	policy := extproc.BodyPolicy{Limit: pool.BodyLimit, Wait: pool.Pool.Body != BodyNone || pool.Relay != nil}
+	policy := extproc.BodyPolicy{Limit: pool.BodyLimit, Wait: pool.Pool.Body != BodyNone || pool.Relay != nil, Whole: pool.Relay != nil}
 	if pool.Pool.Body == BodyBuffered {
 		policy.Assume = extproc.ModeBuffered
 	}
@@ -145,7 +145,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 
 // scheduled is what a request's pick is decided by.
 func scheduled(r *extproc.Request) schedule.Request {
-	return schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream}
+	return schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain}
 }
 
 // candidates are the endpoints for one request.

@@ -43,6 +43,7 @@ type Picker struct {
 	prefixes       *prefix.Index
 	registry       *endpoint.Registry
 	leases         *endpoint.Leases
+	bodies         *extproc.Bodies
 	nowhere        *endpoint.Load // has the requests that no endpoint of a pool serves
 	metrics        *metrics
 	health         *health.Server
@@ -94,6 +95,7 @@ func New(c Config) (*Picker, error) {
 		prefixes:       prefixes,
 		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
+		bodies:         extproc.NewBodies(c.HeldBodies),
 		nowhere:        new(endpoint.Load),
 		health:         health.NewServer(),
 	}

@@ -42,7 +42,7 @@ func ServerOptions(workers uint32) []grpc.ServerOption {
 
 // Register adds the picker's services to a server: external processing, the access log, health.
 func (p *Picker) Register(r grpc.ServiceRegistrar) {
-	extproc.New(extproc.Config{Picker: p, Gateway: p.gateway, Uploads: p}).Register(r)
+	extproc.New(extproc.Config{Picker: p, Bodies: p.bodies, Gateway: p.gateway, Uploads: p}).Register(r)
 	accesslog.New(accesslog.Config{Sink: p, Gateway: p.gateway}).Register(r)
 	grpc_health_v1.RegisterHealthServer(r, p.health)
 }

@@ -78,6 +78,15 @@ func (m *Message) Free() {
 	messages.Put(m)
 }
 
+// DropBody frees the body before the message, which must have no headers.
+func (m *Message) DropBody() {
+	m.Body.Free()
+	m.raw.Free()
+	clear(m.Body)
+	clear(m.raw)
+	m.Body, m.raw = m.Body[:0], m.raw[:0]
+}
+
 // TakeBody moves the body's views, with their references, to the end of dst.
 func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	dst = append(dst, m.Body...)

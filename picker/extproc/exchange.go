@@ -23,15 +23,17 @@ type Request struct {
 	Last        bool     // the request was spilled already
 	TraceParent string   // W3C trace context of the ext_proc call; "" if the gateway does not trace it
 	Headers     *Message
-	// Body is the whole body in BUFFERED and FULL_DUPLEX_STREAMED if the pool waits for it, and empty otherwise.
+	// Body is the whole body in BUFFERED and FULL_DUPLEX_STREAMED if the pool needs it whole, and empty otherwise.
 	Body mem.BufferSlice
-	// Facts are read from the body; zero without a body.
+	// Facts are read from the body; zero without a body, and if too many bodies are held to read this one. Their Chain is valid
+	// during Pick.
 	Facts request.Facts
 }
 
 // exchange is the state of one stream: one HTTP request and its response.
 type exchange struct {
 	picker Picker
+	bodies *Bodies
 	stream grpc.ServerStream
 	ctx    context.Context
 
@@ -41,9 +43,10 @@ type exchange struct {
 	responseMode Mode
 	observe      bool
 
-	waiting bool // the pick waits for the body
-	held    int  // bytes in request.Body
-	scanner request.Scanner
+	waiting bool             // the pick waits for the body
+	size    int              // of the body so far, in bytes
+	held    int64            // what x takes of bodies
+	scanner *request.Scanner // of the body; nil before its first bytes
 
 	rejected    bool // an immediate response was sent: no message is answered after it
 	requestEnd  bool // the request's end was sent back to Envoy (FULL_DUPLEX_STREAMED)
@@ -55,7 +58,8 @@ func (x *exchange) close() {
 	if x.track != nil {
 		x.track.End()
 	}
-	x.request.Body.Free()
+	x.dropBody()
+	x.endScan()
 	if x.request.Headers != nil {
 		x.request.Headers.Free()
 	}
@@ -136,8 +140,18 @@ func (x *exchange) requestHeaders(m *Message) error {
 func (x *exchange) pick(phase protowire.Number) error {
 	x.waiting = false
 	a := x.picker.Pick(x.ctx, &x.request)
+	x.endScan()
 	x.track = a.Track
 	return x.answer(phase, &a)
+}
+
+// endScan releases the scanner, whose memory the chain is in.
+func (x *exchange) endScan() {
+	if x.scanner == nil {
+		return
+	}
+	x.scanner.Release()
+	x.scanner, x.request.Facts.Chain = nil, nil
 }
 
 func (x *exchange) answer(phase protowire.Number, a *Answer) error {
@@ -156,7 +170,7 @@ func (x *exchange) dropBody() {
 	x.request.Body.Free()
 	clear(x.request.Body)
 	x.request.Body = x.request.Body[:0]
-	x.held = 0
+	x.bodies.give(x.held, &x.held)
 }
 
 func (x *exchange) requestBody(m *Message) error {
@@ -164,43 +178,68 @@ func (x *exchange) requestBody(m *Message) error {
 		return nil
 	}
 	streamed := x.requestMode == ModeFullDuplexStreamed
-	if x.waiting {
-		if tooLarge := x.hold(m); tooLarge != nil {
-			return x.answer(replyRequestBody, tooLarge)
-		}
-		if streamed && !m.EndOfStream {
-			return nil
-		}
-		x.request.Facts = x.scanner.Facts()
-		if !streamed {
-			err := x.pick(replyRequestBody)
-			x.dropBody()
-			return err
-		}
-		return x.pickAndReturnBody(true)
-	}
-	if !streamed {
+	switch {
+	case !x.waiting && !streamed:
 		return x.send(passRequestBody)
-	}
-	if x.requestEnd {
+	case !x.waiting && x.requestEnd:
 		return nil // a second end of the body; the first one was answered
+	case !x.waiting:
+		x.requestEnd = m.EndOfStream
+		return x.echo(replyRequestBody, m.TakeBody(nil), m.EndOfStream)
 	}
-	x.requestEnd = m.EndOfStream
-	return x.echo(replyRequestBody, m.TakeBody(nil), m.EndOfStream)
+	whole, problem := x.read(m, streamed)
+	switch {
+	case problem != nil:
+		return x.answer(replyRequestBody, problem)
+	case !streamed:
+		err := x.pick(replyRequestBody)
+		x.dropBody()
+		return err
+	case whole && !m.EndOfStream:
+		return nil
+	}
+	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// hold keeps m's body for the pick and scans it. It returns an answer if the body is too large.
-func (x *exchange) hold(m *Message) *Answer {
-	x.held += m.Body.Len()
-	if x.held > x.policy.Limit {
-		return &Answer{Status: 413, Reason: "body_too_large",
+// read reads a chunk of the body that the pick waits for, and holds it if it is needed further on. It returns an answer if the
+// body is too large. If all streams hold too much, whole is false: the pick must do without the body, or there is an answer.
+func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer) {
+	if x.size += m.Body.Len(); x.size > x.policy.Limit {
+		return false, &Answer{Status: 413, Reason: "body_too_large",
 			Message: fmt.Sprintf("the request's body is larger than this pool's limit of %d bytes", x.policy.Limit)}
+	}
+	charge := charged(m.Body)
+	if x.scanner == nil {
+		charge += scannerBytes
+	}
+	if !x.bodies.take(charge, &x.held) {
+		if x.policy.Whole {
+			x.bodies.rejected.Add(1)
+			return false, &Answer{Status: 503, Reason: ReasonOverloaded, Message: "this picker holds as many bodies as it may, and the pool's picker needs this one: try again"}
+		}
+		x.bodies.unread.Add(1)
+		if streamed {
+			x.request.Body = m.TakeBody(x.request.Body) // to be sent back with the pick
+		}
+		return false, nil
+	}
+	if x.scanner == nil {
+		x.scanner = request.New(request.KindOf(x.request.Headers.Header(":path")))
 	}
 	for _, b := range m.Body {
 		x.scanner.Write(b.ReadOnlyData())
 	}
-	x.request.Body = m.TakeBody(x.request.Body)
-	return nil
+	if streamed || x.policy.Whole {
+		x.request.Body = m.TakeBody(x.request.Body)
+	} else {
+		n := charged(m.Body)
+		m.DropBody()
+		x.bodies.give(n, &x.held)
+	}
+	if m.EndOfStream || !streamed {
+		x.request.Facts = x.scanner.Facts()
+	}
+	return true, nil
 }
 
 // pickAndReturnBody answers the headers of a FULL_DUPLEX_STREAMED request with a pick, and then sends the held body back.
@@ -211,6 +250,7 @@ func (x *exchange) pickAndReturnBody(end bool) error {
 	body := x.request.Body
 	x.request.Body = nil
 	x.requestEnd = end
+	defer func() { x.bodies.give(x.held, &x.held) }()
 	if len(body) == 0 && !end {
 		return nil
 	}
@@ -260,7 +300,9 @@ func (x *exchange) requestTrailers() error {
 		return nil
 	}
 	if x.waiting {
-		x.request.Facts = x.scanner.Facts()
+		if x.scanner != nil {
+			x.request.Facts = x.scanner.Facts()
+		}
 		if x.requestMode != ModeFullDuplexStreamed {
 			// BUFFERED with trailers and no body: the trailers are the last message that can be answered.
 			return x.pick(replyRequestTrailers)

@@ -36,6 +36,8 @@ type Picker interface {
 type BodyPolicy struct {
 	// Wait delays the pick until the body has been read, in modes that allow it (not NONE and STREAMED).
 	Wait bool
+	// Whole means that Pick needs the body itself, not only its Facts.
+	Whole bool
 	// Assume is the mode of gateways that don't send theirs: ModeNone, ModeBuffered or ModeFullDuplexStreamed.
 	Assume Mode
 	// Limit is the largest body, in bytes, that is held for a pick; larger ones are answered 413.
@@ -47,7 +49,8 @@ type BodyPolicy struct {
 
 // Config of a Server.
 type Config struct {
-	Picker Picker // required
+	Picker Picker  // required
+	Bodies *Bodies // default: NewBodies(0)
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
 	Uploads Uploads // nil: all are taken
@@ -63,6 +66,9 @@ func New(c Config) *Server {
 	}
 	if c.Uploads == nil {
 		c.Uploads = unlimited{}
+	}
+	if c.Bodies == nil {
+		c.Bodies = NewBodies(0)
 	}
 	return &Server{c}
 }
@@ -91,7 +97,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	if limit, is := uploadLimit(stream.Context()); is {
 		return s.upload(stream, limit)
 	}
-	x := exchange{picker: s.Picker, stream: stream, ctx: stream.Context()}
+	x := exchange{picker: s.Picker, bodies: s.Bodies, stream: stream, ctx: stream.Context()}
 	x.request.readCall(x.ctx)
 	x.request.Gateway = s.Gateway(x.ctx)
 	if err := s.Picker.Permit(x.ctx, &x.request); err != nil {

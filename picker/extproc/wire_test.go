@@ -26,6 +26,7 @@ import (
 type fakePicker struct {
 	policy BodyPolicy
 	answer func(*Request) Answer
+	held   *Bodies // what all streams hold; nil: the default
 
 	mu       sync.Mutex
 	asked    []Request
@@ -75,6 +76,9 @@ func startWith(t testing.TB, p *fakePicker, c Config) *grpc.ClientConn {
 	}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(Codec()))
 	c.Picker = p
+	if p.held != nil {
+		c.Bodies = p.held
+	}
 	New(c).Register(server)
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	reflection.Register(server)
@@ -187,7 +191,7 @@ func TestExtProc_HeaderAndMetadataNameTheSameEndpoints(t *testing.T) {
 }
 
 func TestExtProc_BufferedBodyIsReadBeforePick(t *testing.T) {
-	p := &fakePicker{policy: BodyPolicy{Wait: true}}
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: true}}
 	k := open(t, start(t, p))
 	k.send(headersOf(modeBuffered, false))
 	if r := k.receive(); r.GetRequestHeaders() == nil || r.DynamicMetadata != nil {

@@ -21,6 +21,7 @@ const (
 
 	pieceTokens = 64
 	pieceBytes  = pieceTokens * BytesPerToken
+	maxPieces   = MaxTokens / pieceTokens
 )
 
 // spans is the schedule of blocks: small ones first, because most prompts are short, and larger ones further on, so that a
@@ -41,55 +42,53 @@ func End(i int) int {
 // blockPieces is the size of block i in pieces of 64 tokens.
 func blockPieces(i int) int { return spans[min(i/spans[0].blocks, len(spans)-1)].pieces }
 
-// Builder makes a Chain of a prompt that arrives in parts. Of a part it keeps no more than the bytes of an unfinished piece.
-// The zero value is ready.
+// Builder hashes a text that arrives in parts. Of a part it keeps no more than the bytes of an unfinished piece of 64 tokens. The
+// zero value is ready.
 type Builder struct {
+	size   int    // bytes written
 	hash   uint64 // of all pieces so far
-	chain  [MaxBlocks]uint64
-	blocks int // of chain that are set
-	left   int // pieces until the end of the next block; 0 before the first piece
-	filled int // bytes in rest
+	pieces int
+	filled int               // bytes in rest
+	hashes [maxPieces]uint64 // hash after each piece
 	rest   [pieceBytes]byte
 }
 
-// Reset prepares b for the next prompt.
-func (b *Builder) Reset() { b.hash, b.blocks, b.left, b.filled = 0, 0, 0, 0 }
+// Reset prepares b for the next text.
+func (b *Builder) Reset() { b.size, b.hash, b.pieces, b.filled = 0, 0, 0, 0 }
 
-// Full reports that b has MaxBlocks blocks: more text changes nothing.
-func (b *Builder) Full() bool { return b.blocks == MaxBlocks }
+// Size returns the bytes written. Text beyond MaxTokens counts, although no Chain has it.
+func (b *Builder) Size() int { return b.size }
 
 // Write adds text, or token IDs of four bytes each.
 func (b *Builder) Write(p []byte) {
+	b.size += len(p)
+	if b.pieces == maxPieces {
+		return
+	}
 	if b.filled > 0 {
 		n := copy(b.rest[b.filled:], p)
 		p = p[n:]
 		if b.filled += n; b.filled < pieceBytes {
 			return
 		}
-		b.filled = 0
 		b.piece(b.rest[:])
 	}
-	for ; len(p) >= pieceBytes; p = p[pieceBytes:] {
-		if b.Full() {
-			return
-		}
+	for ; len(p) >= pieceBytes && b.pieces < maxPieces; p = p[pieceBytes:] {
 		b.piece(p[:pieceBytes])
 	}
-	b.filled = copy(b.rest[:], p)
-}
-
-// WriteByte adds one byte, such as a separator. The error is always nil.
-func (b *Builder) WriteByte(c byte) error {
-	b.rest[b.filled] = c
-	if b.filled++; b.filled == pieceBytes {
-		b.filled = 0
-		b.piece(b.rest[:])
+	if b.pieces < maxPieces {
+		b.filled = copy(b.rest[:], p)
 	}
-	return nil
 }
 
 // WriteToken adds the ID of a token.
 func (b *Builder) WriteToken(id uint32) {
+	if b.pieces < maxPieces && b.filled+BytesPerToken < pieceBytes {
+		binary.LittleEndian.PutUint32(b.rest[b.filled:], id)
+		b.filled += BytesPerToken
+		b.size += BytesPerToken
+		return
+	}
 	var p [BytesPerToken]byte
 	binary.LittleEndian.PutUint32(p[:], id)
 	b.Write(p[:])
@@ -99,27 +98,33 @@ func (b *Builder) WriteToken(id uint32) {
 func (b *Builder) Mix(hash uint64) { b.hash = mix(b.hash^uint64(b.filled), hash) }
 
 func (b *Builder) piece(p []byte) {
-	if b.Full() {
-		return
-	}
 	b.hash = mix(b.hash, xxhash.Sum64(p))
-	if b.left == 0 {
-		b.left = blockPieces(b.blocks)
-	}
-	if b.left--; b.left == 0 {
-		b.chain[b.blocks] = b.hash
-		b.blocks++
-	}
+	b.hashes[b.pieces] = b.hash
+	b.pieces++
+	b.filled = 0
 }
 
-// Chain returns the chain with a seed, which distinguishes prompts of different models, adapters and salts. It is valid
-// until Reset. It may be called once.
-func (b *Builder) Chain(seed uint64) Chain {
-	c := Chain(b.chain[:b.blocks])
-	for i := range c {
-		c[i] = max(mix(c[i], seed), 1) // 0 marks free places in the tables
+// sum is the hash of everything, of an unfinished piece too.
+func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
+
+// Join makes the chain of a prompt, in memory that the caller has for it. The prompt is a front (tools, instructions) and what
+// follows. They are two Builders because a body may have the front behind the rest. seed distinguishes prompts of different
+// models, adapters and salts.
+func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
+	restSeed := mix(front.sum(), seed)
+	pieces := 0
+	for i := range memory {
+		pieces += blockPieces(i)
+		switch {
+		case pieces <= front.pieces:
+			memory[i] = max(mix(front.hashes[pieces-1], seed), 1) // 0 marks free places in the tables
+		case pieces <= front.pieces+rest.pieces:
+			memory[i] = max(mix(rest.hashes[pieces-front.pieces-1], restSeed), 1)
+		default:
+			return memory[:i]
+		}
 	}
-	return c
+	return memory[:]
 }
 
 // Seed adds a name to a seed; the first seed is 0. The order of names matters, and where one ends.

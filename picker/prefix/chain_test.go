@@ -2,17 +2,18 @@ package prefix
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"testing"
 )
 
 func chainOf(seed uint64, parts ...[]byte) Chain {
-	var b Builder
+	var front, rest Builder
 	for _, p := range parts {
-		b.Write(p)
+		rest.Write(p)
 	}
-	return b.Chain(seed)
+	return Join(new([MaxBlocks]uint64), seed, &front, &rest)
 }
 
 func text(n int) []byte {
@@ -49,15 +50,15 @@ func TestPrefix_ChainIsTheSameHoweverThePromptIsCut(t *testing.T) {
 		var b Builder
 		for rest := whole; len(rest) > 0; {
 			n := min(1+rng.IntN(2000), len(rest))
-			if rng.IntN(4) == 0 {
-				_ = b.WriteByte(rest[0])
-				n = 1
+			if rng.IntN(4) == 0 && len(rest) >= 4 {
+				b.WriteToken(binary.LittleEndian.Uint32(rest))
+				n = 4
 			} else {
 				b.Write(rest[:n])
 			}
 			rest = rest[n:]
 		}
-		if !slices.Equal(b.Chain(7), want) {
+		if !slices.Equal(Join(new([MaxBlocks]uint64), 7, new(Builder), &b), want) || b.Size() != len(whole) {
 			t.Fatal("the chain differs")
 		}
 	}
@@ -79,7 +80,7 @@ func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
 		b.Write(a[:5000])
 		b.Mix(hash)
 		b.Write(a[5000:])
-		return b.Chain(1)
+		return Join(new([MaxBlocks]uint64), 1, new(Builder), &b)
 	}
 	one, two := image(1), image(2)
 	for i := range ca {
@@ -89,5 +90,23 @@ func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
 	}
 	if s := Seed(Seed(0, []byte("a")), []byte("b")); s == Seed(Seed(0, []byte("b")), []byte("a")) || s == Seed(Seed(0, []byte("ab")), nil) {
 		t.Error("different names have one seed")
+	}
+}
+
+// TestPrefix_InstructionsPrecedeThePrompt wherever a body has them.
+func TestPrefix_InstructionsPrecedeThePrompt(t *testing.T) {
+	a := text(9000)
+	join := func(front, rest []byte) Chain {
+		var f, r Builder
+		f.Write(front)
+		r.Write(rest)
+		return Join(new([MaxBlocks]uint64), 1, &f, &r)
+	}
+	one, two, other := join(a[:3000], a[3000:]), join(a[:3000], a[3000:6000]), join(a[:2900], a[3000:])
+	if len(one) != 3000/256+6000/256 || !slices.Equal(one[:len(two)], two) {
+		t.Errorf("%d and %d blocks, which differ before the shorter one ends", len(one), len(two))
+	}
+	if !slices.Equal(one[:11], other[:11]) || one[11] == other[11] {
+		t.Error("instructions of which one begins like the other do not share just that beginning")
 	}
 }

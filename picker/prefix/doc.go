@@ -1,9 +1,9 @@
-// Package prefix knows which beginnings of prompts each model server has in its KV cache, as far as picks show: a server that
+// Package prefix records which beginnings of prompts each model server has in its KV cache, as far as picks show: a server that
 // was sent a prompt has it cached, until later prompts take its place.
 //
 // A prompt is a Chain of hashes, one a block. Each hash covers the prompt up to the end of its block, so two prompts with the
-// same element have the same beginning. Builder makes a chain from text in one pass. The seed of a chain (model, adapter,
-// cache salt) may follow the prompt, as in the bodies of openai-python: Builder.Chain mixes it in at the end.
+// same element have the same beginning. Builder hashes text in one pass. The seed of a chain (model, adapter, cache salt), tools
+// and instructions may follow the messages, as in the bodies of openai-python: Join puts them in front at the end.
 //
 // Index has two halves. Server is an LRU list of the blocks that one model server has, as long as the server's cache. The
 // table of holders leads from a block to the servers that have it. Match reads the table alone: for a thousand servers it looks up
@@ -15,7 +15,7 @@
 //   - Match takes no lock. It may miss what is added or evicted at the same time, and reports nothing else.
 //   - The blocks of all servers together are at most Config.Blocks. Each server has an equal share, and uses what its cache
 //     holds. An empty Index takes a few KiB.
-//   - Match and Builder allocate nothing, Add nothing once its server's list is full.
+//   - Match, Builder and Join allocate nothing, Add nothing once its server's list is full.
 //   - No clock: the order of calls is the order of use.
 //
 // Package request builds chains, picker owns the Index, schedule asks it. Tests: go test ./picker/prefix;

@@ -1,11 +1,16 @@
-// Package request reads OpenAI-style request bodies for the picker: once, in the chunks in which they arrive, without a copy
-// and without changing a byte.
+// Package request reads the bodies of requests to model servers for the picker: once, in the chunks in which they arrive, and
+// without changing a byte. A body itself is never copied, but for gRPC's messages.
 //
-// Scanner reads the chunks and returns Facts. It is no validator: a body that is not a JSON object has no facts, and is left
-// to the model server. Package extproc feeds it; it imports no other package of this module.
+// Scanner reads the chunks and returns Facts: the model, whether the answer is streamed, how long it may be, and the prompt as a
+// prefix.Chain. The prompt is hashed as the server puts it together: roles and contents of the messages in order, parts of a
+// content joined, behind the tools and instructions, wherever in the body these are. Strings are hashed as they are written in
+// JSON: one client writes a text in one way. An image takes no tokens; its hash is part of the chain.
 //
-// Further facts (the prompt's text, token limits) are further fields that Scanner recognises at the top level. Rewriting
-// splices at the offsets that it saw, so it needs no second parser.
+// KindOf finds the API by the request's path. Of an API that it does not know, the model is read and no prompt. members.go is the
+// table of what each member of a body is read for: a new API or member is a row there.
+//
+// It is no validator: of a body that is not a JSON object there are no facts, and the model server answers it. Package extproc
+// feeds it.
 //
 // Tests: go test ./picker/request; FuzzScanner_EqualsEncodingJSON compares with encoding/json over every split into chunks.
 package request

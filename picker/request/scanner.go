@@ -3,82 +3,157 @@ package request
 import (
 	"bytes"
 	"encoding/json"
+	"sync"
 	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Facts are the fields of a body that a picker uses.
-type Facts struct {
-	// Model is the top-level "model", unescaped. It is "" if there is none, if it is not a string, or if it is longer than
-	// 6,144 bytes as written. Of several the last is used, as by the model servers' JSON parsers.
-	Model string
-	// Stream is the top-level "stream": true only for the literal true. Of several the last is used.
-	Stream bool
-	// Size of the body in bytes.
-	Size int
+const (
+	maxKey   = 6 * len("max_completion_tokens") // every character as \uXXXX
+	maxModel = 6 * 1024                         // as in the script that chooses routes by the model (scan.lua in translator/envoy): 1,024 bytes, all escaped
+	maxDepth = 12                               // of objects and arrays that are read member by member; what is deeper is hashed as written
+	maxInt   = 1<<31 - 1
+)
+
+// Bytes that no JSON text has; they end roles and messages in the prompt.
+var (
+	endOfRole = []byte{0xff}
+	endOfText = []byte{0xfe}
+)
+
+// expected is what comes next in an object or array.
+type expected uint8
+
+const (
+	theBody expected = iota
+	aKey
+	aColon
+	aValue
+	aComma
+	nothing // after the body, or in one that is no object
+)
+
+// sink is where the bytes of a string or of a whole value go.
+type sink uint8
+
+const (
+	dropped sink = iota
+	captured
+	digested
+	written // to frame.to
+)
+
+// frame is an object or array that the scanner is in.
+type frame struct {
+	place place
+	array bool
+	to    *prefix.Builder // of the prompt's text
 }
 
-const (
-	maxKey   = 6 * len("stream") // every character as \uXXXX
-	maxModel = 6 * 1024          // as in the script that chooses routes by the model (scan.lua in translator/envoy): 1,024 bytes, all escaped
-)
-
-// place is the scanner's position among the members of the top-level object.
-type place uint8
-
-const (
-	beforeObject place = iota
-	beforeKey
-	beforeColon
-	beforeValue
-	afterValue
-	outside // after the object, or in a body that is no object
-)
-
-type member uint8
-
-const (
-	otherMember member = iota
-	modelMember
-	streamMember
-)
-
-// Scanner reads a body chunk by chunk. The zero value is ready for the first chunk.
+// Scanner reads a body chunk by chunk. New returns one.
 type Scanner struct {
-	size  int
-	depth int // of brackets; 1 is inside the top-level object
-	place place
-	of    member // the member whose value is next, or is being read
+	kind   Kind
+	size   int
+	expect expected
+	frames [maxDepth]frame
+	depth  int // of frames
+	use    use // of the next value, or the one that is being read
 
 	inString bool
 	escaped  bool // the chunk before ended in an odd run of backslashes
-	limit    int  // of capture, in bytes; 0: the string is not captured
+	sink     sink
+	limit    int // of capture, in bytes
 	capture  []byte
 	tooLong  bool
+	skipped  int // brackets open in a value that is not read member by member
 
-	model  []byte // as written, without quotes
-	stream bool
+	inScalar bool
+	first    byte // of the scalar
+	number   uint64
+	digits   bool // all bytes of the scalar so far are digits
+
+	model       []byte // as written, without quotes
+	stream      bool
+	limitTokens int
+	salt        uint64
+	digest      xxhash.Digest
+	front, rest prefix.Builder
+	message     []byte // of a gRPC request
+
+	chain [prefix.MaxBlocks]uint64
+	// The model of the request before, which saves its copy: pools have few.
+	lastRaw, lastModel string
 }
 
-// Write reads the next chunk. It keeps copies of captured values only.
+// It takes 37 KiB, most of it for the hashes of the prompt's pieces.
+var scanners = sync.Pool{New: func() any { return new(Scanner) }}
+
+// maxKept is the size of the largest gRPC message whose memory is kept for the next one.
+const maxKept = 1 << 20
+
+// New returns a Scanner for a request of a kind.
+func New(k Kind) *Scanner {
+	s := scanners.Get().(*Scanner)
+	s.kind = k
+	return s
+}
+
+// Release ends the use of s and of its Facts.
+func (s *Scanner) Release() {
+	s.size, s.expect, s.depth, s.use = 0, theBody, 0, unused
+	s.inString, s.escaped, s.sink, s.skipped, s.inScalar = false, false, dropped, 0, false
+	s.model, s.stream, s.limitTokens, s.salt = s.model[:0], false, 0, 0
+	s.front.Reset()
+	s.rest.Reset()
+	if s.message = s.message[:0]; cap(s.message) > maxKept {
+		s.message = nil
+	}
+	scanners.Put(s)
+}
+
+// Write reads the next chunk. It keeps copies of captured values only, and of gRPC messages.
 func (s *Scanner) Write(chunk []byte) {
 	s.size += len(chunk)
-	for i := 0; i < len(chunk) && s.place != outside; {
-		if s.inString {
+	if s.kind.grpc() {
+		s.message = append(s.message, chunk...)
+		return
+	}
+	for i := 0; i < len(chunk) && s.expect != nothing; {
+		switch {
+		case s.inString:
 			i += s.text(chunk[i:])
-			continue
-		}
-		if s.depth > 1 {
+		case s.skipped > 0:
 			i += s.nested(chunk[i:])
-			continue
+		case s.inScalar:
+			i += s.scalar(chunk[i:])
+		default:
+			s.structure(chunk[i])
+			i++
 		}
-		s.structure(chunk[i])
-		i++
 	}
 }
 
 // Facts returns the facts of the chunks written so far.
 func (s *Scanner) Facts() Facts {
-	return Facts{Model: unquote(s.model), Stream: s.stream, Size: s.size}
+	if s.kind.grpc() {
+		s.readMessage()
+	}
+	f := Facts{Kind: s.kind, Model: s.modelName(), Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size}
+	if s.kind != OtherKind {
+		f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken
+		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.model), &s.front, &s.rest)
+	}
+	return f
+}
+
+func (s *Scanner) modelName() string {
+	if string(s.model) != s.lastRaw {
+		s.lastRaw, s.lastModel = string(s.model), unquote(s.model)
+	}
+	return s.lastModel
 }
 
 // text reads inside a string, up to and including its closing quote, and returns how many bytes it took.
@@ -100,145 +175,242 @@ func (s *Scanner) text(p []byte) int {
 		}
 		if q < 0 {
 			s.escaped = odd
-			s.keep(p)
+			s.take(p)
 			return len(p)
 		}
 		if !odd {
-			s.keep(p[:end])
-			s.endString()
+			s.take(p[:end])
+			s.inString = false
+			if s.skipped > 0 {
+				s.take(p[end : end+1])
+			} else if s.expect == aKey {
+				s.endKey()
+			} else {
+				s.endValue()
+			}
 			return end + 1
 		}
 		from = end + 1
 	}
 }
 
-func (s *Scanner) keep(p []byte) {
-	if s.limit == 0 {
-		return
-	}
-	if len(s.capture)+len(p) > s.limit {
-		s.tooLong = true
-		return
-	}
-	s.capture = append(s.capture, p...)
-}
-
-func (s *Scanner) endString() {
-	s.inString = false
-	if s.depth != 1 {
-		return
-	}
-	switch s.place {
-	case beforeKey:
-		s.of = otherMember
-		if !s.tooLong {
-			s.of = memberOf(s.capture)
+// take sends bytes of a string or a value to their sink.
+func (s *Scanner) take(p []byte) {
+	switch s.sink {
+	case written:
+		s.top().to.Write(p)
+	case digested:
+		_, _ = s.digest.Write(p)
+	case captured:
+		if len(s.capture)+len(p) > s.limit {
+			s.tooLong = true
+			return
 		}
-		s.place = beforeColon
-	case beforeValue:
-		if s.of == modelMember && !s.tooLong {
-			s.model = append(s.model[:0], s.capture...)
-		}
-		s.place = afterValue
+		s.capture = append(s.capture, p...)
 	}
 }
 
-func memberOf(key []byte) member {
+func (s *Scanner) top() *frame { return &s.frames[s.depth-1] }
+
+func (s *Scanner) endKey() {
+	s.expect = aColon
+	if s.use = unused; s.tooLong {
+		return
+	}
+	key := s.capture
 	if bytes.IndexByte(key, '\\') >= 0 {
 		key = []byte(unquote(key))
 	}
-	switch string(key) {
-	case "model":
-		return modelMember
-	case "stream":
-		return streamMember
-	}
-	return otherMember
+	s.use = s.kind.use(s.top().place, key)
 }
 
-// nested skips bytes below the top-level members, up to a quote or a closing bracket, and returns how many it took.
+// nested reads a value that is not read member by member, up to a quote or its end, and returns how many bytes it took.
 func (s *Scanner) nested(p []byte) int {
 	for i, c := range p {
 		switch c {
 		case '"':
-			s.inString, s.limit = true, 0
+			s.inString = true
+			s.take(p[:i+1])
 			return i + 1
 		case '{', '[':
-			s.depth++
+			s.skipped++
 		case '}', ']':
-			if s.depth--; s.depth == 1 {
-				s.place = afterValue
+			if s.skipped--; s.skipped == 0 {
+				s.take(p[:i+1])
+				s.endValue()
 				return i + 1
 			}
 		}
 	}
+	s.take(p)
 	return len(p)
 }
 
-// structure reads one byte of the top-level object that is not inside a string.
+// structure reads one byte between keys and values.
 func (s *Scanner) structure(c byte) {
 	switch c {
 	case ' ', '\t', '\r', '\n':
 		return
-	case '{':
-		if s.place == beforeObject {
-			s.depth, s.place = 1, beforeKey
-			return
-		}
-	case '}':
-		s.place = outside
-		return
-	case ',':
-		s.place = beforeKey
-		return
-	case ':':
-		if s.place == beforeColon {
-			s.place = beforeValue
-			s.reset()
+	case '}', ']':
+		if s.expect != theBody {
+			s.close()
 			return
 		}
 	}
-	switch s.place {
-	case beforeObject:
-		s.place = outside
-	case beforeKey:
+	switch s.expect {
+	case theBody:
+		if c != '{' {
+			s.expect = nothing
+			return
+		}
+		s.enter(inBody, false, nil)
+	case aKey:
 		if c == '"' {
-			s.open(maxKey)
+			s.inString, s.sink, s.limit = true, captured, maxKey
+			s.capture, s.tooLong = s.capture[:0], false
 		}
-	case beforeValue:
+	case aColon:
+		if c == ':' {
+			s.expect = aValue
+			s.reset()
+		}
+	case aValue:
 		s.value(c)
+	case aComma:
+		if c == ',' {
+			s.next()
+		}
 	}
+}
+
+// next expects the next member or element.
+func (s *Scanner) next() {
+	if s.expect = aKey; s.top().array {
+		s.expect, s.use = aValue, s.top().place.elements()
+	}
+}
+
+func (s *Scanner) enter(p place, array bool, to *prefix.Builder) {
+	s.frames[s.depth] = frame{p, array, to}
+	s.depth++
+	s.next()
+}
+
+// close leaves an object or an array.
+func (s *Scanner) close() {
+	left := s.top()
+	if s.depth--; s.depth == 0 {
+		s.expect = nothing
+		return
+	}
+	switch left.place {
+	case inMessage:
+		left.to.Write(endOfText)
+	case inPrompt:
+		left.to.Mix(uint64(inPrompt)) // [[1], [2]] is not [[1, 2]]
+	}
+	s.expect = aComma
 }
 
 // reset drops the earlier value of a repeated member.
 func (s *Scanner) reset() {
-	switch s.of {
-	case modelMember:
+	switch s.use {
+	case forModel:
 		s.model = s.model[:0]
-	case streamMember:
+	case forStream:
 		s.stream = false
+	case forLimit:
+		s.limitTokens = 0
+	case forSalt:
+		s.salt = 0
 	}
 }
 
-// value reads the first byte of a member's value.
+// value reads the first byte of a value.
 func (s *Scanner) value(c byte) {
 	switch c {
 	case '"':
-		limit := 0
-		if s.of == modelMember {
-			limit = maxModel
-		}
-		s.open(limit)
+		s.begin(true)
+		s.inString = true
 	case '{', '[':
-		s.depth++
+		if to := s.use.opens(c); to != nowhere && s.depth < maxDepth {
+			s.enter(to, c == '[', s.builder())
+			return
+		}
+		s.begin(false)
+		s.skipped = 1
+		s.take([]byte{c})
 	default:
-		s.stream = s.of == streamMember && c == 't' || s.of != streamMember && s.stream
-		s.place = afterValue
+		s.begin(false)
+		s.inScalar, s.first, s.number, s.digits = true, c, 0, true
+		s.scalar([]byte{c})
 	}
 }
 
-func (s *Scanner) open(limit int) {
-	s.inString, s.limit, s.capture, s.tooLong = true, limit, s.capture[:0], false
+// builder is where the text of the next value goes.
+func (s *Scanner) builder() *prefix.Builder {
+	switch {
+	case s.use == forFront:
+		return &s.front
+	case s.top().to == nil:
+		return &s.rest
+	}
+	return s.top().to
+}
+
+// begin chooses the sink of a value.
+func (s *Scanner) begin(text bool) {
+	s.sink = dropped
+	switch s.use {
+	case forModel:
+		if text {
+			s.sink, s.limit, s.capture, s.tooLong = captured, maxModel, s.capture[:0], false
+		}
+	case forSalt, asImage, asSeed:
+		s.sink = digested
+		s.digest.Reset()
+	case forPrompt, forContent, forFront, forRole, forText:
+		// A value that is too deep has its bytes in the prompt too. The server rejects a scalar in place of a text.
+		if text || s.depth == maxDepth {
+			s.sink = written
+		}
+	case asWritten, asFront:
+		s.sink = written
+	}
+	if s.sink == written && s.depth == 1 { // a member of the body
+		s.top().to = &s.rest
+		if s.use == asFront || s.use == forFront {
+			s.top().to = &s.front
+		}
+	}
+}
+
+// endValue runs after a string, a scalar, or a value that was not read member by member.
+func (s *Scanner) endValue() {
+	s.expect = aComma
+	switch s.use {
+	case forModel:
+		if s.sink == captured && !s.tooLong {
+			s.model = append(s.model[:0], s.capture...)
+		}
+	case forSalt:
+		s.salt = s.digest.Sum64()
+	case asImage:
+		s.builder().Mix(s.digest.Sum64())
+	case asSeed:
+		s.front.Mix(s.digest.Sum64())
+	case forRole:
+		s.builder().Write(endOfRole)
+	case forPrompt, forFront:
+		if s.sink == written {
+			s.builder().Write(endOfText)
+		}
+	case asFront:
+		s.front.Write(endOfText)
+	}
+	if s.depth == 1 {
+		s.top().to = nil
+	}
 }
 
 // unquote resolves JSON escapes. It returns "" for an invalid string.

@@ -106,7 +106,7 @@ func FuzzModel_RouteAndPickerAgree(f *testing.F) {
 		if !json.Valid(body) || !utf8.Valid(body) {
 			return
 		}
-		want, models := scan(body, len(body)+1).Model, modelsIn(t, body)
+		want, models := scan(OtherKind, body, len(body)+1).Model, modelsIn(t, body)
 		switch {
 		case models > 1:
 			if s.status != "400" {

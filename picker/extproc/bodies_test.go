@@ -1,0 +1,126 @@
+package extproc
+
+import (
+	"strings"
+	"testing"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// stalled are uploads of size bytes each that never end, for which picks wait.
+func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ...string) client) {
+	c := start(t, p)
+	for range uploads {
+		k := open(t, c)
+		k.send(headersOf(modeDuplex, false))
+		for left := size; left > 0; left -= 64 << 10 {
+			k.send(bodyOf(strings.Repeat("x", min(left, 64<<10)), false))
+		}
+	}
+	poll.Until(t, "the uploads fill the bound", func() bool {
+		return p.held.Held() > p.held.limit-(64<<10)-scannerBytes-4*chunkBytes
+	})
+	return func(pairs ...string) client { return open(t, c, pairs...) }
+}
+
+// TestBodies_StalledUploadsTakeBoundedMemory: what does not fit is picked for without its body, which is sent back at once.
+func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
+	const limit = 1 << 20
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(limit), answer: func(*Request) Answer { return Answer{Endpoints: "10.0.0.1:8000"} }}
+	next := stalled(t, p, 4, 256<<10)
+	if held := p.held.Held(); held > limit {
+		t.Errorf("%d bytes are held", held)
+	}
+	text := `{"model":"m","pad":"` + strings.Repeat("z", 300<<10) + `"}`
+	k := next()
+	k.send(headersOf(modeDuplex, false))
+	k.send(bodyOf(text[:100_000], false))
+	r := k.receive()
+	wantPick(t, r, r.GetRequestHeaders().GetResponse())
+	k.send(bodyOf(text[100_000:], true))
+	if got := k.readBody(true); got != text {
+		t.Errorf("%d bytes of %d were sent back", len(got), len(text))
+	}
+	k = next()
+	k.send(headersOf(modeBuffered, false))
+	k.receive()
+	k.send(bodyOf(text, true))
+	r = k.receive()
+	wantPick(t, r, r.GetRequestBody().GetResponse())
+	if p.held.Unread() < 2 || p.held.Rejected() != 0 {
+		t.Errorf("%d picks without a body, %d rejected", p.held.Unread(), p.held.Rejected())
+	}
+}
+
+// TestBodies_BodyThatAPickerNeedsIsRejected above the bound, in OpenAI's form.
+func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: true, Limit: 32 << 20}, held: NewBodies(1 << 20)}
+	k := stalled(t, p, 3, 280<<10)()
+	k.send(headersOf(modeBuffered, false))
+	k.receive()
+	k.send(bodyOf(strings.Repeat("z", 300<<10), true))
+	i := k.receive().GetImmediateResponse()
+	if i.GetStatus().GetCode() != 503 || !strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
+		t.Errorf("%v", i)
+	}
+	if p.held.Rejected() != 1 || p.held.Unread() != 0 {
+		t.Errorf("%d picks without a body, %d rejected", p.held.Unread(), p.held.Rejected())
+	}
+}
+
+// TestBodies_TinyChunksCountForTheirBuffers: a chunk of one byte takes far more.
+func TestBodies_TinyChunksCountForTheirBuffers(t *testing.T) {
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(64 << 10), answer: func(*Request) Answer { return Answer{Endpoints: "10.0.0.1:8000"} }}
+	k := open(t, start(t, p))
+	k.send(headersOf(modeDuplex, false))
+	for range 100 {
+		k.send(bodyOf("x", false))
+	}
+	r := k.receive()
+	wantPick(t, r, r.GetRequestHeaders().GetResponse())
+}
+
+// TestBodies_NothingIsHeldAfterward, however a request ends.
+func TestBodies_NothingIsHeldAfterward(t *testing.T) {
+	for name, end := range map[string]func(k client){
+		"with its body":        func(k client) { k.send(bodyOf("{}", true)); k.receive(); k.readBody(true) },
+		"with trailers":        func(k client) { k.send(trailers); k.receive(); k.readBody(false) },
+		"with the stream":      func(k client) { k.cancel() },
+		"with a large body":    func(k client) { k.send(bodyOf(strings.Repeat("x", 1<<20), true)); k.receive() },
+		"with another message": func(k client) { k.send(headersOf(modeDuplex, false)); _, _ = k.Recv() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 1 << 20}, held: NewBodies(0), answer: func(*Request) Answer { return Answer{Endpoints: "10.0.0.1:8000"} }}
+			k := open(t, start(t, p))
+			k.send(headersOf(modeDuplex, false))
+			k.send(bodyOf(strings.Repeat("x", 100), false))
+			poll.Until(t, "the body is held", func() bool { return p.held.Held() > 0 })
+			end(k)
+			poll.Until(t, "nothing is held", func() bool { return p.held.Held() == 0 })
+		})
+	}
+}
+
+// TestExtProc_FactsAreOfTheRequestsPath: the prompt is read as the path's API has it.
+func TestExtProc_FactsAreOfTheRequestsPath(t *testing.T) {
+	blocks := -1
+	p := &fakePicker{policy: BodyPolicy{Wait: true}, answer: func(r *Request) Answer {
+		blocks = len(r.Facts.Chain)
+		return Answer{Endpoints: "10.0.0.1:8000"}
+	}}
+	c := start(t, p)
+	for path, want := range map[string]int{"/v1/completions": 3, "/v1/unknown": 0} {
+		k := open(t, c)
+		headers := headersOf(modeBuffered, false)
+		headers.Request.(*extprocv3.ProcessingRequest_RequestHeaders).RequestHeaders.Headers.Headers[0].RawValue = []byte(path)
+		k.send(headers)
+		k.receive()
+		k.send(bodyOf(`{"prompt":"`+strings.Repeat("p", 1000)+`"}`, true))
+		k.receive()
+		if blocks != want {
+			t.Errorf("%s: %d blocks, want %d", path, blocks, want)
+		}
+	}
+}

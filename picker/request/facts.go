@@ -1,0 +1,80 @@
+package request
+
+import (
+	"bytes"
+
+	"github.com/penstock-project/penstock/picker/prefix"
+)
+
+// Facts are what a picker uses of a body.
+type Facts struct {
+	Kind Kind
+	// Model is the top-level "model", unescaped. It is "" if there is none, if it is not a string, or if it is longer than
+	// 6,144 bytes as written. Of several the last is used, as by the model servers' JSON parsers.
+	Model string
+	// Stream is the top-level "stream": true only for the literal true. Of several the last is used.
+	Stream bool
+	// MaxTokens bounds the answer: max_tokens, max_completion_tokens or max_output_tokens, the last of them; 0: no bound is known.
+	MaxTokens int
+	// Size of the body in bytes.
+	Size int
+	// Tokens of the prompt: a quarter of its bytes, as written in JSON, unless token IDs are given. Images count as none. 0 if the
+	// prompt is unknown.
+	Tokens int
+	// Chain of the prompt, valid until the Scanner's Release.
+	Chain prefix.Chain
+}
+
+// Kind is which API a request is for.
+type Kind uint8
+
+// The kinds. Of OtherKind the prompt is unknown.
+const (
+	OtherKind Kind = iota
+	ChatCompletions
+	Completions
+	Responses
+	Embeddings
+	Rerank
+	Messages     // of Anthropic
+	Generate     // of vLLM: token IDs
+	GRPCGenerate // of vLLM's gRPC API, as the next one
+	GRPCEmbed
+)
+
+// Paths that a request's path may end in. A prefix, as of several APIs behind one host, is the client's choice.
+var paths = [...]struct {
+	path string
+	kind Kind
+}{
+	{"/v1/chat/completions", ChatCompletions},
+	{"/v1/completions", Completions},
+	{"/v1/responses", Responses},
+	{"/v1/embeddings", Embeddings},
+	{"/rerank", Rerank}, // also /v1 and /v2
+	{"/v1/messages", Messages},
+	{"/inference/v1/generate", Generate},
+	{GRPCGeneratePath, GRPCGenerate},
+	{GRPCEmbedPath, GRPCEmbed},
+}
+
+// The methods of vLLM's gRPC API that have a prompt.
+const (
+	GRPCGeneratePath = "/vllm.grpc.engine.VllmEngine/Generate"
+	GRPCEmbedPath    = "/vllm.grpc.engine.VllmEngine/Embed"
+)
+
+// KindOf returns the kind of a request with a path, which may have a query.
+func KindOf(path []byte) Kind {
+	if i := bytes.IndexByte(path, '?'); i >= 0 {
+		path = path[:i]
+	}
+	for i := range paths {
+		if p := paths[i].path; len(path) >= len(p) && string(path[len(path)-len(p):]) == p {
+			return paths[i].kind
+		}
+	}
+	return OtherKind
+}
+
+func (k Kind) grpc() bool { return k == GRPCGenerate || k == GRPCEmbed }

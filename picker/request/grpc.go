@@ -1,0 +1,101 @@
+package request
+
+import (
+	"encoding/binary"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Fields of vllm.grpc.engine's messages.
+const (
+	fieldTokenized = 2 // GenerateRequest, EmbedRequest
+	fieldText      = 3 // GenerateRequest, as the next two
+	fieldSampling  = 4
+	fieldStream    = 5
+	fieldIDs       = 2 // TokenizedInput
+	fieldMaxTokens = 8 // SamplingParams
+)
+
+// readMessage reads the message of a gRPC request: a flag, four bytes of length, protobuf. A compressed message has no facts, nor
+// has one that is no such message.
+func (s *Scanner) readMessage() {
+	s.rest.Reset()
+	s.stream, s.limitTokens = false, 0
+	if len(s.message) < 5 || s.message[0] != 0 {
+		return
+	}
+	p := s.message[5:]
+	size := binary.BigEndian.Uint32(s.message[1:])
+	if uint64(size) > uint64(len(p)) {
+		return
+	}
+	fields(p[:size], func(num protowire.Number, value []byte, number uint64) {
+		switch {
+		case num == fieldTokenized && value != nil:
+			s.rest.Reset() // of a oneof the last member counts
+			s.readTokens(value)
+		case s.kind == GRPCEmbed:
+		case num == fieldText && value != nil:
+			s.rest.Reset()
+			s.rest.Write(value)
+		case num == fieldSampling && value != nil:
+			fields(value, func(num protowire.Number, value []byte, number uint64) {
+				if num == fieldMaxTokens && value == nil {
+					s.limitTokens = int(min(number, maxInt))
+				}
+			})
+		case num == fieldStream && value == nil:
+			s.stream = number != 0
+		}
+	})
+}
+
+// readTokens reads a TokenizedInput.
+func (s *Scanner) readTokens(p []byte) {
+	fields(p, func(num protowire.Number, value []byte, number uint64) {
+		switch {
+		case num != fieldIDs:
+		case value == nil:
+			s.rest.WriteToken(uint32(number))
+		default:
+			for len(value) > 0 {
+				id, n := protowire.ConsumeVarint(value)
+				if n < 0 {
+					return
+				}
+				s.rest.WriteToken(uint32(id))
+				value = value[n:]
+			}
+		}
+	})
+}
+
+// fields calls f for the fields of a message up to the first that is broken: with the bytes of a length-delimited one, which are
+// not nil, or with a varint and no bytes.
+func fields(p []byte, f func(num protowire.Number, value []byte, number uint64)) {
+	for len(p) > 0 {
+		num, typ, n := protowire.ConsumeTag(p)
+		if n < 0 {
+			return
+		}
+		p = p[n:]
+		switch typ {
+		case protowire.VarintType:
+			var number uint64
+			if number, n = protowire.ConsumeVarint(p); n >= 0 {
+				f(num, nil, number)
+			}
+		case protowire.BytesType:
+			var value []byte
+			if value, n = protowire.ConsumeBytes(p); n >= 0 {
+				f(num, value[:len(value):len(value)], 0)
+			}
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, p)
+		}
+		if n < 0 {
+			return
+		}
+		p = p[n:]
+	}
+}

@@ -1,0 +1,135 @@
+package request
+
+// place is an object or an array of a body whose members the scanner reads.
+type place uint8
+
+const (
+	nowhere    place = iota
+	inBody           // the top-level object
+	inPrompt         // an array of messages, texts, token IDs, or arrays of them
+	inMessage        // an object with a role and contents
+	inContent        // an array of parts
+	inPart           // an object with a text or an image
+	inSampling       // vLLM's sampling_params
+)
+
+// use is what a value is read for.
+type use uint8
+
+const (
+	unused use = iota
+	forModel
+	forStream
+	forLimit
+	forSalt
+	forPrompt  // a text, a token ID, a message, or an array of them
+	forRole    // a text, and where it ends
+	forText    // a text
+	forContent // a text, a part, or an array of them
+	forParams  // an object with limits
+	asWritten  // the bytes of any value
+	asImage    // the hash of any value
+	asSeed     // the same, in front of the prompt
+	asFront    // the bytes of any value, in front of the prompt
+	forFront   // as forContent, in front of the prompt
+)
+
+// use returns what a member of an object is read for.
+func (k Kind) use(in place, key []byte) use {
+	switch in {
+	case inBody:
+		return k.bodyUse(key)
+	case inSampling:
+		if string(key) == "max_tokens" {
+			return forLimit
+		}
+		return unused
+	case inMessage:
+		switch string(key) {
+		case "role":
+			return forRole
+		case "content":
+			return forContent
+		case "text": // a document of a rerank request
+			return forText
+		case "cache_control":
+			return unused
+		}
+		return asWritten // such as tool calls
+	case inPart:
+		switch string(key) {
+		case "text", "refusal", "thinking":
+			return forText
+		case "content":
+			return forContent
+		case "type", "cache_control": // which clients move from message to message
+			return unused
+		case "image_url", "source", "image", "image_embeds", "input_audio", "audio_url", "video_url", "file", "file_data":
+			return asImage
+		}
+		return asWritten
+	}
+	return unused
+}
+
+func (k Kind) bodyUse(key []byte) use {
+	switch string(key) {
+	case "model":
+		return forModel
+	case "stream":
+		return forStream
+	case "max_tokens", "max_completion_tokens", "max_output_tokens":
+		return forLimit
+	}
+	if k == OtherKind {
+		return unused
+	}
+	switch string(key) {
+	case "cache_salt":
+		return forSalt
+	case "messages", "prompt", "input", "token_ids":
+		return forPrompt
+	case "query", "documents":
+		if k == Rerank {
+			return forPrompt
+		}
+		return asFront
+	case "system", "instructions":
+		return forFront
+	case "tools", "functions", "chat_template", "chat_template_kwargs", "reasoning", "reasoning_effort", "previous_response_id":
+		return asFront
+	case "features": // of the images among token_ids
+		return asSeed
+	case "sampling_params":
+		return forParams
+	}
+	return unused
+}
+
+// opens returns the place that an object or an array leads to; nowhere if it is not read member by member.
+func (u use) opens(bracket byte) place {
+	switch {
+	case u == forPrompt && bracket == '[':
+		return inPrompt
+	case u == forPrompt:
+		return inMessage
+	case (u == forContent || u == forFront) && bracket == '[':
+		return inContent
+	case u == forContent || u == forFront:
+		return inPart
+	case u == forParams && bracket == '{':
+		return inSampling
+	}
+	return nowhere
+}
+
+// elements returns what the elements of an array are read for.
+func (p place) elements() use {
+	switch p {
+	case inPrompt:
+		return forPrompt
+	case inContent:
+		return forContent
+	}
+	return unused
+}

@@ -1,0 +1,68 @@
+package request
+
+// scalar reads inside a number or a literal, up to what ends it, and returns how many bytes it took.
+func (s *Scanner) scalar(p []byte) int {
+	for i, c := range p {
+		if c >= '0' && c <= '9' {
+			if s.number < 1<<40 {
+				s.number = 10*s.number + uint64(c-'0')
+			}
+			continue
+		}
+		switch c {
+		case ',', ']', '}', ' ', '\t', '\r', '\n':
+			s.take(p[:i])
+			s.endScalar()
+			return i + s.tokens(p[i:])
+		}
+		s.digits = false
+	}
+	s.take(p)
+	return len(p)
+}
+
+func (s *Scanner) endScalar() {
+	s.inScalar = false
+	switch s.use {
+	case forStream:
+		s.stream = s.first == 't'
+	case forLimit:
+		if s.digits {
+			s.limitTokens = int(min(s.number, maxInt))
+		}
+	case forPrompt:
+		if s.digits {
+			s.builder().WriteToken(uint32(s.number))
+		}
+	}
+	s.endValue()
+}
+
+// tokens reads further token IDs, which follow one another in the tens of thousands, and returns how many bytes it took: up to
+// the beginning of one that does not end in p, or of something else.
+func (s *Scanner) tokens(p []byte) (taken int) {
+	if top := s.top(); s.use != forPrompt || !top.array {
+		return 0
+	}
+	to := s.builder()
+	for i := 0; ; {
+		for i < len(p) && (p[i] == ' ' || p[i] == '\n') {
+			i++
+		}
+		if i == len(p) || p[i] != ',' {
+			return taken
+		}
+		for i++; i < len(p) && (p[i] == ' ' || p[i] == '\n'); {
+			i++
+		}
+		from, n := i, uint64(0)
+		for ; i < len(p) && p[i]-'0' <= 9 && i-from < 10; i++ {
+			n = 10*n + uint64(p[i]-'0')
+		}
+		if i == from || i == len(p) || p[i] != ',' && p[i] != ']' && p[i] != ' ' && p[i] != '\n' {
+			return taken
+		}
+		to.WriteToken(uint32(n))
+		taken = i
+	}
+}
