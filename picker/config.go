@@ -95,6 +95,8 @@ const (
 	// BodyBuffered picks after the body has been read, so that traces and debug pages show the model. A gateway that
 	// doesn't send its mode is assumed to use BUFFERED.
 	BodyBuffered Body = "Buffered"
+	// BodyPrompts reads the bodies of requests whose API is known, and picks for others as soon as the headers have arrived.
+	BodyPrompts Body = "Prompts"
 )
 
 // DefaultBodyLimit is the largest body that a pick waits for: 32 MiB.

@@ -56,6 +56,8 @@ type pod struct {
 	mu   sync.Mutex
 	last http.Header
 	body []byte
+
+	begun chan string // gets the path of each request as soon as its headers have arrived
 }
 
 func (p *pod) addr() netip.AddrPort {
@@ -70,11 +72,15 @@ func (p *pod) received() (http.Header, []byte) {
 
 func startPod(t testing.TB, name string) *pod {
 	t.Helper()
-	p := &pod{name: name}
+	p := &pod{name: name, begun: make(chan string, 1<<12)}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == endpoint.DefaultPath { // the picker's scraper, not a client
 			fmt.Fprint(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n")
 			return
+		}
+		select {
+		case p.begun <- r.URL.Path:
+		default:
 		}
 		body, _ := io.ReadAll(r.Body)
 		p.mu.Lock()

@@ -45,8 +45,10 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 	if pool.Relay != nil && !pool.Relay.Listed && p.learner != nil && p.learner.Isolated() {
 		return extproc.BodyPolicy{Unavailable: true}
 	}
-	policy := extproc.BodyPolicy{Limit: pool.BodyLimit, Wait: pool.Pool.Body != BodyNone || pool.Relay != nil, Whole: pool.Relay != nil}
-	if pool.Pool.Body == BodyBuffered {
+	policy := extproc.BodyPolicy{
+		Limit: pool.BodyLimit, Wait: pool.Pool.Body == BodyBuffered || pool.Relay != nil, Prompts: pool.Pool.Body == BodyPrompts, Whole: pool.Relay != nil,
+	}
+	if pool.Pool.Body != BodyNone {
 		policy.Assume = extproc.ModeBuffered
 	}
 	return policy

@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+	"github.com/penstock-project/penstock/picker/extproc"
 )
 
 // errNoFiles is the error without -f: no folder is read by default, because it may hold anything.
@@ -80,6 +82,7 @@ type service struct {
 	http, admin     string
 	pickerAddresses []string
 	defaultPool     string
+	heldBodies      resource.QuantityValue
 	accessLog       string
 	drainTime       time.Duration
 	logLevel        string
@@ -106,6 +109,8 @@ func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	f.StringVar(&s.admin, "admin", "", "address on which /status, /proxies, /explain and /debug/... are served, which show every object to every client: choose a loopback address such as 127.0.0.1:9091. The URL has localhost or an IP address: requests by another host name are denied (default: none)")
 	s.addresses.flags(cmd)
 	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
+	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
+	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone, and 503 answers what an external picker must read")
 	f.StringVar(&s.accessLog, "access-log", "", "file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "drain time: how long connections may continue after their listener is removed")
 	s.secure.flags(f)
@@ -200,6 +205,9 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	}
 	if s.defaultPool != "" && strings.Count(s.defaultPool, "/") != 1 {
 		return cfg, fmt.Errorf("--default-pool %q: write NAMESPACE/NAME", s.defaultPool)
+	}
+	if cfg.HeldBodies = s.heldBodies.Value(); cfg.HeldBodies < 1 {
+		return cfg, fmt.Errorf("--picker-held-bodies %s: write a positive quantity, such as 256Mi", s.heldBodies.String())
 	}
 	cfg.DefaultPool, cfg.AccessLog, cfg.DrainTime, cfg.Log = s.defaultPool, s.accessLog, s.drainTime, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling

@@ -29,7 +29,7 @@ func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ..
 func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	const limit = 1 << 20
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(limit), answer: func(*Request) Answer { return Answer{Endpoints: "10.0.0.1:8000"} }}
-	next := stalled(t, p, 4, 256<<10)
+	next := stalled(t, p, 3, 280<<10)
 	if held := p.held.Held(); held > limit {
 		t.Errorf("%d bytes are held", held)
 	}

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,7 @@ type exchange struct {
 	held    int64            // what x takes of bodies
 	scanner *request.Scanner // of the body; nil before its first bytes
 
+	done        bool // the call may end
 	rejected    bool // an immediate response was sent: no message is answered after it
 	requestEnd  bool // the request's end was sent back to Envoy (FULL_DUPLEX_STREAMED)
 	responseEnd bool
@@ -122,7 +124,13 @@ func (x *exchange) requestHeaders(m *Message) error {
 	if x.requestMode == ModeUnknown {
 		x.requestMode, x.responseMode = x.policy.Assume, x.policy.Assume
 	}
-	if m.EndOfStream || !x.policy.Wait {
+	if m.EndOfStream {
+		return x.pick(replyRequestHeaders)
+	}
+	if !x.waits(m) {
+		// Envoy buffers the body for the picker unless the call ends. A gateway that names no pool sends no access log: there the
+		// end of the call is the end of the request.
+		x.done = x.request.Pool != "" && !x.policy.Whole && (x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
 		return x.pick(replyRequestHeaders)
 	}
 	switch x.requestMode {
@@ -134,6 +142,31 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return nil // the pick answers the headers, after the body has been read
 	}
 	return x.pick(replyRequestHeaders)
+}
+
+// waits reports whether the pick of a request waits for its body. Streams would wait forever: upgrades, and gRPC other than calls
+// of one message that have a prompt. A multipart body has none.
+func (x *exchange) waits(headers *Message) bool {
+	if !x.policy.Wait && !x.policy.Prompts {
+		return false
+	}
+	if headers.Header("upgrade") != nil {
+		return false
+	}
+	kind := request.KindOf(headers.Header(":path"))
+	content := headers.Header("content-type")
+	switch {
+	case prefixed(content, "application/grpc"):
+		return kind.GRPC()
+	case prefixed(content, "multipart/"), kind.GRPC():
+		return false
+	}
+	return x.policy.Wait || kind != request.OtherKind
+}
+
+// prefixed reports whether a header's value begins with a text in lower case.
+func prefixed(value []byte, text string) bool {
+	return len(value) >= len(text) && bytes.EqualFold(value[:len(text)], []byte(text))
 }
 
 // pick asks the picker and answers phase.

@@ -34,8 +34,9 @@ type Picker interface {
 
 // BodyPolicy is what a pool needs of request bodies.
 type BodyPolicy struct {
-	// Wait delays the pick until the body has been read, in modes that allow it (not NONE and STREAMED).
-	Wait bool
+	// Wait delays the pick until the body has been read, in modes that allow it (not NONE and STREAMED), unless the body is a
+	// stream. Prompts does so only for requests of an API whose prompts are known.
+	Wait, Prompts bool
 	// Whole means that Pick needs the body itself, not only its Facts.
 	Whole bool
 	// Assume is the mode of gateways that don't send theirs: ModeNone, ModeBuffered or ModeFullDuplexStreamed.
@@ -115,6 +116,9 @@ func (s *Server) process(stream grpc.ServerStream) error {
 				return nil
 			}
 			return err
+		}
+		if x.done {
+			return nil
 		}
 	}
 }

@@ -77,4 +77,5 @@ func KindOf(path []byte) Kind {
 	return OtherKind
 }
 
-func (k Kind) grpc() bool { return k == GRPCGenerate || k == GRPCEmbed }
+// GRPC reports whether the body is a gRPC message.
+func (k Kind) GRPC() bool { return k == GRPCGenerate || k == GRPCEmbed }

@@ -117,7 +117,7 @@ func (s *Scanner) Release() {
 // Write reads the next chunk. It keeps copies of captured values only, and of gRPC messages.
 func (s *Scanner) Write(chunk []byte) {
 	s.size += len(chunk)
-	if s.kind.grpc() {
+	if s.kind.GRPC() {
 		s.message = append(s.message, chunk...)
 		return
 	}
@@ -138,7 +138,7 @@ func (s *Scanner) Write(chunk []byte) {
 
 // Facts returns the facts of the chunks written so far.
 func (s *Scanner) Facts() Facts {
-	if s.kind.grpc() {
+	if s.kind.GRPC() {
 		s.readMessage()
 	}
 	f := Facts{Kind: s.kind, Model: s.modelName(), Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size}

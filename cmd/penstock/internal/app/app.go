@@ -109,7 +109,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.picker, err = picker.New(picker.Config{
 		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads,
-		Gateway: identity.Gateway, Access: a.access,
+		Gateway: identity.Gateway, Access: a.access, HeldBodies: cfg.HeldBodies,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
 	if err != nil {

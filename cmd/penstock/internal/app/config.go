@@ -39,6 +39,8 @@ type Config struct {
 	HTTP, Admin net.Listener
 	// Addresses are what may become endpoints, and how names are resolved.
 	Addresses Addresses
+	// HeldBodies bounds the request bodies that the picker holds, in bytes.
+	HeldBodies int64
 	// DefaultPool is the pool of external gateways that name none: "namespace/name". Empty: the only pool, if there is one.
 	DefaultPool string
 	// AccessLog is where Envoys log requests; "" for nowhere.
