@@ -72,9 +72,9 @@ type TLS struct {
 // bootstraps lack, and commit what older proxies get under the older profile: otherwise the upgrade of a control plane drains
 // all streams at once, or breaks proxies that were not replaced.
 //
-// It is still 1: the list has not changed since the first version, and every bootstrap takes today's listeners. Fields of
-// listeners and filters have changed (timeouts, escaped slashes, headers with underscores). These protect proxies, so those of
-// older bootstraps get them too, at the price of one drain (OPERATIONS.md, "Upgrading from earlier builds").
+// It is still 1: every bootstrap takes today's listeners. Since the first version the list has gained one filter (uploads), and
+// fields of listeners and filters have changed (timeouts, escaped slashes, headers with underscores). These protect proxies, so
+// those of older bootstraps get them too, at the price of one drain (OPERATIONS.md, "Upgrading from earlier builds").
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.
