@@ -3,6 +3,7 @@ package picker
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -100,3 +101,33 @@ func (o onePeer) Alive(owner string) bool { return *o.alive && owner == "peer" }
 func (onePeer) Others() int               { return 1 }
 func (onePeer) First() bool               { return false }
 func (onePeer) Settle(context.Context)    {}
+
+// Without the report of its first token, a request's prompt counts as unread to its end.
+func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs(first)})
+	unread := func() int64 { return p.pool("ns/pool").snapshot.Endpoints[0].State().Unread }
+	pick := func() string {
+		stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
+		r := exchange(t, stream, headerMessage(nil))
+		return r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
+	}
+	a, b := pick(), pick()
+	one := unread() / 2
+	for _, c := range []struct {
+		what  string
+		entry accesslog.Entry
+		want  int64
+	}{
+		{"headers alone", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, FirstByte: time.Second}, 2 * one},
+		{"an error", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 500, Body: true}, 2 * one},
+		{"the first token", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, Body: true, FirstByte: time.Second}, one},
+		{"the end", accesslog.Entry{Lease: a, Served: first, Status: 200, Body: true, FirstByte: time.Second}, one},
+		{"the end of a request without an answer", accesslog.Entry{Lease: b}, 0},
+	} {
+		if p.Log(c.entry); unread() != c.want || one == 0 {
+			t.Errorf("%s: %d tokens unread, want %d", c.what, unread(), c.want)
+		}
+	}
+}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -253,8 +255,28 @@ func verdictText(v schedule.Verdict) string {
 	if v.Out != "" {
 		return text + "; out: " + v.Out
 	}
-	if len(v.Costs) > 0 {
-		text += fmt.Sprintf("; cost %.2f", v.Cost)
+	return text + costText(v)
+}
+
+// costText describes an endpoint's cost, by its parts: those of strategy load are seconds.
+func costText(v schedule.Verdict) (text string) {
+	switch {
+	case len(v.Costs) == 1:
+		text = fmt.Sprintf("; cost %g", v.Cost)
+	case len(v.Costs) > 1:
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(v.Costs)) {
+			if cost := v.Costs[name]; cost >= 0.0005 {
+				parts = append(parts, fmt.Sprintf("%s %.3f", name, cost))
+			}
+		}
+		text = fmt.Sprintf("; cost %.3f s (%s)", v.Cost, strings.Join(parts, ", "))
+	}
+	switch v.Trial {
+	case "due":
+		text += "; suspect: the next request may try it"
+	case "wait":
+		text += "; suspect: waits for its next trial"
 	}
 	return text
 }

@@ -100,7 +100,8 @@ const (
 
 // PickerSpec configures Penstock's own picker.
 type PickerSpec struct {
-	// Strategy by which the picker selects an endpoint.
+	// Strategy by which the picker selects an endpoint: load, the least cost in seconds (OPERATIONS.md has its parts); round-robin,
+	// in turn; random; or least-request, the fewest requests in flight.
 	//
 	// +optional
 	// +kubebuilder:default=load

@@ -121,6 +121,9 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 	e.load.sent.Add(1)
 	lease := &Lease{id: l.next.Add(1), leases: l, picked: e.load, holder: h, work: w, trial: w.Trial}
 	lease.beginPrompt(e.load, now)
+	if w.Adapter != 0 {
+		e.load.adapters.add(w.Adapter, w.Slots)
+	}
 	return l.insert(lease, e.load, now)
 }
 

@@ -16,6 +16,7 @@ type Load struct {
 	sent      atomic.Uint64 // all picks so far: the difference to a sample's is what the scrape can't have seen
 	health    health
 	prefill   prefill
+	adapters  recentAdapters
 	prefixes  *prefix.Server // nil if the process knows no prefixes
 
 	addr     netip.AddrPort

@@ -34,6 +34,9 @@ type Work struct {
 	Stream bool
 	// Measure means that the time to the first byte shows the server's prefill rate.
 	Measure bool
+	// Adapter is the hash of the LoRA adapter that it needs, 0 for none, of which the server has room for Slots.
+	Adapter uint64
+	Slots   int
 	// Trial means that the server is suspect: at most one such request is in flight there.
 	Trial bool
 }

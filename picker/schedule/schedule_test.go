@@ -174,6 +174,67 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 	}
 }
 
+// A server that has the adapter is worth a wait, but not any wait. What was picked counts as loaded at once, and stays so when its
+// requests have ended.
+func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
+	list := endpoints(t, server{}, server{}, server{})
+	page := func(i int, running ...string) {
+		list[i].BeginScrape().Succeed(endpoint.Reading{Adapters: &endpoint.Adapters{Running: running, Max: 2}}, epoch)
+	}
+	s, leases := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour)
+	pick := func(model string) byte {
+		r := Request{Model: model, Tokens: 100}
+		c := s.Rank(&r, epoch, list, nil, 1, &Scratch{})
+		leases.Open(c[0].Endpoint, endpoint.Holder{}, c[0].Work(&r), 0, epoch).Release()
+		return number(&c[0])
+	}
+	page(0, "a", "b")
+	page(1, "sql")
+	page(2)
+	pick("sql") // its first pick shows that it is an adapter
+	for range 20 {
+		if n := pick("sql"); n != 1 {
+			t.Fatalf("server %d is picked, without the adapter", n)
+		}
+	}
+	page(1)
+	page(2, "c")
+	for range 20 {
+		if n := pick("sql"); n != 1 {
+			t.Fatalf("server %d is picked after the adapter's requests have ended on server 1", n)
+		}
+	}
+	page(1, "d", "e")
+	costs := s.Describe(&Request{Model: "law", Tokens: 100}, epoch, list, nil)
+	if costs[2].Costs["adapter"] != 0 {
+		t.Errorf("a model that no server shows costs %v", costs[2].Costs)
+	}
+	costs = s.Describe(&Request{Model: "sql", Tokens: 100}, epoch, list, nil)
+	for i, want := range []float64{loadAdapter + awaitSlot, 0, loadAdapter} {
+		if got := costs[i].Costs["adapter"]; got != want {
+			t.Errorf("server %d: %v s for the adapter, want %v", i, got, want)
+		}
+	}
+	for range 20 {
+		r := Request{Model: "sql", Tokens: 100}
+		c := s.Rank(&r, epoch, list, nil, 1, &Scratch{})
+		leases.Open(c[0].Endpoint, endpoint.Holder{}, c[0].Work(&r), 0, epoch)
+	}
+	if list[2].State().InFlight == 0 {
+		t.Error("20 requests wait at one server for its adapter")
+	}
+	counts := map[byte]int{}
+	for range 60 {
+		r := Request{Model: "base", Tokens: 100}
+		c := s.Rank(&r, epoch, list, nil, 1, &Scratch{})
+		leases.Open(c[0].Endpoint, endpoint.Holder{}, c[0].Work(&r), 0, epoch)
+		counts[number(&c[0])]++
+	}
+	if counts[0] < 20 {
+		t.Errorf("the base model's requests go to %v", counts)
+	}
+}
+
 func TestStale_FreshnessOfAFewDecidesNothing(t *testing.T) {
 	list := endpoints(t, server{}, server{stale: true}, server{stale: true}, server{stale: true})
 	s, leases, counts := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[byte]int{}
@@ -333,10 +394,10 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 		return len(got) == len(want)
 	}
 	// 500 tokens are the mean of the requests that were sent: the same for each request that waits.
-	if want := map[string]float64{"prompt": 3, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1.5}; !near(v[0].Costs, want) {
+	if want := map[string]float64{"prompt": 3, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1.5, "adapter": 0}; !near(v[0].Costs, want) {
 		t.Errorf("%v, want %v", v[0].Costs, want)
 	}
-	if want := map[string]float64{"prompt": 3, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0}; !near(v[1].Costs, want) {
+	if want := map[string]float64{"prompt": 3, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0, "adapter": 0}; !near(v[1].Costs, want) {
 		t.Errorf("%v, want %v", v[1].Costs, want)
 	}
 	sum := 0.0

@@ -1,11 +1,16 @@
 package schedule
 
-import "sync/atomic"
+import (
+	"hash/maphash"
+	"sync/atomic"
+)
 
 // strategies by name. A new strategy is a row here, and a file if it needs one.
 var strategies = map[string]func(Options) *Strategy{
 	// The least cost in seconds.
-	"load": func(Options) *Strategy { return &Strategy{scorer: &load{}, trials: true} },
+	"load": func(Options) *Strategy {
+		return &Strategy{scorer: &load{adapters: adapters{seed: maphash.MakeSeed()}}, trials: true}
+	},
 	// The fewest of this process's requests in flight.
 	"least-request": func(Options) *Strategy { return &Strategy{scorer: leastRequest{}} },
 	// All endpoints in turn, by address.

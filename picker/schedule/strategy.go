@@ -56,6 +56,7 @@ type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	Cost     float64 // of strategy load in seconds, of least-request in requests
 	Cached   int     // tokens of the prompt that the server has cached
+	Wait     float64 // seconds in which the server reads the prompts before this one; of strategy load
 	Trial    bool    // the endpoint is suspect, and this request shows whether it works
 
 	last     bool // the endpoint is suspect, and gets this request only if there is no other
@@ -64,11 +65,13 @@ type Candidate struct {
 	lot      uint32
 	rate     float64 // of prefill, in tokens a second; 0 if prompts do not decide
 	uncached float64 // tokens
+	adapter  uint64  // the hash of the LoRA adapter that the request needs; 0 for none
+	slots    int     // for adapters
 }
 
 // Work returns what a request asks of the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
-	return endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial}
+	return endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial, Adapter: c.adapter, Slots: c.slots}
 }
 
 // Scratch is reusable working memory for Rank.
@@ -159,6 +162,10 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
 	scratch.Eligible, scratch.fresh = 0, 0
 	var m means
+	var adapter uint64
+	if s.load != nil {
+		adapter = s.load.adapters.hash(r.Model)
+	}
 	for i := range list {
 		e := &list[i]
 		if allowed != nil && !allowed(e) {
@@ -174,7 +181,7 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 		if s.filteredBy(e, state) != "" {
 			continue
 		}
-		c = append(c, Candidate{Endpoint: e, doubt: doubts(state), lot: uint32(i)})
+		c = append(c, Candidate{Endpoint: e, doubt: doubts(state), lot: uint32(i), adapter: adapter})
 		if s.scorer != nil {
 			last := &c[len(c)-1]
 			last.Cost = s.scorer.cost(r, state, last)

@@ -1,0 +1,159 @@
+package endpoint
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+)
+
+var epoch = time.Unix(1000, 0)
+
+// at reads an endpoint's state some time after the epoch.
+func at(e *Endpoint, after time.Duration) (s State) {
+	e.ReadState(&s, At(epoch.Add(after)))
+	return s
+}
+
+func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
+	_, first, second := twoEndpoints(nil)
+	leases := NewLeases("me", time.Hour)
+	work := Work{Tokens: 2000, Rate: 1000, Stream: true}
+	a, b := leases.Open(first, Holder{}, work, 0, epoch), leases.Open(first, Holder{}, work, 0, epoch)
+	for _, c := range []struct {
+		what      string
+		do        func()
+		after     time.Duration
+		unread    int64
+		confirmed int64
+		reading   float64
+	}{
+		{"two prompts", func() {}, 0, 4000, 0, 4},
+		{"a second later", func() {}, time.Second, 4000, 0, 3},
+		{"all should be read", func() {}, 5 * time.Second, 4000, 0, 0},
+		{"a report shows that one waits", a.Waits, time.Second, 4000, 2000, 3},
+		{"and again", a.Waits, time.Second, 4000, 2000, 3},
+		{"its first token", func() { a.Begun(0) }, time.Second, 2000, 0, 3},
+		{"a report that comes late", a.Waits, time.Second, 2000, 0, 3},
+		{"the other one moves", func() { b.MoveTo(second.Load(), epoch) }, 0, 0, 0, 0},
+		{"the end of the first one", func() { a.Release(); a.Begun(0); a.Waits() }, 0, 0, 0, 0},
+	} {
+		c.do()
+		if s := at(first, c.after); s.Unread != c.unread || s.Confirmed != c.confirmed || s.Reading != c.reading {
+			t.Errorf("%s: %d unread, %d of them confirmed, %v s; want %d, %d, %v", c.what, s.Unread, s.Confirmed, s.Reading, c.unread, c.confirmed, c.reading)
+		}
+	}
+	if s := at(second, 0); s.Unread != 2000 || s.Reading != 2 || s.Prompt != 2000 {
+		t.Errorf("at the endpoint that serves the request: %+v", s)
+	}
+	b.Release()
+	leases.Open(second, Holder{}, work, 0, epoch.Add(-time.Minute)) // a reset: nothing is unread
+	if s := at(second, -time.Minute); s.Reading != 2 {
+		t.Errorf("%v s to read one prompt", s.Reading)
+	}
+}
+
+// The reports of one request come from several Envoy workers and peers.
+func TestPrefill_ConcurrentReportsLeaveNoBacklog(t *testing.T) {
+	_, first, second := twoEndpoints(nil)
+	leases := NewLeases("me", time.Hour)
+	var run sync.WaitGroup
+	for i := range 200 {
+		lease := leases.Open(first, Holder{}, Work{Tokens: 100 + i, Rate: 1000, Stream: true, Measure: true, Trial: i%50 == 0}, 0, epoch)
+		if lease == nil {
+			continue // one trial at a time
+		}
+		for _, report := range []func(){lease.Waits, func() { lease.Begun(time.Second) }, func() { lease.MoveTo(second.Load(), epoch) }, func() { lease.MoveTo(first.Load(), epoch) }, func() { lease.Release() }} {
+			run.Go(report)
+		}
+	}
+	run.Wait()
+	for _, e := range []*Endpoint{first, second} {
+		if s := at(e, 0); s.Unread != 0 || s.Confirmed != 0 || s.InFlight != 0 || !s.Trial {
+			t.Errorf("after the end: %+v", s)
+		}
+	}
+}
+
+func TestPrefill_RateIsLearnedFromManyAndNotFromOne(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, tt := range []struct {
+		name   string
+		after  func(i int, tokens float64) float64 // seconds to the first byte
+		lo, hi float64
+	}{
+		{"steady", func(_ int, tokens float64) float64 { return .02 + tokens/8000 }, 7990, 8010},
+		{"noise", func(_ int, tokens float64) float64 { return .02 + tokens/8000*(.8+.4*random.Float64()) }, 7000, 10000},
+		{"every fifth one waits for another sender", func(i int, tokens float64) float64 { return .02 + tokens/8000*float64(1+9*(i%5/4)) }, 7990, 8010},
+		{"every fifth one lies", func(i int, tokens float64) float64 { return .001 + (.02+tokens/8000)*float64(1-i%5/4) }, 7000, 8010},
+		{"headers before the prompt is read", func(int, float64) float64 { return .004 }, 0, 0},
+		{"slower than any server", func(int, float64) float64 { return 3600 }, minRate, minRate},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, e, _ := twoEndpoints(nil)
+			leases := NewLeases("me", time.Hour)
+			for i := range 100 {
+				now, tokens := epoch.Add(time.Duration(i)*time.Hour), 300+random.IntN(8000)
+				lease := leases.Open(e, Holder{}, Work{Tokens: tokens, Rate: 4000, Stream: true, Measure: true}, 0, now)
+				if i == enough-1 && at(e, 0).Rate != 0 {
+					t.Error("learned from too few requests")
+				}
+				lease.Begun(time.Duration(tt.after(i, float64(tokens)) * 1e9))
+				lease.Release()
+			}
+			if got := at(e, 0).Rate; got < tt.lo || got > tt.hi {
+				t.Errorf("%.0f tokens a second", got)
+			}
+		})
+	}
+}
+
+func TestPrefill_BacklogIsPartOfWhatIsMeasured(t *testing.T) {
+	_, e, _ := twoEndpoints(nil)
+	leases := NewLeases("me", time.Hour)
+	work := Work{Tokens: 4000, Rate: 8000, Stream: true, Measure: true}
+	for i := range 20 {
+		now := epoch.Add(time.Duration(i) * time.Hour)
+		a, b := leases.Open(e, Holder{}, work, 0, now), leases.Open(e, Holder{}, work, 0, now)
+		a.Begun(step + 500*time.Millisecond)
+		b.Begun(step + time.Second)
+		a.Release()
+		b.Release()
+	}
+	if got := at(e, 0).Rate; got < 7990 || got > 8010 {
+		t.Errorf("%.0f tokens a second, of a server that reads 8,000", got)
+	}
+}
+
+func TestScrape_OthersAreWhatLeasesDoNotCount(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	e := &r.Snapshot(Metrics{}, nil, []Spec{{Addr: addrA}}).Endpoints[0]
+	leases := NewLeases("me", time.Hour)
+	open := func(n int) {
+		for range n {
+			leases.Open(e, Holder{}, Work{}, 0, epoch)
+		}
+	}
+	for _, c := range []struct {
+		name           string
+		before, during int // requests of ours
+		peers          int64
+		page           Reading
+		queue, running float64
+	}{
+		{"ours alone", 4, 0, 0, Reading{Queue: 1, Running: 3}, 0, 0},
+		{"another sender's", 0, 0, 0, Reading{Queue: 4, Running: 8}, 8. / 3, 16. / 3},
+		{"those sent during the scrape", 0, 4, 0, Reading{Queue: 4, Running: 8}, 4. / 3, 8. / 3},
+		{"peers'", 0, 0, 4, Reading{Queue: 6, Running: 6}, 0, 0},
+		{"an empty page", 0, 0, 0, Reading{}, 0, 0},
+	} {
+		open(c.before)
+		r.SetElsewhere(addrA, c.peers)
+		scrape := e.BeginScrape()
+		open(c.during)
+		scrape.Succeed(c.page, epoch)
+		if s := at(e, 0); s.OthersQueue != c.queue || s.OthersRunning != c.running {
+			t.Errorf("%s: %v wait and %v run, want %v and %v", c.name, s.OthersQueue, s.OthersRunning, c.queue, c.running)
+		}
+	}
+}

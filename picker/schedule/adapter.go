@@ -1,0 +1,64 @@
+package schedule
+
+import (
+	"hash/maphash"
+	"maps"
+	"sync/atomic"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+const (
+	// loadAdapter is how long a server takes to load a LoRA adapter, and awaitSlot how long one whose slots are in use takes to free
+	// one, in seconds.
+	loadAdapter = 0.3
+	awaitSlot   = 1.0
+	// maxAdapters bounds the adapters that are known.
+	maxAdapters = 4096
+)
+
+// adapters are the models that servers have shown to be LoRA adapters: any other is a base model, which needs no slot.
+type adapters struct {
+	seed  maphash.Seed
+	known atomic.Pointer[map[string]bool]
+}
+
+// hash returns that of a request's adapter; 0 if the model is not known to be one.
+func (a *adapters) hash(model string) uint64 {
+	known := a.known.Load()
+	if known == nil || model == "" || !(*known)[model] {
+		return 0
+	}
+	return max(maphash.String(a.seed, model), 1)
+}
+
+// learn adds a model that a server shows to be an adapter. Of two concurrent calls one may be lost until the next.
+func (a *adapters) learn(model string) {
+	next := map[string]bool{}
+	if known := a.known.Load(); known != nil {
+		if len(*known) >= maxAdapters || (*known)[model] {
+			return
+		}
+		next = maps.Clone(*known)
+	}
+	next[model] = true
+	a.known.Store(&next)
+}
+
+// cost is what an adapter costs at a server more than at one that has it, in seconds.
+func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
+	switch {
+	case model == "" || s.Adapters == nil && c.adapter == 0:
+		return 0
+	case s.Adapters.Has(model):
+		if c.adapter == 0 {
+			a.learn(model)
+		}
+		return 0
+	case c.adapter == 0 || c.Endpoint.HasAdapter(c.adapter):
+		return 0
+	case s.Adapters != nil && s.Adapters.Max > 0 && !s.Adapters.Free():
+		return loadAdapter + awaitSlot
+	}
+	return loadAdapter
+}
