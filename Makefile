@@ -25,7 +25,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo build test race fuzz lint bench bench-kube soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab bin/lab bin/certify go
+.PHONY: help demo build test race fuzz lint bench bench-kube bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab bin/lab bin/certify go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -77,6 +77,11 @@ bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, its meaning, then
 	  (cd conformance && go run ./bench -run '$(or $(BENCH),.)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	  go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) \
 	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
+	} | (cd conformance && go run ./bench/benchtable)
+
+bench-picker: go ## measure picks: strategies by simulation, some minutes (BENCH=regexp selects)
+	@export CGO_ENABLED=0; { \
+	  (cd conformance && go run ./bench -picker -run '$(or $(BENCH),^(pick|schedule|scrape|kv|sim)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs

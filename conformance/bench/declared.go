@@ -98,9 +98,27 @@ var figures = map[string]figure{
 	"kube_attached_writes":      {"writes", 20, "Writes to the Gateway in that time."},
 	"kube_failed_requests":      {"requests", 0, "Failed requests, of 200 a second, while a route's backend is switched 20 times, 200 ms apart, and penstock, the backends and the Gateway's Envoys are rolled out, one after the other."},
 	"kube_failed_requests.sent": {"requests", none, ""},
+
+	"sim_chat":              {"ratio", 0.25, "Simulated chat with shared system prompts, 8 servers, 70 % load: TTFT p50 of strategy load over that of exact least in flight. All sim figures are means of 5 drawings, and all strategies get the same arrivals."},
+	"sim_chat.at_50":        {"ratio", 0.45, "The same at 50 % load."},
+	"sim_best":              {"ratio", 1.03, "TTFT p90 of strategy load over that of the best of all other strategies, those of other routers included: the worst of 7 workloads at 50 and 70 % load. Standard error has all figures."},
+	"sim_best.at_90":        {"ratio", 1.1, "The same at 90 % load."},
+	"sim_best.mean":         {"ratio", 0.9, "The geometric mean of all workloads and loads."},
+	"sim_best.vs_reference": {"ratio", none, "TTFT p90 of strategy load over that of the same cost with exact knowledge: the geometric mean at 70 % load."},
+	"sim_best_p50":          {"ratio", 1.15, "TTFT p50 of strategy load over that of the best other one: the worst workload at 50 and 70 % load."},
+	"sim_best_e2e":          {"ratio", 1.03, "The same for the mean time to the end of the response."},
+	"sim_capacity":          {"ratio", 1, "The rate at which the p90 of the time from arrival to first scheduled is 5 s: of the best other strategy over that of strategy load, the worst workload."},
+	"sim_two_pickers":       {"ratio", 1.1, "TTFT p90 at 70 % load with two pickers whose picks, first bytes and ends reach each other after 50 ms, over that with one: the geometric mean of the workloads."},
+	"sim_two_pickers.apart": {"ratio", none, "The same if the two share nothing."},
+	"sim_slow_pages":        {"ratio", 1.1, "TTFT p90 at 70 % load with metrics pages that take 1 s, or are gone, over that with fresh pages; a second picker that shares nothing sends half of the requests. The geometric mean of the workloads."},
+	"sim_slow_pages.slow":   {"ratio", none, ""},
+	"sim_slow_pages.gone":   {"ratio", none, ""},
+	"sim_join":              {"ratio", 2, "TTFT p90 in the 10 s after the eighth server has joined empty, at 45 % load, over that of the same requests if it was there from the start: the worst workload, over 20 drawings."},
+	"sim_overload_lost":     {"share", 0.3, "The share of the capacity that is lost at 3 times 100 % load with shedAfter 1.5 s: goodput is requests whose first byte comes within 5 s. The worst workload."},
 }
 
 func haveKube(c config) bool     { return c.penstock != "" && c.labs }
+func havePicker(c config) bool   { return c.picker }
 func havePenstock(c config) bool { return c.penstock != "" }
 func haveEnvoy(c config) bool    { return c.penstock != "" && c.envoy != "" }
 func havePeer(c config) bool     { return c.penstock != "" && c.envoyGateway != "" }
@@ -123,4 +141,10 @@ var measurements = []measurement{
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},
 	{names: []string{"kube_attached", "kube_attached_writes"}, what: "1,000 routes at once on Kubernetes", needs: haveKube, run: measureAttached},
 	{names: []string{"kube_failed_requests"}, what: "common operations on Kubernetes", needs: haveKube, run: measureKubeTraffic},
+	{names: []string{"sim_chat", "sim_best", "sim_best_p50", "sim_best_e2e"}, what: "strategies of picking, by simulation", needs: havePicker, run: measureBest},
+	{names: []string{"sim_capacity"}, what: "their capacities, by simulation", needs: havePicker, run: measureCapacity},
+	{names: []string{"sim_two_pickers"}, what: "two pickers, by simulation", needs: havePicker, run: measureTwoPickers},
+	{names: []string{"sim_slow_pages"}, what: "slow metrics pages, by simulation", needs: havePicker, run: measureSlowPages},
+	{names: []string{"sim_join"}, what: "a server that joins, by simulation", needs: havePicker, run: measureJoin},
+	{names: []string{"sim_overload_lost"}, what: "overload, by simulation", needs: havePicker, run: measureOverload},
 }

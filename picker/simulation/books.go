@@ -1,0 +1,102 @@
+package simulation
+
+import "time"
+
+// books are what a picker knows of its own picks, and of those that peers publish: the work of each server, and what it has
+// cached. Rivals and the reference decide by them, and each of them predicts waits by them.
+type books struct {
+	servers  int // that take requests
+	capacity int // blocks that a server has cached, as far as is known
+	rate     float64
+	accounts []account
+}
+
+// account is a server's.
+type account struct {
+	inFlight int
+	unserved float64 // uncached tokens sent there whose first byte has not been seen: Q
+	backlog  float64 // the same, less rate a second: W
+	at       time.Duration
+	cached   recency
+}
+
+func newBooks(p Pool, capacity int) *books {
+	b := &books{servers: p.Servers, capacity: capacity, rate: p.Config.PrefillRate, accounts: make([]account, p.Room)}
+	for i := range b.accounts {
+		b.accounts[i].cached = newRecency(len(p.Workload.tree.hashes))
+	}
+	return b
+}
+
+// match returns how many blocks of a prompt a server has cached.
+func (b *books) match(server int, r *Request) int {
+	cached := &b.accounts[server].cached
+	blocks := r.full()
+	for i, block := range blocks {
+		if !cached.has(block) {
+			return i
+		}
+	}
+	return len(blocks)
+}
+
+// uncached returns the tokens of a prompt that a server has to compute.
+func (b *books) uncached(server int, r *Request) int {
+	return max(1, r.Input-BlockTokens*b.match(server, r))
+}
+
+// leaked returns the backlog of a server.
+func (a *account) leaked(now time.Duration, rate float64) float64 {
+	a.backlog = max(0, a.backlog-rate*(now-a.at).Seconds())
+	a.at = now
+	return a.backlog
+}
+
+// work returns the tokens that are ahead of a new request at a server.
+func (b *books) work(server int, now time.Duration) float64 {
+	a := &b.accounts[server]
+	return min(max(a.leaked(now, b.rate), a.unserved/2), a.unserved)
+}
+
+// wait predicts when a server computes the first token of a new request.
+func (b *books) wait(server int, now time.Duration) time.Duration {
+	return time.Duration(b.work(server, now) / b.rate * float64(time.Second))
+}
+
+// choice describes a server for a request.
+func (b *books) choice(server int, now time.Duration, r *Request) Choice {
+	return Choice{Server: server, Uncached: b.uncached(server, r), Wait: b.wait(server, now)}
+}
+
+// Learn implements a part of Policy.
+func (b *books) Learn(now time.Duration, f Fact) {
+	if f.Kind == Joined {
+		b.servers = f.Server + 1
+	}
+	if f.Pick == nil {
+		return
+	}
+	a := &b.accounts[f.Pick.Server]
+	switch f.Kind {
+	case Picked:
+		a.inFlight++
+		a.unserved += float64(f.Pick.Uncached)
+		a.backlog = a.leaked(now, b.rate) + float64(f.Pick.Uncached)
+		b.remember(a, f.Pick.Request)
+	case FirstByte:
+		a.unserved -= float64(f.Pick.Uncached)
+	case Ended:
+		a.inFlight--
+	}
+}
+
+// remember counts a prompt as cached, its start as used last.
+func (b *books) remember(a *account, r *Request) {
+	blocks := r.full()
+	for i := len(blocks) - 1; i >= 0; i-- {
+		a.cached.add(blocks[i])
+	}
+	for a.cached.size > b.capacity {
+		a.cached.remove(a.cached.oldest())
+	}
+}

@@ -1,0 +1,27 @@
+// Package simulation simulates a pool of model servers in virtual time, to compare strategies of picking.
+//
+// A Scenario is a workload (requests with arrival times), servers, a strategy and conditions: how metrics pages are read,
+// how many pickers share the work and what they publish to each other, a server that joins. Run plays it and returns an
+// Outcome for each request: which server, how much of its prompt was cached, its first byte, its end.
+//
+//	clock.go     virtual time
+//	server.go    a model server: steps, admission, preemption, adapters      cache.go   its KV blocks and prefix cache
+//	request.go   requests, and the tree of their prompts' blocks             trace.go, workload.go   where they come from
+//	strategy.go  what a strategy is, and the table of them                   production.go   those of picker/schedule, as they are
+//	rivals.go    those of other routers, re-stated from documentation        books.go   what a picker can know of its own picks
+//	run.go       a scenario                                                  compare.go, capacity.go   many of them
+//
+// The servers are modelled on vLLM: continuous batching with chunked prefill, a paged KV cache whose free blocks are its
+// prefix cache (least recently used first), recomputation after preemption, slots for adapters. Blocks have 512 tokens, as
+// in Mooncake's public traces. Not modelled: networks, prefill and decode on different servers, failures.
+//
+// Invariants:
+//   - Deterministic: equal scenarios give equal outcomes, whatever the machine. Nothing reads a clock or a global random
+//     source.
+//   - The strategies of picker/schedule run as production code: schedule.Strategy on endpoint.Snapshot and prefix.Index.
+//     They learn what a picker behind Envoy learns, and no earlier.
+//   - Rivals get the benefit of the doubt: they learn of first bytes and ends at once.
+//
+// conformance/bench has its figures (make bench-picker), and `penstock replay` its command. Tests: go test
+// ./picker/simulation.
+package simulation

@@ -1,0 +1,163 @@
+package simulation
+
+import (
+	"errors"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// Production returns the strategies of package schedule. They run as they are, on an endpoint.Snapshot and a prefix.Index, and
+// with the leases that package picker opens.
+func Production() []Strategy {
+	var all []Strategy
+	for _, name := range schedule.Names() {
+		all = append(all, Strategy{Name: name, Unpaged: !schedule.UsesMetrics(name, schedule.Full{}), New: func(p Pool) Policy { return newProduction(name, p) }})
+	}
+	return all
+}
+
+// production is one pool of one picker process.
+type production struct {
+	strategy *schedule.Strategy
+	metrics  endpoint.Metrics
+	registry *endpoint.Registry
+	snapshot *endpoint.Snapshot
+	leases   *endpoint.Leases
+	prefixes *prefix.Index
+	tree     *tree
+	cache    int // tokens that a server has cached
+
+	scratch schedule.Scratch
+	request schedule.Request
+	scrapes []endpoint.Scrape
+	open    map[*Pick]*endpoint.Lease
+}
+
+// epoch is the beginning of virtual time. Package endpoint counts from the start of the process, which is before.
+var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+
+var errGone = errors.New("the metrics page is gone")
+
+func newProduction(name string, p Pool) Policy {
+	prefixes := prefix.New(prefix.Config{})
+	s, err := schedule.New(schedule.Options{Name: name, Random: p.Random.Uint64, Prefixes: prefixes})
+	if err != nil {
+		panic(err) // the name is one of schedule.Names
+	}
+	d := &production{
+		strategy: s, metrics: endpoint.Metrics{Off: !schedule.UsesMetrics(name, schedule.Full{})},
+		registry: endpoint.NewRegistry(endpoint.Config{Prefixes: prefixes, Jitter: p.Random.Float64}),
+		leases:   endpoint.NewLeases("simulated", time.Hour),
+		prefixes: prefixes, tree: &p.Workload.tree, cache: p.Config.Blocks * BlockTokens,
+		scrapes: make([]endpoint.Scrape, p.Room), open: map[*Pick]*endpoint.Lease{},
+	}
+	d.resize(p.Servers)
+	return d
+}
+
+// resize makes the pool have servers 0 to n-1.
+func (d *production) resize(n int) {
+	specs := make([]endpoint.Spec, n)
+	for i := range specs {
+		specs[i].Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
+	}
+	old := d.snapshot
+	d.snapshot = d.registry.Snapshot(d.metrics, nil, specs)
+	d.registry.Release(old)
+	for i := range d.snapshot.Endpoints {
+		d.snapshot.Endpoints[i].Load().Prefixes().SetCapacity(d.cache)
+	}
+}
+
+// number is that of the server at an endpoint.
+func number(e *endpoint.Endpoint) int {
+	a := e.Addr.Addr().As4()
+	return int(a[2])<<8 | int(a[3])
+}
+
+func (d *production) Choose(now time.Duration, r *Request) Choice {
+	d.set(r)
+	c := d.strategy.Rank(&d.request, epoch.Add(now), d.snapshot.Endpoints, nil, 1, &d.scratch)
+	if len(c) == 0 {
+		return Choice{Server: -1}
+	}
+	work := c[0].Work(&d.request)
+	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: time.Duration(c[0].Wait * float64(time.Second)), Work: work}
+}
+
+// set makes d.request what package request reads from a prompt.
+func (d *production) set(r *Request) {
+	d.request = schedule.Request{Tokens: r.Input, Stream: true, Chain: d.request.Chain[:0]}
+	if r.Adapter != 0 {
+		d.request.Model = adapterName(r.Adapter)
+	}
+	for i := 0; i < prefix.MaxBlocks && prefix.End(i) <= r.Input; i++ {
+		end := prefix.End(i)
+		block := r.Blocks[(end-1)/BlockTokens]
+		d.request.Chain = append(d.request.Chain, max(1, mix(d.tree.hashes[block]+uint64(end))))
+	}
+}
+
+func (d *production) Learn(now time.Duration, f Fact) {
+	at := epoch.Add(now)
+	switch f.Kind {
+	case Picked:
+		// A peer's pick counts as this process's own would.
+		work := f.Pick.Work.(endpoint.Work)
+		if f.Peer {
+			work.Measure, work.Trial = false, false
+		}
+		e := &d.snapshot.Endpoints[f.Server]
+		if lease := d.leases.Open(e, endpoint.Holder{}, work, 0, at); lease != nil {
+			d.open[f.Pick] = lease
+		}
+		d.set(f.Pick.Request)
+		d.prefixes.Add(e.Load().Prefixes(), d.request.Chain)
+	case FirstByte:
+		if lease := d.open[f.Pick]; lease != nil {
+			lease.Begun(f.After)
+		}
+	case Waits:
+		if lease := d.open[f.Pick]; lease != nil {
+			lease.Waits()
+		}
+	case Ended:
+		if lease := d.open[f.Pick]; lease != nil {
+			lease.Release()
+			delete(d.open, f.Pick)
+		}
+		if !f.Peer {
+			d.snapshot.Endpoints[f.Server].Load().Record(true, f.After, at)
+		}
+	case ScrapeBegan:
+		d.scrapes[f.Server] = d.snapshot.Endpoints[f.Server].BeginScrape()
+	case Scraped:
+		d.scrapes[f.Server].Succeed(reading(f.Page), at)
+	case Failed:
+		d.scrapes[f.Server].Fail(errGone)
+	case Joined:
+		d.resize(f.Server + 1)
+	}
+}
+
+// reading is what package endpoint reads from a page.
+func reading(p Page) endpoint.Reading {
+	r := endpoint.Reading{Queue: float64(p.Waiting), Running: float64(p.Running), KV: p.KV}
+	if len(p.Active)+len(p.Awaited) > 0 {
+		r.Adapters = &endpoint.Adapters{Max: p.Slots}
+		for _, a := range p.Active {
+			r.Adapters.Running = append(r.Adapters.Running, adapterName(a))
+		}
+		for _, a := range p.Awaited {
+			r.Adapters.Waiting = append(r.Adapters.Waiting, adapterName(a))
+		}
+	}
+	return r
+}
+
+func adapterName(a int) string { return "adapter-" + strconv.Itoa(a) }

@@ -1,0 +1,96 @@
+package simulation
+
+import "time"
+
+// Request is one request of a workload.
+type Request struct {
+	At            time.Duration // arrival, since the start
+	Input, Output int           // tokens of the prompt and of the answer, at least 1 each
+	Adapter       int           // 0: the base model
+	// Key is what strategy chwbl hashes: the system prompt and the first messages of the user.
+	Key uint64
+	// Blocks are the prompt's blocks of BlockTokens tokens in the workload's tree; the last one may be a part of one.
+	Blocks []int32
+}
+
+// full returns the blocks that the prompt fills; only these are cached.
+func (r *Request) full() []int32 { return r.Blocks[:r.Input/BlockTokens] }
+
+// Workload is requests in the order of their arrivals. It never changes, so several runs can play it at once.
+type Workload struct {
+	Name     string
+	Requests []Request
+	tree     tree
+}
+
+// tree numbers blocks by their content and all content before it, as prefix caches do: two prompts share a block if they are
+// equal up to its end.
+type tree struct {
+	numbers map[branch]int32
+	hashes  []uint64 // by block
+}
+
+type branch struct {
+	parent  int32 // root: none
+	content uint64
+}
+
+const root = -1
+
+// block returns the number of the block with a content after parent.
+func (t *tree) block(parent int32, content uint64) int32 {
+	at := branch{parent, content}
+	n, ok := t.numbers[at]
+	if !ok {
+		if t.numbers == nil {
+			t.numbers = map[branch]int32{}
+		}
+		n = int32(len(t.hashes))
+		t.numbers[at] = n
+		before := uint64(0)
+		if parent != root {
+			before = t.hashes[parent]
+		}
+		t.hashes = append(t.hashes, mix(before^mix(content)))
+	}
+	return n
+}
+
+// prompt appends the blocks with the contents to those of a prompt.
+func (t *tree) prompt(blocks []int32, contents ...uint64) []int32 {
+	for _, c := range contents {
+		parent := int32(root)
+		if len(blocks) > 0 {
+			parent = blocks[len(blocks)-1]
+		}
+		blocks = append(blocks, t.block(parent, c))
+	}
+	return blocks
+}
+
+// mix is the finalizer of splitmix64.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// At returns the workload with its arrivals faster by a factor. Its tree is shared.
+func (w *Workload) At(speed float64) *Workload {
+	faster := *w
+	faster.Requests = make([]Request, len(w.Requests))
+	for i, r := range w.Requests {
+		r.At = time.Duration(float64(r.At) / speed)
+		faster.Requests[i] = r
+	}
+	return &faster
+}
+
+// Rate is the mean of requests a second.
+func (w *Workload) Rate() float64 {
+	if len(w.Requests) == 0 || w.Requests[len(w.Requests)-1].At == 0 {
+		return 0
+	}
+	return float64(len(w.Requests)) / w.Requests[len(w.Requests)-1].At.Seconds()
+}

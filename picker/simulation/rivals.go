@@ -1,0 +1,198 @@
+package simulation
+
+import (
+	"crypto/md5"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Rivals returns the strategies of other routers, re-stated from their documentation with their defaults, and the reference:
+// the cost in seconds as it was first found by simulation, with first bytes seen at once.
+func Rivals() []Strategy {
+	return []Strategy{
+		{Name: "exact-least-request", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &leastRequest{newBooks(p, p.Config.Blocks), p} }},
+		{Name: "llm-d", New: func(p Pool) Policy { return &llmd{newBooks(p, p.Config.Blocks), p, make([]Page, p.Room)} }},
+		{Name: "dynamo", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &dynamo{newBooks(p, p.Config.Blocks), p} }},
+		{Name: "sglang", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &sglang{newBooks(p, sglangTree), p} }},
+		{Name: "bounded-hash", Immediate: true, Unpaged: true, New: newBoundedHash},
+		{Name: "reference", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &reference{newBooks(p, p.Config.Blocks), p} }},
+	}
+}
+
+// leastRequest knows at every moment how many requests of all senders each server has in flight.
+type leastRequest struct {
+	*books
+	pool Pool
+}
+
+func (l *leastRequest) Choose(now time.Duration, r *Request) Choice {
+	server := argmin(l.servers, l.pool.Random, func(s int) float64 { return float64(l.pool.Oracle.InFlight(s)) })
+	return l.choice(server, now, r)
+}
+
+// llmd is llm-d's default: queue-scorer 2, kv-cache-utilization-scorer 2, prefix-cache-scorer 3, max-score-picker. Its scores
+// come from metrics pages; its index of prefixes is approximate, learned from its picks.
+type llmd struct {
+	*books
+	pool  Pool
+	pages []Page
+}
+
+func (l *llmd) Learn(now time.Duration, f Fact) {
+	if f.Kind == Scraped {
+		l.pages[f.Server] = f.Page
+	}
+	l.books.Learn(now, f)
+}
+
+func (l *llmd) Choose(now time.Duration, r *Request) Choice {
+	least, most := l.pages[0].Waiting, l.pages[0].Waiting
+	for _, p := range l.pages[:l.servers] {
+		least, most = min(least, p.Waiting), max(most, p.Waiting)
+	}
+	server := argmin(l.servers, l.pool.Random, func(s int) float64 {
+		queue := 1.0
+		if most > least {
+			queue = float64(most-l.pages[s].Waiting) / float64(most-least)
+		}
+		prefix := 0.0
+		if n := len(r.full()); n > 0 {
+			prefix = float64(l.match(s, r)) / float64(n)
+		}
+		return -(2*queue + 2*(1-l.pages[s].KV) + 3*prefix)
+	})
+	return l.choice(server, now, r)
+}
+
+// dynamo is the cost of NVIDIA Dynamo's KV router: blocks to prefill, those of requests before included, and active blocks;
+// overlap weight 1, temperature 0. It has exact KV events.
+type dynamo struct {
+	*books
+	pool Pool
+}
+
+func (d *dynamo) Choose(now time.Duration, r *Request) Choice {
+	server := argmin(d.servers, d.pool.Random, func(s int) float64 {
+		uncached := r.Input - d.pool.Oracle.Cached(s, r)
+		prefill := (d.accounts[s].unserved + float64(uncached)) / BlockTokens
+		return prefill + float64(d.pool.Oracle.Active(s)) + float64(uncached)/BlockTokens
+	})
+	c := d.choice(server, now, r)
+	c.Uncached = max(1, r.Input-d.pool.Oracle.Cached(server, r))
+	return c
+}
+
+// sglang is the cache-aware policy of SGLang's router: the server with the longest match if that is more than cacheThreshold
+// of the prompt, else the one with the smallest tree; the least loaded one while loads differ by more than both thresholds.
+type sglang struct {
+	*books
+	pool Pool
+}
+
+const (
+	cacheThreshold   = 0.3
+	balanceAbsolute  = 64
+	balanceRelative  = 1.5
+	sglangTree       = 1 << 26 / 4 / BlockTokens // 2^26 characters a tree
+	hashReplicas     = 100                       // virtual nodes of a server
+	hashLoadFactor   = 1.25
+	referenceWeight  = 3
+	referenceRequest = 0.02 // seconds
+)
+
+func (g *sglang) Choose(now time.Duration, r *Request) Choice {
+	least, most := g.accounts[0].inFlight, g.accounts[0].inFlight
+	for s := range g.servers {
+		least, most = min(least, g.accounts[s].inFlight), max(most, g.accounts[s].inFlight)
+	}
+	var cost func(s int) float64
+	longest := 0
+	for s := range g.servers {
+		longest = max(longest, g.match(s, r))
+	}
+	switch {
+	case most-least > balanceAbsolute && float64(most) > balanceRelative*float64(least):
+		cost = func(s int) float64 { return float64(g.accounts[s].inFlight) }
+	case float64(longest*BlockTokens) > cacheThreshold*float64(r.Input):
+		cost = func(s int) float64 { return -float64(g.match(s, r)) }
+	default:
+		cost = func(s int) float64 { return float64(g.accounts[s].cached.size) }
+	}
+	return g.choice(argmin(g.servers, g.pool.Random, cost), now, r)
+}
+
+// boundedHash is consistent hashing with bounded loads: the first server after the key's hash on a ring whose requests in
+// flight are below hashLoadFactor times the mean.
+type boundedHash struct {
+	*books
+	ring []node
+}
+
+type node struct {
+	at     uint64
+	server int
+}
+
+func newBoundedHash(p Pool) Policy {
+	b := &boundedHash{books: newBooks(p, p.Config.Blocks)}
+	for s := range p.Servers {
+		b.join(s)
+	}
+	return b
+}
+
+func (b *boundedHash) join(server int) {
+	for i := range hashReplicas {
+		sum := md5.Sum(fmt.Appendf(nil, "10.0.0.%d:8000:%d", server, i))
+		b.ring = append(b.ring, node{binary.BigEndian.Uint64(sum[:]), server})
+	}
+	slices.SortFunc(b.ring, func(a, b node) int {
+		if a.at < b.at {
+			return -1
+		}
+		return 1
+	})
+}
+
+func (b *boundedHash) Learn(now time.Duration, f Fact) {
+	if f.Kind == Joined {
+		b.join(f.Server)
+	}
+	b.books.Learn(now, f)
+}
+
+func (b *boundedHash) Choose(now time.Duration, r *Request) Choice {
+	first, _ := slices.BinarySearchFunc(b.ring, mix(r.Key), func(n node, key uint64) int {
+		if n.at < key {
+			return -1
+		}
+		return 1
+	})
+	total := 0
+	for s := range b.servers {
+		total += b.accounts[s].inFlight
+	}
+	limit := hashLoadFactor * float64(total+1) / float64(b.servers)
+	for i := range b.ring {
+		if s := b.ring[(first+i)%len(b.ring)].server; float64(b.accounts[s].inFlight) < limit {
+			return b.choice(s, now, r)
+		}
+	}
+	return b.choice(b.ring[first%len(b.ring)].server, now, r)
+}
+
+// reference is the cost in seconds: work ahead, the prompt's uncached tokens, and requests in flight.
+type reference struct {
+	*books
+	pool Pool
+}
+
+func (f *reference) Choose(now time.Duration, r *Request) Choice {
+	server := argmin(f.servers, f.pool.Random, func(s int) float64 {
+		tokens := f.work(s, now) + referenceWeight*float64(f.uncached(s, r))
+		return tokens/f.rate + referenceRequest*float64(f.accounts[s].inFlight)
+	})
+	return f.choice(server, now, r)
+}

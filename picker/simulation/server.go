@@ -1,0 +1,335 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// BlockTokens is the number of tokens of a KV block, and of a block of a prompt.
+const BlockTokens = 512
+
+// ServerConfig describes a model server. Zero values mean the defaults given.
+type ServerConfig struct {
+	// A step takes Step, or longer if it has more prompt tokens than it computes in that time at PrefillRate, and
+	// PerSequence for each running request.
+	Step        time.Duration // default 20 ms
+	PerSequence time.Duration // default 0.3 ms
+	PrefillRate float64       // prompt tokens a second; default 8,000
+	Chunk       int           // prompt tokens of a step; default 2,048
+	Sequences   int           // that run at a time; default 128
+	Blocks      int           // of KV cache; default 1,500
+	// AdapterSlots is how many adapters are loaded at a time; default 4. Loading one takes AdapterLoad, default 300 ms,
+	// during which the server does nothing else.
+	AdapterSlots int
+	AdapterLoad  time.Duration
+}
+
+func (c ServerConfig) withDefaults() ServerConfig {
+	d := ServerConfig{20 * time.Millisecond, 300 * time.Microsecond, 8000, 2048, 128, 1500, 4, 300 * time.Millisecond}
+	return ServerConfig{or(c.Step, d.Step), or(c.PerSequence, d.PerSequence), or(c.PrefillRate, d.PrefillRate), or(c.Chunk, d.Chunk),
+		or(c.Sequences, d.Sequences), or(c.Blocks, d.Blocks), or(c.AdapterSlots, d.AdapterSlots), or(c.AdapterLoad, d.AdapterLoad)}
+}
+
+// Fits returns an error that names the first request whose prompt and answer need more KV blocks than a server has.
+func (w *Workload) Fits(c ServerConfig) error {
+	room := c.withDefaults().Blocks * BlockTokens
+	for i := range w.Requests {
+		if r := &w.Requests[i]; r.Input+r.Output > room {
+			return fmt.Errorf("request %d has %d tokens, more than the KV cache of a server (%d)", i+1, r.Input+r.Output, room)
+		}
+	}
+	return nil
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// server is one model server.
+type server struct {
+	config  ServerConfig
+	clock   *clock
+	cache   *kvCache
+	waiting []*sequence
+	running []*sequence // in the order of their admission
+	loaded  adapters
+	// first and ended are called with a sequence's first byte and end.
+	first, ended func(*sequence)
+
+	stepping bool
+	began    time.Duration // of the steps that run now
+	each     time.Duration // what one of them takes
+	steps    int           // how many they are: all alike, and without prompt tokens if several
+	batch    uint64        // their number; a change of steps makes their end another event
+}
+
+// sequence is one request at a server.
+type sequence struct {
+	number    int // of the request in its workload
+	request   *Request
+	outcome   *Outcome
+	left      int // tokens of the prompt, and of what was generated before a preemption, that are not computed yet
+	generated int
+	allocated int // blocks, shared ones included
+	shared    int // blocks at the start of the prompt that are cached under their content
+	decoding  bool
+	admitted  bool // once; a preempted one stays so
+}
+
+func (s *sequence) tokens() int { return s.request.Input + s.generated }
+
+func newServer(c ServerConfig, clk *clock, tree int, first, ended func(*sequence)) *server {
+	return &server{config: c, clock: clk, cache: newKVCache(c.Blocks, tree), loaded: newAdapters(c.AdapterSlots), first: first, ended: ended}
+}
+
+// add queues a request.
+func (s *server) add(number int, r *Request, o *Outcome) {
+	s.waiting = append(s.waiting, &sequence{number: number, request: r, outcome: o})
+	switch {
+	case !s.stepping:
+		s.step()
+	case s.steps > 1 && len(s.running) < s.config.Sequences:
+		// The steps without prompt tokens end after the one that runs now: the next one can admit the request.
+		if done := int((s.clock.now-s.began)/s.each) + 1; done < s.steps {
+			s.run(done)
+		}
+	}
+}
+
+// run plans the end of so many equal steps since began.
+func (s *server) run(steps int) {
+	s.steps = steps
+	s.batch++
+	batch := s.batch
+	s.clock.at(s.began+time.Duration(steps)*s.each, func() {
+		if batch == s.batch {
+			s.finish()
+		}
+	})
+}
+
+// step begins the next step, or several without prompt tokens in which nothing is admitted, ends, or needs a block.
+func (s *server) step() {
+	prompt := 0
+	for _, q := range s.running {
+		if !q.decoding {
+			prompt += s.prefill(q, s.config.Chunk-prompt)
+		}
+	}
+	admitted, loading := s.admit(prompt)
+	prompt += admitted
+	if s.stepping = len(s.running) > 0; !s.stepping {
+		return
+	}
+	s.began = s.clock.now
+	s.each = max(s.config.Step, time.Duration(float64(prompt)/s.config.PrefillRate*float64(time.Second))) +
+		time.Duration(len(s.running))*s.config.PerSequence + loading
+	steps := 1
+	if prompt == 0 {
+		steps = s.running[0].steady()
+		for _, q := range s.running[1:] {
+			steps = min(steps, q.steady())
+		}
+	}
+	s.run(steps)
+}
+
+// steady is after how many steps a decoding request ends or needs a block.
+func (s *sequence) steady() int {
+	return max(1, min(s.request.Output-s.generated, s.allocated*BlockTokens-s.tokens()))
+}
+
+// admit starts waiting requests, in order, as far as the step's prompt tokens, the running requests, the blocks and the
+// slots for adapters allow. It returns their prompt tokens in this step, and how long loading adapters takes.
+func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
+	for i := 0; i < len(s.waiting) && prompt+tokens < s.config.Chunk && len(s.running) < s.config.Sequences; {
+		q := s.waiting[i]
+		if !s.loaded.available(q.request.Adapter) {
+			i++ // those behind it may use another adapter
+			continue
+		}
+		if !s.place(q) {
+			break
+		}
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		s.running = append(s.running, q)
+		if s.loaded.use(q.request.Adapter) {
+			loading += s.config.AdapterLoad
+		}
+		if !q.admitted {
+			q.admitted, q.outcome.Scheduled = true, s.clock.now
+		}
+		tokens += s.prefill(q, s.config.Chunk-prompt-tokens)
+	}
+	return tokens, loading
+}
+
+// place gives a waiting request its blocks; it returns false if there are too few.
+func (s *server) place(q *sequence) bool {
+	blocks := q.request.full()
+	hit := s.cache.match(blocks)
+	if hit*BlockTokens >= q.tokens() { // the last token is always computed
+		hit--
+	}
+	for _, b := range blocks[:hit] {
+		s.cache.use(b)
+	}
+	need := (q.tokens() + BlockTokens) / BlockTokens // the first token included
+	if !s.cache.allocate(need - hit) {
+		for i := hit - 1; i >= 0; i-- {
+			s.cache.unuse(blocks[i])
+		}
+		return false
+	}
+	q.shared, q.allocated, q.left = hit, need, q.tokens()-hit*BlockTokens
+	if !q.admitted {
+		q.outcome.Cached = hit * BlockTokens
+	}
+	return true
+}
+
+// prefill computes up to n prompt tokens of a request.
+func (s *server) prefill(q *sequence, n int) int {
+	n = min(n, q.left)
+	q.left -= n
+	blocks := q.request.full()
+	for done := min((q.tokens()-q.left)/BlockTokens, len(blocks)); q.shared < done; q.shared++ {
+		s.cache.computed(blocks[q.shared])
+	}
+	return n
+}
+
+// finish ends the steps that ran, and begins the next.
+func (s *server) finish() {
+	for _, q := range s.running {
+		switch {
+		case q.decoding:
+			q.generated += s.steps
+		case q.left == 0:
+			q.decoding = true
+			if q.generated++; q.generated == 1 {
+				q.outcome.FirstByte = s.clock.now
+				s.first(q)
+			}
+		}
+	}
+	for i := 0; i < len(s.running); i++ {
+		q := s.running[i]
+		if q.decoding && q.generated >= q.request.Output {
+			s.running = slices.Delete(s.running, i, i+1)
+			i--
+			s.release(q)
+			q.outcome.End = s.clock.now
+			s.ended(q)
+		}
+	}
+	for i := 0; i < len(s.running); i++ {
+		for q := s.running[i]; q.decoding && q.tokens() >= q.allocated*BlockTokens; {
+			if s.cache.allocate(1) {
+				q.allocated++
+				continue
+			}
+			s.preempt()
+			if i >= len(s.running) {
+				break // it was itself the last one
+			}
+		}
+	}
+	s.step()
+}
+
+// preempt returns the request that was admitted last to the queue, and frees its blocks: it is computed again.
+func (s *server) preempt() {
+	last := len(s.running) - 1
+	q := s.running[last]
+	s.running = s.running[:last]
+	s.release(q)
+	q.decoding = false
+	q.outcome.Preempted++
+	s.waiting = slices.Insert(s.waiting, 0, q)
+}
+
+// release frees a request's blocks, the end of its prompt first: the start is worth more.
+func (s *server) release(q *sequence) {
+	blocks := q.request.full()
+	for i := q.shared - 1; i >= 0; i-- {
+		s.cache.unuse(blocks[i])
+	}
+	s.cache.free += q.allocated - q.shared
+	s.loaded.unuse(q.request.Adapter)
+}
+
+// Page is what a server's metrics page shows.
+type Page struct {
+	Waiting, Running int
+	KV               float64 // the share of KV blocks in use, 0 to 1
+	// Active are the adapters with requests that run, Awaited those whose requests all wait, of which there are Slots.
+	Active, Awaited []int
+	Slots           int
+}
+
+func (s *server) page() Page {
+	p := Page{Waiting: len(s.waiting), Running: len(s.running), KV: s.cache.share(), Slots: s.config.AdapterSlots}
+	for _, l := range s.loaded.loaded {
+		if l.users > 0 {
+			p.Active = append(p.Active, l.name)
+		}
+	}
+	for _, q := range s.waiting {
+		if name := q.request.Adapter; name != 0 && !slices.Contains(p.Active, name) && !slices.Contains(p.Awaited, name) {
+			p.Awaited = append(p.Awaited, name)
+		}
+	}
+	return p
+}
+
+// adapters are the loaded adapters of a server, the least recently used first.
+type adapters struct {
+	slots  int
+	loaded []adapter
+}
+
+type adapter struct{ name, users int }
+
+func newAdapters(slots int) adapters { return adapters{slots: slots} }
+
+func (a *adapters) find(name int) int {
+	return slices.IndexFunc(a.loaded, func(l adapter) bool { return l.name == name })
+}
+
+// available reports whether a request for an adapter can run: it is loaded, or there is a slot for it. 0 is none.
+func (a *adapters) available(name int) bool {
+	return name == 0 || len(a.loaded) < a.slots || a.find(name) >= 0 || slices.ContainsFunc(a.loaded, func(l adapter) bool { return l.users == 0 })
+}
+
+// use adds a request to an adapter, and reports whether it had to be loaded.
+func (a *adapters) use(name int) (load bool) {
+	if name == 0 {
+		return false
+	}
+	of := adapter{name: name}
+	if i := a.find(name); i >= 0 {
+		of = a.loaded[i]
+		a.loaded = slices.Delete(a.loaded, i, i+1)
+	} else {
+		load = true
+		if len(a.loaded) == a.slots {
+			i := slices.IndexFunc(a.loaded, func(l adapter) bool { return l.users == 0 })
+			a.loaded = slices.Delete(a.loaded, i, i+1)
+		}
+	}
+	of.users++
+	a.loaded = append(a.loaded, of)
+	return load
+}
+
+func (a *adapters) unuse(name int) {
+	if name != 0 {
+		a.loaded[a.find(name)].users--
+	}
+}

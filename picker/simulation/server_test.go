@@ -1,0 +1,126 @@
+package simulation
+
+import (
+	"testing"
+	"time"
+)
+
+// only sends everything to one server.
+func only(server int) Strategy {
+	return Strategy{Name: "only", Immediate: true, Unpaged: true, New: func(Pool) Policy { return fixed(server) }}
+}
+
+type fixed int
+
+func (f fixed) Choose(time.Duration, *Request) Choice { return Choice{Server: int(f)} }
+func (f fixed) Learn(time.Duration, Fact)             {}
+
+// request is a request of a test, whose prompt is given as contents of blocks; the last one has less than BlockTokens tokens
+// if input is not a multiple.
+type request struct {
+	at            time.Duration
+	contents      []uint64
+	input, output int
+	adapter       int
+}
+
+func workload(requests ...request) *Workload {
+	w := &Workload{Name: "test"}
+	for _, r := range requests {
+		w.Requests = append(w.Requests, Request{At: r.at, Input: r.input, Output: r.output, Adapter: r.adapter, Blocks: w.tree.prompt(nil, r.contents...)})
+	}
+	return w
+}
+
+func play(c ServerConfig, requests ...request) []Outcome {
+	return Run(Scenario{Workload: workload(requests...), Strategy: only(0), Servers: 1, Server: c})
+}
+
+const ms = time.Millisecond
+
+func TestServer_StepTakesThePromptAndItsSequences(t *testing.T) {
+	// A chunk of 2,048 tokens at 8,000 a second, the remaining 952, and four decoding steps; each with one sequence.
+	out := play(ServerConfig{}, request{contents: []uint64{1, 2, 3, 4, 5, 6}, input: 3000, output: 5})
+	first := 256*ms + 119*ms + 2*300*time.Microsecond
+	if o := out[0]; o.Scheduled != 0 || o.FirstByte != first || o.End != first+4*(20*ms+300*time.Microsecond) {
+		t.Errorf("%+v, want the first byte at %s", o, first)
+	}
+}
+
+func TestServer_DecodingStepsEndEarlyForANewRequest(t *testing.T) {
+	out := play(ServerConfig{}, request{contents: []uint64{1}, input: 100, output: 1000}, request{at: 10 * time.Second, contents: []uint64{2}, input: 100, output: 1})
+	if wait := out[1].Scheduled - 10*time.Second; wait < 0 || wait > 20300*time.Microsecond {
+		t.Errorf("the second request waits for %s", wait)
+	}
+	if out[1].End != out[1].FirstByte || out[1].FirstByte-out[1].Scheduled != 20600*time.Microsecond {
+		t.Errorf("%+v", out[1])
+	}
+	// 999 tokens after the first, of which one came in a step of two sequences.
+	if want := out[0].FirstByte + 999*20300*time.Microsecond + 300*time.Microsecond; out[0].End != want {
+		t.Errorf("the first one ends at %s, want %s", out[0].End, want)
+	}
+}
+
+func TestServer_CachesPromptsByPrefix(t *testing.T) {
+	a, b := []uint64{1, 2, 3, 4}, []uint64{1, 2, 9, 4}
+	out := play(ServerConfig{},
+		request{contents: a, input: 4 * BlockTokens, output: 1},
+		request{at: time.Minute, contents: b, input: 4 * BlockTokens, output: 1},
+		request{at: 2 * time.Minute, contents: a, input: 4 * BlockTokens, output: 1}) // all cached but the last token's block
+	if out[0].Cached != 0 || out[1].Cached != 2*BlockTokens || out[2].Cached != 3*BlockTokens {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestServer_EvictsTheLeastRecentlyUsedFromTheEndOfPrompts(t *testing.T) {
+	out := play(ServerConfig{Blocks: 8},
+		request{contents: []uint64{1, 2, 3}, input: 3*BlockTokens - 10, output: 1}, // two full blocks
+		request{at: time.Minute, contents: []uint64{4, 5, 6, 7, 8, 9, 10}, input: 7*BlockTokens - 10, output: 1},
+		request{at: 2 * time.Minute, contents: []uint64{1, 2, 3}, input: 3*BlockTokens - 10, output: 1})
+	if out[2].Cached != BlockTokens { // the second request took the free blocks, and then block 2
+		t.Errorf("%+v", out[2])
+	}
+}
+
+func TestServer_PreemptsTheLastOneWhenBlocksRunOut(t *testing.T) {
+	out := play(ServerConfig{Blocks: 4},
+		request{contents: []uint64{1}, input: BlockTokens - 10, output: 1000},
+		request{at: ms, contents: []uint64{2}, input: BlockTokens - 10, output: 1000})
+	if out[0].Preempted != 0 || out[1].Preempted == 0 || out[1].End < out[0].End {
+		t.Errorf("%+v", out)
+	}
+	for i, o := range out {
+		if o.End == 0 {
+			t.Errorf("request %d does not end", i)
+		}
+	}
+}
+
+func TestServer_AdapterWaitsForASlot(t *testing.T) {
+	c := ServerConfig{AdapterSlots: 1, AdapterLoad: time.Second}
+	out := play(c,
+		request{contents: []uint64{1}, input: 100, output: 100, adapter: 1},
+		request{at: ms, contents: []uint64{2}, input: 100, output: 1, adapter: 2},
+		request{at: 2 * ms, contents: []uint64{3}, input: 100, output: 1, adapter: 1},
+		request{at: 3 * ms, contents: []uint64{4}, input: 100, output: 1})
+	if out[0].FirstByte < time.Second {
+		t.Errorf("the adapter is not loaded: %+v", out[0])
+	}
+	if out[1].Scheduled < out[0].End || out[1].FirstByte-out[1].Scheduled < time.Second {
+		t.Errorf("the second adapter does not wait for the slot: %+v", out[1])
+	}
+	if out[2].End > out[0].End || out[3].End > out[0].End {
+		t.Errorf("requests behind it wait too: %+v", out[2:])
+	}
+}
+
+func TestServer_RunsAtMostItsSequences(t *testing.T) {
+	var requests []request
+	for i := range 4 {
+		requests = append(requests, request{contents: []uint64{uint64(i)}, input: 10, output: 50})
+	}
+	out := play(ServerConfig{Sequences: 2}, requests...)
+	if out[2].Scheduled < out[0].End || out[3].Scheduled < out[1].End || out[1].Scheduled > out[0].End {
+		t.Errorf("%+v", out)
+	}
+}

@@ -1,0 +1,91 @@
+package simulation
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Summary describes the outcomes of a part of a run.
+type Summary struct {
+	Requests int // that were served
+	Shed     int
+	// TTFT is the time from arrival to first byte: its median and 90th percentile. WaitP90 is that of the time from arrival
+	// to the first step that computes the prompt; EndToEnd is the mean time to the end.
+	TTFT50, TTFT90, WaitP90, EndToEnd time.Duration
+	// Hits is the share of prompt tokens that were cached.
+	Hits float64
+	// Balance is the largest number of prompt tokens that one server computed over the mean: 1 is perfect.
+	Balance float64
+	// Goodput is how many requests a second had their first byte within 5 s.
+	Goodput float64
+}
+
+// goodTTFT is the largest TTFT of a request that counts as goodput.
+const goodTTFT = 5 * time.Second
+
+// Summarize describes the outcomes of the requests that arrived from a time on, and before another one.
+func Summarize(w *Workload, outcomes []Outcome, from, until time.Duration) Summary {
+	var s Summary
+	var ttft, wait []time.Duration
+	var total, input, cached, good float64
+	var computed []float64
+	for i := range outcomes {
+		o, r := &outcomes[i], &w.Requests[i]
+		if r.At < from || r.At >= until {
+			continue
+		}
+		if o.Server < 0 {
+			s.Shed++
+			continue
+		}
+		s.Requests++
+		ttft = append(ttft, o.FirstByte-r.At)
+		wait = append(wait, o.Scheduled-r.At)
+		total += (o.End - r.At).Seconds()
+		input += float64(r.Input)
+		cached += float64(o.Cached)
+		if o.FirstByte-r.At <= goodTTFT {
+			good++
+		}
+		for len(computed) <= o.Server {
+			computed = append(computed, 0)
+		}
+		computed[o.Server] += float64(r.Input - o.Cached)
+	}
+	if s.Requests == 0 {
+		return s
+	}
+	slices.Sort(ttft)
+	slices.Sort(wait)
+	s.TTFT50, s.TTFT90, s.WaitP90 = quantile(ttft, 0.5), quantile(ttft, 0.9), quantile(wait, 0.9)
+	s.EndToEnd = time.Duration(total / float64(s.Requests) * float64(time.Second))
+	s.Hits = cached / input
+	sum := 0.0
+	for _, c := range computed {
+		sum += c
+	}
+	if sum > 0 {
+		s.Balance = slices.Max(computed) * float64(len(computed)) / sum
+	}
+	if until == math.MaxInt64 {
+		until = w.Requests[len(w.Requests)-1].At
+	}
+	s.Goodput = good / (until - from).Seconds()
+	return s
+}
+
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// TTFTs returns the times to first byte of the requests that arrived from a time on, and before another one.
+func TTFTs(w *Workload, outcomes []Outcome, from, until time.Duration) []time.Duration {
+	var times []time.Duration
+	for i := range outcomes {
+		if r := &w.Requests[i]; r.At >= from && r.At < until && outcomes[i].Server >= 0 {
+			times = append(times, outcomes[i].FirstByte-r.At)
+		}
+	}
+	return times
+}
