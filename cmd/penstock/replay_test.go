@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const smallTrace = "../../picker/simulation/testdata/conversation.jsonl"
+
+func replayed(t *testing.T, in string, args ...string) (string, error) {
+	t.Helper()
+	cmd := newReplay()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetIn(strings.NewReader(in))
+	cmd.SetArgs(args)
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+func TestReplay_EqualArgumentsPrintEqualBytes(t *testing.T) {
+	args := []string{smallTrace, "--strategy", "load", "--strategy", "llm-d", "--strategy", "random", "--servers", "2", "--speed", "0.5", "--spread"}
+	first, err := replayed(t, "", args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := `%s +\d+\.\d{3}s +\d+\.\d{3}s +\d+\.\d{3}s +\d+\.\d%% +[12]\.\d\d\n`
+	want := `^STRATEGY +TTFT P50 +TTFT P90 +END TO END +PREFIX HITS +BALANCE\n`
+	for _, name := range []string{"load", "llm-d", "random"} {
+		want += fmt.Sprintf(row, name)
+	}
+	if !regexp.MustCompile(want).MatchString(first) {
+		t.Error(first)
+	}
+	if second, err := replayed(t, "", args...); err != nil || second != first {
+		t.Errorf("%v\n%s\nthen\n%s", err, first, second)
+	}
+	trace, err := os.ReadFile(smallTrace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := filepath.Join(t.TempDir(), "trace.gz")
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(trace); err != nil || w.Close() != nil || os.WriteFile(packed, b.Bytes(), 0o600) != nil {
+		t.Fatal("no trace")
+	}
+	for name, in := range map[string]string{packed: "", "-": string(trace)} {
+		if got, err := replayed(t, in, append([]string{name}, args[1:]...)...); err != nil || got != first {
+			t.Errorf("%s: %v\n%s", name, err, got)
+		}
+	}
+}
+
+func TestReplay_MistakesAreNamed(t *testing.T) {
+	for _, tt := range []struct {
+		in, want string
+		args     []string
+	}{
+		{`{"timestamp": 1}`, "standard input:1: input_length must be the tokens of the prompt, 1 to 1048576", []string{"-"}},
+		{"", "standard input: the trace has no requests", []string{"-"}},
+		{"", "--servers must be 1 to 1000", []string{"-", "--servers", "0"}},
+		{"", "--speed must be more than 0", []string{"-", "--speed", "NaN"}},
+		{"", `--strategy: unknown strategy "best"`, []string{"-", "--strategy", "best"}},
+		{`{"timestamp": 1, "input_length": 6000, "output_length": 1}`, "-: request 1 has 6001 tokens, more than the KV cache of a server (5120): set --kv-blocks", []string{"-", "--kv-blocks", "10"}},
+	} {
+		if _, err := replayed(t, tt.in, tt.args...); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%v: %v", tt.args, err)
+		}
+	}
+}
