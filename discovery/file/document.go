@@ -18,7 +18,18 @@ type document struct {
 	// unidentified is true if some part of the document is too broken to name its object. It may be any object that the
 	// file had before.
 	unidentified bool
+
+	lines map[position]int // what Reader.Locate has found; guarded by Reader.parsing
 }
+
+// position names a field of an object in a document.
+type position struct {
+	item  int // object.item
+	field string
+}
+
+// maxLines bounds document.lines. Fields come from reports, which bound their number for each object.
+const maxLines = 1024
 
 // object is one object as one document describes it.
 type object struct {

@@ -287,7 +287,8 @@ func TestLastGood_DamagedStateDoesNotPreventStart(t *testing.T) {
 
 func TestFile_LocateReturnsLineOfField(t *testing.T) {
 	f := newFolder(t)
-	f.write("r.yaml", route("a", "a.example.com")+"---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: inference.networking.x-k8s.io/v1alpha2\n  kind: InferencePool\n  metadata: {name: p}\n  spec:\n    selector: {app: x}\n    targetPortNumber: 80\n    extensionRef: {name: epp}\n")
+	text := route("a", "a.example.com") + "---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: inference.networking.x-k8s.io/v1alpha2\n  kind: InferencePool\n  metadata: {name: p}\n  spec:\n    selector: {app: x}\n    targetPortNumber: 80\n    extensionRef: {name: epp}\n"
+	f.write("r.yaml", text)
 	f.load()
 	ref := report.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "default", Name: "a"}
 	pool := report.Ref{Group: "inference.networking.k8s.io", Kind: "InferencePool", Namespace: "default", Name: "p"}
@@ -304,8 +305,15 @@ func TestFile_LocateReturnsLineOfField(t *testing.T) {
 		{pool, "spec.endpointPickerRef.name", "r.yaml:24"},
 		{report.Ref{Kind: "Service", Namespace: "default", Name: "nowhere"}, "", ""},
 	} {
-		if got := strings.TrimPrefix(f.read.Locate(c.owner, c.field), f.dir+"/"); got != c.want {
-			t.Errorf("%s %s is at %q, want %q", c.owner, c.field, got, c.want)
+		for range 2 { // the second answer is remembered
+			if got := strings.TrimPrefix(f.read.Locate(c.owner, c.field), f.dir+"/"); got != c.want {
+				t.Errorf("%s %s is at %q, want %q", c.owner, c.field, got, c.want)
+			}
 		}
+	}
+	f.write("r.yaml", "# a comment\n"+text)
+	f.load()
+	if got, want := f.read.Locate(pool, "spec.targetPorts[0].number"), f.dir+"/r.yaml:24"; got != want {
+		t.Errorf("after a change the field is at %s, want %s", got, want)
 	}
 }

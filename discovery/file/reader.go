@@ -70,7 +70,7 @@ type Reader struct {
 	kept   map[report.Ref]keptObject // last good forms, which the store has
 
 	parsing sync.Mutex
-	last    struct { // that parsed parsed
+	last    struct { // that findLine parsed
 		text    string
 		node    *yaml.Node
 		mistake *mistake
@@ -256,26 +256,46 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	if c.object.good == nil && kept.good != nil {
 		return place(c.path, c.doc.line+line) // the form in use is not the one in the file: its fields have no lines
 	}
-	if node, m := r.parsed(c.doc.text); field != "" && m == nil {
-		if c.object.item >= 0 {
-			node = nodeAt(node, at("items", c.object.item))
-		}
-		if node != nil {
-			line = lineOf(node, written(c.object.moved, field))
-		}
+	if field != "" {
+		line = r.fieldLine(c, field)
 	}
 	return place(c.path, c.doc.line+line)
 }
 
-// parsed is parseNode, with the result of the last call: the findings of an object are located one after the other.
-func (r *Reader) parsed(text string) (*yaml.Node, *mistake) {
+// fieldLine returns the line of a field in its document. Every page of findings asks for all of them again, so it is computed once.
+func (r *Reader) fieldLine(c claim, field string) int {
 	r.parsing.Lock()
 	defer r.parsing.Unlock()
-	if r.last.text != text || text == "" {
-		r.last.text = text
-		r.last.node, r.last.mistake = parseNode(text)
+	key := position{c.object.item, field}
+	if line, ok := c.doc.lines[key]; ok {
+		return line
 	}
-	return r.last.node, r.last.mistake
+	line := r.findLine(c, field)
+	if c.doc.lines == nil || len(c.doc.lines) >= maxLines {
+		c.doc.lines = map[position]int{}
+	}
+	c.doc.lines[key] = line
+	return line
+}
+
+// findLine is fieldLine without its memory. It keeps the last document's nodes: the findings of an object are located one after
+// the other. Called with parsing held.
+func (r *Reader) findLine(c claim, field string) int {
+	if r.last.text != c.doc.text || c.doc.text == "" {
+		r.last.text = c.doc.text
+		r.last.node, r.last.mistake = parseNode(c.doc.text)
+	}
+	node := r.last.node
+	if r.last.mistake != nil {
+		return c.object.line
+	}
+	if c.object.item >= 0 {
+		node = nodeAt(node, at("items", c.object.item))
+	}
+	if node == nil {
+		return c.object.line
+	}
+	return lineOf(node, written(c.object.moved, field))
 }
 
 func place(path string, line int) string { return fmt.Sprintf("%s:%d", path, line) }
