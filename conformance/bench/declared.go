@@ -72,6 +72,12 @@ var figures = map[string]figure{
 	"attack_uploads.failed":  {"requests", 0, "Requests of the other route that failed, from the first byte of the uploads on."},
 	"attack_uploads.held":    {"uploads", none, "Uploads that are held; the others were answered 503."},
 
+	"attack_neighbour":             {"ratio", 1.1, "100 of the largest HTTPRoutes of another namespace, every other one full of regular expressions, on another port of the Gateway: from saving a small route, which has its hostname to itself, to the first request through a real Envoy that sees the change, over the same without them; medians of 300 changes each, in turns."},
+	"attack_neighbour.same_chain":  {"ratio", 8, "The same with these routes on the small route's own port, where Envoy builds one route configuration of all."},
+	"attack_neighbour.alone":       {"ms", none, ""},
+	"attack_neighbour.other_chain": {"ms", none, ""},
+	"attack_neighbour.together":    {"ms", none, "On the same port."},
+
 	"served_after_absence":         {"s", 1, "A real Envoy starts while both control planes are down, for 8 s: from when the first of them is ready again until every host is served, the longest of five times. Envoy waits up to half a second between connection attempts."},
 	"served_after_absence.started": {"s", none, "The same from the start of their processes."},
 
@@ -136,6 +142,7 @@ var measurements = []measurement{
 	{names: []string{"dead_names_start"}, what: "a start with 10,000 names that do not resolve", needs: havePenstock, run: measureDeadNames},
 	{names: []string{"attack_ads_memory"}, what: "streams of ADS that are never authorized", needs: havePenstock, run: measureADSMemory},
 	{names: []string{"attack_uploads"}, what: "200 stalled uploads beside another route's requests", needs: haveEnvoy, run: measureUploads},
+	{names: []string{"attack_neighbour"}, what: "a route's change beside the largest routes of another namespace", needs: haveEnvoy, run: measureNeighbour},
 	{names: []string{"served_after_absence"}, what: "an Envoy that starts while both control planes are down", needs: haveEnvoy, run: measureAbsence},
 	{names: []string{"change_vs_envoy_gateway"}, what: "a saved file to bytes at a proxy, beside Envoy Gateway", needs: havePeer, run: measurePeer},
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},
