@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -147,7 +148,25 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 
 // scheduled is what a request's pick is decided by.
 func scheduled(r *extproc.Request) schedule.Request {
-	return schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain}
+	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain}
+	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
+		q.Tokens = min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
+	}
+	return q
+}
+
+// length reads a content-length of at most 9 digits; 0 for any other text.
+func length(text []byte) (n int) {
+	if len(text) > 9 {
+		return 0
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n
 }
 
 // candidates are the endpoints for one request.

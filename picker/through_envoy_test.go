@@ -297,6 +297,33 @@ func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 	}
 }
 
+// As vLLM does, the server sends the headers of a stream before it reads the prompt.
+func TestAccessLog_PromptCountsAsUnreadUntilFirstToken(t *testing.T) {
+	g := startGateway(t, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
+	token, end := make(chan struct{}), make(chan struct{})
+	g.pods[0].Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		flusher := http.NewResponseController(w)
+		_ = flusher.Flush()
+		<-token
+		fmt.Fprint(w, "data: {}\n\n")
+		_ = flusher.Flush()
+		<-end
+	})
+	t.Cleanup(sync.OnceFunc(func() { close(end) }))
+	setPools(t, g.picker, Pool{Name: "ns/pool", Body: BodyBuffered, Metrics: endpoint.Metrics{Off: true}, Endpoints: g.endpoints()[:1]})
+	state := func() endpoint.State { return g.picker.pool("ns/pool").snapshot.Endpoints[0].State() }
+	go func() {
+		body := `{"stream":true,"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("word ", 1000) + `"}]}`
+		if response, err := http.Post(g.url+"/b/v1/chat/completions", "application/json", strings.NewReader(body)); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			response.Body.Close()
+		}
+	}()
+	poll.Until(t, "a report that the prompt waits", func() bool { s := state(); return s.Unread > 1000 && s.Confirmed == s.Unread })
+	close(token)
+	poll.Until(t, "a report of the first token", func() bool { s := state(); return s.Unread == 0 && s.Confirmed == 0 && s.InFlight == 1 })
+}
+
 func TestEndpointPicker_DeadPickerLeavesFailOpenPoolServing(t *testing.T) {
 	g := startGateway(t, route{Name: "open", Cluster: "open", Mode: buffered, Allow: true}, route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})

@@ -110,7 +110,10 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	if picked := lease.Picked(); picked != nil && picked != served && e.Status > 0 {
 		picked.Record(false, 0, now) // Envoy tried it first, and another endpoint or none answered
 	}
-	if served != nil {
+	switch {
+	case served != nil && e.Canceled && e.Status == 0:
+		served.RecordCanceled()
+	case served != nil:
 		served.Record(ok, e.FirstByte, now)
 	}
 }

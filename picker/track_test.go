@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -101,6 +102,26 @@ func (o onePeer) Alive(owner string) bool { return *o.alive && owner == "peer" }
 func (onePeer) Others() int               { return 1 }
 func (onePeer) First() bool               { return false }
 func (onePeer) Settle(context.Context)    {}
+
+// Clients that give up show nothing about the server.
+func TestAccessLog_CanceledRequestsLeaveServerUnsuspected(t *testing.T) {
+	p, lease := pickFirst(t, Config{})
+	for range 5 {
+		p.Log(accesslog.Entry{Lease: lease, Served: first, Canceled: true})
+		holder := endpoint.Holder{Pool: "ns/pool"}
+		lease = p.leases.Open(&p.pool("ns/pool").snapshot.Endpoints[0], holder, endpoint.Work{}, 0, time.Now()).ID()
+	}
+	if s := p.pool("ns/pool").snapshot.Endpoints[0].State(); s.Failing {
+		t.Error("five canceled requests make the server suspect")
+	}
+	for range 5 {
+		p.Log(accesslog.Entry{Lease: lease, Served: first})
+		lease = p.leases.Open(&p.pool("ns/pool").snapshot.Endpoints[0], endpoint.Holder{Pool: "ns/pool"}, endpoint.Work{}, 0, time.Now()).ID()
+	}
+	if s := p.pool("ns/pool").snapshot.Endpoints[0].State(); !s.Failing {
+		t.Error("five requests that the server did not answer leave it unsuspected")
+	}
+}
 
 // Without the report of its first token, a request's prompt counts as unread to its end.
 func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {

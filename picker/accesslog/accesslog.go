@@ -23,6 +23,8 @@ type Entry struct {
 	// start until its first byte was sent to the endpoint; 0 if it was not.
 	FirstByte time.Duration
 	Sent      time.Duration `json:",omitempty"`
+	// Canceled means that the client ended the request or its connection.
+	Canceled bool `json:",omitempty"`
 	// Body means that a part of the response's body has been sent to the client.
 	Body bool `json:",omitempty"`
 }
@@ -95,6 +97,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	e.Status = int(logged.GetResponse().GetResponseCode().GetValue())
 	e.FirstByte = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	e.Sent = common.GetTimeToFirstUpstreamTxByte().AsDuration()
+	flags := common.GetResponseFlags()
+	e.Canceled = flags.GetDownstreamConnectionTermination() || flags.GetDownstreamRemoteReset()
 	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0
 	return e, true
 }

@@ -97,6 +97,9 @@ func (l *Load) Record(ok bool, firstByte time.Duration, now time.Time) {
 	l.waited.Add(int64(firstByte))
 }
 
+// RecordCanceled counts one request that its client has ended before an answer. It shows nothing about the server.
+func (l *Load) RecordCanceled() { l.failed.Add(1) }
+
 // Works records that the server has begun a response that shows no failure.
 func (l *Load) Works() { l.health.succeed() }
 

@@ -201,6 +201,11 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 		if data["envoy.lb"].GetFields()[servedKey].GetStringValue() != slow.address.String() || data["penstock"].GetFields()["lease"].GetStringValue() == "" {
 			t.Errorf("the entry of a request in flight: %v", e)
 		}
+		// The picker learns from these how fast a server reads prompts, and which it has not read.
+		sent, first := e.GetCommonProperties().GetTimeToFirstUpstreamTxByte().AsDuration(), e.GetCommonProperties().GetTimeToFirstUpstreamRxByte().AsDuration()
+		if sent <= 0 || first < sent || e.Response.GetResponseBodyBytes() != 0 {
+			t.Errorf("sent after %s, first byte after %s, %d bytes of the body: %v", sent, first, e.Response.GetResponseBodyBytes(), e)
+		}
 	}
 	if len(logged(logv3.AccessLogType_DownstreamEnd)) > 0 {
 		t.Error("a request in flight is logged as ended")
