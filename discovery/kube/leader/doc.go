@@ -6,5 +6,6 @@
 // Invariants: the context of the leading function ends before another process may lead. Any answer of the API server, an
 // error response included, counts as contact (LastContact), so that a process can detect that it is cut off.
 //
-// Tests: cd conformance && go test -tags lab ./promises (against a real API server).
+// Tests: go test ./discovery/kube/leader (time in a bubble of testing/synctest, and the API server of kubetest); against a real API
+// server: cd conformance && go test -tags lab ./promises.
 package leader
