@@ -4,36 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/penstock-project/penstock/xds/xdstest/holding"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
-
-// heldServer is a model server that answers requests with a body at once, and holds the others until their clients give up.
-// held is how many it holds.
-func heldServer(t *testing.T) (address string, held *atomic.Int64) {
-	held = new(atomic.Int64)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/metrics":
-			fmt.Fprint(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n")
-		case r.Method == http.MethodGet:
-			held.Add(1)
-			defer held.Add(-1)
-			w.WriteHeader(http.StatusOK)
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		}
-	}))
-	t.Cleanup(s.Close)
-	return strings.TrimPrefix(s.URL, "http://"), held
-}
 
 // limitYAML limits the requests in flight at each server of the pool chat.
 func limitYAML(inFlight int) string {
@@ -47,12 +26,13 @@ spec:
 }
 
 // limited is a folder whose pool has a limit of requests in flight, and one server, which holds every GET.
-func limited(t *testing.T, inFlight int) (port int, files map[string]string, held *atomic.Int64) {
-	address, held := heldServer(t)
+func limited(t *testing.T, inFlight int) (port int, files map[string]string, server *holding.Server) {
+	server = holding.Start(true)
+	t.Cleanup(server.Close)
 	port = freePort(t)
-	files = chatFiles(port, address)
+	files = chatFiles(port, server.Address())
 	files["policy.yaml"] = limitYAML(inFlight)
-	return port, files, held
+	return port, files, server
 }
 
 // hold sends requests that the server holds. It returns their statuses as they come.
@@ -79,11 +59,11 @@ func hold(t *testing.T, url string, n int) <-chan int {
 
 func TestEnvoy_KilledLeavesNoRequestInFlight(t *testing.T) {
 	t.Parallel()
-	port, files, held := limited(t, 4)
+	port, files, server := limited(t, 4)
 	s := up(t, files)
 	answers(t, local(port), http.StatusOK)
 	hold(t, local(port), 4)
-	poll.Until(t, "four requests in flight", func() bool { return held.Load() == 4 })
+	poll.Until(t, "four requests in flight", func() bool { return server.Held() == 4 })
 	answers(t, local(port), http.StatusTooManyRequests)
 	if err := syscall.Kill(s.envoys()[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -95,11 +75,11 @@ func TestEnvoy_KilledLeavesNoRequestInFlight(t *testing.T) {
 // A request longer than any timeout of a lease still counts.
 func TestLimit_CountsLongRequests(t *testing.T) {
 	t.Parallel()
-	port, files, held := limited(t, 1)
+	port, files, server := limited(t, 1)
 	up(t, files)
 	answers(t, local(port), http.StatusOK)
 	hold(t, local(port), 1)
-	poll.Until(t, "a request in flight", func() bool { return held.Load() == 1 })
+	poll.Until(t, "a request in flight", func() bool { return server.Held() == 1 })
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); {
 		if got, err := chat(t.Context(), local(port)); err != nil || got.status != http.StatusTooManyRequests {
 			t.Fatalf("beside a request in flight: %d %v", got.status, err)
@@ -123,7 +103,7 @@ func TestLimit_LateReportsCauseNo429(t *testing.T) {
 // An Envoy asks either of two processes, and each of its workers logs to either.
 func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	t.Parallel()
-	port, files, held := limited(t, 4)
+	port, files, server := limited(t, 4)
 	var xds, pickers []string
 	for range 2 {
 		xds, pickers = append(xds, fmt.Sprintf("127.0.0.1:%d", freePort(t))), append(pickers, fmt.Sprintf("127.0.0.1:%d", freePort(t)))
@@ -151,7 +131,7 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	}
-	if served != 4 || full != 8 || held.Load() != 4 {
+	if served != 4 || full != 8 || server.Held() != 4 {
 		t.Errorf("%d served, %d times 429; the limit is 4", served, full)
 	}
 	// The requests of a process that is gone are counted by the other one: its Envoy reports them there.
@@ -161,6 +141,6 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	<-sites[1].ended
 	poll.Until(t, "the other process counts all requests in flight", func() bool {
 		got, err := chat(t.Context(), local(port))
-		return err == nil && got.status == http.StatusTooManyRequests && held.Load() == 4
+		return err == nil && got.status == http.StatusTooManyRequests && server.Held() == 4
 	})
 }

@@ -6,23 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/holding"
 )
 
 // phantoms are two penstock serve over one pool, whose model server holds every request, and two Envoys with requests in
 // flight at it.
 type phantoms struct {
-	dir   string
-	pages []string // of metrics
-	held  atomic.Int64
+	dir    string
+	pages  []string // of metrics
+	server *holding.Server
 }
 
 // phantomsGateway is an Envoy's Gateway.
@@ -72,8 +72,7 @@ func measurePhantoms(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	p := &phantoms{dir: dir}
-	server := httptest.NewServer(http.HandlerFunc(p.hold))
+	p := &phantoms{dir: dir, server: holding.Start(false)}
 	ctx, cancel := context.WithCancel(ctx)
 	var clients sync.WaitGroup
 	var running []*process
@@ -83,9 +82,9 @@ func measurePhantoms(ctx context.Context, c config, out report) error {
 		for _, r := range running {
 			r.stop()
 		}
-		server.Close()
+		p.server.Close()
 	}()
-	envoys, err := p.start(ctx, c, strings.TrimPrefix(server.URL, "http://127.0.0.1:"), &running)
+	envoys, err := p.start(ctx, c, strings.TrimPrefix(p.server.Address(), "127.0.0.1:"), &running)
 	if err != nil {
 		return err
 	}
@@ -174,23 +173,11 @@ func (p *phantoms) envoy(ctx context.Context, c config, gateway string, xds ...s
 	return start(c.envoy, append([]string{"-c", path, "--log-level", "warning"}, more...)...)
 }
 
-// hold is the model server.
-func (p *phantoms) hold(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
-	case "/metrics":
-		_, _ = fmt.Fprint(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n")
-	case "/":
-		p.held.Add(1)
-		<-r.Context().Done()
-		p.held.Add(-1)
-	}
-}
-
 // counts waits until the pool has some requests in flight, by the server and by the pickers.
 func (p *phantoms) counts(ctx context.Context, want int) error {
 	return eventually(ctx, func() error {
 		counted, err := p.counted(ctx)
-		if held := int(p.held.Load()); err == nil && (held != want || counted != want) {
+		if held := p.server.Held(); err == nil && (held != want || counted != want) {
 			err = fmt.Errorf("the server holds %d, the pickers count %d, want %d", held, counted, want)
 		}
 		return err

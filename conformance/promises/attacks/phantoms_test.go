@@ -5,34 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/xds/xdstest/holding"
 )
 
 // heldPool starts a model server that holds every GET until its client gives up, and returns the pool with it, whose servers
 // take four requests at a time, and a route to it from two Gateways: that of the site and victim, which it returns too.
-func heldPool(t *testing.T, port int) (objects string, held *atomic.Int64) {
-	held = new(atomic.Int64)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/metrics":
-			_, _ = fmt.Fprint(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
-		case r.Method == http.MethodGet:
-			held.Add(1)
-			defer held.Add(-1)
-			<-r.Context().Done()
-		}
-	}))
+func heldPool(t *testing.T, port int) (objects string, server *holding.Server) {
+	server = holding.Start(false)
 	t.Cleanup(server.Close)
-	return gatewayObject("victim", port) + poolObjects("held", "/held", []string{"gw", "victim"}, at(server)) + limitObject("held"), held
+	return gatewayObject("victim", port) + poolObjects("held", "/held", []string{"gw", "victim"}, at(server.Server)) + limitObject("held"), server
 }
 
 // full returns nil if the pool of heldPool answers the site's Gateway 429.
@@ -49,7 +38,7 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, nil)
 			port := s.port()
-			objects, held := heldPool(t, port)
+			objects, server := heldPool(t, port)
 			s.write("held.yaml", objects)
 			victim, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "victim", "--gateway", "default/victim", "--xds", local(s.xds),
 				"--admin", "unix:"+filepath.Join(s.dir, "victim.sock"), "--concurrency", "1", "--drain-time", "1s")
@@ -77,7 +66,7 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 				})
 			}
 			s.eventually("four requests are in flight, and the pool is full", func() error {
-				if n := held.Load(); n != 4 {
+				if n := server.Held(); n != 4 {
 					return fmt.Errorf("%d are held", n)
 				}
 				return full(s)

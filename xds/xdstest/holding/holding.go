@@ -1,0 +1,45 @@
+package holding
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+)
+
+// Server is a model server. It holds each GET, except for those of /metrics and /v1/models, and answers everything else at once.
+type Server struct {
+	*httptest.Server
+	begins bool
+	held   atomic.Int64
+}
+
+// Start starts a server on loopback. Close, which waits until the clients of held requests give up, ends it. If begins is set, a
+// response begins before its request is held; otherwise its client waits for the status too.
+func Start(begins bool) *Server {
+	s := &Server{begins: begins}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	return s
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == "/metrics":
+		fmt.Fprint(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n")
+	case r.Method == http.MethodGet && r.URL.Path != "/v1/models":
+		s.held.Add(1)
+		defer s.held.Add(-1)
+		if s.begins {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+		}
+		<-r.Context().Done()
+	}
+}
+
+// Address is "127.0.0.1:port".
+func (s *Server) Address() string { return strings.TrimPrefix(s.URL, "http://") }
+
+// Held returns how many requests are held now.
+func (s *Server) Held() int { return int(s.held.Load()) }
