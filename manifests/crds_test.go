@@ -128,3 +128,30 @@ func TestEnvoyFleet_InvalidSpecIsRejected(t *testing.T) {
 		}
 	}
 }
+
+// A list without a bound is memory that any writer of an import's status may take, in each process.
+func TestInferencePoolImport_ListsAreBounded(t *testing.T) {
+	crd, err := manifests.CRD("inference.networking.x-k8s.io", "inferencepoolimports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var unbounded []string
+	var walk func(path string, p apiextensionsv1.JSONSchemaProps)
+	walk = func(path string, p apiextensionsv1.JSONSchemaProps) {
+		if p.Type == "array" && p.MaxItems == nil {
+			unbounded = append(unbounded, path)
+		}
+		for name, field := range p.Properties {
+			walk(path+"."+name, field)
+		}
+		if p.Items != nil && p.Items.Schema != nil {
+			walk(path+"[]", *p.Items.Schema)
+		}
+	}
+	walk("", *crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
+	slices.Sort(unbounded)
+	// Upstream's own type, of which gateway controllers write their entry.
+	if want := []string{".status.controllers[].exportingClusters", ".status.controllers[].parents"}; !slices.Equal(unbounded, want) {
+		t.Errorf("lists without maxItems: %q, want %q", unbounded, want)
+	}
+}

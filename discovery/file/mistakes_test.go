@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -8,6 +9,15 @@ import (
 const chatPool = "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: llm}\nspec:\n"
 
 var chatRoute = route("chat", "a.example.com")
+
+// exporters are the exporting clusters of an import.
+func exporters(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "\n  - {name: c%d, routingMode: ParentMode}", i)
+	}
+	return b.String()
+}
 
 // mistakes has what users write, by what is wrong with it, and the full text of the findings.
 var mistakes = map[string]struct {
@@ -55,6 +65,15 @@ var mistakes = map[string]struct {
 	"two listeners of one name": {
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  listeners:\n  - {name: http, port: 80, protocol: HTTP}\n  - {name: http, port: 81, protocol: HTTP}\n",
 		[]string{`error: x.yaml:7: Gateway default/g spec.listeners[1]: is a duplicate: name "http"; remove it, or give it another value`},
+	},
+	"more exporting clusters than an import may have": {
+		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: i}\nstatus:\n  clusters:" + exporters(65) + "\n",
+		[]string{"error: x.yaml:5: InferencePoolImport default/i status.clusters: has more than 64 items; spread them over several objects or rules"},
+	},
+	"more remote pickers than a cluster may have": {
+		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: i}\nstatus:\n  clusters:\n  - name: east\n    routingMode: EndpointMode\n    targetPortNumber: 8000\n    endpointPicker:\n      service: [" +
+			strings.Repeat("{addresses: [192.0.2.1], ports: [{number: 9002}]},", 17) + "]\n",
+		[]string{"error: x.yaml:10: InferencePoolImport default/i status.clusters[0].endpointPicker.service: has more than 16 items; spread them over several objects or rules"},
 	},
 	"not base64": {
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: hello!}\n",

@@ -54,10 +54,12 @@ type InferencePoolImportStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
 	// Conditions of the controller that writes clusters. Penstock does not write them.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ObservedGeneration is the generation that the controller which writes clusters has processed.
 	//
@@ -104,11 +106,13 @@ type ImportedCluster struct {
 	//
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// Parents are the remote gateways, for ParentMode.
 	//
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
 	Parents []ParentImport `json:"parents,omitempty"`
 	// Weight of this cluster within the import. Defaults to 1; 0 drains the cluster.
 	//
@@ -129,6 +133,7 @@ type ImportedCluster struct {
 	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is False takes no new request.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -203,12 +208,14 @@ type ParentImport struct {
 	// Conditions of the parent.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ServiceImports are Services of another cluster.
 //
 // +kubebuilder:validation:MinItems=1
+// +kubebuilder:validation:MaxItems=16
 // +listType=atomic
 type ServiceImports []ServiceImport
 
@@ -223,11 +230,13 @@ type ServiceImport struct {
 	//
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
 	Addresses []string `json:"addresses,omitempty"`
 	// Ports of the Service. Penstock uses the first one.
 	//
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
 	Ports []Port `json:"ports,omitempty"`
 }
 
