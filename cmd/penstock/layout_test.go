@@ -37,6 +37,7 @@ var allowed = []struct{ from, to string }{
 	{"multicluster", "discovery/store"},
 	{"translator", "xds/resource"},
 	{"xds/fleet", "discovery/store"},
+	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // a package for tests
 }
 
 // forbidden takes back, inside one top-level folder, what sharing that folder would allow.

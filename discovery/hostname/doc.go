@@ -5,6 +5,7 @@
 //	schedule.go   when each name is looked up
 //	save.go       answers -> Hosts
 //	state.go      the last answers, over restarts
+//	panics.go     a panic harms one lookup
 //
 // cmd makes a Resolver, and calls Want with the names that each translation begins and ceases to use: Run looks them up, and
 // repeats lookups. Resolve is for offline use.

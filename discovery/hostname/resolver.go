@@ -39,6 +39,8 @@ type Config struct {
 	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
+	// OnPanic receives a panic that ended one lookup, or one turn of the schedule, and its stack; nil: none does.
+	OnPanic func(what string, value any, stack []byte)
 }
 
 // Resolver keeps store.Hosts. See the package's comment. Its methods may be called concurrently.
@@ -185,27 +187,9 @@ func (r *Resolver) Run(ctx context.Context) error {
 		next := time.NewTimer(0)
 		defer next.Stop()
 		for {
-			var good []answer
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-r.changed:
-			case <-next.C:
-			case <-failures.timer.C:
-				if err := r.save(failures.take()); err != nil {
-					return err
-				}
-				r.persist()
-			case a := <-answers:
-				good = r.sort(a, answers, failures)
-				failures.begin() // for persist
-			}
-			if err := r.save(good); err != nil {
+			wait, err := r.guardedTurn(func() (time.Duration, error) { return r.turn(ctx, group, answers, failures, next.C) })
+			if err != nil {
 				return err
-			}
-			wait := r.start(ctx, group, answers)
-			if wait < 0 {
-				wait = r.cfg.Interval
 			}
 			next.Reset(wait)
 		}
@@ -214,6 +198,33 @@ func (r *Resolver) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// turn waits for something to do, and does it. It returns the time until the next lookup is due.
+func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan answer, failures *batch, due <-chan time.Time) (time.Duration, error) {
+	var good []answer
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-r.changed:
+	case <-due:
+	case <-failures.timer.C:
+		if err := r.save(failures.take()); err != nil {
+			return 0, err
+		}
+		r.persist()
+	case a := <-answers:
+		good = r.sort(a, answers, failures)
+		failures.begin() // for persist
+	}
+	if err := r.save(good); err != nil {
+		return 0, err
+	}
+	wait := r.start(ctx, group, answers)
+	if wait < 0 {
+		wait = r.cfg.Interval
+	}
+	return wait, nil
 }
 
 // sort schedules the next lookup of each name that has an answer, starting with first. It returns the good answers, and adds the
@@ -266,7 +277,7 @@ func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers cha
 			timeout = r.cfg.Timeout
 		}
 		group.Go(func() error {
-			a := r.lookup(ctx, n.text, timeout)
+			a := r.guardedLookup(ctx, n.text, timeout)
 			a.name = n
 			select {
 			case answers <- a:
@@ -288,7 +299,7 @@ func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 	group.SetLimit(parallel)
 	for i, text := range names {
 		group.Go(func() error {
-			answers[i] = r.lookup(within, text, r.cfg.Timeout)
+			answers[i] = r.guardedLookup(within, text, r.cfg.Timeout)
 			answers[i].name = &name{text: text}
 			return nil
 		})

@@ -35,13 +35,16 @@ func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	scheme := runtime.NewScheme()
+	scheme, added := runtime.NewScheme(), map[schema.GroupVersion]bool{}
 	for _, k := range kinds {
 		for _, v := range k.versions {
 			gv := schema.GroupVersion{Group: k.table.Group(), Version: v}
 			scheme.AddKnownTypeWithName(gv.WithKind(k.table.Kind()), k.table.New())
 			scheme.AddKnownTypeWithName(gv.WithKind(k.table.Kind()+"List"), k.list())
-			metav1.AddToGroupVersion(scheme, gv)
+			if !added[gv] { // it registers conversions again each time
+				metav1.AddToGroupVersion(scheme, gv)
+				added[gv] = true
+			}
 		}
 	}
 	scheme.AddKnownTypeWithName(crdVersion.WithKind("CustomResourceDefinition"), &crd{})
@@ -79,8 +82,15 @@ func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, err
 // scope is a part of a kind; the zero scope is all of it.
 type scope struct{ namespace, name string }
 
-// listWatch reads one part of a resource. It calls answered with the error of each response, nil for success.
-func listWatch(r *rest.RESTClient, resource string, s scope, answered func(error)) cache.ListerWatcher {
+// contact receives how the reads of one part go.
+type contact interface {
+	answered(error)        // of each response; nil for success
+	watching(initial bool) // a watch is established; initial: it delivers all objects first
+	unwatched()            // the watch has ended
+}
+
+// listWatch reads one part of a resource.
+func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.ListerWatcher {
 	request := func(o metav1.ListOptions) *rest.Request {
 		if s.name != "" {
 			o.FieldSelector = "metadata.name=" + s.name
@@ -91,17 +101,34 @@ func listWatch(r *rest.RESTClient, resource string, s scope, answered func(error
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			out, err := request(o).Do(ctx).Get()
 			if err != nil {
-				answered(err)
+				c.answered(err)
 			}
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			w, err := request(o).Watch(ctx)
-			answered(err)
-			return w, err
+			c.answered(err)
+			if err != nil {
+				return nil, err
+			}
+			c.watching(o.SendInitialEvents != nil && *o.SendInitialEvents)
+			return &observedWatch{Interface: w, contact: c}, nil
 		},
 	}
+}
+
+// observedWatch is a watch whose end is noticed at once. A reflector stops every watch that has ended before it does anything else.
+type observedWatch struct {
+	watch.Interface
+	contact contact
+	once    sync.Once
+}
+
+// Stop implements watch.Interface.
+func (w *observedWatch) Stop() {
+	w.once.Do(w.contact.unwatched)
+	w.Interface.Stop()
 }
 
 // patch merges body into an object, or into a subresource of it unless that is "", and returns the API server's answer.
@@ -110,7 +137,7 @@ func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, bo
 	if err != nil {
 		return nil, err
 	}
-	namespace, name := split(id)
+	namespace, name := store.ParseID(id)
 	obj := k.table.New()
 	request := r.Patch(types.MergePatchType).Namespace(namespace).Resource(k.resource).Name(name)
 	if sub != "" {

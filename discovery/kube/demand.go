@@ -71,14 +71,14 @@ var alreadyRead = func() <-chan struct{} {
 	return c
 }()
 
-// occupied returns the addresses among demands whose occupants translation reads.
-func occupied(demands []Demand) (addresses []string) {
+// occupied returns the demands among others that are for the occupants of addresses.
+func occupied(demands []Demand) (out []Demand) {
 	for _, d := range demands {
-		if d.Table == store.Occupants.Kind() && d.Index == store.ByID {
-			addresses = append(addresses, d.Key)
+		if d.Table == store.Occupants.Kind() && (d.Index == store.ByID || d.Index == store.ByAddresses) {
+			out = append(out, d)
 		}
 	}
-	return addresses
+	return out
 }
 
 // want returns the channel that is closed when a demand is met.
@@ -100,7 +100,7 @@ func (s *Source) want(d Demand) <-chan struct{} {
 			return s.demand(part{k, scope{namespace: ns}}).synced
 		}
 	case named:
-		if ns, name := split(d.Key); d.Index == store.ByID && s.reads(ns) {
+		if ns, name := store.ParseID(d.Key); d.Index == store.ByID && s.reads(ns) {
 			return s.demand(part{k, scope{ns, name}}).synced
 		}
 	}
@@ -118,7 +118,7 @@ func (s *Source) unwant(d Demand) {
 		}
 		return // the namespace stays watched: it is likely to be read again
 	}
-	if ns, name := split(d.Key); d.Index == store.ByID {
+	if ns, name := store.ParseID(d.Key); d.Index == store.ByID {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if f := s.parts[part{k, scope{ns, name}}]; f != nil {

@@ -22,7 +22,7 @@ func TestInferencePool_FormerGroupIsRead(t *testing.T) {
 		api.Install(inferenceapi.Group, "inferencepools", "v1alpha2")
 		api.Apply(t, "inferencepools", formerPool)
 	}).synced()
-	pool, ok := store.InferencePools.Get(r.store.View(), "default/chat")
+	pool, ok := store.InferencePools.Get(r.Store.View(), "default/chat")
 	if !ok {
 		t.Fatal("the pool is not in the store")
 	}
@@ -42,8 +42,8 @@ func TestInferencePool_V1WinsOverTheFormerGroup(t *testing.T) {
 	}).synced()
 	app := func(want string) {
 		t.Helper()
-		r.eventually(func() string {
-			pool, ok := store.InferencePools.Get(r.store.View(), "default/chat")
+		r.Eventually(func() string {
+			pool, ok := store.InferencePools.Get(r.Store.View(), "default/chat")
 			switch {
 			case !ok && want != "":
 				return "there is none"
@@ -54,13 +54,13 @@ func TestInferencePool_V1WinsOverTheFormerGroup(t *testing.T) {
 		})
 	}
 	app("new")
-	r.api.Apply(t, "inferencepools", strings.Replace(formerPool, "{app: chat}", "{app: changed}", 1))
-	r.api.Delete("inferencepools", kubetest.Parse(t, todaysPool))
+	r.API.Apply(t, "inferencepools", strings.Replace(formerPool, "{app: chat}", "{app: changed}", 1))
+	r.API.Delete("inferencepools", kubetest.Parse(t, todaysPool))
 	app("changed")
-	r.api.Apply(t, "inferencepools", todaysPool)
+	r.API.Apply(t, "inferencepools", todaysPool)
 	app("new")
-	r.api.Delete("inferencepools", kubetest.Parse(t, formerPool))
+	r.API.Delete("inferencepools", kubetest.Parse(t, formerPool))
 	app("new")
-	r.api.Delete("inferencepools", kubetest.Parse(t, todaysPool))
-	r.has(store.InferencePools, "default/chat", false)
+	r.API.Delete("inferencepools", kubetest.Parse(t, todaysPool))
+	r.Has(store.InferencePools, "default/chat", false)
 }

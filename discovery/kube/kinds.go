@@ -48,7 +48,7 @@ func kinds() []*kind {
 	return []*kind{
 		vital(custom(store.GatewayClasses, "gatewayclasses", "v1", "v1beta1")),
 		vital(custom(store.Gateways, "gateways", "v1", "v1beta1")),
-		vital(route(custom(store.HTTPRoutes, "httproutes", "v1", "v1beta1"))),
+		vital(trimmed(trimHTTPRoute, route(custom(store.HTTPRoutes, "httproutes", "v1", "v1beta1")))),
 		route(custom(store.GRPCRoutes, "grpcroutes", "v1", "v1alpha2")),
 		route(custom(store.TLSRoutes, "tlsroutes", "v1", "v1alpha3", "v1alpha2")),
 		route(custom(store.TCPRoutes, "tcproutes", "v1", "v1alpha2")),
@@ -87,6 +87,11 @@ func backend(k *kind) *kind {
 
 func route(k *kind) *kind {
 	k.role = isRoute
+	return k
+}
+
+func trimmed(trim func(store.Object), k *kind) *kind {
+	k.trim = trim
 	return k
 }
 

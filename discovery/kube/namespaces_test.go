@@ -16,7 +16,7 @@ import (
 func TestNamespaces_OnlyWatchedOnesAreRead(t *testing.T) {
 	api := kubetest.New(t)
 	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes"} {
-		api.Install(gatewayGroup, plural, "v1")
+		api.Install(kubetest.GatewayGroup, plural, "v1")
 	}
 	for _, ns := range []string{"a", "b", "c"} {
 		api.Apply(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: "+ns+"}}")

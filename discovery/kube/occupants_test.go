@@ -10,18 +10,21 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
+const generated = "endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io, "
+
+// sliceIn is an EndpointSlice of Service web of a namespace; mark is "" or generated.
+func sliceIn(namespace, name, mark, address string) string {
+	return strings.NewReplacer("namespace: default", "namespace: "+namespace, "{kubernetes.io", "{"+mark+"kubernetes.io", "NAME", name, "ADDRESS", address).Replace(slice)
+}
+
 func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
-	const generated = "endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io, "
-	text := func(namespace, name, mark, address string) string {
-		return strings.NewReplacer("namespace: default", "namespace: "+namespace, "{kubernetes.io", "{"+mark+"kubernetes.io", "NAME", name, "ADDRESS", address).Replace(slice)
-	}
 	service := func(name, address string) string {
 		return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {namespace: default, name: %s}, spec: {clusterIP: %s, clusterIPs: [%s]}}", name, address, address)
 	}
 	r := begin(t, func(api *kubetest.Server) {
-		api.Apply(t, "endpointslices", text("one", "web-1", generated, "10.0.0.1"))
-		api.Apply(t, "endpointslices", text("two", "web-1", generated, "10.0.0.1"))
-		api.Apply(t, "endpointslices", text("three", "web-1", "", "10.0.0.1")) // its author may not own the address
+		api.Apply(t, "endpointslices", sliceIn("one", "web-1", generated, "10.0.0.1"))
+		api.Apply(t, "endpointslices", sliceIn("two", "web-1", generated, "10.0.0.1"))
+		api.Apply(t, "endpointslices", sliceIn("three", "web-1", "", "10.0.0.1")) // its author may not own the address
 		api.Apply(t, "services", service("web", "10.96.0.7"))
 	}).synced()
 	r.park() // the slices leave the store
@@ -33,7 +36,7 @@ func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
 	}
 	r.want(want("10.0.0.1", "10.96.0.7", "10.0.0.9"))
 	is := func(address, clusters, endpoints string) string {
-		o, ok := store.Occupants.Get(r.store.View(), address)
+		o, ok := store.Occupants.Get(r.Store.View(), address)
 		if !ok {
 			o = &store.Occupant{}
 		}
@@ -47,13 +50,60 @@ func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
 			t.Errorf("right after Want %s", problem)
 		}
 	}
-	r.api.Apply(t, "endpointslices", text("two", "web-1", generated, "10.0.0.9"))
-	r.eventually(func() string { return is("10.0.0.1", "", "one/web") + is("10.0.0.9", "", "two/web") })
-	r.api.Apply(t, "services", service("web", "10.96.0.8"))
-	r.eventually(func() string { return is("10.96.0.7", "", "") })
-	r.source.Want(nil, want("10.0.0.1", "10.96.0.7", "10.0.0.9"))
+	r.API.Apply(t, "endpointslices", sliceIn("two", "web-1", generated, "10.0.0.9"))
+	r.Eventually(func() string { return is("10.0.0.1", "", "one/web") + is("10.0.0.9", "", "two/web") })
+	r.API.Apply(t, "services", service("web", "10.96.0.8"))
+	r.Eventually(func() string { return is("10.96.0.7", "", "") })
+	r.Source.Want(nil, want("10.0.0.1", "10.96.0.7", "10.0.0.9"))
 	r.flush()
-	if n := len(store.Occupants.All(r.store.View())); n != 0 {
+	if n := len(store.Occupants.All(r.Store.View())); n != 0 {
+		t.Errorf("%d addresses are left that translation does not read", n)
+	}
+}
+
+func TestOccupant_ListsAreOneDemandEach(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) {
+		api.Apply(t, "endpointslices", sliceIn("one", "web-1", generated, "10.0.0.1"))
+		api.Apply(t, "endpointslices", sliceIn("two", "web-1", generated, "10.0.0.2"))
+	}).synced()
+	r.park()
+	list := func(key string) kube.Demand {
+		return kube.Demand{Table: "Occupant", Index: store.ByAddresses, Key: key}
+	}
+	is := func(key, want string) func() string {
+		return func() string {
+			var got []string
+			for _, o := range store.Occupants.By(r.Store.View(), store.ByAddresses, key) {
+				got = append(got, o.Name+"="+strings.Join(o.Endpoints, "+"))
+			}
+			if text := strings.Join(got, " "); text != want {
+				return fmt.Sprintf("occupants of %s: %q, want %q", key, text, want)
+			}
+			return ""
+		}
+	}
+	expect := func(key, want string) {
+		t.Helper()
+		if problem := is(key, want)(); problem != "" {
+			t.Error(problem)
+		}
+	}
+	long, short := "10.0.0.1 10.0.0.11 10.0.0.2 2001:db8::1", "10.0.0.11 10.0.0.2"
+	r.want([]kube.Demand{list(long)})
+	expect(long, "10.0.0.1=one/web 10.0.0.2=two/web")
+	// The lists of two versions of an EndpointSlice: what both contain stays.
+	r.Source.Want([]kube.Demand{list(short)}, []kube.Demand{list(long)})
+	r.flush()
+	expect(long, "")
+	expect(short, "10.0.0.2=two/web")
+	r.API.Apply(t, "endpointslices", sliceIn("one", "web-1", generated, "10.0.0.11"))
+	r.Eventually(is(short, "10.0.0.11=one/web 10.0.0.2=two/web"))
+	r.API.Apply(t, "endpointslices", sliceIn("one", "web-2", generated, "2001:db8::1")) // in no list now
+	r.want([]kube.Demand{list(long)})
+	r.Eventually(is(long, "10.0.0.11=one/web 10.0.0.2=two/web 2001:db8::1=one/web"))
+	r.Source.Want(nil, []kube.Demand{list(short), list(long)})
+	r.flush()
+	if n := len(store.Occupants.All(r.Store.View())); n != 0 {
 		t.Errorf("%d addresses are left that translation does not read", n)
 	}
 }

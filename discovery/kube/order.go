@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -109,7 +108,7 @@ func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 		if key.Index != store.ByBackend {
 			continue
 		}
-		name, id, _ := strings.Cut(key.Key, " ")
+		name, id := store.ParseTargetKey(key.Key)
 		if exists, followed := s.backendExists(name, id); followed && !exists {
 			keys = append(keys, key.Key)
 		}

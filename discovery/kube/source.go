@@ -54,6 +54,7 @@ type Source struct {
 	crds    map[*kind]*crd // a nil entry: not installed
 	parts   map[part]*following
 	failing map[part]error
+	gaps    map[part]gap
 }
 
 // following is a part that is followed, and its reflector.
@@ -81,7 +82,7 @@ func New(cfg Config) (*Source, error) {
 	s := &Source{
 		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(), lives: &lives{all: map[report.Ref]Live{}}, kinds: kinds(),
 		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, changed: make(chan struct{}, 1), ready: make(chan struct{}),
-		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{},
+		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{}, gaps: map[part]gap{},
 	}
 	s.occupants = newOccupants(s)
 	var err error
@@ -109,11 +110,12 @@ func (s *Source) Synced(ctx context.Context) error {
 	}
 }
 
-// Lagging returns true if the last read of some part failed: objects may exist that the store does not have.
+// Lagging returns true if objects may exist that the store does not have: the last read of some part failed, or its watch has
+// ended and the next one is not established.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.failing) > 0
+	return len(s.failing)+len(s.gaps) > 0
 }
 
 // Forbidden returns true if the last read of some part failed, and all failures are that the API server forbids the read:
@@ -240,6 +242,7 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 				over = append(over, f.intake)
 				delete(s.parts, p)
 				delete(s.failing, p)
+				delete(s.gaps, p)
 				continue
 			}
 		}
@@ -378,12 +381,4 @@ func (s *Source) findings() []report.Report {
 		return nil
 	}
 	return []report.Report{{Findings: slices.Compact(out)}}
-}
-
-// split splits a primary key.
-func split(id string) (namespace, name string) {
-	if ns, name, ok := strings.Cut(id, "/"); ok {
-		return ns, name
-	}
-	return "", id
 }

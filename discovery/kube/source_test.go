@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/penstock-project/penstock/discovery/kube"
@@ -15,8 +16,8 @@ import (
 
 func TestReflector_NothingIsStoredBeforeEveryKindWasListed(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
-		api.Apply(t, "httproutes", route("a"))
-		api.Apply(t, "httproutes", route("b"))
+		api.Apply(t, "httproutes", kubetest.Route("a"))
+		api.Apply(t, "httproutes", kubetest.Route("b"))
 		api.Fail(func(_, path string) int {
 			if strings.HasSuffix(path, "/services") {
 				return http.StatusForbidden
@@ -24,38 +25,38 @@ func TestReflector_NothingIsStoredBeforeEveryKindWasListed(t *testing.T) {
 			return 0
 		})
 	})
-	r.eventually(func() string {
-		if text := r.reports(); !strings.Contains(text, "Service cannot be read") {
+	r.Eventually(func() string {
+		if text := r.Reports(); !strings.Contains(text, "Service cannot be read") {
 			return "no report that Services cannot be read: " + text
 		}
 		return ""
 	})
-	if n := r.store.View().Revision(); n != 0 {
+	if n := r.Store.View().Revision(); n != 0 {
 		t.Errorf("revision %d although Services were never read", n)
 	}
-	if !r.source.Lagging() {
+	if !r.Source.Lagging() {
 		t.Error("the source does not report that it lags")
 	}
-	r.api.Fail(nil)
+	r.API.Fail(nil)
 	r.synced()
-	view := r.store.View()
+	view := r.Store.View()
 	if n := view.Revision(); n != 1 {
 		t.Errorf("the first sync made %d revisions", n)
 	}
 	if n := len(store.HTTPRoutes.All(view)); n != 2 {
 		t.Errorf("%d routes", n)
 	}
-	if r.source.Lagging() {
+	if r.Source.Lagging() {
 		t.Error("the source reports that it lags")
 	}
 }
 
 func TestReflector_UnusedFieldsAreTrimmed(t *testing.T) {
-	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) }).synced()
-	r.api.Apply(t, "httproutes", route("b")) // by a watch, not in a list
-	r.has(store.HTTPRoutes, "default/b", true)
+	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) }).synced()
+	r.API.Apply(t, "httproutes", kubetest.Route("b")) // by a watch, not in a list
+	r.Has(store.HTTPRoutes, "default/b", true)
 	for _, name := range []string{"a", "b"} {
-		lean(t, r.store.View(), name)
+		lean(t, r.Store.View(), name)
 	}
 }
 
@@ -72,8 +73,8 @@ func lean(t *testing.T, view *store.View, name string) {
 
 func TestGRPCRoute_CRDInstalledLaterIsRead(t *testing.T) {
 	r := begin(t, nil).synced()
-	r.eventually(func() string {
-		if text := r.reports(); !strings.Contains(text, "kind GRPCRoute (gateway.networking.k8s.io) is not installed") {
+	r.Eventually(func() string {
+		if text := r.Reports(); !strings.Contains(text, "kind GRPCRoute (gateway.networking.k8s.io) is not installed") {
 			return "no report that GRPCRoutes are not installed: " + text
 		}
 		return ""
@@ -82,23 +83,23 @@ func TestGRPCRoute_CRDInstalledLaterIsRead(t *testing.T) {
 		return kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/"+version+", kind: GRPCRoute, metadata: {namespace: default, name: g}, spec: {parentRefs: [{name: gw}]}}")
 	}
 	// An old release serves an old version, which is read as the new one.
-	r.api.Put("grpcroutes", object("v1alpha2"))
-	r.api.Install(gatewayGroup, "grpcroutes", "v1alpha2")
-	r.has(store.GRPCRoutes, "default/g", true)
+	r.API.Put("grpcroutes", object("v1alpha2"))
+	r.API.Install(kubetest.GatewayGroup, "grpcroutes", "v1alpha2")
+	r.Has(store.GRPCRoutes, "default/g", true)
 	// After an upgrade nothing is missing in between.
-	r.api.Put("grpcroutes", object("v1"))
-	sub := r.store.Subscribe()
+	r.API.Put("grpcroutes", object("v1"))
+	sub := r.Store.Subscribe()
 	defer sub.Close()
 	sub.Pending() // the initial objects
-	r.api.Install(gatewayGroup, "grpcroutes", "v1", "v1alpha2")
-	r.eventually(func() string {
-		if len(r.api.Asked("/apis/gateway.networking.k8s.io/v1/grpcroutes?")) == 0 {
+	r.API.Install(kubetest.GatewayGroup, "grpcroutes", "v1", "v1alpha2")
+	r.Eventually(func() string {
+		if len(r.API.Asked("/apis/gateway.networking.k8s.io/v1/grpcroutes?")) == 0 {
 			return "v1 is not read"
 		}
 		return ""
 	})
-	r.api.Put("grpcroutes", kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: GRPCRoute, metadata: {namespace: default, name: h}, spec: {}}"))
-	r.has(store.GRPCRoutes, "default/h", true)
+	r.API.Put("grpcroutes", kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: GRPCRoute, metadata: {namespace: default, name: h}, spec: {}}"))
+	r.Has(store.GRPCRoutes, "default/h", true)
 	revisions, _ := sub.Pending()
 	for _, rev := range revisions {
 		for _, c := range rev.Changes {
@@ -107,51 +108,80 @@ func TestGRPCRoute_CRDInstalledLaterIsRead(t *testing.T) {
 			}
 		}
 	}
-	r.api.Uninstall(gatewayGroup, "grpcroutes")
-	r.has(store.GRPCRoutes, "default/g", false)
+	r.API.Uninstall(kubetest.GatewayGroup, "grpcroutes")
+	r.Has(store.GRPCRoutes, "default/g", false)
 }
 
 func TestWatch_BrokenWatchRemovesNothingThatExists(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
-		api.Apply(t, "httproutes", route("stays"))
-		api.Apply(t, "httproutes", route("goes"))
+		api.Apply(t, "httproutes", kubetest.Route("stays"))
+		api.Apply(t, "httproutes", kubetest.Route("goes"))
 	}).synced()
-	before := r.store.View().Revision()
-	r.api.Fail(func(string, string) int { return http.StatusInternalServerError })
-	r.api.Cut()
-	r.eventually(func() string {
-		if !r.source.Lagging() {
+	before := r.Store.View().Revision()
+	r.API.Fail(func(string, string) int { return http.StatusInternalServerError })
+	r.API.Cut()
+	r.Eventually(func() string {
+		if !r.Source.Lagging() {
 			return "the source does not notice that its watches are broken"
 		}
 		return ""
 	})
-	if now := r.store.View().Revision(); now != before {
+	if now := r.Store.View().Revision(); now != before {
 		t.Errorf("revision %d became %d while nothing could be read", before, now)
 	}
-	r.api.Delete("httproutes", kubetest.Parse(t, route("goes")))
-	r.api.Fail(nil)
-	r.has(store.HTTPRoutes, "default/goes", false)
-	r.has(store.HTTPRoutes, "default/stays", true)
-	if now := r.store.View().Revision(); now != before+1 {
+	r.API.Delete("httproutes", kubetest.Parse(t, kubetest.Route("goes")))
+	r.API.Fail(nil)
+	r.Has(store.HTTPRoutes, "default/goes", false)
+	r.Has(store.HTTPRoutes, "default/stays", true)
+	if now := r.Store.View().Revision(); now != before+1 {
 		t.Errorf("%d revisions for one object that is gone", now-before)
 	}
 }
 
+// A removal must not pass in the moment between two watches: what it goes by may be old.
+func TestWatch_EndedWatchLagsUntilTheNextOne(t *testing.T) {
+	r := begin(t, nil).synced()
+	answer := make(chan struct{})
+	release := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(release)
+	r.API.Fail(func(string, string) int {
+		<-answer
+		return 0
+	})
+	r.API.Cut() // no read fails: the API server does not answer at all
+	r.Eventually(func() string {
+		if !r.Source.Lagging() {
+			return "all watches have ended, and the source does not lag"
+		}
+		return ""
+	})
+	if text := r.Reports(); strings.Contains(text, "cannot be read") {
+		t.Errorf("the end of a watch is reported: %s", text)
+	}
+	release()
+	r.Eventually(func() string {
+		if r.Source.Lagging() {
+			return "the source lags although all watches are established again"
+		}
+		return ""
+	})
+}
+
 func TestReflector_WrittenStatusDoesNotChangeStore(t *testing.T) {
-	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) }).synced()
-	sub := r.store.Subscribe()
+	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) }).synced()
+	sub := r.Store.Subscribe()
 	defer sub.Close()
 	sub.Pending() // the initial objects
-	withStatus := kubetest.Parse(t, route("a"))
+	withStatus := kubetest.Parse(t, kubetest.Route("a"))
 	withStatus["status"] = kubetest.Object{"parents": []any{}}
-	r.api.Put("httproutes", withStatus)
-	r.api.Apply(t, "httproutes", route("b")) // comes after it
-	r.has(store.HTTPRoutes, "default/b", true)
+	r.API.Put("httproutes", withStatus)
+	r.API.Apply(t, "httproutes", kubetest.Route("b")) // comes after it
+	r.Has(store.HTTPRoutes, "default/b", true)
 	revisions, _ := sub.Pending()
 	for _, rev := range revisions {
 		for _, c := range rev.Changes {
 			if c.ID != "default/b" {
-				got, _ := store.HTTPRoutes.Get(r.store.View(), c.ID)
+				got, _ := store.HTTPRoutes.Get(r.Store.View(), c.ID)
 				t.Errorf("revision %d changed %s %s: it is %+v", rev.N, c.Table, c.ID, got)
 			}
 		}
@@ -173,27 +203,27 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	}
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "endpointslices", text("web-1", "10.0.0.1")) }).synced()
 	// Until the first translation has ended, every slice is in the store.
-	r.has(store.EndpointSlices, "default/web-1", true)
+	r.Has(store.EndpointSlices, "default/web-1", true)
 	r.park()
-	if n := len(store.EndpointSlices.All(r.store.View())); n != 0 {
+	if n := len(store.EndpointSlices.All(r.Store.View())); n != 0 {
 		t.Fatalf("%d slices in the store that are not wanted", n)
 	}
 	web := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/web"}}
 	r.want(web)
-	got, ok := store.EndpointSlices.Get(r.store.View(), "default/web-1")
+	got, ok := store.EndpointSlices.Get(r.Store.View(), "default/web-1")
 	if !ok || got.Endpoints[0].Addresses[0] != "10.0.0.1" || got.Endpoints[0].NodeName != nil || *got.Ports[0].Name != "http" {
 		t.Fatalf("right after Want the slice is %+v", got)
 	}
-	r.api.Apply(t, "endpointslices", text("web-1", "10.0.0.2"))
-	r.api.Apply(t, "endpointslices", text("web-2", "10.0.0.3"))
-	r.has(store.EndpointSlices, "default/web-2", true)
-	r.source.Want(nil, web)
+	r.API.Apply(t, "endpointslices", text("web-1", "10.0.0.2"))
+	r.API.Apply(t, "endpointslices", text("web-2", "10.0.0.3"))
+	r.Has(store.EndpointSlices, "default/web-2", true)
+	r.Source.Want(nil, web)
 	r.flush()
-	if n := len(store.EndpointSlices.All(r.store.View())); n != 0 {
+	if n := len(store.EndpointSlices.All(r.Store.View())); n != 0 {
 		t.Errorf("%d slices in the store that are not wanted any more", n)
 	}
 	r.want(web)
-	if got, _ := store.EndpointSlices.Get(r.store.View(), "default/web-1"); got == nil || got.Endpoints[0].Addresses[0] != "10.0.0.2" {
+	if got, _ := store.EndpointSlices.Get(r.Store.View(), "default/web-1"); got == nil || got.Endpoints[0].Addresses[0] != "10.0.0.2" {
 		t.Errorf("the slice is %+v", got)
 	}
 }
@@ -204,9 +234,9 @@ func TestEndpointSlice_StaysUntilFirstTranslationEnds(t *testing.T) {
 		api.Apply(t, "endpointslices", strings.NewReplacer("NAME", "web-1", "ADDRESS", "10.0.0.1").Replace(slice))
 	}).synced()
 	r.want([]kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}})
-	r.has(store.EndpointSlices, "default/web-1", true)
+	r.Has(store.EndpointSlices, "default/web-1", true)
 	r.park()
-	r.has(store.EndpointSlices, "default/web-1", false)
+	r.Has(store.EndpointSlices, "default/web-1", false)
 }
 
 func TestEndpointSlice_EndpointsWithEqualConditionsAreMerged(t *testing.T) {
@@ -217,8 +247,8 @@ func TestEndpointSlice_EndpointsWithEqualConditionsAreMerged(t *testing.T) {
   {addresses: [10.0.0.3], nodeName: b}, {addresses: [10.0.0.4], conditions: {ready: false, serving: true, terminating: true}},
   {addresses: [10.0.0.5], conditions: {ready: false}}]}`)
 	}).synced()
-	r.has(store.EndpointSlices, "default/web-1", true)
-	got, _ := store.EndpointSlices.Get(r.store.View(), "default/web-1")
+	r.Has(store.EndpointSlices, "default/web-1", true)
+	got, _ := store.EndpointSlices.Get(r.Store.View(), "default/web-1")
 	var groups []string
 	for _, e := range got.Endpoints {
 		groups = append(groups, strings.Join(e.Addresses, " "))
@@ -237,22 +267,22 @@ func TestSecret_OnlyNamedSecretsAreRead(t *testing.T) {
 			api.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: "+name+"}, data: {k: dg==}}")
 		}
 	}).synced()
-	if asked := r.api.Asked("/secrets"); len(asked) > 0 {
+	if asked := r.API.Asked("/secrets"); len(asked) > 0 {
 		t.Errorf("asked without need: %q", asked)
 	}
 	want := []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}, {Table: "Secret", Index: store.ByID, Key: "default/none"}}
 	r.want(want)
-	all := store.Secrets.All(r.store.View())
+	all := store.Secrets.All(r.Store.View())
 	if len(all) != 1 || all[0].Name != "cert" || string(all[0].Data["k"]) != "v" {
 		t.Errorf("in the store: %+v", all)
 	}
-	for _, asked := range r.api.Asked("/secrets") {
+	for _, asked := range r.API.Asked("/secrets") {
 		if !strings.Contains(asked, "/namespaces/default/secrets") || !strings.Contains(asked, "fieldSelector=metadata.name%3D") {
 			t.Errorf("asked for more than it needs: %s", asked)
 		}
 	}
-	r.api.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: none}, data: {k: dg==}}")
-	r.has(store.Secrets, "default/none", true)
+	r.API.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: none}, data: {k: dg==}}")
+	r.Has(store.Secrets, "default/none", true)
 }
 
 func TestPod_OnlyNamespacesOfPoolsAreRead(t *testing.T) {
@@ -265,35 +295,35 @@ func TestPod_OnlyNamespacesOfPoolsAreRead(t *testing.T) {
 		api.Apply(t, "pods", pod("elsewhere", "far", "chat"))
 	}).synced()
 	r.want([]kube.Demand{{Table: "Pod", Index: store.ByLabel, Key: store.LabelKey("default", "app", "chat")}})
-	all := store.Pods.All(r.store.View())
+	all := store.Pods.All(r.Store.View())
 	if len(all) != 1 || all[0].Name != "mine" || all[0].Spec.NodeName != "" || all[0].Status.PodIP != "10.0.0.1" {
 		t.Errorf("in the store: %+v", all)
 	}
-	for _, asked := range r.api.Asked("/pods") {
+	for _, asked := range r.API.Asked("/pods") {
 		if !strings.Contains(asked, "/namespaces/default/pods") {
 			t.Errorf("asked for more than it needs: %s", asked)
 		}
 	}
-	r.api.Apply(t, "pods", pod("default", "other", "chat")) // relabelled
-	r.has(store.Pods, "default/other", true)
-	r.api.Apply(t, "pods", pod("default", "mine", "web"))
-	r.has(store.Pods, "default/mine", false)
+	r.API.Apply(t, "pods", pod("default", "other", "chat")) // relabelled
+	r.Has(store.Pods, "default/other", true)
+	r.API.Apply(t, "pods", pod("default", "mine", "web"))
+	r.Has(store.Pods, "default/mine", false)
 }
 
 func TestSecret_ForbiddenReadDoesNotBlockForever(t *testing.T) {
 	r := begin(t, nil).synced()
-	r.api.Fail(func(_, path string) int {
+	r.API.Fail(func(_, path string) int {
 		if strings.Contains(path, "/secrets") {
 			return http.StatusForbidden
 		}
 		return 0
 	})
-	if r.source.Forbidden() {
+	if r.Source.Forbidden() {
 		t.Error("the source reports a forbidden read before any read of Secrets")
 	}
-	read := r.source.Want([]kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}}, nil)
-	r.eventually(func() string {
-		if !strings.Contains(r.reports(), "Secret cannot be read") {
+	read := r.Source.Want([]kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}}, nil)
+	r.Eventually(func() string {
+		if !strings.Contains(r.Reports(), "Secret cannot be read") {
 			return "no report that Secrets cannot be read"
 		}
 		return ""
@@ -303,17 +333,17 @@ func TestSecret_ForbiddenReadDoesNotBlockForever(t *testing.T) {
 		t.Error("the Secret counts as read although it could not be")
 	default:
 	}
-	if !r.source.Forbidden() {
+	if !r.Source.Forbidden() {
 		t.Error("the source does not report that the read is forbidden")
 	}
-	r.api.Fail(func(_, path string) int {
+	r.API.Fail(func(_, path string) int {
 		if strings.Contains(path, "/secrets") {
 			return http.StatusServiceUnavailable
 		}
 		return 0
 	})
-	r.eventually(func() string {
-		if r.source.Forbidden() {
+	r.Eventually(func() string {
+		if r.Source.Forbidden() {
 			return "an overloaded API server counts as one that forbids"
 		}
 		return ""
@@ -336,7 +366,7 @@ func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 		api.Apply(t, "inferencepoolimports", of("list", "["+service+"]"))
 	}).synced()
 	for _, name := range []string{"object", "list"} {
-		imp, ok := store.InferencePoolImports.Get(r.store.View(), "default/"+name)
+		imp, ok := store.InferencePoolImports.Get(r.Store.View(), "default/"+name)
 		if !ok {
 			t.Fatalf("%s was not read", name)
 		}
@@ -350,22 +380,22 @@ func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 
 // For a moment after the change the API server delivers objects by the old definition: see relistDelay.
 func TestReflector_ChangedCRDIsListedAgain(t *testing.T) {
-	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) }).synced()
-	lists := func() int { return len(r.api.Asked("/httproutes?")) }
+	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) }).synced()
+	lists := func() int { return len(r.API.Asked("/httproutes?")) }
 	before := lists()
-	crd := r.api.Get("apiextensions.k8s.io", "customresourcedefinitions", "httproutes."+gatewayGroup)
+	crd := r.API.Get("apiextensions.k8s.io", "customresourcedefinitions", "httproutes."+kubetest.GatewayGroup)
 	crd["metadata"].(kubetest.Object)["labels"] = kubetest.Object{"a": "b"} // not a change of what it defines
-	r.api.Put("customresourcedefinitions", crd)
+	r.API.Put("customresourcedefinitions", crd)
 	crd["spec"].(kubetest.Object)["preserveUnknownFields"] = false
-	r.api.Put("customresourcedefinitions", crd)
-	r.eventually(func() string {
+	r.API.Put("customresourcedefinitions", crd)
+	r.Eventually(func() string {
 		if n := lists() - before; n != 1 {
 			return fmt.Sprintf("%d more lists", n)
 		}
 		return ""
 	})
-	r.has(store.HTTPRoutes, "default/a", true)
-	if n := r.store.View().Revision(); n != 1 {
+	r.Has(store.HTTPRoutes, "default/a", true)
+	if n := r.Store.View().Revision(); n != 1 {
 		t.Errorf("%d revisions although no object changed", n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
 )
@@ -51,6 +52,43 @@ func trimService(obj store.Object) {
 	s.Status = corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer}
 }
 
+// Values that nearly all routes have: the defaults of the CRD, each a string or number of its own in each decoded route.
+var (
+	parentGroup, parentKind   = gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind("Gateway")
+	backendGroup, backendKind = gatewayv1.Group(""), gatewayv1.Kind("Service")
+	oneWeight                 = int32(1)
+	pathPrefix, root          = gatewayv1.PathMatchPathPrefix, "/"
+)
+
+// trimHTTPRoute shares the values that nearly all routes have: no other kind with a CRD is as numerous.
+func trimHTTPRoute(obj store.Object) {
+	r := obj.(*gatewayv1.HTTPRoute)
+	for i := range r.Spec.ParentRefs {
+		p := &r.Spec.ParentRefs[i]
+		p.Group, p.Kind = shared(p.Group, &parentGroup), shared(p.Kind, &parentKind)
+	}
+	for i := range r.Spec.Rules {
+		rule := &r.Spec.Rules[i]
+		for j := range rule.Matches {
+			if p := rule.Matches[j].Path; p != nil {
+				p.Type, p.Value = shared(p.Type, &pathPrefix), shared(p.Value, &root)
+			}
+		}
+		for j := range rule.BackendRefs {
+			b := &rule.BackendRefs[j]
+			b.Group, b.Kind, b.Weight = shared(b.Group, &backendGroup), shared(b.Kind, &backendKind), shared(b.Weight, &oneWeight)
+		}
+	}
+}
+
+// shared returns value in place of a pointer to its equal.
+func shared[T comparable](p, value *T) *T {
+	if p != nil && *p == *value {
+		return value
+	}
+	return p
+}
+
 func trimSlice(obj store.Object) {
 	s := obj.(*discoveryv1.EndpointSlice)
 	if s.Labels != nil && s.UID == "" {
@@ -65,19 +103,11 @@ func trimSlice(obj store.Object) {
 		}
 	}
 	yes, no := true, false // shared by all endpoints of the slice
-	shared := func(b *bool) *bool {
-		switch {
-		case b == nil:
-			return nil
-		case *b:
-			return &yes
-		}
-		return &no
-	}
+	one := func(b *bool) *bool { return shared(shared(b, &yes), &no) }
 	var endpoints []discoveryv1.Endpoint
 	for _, e := range s.Endpoints {
 		now := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{
-			Ready: shared(e.Conditions.Ready), Serving: shared(e.Conditions.Serving), Terminating: shared(e.Conditions.Terminating),
+			Ready: one(e.Conditions.Ready), Serving: one(e.Conditions.Serving), Terminating: one(e.Conditions.Terminating),
 		}}
 		// Endpoints with equal conditions become one with several addresses: no other object is as numerous.
 		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool { return o.Conditions == now.Conditions })

@@ -99,6 +99,7 @@ func (in *intake) Replace(list []any, _ string) error {
 		in.source.leave(in.part.kind, id)
 	}
 	in.mu.Unlock()
+	in.source.listed(in.part)
 	in.once.Do(func() { close(in.synced) })
 	in.source.notify()
 	return nil
@@ -142,12 +143,7 @@ func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	if err != nil {
 		return err
 	}
-	answered := func(err error) {
-		if ctx.Err() == nil {
-			s.answered(in.part, err)
-		}
-	}
-	mirror(ctx, listWatch(r, k.resource, in.part.scope, answered), k.table.New(), in)
+	mirror(ctx, listWatch(r, k.resource, in.part.scope, &partContact{ctx, s, in.part}), k.table.New(), in)
 	return nil
 }
 
@@ -157,14 +153,13 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 	if err != nil {
 		return err
 	}
-	answered := func(err error) {
-		if ctx.Err() == nil {
-			s.answered(part{kind: k, scope: scope{name: "definition"}}, err)
-		}
-	}
-	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, answered), &crd{}, &definition{source: s, kind: k})
+	c := &partContact{ctx, s, k.definition()}
+	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, c), &crd{}, &definition{source: s, kind: k})
 	return nil
 }
+
+// definition is the part that stands for a kind's definition.
+func (k *kind) definition() part { return part{kind: k, scope: scope{name: "definition"}} }
 
 // mirror keeps a store up to date until ctx ends. listWatch has reported the errors.
 func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
@@ -202,6 +197,7 @@ func (d *definition) Delete(any) error {
 
 // Replace implements cache.ReflectorStore.
 func (d *definition) Replace(list []any, _ string) error {
+	defer d.source.listed(d.kind.definition())
 	if len(list) == 0 {
 		return d.Delete(nil)
 	}
@@ -270,6 +266,5 @@ func (k *kind) ref(id string) report.Ref {
 	if k.instead != nil {
 		return k.instead.ref(id)
 	}
-	namespace, name := split(id)
-	return report.Ref{Group: k.table.Group(), Kind: k.table.Kind(), Namespace: namespace, Name: name}
+	return store.RefOf(k.table, id)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"net/netip"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,12 +118,26 @@ type Occupant struct {
 
 	Clusters  []string // Services whose own address it is, "namespace/name", sorted
 	Endpoints []string // Services with an endpoint there, "namespace/name", sorted
+	Lists     []string // keys of ByAddresses that translation reads and that contain the address, sorted
+}
+
+// AddressesKey returns a key of ByAddresses: addresses in order, each once, joined by spaces. It sorts list.
+func AddressesKey(list []netip.Addr) string {
+	slices.SortFunc(list, netip.Addr.Compare)
+	key := make([]byte, 0, len("255.255.255.255 ")*len(list))
+	for i, ip := range slices.Compact(list) {
+		if i > 0 {
+			key = append(key, ' ')
+		}
+		key = ip.AppendTo(key)
+	}
+	return string(key)
 }
 
 // DeepCopyObject implements runtime.Object.
 func (o *Occupant) DeepCopyObject() runtime.Object {
 	c := *o
 	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Clusters, c.Endpoints = slices.Clone(o.Clusters), slices.Clone(o.Endpoints)
+	c.Clusters, c.Endpoints, c.Lists = slices.Clone(o.Clusters), slices.Clone(o.Endpoints), slices.Clone(o.Lists)
 	return &c
 }

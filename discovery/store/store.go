@@ -26,7 +26,7 @@ type Reader interface {
 type Op struct {
 	table interface {
 		Kind() string
-		keys(any) []IndexKey
+		keys(id string, obj any) []IndexKey
 	}
 	id  string
 	obj any // nil: delete
@@ -102,16 +102,16 @@ func (s *Store) apply(op Op) *Change {
 	case op.obj == nil && old == nil:
 		return nil
 	case op.obj == nil:
-		change.Keys = op.table.keys(old)
+		change.Keys = op.table.keys(op.id, old)
 		s.now.remove(table, op.id, change.Keys)
 		return change
 	case old != nil && equality.Semantic.DeepEqual(old, op.obj):
 		return nil
 	}
-	change.Keys = op.table.keys(op.obj)
+	change.Keys = op.table.keys(op.id, op.obj)
 	var before []IndexKey
 	if old != nil {
-		before = op.table.keys(old)
+		before = op.table.keys(op.id, old)
 	}
 	s.now.remove(table, op.id, before)
 	s.now.put(table, op.id, op.obj, change.Keys)
@@ -189,10 +189,9 @@ func (s *Store) Subscribe() *Subscription {
 func Everything(v *View) []Change {
 	var out []Change
 	for _, t := range Tables() {
-		for _, o := range v.Rows(t.Kind(), ByAll, "").list {
-			keys := t.keys(o)
-			out = append(out, Change{Table: t.Kind(), ID: keys[0].Key, Keys: keys})
-		}
+		v.trees.each(t.Kind(), func(e entry) {
+			out = append(out, Change{Table: t.Kind(), ID: e.id, Keys: t.keys(e.id, e.obj)})
+		})
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -102,6 +103,20 @@ func ID(obj metav1.Object) string {
 	return obj.GetName()
 }
 
+// ParseID splits a primary key as ID makes it; the namespace of an object without one is "".
+func ParseID(id string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(id, "/"); ok {
+		return namespace, name
+	}
+	return "", id
+}
+
+// RefOf returns the ref of the object of a kind with a primary key.
+func RefOf(k Kind, id string) report.Ref {
+	namespace, name := ParseID(id)
+	return report.Ref{Group: k.Group(), Kind: k.Kind(), Namespace: namespace, Name: name}
+}
+
 // Kind is a Table without its type parameter, for callers that choose tables by name.
 type Kind interface {
 	Kind() string
@@ -115,20 +130,25 @@ type Kind interface {
 	Keys(Object) []IndexKey
 
 	indexNames() []string // all but ByAll
-	keys(obj any) []IndexKey
+	keys(id string, obj any) []IndexKey
 }
 
 // IndexKey is one key of one index: the unit of dependency between changes and reads.
 type IndexKey struct{ Index, Key string }
 
 // Keys implements Kind.
-func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(obj) }
+func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(ID(obj), obj) }
 
-func (t *Table[T]) keys(obj any) []IndexKey {
+// keys returns the keys of the object with a primary key. Those that are equal to that share its string: a key stays for as long as
+// rows of translation exist because of it.
+func (t *Table[T]) keys(id string, obj any) []IndexKey {
 	o := obj.(T)
-	keys := []IndexKey{{ByID, ID(o)}, {ByAll, ""}}
+	keys := []IndexKey{{ByID, id}, {ByAll, ""}}
 	for _, ix := range t.indexes {
 		for _, k := range ix.Keys(o) {
+			if k == id {
+				k = id
+			}
 			keys = append(keys, IndexKey{ix.Name, k})
 		}
 	}

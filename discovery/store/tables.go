@@ -3,6 +3,7 @@ package store
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -37,8 +38,9 @@ const (
 	// ByMention has the name of a Host, as ByID has. To read a Host by its ID makes its name used, so that it is resolved;
 	// reports about names that no traffic uses read by this index.
 	ByMention = "mention"
-	// ByHand has "namespace/name" of an EndpointSlice that Kubernetes did not make.
-	ByHand = "hand"
+	// ByAddresses has lists of addresses, as AddressesKey returns them, with the address of an Occupant among them. Who judges many
+	// addresses reads their occupants by one key.
+	ByAddresses = "addresses"
 )
 
 // The tables, one for each kind.
@@ -96,12 +98,6 @@ var (
 			}
 			return nil
 		}},
-		{ByHand, func(s *discoveryv1.EndpointSlice) []string {
-			if Generated(s) {
-				return nil
-			}
-			return []string{ID(s)}
-		}},
 	}}
 	Pods = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
 		{ByNamespace, func(p *corev1.Pod) []string { return []string{p.Namespace} }},
@@ -141,7 +137,9 @@ var (
 	Dialects         = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
 	Authorities      = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
 	AddressPolicies  = &Table[*AddressPolicy]{group: v1alpha1.Group, kind: "AddressPolicy", clusterWide: true}
-	Occupants        = &Table[*Occupant]{group: v1alpha1.Group, kind: "Occupant", clusterWide: true}
+	Occupants        = &Table[*Occupant]{group: v1alpha1.Group, kind: "Occupant", clusterWide: true, indexes: []Index[*Occupant]{
+		{ByAddresses, func(o *Occupant) []string { return o.Lists }},
+	}}
 )
 
 // Tables lists all tables.
@@ -165,6 +163,12 @@ const SliceController = "endpointslice-controller.k8s.io"
 
 // TargetKey returns a key of ByTarget, ByBackend and ByRoute.
 func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
+
+// ParseTargetKey splits a key of ByTarget, ByBackend or ByRoute into the kind and the primary key of an object.
+func ParseTargetKey(key string) (kind, id string) {
+	kind, id, _ = strings.Cut(key, " ")
+	return kind, id
+}
 
 // LabelKey returns a key of ByLabel.
 func LabelKey(namespace, label, value string) string { return namespace + " " + label + "=" + value }

@@ -86,10 +86,7 @@ func (t trees) list(table, index, key string) (out []any, ok bool) {
 			return nil, false
 		}
 		out = make([]any, 0, tree.Len())
-		tree.Scan(func(e entry) bool {
-			out = append(out, e.obj)
-			return true
-		})
+		t.each(table, func(e entry) { out = append(out, e.obj) })
 		return out, true
 	}
 	tree, ok := t[[2]string{table, index}]
@@ -103,6 +100,14 @@ func (t trees) list(table, index, key string) (out []any, ok bool) {
 		return e.key == key
 	})
 	return out, true
+}
+
+// each calls f with all objects of a table, sorted by primary key.
+func (t trees) each(table string, f func(entry)) {
+	t[[2]string{table, ByID}].Scan(func(e entry) bool {
+		f(e)
+		return true
+	})
 }
 
 // after returns what a View reads once some tables have changed since before was made.

@@ -4,7 +4,8 @@
 //
 // Invariants: resource versions are numbers that grow, of all kinds together; a write is in every watch's queue before it is
 // answered. Tests inject failures: Cut ends all watches, Fail makes requests fail. Run runs clients of the server until the test
-// ends; conformance/promises/apiserver uses it with a real API server.
+// ends; conformance/promises/apiserver uses it with a real API server. Follow runs a kube.Source on a server: the set-up of the tests of
+// discovery/kube and of those that write through it.
 //
 // Tests: go test ./discovery/kube
 package kubetest

@@ -5,7 +5,8 @@
 // looks like from discovery/status/shape. cmd/penstock/internal/app constructs it, calls Observe after each translation and runs
 // Lead on the process that discovery/kube/leader elects. writer.go decides which objects to look at and when (pace.go spaces the
 // writes to one object), patch.go builds and sends one patch and retries it, proxies.go collects what shape.Programmed decides
-// on, addresses.go computes a Gateway's addresses, class.go holds GatewayClasses by a finalizer.
+// on, addresses.go computes a Gateway's addresses, class.go holds GatewayClasses by a finalizer,
+// follow.go follows the board and guards against panics.
 //
 // Invariants: only Lead writes. An object is written only if its status differs, as one merge patch of the fields that differ,
 // for the version that it was compared with. A status describes the generation that was translated, never a newer one. Writing a

@@ -27,7 +27,7 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	for _, k := range store.ListenerSets.Keys(set) {
 		if k.Index == store.ByParent {
 			w.mu.Lock()
-			generation := w.observed[refOf(store.Gateways, k.Key)]
+			generation := w.observed[store.RefOf(store.Gateways, k.Key)]
 			w.mu.Unlock()
 			w.delivery(in, k.Key, generation, in.Old.(*gatewayv1.ListenerSetStatus).Conditions)
 		}

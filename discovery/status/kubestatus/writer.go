@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +26,7 @@ type Delivery interface {
 	Delivered(gateway string, generation int64) (proxies int, acked bool)
 }
 
-// Config is what a Writer needs. Only Log and Now are optional.
+// Config is what a Writer needs. Only Log, Now and OnPanic are optional.
 type Config struct {
 	Source     *kube.Source // of the current statuses; patches go through it
 	Store      *store.Store // that Source fills
@@ -37,6 +36,8 @@ type Config struct {
 	Features   []gatewayv1.FeatureName // of GatewayClasses
 	Log        *slog.Logger            // nil: slog.Default
 	Now        func() time.Time        // nil: time.Now
+	// OnPanic receives a panic that ended the write of one object, and its stack; nil: none does.
+	OnPanic func(object string, value any, stack []byte)
 }
 
 // Writer writes statuses. It is safe for concurrent use.
@@ -106,7 +107,7 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 		if c.Table == store.Services.Kind() {
 			for _, key := range c.Keys {
 				if key.Index == store.ByGateway {
-					dirty = append(dirty, refOf(store.Gateways, key.Key))
+					dirty = append(dirty, store.RefOf(store.Gateways, key.Key))
 				}
 			}
 		}
@@ -114,7 +115,7 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 		if table == nil {
 			continue
 		}
-		ref := refOf(table, c.ID)
+		ref := store.RefOf(table, c.ID)
 		if obj, ok := table.Object(view, c.ID); ok {
 			w.observed[ref] = obj.GetGeneration()
 		} else {
@@ -126,7 +127,7 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 		if c.Table == store.Gateways.Kind() {
 			for _, key := range c.Keys {
 				if key.Index == store.ByClass { // a class may go once no Gateway names it
-					dirty = append(dirty, refOf(store.GatewayClasses, key.Key))
+					dirty = append(dirty, store.RefOf(store.GatewayClasses, key.Key))
 				}
 			}
 		}
@@ -139,19 +140,11 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 func (w *Writer) DeliveryChanged(gateways ...string) {
 	view := w.cfg.Store.View()
 	for _, key := range gateways {
-		w.invalidate(refOf(store.Gateways, key))
+		w.invalidate(store.RefOf(store.Gateways, key))
 		for _, set := range store.ListenerSets.By(view, store.ByParent, key) {
 			w.invalidate(store.ListenerSets.Ref(set))
 		}
 	}
-}
-
-func refOf(table store.Kind, id string) report.Ref {
-	ref := report.Ref{Group: table.Group(), Kind: table.Kind(), Name: id}
-	if namespace, name, ok := strings.Cut(id, "/"); ok {
-		ref.Namespace, ref.Name = namespace, name
-	}
-	return ref
 }
 
 // invalidate queues objects, if this process leads.
@@ -177,19 +170,8 @@ func (w *Writer) Lead(ctx context.Context) error {
 	w.queues = q
 	clear(w.proxyless)
 	w.mu.Unlock()
-	feed := w.cfg.Board.Follow()
-	w.invalidate(w.cfg.Source.LiveRefs()...)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		defer feed.Close()
-		for {
-			refs, err := feed.Next(ctx)
-			if err != nil {
-				return err
-			}
-			w.invalidate(refs...)
-		}
-	})
+	group.Go(func() error { return w.follow(ctx) })
 	for range fewWorkers {
 		group.Go(func() error { w.work(ctx, q.few); return nil })
 	}
@@ -217,7 +199,7 @@ func (w *Writer) work(ctx context.Context, q workqueue.TypedRateLimitingInterfac
 		if left := w.pace.wait(ref, w.cfg.Now()); left > 0 {
 			q.AddAfter(ref, left)
 		} else {
-			w.requeue(ctx, q, ref, w.write(ctx, ref))
+			w.requeue(ctx, q, ref, w.guard(ref.String(), func() error { return w.write(ctx, ref) }))
 		}
 		q.Done(ref)
 	}

@@ -1,9 +1,7 @@
 package kubestatus_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,32 +11,37 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/kubestatus"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
-	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-const (
-	gatewayGroup = "gateway.networking.k8s.io"
-	controller   = "penstock.dev/gateway-controller"
-)
+const controller = "penstock.dev/gateway-controller"
 
 // proxies implements kubestatus.Delivery.
 type proxies struct {
 	mu    sync.Mutex
 	n     int
 	acked int64
+	bug   string // the gateway for which Delivered panics
 }
 
-func (p *proxies) Delivered(_ string, generation int64) (int, bool) {
+func (p *proxies) Delivered(gateway string, generation int64) (int, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if gateway == p.bug {
+		panic("a bug")
+	}
 	return p.n, p.n > 0 && p.acked >= generation
+}
+
+func (p *proxies) fail(gateway string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bug = gateway
 }
 
 func (p *proxies) set(n int, acked int64) {
@@ -49,39 +52,22 @@ func (p *proxies) set(n int, acked int64) {
 
 // rig is a Writer that leads, on a Source that follows a small API server.
 type rig struct {
-	*testing.T
-	api     *kubetest.Server
-	store   *store.Store
+	*kubetest.Rig
 	board   *status.Board
 	proxies *proxies
 	writer  *kubestatus.Writer
+	panics  chan string // objects whose write panicked
 }
 
-// newRig installs the kinds of Gateway API's core and waits for the first sync; prepare may install and create more before.
+// newRig waits for the first sync; prepare may install and create objects before.
 func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	t.Helper()
-	r := &rig{T: t, api: kubetest.New(t), board: status.NewBoard(nil), proxies: &proxies{}}
-	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes"} {
-		r.api.Install(gatewayGroup, plural, "v1")
-	}
-	if prepare != nil {
-		prepare(r.api)
-	}
+	r := &rig{Rig: kubetest.Follow(t, prepare).Synced(), board: status.NewBoard(nil), proxies: &proxies{}, panics: make(chan string, 100)}
 	var err error
-	r.store = store.New()
-	source, err := kube.New(kube.Config{REST: r.api.Config(), Store: r.store, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubetest.Run(t, source.Run)
-	ctx, cancel := context.WithTimeout(t.Context(), poll.Limit)
-	defer cancel()
-	if err := source.Synced(ctx); err != nil {
-		t.Fatal(err)
-	}
 	r.writer, err = kubestatus.New(kubestatus.Config{
-		Source: source, Store: r.store, Board: r.board, Delivery: r.proxies,
+		Source: r.Source, Store: r.Store, Board: r.board, Delivery: r.proxies,
 		Controller: controller, Features: []gatewayv1.FeatureName{"Gateway"}, Log: slog.New(slog.DiscardHandler),
+		OnPanic: func(object string, _ any, _ []byte) { r.panics <- object },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,46 +77,14 @@ func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	return r
 }
 
-// eventually waits until missing returns "".
-func (r *rig) eventually(missing func() string) {
-	r.Helper()
-	poll.NoError(r, "the API server or the store has it", poll.Limit, func() error {
-		if text := missing(); text != "" {
-			return errors.New(text)
-		}
-		return nil
-	})
-}
-
-// has waits until an object is in the store, or is no longer.
-func (r *rig) has(k store.Kind, id string, want bool) {
-	r.Helper()
-	r.eventually(func() string {
-		if _, ok := k.Object(r.store.View(), id); ok != want {
-			return fmt.Sprintf("%s %s in the store: %v", k.Kind(), id, ok)
-		}
-		return ""
-	})
-}
-
 // observe reports everything in the store as translated.
 func (r *rig) observe() {
-	view := r.store.View()
+	view := r.Store.View()
 	r.writer.Observe(view, store.Everything(view))
 }
 
-func route(name string) string {
-	return fmt.Sprintf(`
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {namespace: default, name: %s}
-spec:
-  parentRefs: [{name: gw}]
-`, name)
-}
-
 func ref(kind, name string) report.Ref {
-	return report.Ref{Group: gatewayGroup, Kind: kind, Namespace: "default", Name: name}
+	return report.Ref{Group: kubetest.GatewayGroup, Kind: kind, Namespace: "default", Name: name}
 }
 
 func accepted(status string) []report.Condition {
@@ -138,15 +92,15 @@ func accepted(status string) []report.Condition {
 }
 
 func parent() report.ParentRef {
-	return report.ParentRef{Group: gatewayGroup, Kind: "Gateway", Namespace: "default", Name: "gw"}
+	return report.ParentRef{Group: kubetest.GatewayGroup, Kind: "Gateway", Namespace: "default", Name: "gw"}
 }
 
 // status waits until an object's status, as JSON, contains each text, and none of those with "!" in front. It returns the JSON.
 func (r *rig) status(resource, id string, texts ...string) string {
 	r.Helper()
 	var raw []byte
-	r.eventually(func() string {
-		raw, _ = json.Marshal(r.api.Get(gatewayGroup, resource, id)["status"])
+	r.Eventually(func() string {
+		raw, _ = json.Marshal(r.API.Get(kubetest.GatewayGroup, resource, id)["status"])
 		for _, text := range texts {
 			if not, ok := strings.CutPrefix(text, "!"); ok == strings.Contains(string(raw), strings.TrimPrefix(text, "!")) && (ok || !strings.Contains(string(raw), not)) {
 				return fmt.Sprintf("%s %s: want %s in %s", resource, id, text, raw)
@@ -159,7 +113,7 @@ func (r *rig) status(resource, id string, texts ...string) string {
 
 func TestRouteStatus_KeepsEntriesOfOtherControllers(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) {
-		obj := kubetest.Parse(t, route("a"))
+		obj := kubetest.Parse(t, kubetest.Route("a"))
 		obj["status"] = kubetest.Parse(t, `
 parents:
 - {parentRef: {name: other}, controllerName: other.example/c, conditions: [{type: Accepted, status: "True", reason: Accepted, message: theirs, lastTransitionTime: "2020-01-01T00:00:00Z"}]}
@@ -175,22 +129,22 @@ parents:
 }
 
 func TestStatusPatch_IsSentOncePerGeneration(t *testing.T) {
-	r := newRig(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", route("a")) })
+	r := newRig(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) })
 	rep := report.Report{Owner: ref("HTTPRoute", "a"), Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}}
 	r.board.Set("translation", rep)
 	first := r.status("httproutes", "default/a", `"observedGeneration":1`)
 	r.board.Set("translation", rep) // unchanged
-	changed := kubetest.Parse(t, route("a"))
+	changed := kubetest.Parse(t, kubetest.Route("a"))
 	changed["spec"].(kubetest.Object)["hostnames"] = []any{"a.example"}
-	r.api.Put("httproutes", changed)
-	r.eventually(func() string {
-		if got, ok := store.HTTPRoutes.Get(r.store.View(), "default/a"); !ok || got.Generation != 2 {
+	r.API.Put("httproutes", changed)
+	r.Eventually(func() string {
+		if got, ok := store.HTTPRoutes.Get(r.Store.View(), "default/a"); !ok || got.Generation != 2 {
 			return "the change is not in the store"
 		}
 		return ""
 	})
-	if n := len(r.api.Asked("PATCH")); n != 1 {
-		t.Errorf("%d writes before the change was translated, want 1: %q", n, r.api.Asked("PATCH"))
+	if n := len(r.API.Asked("PATCH")); n != 1 {
+		t.Errorf("%d writes before the change was translated, want 1: %q", n, r.API.Asked("PATCH"))
 	}
 	r.observe()
 	second := r.status("httproutes", "default/a", `"observedGeneration":2`)
@@ -201,7 +155,7 @@ func TestStatusPatch_IsSentOncePerGeneration(t *testing.T) {
 	if since(first) != since(second) {
 		t.Errorf("lastTransitionTime moved although the status did not: %s, %s", since(first), since(second))
 	}
-	if n := len(r.api.Asked("PATCH")); n != 2 {
+	if n := len(r.API.Asked("PATCH")); n != 2 {
 		t.Errorf("%d writes, want 2", n)
 	}
 }
@@ -210,7 +164,7 @@ func TestStatusPatch_ConflictIsRetriedOnTheNewVersion(t *testing.T) {
 	var mu sync.Mutex
 	conflicts := 3
 	r := newRig(t, func(api *kubetest.Server) {
-		api.Apply(t, "httproutes", route("a"))
+		api.Apply(t, "httproutes", kubetest.Route("a"))
 		api.Fail(func(method, _ string) int {
 			mu.Lock()
 			defer mu.Unlock()
@@ -249,15 +203,15 @@ func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 	r.status("gateways", "default/gw", `"edge.example"`, `"Hostname"`, `!"0.0.0.0"`)
 	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"not an address!", "Edge_2", "fe80::1%eth0", "edge2.example"}})
 	r.status("gateways", "default/gw", `"edge2.example"`, `!"edge.example"`, `!"not an address!"`, `!"Edge_2"`, `!"fe80`) // the API server would reject the whole status
-	r.api.Apply(t, "services", gatewayService)
-	r.has(store.Services, "default/gw-penstock", true)
+	r.API.Apply(t, "services", gatewayService)
+	r.Has(store.Services, "default/gw-penstock", true)
 	r.observe()
 	r.status("gateways", "default/gw", `"AddressNotAssigned"`)
 	service := kubetest.Parse(t, gatewayService)
 	service["status"] = kubetest.Parse(t, "loadBalancer: {ingress: [{ip: 192.0.2.1}]}")
-	r.api.Put("services", service)
-	r.eventually(func() string {
-		if s, _ := store.Services.Get(r.store.View(), "default/gw-penstock"); s == nil || len(s.Status.LoadBalancer.Ingress) == 0 {
+	r.API.Put("services", service)
+	r.Eventually(func() string {
+		if s, _ := store.Services.Get(r.Store.View(), "default/gw-penstock"); s == nil || len(s.Status.LoadBalancer.Ingress) == 0 {
 			return "the address is not in the store"
 		}
 		return ""
@@ -274,9 +228,9 @@ func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 	r.writer.DeliveryChanged("default/gw")
 	changed := kubetest.Parse(t, gatewayYAML)
 	changed["spec"].(kubetest.Object)["listeners"] = []any{}
-	r.api.Put("gateways", changed)
-	r.eventually(func() string {
-		if g, _ := store.Gateways.Get(r.store.View(), "default/gw"); g == nil || g.Generation != 2 {
+	r.API.Put("gateways", changed)
+	r.Eventually(func() string {
+		if g, _ := store.Gateways.Get(r.Store.View(), "default/gw"); g == nil || g.Generation != 2 {
 			return "the change is not in the store"
 		}
 		return ""
@@ -299,7 +253,7 @@ func TestGatewayAddresses_OfANodePortAreItsNodes(t *testing.T) {
 	programmed := append(accepted("True"), report.Condition{Type: "Programmed", Status: report.True, Reason: "Programmed"})
 	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Conditions: []report.Condition{{Type: "Programmed", Status: report.False, Reason: "Pending"}}})
 	r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: programmed, Addresses: []string{"0.0.0.0"}})
-	r.has(store.Services, "default/gw-penstock", true)
+	r.Has(store.Services, "default/gw-penstock", true)
 	r.observe()
 	r.status("gateways", "default/gw", `"Pending"`, `!"10.96.0.9"`, `!"0.0.0.0"`)
 	r.proxies.set(1, 1)
@@ -327,7 +281,7 @@ func TestGatewayAddresses_OmitWhatIsNotAccepted(t *testing.T) {
 
 func TestListenerSet_IsProgrammedOnceItsGatewaysProxiesHaveIt(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) {
-		api.Install(gatewayGroup, "listenersets", "v1")
+		api.Install(kubetest.GatewayGroup, "listenersets", "v1")
 		api.Apply(t, "gateways", gatewayYAML)
 		api.Apply(t, "listenersets", `
 apiVersion: gateway.networking.k8s.io/v1
@@ -353,7 +307,7 @@ func TestStatusPatch_BurstIsFewWritesToAGateway(t *testing.T) {
 		r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("True"), Listeners: []report.Listener{{Name: "http", AttachedRoutes: n + 1, Conditions: accepted("True")}}})
 	}
 	r.status("gateways", "default/gw", `"attachedRoutes":1000`)
-	if n := len(r.api.Asked("PATCH")); n > 20 {
+	if n := len(r.API.Asked("PATCH")); n > 20 {
 		t.Errorf("%d writes to the Gateway", n)
 	}
 }
@@ -374,8 +328,8 @@ spec: {controllerName: %s}
 	})
 	finalizers := func(want string) {
 		t.Helper()
-		r.eventually(func() string {
-			got := r.api.Get(gatewayGroup, "gatewayclasses", "penstock")
+		r.Eventually(func() string {
+			got := r.API.Get(kubetest.GatewayGroup, "gatewayclasses", "penstock")
 			if got == nil {
 				return "the class is gone"
 			}
@@ -385,16 +339,16 @@ spec: {controllerName: %s}
 			return ""
 		})
 	}
-	r.api.Apply(t, "gateways", gatewayYAML)
-	r.has(store.Gateways, "default/gw", true)
+	r.API.Apply(t, "gateways", gatewayYAML)
+	r.Has(store.Gateways, "default/gw", true)
 	r.observe()
 	finalizers("[example.com/theirs gateway-exists-finalizer.gateway.networking.k8s.io]")
-	r.api.Delete("gatewayclasses", kubetest.Parse(t, mine))
-	r.api.Delete("gateways", kubetest.Parse(t, gatewayYAML))
-	r.has(store.Gateways, "default/gw", false)
-	r.writer.Observe(r.store.View(), []store.Change{{Table: "Gateway", ID: "default/gw", Keys: []store.IndexKey{{Index: store.ByClass, Key: "penstock"}}}})
+	r.API.Delete("gatewayclasses", kubetest.Parse(t, mine))
+	r.API.Delete("gateways", kubetest.Parse(t, gatewayYAML))
+	r.Has(store.Gateways, "default/gw", false)
+	r.writer.Observe(r.Store.View(), []store.Change{{Table: "Gateway", ID: "default/gw", Keys: []store.IndexKey{{Index: store.ByClass, Key: "penstock"}}}})
 	finalizers("[example.com/theirs]") // being deleted, and held by another finalizer
-	if list := r.api.Get(gatewayGroup, "gatewayclasses", "other")["metadata"].(kubetest.Object)["finalizers"]; fmt.Sprint(list) != "[example.com/theirs]" {
+	if list := r.API.Get(kubetest.GatewayGroup, "gatewayclasses", "other")["metadata"].(kubetest.Object)["finalizers"]; fmt.Sprint(list) != "[example.com/theirs]" {
 		t.Errorf("the class of another controller: %v", list)
 	}
 }
@@ -403,13 +357,13 @@ func TestGatewayClass_ReportsAnUnsupportedRelease(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) {
 		api.Apply(t, "gatewayclasses", "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: penstock}, spec: {controllerName: "+controller+"}}")
 	})
-	r.board.Set("translation", report.Report{Owner: report.Ref{Group: gatewayGroup, Kind: "GatewayClass", Name: "penstock"}, Conditions: accepted("True")})
+	r.board.Set("translation", report.Report{Owner: report.Ref{Group: kubetest.GatewayGroup, Kind: "GatewayClass", Name: "penstock"}, Conditions: accepted("True")})
 	r.status("gatewayclasses", "penstock", `"SupportedVersion"`, `!"UnsupportedVersion"`)
 	release := func(annotations kubetest.Object) {
 		t.Helper()
-		crd := r.api.Get("apiextensions.k8s.io", "customresourcedefinitions", "httproutes."+gatewayGroup)
+		crd := r.API.Get("apiextensions.k8s.io", "customresourcedefinitions", "httproutes."+kubetest.GatewayGroup)
 		crd["metadata"].(kubetest.Object)["annotations"] = annotations
-		r.api.Put("customresourcedefinitions", crd)
+		r.API.Put("customresourcedefinitions", crd)
 	}
 	const key = "gateway.networking.k8s.io/bundle-version"
 	for version, words := range map[string]string{"v1.99.0": "httproutes is of release v1.99.0", "v1.0.0": "httproutes is of release v1.0.0", "v2.0.0": "of release v2.0.0", "mine": "of release mine"} {
@@ -433,8 +387,8 @@ func TestInferencePool_FormerGroupGetsItsStatus(t *testing.T) {
 	})
 	pool := report.Ref{Group: store.InferencePools.Group(), Kind: "InferencePool", Namespace: "default", Name: "chat"}
 	r.board.Set("translation", report.Report{Owner: pool, Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
-	r.eventually(func() string {
-		raw, _ := json.Marshal(r.api.Get(inferenceapi.Group, "inferencepools", "default/chat")["status"])
+	r.Eventually(func() string {
+		raw, _ := json.Marshal(r.API.Get(inferenceapi.Group, "inferencepools", "default/chat")["status"])
 		for _, text := range []string{`"reason":"Theirs"`, `"name":"gw"`, `"reason":"Accepted"`} {
 			if !strings.Contains(string(raw), text) {
 				return "want " + text + " in " + string(raw)
@@ -442,4 +396,23 @@ func TestInferencePool_FormerGroupGetsItsStatus(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+func TestPanic_OfAStatusLeavesOtherObjectsTheirs(t *testing.T) {
+	r := newRig(t, func(api *kubetest.Server) {
+		api.Apply(t, "gateways", gatewayYAML)
+		api.Apply(t, "gateways", strings.Replace(gatewayYAML, "name: gw", "name: other", 1))
+	})
+	r.proxies.fail("default/gw")
+	for n := range int32(10) { // more often than there are workers
+		for _, name := range []string{"gw", "other"} {
+			r.board.Set("translation", report.Report{Owner: ref("Gateway", name), Conditions: accepted("True"), Listeners: []report.Listener{{Name: "http", AttachedRoutes: n + 1, Conditions: accepted("True")}}})
+		}
+		r.status("gateways", "default/other", fmt.Sprintf(`"attachedRoutes":%d`, n+1))
+	}
+	if object := <-r.panics; !strings.Contains(object, "default/gw") {
+		t.Errorf("the panic is reported for %s", object)
+	}
+	r.proxies.fail("")
+	r.status("gateways", "default/gw", `"attachedRoutes":10`)
 }

@@ -154,7 +154,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	if a.credentials != nil {
 		start(a.credentials.run)
 	}
-	apart, streams := a.cfg.Peers.Listener != nil, []grpc.ServerOption{a.panics.streams(partStream), grpc.ChainStreamInterceptor(countMessages)}
+	apart, streams := a.cfg.Peers.Listener != nil, append(a.panics.calls(partStream), grpc.ChainStreamInterceptor(countMessages))
 	serve := func(l net.Listener, authenticates bool, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) {
 		group.Go(func() error {
 			return serveGRPC(ctx, a.admit(l, authenticates), 0, slices.Concat(server.Options(), streams, options), register)
@@ -175,7 +175,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		serve(a.cfg.Peers.Listener, a.security.peers != nil, a.security.peers, a.channel.Register)
 	}
 	group.Go(func() error {
-		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU())), []grpc.ServerOption{a.panics.streams(partPick)}, a.security.picks)
+		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU())), a.panics.calls(partPick), a.security.picks)
 		return serveGRPC(ctx, keyed(a.cfg.Picker, a.security.keyed, a.log), pickDrainTime, options, a.picker.Register)
 	})
 }

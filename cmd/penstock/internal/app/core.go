@@ -28,7 +28,7 @@ func newCore(stateDir string, translation translator.Config, addresses Addresses
 		return c, err
 	}
 	var err error
-	c.hosts, err = hostname.New(hostname.Config{Store: c.store, Lookup: addresses.lookup(), StateDir: stateDir, Log: log})
+	c.hosts, err = hostname.New(hostname.Config{Store: c.store, Lookup: addresses.lookup(), StateDir: stateDir, Log: log, OnPanic: c.panics.of(partLookup)})
 	return c, err
 }
 

@@ -92,6 +92,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	})
 	c.writer, err = kubestatus.New(kubestatus.Config{
 		Source: c.source, Store: core.store, Board: core.board, Delivery: c.programmed, Controller: Controller, Features: k.Features, Log: cfg.Log,
+		OnPanic: core.panics.of(partStatus),
 	})
 	if err != nil {
 		return nil, err

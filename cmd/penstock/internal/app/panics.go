@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -19,8 +20,10 @@ const (
 	partTranslation = "translation"
 	partStream      = "stream" // of a proxy or a peer
 	partScrape      = "scrape"
-	partPick        = "pick" // a stream of the picker's port
-	partPage        = "page" // of HTTP and Admin
+	partPick        = "pick"   // a stream or call of the picker's port
+	partPage        = "page"   // of HTTP and Admin
+	partStatus      = "status" // of one object
+	partLookup      = "lookup" // of a host name
 )
 
 const (
@@ -41,9 +44,9 @@ type panics struct {
 
 func newPanics(log *slog.Logger) *panics {
 	p := &panics{log: log, logged: map[string]struct{}{}, count: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "penstock_panics_total", Help: "Panics that harmed one object (part translation), stream, scrape, pick or page, and nothing else. Each is a bug; the log has its stack.",
+		Name: "penstock_panics_total", Help: "Panics that harmed one object (part translation), stream, scrape, pick, page, written status or lookup of a host name, and nothing else. Each is a bug; the log has its stack.",
 	}, []string{"part"})}
-	for _, part := range []string{partTranslation, partStream, partScrape, partPick, partPage} {
+	for _, part := range []string{partTranslation, partStream, partScrape, partPick, partPage, partStatus, partLookup} {
 		p.count.WithLabelValues(part)
 	}
 	return p
@@ -89,18 +92,25 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// streams recovers from a panic in the handler of a stream: the stream ends with INTERNAL. An ext_proc stream that ends so is a pick
-// that was lost, as when a picker dies.
-func (p *panics) streams(part string) grpc.ServerOption {
-	return grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
-		defer func() {
-			if v := recover(); v != nil {
-				p.report(part, info.FullMethod, v, debug.Stack())
-				err = status.Error(codes.Internal, "the stream ended by a bug of Penstock; its log has the stack")
-			}
-		}()
-		return handle(srv, stream)
-	})
+// calls recovers from a panic in the handler of a stream or of a unary call, which ends with INTERNAL. An ext_proc stream that ends
+// so is a pick that was lost, as when a picker dies.
+func (p *panics) calls(part string) []grpc.ServerOption {
+	guard := func(method string, err *error) {
+		if v := recover(); v != nil {
+			p.report(part, method, v, debug.Stack())
+			*err = status.Error(codes.Internal, "the call ended by a bug of Penstock; its log has the stack")
+		}
+	}
+	return []grpc.ServerOption{
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+			defer guard(info.FullMethod, &err)
+			return handle(srv, stream)
+		}),
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
+			defer guard(info.FullMethod, &err)
+			return handle(ctx, req)
+		}),
+	}
 }
 
 // pages recovers from a panic in the handler of a page: the answer is 500, if none has begun.

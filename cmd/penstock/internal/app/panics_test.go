@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -52,9 +53,9 @@ func TestPanic_OfAPageIsA500AndItsStackIsLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestPanic_OfAStreamEndsThatStreamAlone(t *testing.T) {
+func TestPanic_OfAStreamOrCallEndsThatOneAlone(t *testing.T) {
 	p := newPanics(slog.New(slog.DiscardHandler))
-	s := grpc.NewServer(p.streams(partPick))
+	s := grpc.NewServer(p.calls(partPick)...)
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "test", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 		StreamName: "Call", ServerStreams: true, ClientStreams: true,
 		Handler: func(_ any, stream grpc.ServerStream) error {
@@ -63,6 +64,11 @@ func TestPanic_OfAStreamEndsThatStreamAlone(t *testing.T) {
 				return err
 			}
 			panic("a bug")
+		},
+	}}, Methods: []grpc.MethodDesc{{
+		MethodName: "Once",
+		Handler: func(_ any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+			return intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/test/Once"}, func(context.Context, any) (any, error) { panic("a bug") })
 		},
 	}}}, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,7 +98,10 @@ func TestPanic_OfAStreamEndsThatStreamAlone(t *testing.T) {
 			t.Errorf("the stream ended with %v", err)
 		}
 	}
-	if n := counted(t, p.count); n != 2 {
+	if err := conn.Invoke(t.Context(), "/test/Once", &emptypb.Empty{}, &emptypb.Empty{}); status.Code(err) != codes.Internal {
+		t.Errorf("the unary call ended with %v", err)
+	}
+	if n := counted(t, p.count); n != 3 {
 		t.Errorf("%v are counted", n)
 	}
 }

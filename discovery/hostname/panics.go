@@ -1,0 +1,35 @@
+package hostname
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+)
+
+// guardedLookup is lookup. A panic, which is a bug, is an answer with a problem: the name keeps its last addresses.
+func (r *Resolver) guardedLookup(ctx context.Context, text string, timeout time.Duration) (a answer) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.panicked(text, v)
+			a = answer{problem: "the lookup panicked, which is a bug of Penstock"}
+		}
+	}()
+	return r.lookup(ctx, text, timeout)
+}
+
+// guardedTurn calls a turn of Run. After a panic the next turn comes after Config.Retry at the latest.
+func (r *Resolver) guardedTurn(turn func() (time.Duration, error)) (wait time.Duration, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.panicked("answers of lookups", v)
+			wait, err = r.cfg.Retry, nil
+		}
+	}()
+	return turn()
+}
+
+func (r *Resolver) panicked(what string, value any) {
+	if r.cfg.OnPanic != nil {
+		r.cfg.OnPanic(what, value, debug.Stack())
+	}
+}

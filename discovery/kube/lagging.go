@@ -1,0 +1,60 @@
+package kube
+
+import "context"
+
+// gap is the time from the end of a part's watch until the store has what has happened since. The API server ends each watch
+// after some minutes, and all of them when it restarts.
+type gap int
+
+const (
+	// unwatched: no watch is established.
+	unwatched gap = iota
+	// listing: a watch is established that delivers all objects first, and has not delivered them.
+	listing
+)
+
+// partContact records how the reads of a part go, until ctx ends. It implements contact.
+type partContact struct {
+	ctx    context.Context
+	source *Source
+	part   part
+}
+
+func (c *partContact) answered(err error) {
+	if c.ctx.Err() == nil {
+		c.source.answered(c.part, err)
+	}
+}
+
+// unwatched begins a gap. It is no finding: nearly always the next watch follows within a millisecond.
+func (c *partContact) unwatched() {
+	s := c.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.ctx.Err() == nil {
+		s.gaps[c.part] = unwatched
+	}
+}
+
+// watching ends a gap, unless the watch begins with a list.
+func (c *partContact) watching(initial bool) {
+	s := c.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch _, is := s.gaps[c.part]; {
+	case c.ctx.Err() != nil || !is:
+	case initial:
+		s.gaps[c.part] = listing
+	default:
+		delete(s.gaps, c.part)
+	}
+}
+
+// listed ends the gap of a part whose watch has delivered all objects.
+func (s *Source) listed(p part) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g, is := s.gaps[p]; is && g == listing {
+		delete(s.gaps, p)
+	}
+}

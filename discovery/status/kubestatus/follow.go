@@ -1,0 +1,52 @@
+package kubestatus
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// followRetry is the time from a panic of follow until it begins again.
+const followRetry = time.Second
+
+// follow queues all objects, and from then on those whose reports change, until ctx ends. After a panic it begins again.
+func (w *Writer) follow(ctx context.Context) error {
+	for {
+		err := w.guard("the reports of all objects", func() error { return w.followBoard(ctx) })
+		if ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(followRetry):
+		}
+	}
+}
+
+func (w *Writer) followBoard(ctx context.Context) error {
+	feed := w.cfg.Board.Follow()
+	defer feed.Close()
+	w.invalidate(w.cfg.Source.LiveRefs()...)
+	for {
+		refs, err := feed.Next(ctx)
+		if err != nil {
+			return err
+		}
+		w.invalidate(refs...)
+	}
+}
+
+// guard makes a panic of f an error, so that the object is tried again, more and more seldom, and others are written.
+func (w *Writer) guard(object string, f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if w.cfg.OnPanic != nil {
+				w.cfg.OnPanic(object, v, debug.Stack())
+			}
+			err = fmt.Errorf("making the status panics, which is a bug of Penstock: %.256v", v)
+		}
+	}()
+	return f()
+}
