@@ -156,7 +156,7 @@ func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) 
 	} {
 		s := store.New()
 		ops := append(tenantWorld(t, c.address), store.AddressPolicies.Put(kubernetes("203.0.113.0/24")),
-			store.Occupants.Put(&store.Occupant{ObjectMeta: metav1.ObjectMeta{Name: "192.0.2.7"}, Endpoints: []string{"other/web"}}))
+			store.Occupants.Put(&store.Occupant{ObjectMeta: metav1.ObjectMeta{Name: "192.0.2.7"}, Endpoints: []string{"other/web"}, Lists: []string{"192.0.2.7"}}))
 		if _, err := s.Apply(ops...); err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,9 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 		}
 		a.Owners = []report.Ref{store.Services.Ref(svc)}
 		if gatewayapi.BackendPolicy(r, id).Trusts() {
-			a.Endpoints = endpoints(services.Addresses(r, svc, id.Port, t.cfg.Slices))
+			var list []netip.AddrPort
+			list, a.Outside = services.Addresses(r, svc, id.Port, t.cfg.Slices)
+			a.Endpoints = endpoints(list)
 		}
 		return a, true
 	case model.ImportPickerKind:

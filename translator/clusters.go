@@ -12,12 +12,19 @@ import (
 type clusterTables struct {
 	externalPickers *graph.Table[model.ClusterID, model.ExternalPicker]
 	clusters        *graph.Table[model.ClusterID, cluster]
-	assignments     *graph.Table[model.ClusterID, encoded] // for any Gateway
-	gatewayClusters *graph.Table[clusterKey, encoded]      // clusters with their assignments
-	secrets         *graph.Table[secretKey, encoded]       // of listeners and clusters
-	policyTrusts    *graph.Table[string, *model.Secret]    // CA certificates of BackendTLSPolicies
+	assignments     *graph.Table[model.ClusterID, assignment] // for any Gateway
+	gatewayClusters *graph.Table[clusterKey, encoded]         // clusters with their assignments
+	secrets         *graph.Table[secretKey, encoded]          // of listeners and clusters
+	policyTrusts    *graph.Table[string, *model.Secret]       // CA certificates of BackendTLSPolicies
 
+	assignmentsByOutside    *graph.Index[model.ClusterID, assignment, string]
 	gatewayClustersBySecret *graph.Index[clusterKey, encoded, secretKey]
+}
+
+// assignment is the endpoints of a cluster, and EndpointSlices with addresses that may not be among them.
+type assignment struct {
+	encoded
+	outside []string
 }
 
 // cluster is a cluster for any Gateway, as a model and encoded. Equal bytes are equal models.
@@ -49,19 +56,22 @@ func (t *tables) declareClusters() {
 			return cluster{c, one(envoy.Cluster(c))}, true
 		},
 	})
-	t.assignments = graph.Declare(t.engine, graph.Table[model.ClusterID, encoded]{
+	t.assignments = graph.Declare(t.engine, graph.Table[model.ClusterID, assignment]{
 		Name:    "assignments",
 		Order:   model.ClusterID.Compare,
 		Sources: sources,
-		Equal:   sameResources,
-		Compute: func(r *graph.Reader, id model.ClusterID) (encoded, bool) {
+		Equal: func(a, b assignment) bool {
+			return sameResources(a.encoded, b.encoded) && slices.Equal(a.outside, b.outside)
+		},
+		Compute: func(r *graph.Reader, id model.ClusterID) (assignment, bool) {
 			a, ok := t.assignment(r, id)
 			if !ok {
-				return encoded{}, false
+				return assignment{}, false
 			}
-			return one(envoy.Endpoints(a)), true
+			return assignment{one(envoy.Endpoints(a)), a.Outside}, true
 		},
 	})
+	t.assignmentsByOutside = graph.NewIndex(t.assignments, "outside", func(_ model.ClusterID, a assignment) []string { return a.outside })
 	t.gatewayClusters = declareResources(t, graph.Table[clusterKey, encoded]{
 		Name:    "gatewayClusters",
 		Order:   clusterKey.compare,

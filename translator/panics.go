@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -85,47 +84,39 @@ func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 	switch k := key.(type) {
 	case string:
 		if kind := objects[table]; kind != nil {
-			return []report.Ref{refOf(kind, k)}
+			return []report.Ref{store.RefOf(kind, k)}
 		}
 		return routeRef(k)
 	case hostKey:
 		if vh, ok := t.virtualHosts.Get(r, k); ok && len(vh.at) > 0 && table == t.virtualHosts.Name {
 			return vh.at
 		}
-		return []report.Ref{refOf(store.Gateways, k.gateway)}
+		return []report.Ref{store.RefOf(store.Gateways, k.gateway)}
 	case model.ClusterID:
 		return clusterOwner(k)
 	case clusterKey:
-		return append(clusterOwner(k.cluster), refOf(store.Gateways, k.gateway))
+		return append(clusterOwner(k.cluster), store.RefOf(store.Gateways, k.gateway))
 	case model.PoolID:
 		if k.Member != "" {
-			return []report.Ref{refOf(store.InferencePoolImports, k.Key())}
+			return []report.Ref{store.RefOf(store.InferencePoolImports, k.Key())}
 		}
-		return []report.Ref{refOf(store.InferencePools, k.Key())}
+		return []report.Ref{store.RefOf(store.InferencePools, k.Key())}
 	case listenerKey:
-		return []report.Ref{refOf(store.Gateways, k.gateway)}
+		return []report.Ref{store.RefOf(store.Gateways, k.gateway)}
 	case blockKey:
-		return []report.Ref{refOf(store.Gateways, k.gateway)}
+		return []report.Ref{store.RefOf(store.Gateways, k.gateway)}
 	case interface{ of() string }:
-		return []report.Ref{refOf(store.Gateways, k.of())}
+		return []report.Ref{store.RefOf(store.Gateways, k.of())}
 	}
 	return nil
 }
 
-func refOf(kind store.Kind, key string) report.Ref {
-	ref := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Name: key}
-	if ns, name, ok := strings.Cut(key, "/"); ok {
-		ref.Namespace, ref.Name = ns, name
-	}
-	return ref
-}
-
 // routeRef is the route of a store.TargetKey.
 func routeRef(key string) []report.Ref {
-	kind, id, _ := strings.Cut(key, " ")
+	kind, id := store.ParseTargetKey(key)
 	for _, k := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes} {
 		if k.Kind() == kind {
-			return []report.Ref{refOf(k, id)}
+			return []report.Ref{store.RefOf(k, id)}
 		}
 	}
 	return nil
@@ -136,9 +127,9 @@ func clusterOwner(id model.ClusterID) []report.Ref {
 	case model.FixedKind:
 		return nil
 	case model.PoolKind:
-		return []report.Ref{refOf(store.InferencePools, id.Key())}
+		return []report.Ref{store.RefOf(store.InferencePools, id.Key())}
 	case model.ImportKind, model.ParentKind, model.ImportPickerKind:
-		return []report.Ref{refOf(store.InferencePoolImports, id.Key())}
+		return []report.Ref{store.RefOf(store.InferencePoolImports, id.Key())}
 	}
-	return []report.Ref{refOf(store.Services, id.Key())}
+	return []report.Ref{store.RefOf(store.Services, id.Key())}
 }

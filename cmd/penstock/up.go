@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
 )
 
 func newUp() *cobra.Command {
@@ -90,8 +91,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 
 // reportEnvoy reports why no Envoy serves a Gateway; "" drops the report.
 func reportEnvoy(board *status.Board, gateway, problem string) {
-	ref := report.Ref{Group: gatewayv1.GroupName, Kind: "Gateway"}
-	ref.Namespace, ref.Name, _ = strings.Cut(gateway, "/")
+	ref := store.RefOf(store.Gateways, gateway)
 	if problem == "" {
 		board.Remove(status.Supervisor, ref)
 		return

@@ -2,6 +2,7 @@ package addresses_test
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,7 +106,8 @@ func TestAddresses_OtherNamespacesAndPenstockItselfAreNoEndpoints(t *testing.T) 
 	policy := &store.AddressPolicy{Allowed: []string{"0.0.0.0/0"}, Denied: []string{"10.96.0.0/12", "10.1.0.0/16"}, Shared: true, Own: "penstock-system/penstock"}
 	policy.Name = store.OwnAddressPolicy
 	occupant := func(address string, clusters, endpoints []string) store.Op {
-		return store.Occupants.Put(&store.Occupant{ObjectMeta: metav1.ObjectMeta{Name: address}, Clusters: clusters, Endpoints: endpoints})
+		return store.Occupants.Put(&store.Occupant{ObjectMeta: metav1.ObjectMeta{Name: address}, Clusters: clusters, Endpoints: endpoints,
+			Lists: []string{address, address + " 64:ff9b::c000:201"}})
 	}
 	proxies := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "gw-penstock", Labels: map[string]string{
 		"gateway.networking.k8s.io/gateway-name": "gw", "app.kubernetes.io/managed-by": "penstock",
@@ -130,10 +132,39 @@ func TestAddresses_OtherNamespacesAndPenstockItselfAreNoEndpoints(t *testing.T) 
 		"169.254.169.254":    {"never allowed", "never allowed"},
 	} {
 		ip := netip.MustParseAddr(address)
-		for _, c := range []struct{ got, want string }{{p.Written(ip), want.written}, {p.Sliced("mine", ip), want.sliced}} {
+		for _, c := range []struct{ got, want string }{{p.Written(ip), want.written}, {p.Slice("mine", []netip.Addr{ip}).Outside(ip), want.sliced}} {
 			if c.want == "" && c.got != "" || !strings.Contains(c.got, c.want) {
 				t.Errorf("%s: %q, want %q", address, c.got, c.want)
 			}
 		}
+	}
+}
+
+// counting counts the reads of occupants.
+type counting struct {
+	store.Reader
+	reads []string
+}
+
+func (c *counting) Rows(table, index, key string) store.Rows {
+	if table == store.Occupants.Kind() {
+		c.reads = append(c.reads, index+" "+key)
+	}
+	return c.Reader.Rows(table, index, key)
+}
+
+func TestEndpointSlice_AddressesTakeOneDependency(t *testing.T) {
+	policy := &store.AddressPolicy{Shared: true}
+	policy.Name = store.OwnAddressPolicy
+	r := &counting{Reader: view(t, store.AddressPolicies.Put(policy))}
+	list := []netip.Addr{netip.MustParseAddr("198.51.100.2"), netip.MustParseAddr("64:ff9b::198.51.100.3"), netip.MustParseAddr("::ffff:198.51.100.1"), netip.MustParseAddr("198.51.100.2")}
+	slice := addresses.Of(r).Slice("mine", list)
+	for _, ip := range list {
+		if why := slice.Outside(ip); why != "" {
+			t.Errorf("%s %s", ip, why)
+		}
+	}
+	if want := []string{"addresses 198.51.100.1 198.51.100.2 198.51.100.3 64:ff9b::c633:6403"}; !slices.Equal(r.reads, want) {
+		t.Errorf("reads of occupants: %q, want %q", r.reads, want)
 	}
 }

@@ -85,9 +85,10 @@ func (r *Ranges) Outside(ip netip.Addr) string {
 
 // DeniedBy returns the denied range that ip is in.
 func (r *Ranges) DeniedBy(ip netip.Addr) (netip.Prefix, bool) {
-	ip = unwrap(ip)
-	inner, _ := embedded(ip)
-	for _, form := range append([]netip.Addr{ip}, inner...) {
+	if len(r.Denied) == 0 {
+		return netip.Prefix{}, false
+	}
+	for _, form := range appendForms(nil, ip) {
 		for _, p := range r.Denied {
 			if p.Contains(form) {
 				return p, true

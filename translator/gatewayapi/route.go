@@ -21,7 +21,7 @@ type route struct {
 
 // findRoute reads the route of a key of store.ByRoute.
 func findRoute(r store.Reader, key string) (route, bool) {
-	kind, id, _ := strings.Cut(key, " ")
+	kind, id := store.ParseTargetKey(key)
 	switch kind {
 	case "HTTPRoute":
 		if o, ok := store.HTTPRoutes.Get(r, id); ok {

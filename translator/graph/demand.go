@@ -40,37 +40,37 @@ func (e *Engine) demandFor(name [2]string) *demandedIndex {
 	if !ok {
 		return nil
 	}
-	return &demandedIndex{table: name[0], index: name[1], wait: wait}
+	return &demandedIndex{table: name[0], index: name[1], wait: wait, read: map[string]bool{}}
 }
 
 // demandedIndex names an index of a table of the store that Demand or Follow named.
 type demandedIndex struct {
 	table, index string
-	wait         bool // rows wait for it
+	wait         bool            // rows wait for it
+	read         map[string]bool // keys that were read at the last Diff; whether the key has arrived
 }
 
 // demand holds which keys of demanded tables are read.
 type demand struct {
 	wait  bool                        // rows wait for keys that have not arrived
-	read  map[Key]bool                // at the last Diff; whether the key has arrived
-	dirty map[*keyed[string]]struct{} // readers came or went since
-}
-
-func newDemand() *demand {
-	return &demand{read: map[Key]bool{}, dirty: map[*keyed[string]]struct{}{}}
+	dirty map[*keyed[string]]struct{} // readers came or went since the last Diff
 }
 
 // misses reports whether a row that reads a key has to wait for it.
 func (d *demand) misses(c *column[string], key string) bool {
-	return d.wait && c.demand != nil && c.demand.wait && !d.read[Key{c.demand.table, c.demand.index, key}]
+	return d.wait && c.demand != nil && c.demand.wait && !c.demand.read[key]
 }
 
 // arrive marks keys as arrived, and invalidates the rows that wait for them.
 func (e *Engine) arrive(keys []Key) {
 	for _, k := range keys {
-		if there, wanted := e.demand.read[k]; wanted && !there {
-			e.demand.read[k] = true
-			e.column(k.Table, k.Index).changed(k.Key, false)
+		c := e.column(k.Table, k.Index)
+		if c.demand == nil {
+			continue
+		}
+		if there, wanted := c.demand.read[k.Key]; wanted && !there {
+			c.demand.read[k.Key] = true
+			c.changed(k.Key, false)
 		}
 	}
 }
@@ -78,24 +78,28 @@ func (e *Engine) arrive(keys []Key) {
 // readersChanged notes that a subject gets or loses a reader.
 func (d *demand) readersChanged(s *subject) {
 	if k, ok := s.key.(*keyed[string]); ok && k.column.demand != nil {
+		if d.dirty == nil {
+			d.dirty = map[*keyed[string]]struct{}{}
+		}
 		d.dirty[k] = struct{}{}
 	}
 }
 
 func (d *demand) settle() (wanted, unwanted []Key) {
 	for s := range d.dirty {
-		key := Key{s.column.demand.table, s.column.demand.index, s.value}
-		_, was := d.read[key]
+		of := s.column.demand
+		key := Key{of.table, of.index, s.value}
+		_, was := of.read[s.value]
 		switch now := s.column.isRead(s.value); {
 		case now && !was:
-			d.read[key] = !d.wait || !s.column.demand.wait
+			of.read[s.value] = !d.wait || !of.wait
 			wanted = append(wanted, key)
 		case was && !now:
-			delete(d.read, key)
+			delete(of.read, s.value)
 			unwanted = append(unwanted, key)
 		}
 	}
-	clear(d.dirty)
+	d.dirty = nil // a map keeps the size that the first Update gives it
 	slices.SortFunc(wanted, Key.Compare)
 	slices.SortFunc(unwanted, Key.Compare)
 	return wanted, unwanted

@@ -28,7 +28,7 @@ type Engine struct {
 
 // New makes an engine without tables.
 func New() *Engine {
-	return &Engine{names: map[string]bool{}, columns: map[[2]string]*column[string]{}, demanded: map[string]bool{}, demand: newDemand()}
+	return &Engine{names: map[string]bool{}, columns: map[[2]string]*column[string]{}, demanded: map[string]bool{}, demand: &demand{}}
 }
 
 // column finds or makes the column of an index of the store.

@@ -52,53 +52,116 @@ type anyRow interface {
 // crowd is how many readers are looked through one by one.
 const crowd = 16
 
-// readers is a set of rows. Nearly all have one or two.
+// readers is a set of rows. Nearly all have one to three, for which a list or a map would take more than the rest of a subject.
 type readers struct {
-	few  []*node
-	many map[*node]struct{} // instead of few
+	first *node // nil: the set is empty
+	more  *moreReaders
 }
 
-func (s *readers) len() int { return len(s.few) + len(s.many) }
+// moreReaders are further rows of a set, as a linked list of pairs: only the first pair may have one row alone. If the set is
+// large, many has all of them instead.
+type moreReaders struct {
+	pair [2]*node
+	next *moreReaders
+	many map[*node]struct{}
+}
+
+func (s *readers) empty() bool { return s.first == nil }
 
 // add puts in a row that is not in the set.
 func (s *readers) add(n *node) {
-	switch {
-	case s.many != nil:
-		s.many[n] = struct{}{}
-	case len(s.few) < crowd:
-		s.few = append(s.few, n)
+	switch m := s.more; {
+	case s.first == nil:
+		s.first = n
+	case m != nil && m.many != nil:
+		m.many[n] = struct{}{}
+	case m != nil && m.pair[1] == nil:
+		m.pair[1] = n
+	case m.rows() < crowd:
+		s.more = &moreReaders{pair: [2]*node{n}, next: m}
 	default:
-		s.many = make(map[*node]struct{}, 2*crowd)
-		for _, o := range s.few {
-			s.many[o] = struct{}{}
+		many := make(map[*node]struct{}, 2*crowd)
+		for o := range m.all {
+			many[o] = struct{}{}
 		}
-		s.many[n] = struct{}{}
-		s.few = nil
+		many[n] = struct{}{}
+		s.more = &moreReaders{many: many}
 	}
 }
 
+// rows counts the rows of a list whose pairs are full.
+func (m *moreReaders) rows() (n int) {
+	for ; m != nil; m = m.next {
+		n += 2
+	}
+	return n
+}
+
 func (s *readers) remove(n *node) {
-	delete(s.many, n)
-	for i, o := range s.few {
-		if o == n {
-			last := len(s.few) - 1
-			s.few[i], s.few[last] = s.few[last], nil
-			s.few = s.few[:last]
+	if s.first == n {
+		s.first = s.pop()
+		return
+	}
+	if s.more != nil && s.more.many != nil {
+		delete(s.more.many, n)
+		if len(s.more.many) == 0 {
+			s.more = nil
+		}
+		return
+	}
+	for m := s.more; m != nil; m = m.next {
+		for i := range m.pair {
+			if m.pair[i] != n {
+				continue
+			}
+			if last := s.pop(); last != n {
+				m.pair[i] = last
+			}
 			return
 		}
 	}
+}
+
+// pop takes some row but the first out of the set; nil if there is none.
+func (s *readers) pop() (n *node) {
+	m := s.more
+	switch {
+	case m == nil:
+		return nil
+	case m.many != nil:
+		for n = range m.many {
+			break
+		}
+		delete(m.many, n)
+		if len(m.many) == 0 {
+			s.more = nil
+		}
+	case m.pair[1] != nil:
+		n, m.pair[1] = m.pair[1], nil
+	default:
+		n, s.more = m.pair[0], m.next
+	}
+	return n
 }
 
 // all walks over the set, in no order.
 func (s *readers) all(yield func(*node) bool) {
-	for _, n := range s.few {
-		if !yield(n) {
-			return
-		}
+	if s.first != nil && yield(s.first) {
+		s.more.all(yield)
 	}
-	for n := range s.many {
-		if !yield(n) {
-			return
+}
+
+func (m *moreReaders) all(yield func(*node) bool) {
+	for ; m != nil; m = m.next {
+		for _, n := range m.pair {
+			if n != nil && !yield(n) {
+				return
+			}
+		}
+		for n := range m.many {
+			if !yield(n) {
+				return
+			}
 		}
 	}
 }
@@ -152,7 +215,7 @@ func (e *Engine) note(s *subject) {
 // isRead reports whether rows have read a key.
 func (c *column[K]) isRead(key K) bool {
 	s := c.subjects[key]
-	return s != nil && s.readers.len() > 0
+	return s != nil && !s.readers.empty()
 }
 
 // dropReads takes a row out of the readers of all that it has read.
@@ -160,7 +223,7 @@ func (e *Engine) dropReads(n *node) {
 	for _, s := range n.reads {
 		e.demand.readersChanged(s)
 		s.readers.remove(n)
-		if s.readers.len() == 0 && s.seen != e.computation {
+		if s.readers.empty() && s.seen != e.computation {
 			s.key.forget()
 		}
 	}

@@ -25,7 +25,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	if ref.Kind == "InferencePool" {
 		p, ok := b.Tables.Pool(r, ref.Key())
 		if !ok {
-			return missing(ref, names(store.InferencePools.All(r)))
+			return missing(ref, store.InferencePools.All(r))
 		}
 		res := gatewayapi.Resolution{Ref: targetKey(p.Ref)}
 		addPool(&res, p, 1)
@@ -34,7 +34,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	}
 	imp, ok := importNamed(r, ref.Namespace, ref.Name, func(key string) (*model.Import, bool) { return b.Tables.Import(r, key) })
 	if !ok {
-		return missing(ref, names(store.InferencePoolImports.All(r)))
+		return missing(ref, store.InferencePoolImports.All(r))
 	}
 	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref)}
 	useNames(r, imp.Ref.Key())
@@ -71,27 +71,18 @@ func useSpillNames(r store.Reader, p *model.Pool) {
 	}
 }
 
-// missing is the resolution of a pool that does not exist. Its message names a similar one of the namespace, if any.
-func missing(ref report.Ref, keys []string) gatewayapi.Resolution {
+// missing is the resolution of a pool that does not exist. Its message names a similar one of the namespace, if any. A route that
+// names a pool which does not exist so reads them all: it is the price of a mistake, and gone with it.
+func missing[T store.Object](ref report.Ref, all []T) gatewayapi.Resolution {
 	message := fmt.Sprintf("there is no %s", ref)
-	for _, key := range keys {
-		namespace, name, _ := strings.Cut(key, "/")
-		if namespace == ref.Namespace && (strings.HasPrefix(name, ref.Name) || strings.HasPrefix(ref.Name, name)) {
+	for _, o := range all {
+		name := o.GetName()
+		if o.GetNamespace() == ref.Namespace && (strings.HasPrefix(name, ref.Name) || strings.HasPrefix(ref.Name, name)) {
 			message += "; is " + name + " meant?"
 			break
 		}
 	}
 	return gatewayapi.Resolution{Ref: targetKey(ref), Reason: "BackendNotFound", Message: message}
-}
-
-// names are the keys of objects. A route that names a pool which does not exist so reads them all: it is the price of
-// a mistake, and gone with it.
-func names[T store.Object](list []T) []string {
-	out := make([]string, len(list))
-	for i, o := range list {
-		out[i] = store.ID(o)
-	}
-	return out
 }
 
 func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Namespace, ref.Name) }

@@ -74,6 +74,8 @@ type Assignment struct {
 	Cluster   ClusterID
 	Endpoints []Endpoint // addresses sorted, then hops in the user's order
 	Owners    []report.Ref
+	// Outside are the store's keys of EndpointSlices with addresses that may not become endpoints.
+	Outside []string
 }
 
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.

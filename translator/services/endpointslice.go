@@ -15,23 +15,37 @@ import (
 // Endpoints lists the endpoints of a named port of a Service of ours by the Service's EndpointSlices, sorted: ready ones, or
 // those that are terminating but still serve if no others are left (KEP-1669). key is "namespace/name" of the Service.
 func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
-	return collect(store.EndpointSlices.By(r, store.ByService, key), port, func(*discoveryv1.EndpointSlice, netip.Addr) bool { return true })
+	return collect(store.EndpointSlices.By(r, store.ByService, key), port, func(*discoveryv1.EndpointSlice) judge { return anywhere })
 }
 
-// endpoints is Endpoints for a Service that a user wrote: without the addresses that may not become endpoints.
-func endpoints(r store.Reader, svc *corev1.Service, list []*discoveryv1.EndpointSlice, port string) []netip.AddrPort {
+// endpoints is Endpoints for a Service that a user wrote: without the addresses that may not become endpoints. outside are the
+// keys of slices with such addresses.
+func endpoints(r store.Reader, svc *corev1.Service, list []*discoveryv1.EndpointSlice, port string) (out []netip.AddrPort, outside []string) {
 	var policy *addresses.Policy // most Services do not need it
-	return collect(list, port, func(slice *discoveryv1.EndpointSlice, ip netip.Addr) bool {
+	out = collect(list, port, func(slice *discoveryv1.EndpointSlice) judge {
 		if trusted(svc, slice) {
-			return true
+			return anywhere
 		}
 		if policy == nil {
 			is := addresses.Of(r)
 			policy = &is
 		}
-		return policy.Sliced(slice.Namespace, ip) == ""
+		all := parsed(slice)
+		of := policy.Slice(slice.Namespace, all)
+		allowed := func(ip netip.Addr) bool { return of.Outside(ip) == "" }
+		if !slices.ContainsFunc(all, func(ip netip.Addr) bool { return !allowed(ip) }) {
+			return anywhere
+		}
+		outside = append(outside, store.ID(slice))
+		return allowed
 	})
+	return out, outside
 }
+
+// judge reports whether an address may become an endpoint.
+type judge func(netip.Addr) bool
+
+func anywhere(netip.Addr) bool { return true }
 
 // trusted reports whether Kubernetes maintains a slice: its endpoints are the pods that the Service selects.
 func trusted(svc *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
@@ -41,14 +55,14 @@ func trusted(svc *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
 // Outside lists which addresses of an EndpointSlice that Kubernetes did not make may not become endpoints, and why: one
 // sentence each, without a period.
 func Outside(r store.Reader, slice *discoveryv1.EndpointSlice) (out []string) {
-	policy := addresses.Of(r)
+	of := addresses.Of(r).Slice(slice.Namespace, parsed(slice))
 	for _, e := range slice.Endpoints {
 		for _, a := range e.Addresses {
 			ip, err := netip.ParseAddr(a)
 			if err != nil {
 				continue
 			}
-			if why := policy.Sliced(slice.Namespace, ip); why != "" {
+			if why := of.Outside(ip); why != "" {
 				out = append(out, fmt.Sprintf("address %s %s", a, why))
 			}
 		}
@@ -56,10 +70,27 @@ func Outside(r store.Reader, slice *discoveryv1.EndpointSlice) (out []string) {
 	return out
 }
 
-func collect(list []*discoveryv1.EndpointSlice, port string, allowed func(*discoveryv1.EndpointSlice, netip.Addr) bool) (out []netip.AddrPort) {
+// parsed lists the addresses of a slice.
+func parsed(slice *discoveryv1.EndpointSlice) []netip.Addr {
+	n := 0
+	for _, e := range slice.Endpoints {
+		n += len(e.Addresses)
+	}
+	list := make([]netip.Addr, 0, n)
+	for _, e := range slice.Endpoints {
+		for _, a := range e.Addresses {
+			if ip, err := netip.ParseAddr(a); err == nil {
+				list = append(list, ip)
+			}
+		}
+	}
+	return list
+}
+
+func collect(list []*discoveryv1.EndpointSlice, port string, judgeOf func(*discoveryv1.EndpointSlice) judge) (out []netip.AddrPort) {
 	var terminating []netip.AddrPort
 	for _, slice := range list {
-		ready, serving := sliceAddresses(slice, port, allowed)
+		ready, serving := sliceAddresses(slice, port, judgeOf(slice))
 		out, terminating = append(out, ready...), append(terminating, serving...)
 	}
 	if len(out) == 0 {
@@ -70,7 +101,7 @@ func collect(list []*discoveryv1.EndpointSlice, port string, allowed func(*disco
 }
 
 // sliceAddresses splits a slice's endpoints at the named port into ready ones and terminating ones that still serve.
-func sliceAddresses(slice *discoveryv1.EndpointSlice, port string, allowed func(*discoveryv1.EndpointSlice, netip.Addr) bool) (ready, serving []netip.AddrPort) {
+func sliceAddresses(slice *discoveryv1.EndpointSlice, port string, allowed judge) (ready, serving []netip.AddrPort) {
 	var number uint16
 	for _, p := range slice.Ports {
 		if p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port) {
@@ -89,7 +120,7 @@ func sliceAddresses(slice *discoveryv1.EndpointSlice, port string, allowed func(
 			list = &serving
 		}
 		for _, a := range e.Addresses {
-			if ip, err := netip.ParseAddr(a); err == nil && allowed(slice, ip) {
+			if ip, err := netip.ParseAddr(a); err == nil && allowed(ip) {
 				*list = append(*list, netip.AddrPortFrom(ip.Unmap(), number))
 			}
 		}

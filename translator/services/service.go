@@ -72,20 +72,20 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 	return find(r, svc.Spec.ExternalName), true
 }
 
-// Addresses lists the endpoints of one port of a Service, sorted. Without any EndpointSlice, as in a folder of files, the
-// Service's selector chooses Pods and ModelServers itself, unless slicesOnly is set: a cluster makes EndpointSlices soon.
-func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly bool) []netip.AddrPort {
+// Addresses lists the endpoints of one port of a Service, sorted, and the keys of those of its EndpointSlices with addresses that
+// may not be among them. Without any EndpointSlice, as in a folder of files, the Service's selector chooses Pods and ModelServers
+// itself, unless slicesOnly is set: a cluster makes EndpointSlices soon.
+func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly bool) (out []netip.AddrPort, outside []string) {
 	port := Port(svc, number)
 	if port == nil {
-		return nil
+		return nil, nil
 	}
-	var out []netip.AddrPort
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
 		host, _ := External(r, svc, Lookup)
 		for _, ip := range host.Addresses {
 			out = append(out, netip.AddrPortFrom(ip, uint16(number)))
 		}
-		return out
+		return out, nil
 	}
 	list := store.EndpointSlices.By(r, store.ByService, store.ID(svc))
 	if len(list) > 0 || slicesOnly {
@@ -100,5 +100,5 @@ func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly boo
 			out = append(out, m.Address)
 		}
 	}
-	return out
+	return out, nil
 }

@@ -54,6 +54,11 @@ func expect(t *testing.T, got []netip.AddrPort, want ...string) {
 	}
 }
 
+func addressesOf(r store.Reader, svc *corev1.Service, port int32, slicesOnly bool) []netip.AddrPort {
+	out, _ := services.Addresses(r, svc, port, slicesOnly)
+	return out
+}
+
 func TestEndpointSlice_TerminatingEndpointsServeOnlyIfNoneIsReady(t *testing.T) {
 	terminating := at("10.0.0.9", false, true)
 	v := view(t, slice("a", 8080, at("10.0.0.2", true, true), terminating), slice("b", 8081, at("10.0.0.1", true, true), at("10.0.0.3", false, false)))
@@ -76,11 +81,11 @@ func TestService_WithoutEndpointSlicesSelectsItsEndpoints(t *testing.T) {
 	servers := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "servers", Labels: labels},
 		Spec: v1alpha1.ModelServersSpec{Servers: []v1alpha1.ModelServer{{Address: "10.0.0.1", Ports: []int32{9000}}, {Address: "10.0.0.3", Draining: true}}}}
 	v := view(t, store.Pods.Put(pod), store.ModelServers.Put(servers))
-	expect(t, services.Addresses(v, web, 80, false), "10.0.0.1:9000", "10.0.0.2:8080")
-	expect(t, services.Addresses(v, web, 81, false))
-	expect(t, services.Addresses(v, web, 80, true)) // a cluster makes EndpointSlices
+	expect(t, addressesOf(v, web, 80, false), "10.0.0.1:9000", "10.0.0.2:8080")
+	expect(t, addressesOf(v, web, 81, false))
+	expect(t, addressesOf(v, web, 80, true)) // a cluster makes EndpointSlices
 	web.Spec.Selector = nil
-	expect(t, services.Addresses(v, web, 80, false))
+	expect(t, addressesOf(v, web, 80, false))
 }
 
 func TestService_ExternalNameFollowsItsHost(t *testing.T) {
@@ -88,7 +93,7 @@ func TestService_ExternalNameFollowsItsHost(t *testing.T) {
 	web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeExternalName, "Api.Example.com"
 	host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: "api.example.com"}, Addresses: []string{"10.1.0.1", "10.1.0.2"}}
 	v := view(t, store.Hosts.Put(host))
-	expect(t, services.Addresses(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
+	expect(t, addressesOf(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
 }
 
 func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {

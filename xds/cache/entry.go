@@ -37,6 +37,12 @@ func (s *Slot) Current() *Entry { return s.current.Load() }
 // Named reports whether any current resource of the log names this one.
 func (s *Slot) Named() bool { return s.named.Load() > 0 }
 
+// Commit is the batch that entries came with.
+type Commit struct {
+	At    time.Time
+	Trace trace.SpanContext // of the change
+}
+
 // Entry is one version of a resource as committed to one log. Immutable.
 type Entry struct {
 	*resource.Resource
@@ -45,9 +51,8 @@ type Entry struct {
 	Seq uint64
 	// Names are the slots of Resource.Refs, in the same order.
 	Names []*Slot
-	// Committed is the time of the commit, and Trace the span of the change.
-	Committed time.Time
-	Trace     trace.SpanContext
+	// Commit is shared by all entries of a batch; nil for a placeholder.
+	Commit *Commit
 
 	head []byte // see Delta and StateOfTheWorld
 	any  int    // where in head the Any begins
@@ -132,7 +137,7 @@ func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	r := resource.FromParts(e.Type, e.Name, resource.NewPart(body, refs, slices.Clone(e.Owners())))
 	r.Parts[0] = e.Slot.variants.share(r.Version, r.Parts[0])
 	out := newEntry(r, e.Slot, e.Seq)
-	out.Names, out.Committed, out.Trace = names, e.Committed, e.Trace
+	out.Names, out.Commit = names, e.Commit
 	return out
 }
 

@@ -106,6 +106,7 @@ func (l *log) append(b Batch, now time.Time) bool {
 	defer l.mu.Unlock()
 	l.born, l.revision = true, b.Revision
 	before := l.seq()
+	commit := &Commit{now, b.Trace}
 	upserted := make(map[resource.Ref]struct{}, len(b.Upserts))
 	for _, r := range b.Upserts {
 		upserted[r.Ref] = struct{}{}
@@ -121,10 +122,10 @@ func (l *log) append(b Batch, now time.Time) bool {
 	for _, r := range b.Upserts {
 		s := l.slot(r.Ref)
 		e := newEntry(r, s, l.seq()+1)
-		e.Committed, e.Trace = now, b.Trace
+		e.Commit = commit
 		if old := s.Current(); old != nil && old.Version == r.Version {
 			// The same bytes with other owners: later readers get these owners, and nothing is sent.
-			e.Seq, e.Names, e.Committed, e.Trace = old.Seq, old.Names, old.Committed, old.Trace
+			e.Seq, e.Names, e.Commit = old.Seq, old.Names, old.Commit
 			s.current.Store(e)
 			continue
 		}

@@ -93,14 +93,14 @@ func (st *stream) begin(r *publish.Response) {
 	var snd sending
 	var links []trace.Link
 	for _, e := range r.Upserts {
-		if e.Committed.Before(st.since) {
+		if e.Commit == nil || e.Commit.At.Before(st.since) {
 			continue // it was delivered to other proxies before
 		}
-		if e.Committed.After(snd.committed) {
-			snd.committed = e.Committed
+		if e.Commit.At.After(snd.committed) {
+			snd.committed = e.Commit.At
 		}
-		if e.Trace.IsValid() && len(links) < maxLinks && !linked(links, e.Trace) {
-			links = append(links, trace.Link{SpanContext: e.Trace})
+		if of := e.Commit.Trace; of.IsValid() && len(links) < maxLinks && !linked(links, of) {
+			links = append(links, trace.Link{SpanContext: of})
 		}
 	}
 	if snd.committed.IsZero() {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -166,7 +165,7 @@ func (f *fleets) observe(ch *delivery.Change) {
 
 // ServiceNames are the names by which a Service is known in its cluster, the one that works from every namespace first.
 func ServiceNames(service string) []string {
-	ns, name, _ := strings.Cut(service, "/")
+	ns, name := store.ParseID(service)
 	full := name + "." + ns + ".svc"
 	return []string{full, name + "." + ns, name, fmt.Sprintf("%s.cluster.local", full)}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/penstock-project/penstock/discovery/status"
@@ -117,8 +116,7 @@ func (c *Ports) reports() []report.Report {
 		port, _ := model.ParseListenerName(listener)
 		for _, gw := range slices.Sorted(maps.Keys(c.waiting[listener])) {
 			if by[gw] == nil {
-				ns, name, _ := strings.Cut(gw, "/")
-				by[gw] = &report.Report{Owner: report.Ref{Group: store.Gateways.Group(), Kind: store.Gateways.Kind(), Namespace: ns, Name: name}}
+				by[gw] = &report.Report{Owner: store.RefOf(store.Gateways, gw)}
 			}
 			problem := fmt.Sprintf("port %d is already used by Gateway %s", port, c.owner[listener])
 			by[gw].Conditions = report.Set(by[gw].Conditions, report.NotProgrammed("AddressNotUsable", problem))
