@@ -4,6 +4,7 @@
 //	resolver.go   Resolver: which names are used, and what their lookups answer
 //	schedule.go   when each name is looked up
 //	save.go       answers -> Hosts
+//	former.go     the last answers of names that are not used now
 //	state.go      the last answers, over restarts
 //	panics.go     a panic harms one lookup
 //
@@ -11,7 +12,7 @@
 // repeats lookups. Resolve is for offline use.
 //
 // Invariants: nothing waits for a lookup. Only used names are looked up. When a lookup fails, the Host keeps the addresses of
-// the last one that succeeded, over restarts too, and has the error. A name that fails is looked up again after a back-off, behind
+// the last one that succeeded, over restarts too, and has the error. So does a name that was not used for up to an hour. A name that fails is looked up again after a back-off, behind
 // all names that do not fail: names whose server drops every query delay no other name. A name with IPv4 addresses is used with
 // those alone: most machines reach them, and "localhost" is one server, not two. Which answers may become endpoints is decided in
 // translator/addresses, at each change of a Host.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
 )
@@ -55,6 +56,7 @@ type Resolver struct {
 	progress chan struct{} // closed and replaced when pending shrinks
 
 	restored map[string][]string // the last addresses of an earlier process
+	former   former
 
 	persisting sync.Mutex
 	state      state
@@ -81,6 +83,7 @@ func New(cfg Config) (*Resolver, error) {
 	}
 	r := &Resolver{
 		cfg: cfg, state: restore(cfg.StateDir, cfg.Log), changed: make(chan struct{}, 1), names: map[string]*name{}, schedule: newSchedule(), progress: make(chan struct{}),
+		former: former{},
 	}
 	r.restored = r.state.addresses
 	return r, nil
@@ -95,16 +98,19 @@ type answer struct {
 }
 
 // Want adds names that are used now, and removes names that are not any more, both in lower case. It does not wait: a name that was
-// never resolved has no Host until a lookup has ended.
+// never resolved has no Host until a lookup has ended, and one that was used before has its last addresses until then.
 func (r *Resolver) Want(names, gone []string) error {
 	if len(names)+len(gone) == 0 {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	view := r.cfg.Store.View()
+	view, now := r.cfg.Store.View(), time.Now()
 	var ops []store.Op
 	for _, text := range gone {
+		if h, known := store.Hosts.Get(view, text); known {
+			r.former.keep(text, h.Addresses, now)
+		}
 		if n := r.names[text]; n != nil {
 			n.gone = true
 			r.schedule.remove(n)
@@ -117,8 +123,11 @@ func (r *Resolver) Want(names, gone []string) error {
 		if r.names[text] != nil {
 			continue
 		}
-		n := &name{text: text, due: time.Now()}
-		if _, known := store.Hosts.Get(view, text); !known {
+		n := &name{text: text, due: now}
+		last := r.former.take(text, now)
+		if _, known := store.Hosts.Get(view, text); !known && len(last) > 0 {
+			ops = append(ops, store.Hosts.Put(&store.Host{ObjectMeta: metav1.ObjectMeta{Name: text}, Addresses: last}))
+		} else if !known {
 			n.pending = true
 			r.pending++
 		}

@@ -195,6 +195,54 @@ func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	}
 }
 
+// A route leads to a name again while the DNS server is away, with and without a restart in between.
+func TestHostname_NameThatIsUsedAgainHasItsLastAddresses(t *testing.T) {
+	dir := t.TempDir()
+	dns := &names{}
+	dns.set("gpu", "192.0.2.1")
+	begin := func(lookup hostname.Lookup) (*store.Store, *hostname.Resolver) {
+		s := store.New()
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, StateDir: dir, Interval: 2 * time.Millisecond, Retry: time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, r
+	}
+	again := func(s *store.Store, r *hostname.Resolver) {
+		t.Helper()
+		want(t, r, []string{"gpu"}, nil)
+		if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1"}) {
+			t.Errorf("gpu: %+v", h)
+		}
+		want(t, r, nil, []string{"gpu"})
+		if h := host(s, "gpu"); h != nil {
+			t.Errorf("a name that nothing uses has a Host: %+v", h)
+		}
+	}
+	t.Run("without", func(t *testing.T) {
+		s, r := begin(dns)
+		run(t, r)
+		want(t, r, []string{"gpu"}, nil)
+		poll.Until(t, "a used name is resolved", func() bool { return host(s, "gpu") != nil })
+		want(t, r, nil, []string{"gpu"})
+		dns.set("gpu")
+		again(s, r)
+		again(s, r)
+	})
+	t.Run("with", func(t *testing.T) {
+		s, r := begin(silent{})
+		if err := r.Restore(); err != nil {
+			t.Fatal(err)
+		}
+		run(t, r)
+		if err := r.Settle(t.Context(), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		again(s, r)
+		again(s, r)
+	})
+}
+
 // silent is a DNS server that drops every query.
 type silent struct{}
 

@@ -70,6 +70,7 @@ func (r *Resolver) removeUnused() error {
 	var ops []store.Op
 	for _, h := range store.Hosts.All(r.cfg.Store.View()) {
 		if r.names[h.Name] == nil {
+			r.former.keep(h.Name, h.Addresses, time.Now())
 			ops = append(ops, store.Hosts.Delete(h.Name))
 		}
 	}
@@ -121,5 +122,21 @@ func (r *Resolver) save(answers []answer) error {
 func (r *Resolver) persist() {
 	r.persisting.Lock()
 	defer r.persisting.Unlock()
-	r.state.outcome.Log(r.cfg.Log, r.state.path, "addresses of host names that do not resolve then", r.state.persist(r.cfg.Store.View()))
+	r.state.outcome.Log(r.cfg.Log, r.state.path, "addresses of host names that do not resolve then", r.state.persist(r.last()))
+}
+
+// last are the addresses of names that are used or were used before.
+func (r *Resolver) last() map[string][]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string][]string{}
+	for name, a := range r.former {
+		out[name] = a.addresses
+	}
+	for _, h := range store.Hosts.All(r.cfg.Store.View()) {
+		if len(h.Addresses) > 0 {
+			out[h.Name] = h.Addresses
+		}
+	}
+	return out
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/penstock-project/penstock/discovery/statefile"
-	"github.com/penstock-project/penstock/discovery/store"
 )
 
 // stateFile persists addresses over restarts: proxies use them, and a name server that fails just after a start must not
@@ -54,13 +53,7 @@ func restore(stateDir string, log *slog.Logger) state {
 }
 
 // persist writes the current addresses if they changed.
-func (m *state) persist(view *store.View) error {
-	now := map[string][]string{}
-	for _, h := range store.Hosts.All(view) {
-		if len(h.Addresses) > 0 {
-			now[h.Name] = h.Addresses
-		}
-	}
+func (m *state) persist(now map[string][]string) error {
 	if m.path == "" || maps.EqualFunc(m.addresses, now, slices.Equal) {
 		return nil
 	}
