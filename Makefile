@@ -115,7 +115,7 @@ lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=
 
 test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's promises, attacks, the Helm chart, and the lab itself (some minutes once built; root, or unshare -rn)
 	@$(MAKE) --no-print-directory image ARCHES="$$(go env GOARCH)"
-	@export ENVOY="$(ENVOY_PATH)" PENSTOCK_IMAGE="$(CURDIR)/bin/image/rootfs-linux-$$(go env GOARCH)"; cd conformance && go test -count=1 -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises/attacks ./promises
+	@export ENVOY="$(ENVOY_PATH)" PENSTOCK_IMAGE="$(CURDIR)/bin/image/rootfs-linux-$$(go env GOARCH)"; cd conformance && go test -count=1 -timeout 20m -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises/attacks ./promises
 
 soak: build envoy labs ## changes, traffic and faults for HOURS=1, in a folder and on Kubernetes at the same time, and whether memory grows (root, or unshare -rn)
 	@export ENVOY="$(ENVOY_PATH)"; cd conformance; failed=0; \

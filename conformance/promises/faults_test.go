@@ -42,6 +42,7 @@ var faults = []fault{
 	{"Authority_DamagedSecretIsRestored", false, secretDamaged},
 	{"Authority_ClocksAYearOffKeepTrust", false, clocksOff},
 	{"APIServer_AwayForADayEndsNothing", false, apiServerAway},
+	{"Translation_PanicHarmsOneRoute", false, panickingRoute},
 	{"Authority_ExpiredAtStartIsReplaced", true, expiredAtStart},
 }
 
@@ -148,7 +149,7 @@ spec:
 	})
 	s.within("the change takes effect, and the former route is gone", func() error {
 		for path, want := range map[int]string{s.changes: "302 " + to, s.changes - 1: "404 "} {
-			if got, err := s.marker(path); err != nil || got != want {
+			if got, err := s.answer("marker.example", path); err != nil || got != want {
 				return fmt.Errorf("/%d answers %q: %w", path, got, err)
 			}
 		}
@@ -168,13 +169,13 @@ spec:
 	proxy.Disconnect()
 }
 
-// marker is the status of the answer to a path of the changing route, and where it redirects to.
-func (s *site) marker(path int) (string, error) {
+// answer is the status of the answer to a path of a host, and where it redirects to.
+func (s *site) answer(host string, path int) (string, error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, fmt.Sprintf("http://%s/%d", s.address, path), nil)
 	if err != nil {
 		return "", err
 	}
-	req.Host = "marker.example"
+	req.Host = host
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
 		return "", err
@@ -418,6 +419,29 @@ func (s *site) lagging(processes []corev1.Pod, want bool) {
 			}
 			return err
 		})
+	}
+}
+
+// panickingRoute is a route at whose translation the test build panics. Its own requests are answered 500.
+func panickingRoute(s *site) {
+	s.apply(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: faulty, annotations: {penstock.dev/fault: panic}}
+spec:
+  parentRefs: [{name: gw}]
+  hostnames: [faulty.example]
+  rules: [{backendRefs: [{name: chat, port: 80}]}]
+`)
+	s.within("the route answers 500", func() error {
+		if got, err := s.answer("faulty.example", 0); err != nil || got != "500 " {
+			return fmt.Errorf("it answers %q: %w", got, err)
+		}
+		return nil
+	})
+	s.goesOn()
+	if err := s.dynamic.Resource(kindOf("gateway.networking.k8s.io", "v1", "httproutes")).Namespace(s.Namespace).Delete(s.Context(), "faulty", metav1.DeleteOptions{}); err != nil {
+		s.Fatal(err)
 	}
 }
 

@@ -55,6 +55,7 @@ var ofAll = []promise{
 // The order matters and the tests share one lab, so they are subtests: go test -tags lab -run /.*/NACK ./promises selects some.
 func TestKubernetes_Promises(t *testing.T) {
 	t.Run("together", func(t *testing.T) { together(t, slices.Concat(ofTrust, ofFleets, ofStatuses)) })
+	t.Run("attacks", func(t *testing.T) { alone(t, ofAttacks) })
 	t.Run("alone", func(t *testing.T) { alone(t, ofProcesses) })
 	t.Run("last", func(t *testing.T) { alone(t, ofAll) })
 	t.Run("faults", underFaults) // of a test build of Penstock

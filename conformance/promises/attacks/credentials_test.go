@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -31,34 +30,20 @@ func secured(t *testing.T) (s *site, in func(name string) string) {
 
 var errOpen = errors.New("too many are open")
 
-// open counts the connections that the server has not closed.
-func open(conns []net.Conn) (n int) {
-	for _, c := range conns {
-		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
-		_, err := c.Read(make([]byte, 1))
-		if e, ok := err.(net.Error); ok && e.Timeout() {
-			n++
-		}
-	}
-	return n
-}
-
 // A client that opens connections and sends nothing neither keeps an Envoy from connecting nor holds them.
 func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 	s, _ := secured(t)
 	traffic := s.traffic()
 	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // another machine
-	var conns []net.Conn
-	for range 500 {
-		c, err := attacker.DialContext(t.Context(), "tcp", local(s.xds))
-		if err != nil {
-			t.Fatal(err)
-		}
+	conns, err := Idle(t.Context(), attacker, local(s.xds), 500)
+	for _, c := range conns {
 		defer func() { _ = c.Close() }()
-		conns = append(conns, c)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	s.eventually("most are closed", func() error {
-		if n := open(conns); n > 64 {
+		if n := Open(conns); n > 64 {
 			return errOpen
 		}
 		return nil
@@ -66,7 +51,7 @@ func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 	s.write("added.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: added}\nspec:\n  parentRefs: [{name: gw}]\n  rules: [{matches: [{path: {value: /added}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]\n")
 	s.eventually("the Gateway serves", func() error { return s.ask("GET", "/added", "") })
 	s.eventually("all are closed", func() error {
-		if open(conns) > 0 {
+		if Open(conns) > 0 {
 			return errOpen
 		}
 		return nil

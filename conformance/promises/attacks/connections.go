@@ -1,0 +1,33 @@
+package attacks
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// Idle opens so many connections, which send nothing, and returns them. The caller closes them.
+func Idle(ctx context.Context, from net.Dialer, address string, connections int) (conns []net.Conn, err error) {
+	for range connections {
+		c, err := from.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return conns, err
+		}
+		conns = append(conns, c)
+	}
+	return conns, nil
+}
+
+// Open counts the connections that the server has not closed.
+func Open(conns []net.Conn) (n int) {
+	for _, c := range conns {
+		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond)) // fails on a closed connection, as Read does
+		_, err := c.Read(make([]byte, 1))
+		var e net.Error
+		if errors.As(err, &e) && e.Timeout() {
+			n++
+		}
+	}
+	return n
+}
