@@ -24,6 +24,7 @@ var errNoSeries = errors.New("the page has none of the configured series")
 type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page shows none
+	CacheTokens        int       // that the KV cache holds; 0 if the page does not show it
 }
 
 // parsePage reads the three series, and that of LoRA adapters, from a page in Prometheus's text format and skips all other
@@ -68,6 +69,8 @@ func parsePage(page *bufio.Reader, m Metrics) (Reading, error) {
 			}
 		case named(line, loraInfo, ""):
 			lora.read(line)
+		case named(line, cacheInfo, ""):
+			r.CacheTokens += cacheTokens(line)
 		}
 	}
 	if !seen {
@@ -131,3 +134,33 @@ func endOfLabels(b []byte) int {
 	}
 	return -1
 }
+
+// cacheInfo is vLLM's series of its KV cache's shape, which is in its labels. A page has one for each engine.
+const cacheInfo = "vllm:cache_config_info"
+
+// cacheTokens returns how many tokens a KV cache holds; 0 for labels that do not show it.
+func cacheTokens(line []byte) int {
+	open := bytes.IndexByte(line, '{')
+	if open < 0 {
+		return 0
+	}
+	size, blocks := 0, 0
+	eachLabel(line[open+1:], func(name, text string) {
+		switch n, _ := strconv.Atoi(text); name {
+		case "block_size":
+			size = n
+		case "num_gpu_blocks":
+			blocks = n
+		}
+	})
+	if size <= 0 || blocks <= 0 || size > maxBlock || blocks > maxBlocks {
+		return 0
+	}
+	return size * blocks
+}
+
+// Limits of a KV cache's shape, far above any server's.
+const (
+	maxBlock  = 1 << 16
+	maxBlocks = 1 << 30
+)

@@ -35,6 +35,8 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"}, Reading{Queue: 4, Running: 2, KV: 0.1}, false},
 		{"a page of another program is an error", "go_goroutines 7\n", Metrics{}, Reading{}, true},
 		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, Reading{}, true},
+		{"the shape of the KV cache", "vllm:num_requests_waiting 1\nvllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"1000\"} 1.0\nvllm:cache_config_info{num_gpu_blocks=\"500\", block_size=\"16\"} 1.0\n", Metrics{}, Reading{Queue: 1, CacheTokens: 24000}, false},
+		{"a shape that none has", "vllm:num_requests_waiting 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"99999999999\"} 1\nvllm:cache_config_info{block_size=\"None\",num_gpu_blocks=\"1\"} 1\nvllm:cache_config_info 1\n", Metrics{}, Reading{Queue: 1}, false},
 		{"empty", "", Metrics{}, Reading{}, true},
 		{"a line longer than the buffer is skipped", "info{x=\"" + strings.Repeat("vllm:num_requests_waiting 9", pageBuffer) + "\"} 1\n" + vllmPage, Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 		{"the last line may be longer", vllmPage + strings.Repeat("x", 2*pageBuffer), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},

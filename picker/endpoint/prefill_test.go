@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/prefix"
 )
 
 var epoch = time.Unix(1000, 0)
@@ -122,6 +124,21 @@ func TestPrefill_BacklogIsPartOfWhatIsMeasured(t *testing.T) {
 	}
 	if got := at(e, 0).Rate; got < 7990 || got > 8010 {
 		t.Errorf("%.0f tokens a second, of a server that reads 8,000", got)
+	}
+}
+
+func TestScrape_SizeOfTheCacheBoundsItsPrefixes(t *testing.T) {
+	index := prefix.New(prefix.Config{})
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }, Prefixes: index})
+	e := &r.Snapshot(Metrics{}, nil, []Spec{{Addr: addrA}}).Endpoints[0]
+	chain, cached := prefix.Chain{1, 2, 3, 4}, make([]int32, 1)
+	for _, c := range []struct{ tokens, want int }{{0, 256}, {128, 128}, {0, 128}, {1 << 20, 256}} {
+		e.BeginScrape().Succeed(Reading{CacheTokens: c.tokens}, epoch)
+		index.Add(e.Load().Prefixes(), chain)
+		index.Match(chain, []*prefix.Server{e.Load().Prefixes()}, cached)
+		if int(cached[0]) != c.want {
+			t.Errorf("a page with %d tokens: %d of 256 are cached, want %d", c.tokens, cached[0], c.want)
+		}
 	}
 }
 

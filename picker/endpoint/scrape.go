@@ -103,6 +103,9 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 		others := max(0, all-float64(s.ours)-float64(s.src.load.sent.Load()-s.sent))
 		next.othersQueue, next.othersRunning = r.Queue*others/all, r.Running*others/all
 	}
+	if old := s.src.sample.Load(); s.src.load.prefixes != nil && r.CacheTokens > 0 && (old == nil || old.CacheTokens != r.CacheTokens) {
+		s.src.load.prefixes.SetCapacity(r.CacheTokens)
+	}
 	s.src.sample.Store(next)
 	s.src.failures.Store(0)
 	s.src.problem.Store(nil)

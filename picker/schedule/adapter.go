@@ -13,23 +13,48 @@ const (
 	// one, in seconds.
 	loadAdapter = 0.3
 	awaitSlot   = 1.0
+	// assumedSlots is how many adapters a server without a page is taken to have room for.
+	assumedSlots = 4
 	// maxAdapters bounds the adapters that are known.
 	maxAdapters = 4096
 )
 
-// adapters are the models that servers have shown to be LoRA adapters: any other is a base model, which needs no slot.
+// adapters are the models that servers have shown to be LoRA adapters: any other is a base model, which needs no slot. While no
+// server of a pool has a page, every model counts as an adapter once requests ask for more than one.
 type adapters struct {
-	seed  maphash.Seed
-	known atomic.Pointer[map[string]bool]
+	seed    maphash.Seed
+	known   atomic.Pointer[map[string]bool]
+	blind   atomic.Bool // at the last pick no server had a page
+	first   atomic.Pointer[string]
+	several atomic.Bool // models were asked for while blind
 }
 
 // hash returns that of a request's adapter; 0 if the model is not known to be one.
 func (a *adapters) hash(model string) uint64 {
-	known := a.known.Load()
-	if known == nil || model == "" || !(*known)[model] {
+	if known := a.known.Load(); model == "" || (known == nil || !(*known)[model]) && !a.guess(model) {
 		return 0
 	}
 	return max(maphash.String(a.seed, model), 1)
+}
+
+// guess reports whether a model counts as an adapter although no server has shown it.
+func (a *adapters) guess(model string) bool {
+	if !a.blind.Load() {
+		return false
+	}
+	if a.several.Load() {
+		return true
+	}
+	first := a.first.Load()
+	if first == nil {
+		name := model
+		a.first.CompareAndSwap(nil, &name)
+		return false
+	}
+	if *first != model {
+		a.several.Store(true)
+	}
+	return *first != model
 }
 
 // learn adds a model that a server shows to be an adapter. Of two concurrent calls one may be lost until the next.

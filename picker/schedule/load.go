@@ -28,9 +28,10 @@ const (
 	// whose prompt is not read until others' are.
 	defaultRate   = 4000
 	defaultPrompt = 512
-	// leak is the part of P at which W shrinks. First tokens are reported up to 2 s late, so a prompt that is taken to be read
-	// too early is forgotten, and one that is taken to be read too late is corrected by the report.
-	leak = 0.5
+	// leak is the part of P at which W shrinks. First tokens are reported up to 2 s late: a prompt that is taken to be read too early
+	// is forgotten, and one that is taken to be read too late is corrected by the report. By simulation at 70 and 90 % load, the
+	// geometric means of TTFT p90 are 1.40 and 3.43 s with half of P, 1.31 and 3.18 s with this, 1.30 and 4.21 s with all of it.
+	leak = 0.75
 	// pressureFrom is the use of the KV cache above which a server preempts sequences to make room.
 	pressureFrom = 0.8
 )
@@ -117,7 +118,8 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 			p.kv = uncachedWeight * min(over/(1-pressureFrom), 1) * tokens * perToken
 		}
 	}
-	if p.adapter = l.adapters.cost(r.Model, s, c); s.Adapters != nil {
+	p.adapter, c.slots = l.adapters.cost(r.Model, s, c), assumedSlots
+	if s.Adapters != nil {
 		c.slots = s.Adapters.Max
 	}
 	c.Wait = p.backlog + s.OthersQueue*prompt*perToken

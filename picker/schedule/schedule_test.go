@@ -235,6 +235,31 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	}
 }
 
+func TestAdapter_AffinityHoldsWithoutPages(t *testing.T) {
+	list := endpoints(t, server{stale: true}, server{stale: true}, server{stale: true}, server{stale: true})
+	s, leases, servers := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[string]map[byte]bool{}
+	for i := range 80 {
+		r := Request{Model: fmt.Sprint("adapter-", i%4), Tokens: 100}
+		c := s.Rank(&r, epoch, list, nil, 1, &Scratch{})
+		leases.Open(c[0].Endpoint, endpoint.Holder{}, c[0].Work(&r), 0, epoch).Release()
+		if servers[r.Model] == nil {
+			servers[r.Model] = map[byte]bool{}
+		}
+		servers[r.Model][number(&c[0])] = true
+	}
+	for model, at := range servers {
+		if model != "adapter-0" && len(at) > 1 {
+			t.Errorf("%s is loaded by servers %v", model, at)
+		}
+	}
+	one := strategy(t, Options{})
+	for range 3 {
+		if v := one.Describe(&Request{Model: "base"}, epoch, list, nil); v[0].Costs["adapter"] != 0 {
+			t.Error("the only model of a pool counts as an adapter")
+		}
+	}
+}
+
 func TestStale_FreshnessOfAFewDecidesNothing(t *testing.T) {
 	list := endpoints(t, server{}, server{stale: true}, server{stale: true}, server{stale: true})
 	s, leases, counts := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[byte]int{}

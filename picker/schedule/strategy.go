@@ -190,6 +190,7 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	}
 	if s.load != nil {
 		s.load.learn(&m)
+		s.load.adapters.blind.Store(scratch.fresh == 0)
 	}
 	scratch.candidates = c
 	return c
