@@ -128,8 +128,16 @@ type PickerSpec struct {
 	// +kubebuilder:validation:Maximum=8
 	// +kubebuilder:default=2
 	Fallbacks *int32 `json:"fallbacks,omitempty"`
-	// Body decides whether Envoy sends the request's body to the picker: None (the default) or Buffered. No strategy needs the
-	// body; with Buffered, traces and debug pages have the model's name.
+	// Prefix lets the strategy load read prompts, so that a request goes where the beginning of its prompt is cached. Envoy holds
+	// the body of such a request, of up to 32 MiB, until the picker has it; a request of an API whose prompts are unknown is
+	// picked for without its body. Defaults to true with the strategy load; other strategies read no prompts. If false, a request
+	// is picked for when its headers have arrived, by load alone.
+	//
+	// +optional
+	Prefix *bool `json:"prefix,omitempty"`
+	// Body decides whether the picker gets every request's body: None (the default) or Buffered. With Buffered, traces and debug
+	// pages have the model's name whatever the strategy and the API. Streams have no body for the picker: upgrades, multipart
+	// uploads, and gRPC.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=None;Buffered

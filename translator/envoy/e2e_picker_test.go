@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -134,7 +135,21 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 				return nil
 			}
 		}
+		if buffers(req) && a.stream() {
+			return nil // as picker/extproc does: Envoy would buffer the stream
+		}
 	}
+}
+
+// buffers reports whether a call's first message is of mode BUFFERED.
+func buffers(req *extprocv3.ProcessingRequest) bool {
+	return req.GetProtocolConfig().GetRequestBodyMode() == filterv3.ProcessingMode_BUFFERED
+}
+
+// stream reports whether the request's body has no end that a picker could wait for.
+func (a *asked) stream() bool {
+	content := a.headers["content-type"]
+	return a.headers["upgrade"] != "" || strings.HasPrefix(content, "application/grpc") || strings.HasPrefix(content, "multipart/")
 }
 
 func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3.ProcessingResponse {

@@ -31,11 +31,11 @@ const maxPickerMessage = 1 << 20
 
 // pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never on the route: there,
 // requests of one pool would be asked at another's picker (envoy/INFERENCE.md, "Many pools").
-func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode func(model.BodyMode) model.BodyMode) map[string]*anypb.Any {
+func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode func(*model.PickerCall) model.BodyMode) map[string]*anypb.Any {
 	if p == nil {
 		return nil
 	}
-	cluster, body := p.Cluster, mode(p.Body)
+	cluster, body := p.Cluster, mode(p)
 	if cluster.External() && body == model.BodyNone {
 		cluster = model.OurPicker // which sends the headers on as those of a request without a body
 	}
@@ -112,14 +112,19 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 	return m
 }
 
-func asIs(m model.BodyMode) model.BodyMode { return m }
-func noBody(model.BodyMode) model.BodyMode { return model.BodyNone }
+func asIs(p *model.PickerCall) model.BodyMode { return p.Body }
+func noBody(p *model.PickerCall) model.BodyMode {
+	if p.EndsStreams() {
+		return p.Body
+	}
+	return model.BodyNone
+}
 func waits(w model.WeightedBackend) bool {
-	return w.Picker != nil && w.Picker.Body != model.BodyNone
+	return w.Picker != nil && w.Picker.Body != model.BodyNone && !w.Picker.EndsStreams()
 }
 
 // bodyRoutes are the main route of a rule and, before it, siblings that are equal but for the body, which their pickers
-// do not get.
+// do not get. Where all pickers are ours there are none: ours ends its call when a body is a stream.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
 	// Also where no picker reads the body: what a retry cannot repeat is answered 507.

@@ -109,7 +109,7 @@ func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
 
 // routeAction sends requests on. Each backend's share is a weighted cluster, also if there is only one:
 // pickers, headers and unresolved backends then have one form.
-func (b *builder) routeAction(r *model.Route, mode func(model.BodyMode) model.BodyMode) *routev3.Route_Route {
+func (b *builder) routeAction(r *model.Route, mode func(*model.PickerCall) model.BodyMode) *routev3.Route_Route {
 	f := r.Action.Forward
 	ra := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_WeightedClusters{

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-func (b *builder) weightedClusters(f *model.Forward, mode func(model.BodyMode) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {
+func (b *builder) weightedClusters(f *model.Forward, mode func(*model.PickerCall) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {
 	var shares []*routev3.WeightedCluster_ClusterWeight
 	for i := range f.Backends {
 		w := &f.Backends[i]

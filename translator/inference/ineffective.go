@@ -23,6 +23,9 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load"))
 		}
 	}
+	if spec.Prefix != nil && *spec.Prefix && !p.External && !p.Settings.Prefix {
+		out = append(out, unused(policy, []string{"spec.picker.prefix"}, "strategy "+p.Settings.Strategy+" reads no prompts", "remove it, or use strategy load"))
+	}
 	if len(policy.Spec.Remote.PodCIDRs) > 0 {
 		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
 	}
@@ -61,6 +64,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		{"full", spec.Full != nil},
 		{"metrics", spec.Metrics != nil},
 		{"fallbacks", spec.Fallbacks != nil && *spec.Fallbacks != settings(nil).Fallbacks},
+		{"prefix", spec.Prefix != nil},
 		{"body", spec.Body != ""},
 	} {
 		if f.set {

@@ -36,12 +36,14 @@ func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPoli
 
 // settings fills in the defaults of a policy's picker part.
 func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
-	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Fallbacks: 2, MetricsPath: "/metrics"}
+	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Fallbacks: 2, MetricsPath: "/metrics", Prefix: true}
 	if policy == nil {
 		return s
 	}
 	spec := policy.Spec.Picker
 	s.Strategy = cmp.Or(string(spec.Strategy), s.Strategy)
+	s.Prefix = s.Strategy == string(v1alpha1.StrategyLoad) && (spec.Prefix == nil || *spec.Prefix)
+	s.EveryBody = spec.Body == string(model.BodyBuffered)
 	s.Fallbacks = or(spec.Fallbacks, s.Fallbacks)
 	if f := spec.Full; f != nil {
 		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)
@@ -66,12 +68,11 @@ func or(v *int32, otherwise int32) int32 {
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = true
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}
-	if policy == nil {
-		return
-	}
-	p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
-	if policy.Spec.Picker.Body == string(model.BodyBuffered) {
+	if p.Settings.Prefix || p.Settings.EveryBody {
 		p.Picker.Body = model.BodyBuffered
+	}
+	if policy != nil {
+		p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
 	}
 }
 

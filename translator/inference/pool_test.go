@@ -12,7 +12,7 @@ import (
 
 func TestInferencePool_WithoutEndpointPickerRefUsesOurPickerAndFailsOpen(t *testing.T) {
 	p := pool(t, world(t, chatPool), "default/chat")
-	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/chat" || p.Picker.Body != model.BodyNone {
+	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/chat" || p.Picker.Body != model.BodyBuffered {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if !p.FailOpen || p.Settings.Strategy != "load" || p.Settings.Fallbacks != 2 {
@@ -38,6 +38,28 @@ spec:
 	s := p.Settings
 	if s.Strategy != "round-robin" || s.Fallbacks != 0 || s.FullQueue != 3 {
 		t.Errorf("settings %+v", s)
+	}
+}
+
+func TestPoolPolicy_PrefixDecidesWhetherPromptsAreRead(t *testing.T) {
+	for spec, want := range map[string]struct {
+		body          model.BodyMode
+		prefix, every bool
+		unused        bool // prefix is reported
+	}{
+		"strategy: load":                         {model.BodyBuffered, true, false, false},
+		"prefix: true":                           {model.BodyBuffered, true, false, false},
+		"prefix: false":                          {model.BodyNone, false, false, false},
+		"prefix: false, body: Buffered":          {model.BodyBuffered, false, true, false},
+		"strategy: random":                       {model.BodyNone, false, false, false},
+		"strategy: random, prefix: true":         {model.BodyNone, false, false, true},
+		"strategy: least-request, prefix: false": {model.BodyNone, false, false, false},
+	} {
+		p := pool(t, world(t, chatPool+"\n---\nkind: PoolPolicy\nmetadata: {name: p}\nspec: {targetRef: {name: chat}, picker: {"+spec+"}}\n"), "default/chat")
+		reported := slices.ContainsFunc(p.Findings, func(f report.Finding) bool { return f.Field == "spec.picker.prefix" })
+		if p.Picker.Body != want.body || p.Settings.Prefix != want.prefix || p.Settings.EveryBody != want.every || reported != want.unused {
+			t.Errorf("%s: body %s, settings %+v, findings %+v", spec, p.Picker.Body, p.Settings, p.Findings)
+		}
 	}
 }
 
@@ -179,7 +201,8 @@ func TestInferencePool_LostPickIsRepeatedBehindItsOwnHop(t *testing.T) {
 		closed:       true,
 		closed + h2c: true,
 		"picker: {failureMode: FailOpen, body: Buffered}": false, // any pod serves
-		"picker: {failureMode: FailClose}":                false, // the call is repeated by itself
+		"picker: {failureMode: FailClose, prefix: false}": false, // the call is repeated by itself
+		"picker: {failureMode: FailClose}":                true,  // it reads prompts
 		closed + ", spill: [{name: big}]":                 false, // the other pool serves
 		closed + ", spill: [{name: nowhere}]":             true,
 	} {

@@ -198,6 +198,8 @@ type Relay struct {
 // PickerSettings is a pool's PoolPolicy, with defaults filled in.
 type PickerSettings struct {
 	Strategy           string
+	Prefix             bool  // the strategy reads prompts
+	EveryBody          bool  // every request's body is read
 	FullQueue          int32 // 0: never full
 	FullKVCachePercent int32 // 0: never full
 	FullInFlight       int32 // 0: never full

@@ -128,6 +128,10 @@ const (
 	BodyWhole    BodyMode = "Whole"
 )
 
+// EndsStreams reports whether the picker itself ends its call for a request whose body it does not read, so that Envoy need not
+// know which these are: ours does so, unless it must follow the response for another picker.
+func (p *PickerCall) EndsStreams() bool { return p.Body == BodyBuffered && !p.Served }
+
 // PickerCall is how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID // of the picker

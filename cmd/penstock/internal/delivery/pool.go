@@ -21,7 +21,11 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Fallbacks: int(s.Fallbacks),
 		Metrics:   endpoint.Metrics{Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
 	}
-	if pp.Pool.Picker.Body == model.BodyBuffered {
+	switch {
+	case pp.Pool.Picker.Body != model.BodyBuffered:
+	case s.Prefix && !s.EveryBody && pp.External == nil:
+		out.Body = picker.BodyPrompts
+	default:
 		out.Body = picker.BodyBuffered
 	}
 	if at := pp.External; at != nil {
