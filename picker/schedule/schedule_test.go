@@ -119,61 +119,6 @@ func TestStrategy_LoadSpreadsBetweenTwoSamples(t *testing.T) {
 	}
 }
 
-// With mixed prompts, round robin sends short ones behind long ones.
-func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
-	rates := []float64{8000, 8000, 8000, 8000, 8000, 8000, 8000, 8000}
-	p90 := func(strategy string, set func(*fleet)) (sum float64) {
-		for seed := range uint64(3) {
-			f := newFleet(t, seed, strategy, rates...)
-			set(f)
-			f.offer(12, func() int { return len(rates) })
-			f.run(120 * time.Second)
-			sum += f.quantile(.9, 20*time.Second, 120*time.Second) / 3
-		}
-		return sum
-	}
-	reference := p90("round-robin", func(*fleet) {})
-	for _, tt := range []struct {
-		name string
-		most float64 // of round robin's p90
-		set  func(*fleet)
-	}{
-		{"first tokens reported at once", .7, func(f *fleet) { f.exact = true }},
-		{"first tokens reported late", .7, func(*fleet) {}},
-		{"first tokens not reported", .85, func(f *fleet) { f.silent = true }},
-		{"without pages", .7, func(f *fleet) { f.pages = 0 }},
-		{"another sender has half of the requests", .9, func(f *fleet) { f.share = .5 }},
-		{"the same, and pages take 1 s", .9, func(f *fleet) { f.share, f.pages = .5, time.Second }},
-		{"the same, without pages", .95, func(f *fleet) { f.share, f.pages = .5, 0 }},
-	} {
-		if got := p90("load", tt.set); got > tt.most*reference {
-			t.Errorf("%s: TTFT p90 %.2f s, of round robin %.2f s", tt.name, got, reference)
-		}
-	}
-}
-
-func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
-	rates := []float64{8000, 8000, 8000, 8000, 8000, 8000, 8000, 8000}
-	var steady, joined float64
-	for seed := range uint64(4) {
-		f, n := newFleet(t, seed, "load", rates...), 7
-		f.offer(7.5, func() int { return n })
-		f.run(120 * time.Second)
-		n, f.counts = 8, map[int]int{}
-		f.run(time.Second)
-		if total := f.counts[7]; total > 5 {
-			t.Errorf("%d of the first second's picks go to the new server: %v", total, f.counts)
-		}
-		f.run(9 * time.Second)
-		f.run(20 * time.Second)
-		steady += f.quantile(.9, 20*time.Second, 120*time.Second)
-		joined += f.quantile(.9, 120*time.Second, 130*time.Second)
-	}
-	if joined > 2*steady {
-		t.Errorf("TTFT p90 is %.2f s after a server has joined, and %.2f s before", joined/4, steady/4)
-	}
-}
-
 // A server that has the adapter is worth a wait, but not any wait. What was picked counts as loaded at once, and stays so when its
 // requests have ended.
 func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {

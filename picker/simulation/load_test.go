@@ -1,0 +1,82 @@
+package simulation
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// p90 is of several drawings together.
+func p90(drawings [][]time.Duration) time.Duration {
+	all := slices.Concat(drawings...)
+	slices.Sort(all)
+	return quantile(all, .9)
+}
+
+// Prompts of mixed lengths: round robin sends short ones behind long ones.
+func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
+	const n = 3
+	source := generated(t, "rag", 1500)
+	play := func(s Scenario) time.Duration {
+		total := time.Duration(0)
+		for _, s := range Play(Drawings(s, source, 6, n)) {
+			total += s.TTFT90
+		}
+		return total / n
+	}
+	reference := play(Scenario{Strategy: named(t, "round-robin")})
+	load := named(t, "load")
+	immediate := load
+	immediate.Immediate = true
+	for _, tt := range []struct {
+		name string
+		s    Scenario
+	}{
+		{"first bytes reported at once", Scenario{Strategy: immediate}},
+		{"first bytes reported late", Scenario{Strategy: load}},
+		{"pages gone", Scenario{Strategy: load, Pages: Pages{Gone: true}}},
+		{"a second picker that shares nothing", Scenario{Strategy: load, Pickers: 2, Publish: -1}},
+		{"the same, and pages that take 1 s", Scenario{Strategy: load, Pickers: 2, Publish: -1, Pages: Pages{Takes: time.Second}}},
+		{"the same, pages gone", Scenario{Strategy: load, Pickers: 2, Publish: -1, Pages: Pages{Gone: true}}},
+	} {
+		got := play(tt.s)
+		t.Logf("%s: %s, round robin %s", tt.name, got, reference)
+		if got > reference*8/10 {
+			t.Errorf("%s: TTFT p90 %s, of round robin %s", tt.name, got, reference)
+		}
+	}
+}
+
+func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
+	const drawings = 6
+	for name, rate := range map[string]float64{"chat": 14.6, "rag": 4, "bursts": 3.2} { // 45 % load
+		var joined, steady [drawings][]time.Duration
+		var first, all [drawings]int
+		Each(drawings, func(i int) {
+			s := Scenario{Strategy: named(t, "load"), Workload: generated(t, name, 1500).Draw(rate, i+1), Seed: uint64(i + 1)}
+			at := 3 * s.Workload.Warm()
+			steady[i] = TTFTs(s.Workload, Run(s), at, at+10*time.Second)
+			s.JoinAt = at
+			outcomes := Run(s)
+			joined[i] = TTFTs(s.Workload, outcomes, at, at+10*time.Second)
+			for k, o := range outcomes {
+				if since := s.Workload.Requests[k].At - at; since >= 0 && since < time.Second {
+					if all[i]++; o.Server == 7 {
+						first[i]++
+					}
+				}
+			}
+		})
+		if after, before := p90(joined[:]), p90(steady[:]); after > 2*before {
+			t.Errorf("%s: TTFT p90 %s in the 10 s after a server has joined, %s if it was there before", name, after, before)
+		}
+		picks, total := 0, 0
+		for i := range all {
+			picks, total = picks+first[i], total+all[i]
+		}
+		t.Logf("%s: %d of %d picks of the first second", name, picks, total)
+		if 2*picks > total {
+			t.Errorf("%s: the new server gets %d of the first second's %d picks", name, picks, total)
+		}
+	}
+}
