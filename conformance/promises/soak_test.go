@@ -22,6 +22,9 @@ var soaking = flag.Duration("soak", 0, "repeat the faults so long, and measure w
 // changing is the time between two faults of a soak, in which changes take effect one after the other.
 const changing = 30 * time.Second
 
+// restarting is the time after which the kubelet starts a container that ended at once again, without a back-off.
+const restarting = 10 * time.Minute
+
 // underFaults has each fault happen under load, which loses no request, and everything recover within a minute.
 func underFaults(t *testing.T) {
 	s := startSite(newPlace(t))
@@ -68,10 +71,14 @@ func (s *site) soak() {
 	sampling, stop := context.WithCancel(s.Context())
 	defer stop()
 	started := false
+	var ended time.Time // when a fault last ended processes
 	for n := 0; time.Since(began) < *soaking; n++ {
 		f := faults[n%len(faults)]
-		if f.ends && time.Now().Add(2*recovery).After(half) {
-			continue
+		if f.ends {
+			if time.Now().Add(2*recovery).After(half) || time.Since(ended) < restarting+recovery {
+				continue
+			}
+			ended = time.Now()
 		}
 		if !started && time.Now().After(half) {
 			started = true
