@@ -112,6 +112,8 @@ type Pool struct {
 	// Strategy is one of schedule.Names; "" is "load".
 	Strategy string
 	Full     schedule.Full
+	// Criticality of the pool's requests; "" is Standard.
+	Criticality schedule.Criticality
 	// Spills means that requests which find the pool full can be spilled. A request without spill targets that was not
 	// spilled already comes from a route that lacks them still (routes lag a little, and a body takes its time). Such a
 	// request is not rejected: it is picked for as if no endpoint were full.

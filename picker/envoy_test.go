@@ -56,6 +56,7 @@ type pod struct {
 	mu   sync.Mutex
 	last http.Header
 	body []byte
+	page string // of its metrics
 
 	begun chan string // gets the path of each request as soon as its headers have arrived
 }
@@ -72,10 +73,12 @@ func (p *pod) received() (http.Header, []byte) {
 
 func startPod(t testing.TB, name string) *pod {
 	t.Helper()
-	p := &pod{name: name, begun: make(chan string, 1<<12)}
+	p := &pod{name: name, begun: make(chan string, 1<<12), page: "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == endpoint.DefaultPath { // the picker's scraper, not a client
-			fmt.Fprint(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n")
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			fmt.Fprint(w, p.page)
 			return
 		}
 		select {
@@ -104,6 +107,13 @@ func (p *pod) answer(status func() int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status = status
+}
+
+// shows sets the pod's metrics page; adapters are those that run, of two slots.
+func (p *pod) shows(queue int, kv float64, adapters string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.page = fmt.Sprintf("vllm:num_requests_waiting %d\nvllm:kv_cache_usage_perc %g\nvllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=%q,waiting_lora_adapters=\"\"} 1\n", queue, kv, adapters)
 }
 
 // hold makes the pod answer no request before release or the test's end. blocked receives a value for each request.

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -16,6 +17,8 @@ type Explanation struct {
 	Known    bool   `json:"known"` // false: this picker has no such pool, and nothing below is set
 	Strategy string `json:"strategy,omitempty"`
 	Body     string `json:"body,omitempty"` // what it reads of bodies; "" for nothing
+	// Criticality of the request, if the strategy reads it.
+	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Relay lists the remote pickers that would be asked. If set, they choose, and nothing below is set.
 	Relay []string `json:"relay,omitempty"`
 	// Endpoints is the list that Envoy would get; "" with a Status (429 or 503) and its Reason.
@@ -49,11 +52,14 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	}
 	pool.snapshot.Refresh(explainTimeout)
 	var scratch schedule.Scratch
-	var request schedule.Request
+	request := schedule.Request{Model: headers[modelHeader], Criticality: pool.Criticality}
 	now := time.Now()
+	if pool.Strategy == "tree" {
+		e.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
+	}
 	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
-	a, _ := pool.compose(ranked, spill, scratch.Eligible, false, user)
+	a, _ := pool.compose(ranked, spill, &scratch, false, user)
 	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints, max(a.MaxRetries, 0), a.Status, a.Reason
 	e.Verdicts = pool.strategy.Describe(&request, now, pool.snapshot.Endpoints, nil)
 	return e

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -10,14 +11,16 @@ import (
 
 // Record is one pick, for /debug/picks and penstock explain.
 type Record struct {
-	Time      time.Time `json:"time"`
-	Pool      string    `json:"pool"`
-	Strategy  string    `json:"strategy"`
-	Model     string    `json:"model,omitempty"` // if the pool reads bodies
-	Result    string    `json:"result"`          // "picked", "spilled", "relayed", or a Reason
-	Status    int       `json:"status,omitempty"`
-	Endpoints string    `json:"endpoints,omitempty"` // as sent to Envoy
-	Lease     string    `json:"lease,omitempty"`
+	Time     time.Time `json:"time"`
+	Pool     string    `json:"pool"`
+	Strategy string    `json:"strategy"`
+	Model    string    `json:"model,omitempty"` // if the pool reads bodies
+	// Criticality of the request, if the strategy reads it.
+	Criticality schedule.Criticality `json:"criticality,omitempty"`
+	Result      string               `json:"result"` // "picked", "spilled", "relayed", or a Reason
+	Status      int                  `json:"status,omitempty"`
+	Endpoints   string               `json:"endpoints,omitempty"` // as sent to Envoy
+	Lease       string               `json:"lease,omitempty"`
 	// OutOfRange lists addresses that a remote picker named outside the declared ranges; Error is why it did not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
@@ -65,11 +68,15 @@ func (h *history) list() []*Record {
 }
 
 func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at time.Time) *Record {
-	request := scheduled(r)
-	return &Record{
-		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: r.Facts.Model,
+	request := pool.scheduled(r)
+	record := &Record{
+		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: request.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints, Lease: a.Lease,
 		OutOfRange: d.outOfRange, Error: d.problem,
 		Verdicts: pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed),
 	}
+	if pool.Strategy == "tree" {
+		record.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
+	}
+	return record
 }

@@ -20,6 +20,7 @@ const (
 	ReasonNoEndpoints = "no_endpoints"       // 503: the pool has no endpoint that takes requests
 	ReasonSubset      = "subset_empty"       // 503: no endpoint in the subset hint is eligible
 	ReasonFull        = "pool_full"          // 429: every endpoint is full
+	ReasonShed        = "shed"               // 429: no endpoint has capacity for a sheddable request
 	ReasonRelay       = "relay_failed"       // 503: the remote picker did not answer, or Envoy did not learn its endpoint
 	ReasonOutOfRange  = "relay_out_of_range" // 503: the remote picker named only addresses outside the declared ranges
 )
@@ -118,11 +119,11 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if restricted {
 		spill = nil // the subset hint bounds the pick, and no hop is in it
 	}
-	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: scheduled(r), allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
+	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r), allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
 	defer scratches.Put(c.scratch)
 	c.open(ctx, pool.strategy)
 	switch {
-	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0:
+	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0, c.scratch.Shed:
 	case pool.unlimited != nil && r.Pool != "" && !r.Last:
 		c.open(ctx, pool.unlimited)
 	case pool.slots != nil:
@@ -131,7 +132,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	d.lease = c.lease
 	fault(r)
 	d.candidates = len(c.scratch.Candidates())
-	a, result := pool.compose(c.ranked, spill, c.scratch.Eligible, restricted, retries(r))
+	a, result := pool.compose(c.ranked, spill, c.scratch, restricted, retries(r))
 	d.result = result
 	if c.lease == nil {
 		return a
@@ -147,10 +148,13 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 }
 
 // scheduled is what a request's pick is decided by.
-func scheduled(r *extproc.Request) schedule.Request {
-	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain}
+func (pool *pool) scheduled(r *extproc.Request) schedule.Request {
+	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Criticality: pool.Criticality}
 	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
 		q.Tokens = min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
+	}
+	if q.Model == "" && schedule.UsesModel(pool.Strategy) {
+		q.Model = string(r.Headers.Header(modelHeader))
 	}
 	return q
 }
@@ -168,6 +172,10 @@ func length(text []byte) (n int) {
 	}
 	return n
 }
+
+// modelHeader has the model of a request on Gateways that route by it (scan.lua in translator/envoy). On others a client may
+// set it, which decides between endpoints of the pool only.
+const modelHeader = "x-gateway-model-name"
 
 // candidates are the endpoints for one request.
 type candidates struct {
@@ -219,14 +227,16 @@ func (pool *pool) spill(asked []string) []string {
 	return slices.DeleteFunc(slices.Clone(asked), unknown)
 }
 
-// compose turns ranked endpoints into an answer. eligible is how many endpoints there are, full ones included.
+// compose turns the ranked endpoints of a Rank into an answer.
 //
 // Spill targets follow the pods in every pick. If every pod is full, or there is none, they are the whole pick, whatever the
 // pool's failure mode: a cluster that falls back to its spill endpoints anyway gets them one message earlier.
-func (pool *pool) compose(ranked []schedule.Candidate, spill []string, eligible int, restricted bool, retries int) (extproc.Answer, string) {
+func (pool *pool) compose(ranked []schedule.Candidate, spill []string, by *schedule.Scratch, restricted bool, retries int) (extproc.Answer, string) {
 	if len(ranked) == 0 && len(spill) == 0 {
 		switch {
-		case eligible > 0:
+		case by.Shed:
+			return immediate(429, ReasonShed, "no model server of pool "+quoted(pool.Name)+" has capacity for a sheddable request"), ReasonShed
+		case by.Eligible > 0:
 			return immediate(429, ReasonFull, "every model server of pool "+quoted(pool.Name)+" is full"), ReasonFull
 		case restricted:
 			return immediate(503, ReasonSubset, "no model server of pool "+quoted(pool.Name)+" is among those that the gateway allows"), ReasonSubset

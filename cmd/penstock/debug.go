@@ -258,7 +258,7 @@ func newPickerShow() *cobra.Command {
 				return fmt.Errorf("the picker of this process has no pool %s", args[0])
 			}
 			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "strategy %s\n", e.Strategy)
+			fmt.Fprintf(out, "strategy %s\n", strategyText(e))
 			if len(e.Relay) > 0 {
 				fmt.Fprintf(out, "relayed to %s\n", strings.Join(e.Relay, ", "))
 				return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -230,11 +231,19 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	case e.Status != 0:
 		p.line(indent+"now", "%d (%s)", e.Status, e.Reason)
 	default:
-		p.line(indent+"now", "%s (strategy %s)", e.Endpoints, e.Strategy)
+		p.line(indent+"now", "%s (strategy %s)", e.Endpoints, strategyText(e))
 	}
 	for _, v := range e.Verdicts {
 		p.line("", indent+"%s", verdictText(v))
 	}
+}
+
+// strategyText describes how an explanation's picker chooses.
+func strategyText(e picker.Explanation) string {
+	if e.Criticality != "" {
+		return e.Strategy + ", " + string(e.Criticality) + " requests"
+	}
+	return e.Strategy
 }
 
 // verdictText describes the picker's view of one endpoint in one line.
@@ -246,6 +255,9 @@ func verdictText(v schedule.Verdict) string {
 		if v.Problem != "" {
 			load += " (" + v.Problem + ")"
 		}
+	}
+	if a := s.Adapters; a != nil {
+		load += fmt.Sprintf(", adapters %s (%d of %d slots)", cmp.Or(strings.Join(append(slices.Clone(a.Running), a.Waiting...), " "), "none"), len(a.Running)+len(a.Waiting), a.Max)
 	}
 	name := v.Address
 	if v.Pod != "" {

@@ -82,7 +82,7 @@ type PoolRef struct {
 
 // Strategy names how a picker selects an endpoint.
 //
-// +kubebuilder:validation:Enum=load;round-robin;random;least-request
+// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree
 type Strategy string
 
 // The strategies of Penstock's picker.
@@ -96,6 +96,23 @@ const (
 	StrategyRandom Strategy = "random"
 	// StrategyLeastRequest selects the endpoint with the fewest requests in flight from this picker.
 	StrategyLeastRequest Strategy = "least-request"
+	// StrategyTree selects by the filter tree of the inference extension with InferenceModels: criticality, queue, LoRA adapter,
+	// KV cache.
+	StrategyTree Strategy = "tree"
+)
+
+// Criticality of requests. Strategy "tree" sends Critical requests to endpoints with fewer than 50 waiting requests, if there
+// are any, and others to endpoints with at most 5 waiting requests and 80 % of the KV cache in use. Without such an endpoint
+// it answers Sheddable requests 429, or spills them.
+//
+// +kubebuilder:validation:Enum=Critical;Standard;Sheddable
+type Criticality string
+
+// The criticalities.
+const (
+	Critical  Criticality = "Critical"
+	Standard  Criticality = "Standard"
+	Sheddable Criticality = "Sheddable"
 )
 
 // PickerSpec configures Penstock's own picker.
@@ -106,6 +123,11 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:default=load
 	Strategy Strategy `json:"strategy,omitempty"`
+	// Criticality of the pool's requests, for strategy "tree".
+	//
+	// +optional
+	// +kubebuilder:default=Standard
+	Criticality Criticality `json:"criticality,omitempty"`
 	// FailureMode decides where a request goes when no picker answers: to any endpoint (FailOpen, the default), or to the spill
 	// targets, else 503 (FailClose). For a pool without endpointPickerRef, which has its own failureMode.
 	//
@@ -135,8 +157,9 @@ type PickerSpec struct {
 	//
 	// +optional
 	Prefix *bool `json:"prefix,omitempty"`
-	// Body decides whether the picker gets every request's body: None (the default) or Buffered. With Buffered, traces and debug
-	// pages have the model's name whatever the strategy and the API. Streams have no body for the picker: upgrades, multipart
+	// Body decides whether the picker gets every request's body: None or Buffered. The default is Buffered for the
+	// strategy tree, which without the body reads the model's name only on Gateways that route by it, and None for the others.
+	// With Buffered, traces and debug pages have the model's name whatever the strategy and the API. Streams have no body for the picker: upgrades, multipart
 	// uploads, and gRPC.
 	//
 	// +optional

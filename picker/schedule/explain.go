@@ -13,7 +13,8 @@ type Verdict struct {
 	State   endpoint.State `json:"state"`
 	// Problem is why the last scrape failed.
 	Problem string `json:"problem,omitempty"`
-	// Out names the filter that removed the endpoint ("subset", "draining", "full"); "" for a candidate.
+	// Out names the filter that removed the endpoint ("subset", "draining", "full"), or the step of the strategy "tree" that
+	// did; "" for a candidate.
 	Out string `json:"out,omitempty"`
 	// Trial is "due" for a suspect endpoint that the next request may try, and "wait" for one that gets a request only if there
 	// is no other endpoint.
@@ -33,6 +34,7 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 	if s.trials {
 		suspect(c, scratch.Eligible, scratch.fresh)
 	}
+	chosen := c
 	verdicts, at := make([]Verdict, len(list)), endpoint.At(now)
 	for i := range list {
 		e := &list[i]
@@ -50,6 +52,9 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 				v.Out = "full" // until a moment ago
 			}
 		}
+	}
+	if s.chooser != nil {
+		s.chooser.explain(r, chosen, scratch.states, verdicts)
 	}
 	return verdicts
 }

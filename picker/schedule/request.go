@@ -8,4 +8,6 @@ type Request struct {
 	Tokens int          // of the prompt; 0 if unknown
 	Stream bool         // the response is sent token by token
 	Chain  prefix.Chain // of the prompt; empty if unknown. It is read during the call only
+	// Criticality decides whether the strategy "tree" sheds the request.
+	Criticality Criticality
 }

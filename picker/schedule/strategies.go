@@ -13,6 +13,8 @@ var strategies = map[string]func(Options) *Strategy{
 	},
 	// The fewest of this process's requests in flight.
 	"least-request": func(Options) *Strategy { return &Strategy{scorer: leastRequest{}} },
+	// The filter tree of the inference extension with InferenceModels.
+	"tree": func(o Options) *Strategy { return &Strategy{chooser: tree{o.Random}} },
 	// All endpoints in turn, by address.
 	"round-robin": func(Options) *Strategy { return &Strategy{turn: new(atomic.Uint64)} },
 	// All endpoints with equal probability.
@@ -21,5 +23,8 @@ var strategies = map[string]func(Options) *Strategy{
 
 // UsesMetrics reports whether a strategy of this name, with these thresholds, needs the model servers' metrics pages.
 func UsesMetrics(name string, full Full) bool {
-	return name == "" || name == "load" || full.Queue > 0 || full.KVCachePercent > 0
+	return name == "" || name == "load" || name == "tree" || full.Queue > 0 || full.KVCachePercent > 0
 }
+
+// UsesModel reports whether a strategy of this name reads the request's model.
+func UsesModel(name string) bool { return name == "tree" }

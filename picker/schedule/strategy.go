@@ -36,6 +36,16 @@ type Strategy struct {
 	prefixes *prefix.Index // nil if they do not decide
 	random   func() uint64
 	turn     *atomic.Uint64 // the round-robin position; nil in other strategies
+	chooser  chooser        // in place of a scorer; nil in strategies that compare costs
+}
+
+// chooser selects endpoints by rules that are no costs.
+type chooser interface {
+	// choose moves up to n candidates to the front of c, best first, and returns them; none if the request is to be shed.
+	// states, and explain's verdicts, are those of all endpoints: a candidate's is at its lot.
+	choose(r *Request, c []Candidate, states []endpoint.State, n int) []Candidate
+	// explain completes the verdicts on the candidates of a request. It may reorder c.
+	explain(r *Request, c []Candidate, states []endpoint.State, verdicts []Verdict)
 }
 
 // filter keeps or removes one endpoint, independently of the others.
@@ -80,9 +90,12 @@ type Scratch struct {
 	// Eligible is the last Rank's number of allowed endpoints that are not draining, full ones included.
 	Eligible int
 	fresh    int // of them
-	servers  []*prefix.Server
-	cached   []int32
-	state    endpoint.State // of one endpoint at a time
+	// Shed means that the last Rank found endpoints that are not full, and that the strategy has none for this request.
+	Shed    bool
+	servers []*prefix.Server
+	cached  []int32
+	state   endpoint.State   // of one endpoint at a time
+	states  []endpoint.State // of all, for a chooser
 }
 
 // Names of all strategies, sorted.
@@ -129,6 +142,11 @@ func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 	if s.turn != nil {
 		return inTurn(c, s.turn.Add(1)-1, n)
 	}
+	if s.chooser != nil {
+		ranked := s.chooser.choose(r, c, scratch.states, n)
+		scratch.Shed = len(ranked) == 0
+		return ranked
+	}
 	if s.trials {
 		suspect(c, scratch.Eligible, scratch.fresh)
 	}
@@ -160,7 +178,10 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 // candidates are the endpoints that pass the filters, in the order of list.
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
-	scratch.Eligible, scratch.fresh = 0, 0
+	scratch.Eligible, scratch.fresh, scratch.Shed = 0, 0, false
+	if s.chooser != nil {
+		scratch.states = slices.Grow(scratch.states[:0], len(list))[:len(list)]
+	}
 	var m means
 	var adapter uint64
 	if s.load != nil {
@@ -170,6 +191,9 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 		e := &list[i]
 		if allowed != nil && !allowed(e) {
 			continue
+		}
+		if s.chooser != nil {
+			state = &scratch.states[i]
 		}
 		e.ReadState(state, at)
 		if !e.Draining {

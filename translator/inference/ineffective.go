@@ -19,8 +19,11 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	if p.External {
 		out = append(out, unused(policy, pickerFields(spec), p.Ref.String()+" has an external picker, which decides alone", "remove it, or remove endpointPickerRef from the pool"))
 	} else {
-		if spec.Metrics != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 {
-			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load"))
+		if p.Settings.Criticality != string(v1alpha1.Standard) && p.Settings.Strategy != string(v1alpha1.StrategyTree) {
+			out = append(out, unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy tree"))
+		}
+		if spec.Metrics != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.Strategy != string(v1alpha1.StrategyTree) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 {
+			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
 		}
 	}
 	if spec.Prefix != nil && *spec.Prefix && !p.External && !p.Settings.Prefix {
@@ -60,6 +63,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		set  bool
 	}{
 		{"strategy", spec.Strategy != "" && spec.Strategy != v1alpha1.StrategyLoad},
+		{"criticality", spec.Criticality != "" && spec.Criticality != v1alpha1.Standard},
 		{"failureMode", spec.FailureMode != ""},
 		{"full", spec.Full != nil},
 		{"metrics", spec.Metrics != nil},

@@ -36,14 +36,15 @@ func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPoli
 
 // settings fills in the defaults of a policy's picker part.
 func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
-	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Fallbacks: 2, MetricsPath: "/metrics", Prefix: true}
+	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Criticality: string(v1alpha1.Standard), Fallbacks: 2, MetricsPath: "/metrics", Prefix: true}
 	if policy == nil {
 		return s
 	}
 	spec := policy.Spec.Picker
 	s.Strategy = cmp.Or(string(spec.Strategy), s.Strategy)
 	s.Prefix = s.Strategy == string(v1alpha1.StrategyLoad) && (spec.Prefix == nil || *spec.Prefix)
-	s.EveryBody = spec.Body == string(model.BodyBuffered)
+	s.EveryBody = spec.Body == string(model.BodyBuffered) || spec.Body == "" && s.Strategy == string(v1alpha1.StrategyTree) // for the model
+	s.Criticality = cmp.Or(string(spec.Criticality), s.Criticality)
 	s.Fallbacks = or(spec.Fallbacks, s.Fallbacks)
 	if f := spec.Full; f != nil {
 		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)

@@ -198,6 +198,7 @@ type Relay struct {
 // PickerSettings is a pool's PoolPolicy, with defaults filled in.
 type PickerSettings struct {
 	Strategy           string
+	Criticality        string
 	Prefix             bool  // the strategy reads prompts
 	EveryBody          bool  // every request's body is read
 	FullQueue          int32 // 0: never full

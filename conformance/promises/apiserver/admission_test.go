@@ -42,7 +42,7 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: load, full: {queue: 5}}, spill: [{name: other}, {group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}]}", ""},
 	{"PoolPolicy", "{targetRef: {}}", "spec.targetRef.name: Required value"},
 	{"PoolPolicy", "{targetRef: {kind: Service, name: chat}}", `supported values: "InferencePool", "InferencePoolImport"`},
-	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: fastest}}", `supported values: "load", "round-robin", "random", "least-request"`},
+	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: fastest}}", `supported values: "load", "round-robin", "random", "least-request", "tree"`},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {failureMode: Sometimes}}", `supported values: "FailOpen", "FailClose"`},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {full: {kvCachePercent: 101}}}", "should be less than or equal to 100"},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {metrics: {path: metrics}}}", "should match '^/'"},

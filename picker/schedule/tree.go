@@ -1,0 +1,188 @@
+package schedule
+
+import "github.com/penstock-project/penstock/picker/endpoint"
+
+// Criticality of a request. "" is Standard.
+type Criticality string
+
+// The criticalities. The strategy "tree" answers a Sheddable request 429 if no endpoint has capacity.
+const (
+	Critical  Criticality = "Critical"
+	Standard  Criticality = "Standard"
+	Sheddable Criticality = "Sheddable"
+)
+
+// Thresholds of the strategy "tree".
+const (
+	criticalQueue  = 50  // endpoints with fewer waiting requests get Critical ones first
+	sheddableQueue = 5   // endpoints with capacity have at most so many waiting requests,
+	sheddableKV    = 0.8 // and use at most so much of their KV cache
+)
+
+// Steps of the tree, as verdicts name them.
+const (
+	stepStale    = "stale"
+	stepLowQueue = "low-queue"
+	stepCapacity = "capacity"
+	stepLoRA     = "lora"
+	stepQueue    = "least-queue"
+	stepKV       = "least-kv-cache"
+)
+
+// tree is the filter tree of the inference extension with InferenceModels. Each step keeps some of the endpoints that the step
+// before it kept; a step that would keep none keeps all.
+//
+//	Critical:   low-queue -> lora -> least-queue -> least-kv-cache, or without an endpoint of a low queue
+//	            least-queue -> lora -> least-kv-cache
+//	Standard:   capacity -> least-queue -> lora -> least-kv-cache
+//	Sheddable:  the same, but no endpoint if capacity keeps none
+//
+// One of the endpoints that are left is drawn by lot. The endpoints for retries are those that the tree chooses of the rest.
+type tree struct{ random func() uint64 }
+
+// choose implements chooser.
+func (t tree) choose(r *Request, c []Candidate, states []endpoint.State, n int) []Candidate {
+	n = min(n, len(c))
+	for i := range n {
+		rest := c[i:]
+		left := walk(r, rest, states, nil)
+		if left == 0 {
+			return c[:i]
+		}
+		k := int(t.random() % uint64(left))
+		rest[0], rest[k] = rest[k], rest[0]
+	}
+	return c[:n]
+}
+
+// explain implements chooser.
+func (t tree) explain(r *Request, c []Candidate, states []endpoint.State, verdicts []Verdict) {
+	walk(r, c, states, func(c *Candidate, step string) { verdicts[c.lot].Out = step })
+}
+
+// branch is the set of endpoints that a walk of the tree has kept: the first ones of a list.
+type branch struct {
+	c       []Candidate
+	states  []endpoint.State
+	dropped func(*Candidate, string) // may be nil
+	// What stale endpoints count with: the worst values of the fresh ones.
+	fresh     int
+	queue, kv float64
+}
+
+// walk moves the endpoints that the tree leaves to the front of c, and returns how many there are; 0 if the request is shed.
+func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) int {
+	b := branch{c: c, states: states, dropped: dropped}
+	for i := range c {
+		if s := b.of(&c[i]); s.Fresh {
+			b.fresh, b.queue, b.kv = b.fresh+1, max(b.queue, queue(s)), max(b.kv, s.KV)
+		}
+	}
+	if 2*b.fresh >= len(c) { // else freshness decides nothing: most pages may be gone for a reason that is not the servers'
+		b.keep(stepStale, func(c *Candidate) bool { return b.of(c).Fresh })
+	}
+	if r.Criticality == Critical {
+		if b.keep(stepLowQueue, func(c *Candidate) bool { return b.waiting(c) < criticalQueue }) {
+			b.lora(r.Model)
+			b.leastQueue()
+		} else {
+			b.leastQueue()
+			b.lora(r.Model)
+		}
+	} else {
+		capacity := b.fresh == 0 || b.keep(stepCapacity, func(c *Candidate) bool { return b.waiting(c) <= sheddableQueue && b.used(c) <= sheddableKV })
+		if !capacity && r.Criticality == Sheddable {
+			b.none(stepCapacity)
+			return 0
+		}
+		b.leastQueue()
+		b.lora(r.Model)
+	}
+	b.leastKV()
+	return len(b.c)
+}
+
+// of returns an endpoint's state.
+func (b *branch) of(c *Candidate) *endpoint.State { return &b.states[c.lot] }
+
+// waiting returns how many requests wait at an endpoint. If no endpoint has fresh metrics, the requests in flight stand for them.
+func (b *branch) waiting(c *Candidate) float64 {
+	switch {
+	case b.of(c).Fresh:
+		return queue(b.of(c))
+	case b.fresh == 0:
+		return float64(b.of(c).InFlight)
+	}
+	return b.queue
+}
+
+// used returns how much of an endpoint's KV cache is in use.
+func (b *branch) used(c *Candidate) float64 {
+	if b.of(c).Fresh {
+		return b.of(c).KV
+	}
+	return b.kv
+}
+
+// keep drops the endpoints that ok is false for. If it is false for all, keep returns false and drops none.
+func (b *branch) keep(step string, ok func(*Candidate) bool) bool {
+	kept := 0
+	for i := range b.c {
+		if ok(&b.c[i]) {
+			b.c[kept], b.c[i] = b.c[i], b.c[kept]
+			kept++
+		}
+	}
+	if kept == 0 {
+		return false
+	}
+	rest := branch{c: b.c[kept:], dropped: b.dropped}
+	rest.none(step)
+	b.c = b.c[:kept]
+	return true
+}
+
+// none drops all endpoints.
+func (b *branch) none(step string) {
+	if b.dropped != nil {
+		for i := range b.c {
+			b.dropped(&b.c[i], step)
+		}
+	}
+	b.c = nil
+}
+
+// lora keeps the endpoints that have an adapter, else those with a free slot for it.
+func (b *branch) lora(model string) {
+	if model == "" {
+		return
+	}
+	_ = b.keep(stepLoRA, func(c *Candidate) bool { return b.of(c).Adapters.Has(model) }) ||
+		b.keep(stepLoRA, func(c *Candidate) bool { return b.of(c).Adapters.Free() })
+}
+
+// leastQueue keeps the endpoints in the lowest of as many equal parts of the range of queues as there are endpoints, with whole
+// numbers.
+func (b *branch) leastQueue() {
+	low, high := b.bounds(b.waiting)
+	limit := int(low) + (int(high)-int(low))/max(len(b.c), 1)
+	b.keep(stepQueue, func(c *Candidate) bool { return int(b.waiting(c)) <= limit })
+}
+
+// leastKV does the same with the KV caches, with fractions.
+func (b *branch) leastKV() {
+	low, high := b.bounds(b.used)
+	limit := low + (high-low)/float64(max(len(b.c), 1))
+	b.keep(stepKV, func(c *Candidate) bool { return b.used(c) <= limit })
+}
+
+func (b *branch) bounds(of func(*Candidate) float64) (low, high float64) {
+	for i := range b.c {
+		v := of(&b.c[i])
+		if i == 0 {
+			low, high = v, v
+		}
+		low, high = min(low, v), max(high, v)
+	}
+	return low, high
+}

@@ -1,0 +1,68 @@
+package picker
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+func TestTree_ThroughEnvoy(t *testing.T) {
+	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true}, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
+	g.pods[0].shows(0, 0.85, "chat,law")
+	g.pods[1].shows(0, 0.95, "sql,law")
+	ask := func(c schedule.Criticality, path, model string) (pod string, status int, reason string) {
+		t.Helper()
+		setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "tree", Criticality: c, Endpoints: g.endpoints(), Body: BodyBuffered})
+		if e := g.picker.Explain("ns/pool", map[string]string{modelHeader: model}); e.Criticality != c || len(e.Verdicts) != 2 || !e.Verdicts[0].State.Fresh {
+			t.Fatalf("explained as %+v", e)
+		}
+		request, err := http.NewRequest(http.MethodPost, g.url+path, strings.NewReader(`{"model":"`+model+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "/none/" {
+			request.Header.Set(modelHeader, model) // as the scanner of the Gateway does
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.Header.Get("x-pod"), response.StatusCode, response.Header.Get("x-penstock-reason")
+	}
+	for _, path := range []string{"/buffered/", "/none/"} {
+		for model, want := range map[string]string{"sql": "pod-1", "chat": "pod-0", "law": "pod-0", "unknown": "pod-0"} {
+			for range 3 {
+				if pod, status, _ := ask(schedule.Critical, path, model); pod != want || status != 200 {
+					t.Errorf("%s, model %s: %d by %s, want %s", path, model, status, pod, want)
+				}
+			}
+		}
+		if _, status, reason := ask(schedule.Sheddable, path, "law"); status != 429 || reason != ReasonShed {
+			t.Errorf("%s: a sheddable request without capacity: %d %q", path, status, reason)
+		}
+		if pod, status, _ := ask(schedule.Standard, path, "law"); status != 200 || pod != "pod-0" {
+			t.Errorf("%s: a standard request without capacity: %d by %q", path, status, pod)
+		}
+	}
+	for _, record := range g.picker.History("ns/pool") {
+		dropped := func(v schedule.Verdict) bool { return v.Out != "" }
+		if record.Criticality == "" || !slices.ContainsFunc(record.Verdicts, dropped) {
+			t.Errorf("recorded without a reason: %+v", record)
+		}
+	}
+}
+
+func TestTree_ShedRequestSpills(t *testing.T) {
+	g := startGateway(t, route{Name: "a", Cluster: "closed-spill", Mode: none, Allow: true, Filter: "picker-spill", Spill: "envoy://hop-b/"})
+	g.pods[0].shows(6, 0.1, "")
+	g.pods[1].shows(6, 0.1, "")
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "tree", Criticality: schedule.Sheddable, Endpoints: g.endpoints(), Spills: true, Spill: []string{"envoy://hop-b/"}})
+	g.picker.Explain("ns/pool", nil)
+	if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 || response.Header.Get("x-pod") != "other" {
+		t.Errorf("%s %s", response.Status, text)
+	}
+}

@@ -1,0 +1,49 @@
+package inference_test
+
+import (
+	"testing"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Envoy sends bodies to pickers that need them, and the policy may still decide.
+func TestPoolPolicy_StrategyDecidesWhetherBodiesAreRead(t *testing.T) {
+	for picker, want := range map[string]model.BodyMode{
+		"{strategy: random}":                 model.BodyNone,
+		"{strategy: random, body: Buffered}": model.BodyBuffered,
+		"{strategy: tree}":                   model.BodyBuffered,
+		"{strategy: tree, body: None}":       model.BodyNone,
+	} {
+		p := pool(t, world(t, poolWith(picker)), "default/chat")
+		if p.Picker.Body != want {
+			t.Errorf("%s: mode %s, want %s", picker, p.Picker.Body, want)
+		}
+	}
+}
+
+func TestPoolPolicy_CriticalityReachesThePicker(t *testing.T) {
+	for picker, want := range map[string]string{
+		"{}":               "Standard",
+		"{strategy: tree}": "Standard",
+		"{strategy: tree, criticality: Sheddable}": "Sheddable",
+	} {
+		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Settings.Criticality != want {
+			t.Errorf("%s: %s, want %s", picker, p.Settings.Criticality, want)
+		}
+	}
+}
+
+// poolWith is a pool with a policy.
+func poolWith(picker string) string {
+	return `
+kind: InferencePool
+metadata: {name: chat}
+spec:
+  selector: {matchLabels: {app: chat}}
+  targetPorts: [{number: 8000}]
+---
+kind: PoolPolicy
+metadata: {name: chat}
+spec: {targetRef: {name: chat}, picker: ` + picker + `}
+`
+}
