@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // penstock runs the command as a user would, and returns what it printed.
@@ -26,7 +29,7 @@ func penstock(t *testing.T, args ...string) (string, error) {
 func TestCommand_HasExamples(t *testing.T) {
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		if cmd.Runnable() && !strings.Contains(cmd.Example, "penstock ") {
+		if cmd.Runnable() && !cmd.HasSubCommands() && !strings.Contains(cmd.Example, "penstock ") {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
@@ -37,6 +40,60 @@ func TestCommand_HasExamples(t *testing.T) {
 		}
 	}
 	visit(newRoot())
+}
+
+func TestCommand_UnknownSubcommandIsAnError(t *testing.T) {
+	for _, args := range [][]string{{"frob"}, {"debug", "frob"}, {"debug", "store", "frob"}} {
+		if _, err := penstock(t, args...); err == nil || !strings.Contains(err.Error(), `unknown command "frob" for "penstock`) {
+			t.Errorf("penstock %s: %v", strings.Join(args, " "), err)
+		}
+	}
+	if out, err := penstock(t, "debug", "xds"); err != nil || !strings.Contains(out, "streams") {
+		t.Errorf("a group without a subcommand: %v\n%s", err, out)
+	}
+}
+
+func TestCommand_MissingFolderIsAnErrorWithAFix(t *testing.T) {
+	for _, args := range [][]string{{"up"}, {"status"}, {"translate"}, {"debug", "xds", "streams"}} {
+		_, err := penstock(t, append(args, "-f", "nodir")...)
+		if err == nil || !strings.Contains(err.Error(), "nodir: no such file or directory; name a folder or file that exists") {
+			t.Errorf("penstock %s: %v", strings.Join(args, " "), err)
+		}
+	}
+}
+
+func TestDebug_ErrorsNameTheProcessOnceAndTheFix(t *testing.T) {
+	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/Nope") {
+			http.Error(w, `no kind "Nope"`, http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write([]byte(`{"revision": 1, "objects": []}`))
+	}))
+	defer pages.Close()
+	at := strings.TrimPrefix(pages.URL, "http://")
+	state := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"store", "show", "Nope", "--http", at}, "the process at " + at + ` answered 404 Not Found: no kind "Nope"`},
+		{[]string{"store", "show", "Service", "default/none", "--http", at}, "this process has no Service default/none: penstock debug store show Service lists those that it has"},
+		{[]string{"xds", "streams", "--state", state}, "no penstock answers at " + state + "/api.sock: connect: no such file or directory; start penstock up -f FOLDER, or give the -f and --state that it runs with"},
+	} {
+		if _, err := penstock(t, append([]string{"debug"}, c.args...)...); err == nil || err.Error() != c.want {
+			t.Errorf("penstock debug %s:\n%v\nwant\n%s", strings.Join(c.args, " "), err, c.want)
+		}
+	}
+}
+
+func TestPicker_TableShowsThePartsOfACost(t *testing.T) {
+	if got := costCell(schedule.Verdict{Cost: 0.12, Costs: map[string]float64{"in-flight": 0.02, "backlog": 0.1, "others": 0}}); got != "0.120 (backlog 0.100, in-flight 0.020)" {
+		t.Errorf("got %q", got)
+	}
+	if got := costCell(schedule.Verdict{Cost: 3, Costs: map[string]float64{"requests": 3}}); got != "3.000" {
+		t.Errorf("got %q", got)
+	}
 }
 
 func TestVersion_NamesTheEnvoyThatUpStarts(t *testing.T) {

@@ -87,6 +87,9 @@ func newStoreShow() *cobra.Command {
 		if err := at.get(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?"+query.Encode(), &answer); err != nil {
 			return err
 		}
+		if len(args) == 2 && len(answer.Objects) == 0 {
+			return fmt.Errorf("this process has no %s %s: penstock debug store show %[1]s lists those that it has", args[0], args[1])
+		}
 		switch output {
 		case "yaml":
 			return printYAML(cmd.OutOrStdout(), answer.Objects)
@@ -182,11 +185,11 @@ func newGraphWhy() *cobra.Command {
 				if !r.Exists {
 					fmt.Fprintln(out, "  has no value")
 				}
-				cause := r.Cause
-				if cause == "" {
-					cause = "its key appeared"
+				cause := "its key appeared"
+				if r.Cause != "" {
+					cause = "of " + r.Cause
 				}
-				fmt.Fprintf(out, "  recomputed at revision %d because of %s; last changed at revision %d\n", r.Computed, cause, r.Changed)
+				fmt.Fprintf(out, "  recomputed at revision %d because %s; last changed at revision %d\n", r.Computed, cause, r.Changed)
 				for _, read := range r.Reads {
 					fmt.Fprintf(out, "  reads   %s\n", read)
 				}
@@ -228,7 +231,7 @@ func newXDSDump() *cobra.Command {
 }
 
 func newXDSDiff() *cobra.Command {
-	return debugCommand("diff NODE", "Print the resources of which a proxy does not have the served version; nothing if it is in sync", `  penstock debug xds diff $(hostname) -f ./config`,
+	return debugCommand("diff NODE", "Print the resources of which a proxy does not have the served version; nothing if it is in sync", `  penstock debug xds diff default/gw -f ./config`,
 		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
 			var proxies []server.ProxyDifferences
 			if err := at.get(cmd.Context(), "/debug/xds/diff?node="+url.QueryEscape(args[0]), &proxies); err != nil {
@@ -266,7 +269,7 @@ func newPickerShow() *cobra.Command {
 			t := newTable(out, "ENDPOINT", "POD", "FRESH", "QUEUE", "KV CACHE", "RUNNING", "IN FLIGHT", "FILTERED BY", "COST")
 			for _, v := range e.Verdicts {
 				s := v.State
-				t.row(v.Address, orDash(v.Pod), s.Fresh, fmt.Sprintf("%g", s.Queue), fmt.Sprintf("%.0f%%", 100*s.KV), fmt.Sprintf("%g", s.Running), s.InFlight, orDash(v.Out), fmt.Sprintf("%.3f", v.Cost))
+				t.row(v.Address, orDash(v.Pod), s.Fresh, fmt.Sprintf("%g", s.Queue), fmt.Sprintf("%.0f%%", 100*s.KV), fmt.Sprintf("%g", s.Running), s.InFlight, orDash(v.Out), costCell(v))
 			}
 			return t.flush()
 		})

@@ -276,19 +276,33 @@ func costText(v schedule.Verdict) (text string) {
 	case len(v.Costs) == 1:
 		text = fmt.Sprintf("; cost %g", v.Cost)
 	case len(v.Costs) > 1:
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(v.Costs)) {
-			if cost := v.Costs[name]; cost >= 0.0005 {
-				parts = append(parts, fmt.Sprintf("%s %.3f", name, cost))
-			}
-		}
-		text = fmt.Sprintf("; cost %.3f s (%s)", v.Cost, strings.Join(parts, ", "))
+		text = fmt.Sprintf("; cost %.3f s (%s)", v.Cost, costParts(v))
 	}
 	switch v.Trial {
 	case "due":
 		text += "; suspect: the next request may try it"
 	case "wait":
 		text += "; suspect: waits for its next trial"
+	}
+	return text
+}
+
+// costParts lists the parts of an endpoint's cost that are visible at three decimals.
+func costParts(v schedule.Verdict) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(v.Costs)) {
+		if cost := v.Costs[name]; cost >= 0.0005 {
+			parts = append(parts, fmt.Sprintf("%s %.3f", name, cost))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// costCell is an endpoint's cost in a table, with its parts if it has several.
+func costCell(v schedule.Verdict) string {
+	text := fmt.Sprintf("%.3f", v.Cost)
+	if parts := costParts(v); len(v.Costs) > 1 && parts != "" {
+		text += " (" + parts + ")"
 	}
 	return text
 }

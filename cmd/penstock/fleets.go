@@ -30,7 +30,7 @@ func (o *fleetFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&o.envoyImage, "envoy-image", defaultEnvoyImage, "image of Envoy for proxies whose EnvoyFleet names none")
 	f.StringSliceVar(&o.addresses, "xds-address", nil, "address at which proxies reach ADS, as HOST:PORT; may be repeated (default: --service, with the port of --xds)")
 	f.StringSliceVar(&o.externalIPs, "external-ips", nil, "range, as CIDR, in which a Gateway's spec.addresses may become externalIPs of its Service; may be repeated. Everyone who can write a Gateway can claim every address in it (default: none)")
-	f.StringVar(&o.trustDomain, "xds-trust-domain", "", "trust domain of the SPIFFE IDs in such certificates that name service accounts of this cluster, such as cluster.local; every process that --xds-client-ca signs for must use this domain for this cluster alone (default: none, and a SPIFFE ID counts only where external.subjects names it)")
+	f.StringVar(&o.trustDomain, "xds-trust-domain", "", "trust domain, such as cluster.local: a SPIFFE ID of it, in a certificate that --xds-client-ca signed, names a service account of this cluster; every process that --xds-client-ca signs for must use this domain for this cluster alone (default: none, and a SPIFFE ID counts only where external.subjects names it)")
 }
 
 // config returns nil if serve runs no proxies.

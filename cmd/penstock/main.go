@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -51,5 +52,30 @@ server for every request.`,
 		newCopy(),
 		newVersion(),
 	)
+	for _, cmd := range root.Commands() {
+		rejectUnknown(cmd)
+	}
 	return root
+}
+
+// rejectUnknown makes an unknown subcommand of a group an error, as one of the root is. Cobra would print the help and succeed.
+func rejectUnknown(cmd *cobra.Command) {
+	if !cmd.HasSubCommands() {
+		return
+	}
+	cmd.DisableFlagsInUseLine = true
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var names []string
+		for _, sub := range cmd.Commands() {
+			names = append(names, sub.Name())
+		}
+		return fmt.Errorf("unknown command %q for %q: choose one of %s", args[0], cmd.CommandPath(), strings.Join(names, ", "))
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	for _, sub := range cmd.Commands() {
+		rejectUnknown(sub)
+	}
 }

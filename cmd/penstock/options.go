@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
@@ -31,8 +32,8 @@ type files struct {
 	state string
 }
 
-func (s *files) flags(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil, "folder (read recursively) or file with YAML or JSON; may be repeated (required)")
+func (s *files) flags(cmd *cobra.Command, required string) {
+	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil, "folder (read recursively) or file with YAML or JSON; may be repeated ("+required+")")
 	cmd.Flags().StringVar(&s.state, "state", "", "folder for the last good versions of objects, the status, and the socket for other commands. It must belong to the user that runs penstock, with mode 0700 (default: one for the given files, below $XDG_STATE_HOME/penstock)")
 }
 
@@ -41,12 +42,7 @@ func (s *files) exist() error {
 	if s.state != "" {
 		return nil
 	}
-	for _, p := range s.paths {
-		if _, err := os.Stat(p); err != nil {
-			return fmt.Errorf("-f: %w", err)
-		}
-	}
-	return nil
+	return file.Exist(s.paths...)
 }
 
 // stateDir returns the state folder of these files, the same for every command that names them.
@@ -96,7 +92,11 @@ type service struct {
 }
 
 func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
-	s.files.flags(cmd)
+	required := "required"
+	if !s.local {
+		required = "required without --kubeconfig, except in a pod"
+	}
+	s.files.flags(cmd, required)
 	f := cmd.Flags()
 	where := ""
 	if xds == "" {

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +23,7 @@ type target struct {
 }
 
 func (a *target) flags(cmd *cobra.Command) {
-	a.files.flags(cmd)
+	a.files.flags(cmd, "required without --http and --state")
 	cmd.Flags().StringVar(&a.http, "http", "", "query the penstock whose --admin (or, on loopback, whose --http) has this address, instead of the one that runs for -f (default: none)")
 	cmd.MarkFlagsMutuallyExclusive("file", "http")
 	cmd.MarkFlagsMutuallyExclusive("state", "http")
@@ -71,12 +73,28 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("no penstock answers at %s: %w", r.address, err)
+		return nil, r.noAnswer(err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer func() { _ = resp.Body.Close() }()
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-		return nil, fmt.Errorf("penstock at %s answered %s: %s", r.address, resp.Status, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("the process at %s answered %s: %s", r.address, resp.Status, strings.TrimSpace(string(text)))
 	}
 	return resp.Body, nil
+}
+
+// noAnswer is the error of a call to a process that is not there, with what to do. It omits the URL and the address that
+// the causes repeat.
+func (r running) noAnswer(err error) error {
+	if call := (*url.Error)(nil); errors.As(err, &call) {
+		err = call.Err
+	}
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) {
+		err = dial.Err
+	}
+	fix := "start penstock up -f FOLDER, or give the -f and --state that it runs with"
+	if r.network == "tcp" {
+		fix = "give the address of a running penstock's --admin"
+	}
+	return fmt.Errorf("no penstock answers at %s: %w; %s", r.address, err, fix)
 }

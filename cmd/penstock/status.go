@@ -89,7 +89,7 @@ func watchStatus(cmd *cobra.Command, at running, output string) error {
 		case cmd.Context().Err() != nil:
 			return nil
 		case err != nil:
-			return fmt.Errorf("penstock at %s has ended: %w", at.address, err)
+			return fmt.Errorf("the process at %s has ended: %w", at.address, err)
 		case output == "json":
 			err = json.NewEncoder(cmd.OutOrStdout()).Encode(doc)
 		default:

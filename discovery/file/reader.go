@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -135,11 +136,24 @@ func (r *Reader) Synced() <-chan struct{} { return r.synced }
 // reported instead.
 func (r *Reader) Load(ctx context.Context) error {
 	for _, root := range r.roots {
-		if _, err := os.Stat(root.path); err != nil {
-			return fmt.Errorf("configuration: %w", err)
+		if err := Exist(root.path); err != nil {
+			return err
 		}
 	}
 	return r.sync(ctx, scanEverything)
+}
+
+// Exist returns an error for the first of some folders and files of configuration that does not exist.
+func Exist(paths ...string) error {
+	for _, path := range paths {
+		if _, err := os.Stat(path); err != nil {
+			if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
+				err = cause.Err
+			}
+			return fmt.Errorf("configuration %s: %w; name a folder or file that exists", path, err)
+		}
+	}
+	return nil
 }
 
 // sync reads the files that next returns, until it returns no more, and applies them in one batch.

@@ -15,10 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// unbounded raises circuit breakers out of the way: a queue in Envoy's defaults (1,024 connections and requests) would
-// be a limit that no object sets. Budgets on retries stay.
-const unbounded = 1 << 30
-
 // Cluster is one backend, pool or picker. Its endpoints come by EDS under its own name, which keeps service_name unique
 // (of two clusters that share one, Envoy would not update both).
 func Cluster(c *model.Cluster) (*resource.Resource, error) {
@@ -34,8 +30,8 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: b.eds(name)},
 		ConnectTimeout:       seconds(connectTimeout),
 		LoadBalancingPolicy:  b.loadBalancing(c.Fallback),
-		CircuitBreakers:      breakers(c.Own),
-		// One slow cluster must not hold back the answer to all others (envoy/DELIVERY.md, 2).
+		CircuitBreakers:      circuitBreakers(c.Own),
+		// One slow cluster must not hold back the answer to all others (ENVOY.md, "Delivery").
 		WaitForWarmOnInit: boolean(false),
 		// What left the endpoints takes no new request, however healthy it is.
 		IgnoreHealthOnHostRemoval: true,
@@ -61,25 +57,6 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		return nil, b.err
 	}
 	return checked(resource.Cluster, cl.Name, cl, b.refs, c.Owners)
-}
-
-// breakers let every request pass; retries get a budget, because the default of three at a time would make 503s of most
-// fail-overs (envoy/INFERENCE.md, 5). All calls that wait for a picker of our own fail at once when it does, and each has to
-// be made again: they are small, and there are as many as requests.
-func breakers(own bool) *clusterv3.CircuitBreakers {
-	percent, least := 25.0, uint32(64)
-	if own {
-		percent, least = 100, unbounded
-	}
-	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
-		MaxConnections:     u32(unbounded),
-		MaxPendingRequests: u32(unbounded),
-		MaxRequests:        u32(unbounded),
-		RetryBudget: &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
-			BudgetPercent:       &typev3.Percent{Value: percent},
-			MinRetryConcurrency: u32(least),
-		},
-	}}}
 }
 
 // healthCheck asks a picker whether it serves. It is quick, because the first answer decides when a new cluster is usable, and

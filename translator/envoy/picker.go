@@ -30,7 +30,7 @@ const (
 const maxPickerMessage = 1 << 20
 
 // pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never on the route: there,
-// requests of one pool would be asked at another's picker (envoy/INFERENCE.md, "Many pools").
+// requests of one pool would be asked at another's picker (ENVOY.md, "Calls to pickers").
 func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode func(*model.PickerCall) model.BodyMode) map[string]*anypb.Any {
 	if p == nil {
 		return nil

@@ -33,7 +33,7 @@ const (
 
 var spillCodes = []uint32{429, 503}
 
-// retryPolicy composes three wishes: repeating what never began (always), walking a picker's list and spilling (pools),
+// retryPolicy is a route's; the budget of all retries to a cluster is among its circuitBreakers. It composes three wishes: repeating what never began (always), walking a picker's list and spilling (pools),
 // and a user's own. The larger count holds; a picker learns of the user's (pickerOverride), because the number that it
 // sets overrides the one here.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {

@@ -28,13 +28,13 @@ type Delta struct {
 
 // Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method allows it.
 type Cursor struct {
-	log  *log
-	seq  atomic.Uint64
-	wake chan struct{}
+	log    *log
+	seq    atomic.Uint64
+	signal chan struct{}
 }
 
 func (l *log) cursor() *Cursor {
-	c := &Cursor{log: l, wake: make(chan struct{}, 1)}
+	c := &Cursor{log: l, signal: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.seq.Store(l.seq())
@@ -65,14 +65,14 @@ func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 // Ready is closed when the log may be read: see Cache.SetReady. Safe for concurrent use.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
-// Wake receives when there may be something to pull, and after Poke. Safe for concurrent use.
-func (c *Cursor) Wake() <-chan struct{} { return c.wake }
+// Signal receives when there may be something to pull, and after Poke. Safe for concurrent use.
+func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
 // Poke signals the cursor's reader for a reason of the caller's own, which saves a channel to select from. Safe for
 // concurrent use.
 func (c *Cursor) Poke() {
 	select {
-	case c.wake <- struct{}{}:
+	case c.signal <- struct{}{}:
 	default:
 	}
 }

@@ -1,7 +1,7 @@
 // Package publish decides what one proxy is sent, and when: make before break, gated by the proxy's answers.
 //
 // A Stream is the state machine of one ADS stream. Its input is a cursor of xds/cache, the proxy's requests with their
-// ACKs and NACKs (Handle), and the time. Its output is Flush, the responses to send now, in order, and Wake, the time
+// ACKs and NACKs (Handle), and the time. Its output is Flush, the responses to send now, in order, and NextFlush, the time
 // of the next Flush if nothing else happens. It reads no clock, starts no goroutine and never blocks. xds/server drives
 // it.
 //

@@ -168,7 +168,7 @@ func (w *waiting) hop(l *cache.Slot) bool {
 		if s.resumedAt.IsZero() || !w.now.Before(until) {
 			return false
 		}
-		s.wakeAt(until)
+		s.flushAt(until)
 		return true
 	}
 	if it := w.s.items[resource.Listener][l]; it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.rejected {

@@ -14,7 +14,7 @@ import (
 const maxMessage = 1024
 
 // nack applies a NACK. The rejected resources are withheld at that version. The others are sent again, even where Envoy
-// applied them: it counts only what it has ACKed as its own (DELIVERY 3).
+// applied them: it counts only what it has ACKed as its own.
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
@@ -113,7 +113,7 @@ func (s *Stream) retry(now time.Time) {
 		case it.retry.IsZero() || it.dirty || it.flight != nil || it.want == nil:
 		case now.Before(it.retry):
 			s.retrying = true
-			s.wakeAt(it.retry)
+			s.flushAt(it.retry)
 		default:
 			it.retry = time.Time{}
 			s.dirty(it, true, now)

@@ -28,9 +28,9 @@ var stages = []stage{
 	// Clusters warm on their secrets; the proxy requests those of listeners. A removal only answers a request.
 	{t: resource.Secret, upsert: always, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
-	// Right behind: a modified cluster waits for its endpoints again, and withholds its ACK meanwhile (DELIVERY 2).
+	// Right behind: a modified cluster waits for its endpoints again, and withholds its ACK meanwhile.
 	{t: resource.Endpoints, upsert: endpointsReady, window: 16},
-	// An added and a removed listener of one port must be in one response (DELIVERY 5).
+	// An added and a removed listener of one port must be in one response.
 	{t: resource.Listener, upsert: routesReady, remove: unused, window: 16},
 	{t: resource.RouteConfiguration, upsert: routesReady, single: true},
 	{t: resource.Cluster, remove: unused, window: 16},
@@ -40,7 +40,7 @@ var stages = []stage{
 // item waits collapse with it.
 func (s *Stream) Flush(now time.Time) []*Response {
 	s.pull(now)
-	s.wake = time.Time{}
+	s.nextFlush = time.Time{}
 	s.expireDrains(now)
 	s.retry(now)
 	var out []*Response
@@ -110,15 +110,15 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 func (s *Stream) passes(g gate, it *item, now time.Time) bool {
 	ok, until := g(s, it, now)
 	if !ok {
-		s.wakeAt(until)
+		s.flushAt(until)
 	}
 	return ok
 }
 
-// wakeAt requests a Flush at a time; zero: none.
-func (s *Stream) wakeAt(t time.Time) {
-	if !t.IsZero() && (s.wake.IsZero() || t.Before(s.wake)) {
-		s.wake = t
+// flushAt requests a Flush at a time; zero: none.
+func (s *Stream) flushAt(t time.Time) {
+	if !t.IsZero() && (s.nextFlush.IsZero() || t.Before(s.nextFlush)) {
+		s.nextFlush = t
 	}
 }
 

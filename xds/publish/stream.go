@@ -54,7 +54,7 @@ type Stream struct {
 	unacked       []*Response // oldest first
 	nonce         uint64
 	resumedAt     time.Time // when the proxy resumed with versions that may be unknown here; zero: it brought none
-	wake          time.Time
+	nextFlush     time.Time
 	calm          bool   // see isCalm; for the stage that runs
 	retrying      bool   // some listener has a time to be tried again
 	rejectionsSeq uint64 // counts changes of Rejections
@@ -126,8 +126,8 @@ func New(cursor *cache.Cursor, c Config) *Stream {
 // Close ends the stream.
 func (s *Stream) Close() { s.cursor.Close(s.subscribed.all, s.held.all) }
 
-// Wake is the time of the next Flush if nothing else happens; zero: none.
-func (s *Stream) Wake() time.Time { return s.wake }
+// NextFlush is the time of the next Flush if nothing else happens; zero: none.
+func (s *Stream) NextFlush() time.Time { return s.nextFlush }
 
 // pull applies the commits since the last call.
 func (s *Stream) pull(now time.Time) {

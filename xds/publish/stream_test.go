@@ -130,8 +130,8 @@ func TestWarming_SlowClusterDelaysOnlyItself(t *testing.T) {
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "a", 1), xdstest.Cluster(t, "b", 0), xdstest.RoutesOf(t, "routes", nil, "a")})
 	s.expect("cluster +a,+b", "endpoints +a")
 	s.pending = nil // the proxy does not answer
-	if wake := s.stream.Wake(); !wake.Equal(s.now.Add(time.Second)) {
-		t.Errorf("next flush at %v", wake)
+	if next := s.stream.NextFlush(); !next.Equal(s.now.Add(time.Second)) {
+		t.Errorf("next flush at %v", next)
 	}
 	s.commit([]*resource.Resource{xdstest.Endpoints(t, "a", 9)})
 	s.expect("endpoints +a")
@@ -163,8 +163,8 @@ func TestLinger_ClusterOutlivesItsRoutes(t *testing.T) {
 	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"b"})})
 	s.ackAll()
 	s.expect()
-	if want := s.now.Add(time.Minute); !s.stream.Wake().Equal(want) {
-		t.Errorf("next flush at %s, want %s", s.stream.Wake(), want)
+	if want := s.now.Add(time.Minute); !s.stream.NextFlush().Equal(want) {
+		t.Errorf("next flush at %s, want %s", s.stream.NextFlush(), want)
 	}
 	s.now = s.now.Add(time.Minute)
 	s.expect("cluster -a")
@@ -211,7 +211,7 @@ func TestLagging_NothingIsRemovedWhileSourcesAreLost(t *testing.T) {
 	s.advance(time.Hour)
 	s.expect()
 	lagging = false
-	s.now = s.stream.Wake()
+	s.now = s.stream.NextFlush()
 	s.expect("cluster -a")
 }
 
@@ -225,8 +225,8 @@ func TestDrain_ClustersOfRemovedChainStay(t *testing.T) {
 	s.expect()
 	s.advance(time.Minute - 1)
 	s.expect()
-	if wake := s.stream.Wake(); !wake.Equal(s.now.Add(1)) {
-		t.Errorf("next flush at %v", wake)
+	if next := s.stream.NextFlush(); !next.Equal(s.now.Add(1)) {
+		t.Errorf("next flush at %v", next)
 	}
 	s.advance(1)
 	s.expect("cluster -a")
@@ -317,7 +317,7 @@ func TestNACK_ListenerOfBusyPortIsRetried(t *testing.T) {
 	s.expect("listener +other")
 	s.nack(resource.Listener, "Error adding/updating listener(s) other: cannot bind '127.0.0.1:81': Address already in use")
 	s.expect()
-	s.now = s.stream.Wake()
+	s.now = s.stream.NextFlush()
 	s.expect("listener +other")
 	s.ack(resource.Listener)
 	s.expect()

@@ -78,19 +78,19 @@ func (st *stream) run(ctx context.Context, first request) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		wake, err := st.flush()
+		flushAt, err := st.flush()
 		if err != nil {
 			return ended(err)
 		}
-		if next := st.checkDue(); !next.IsZero() && (wake.IsZero() || next.Before(wake)) {
-			wake = next
+		if next := st.checkDue(); !next.IsZero() && (flushAt.IsZero() || next.Before(flushAt)) {
+			flushAt = next
 		}
 		timer.Stop()
-		if !wake.IsZero() {
-			timer.Reset(wake.Sub(st.server.config.Now()))
+		if !flushAt.IsZero() {
+			timer.Reset(flushAt.Sub(st.server.config.Now()))
 		}
 		select {
-		case <-st.cursor.Wake(): // the receiver pokes it too
+		case <-st.cursor.Signal(): // the receiver pokes it too
 		case <-timer.C:
 		case <-ctx.Done():
 			return ended(context.Cause(ctx))
@@ -149,30 +149,30 @@ func (st *stream) handle(r request) {
 }
 
 // flush sends what may be sent now, and returns when to flush again if nothing else happens.
-func (st *stream) flush() (wake time.Time, err error) {
-	responses, wake := st.next()
+func (st *stream) flush() (flushAt time.Time, err error) {
+	responses, flushAt := st.next()
 	for _, r := range responses {
 		size, err := st.wire.send(r)
 		if err != nil {
-			return wake, err
+			return flushAt, err
 		}
 		st.server.metrics.sent(r, size)
 	}
-	return wake, nil
+	return flushAt, nil
 }
 
 // next returns what may be sent now, and when to ask again if nothing else happens.
-func (st *stream) next() (responses []*publish.Response, wake time.Time) {
+func (st *stream) next() (responses []*publish.Response, flushAt time.Time) {
 	now := st.server.config.Now()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	responses = st.machine.Flush(now)
-	wake = st.machine.Wake()
+	flushAt = st.machine.NextFlush()
 	for _, r := range responses {
 		st.begin(r)
 	}
 	st.reportChanged() // a new version may have ended a rejection
-	return responses, wake
+	return responses, flushAt
 }
 
 // ended returns the error of a stream's end; nil for an ordinary end.

@@ -36,7 +36,7 @@ type FakeConfig struct {
 	Timeout time.Duration
 }
 
-// Fake is a strict fake Envoy: it requests, applies, warms, ACKs and NACKs in the order that DELIVERY.md observed, over
+// Fake is a strict fake Envoy: it requests, applies, warms, ACKs and NACKs in the order observed at the real Envoy, over
 // real gRPC, and records violations of the control plane. It is safe for concurrent use.
 type Fake struct {
 	config FakeConfig
@@ -148,7 +148,7 @@ func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 }
 
 // HasUnacked reports whether resources are in force that no control plane can know: they came in a partly rejected
-// response, and the stream ended before they were sent again (DELIVERY 3). The resources that they name are then in
+// response, and the stream ended before they were sent again. The resources that they name are then in
 // force too.
 func (f *Fake) HasUnacked() bool {
 	f.mu.Lock()

@@ -19,7 +19,7 @@ type proxy struct {
 	unanswered map[resource.Ref]bool
 	rejected   map[resource.Ref]bool // rejected without ever having been in force
 	// unacked is in force from a partly rejected response of an earlier stream, and so missing or outdated in the
-	// versions that this stream began with (DELIVERY 3): no control plane can know of it.
+	// versions that this stream began with: no control plane can know of it.
 	unacked map[resource.Ref]bool
 	state   map[resource.Type]string
 	// initialized: it has had a response of clusters; listening: it has requested its listeners.

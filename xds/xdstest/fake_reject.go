@@ -33,7 +33,7 @@ func (c FakeConfig) judge(ref resource.Ref, msg any) *verdict {
 	return judge(msg)
 }
 
-// judge finds those errors of DELIVERY 3's table that tests make on purpose.
+// judge finds those errors that tests make on purpose (rejections in nack_test.go).
 func judge(msg any) *verdict {
 	switch m := msg.(type) {
 	case *clusterv3.Cluster:

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// rejections are the errors of DELIVERY 3's table, and the real Envoy's error details. The owner of all resources is
+// rejections are errors that tests make on purpose, and the real Envoy's error details. The owner of all resources is
 // named "bad".
 var rejections = []struct {
 	name string

@@ -78,8 +78,8 @@ func (s *Simulation) Settle(r *rand.Rand) {
 		}
 		out := s.machine.Flush(s.Now)
 		s.down = append(s.down, out...)
-		if wake := s.machine.Wake(); len(out) == 0 && wake.After(s.Now) {
-			s.Now = wake
+		if next := s.machine.NextFlush(); len(out) == 0 && next.After(s.Now) {
+			s.Now = next
 		} else if len(out) == 0 {
 			s.session.locked(s.session.expire)
 			return

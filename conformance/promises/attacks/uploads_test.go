@@ -23,7 +23,7 @@ spec:
 
 // Before, 200 uploads of 32 MiB that stopped before their last byte filled Envoy's heap for up to an hour, and every request of
 // every route was answered 503. It held the bodies for a model's name, for a picker, or only to be able to send them again.
-func TestUploads_StalledOnesLeaveOthersServed(t *testing.T) {
+func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 	s := start(t, nil)
 	s.write("by-model.yaml", modelRoute)
 	s.write("buffered.yaml", poolObjects("buffered", "/buffered", []string{"gw"}, at(s.server))+bufferedPool)
@@ -62,7 +62,7 @@ func TestUploads_StalledOnesLeaveOthersServed(t *testing.T) {
 }
 
 // Of HTTP/2 uploads without a declared length, Envoy's overload manager resets the largest.
-func TestUploads_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
+func TestUpload_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
 	s := start(t, nil)
 	s.write("by-model.yaml", modelRoute)
 	s.eventually("the route by model serves", func() error { return s.ask("POST", "/by-model", `{"model":"m"}`) })

@@ -79,7 +79,7 @@ func oneIf(yes bool) float64 {
 type findings struct{ board *status.Board }
 
 var findingsDesc = prometheus.NewDesc("penstock_findings",
-	"What penstock status lists now, by severity: error is something that does not take effect, warning what may not be meant.", []string{"severity"}, nil)
+	"Findings that penstock status lists now, by severity: error is something written that does not take effect, warning is a probable mistake.", []string{"severity"}, nil)
 
 // Describe implements prometheus.Collector.
 func (findings) Describe(out chan<- *prometheus.Desc) { out <- findingsDesc }

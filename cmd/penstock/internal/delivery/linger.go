@@ -25,17 +25,17 @@ type Linger struct {
 	cache   *cache.Cache
 	timeout time.Duration
 	log     *slog.Logger
-	wake    chan struct{}
+	rearm   chan struct{} // Run sets its timer again
 
 	mu      sync.Mutex // held during a commit, so that a cluster that returns wins
-	removed map[place]lingering
+	removed map[place]removedCluster
 }
 
 // place is a cluster of a gateway.
 type place struct{ gateway, cluster string }
 
-// lingering is a cluster that was removed.
-type lingering struct {
+// removedCluster is a cluster that was removed, until its linger timeout.
+type removedCluster struct {
 	cluster *resource.Resource // its last version
 	rev     uint64             // that removed it
 	until   time.Time          // when its endpoints are removed too
@@ -43,7 +43,7 @@ type lingering struct {
 
 // NewLinger makes it; timeout is LingerTimeout but in tests.
 func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger {
-	return &Linger{cache: c, timeout: timeout, log: log, wake: make(chan struct{}, 1), removed: map[place]lingering{}}
+	return &Linger{cache: c, timeout: timeout, log: log, rearm: make(chan struct{}, 1), removed: map[place]removedCluster{}}
 }
 
 // importedPool is the pool of an import whose pods are the endpoints of a cluster; false for any other cluster.
@@ -65,8 +65,8 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 			if !ok || ref.Type != resource.Endpoints || cluster == nil {
 				return false
 			}
-			d.removed[place{b.Gateway, ref.Name}] = lingering{cluster, b.Revision, until}
-			poke(d.wake)
+			d.removed[place{b.Gateway, ref.Name}] = removedCluster{cluster, b.Revision, until}
+			poke(d.rearm)
 			return true
 		})
 		for _, r := range b.Upserts {
@@ -78,7 +78,7 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// Learn adds addresses to the lingering clusters of a pool, and returns their names.
+// Learn adds addresses to the removed clusters of a pool whose endpoints are kept, and returns their names.
 func (d *Linger) Learn(pool string, addrs []netip.AddrPort) (clusters []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *Linger) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			next.Stop()
 			return ctx.Err()
-		case <-d.wake:
+		case <-d.rearm:
 		case <-next.C:
 		}
 		next.Stop()

@@ -55,7 +55,7 @@ type PoolsConfig struct {
 // as long as an Envoy may still ask.
 type Pools struct {
 	cfg          PoolsConfig
-	grow, retire chan struct{} // wake the two halves of Run
+	grow, retire chan struct{} // signals to the two loops of Run
 
 	mu       sync.Mutex
 	updating bool                   // between shrink and grow: the cache does not have yet what growing waits for
@@ -67,9 +67,9 @@ type Pools struct {
 
 // NewPools makes it.
 func NewPools(cfg PoolsConfig) *Pools {
-	wake := func() chan struct{} { return make(chan struct{}, 1) }
+	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Pools{
-		cfg: cfg, grow: wake(), retire: wake(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{},
+		cfg: cfg, grow: signal(), retire: signal(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{},
 		plain: map[string]*model.Pool{}, gone: map[string]time.Time{},
 	}
 }
