@@ -58,24 +58,25 @@ func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	}
 }
 
-// live reads a process's heap right after a collection, and its number of goroutines.
+// live reads a process's heap right after a collection, and its number of goroutines. The text form of the heap profile has the heap
+// from before the profile was written: the writer allocates more with each place that has ever allocated, so that the heap would seem
+// to grow for hours.
 func live(ctx context.Context, client *http.Client) (heap, goroutines float64, err error) {
-	if err := fetch(ctx, client, "/debug/pprof/heap?gc=1", func(string) {}); err != nil {
+	value := func(path, name string, into *float64) error {
+		err := fetch(ctx, client, path, func(line string) {
+			if text, ok := strings.CutPrefix(line, name); ok {
+				*into, _ = strconv.ParseFloat(text, 64)
+			}
+		})
+		if err == nil && *into == 0 {
+			err = fmt.Errorf("%s has no line that begins with %q", path, name)
+		}
+		return err
+	}
+	if err := value("/debug/pprof/heap?gc=1&debug=1", "# HeapAlloc = ", &heap); err != nil {
 		return 0, 0, err
 	}
-	err = fetch(ctx, client, "/metrics", func(line string) {
-		name, value, _ := strings.Cut(line, " ")
-		switch name {
-		case "go_memstats_heap_alloc_bytes":
-			heap, _ = strconv.ParseFloat(value, 64)
-		case "go_goroutines":
-			goroutines, _ = strconv.ParseFloat(value, 64)
-		}
-	})
-	if err == nil && (heap == 0 || goroutines == 0) {
-		err = errors.New("/metrics lacks the heap or the goroutines")
-	}
-	return heap, goroutines, err
+	return heap, goroutines, value("/metrics", "go_goroutines ", &goroutines)
 }
 
 func fetch(ctx context.Context, client *http.Client, path string, each func(line string)) error {
@@ -89,7 +90,7 @@ func fetch(ctx context.Context, client *http.Client, path string, each func(line
 	}
 	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewScanner(io.LimitReader(resp.Body, 64<<20))
-	lines.Buffer(nil, 16<<20) // a profile is binary
+	lines.Buffer(nil, 16<<20) // a profile has long lines
 	for lines.Scan() {
 		each(lines.Text())
 	}
