@@ -165,7 +165,7 @@ func TestLease_AnotherProcessLeadsOnlyAfterTheLeaderStopped(t *testing.T) {
 		if err := <-a.done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run of a process that ends: %v", err)
 		}
-		after(2 * retryPeriod)
+		after(3 * retryPeriod) // client-go tries every 1 to 2.2 periods
 		if got := led.follow(t); len(got) != 2 || !b.Leading() || a.Leading() {
 			t.Fatalf("leaders after the first one has ended: %v", got)
 		}
@@ -184,7 +184,7 @@ func TestLease_LeaderWithoutContactStopsBeforeAnotherProcessLeads(t *testing.T) 
 		after(time.Minute)
 		cut := time.Now()
 		a.lock.fail(errors.New("connection refused"))
-		after(leaseDuration + 2*retryPeriod)
+		after(leaseDuration + 5*retryPeriod) // client-go tries every 1 to 2.2 periods: one to see the last renewal, one after it has expired
 		if got := led.follow(t); len(got) != 2 || got[1] != "b" || a.Leading() {
 			t.Fatalf("leaders after the first one was cut off: %v", got)
 		}
