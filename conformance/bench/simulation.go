@@ -212,18 +212,27 @@ func least(of map[string]means, value func(means) float64) float64 {
 	return best
 }
 
-// measureCapacity compares the rates at which the wait for a place reaches 5 s. Of the rivals it bisects for the one that
-// waits least at our own capacity.
-func measureCapacity(ctx context.Context, _ config, out report) error {
+// worst reports a figure's largest value of all workloads.
+func worst(ctx context.Context, out report, figure string, of func(simulation.Source) float64) error {
 	all, err := sources()
 	if err != nil {
 		return err
 	}
-	worst := 0.0
+	most := 0.0
 	for _, source := range all {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		most = max(most, of(source))
+	}
+	out(figure, "", most)
+	return nil
+}
+
+// measureCapacity compares the rates at which the wait for a place reaches 5 s. Of the rivals it bisects for the one that
+// waits least at our own capacity.
+func measureCapacity(ctx context.Context, _ config, out report) error {
+	return worst(ctx, out, "sim_capacity", func(source simulation.Source) float64 {
 		mine := simulation.Capacity(simulation.Scenario{Strategy: strategy(ours)}, source, fullLoad[source.Name], drawings)
 		waits := map[string]float64{}
 		for _, name := range rivals() {
@@ -232,10 +241,8 @@ func measureCapacity(ctx context.Context, _ config, out report) error {
 		best := slices.MinFunc(slices.Sorted(maps.Keys(waits)), func(a, b string) int { return int(math.Copysign(1, waits[a]-waits[b])) })
 		rival := simulation.Capacity(simulation.Scenario{Strategy: strategy(best)}, source, mine, drawings)
 		fmt.Fprintf(os.Stderr, "capacity of %s: %.2f/s; %s %.2f/s; 100 %% load is %.2f/s\n", source.Name, mine, best, rival, fullLoad[source.Name])
-		worst = max(worst, rival/mine)
-	}
-	out("sim_capacity", "", worst)
-	return nil
+		return rival/mine
+	})
 }
 
 // ratios plays pairs of scenarios with our strategy at 70 % load, and returns the geometric mean over the workloads of each
@@ -296,15 +303,7 @@ func measureSlowPages(ctx context.Context, _ config, out report) error {
 // which it was there from the start. Requests of all drawings count together: each has few in ten seconds.
 func measureJoin(ctx context.Context, _ config, out report) error {
 	const joins, load, after = 20, 0.45, 10 * time.Second
-	all, err := sources()
-	if err != nil {
-		return err
-	}
-	worst := 0.0
-	for _, source := range all {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	return worst(ctx, out, "sim_join", func(source simulation.Source) float64 {
 		var joined, steady [joins][]time.Duration
 		simulation.Each(joins, func(i int) {
 			s := simulation.Scenario{Strategy: strategy(ours), Workload: source.Draw(load*fullLoad[source.Name], i+1), Seed: uint64(i + 1)}
@@ -315,10 +314,8 @@ func measureJoin(ctx context.Context, _ config, out report) error {
 		})
 		r := p90(slices.Concat(joined[:]...)).Seconds() / p90(slices.Concat(steady[:]...)).Seconds()
 		fmt.Fprintf(os.Stderr, "%s: after a join %.2f\n", source.Name, r)
-		worst = max(worst, r)
-	}
-	out("sim_join", "", worst)
-	return nil
+		return r
+	})
 }
 
 func p90(times []time.Duration) time.Duration {
@@ -329,20 +326,10 @@ func p90(times []time.Duration) time.Duration {
 // measureOverload sends three times as many requests as 100 % load, and has those shed whose server predicts a wait of more
 // than 1.5 s.
 func measureOverload(ctx context.Context, _ config, out report) error {
-	all, err := sources()
-	if err != nil {
-		return err
-	}
-	worst := 0.0
-	for _, source := range all {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	return worst(ctx, out, "sim_overload_lost", func(source simulation.Source) float64 {
 		full := fullLoad[source.Name]
 		m := plays(source, 3*full, drawings, simulation.Scenario{Strategy: strategy(ours), ShedAfter: 1500 * time.Millisecond})[0]
 		fmt.Fprintf(os.Stderr, "%s: goodput at 3 x load %.2f of capacity\n", source.Name, m.goodput/full)
-		worst = max(worst, 1-m.goodput/full)
-	}
-	out("sim_overload_lost", "", worst)
-	return nil
+		return 1-m.goodput/full
+	})
 }

@@ -113,7 +113,7 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 }
 
 func asIs(p *model.PickerCall) model.BodyMode { return p.Body }
-func noBody(p *model.PickerCall) model.BodyMode {
+func withoutBody(p *model.PickerCall) model.BodyMode {
 	if p.EndsStreams() {
 		return p.Body
 	}
@@ -135,7 +135,7 @@ func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Rou
 		put(&main.TypedPerFilterConfig, filterScripts, b.script(waitCode))
 	}
 	if r.Match.GRPC != nil { // streams, all of them
-		main.Action = b.routeAction(r, noBody)
+		main.Action = b.routeAction(r, withoutBody)
 		return []*routev3.Route{main}
 	}
 	var routes []*routev3.Route
@@ -146,7 +146,7 @@ func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Rou
 			changeHeaders(sibling, r.Action)
 			sibling.RequestBodyBufferLimit = main.RequestBodyBufferLimit
 			sibling.TypedPerFilterConfig = main.TypedPerFilterConfig
-			sibling.Action = b.routeAction(r, noBody)
+			sibling.Action = b.routeAction(r, withoutBody)
 			routes = append(routes, sibling)
 		}
 	}
