@@ -241,7 +241,7 @@ func measureCapacity(ctx context.Context, _ config, out report) error {
 		best := slices.MinFunc(slices.Sorted(maps.Keys(waits)), func(a, b string) int { return int(math.Copysign(1, waits[a]-waits[b])) })
 		rival := simulation.Capacity(simulation.Scenario{Strategy: strategy(best)}, source, mine, drawings)
 		fmt.Fprintf(os.Stderr, "capacity of %s: %.2f/s; %s %.2f/s; 100 %% load is %.2f/s\n", source.Name, mine, best, rival, fullLoad[source.Name])
-		return rival/mine
+		return rival / mine
 	})
 }
 
@@ -330,6 +330,6 @@ func measureOverload(ctx context.Context, _ config, out report) error {
 		full := fullLoad[source.Name]
 		m := plays(source, 3*full, drawings, simulation.Scenario{Strategy: strategy(ours), ShedAfter: 1500 * time.Millisecond})[0]
 		fmt.Fprintf(os.Stderr, "%s: goodput at 3 x load %.2f of capacity\n", source.Name, m.goodput/full)
-		return 1-m.goodput/full
+		return 1 - m.goodput/full
 	})
 }
