@@ -21,5 +21,26 @@
 // Invariants: translation is pure (no I/O, clock, log or randomness); names come from identity; equal worlds give equal
 // bytes.
 //
+// # Decisions
+//
+// Regular expressions have budgets (expressions.go here, and the figures in gatewayapi): Envoy compiles all of a route
+// configuration again for each change of it. A table between routes and virtual hosts has a row for each namespace on a
+// Gateway, so one tenant's change reads no other tenant's row. The size of a program is estimated from its syntax tree, byte
+// by byte as Envoy reads it; a test compares it with Envoy's own. A rule above its budget takes all requests that it might
+// match, with a 500. Otherwise a less specific rule, written for other requests, would serve them.
+//
+// Conflicts about a host are decided between routes (contests in routes.go): HTTPRoutes and GRPCRoutes do not share one, and
+// TLS and TCP routes cannot. HTTPRoutes alone never conflict there, so that thousands of them cost nothing.
+//
+// Where a pool spills, its hops take HTTP/1.1. A pool that spills and whose servers speak h2c, or whose picker is external
+// (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED), is a cluster of hops on an edge: one to itself first,
+// then its spill targets. Over HTTP/2 all requests share a connection to a hop, which works as well only with few requests
+// on each (hopRequests in envoy). So a pool has another pick through its own hop when a pick was lost.
+//
+// A picker's Service means TLS, unverified, unless its port has appProtocol kubernetes.io/h2c: that is what the pickers in
+// the field serve by default. A BackendTLSPolicy for the Service turns verification on; one for an import, or its section
+// CLUSTER.picker, does for a remote picker. Envoy, the relay and the probe follow the same policy (externalPicker). Each of
+// several Services has the transport that its own port requires: a mark on the endpoint chooses the transport socket.
+//
 // Tests: go test ./translator
 package translator

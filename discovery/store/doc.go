@@ -14,5 +14,14 @@
 // Invariants: a primary key is "namespace/name", or "name" for cluster-scoped kinds. Rows are sorted by primary key.
 // Revision numbers grow by one. Applying an object that equals the stored one is no change.
 //
+// # What profiles taught
+//
+// go-memdb takes 457 bytes for each key of each index, most of it channels. A copy-on-write B-tree (tidwall/btree) takes 90,
+// with inserts twice as fast (BenchmarkIndex). The board of reports is a go-memdb all the same, for its WatchSets
+// (BenchmarkBoard_Memory in discovery/status).
+//
+// Who judges many addresses reads their occupants by one key (ByAddresses). A read, a demand and a set of occupants for each
+// address of a hand-written EndpointSlice took 350 bytes: 5,000 Services with such slices of 10 endpoints took 26 MiB more.
+//
 // Tests: go test ./discovery/store
 package store

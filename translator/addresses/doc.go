@@ -13,5 +13,9 @@
 // Loopback (unless the owner of a folder's files may name it), link-local, multicast and unspecified addresses are never
 // allowed, whatever the ranges. Without a store.AddressPolicy nothing that a user wrote is allowed.
 //
+// An answer of DNS is judged where it is read, in translation, and not where it arrives: so every change of an answer or of
+// an object is judged again, by the same code. The policy is an object of the store. discovery/kube looks up which Services
+// have an address (store.Occupant), but only for the addresses that translation reads.
+//
 // Tests: go test ./translator/addresses
 package addresses

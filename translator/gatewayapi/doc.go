@@ -13,5 +13,14 @@
 // do not depend on the order in which objects arrived. What a user wrote wrong is a condition or a finding that names
 // the field; the rest of the object goes on working.
 //
+// # Decisions
+//
+// Certificates are encoded again before Envoy gets them (certificate.go, trust.go): Envoy parses PEM more strictly than Go,
+// and rejects a block with headers, for instance. So the bytes at a proxy are not those of the Secret; the certificates and
+// the key are.
+//
+// A BackendTLSPolicy that trusts no CA takes the endpoints away: the cluster stays, requests get 503, and nothing meant for
+// TLS is ever sent in cleartext.
+//
 // Tests: go test ./translator/gatewayapi
 package gatewayapi

@@ -24,5 +24,13 @@
 // any sequence of changes leaves the same rows as a fresh engine that gets the same world at once, except for rows that keep
 // their last value: because their computation panics, or because they wait for a key that is read on demand.
 //
+// # What profiles taught
+//
+// A row's source is not one of its reads. The engine keeps the two apart, and an unchanged key does not invalidate rows that
+// only exist because of it. A table of chains in between keeps a route's change from recomputing all listeners of its port.
+//
+// A dependency is noted once. The reads of a row were three strings, in a map for each row and each reader. Each is a
+// pointer in a list now (reads.go), at a third of the memory.
+//
 // Tests: go test ./translator/graph
 package graph

@@ -9,5 +9,8 @@
 // all objects were listed. Only objects of an existing Gateway are deleted; Kubernetes collects those of a deleted one.
 // A Gateway that is not accepted keeps its proxies.
 //
+// The input of a fleet's object is an annotation on it, so that every replica can compare with what another one wrote, and a
+// change of leader writes nothing. A new certificate authority, or a listener's new port, rolls no pod.
+//
 // Tests: go test ./xds/fleet/... (against a cluster in memory); against a real one: make test-lab.
 package fleet

@@ -15,5 +15,8 @@
 // are cached for a bounded number of tokens, denials for seconds only. A token is neither logged nor kept in memory;
 // the cache has its hash.
 //
+// A pod's Envoy proves its service account by a projected token that Envoy itself sends (credential_injector on the ADS
+// cluster). Nothing in a pod needs the API server, a sidecar or a shell: the drain program is copied in.
+//
 // Tests: go test ./xds/identity
 package identity

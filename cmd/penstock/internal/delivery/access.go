@@ -20,7 +20,8 @@ type AccessConfig struct {
 }
 
 // Access decides which pools the proxies of a Gateway may pick from: those whose clusters it has, because its routes use
-// them, and those that it had within the drain time.
+// them, and those that it had within the drain time. A call waits up to 0.75 s for access, because its Envoy may have the route
+// from another process. Leases belong to the Gateway that opened them, and their requests count only at endpoints of their pool.
 type Access struct {
 	cfg AccessConfig
 
