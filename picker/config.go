@@ -102,6 +102,9 @@ const (
 // DefaultBodyLimit is the largest body that a pick waits for: 32 MiB.
 const DefaultBodyLimit = 32 << 20
 
+// DefaultUserMessages is how many user messages are in the key of a chat completion.
+const DefaultUserMessages = 2
+
 // Pool is the picker's configuration of one InferencePool, or of one exporting cluster of an import. It must not be changed
 // after it was passed to a Picker.
 type Pool struct {
@@ -114,6 +117,10 @@ type Pool struct {
 	Full     schedule.Full
 	// Criticality of the pool's requests; "" is Standard.
 	Criticality schedule.Criticality
+	// Hashing configures the strategy "chwbl", whose key has up to UserMessages user messages of a chat completion; 0 is
+	// DefaultUserMessages.
+	Hashing      schedule.Hashing
+	UserMessages int
 	// Spills means that requests which find the pool full can be spilled. A request without spill targets that was not
 	// spilled already comes from a route that lacks them still (routes lag a little, and a body takes its time). Such a
 	// request is not rejected: it is picked for as if no endpoint were full.

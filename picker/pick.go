@@ -48,7 +48,8 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 		return extproc.BodyPolicy{Unavailable: true}
 	}
 	policy := extproc.BodyPolicy{
-		Limit: pool.BodyLimit, Wait: pool.Pool.Body == BodyBuffered || pool.Relay != nil, Prompts: pool.Pool.Body == BodyPrompts, Whole: pool.Relay != nil,
+		UserMessages: pool.UserMessages,
+		Limit:        pool.BodyLimit, Wait: pool.Pool.Body == BodyBuffered || pool.Relay != nil, Prompts: pool.Pool.Body == BodyPrompts, Whole: pool.Relay != nil,
 	}
 	if pool.Pool.Body != BodyNone {
 		policy.Assume = extproc.ModeBuffered
@@ -149,7 +150,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 
 // scheduled is what a request's pick is decided by.
 func (pool *pool) scheduled(r *extproc.Request) schedule.Request {
-	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Criticality: pool.Criticality}
+	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Criticality: pool.Criticality, Spread: r.Facts.Spread}
 	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
 		q.Tokens = min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
 	}

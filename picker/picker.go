@@ -177,7 +177,10 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		return nil, fmt.Errorf("pool %s: a relay needs the address of a remote picker", c.Name)
 	}
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(c.Strategy, c.Full)
-	options := schedule.Options{Name: c.Strategy, Full: c.Full}
+	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {
+		c.UserMessages = 0
+	}
+	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing}
 	next := &pool{Pool: c, options: options}
 	if c.Full.InFlight > 0 {
 		if next.slots = new(endpoint.Slots); old != nil && old.slots != nil {
@@ -190,7 +193,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		next.counters, next.history = p.metrics.pool(c.Name), newHistory()
 	}
 	options.Random, options.Prefixes = mathrand.Uint64, p.prefixes
-	if old != nil && old.options.Name == options.Name && old.options.Full == options.Full {
+	if old != nil && old.options.Equal(&options) {
 		next.strategy = old.strategy
 	} else {
 		var err error
@@ -198,19 +201,27 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 			return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 		}
 	}
-	if err := next.addUnlimited(options); err != nil {
+	if err := next.addUnlimited(options, old); err != nil {
 		return nil, err
 	}
 	if err := next.connect(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
 	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
+	next.strategy.Prepare(next.snapshot.Endpoints)
+	if next.unlimited != nil {
+		next.unlimited.Prepare(next.snapshot.Endpoints)
+	}
 	return next, nil
 }
 
 // addUnlimited adds the strategy for requests that must not be rejected because the pool is full. See Pool.Spills.
-func (pool *pool) addUnlimited(o schedule.Options) (err error) {
+func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	if !pool.Spills || o.Full == (schedule.Full{}) {
+		return nil
+	}
+	if old != nil && old.unlimited != nil && old.options.Equal(&o) {
+		pool.unlimited = old.unlimited
 		return nil
 	}
 	o.Full = schedule.Full{}

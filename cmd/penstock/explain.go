@@ -278,6 +278,9 @@ func costText(v schedule.Verdict) (text string) {
 	case len(v.Costs) > 1:
 		text = fmt.Sprintf("; cost %.3f s (%s)", v.Cost, costParts(v))
 	}
+	if v.Place > 0 {
+		text += fmt.Sprintf("; place %d on the hash ring", v.Place)
+	}
 	switch v.Trial {
 	case "due":
 		text += "; suspect: the next request may try it"

@@ -82,7 +82,7 @@ type PoolRef struct {
 
 // Strategy names how a picker selects an endpoint.
 //
-// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree
+// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree;chwbl
 type Strategy string
 
 // The strategies of Penstock's picker.
@@ -99,6 +99,9 @@ const (
 	// StrategyTree selects by the filter tree of the inference extension with InferenceModels: criticality, queue, LoRA adapter,
 	// KV cache.
 	StrategyTree Strategy = "tree"
+	// StrategyCHWBL selects by consistent hashing with bounded loads: requests whose conversations begin alike go to one endpoint,
+	// until it has too many.
+	StrategyCHWBL Strategy = "chwbl"
 )
 
 // Criticality of requests. Strategy "tree" sends Critical requests to endpoints with fewer than 50 waiting requests, if there
@@ -116,9 +119,12 @@ const (
 )
 
 // PickerSpec configures Penstock's own picker.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'chwbl' || !has(self.body) || self.body != 'None'",message="strategy chwbl hashes request bodies: remove body, or use another strategy"
 type PickerSpec struct {
 	// Strategy by which the picker selects an endpoint: load, the least cost in seconds (OPERATIONS.md has its parts); round-robin,
-	// in turn; random; or least-request, the fewest requests in flight.
+	// in turn; random; least-request, the fewest requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; or chwbl,
+	// consistent hashing of the beginning of a conversation.
 	//
 	// +optional
 	// +kubebuilder:default=load
@@ -128,6 +134,10 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:default=Standard
 	Criticality Criticality `json:"criticality,omitempty"`
+	// CHWBL configures the strategy chwbl.
+	//
+	// +optional
+	CHWBL *CHWBLSpec `json:"chwbl,omitempty"`
 	// FailureMode decides where a request goes when no picker answers: to any endpoint (FailOpen, the default), or to the spill
 	// targets, else 503 (FailClose). For a pool without endpointPickerRef, which has its own failureMode.
 	//
@@ -158,13 +168,41 @@ type PickerSpec struct {
 	// +optional
 	Prefix *bool `json:"prefix,omitempty"`
 	// Body decides whether the picker gets every request's body: None or Buffered. The default is Buffered for the
-	// strategy tree, which without the body reads the model's name only on Gateways that route by it, and None for the others.
+	// strategy tree, which without the body reads the model's name only on Gateways that route by it, and for chwbl, and None for
+	// the others.
 	// With Buffered, traces and debug pages have the model's name whatever the strategy and the API. Streams have no body for the picker: upgrades, multipart
 	// uploads, and gRPC.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=None;Buffered
 	Body string `json:"body,omitempty"`
+}
+
+// CHWBLSpec configures the strategy chwbl: consistent hashing with bounded loads.
+type CHWBLSpec struct {
+	// VirtualNodesPerReplica is how many places each endpoint has on the hash ring. More of them spread requests more evenly.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=100
+	VirtualNodesPerReplica *int32 `json:"virtualNodesPerReplica,omitempty"`
+	// LoadFactorPercent is how many requests an endpoint may have in flight, in percent of the mean of all endpoints. A request whose
+	// endpoint would have more goes to the next one on the ring.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:default=125
+	LoadFactorPercent *int32 `json:"loadFactorPercent,omitempty"`
+	// MaxUserMessagesForCache is how many user messages of a chat completion are hashed, after the last system message before the
+	// last of them. Of any other request the whole body is hashed.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=2
+	MaxUserMessagesForCache *int32 `json:"maxUserMessagesForCache,omitempty"`
 }
 
 // FullSpec holds thresholds. An endpoint that reaches one of them is full.

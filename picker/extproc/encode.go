@@ -18,7 +18,7 @@ type reply struct{ bufs mem.BufferSlice }
 // Answer is a Picker's decision about one request.
 type Answer struct {
 	// Status is 0 for a pick, else the HTTP status of an immediate response (429 or 503 by the protocol; 413 for a body
-	// above the limit).
+	// above the limit, 400 for an invalid one).
 	Status int
 	// Endpoints is the pick: "ip:port[,ip:port...]", also "envoy://NAME/" for a hop.
 	Endpoints string
@@ -212,7 +212,7 @@ func errorBody(a *Answer) string {
 	switch a.Status {
 	case 429:
 		kind = "rate_limit_error"
-	case 413:
+	case 400, 413:
 		kind = "invalid_request_error"
 	}
 	body, err := json.Marshal(map[string]any{"error": map[string]any{

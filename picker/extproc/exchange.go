@@ -48,6 +48,7 @@ type exchange struct {
 	size    int              // of the body so far, in bytes
 	held    int64            // what x takes of bodies
 	scanner *request.Scanner // of the body; nil before its first bytes
+	spread  *request.Spread  // the same; nil if the pool needs none
 
 	done        bool // the call may end
 	rejected    bool // an immediate response was sent: no message is answered after it
@@ -125,6 +126,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 		x.requestMode, x.responseMode = x.policy.Assume, x.policy.Assume
 	}
 	if m.EndOfStream {
+		x.request.Facts.Spread = x.spreadOfNothing()
 		return x.pick(replyRequestHeaders)
 	}
 	if !x.waits(m) {
@@ -180,6 +182,10 @@ func (x *exchange) pick(phase protowire.Number) error {
 
 // endScan releases the scanner, whose memory the chain is in.
 func (x *exchange) endScan() {
+	if x.spread != nil {
+		x.spread.Release()
+		x.spread = nil
+	}
 	if x.scanner == nil {
 		return
 	}
@@ -245,6 +251,13 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 	if x.scanner == nil {
 		charge += scannerBytes
 	}
+	kind := request.KindOf(x.request.Headers.Header(":path"))
+	if x.spread == nil && x.policy.UserMessages > 0 {
+		x.spread = request.NewSpread(kind, x.policy.UserMessages)
+	}
+	if x.spread != nil {
+		charge += int64(x.spread.Holds(m.Body.Len()))
+	}
 	if !x.bodies.take(charge, &x.held) {
 		if x.policy.Whole {
 			x.bodies.rejected.Add(1)
@@ -257,10 +270,13 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 		return false, nil
 	}
 	if x.scanner == nil {
-		x.scanner = request.New(request.KindOf(x.request.Headers.Header(":path")))
+		x.scanner = request.New(kind)
 	}
 	for _, b := range m.Body {
 		x.scanner.Write(b.ReadOnlyData())
+		if x.spread != nil {
+			x.spread.Write(b.ReadOnlyData())
+		}
 	}
 	if streamed || x.policy.Whole {
 		x.request.Body = m.TakeBody(x.request.Body)
@@ -270,7 +286,7 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 		x.bodies.give(n, &x.held)
 	}
 	if m.EndOfStream || !streamed {
-		x.request.Facts = x.scanner.Facts()
+		return true, x.readFacts()
 	}
 	return true, nil
 }
@@ -334,7 +350,9 @@ func (x *exchange) requestTrailers() error {
 	}
 	if x.waiting {
 		if x.scanner != nil {
-			x.request.Facts = x.scanner.Facts()
+			if problem := x.readFacts(); problem != nil {
+				return x.answer(replyRequestTrailers, problem)
+			}
 		}
 		if x.requestMode != ModeFullDuplexStreamed {
 			// BUFFERED with trailers and no body: the trailers are the last message that can be answered.

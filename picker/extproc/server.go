@@ -39,6 +39,9 @@ type BodyPolicy struct {
 	Wait, Prompts bool
 	// Whole means that Pick needs the body itself, not only its Facts.
 	Whole bool
+	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is not computed. A chat completion
+	// that is no JSON is answered 400.
+	UserMessages int
 	// Assume is the mode of gateways that don't send theirs: ModeNone, ModeBuffered or ModeFullDuplexStreamed.
 	Assume Mode
 	// Limit is the largest body, in bytes, that is held for a pick; larger ones are answered 413.

@@ -21,6 +21,8 @@ type Facts struct {
 	// Tokens of the prompt: a quarter of its bytes, as written in JSON, unless token IDs are given. Images count as none. 0 if the
 	// prompt is unknown.
 	Tokens int
+	// Spread is the hash of the body's key; 0 if it is not computed. See Spread.
+	Spread uint64
 	// Chain of the prompt, valid until the Scanner's Release.
 	Chain prefix.Chain
 }

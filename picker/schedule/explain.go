@@ -14,7 +14,7 @@ type Verdict struct {
 	// Problem is why the last scrape failed.
 	Problem string `json:"problem,omitempty"`
 	// Out names the filter that removed the endpoint ("subset", "draining", "full"), or the step of the strategy "tree" that
-	// did; "" for a candidate.
+	// did; "over-load" if it has too many requests in flight for the strategy "chwbl"; "" for a candidate.
 	Out string `json:"out,omitempty"`
 	// Trial is "due" for a suspect endpoint that the next request may try, and "wait" for one that gets a request only if there
 	// is no other endpoint.
@@ -22,6 +22,8 @@ type Verdict struct {
 	// Cost is in seconds for strategy load, and in requests for least-request; Costs are its parts. Only for candidates.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  float64            `json:"cost"`
+	// Place of the endpoint on the hash ring, from the request's hash on; 1 is the first, 0 unknown.
+	Place int `json:"place,omitempty"`
 	// Cached is how many tokens of the prompt the server has cached.
 	Cached int `json:"cached,omitempty"`
 }
@@ -54,7 +56,9 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 		}
 	}
 	if s.chooser != nil {
-		s.chooser.explain(r, chosen, scratch.states, verdicts)
+		if len(chosen) > 0 {
+			s.chooser.explain(r, list, chosen, scratch.states, verdicts)
+		}
 	}
 	return verdicts
 }

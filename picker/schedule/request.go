@@ -10,4 +10,6 @@ type Request struct {
 	Chain  prefix.Chain // of the prompt; empty if unknown. It is read during the call only
 	// Criticality decides whether the strategy "tree" sheds the request.
 	Criticality Criticality
+	// Spread is the hash by which the strategy "chwbl" spreads requests over endpoints; 0 if the request has none.
+	Spread uint64
 }

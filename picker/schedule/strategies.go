@@ -15,6 +15,8 @@ var strategies = map[string]func(Options) *Strategy{
 	"least-request": func(Options) *Strategy { return &Strategy{scorer: leastRequest{}} },
 	// The filter tree of the inference extension with InferenceModels.
 	"tree": func(o Options) *Strategy { return &Strategy{chooser: tree{o.Random}} },
+	// Consistent hashing of the beginning of a conversation, with bounded loads.
+	"chwbl": func(o Options) *Strategy { return &Strategy{chooser: newCHWBL(o)} },
 	// All endpoints in turn, by address.
 	"round-robin": func(Options) *Strategy { return &Strategy{turn: new(atomic.Uint64)} },
 	// All endpoints with equal probability.
@@ -25,6 +27,9 @@ var strategies = map[string]func(Options) *Strategy{
 func UsesMetrics(name string, full Full) bool {
 	return name == "" || name == "load" || name == "tree" || full.Queue > 0 || full.KVCachePercent > 0
 }
+
+// UsesSpread reports whether a strategy of this name reads Request.Spread.
+func UsesSpread(name string) bool { return name == "chwbl" }
 
 // UsesModel reports whether a strategy of this name reads the request's model.
 func UsesModel(name string) bool { return name == "tree" }

@@ -19,11 +19,17 @@ type Full struct {
 
 // Options of a Strategy.
 type Options struct {
-	Name   string // a key of the table; "" means "load"
-	Full   Full
-	Random func() uint64 // uniform; required
+	Name    string // a key of the table; "" means "load"
+	Full    Full
+	Hashing Hashing
+	Random  func() uint64 // uniform; required
 	// Prefixes are those that the endpoints' servers have cached; nil: not known.
 	Prefixes *prefix.Index
+}
+
+// Equal reports whether two options give strategies that decide alike. It does not compare Random and Prefixes.
+func (o *Options) Equal(p *Options) bool {
+	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing
 }
 
 // Strategy ranks endpoints. One serves a pool until its options change; many requests call its methods concurrently.
@@ -41,11 +47,16 @@ type Strategy struct {
 
 // chooser selects endpoints by rules that are no costs.
 type chooser interface {
-	// choose moves up to n candidates to the front of c, best first, and returns them; none if the request is to be shed.
-	// states, and explain's verdicts, are those of all endpoints: a candidate's is at its lot.
-	choose(r *Request, c []Candidate, states []endpoint.State, n int) []Candidate
+	// choose moves up to n candidates to the front of c, best first, and returns them; none if the request is to be shed. c is in the
+	// order of list. states, and explain's verdicts, are those of all endpoints of list: a candidate's is at its lot.
+	choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate
 	// explain completes the verdicts on the candidates of a request. It may reorder c.
-	explain(r *Request, c []Candidate, states []endpoint.State, verdicts []Verdict)
+	explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict)
+}
+
+// preparer is a chooser that computes something once for each list of endpoints.
+type preparer interface {
+	prepare(list []endpoint.Endpoint)
 }
 
 // filter keeps or removes one endpoint, independently of the others.
@@ -132,6 +143,13 @@ func New(o Options) (*Strategy, error) {
 // Name of the strategy.
 func (s *Strategy) Name() string { return s.name }
 
+// Prepare computes what picks among list need. Without it the first pick does so.
+func (s *Strategy) Prepare(list []endpoint.Endpoint) {
+	if p, ok := s.chooser.(preparer); ok && len(list) > 0 {
+		p.prepare(list)
+	}
+}
+
 // Rank returns up to n endpoints of list for a request, best first, by their state at now; n is at least 1. allowed, if not
 // nil, restricts the choice. The result is valid until scratch is used again.
 func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
@@ -143,7 +161,7 @@ func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 		return inTurn(c, s.turn.Add(1)-1, n)
 	}
 	if s.chooser != nil {
-		ranked := s.chooser.choose(r, c, scratch.states, n)
+		ranked := s.chooser.choose(r, list, c, scratch.states, n)
 		scratch.Shed = len(ranked) == 0
 		return ranked
 	}

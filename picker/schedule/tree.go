@@ -41,7 +41,7 @@ const (
 type tree struct{ random func() uint64 }
 
 // choose implements chooser.
-func (t tree) choose(r *Request, c []Candidate, states []endpoint.State, n int) []Candidate {
+func (t tree) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
 	n = min(n, len(c))
 	for i := range n {
 		rest := c[i:]
@@ -56,7 +56,7 @@ func (t tree) choose(r *Request, c []Candidate, states []endpoint.State, n int) 
 }
 
 // explain implements chooser.
-func (t tree) explain(r *Request, c []Candidate, states []endpoint.State, verdicts []Verdict) {
+func (t tree) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
 	walk(r, c, states, func(c *Candidate, step string) { verdicts[c.lot].Out = step })
 }
 

@@ -129,14 +129,14 @@ func TestTree_RetriesFollowTheTree(t *testing.T) {
 	s := tree{rand.New(rand.NewPCG(1, 2)).Uint64}
 	c, states := pods(pod{queue: 60, kv: 0.1}, pod{queue: 4, kv: 0.7}, pod{queue: 2, kv: 0.9}, pod{stale: true})
 	var got []string
-	for _, k := range s.choose(&Request{Criticality: Critical}, c, states, 4) {
+	for _, k := range s.choose(&Request{Criticality: Critical}, nil, c, states, 4) {
 		got = append(got, k.Endpoint.Text)
 	}
 	if diff := cmp.Diff([]string{"C", "B", "A", "D"}, got); diff != "" {
 		t.Error(diff)
 	}
 	c, states = pods(pod{queue: 6}, pod{queue: 1, kv: 0.5})
-	if got := s.choose(&Request{Criticality: Sheddable}, c, states, 2); len(got) != 1 || got[0].Endpoint.Text != "B" {
+	if got := s.choose(&Request{Criticality: Sheddable}, nil, c, states, 2); len(got) != 1 || got[0].Endpoint.Text != "B" {
 		t.Errorf("a sheddable request is tried where there is no capacity: %+v", got)
 	}
 }

@@ -92,7 +92,7 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 
 // set makes d.request what package request reads from a prompt.
 func (d *production) set(r *Request) {
-	d.request = schedule.Request{Tokens: r.Input, Stream: true, Chain: d.request.Chain[:0]}
+	d.request = schedule.Request{Tokens: r.Input, Stream: true, Chain: d.request.Chain[:0], Spread: max(1, mix(r.Key))}
 	if r.Adapter != 0 {
 		d.request.Model = adapterName(r.Adapter)
 	}

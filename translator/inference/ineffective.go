@@ -22,6 +22,9 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		if p.Settings.Criticality != string(v1alpha1.Standard) && p.Settings.Strategy != string(v1alpha1.StrategyTree) {
 			out = append(out, unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy tree"))
 		}
+		if spec.CHWBL != nil && p.Settings.Strategy != string(v1alpha1.StrategyCHWBL) {
+			out = append(out, unused(policy, []string{"spec.picker.chwbl"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy chwbl"))
+		}
 		if spec.Metrics != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.Strategy != string(v1alpha1.StrategyTree) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
 		}
@@ -64,6 +67,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	}{
 		{"strategy", spec.Strategy != "" && spec.Strategy != v1alpha1.StrategyLoad},
 		{"criticality", spec.Criticality != "" && spec.Criticality != v1alpha1.Standard},
+		{"chwbl", spec.CHWBL != nil},
 		{"failureMode", spec.FailureMode != ""},
 		{"full", spec.Full != nil},
 		{"metrics", spec.Metrics != nil},

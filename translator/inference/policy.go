@@ -43,11 +43,14 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	spec := policy.Spec.Picker
 	s.Strategy = cmp.Or(string(spec.Strategy), s.Strategy)
 	s.Prefix = s.Strategy == string(v1alpha1.StrategyLoad) && (spec.Prefix == nil || *spec.Prefix)
-	s.EveryBody = spec.Body == string(model.BodyBuffered) || spec.Body == "" && s.Strategy == string(v1alpha1.StrategyTree) // for the model
+	s.EveryBody = spec.Body == string(model.BodyBuffered) || spec.Body == "" && readsBodies(spec.Strategy)
 	s.Criticality = cmp.Or(string(spec.Criticality), s.Criticality)
 	s.Fallbacks = or(spec.Fallbacks, s.Fallbacks)
 	if f := spec.Full; f != nil {
 		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)
+	}
+	if h := spec.CHWBL; h != nil {
+		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
 	}
 	if m := spec.Metrics; m != nil {
 		s.MetricsPath = cmp.Or(m.Path, s.MetricsPath)
@@ -55,6 +58,11 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 		s.QueueName, s.RunningName, s.KVCacheName = m.Queue, m.Running, m.KVCache
 	}
 	return s
+}
+
+// readsBodies reports whether a strategy reads every body: tree for the model, chwbl for the hash.
+func readsBodies(s v1alpha1.Strategy) bool {
+	return s == v1alpha1.StrategyTree || s == v1alpha1.StrategyCHWBL
 }
 
 func or(v *int32, otherwise int32) int32 {

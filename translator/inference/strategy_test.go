@@ -12,6 +12,7 @@ func TestPoolPolicy_StrategyDecidesWhetherBodiesAreRead(t *testing.T) {
 		"{strategy: random}":                 model.BodyNone,
 		"{strategy: random, body: Buffered}": model.BodyBuffered,
 		"{strategy: tree}":                   model.BodyBuffered,
+		"{strategy: chwbl}":                  model.BodyBuffered,
 		"{strategy: tree, body: None}":       model.BodyNone,
 	} {
 		p := pool(t, world(t, poolWith(picker)), "default/chat")
@@ -30,6 +31,13 @@ func TestPoolPolicy_CriticalityReachesThePicker(t *testing.T) {
 		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Settings.Criticality != want {
 			t.Errorf("%s: %s, want %s", picker, p.Settings.Criticality, want)
 		}
+	}
+}
+
+func TestPoolPolicy_HashingReachesThePicker(t *testing.T) {
+	p := pool(t, world(t, poolWith("{strategy: chwbl, chwbl: {virtualNodesPerReplica: 10, loadFactorPercent: 200, maxUserMessagesForCache: 4}}")), "default/chat")
+	if s := p.Settings; s.VirtualNodes != 10 || s.LoadFactorPercent != 200 || s.UserMessages != 4 {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -199,6 +199,9 @@ type Relay struct {
 type PickerSettings struct {
 	Strategy           string
 	Criticality        string
+	VirtualNodes       int32 // of strategy chwbl, as the next two; 0: the defaults of picker.Pool
+	LoadFactorPercent  int32
+	UserMessages       int32
 	Prefix             bool  // the strategy reads prompts
 	EveryBody          bool  // every request's body is read
 	FullQueue          int32 // 0: never full

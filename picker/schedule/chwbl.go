@@ -1,0 +1,181 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"sync/atomic"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// Hashing configures the strategy "chwbl". Zero values mean the defaults given.
+type Hashing struct {
+	VirtualNodes int     // of each endpoint on the ring; default 100
+	LoadFactor   float64 // of an endpoint's requests in flight to the mean of all, at most; default 1.25
+}
+
+const (
+	defaultVirtualNodes = 100
+	defaultLoadFactor   = 1.25
+	// maxRanked bounds the endpoints that a walk of the ring returns.
+	maxRanked = 16
+)
+
+// Reasons of chwbl's verdicts.
+const overLoad = "over-load"
+
+// chwbl is consistent hashing with bounded loads, as Neutree's router has it. A request goes to the first endpoint on the ring, from
+// the hash of its key on, that would have at most LoadFactor times the mean of requests in flight with it:
+//
+//	load + 1 <= LoadFactor * (total + 1) / endpoints
+//
+// If that holds for none, it goes to the first endpoint. The endpoints for retries follow on the ring. A request without a key goes
+// to the endpoint with the fewest requests in flight. Full and draining endpoints, and those that the gateway does not allow, count
+// as not on the ring.
+type chwbl struct {
+	rings  rings
+	factor float64
+	random func() uint64
+}
+
+func newCHWBL(o Options) *chwbl {
+	return &chwbl{rings: rings{nodes: cmp.Or(o.Hashing.VirtualNodes, defaultVirtualNodes)}, factor: cmp.Or(o.Hashing.LoadFactor, defaultLoadFactor), random: o.Random}
+}
+
+// prepare implements preparer.
+func (h *chwbl) prepare(list []endpoint.Endpoint) { h.rings.of(list) }
+
+// choose implements chooser.
+func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
+	if r.Spread == 0 {
+		return fewest(c, states, n, h.random())
+	}
+	bound := h.bound(c, states)
+	fits := func(k *Candidate) bool { return float64(states[k.lot].InFlight+1) <= bound }
+	return h.rings.of(list).first(r.Spread, c, n, fits)
+}
+
+// fewest returns the n endpoints with the fewest requests in flight.
+func fewest(c []Candidate, states []endpoint.State, n int, draw uint64) []Candidate {
+	for i := range c {
+		c[i].Cost = float64(states[c[i].lot].InFlight)
+	}
+	return best(c, n, draw)
+}
+
+// bound is how many requests in flight an endpoint may have.
+func (h *chwbl) bound(c []Candidate, states []endpoint.State) float64 {
+	total := int64(0)
+	for i := range c {
+		total += states[c[i].lot].InFlight
+	}
+	return float64(total+1) / float64(len(c)) * h.factor
+}
+
+// explain implements chooser.
+func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
+	bound, none := h.bound(c, states), true
+	for i := range c {
+		load := states[c[i].lot].InFlight
+		v := &verdicts[c[i].lot]
+		v.Cost = float64(load)
+		v.Costs = map[string]float64{"in-flight": v.Cost}
+		none = none && float64(load+1) > bound
+	}
+	if r.Spread == 0 {
+		return
+	}
+	for i := range c {
+		if v := &verdicts[c[i].lot]; !none && v.Cost+1 > bound {
+			v.Out = overLoad
+		}
+	}
+	for i, k := range h.rings.of(list).first(r.Spread, c, maxRanked, func(*Candidate) bool { return true }) {
+		verdicts[k.lot].Place = i + 1
+	}
+}
+
+// first moves up to n candidates to the front of c, in the order of the ring from a key on, and returns them: those that fit, then
+// the others. c is in the order of the list that the ring was made for.
+func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
+	n = min(n, len(c), maxRanked)
+	free := 0
+	for i := range c {
+		if fits(&c[i]) {
+			free++
+		}
+	}
+	var fitting, others [maxRanked]int
+	chosen, rest := fitting[:0], others[:0]
+	at := r.successor(key)
+	for range r.points {
+		if len(chosen) >= min(n, free) && len(chosen)+len(rest) >= n {
+			break
+		}
+		i, found := index(c, r.points[at].endpoint)
+		if at++; at == len(r.points) {
+			at = 0
+		}
+		switch {
+		case !found:
+		case fits(&c[i]):
+			if len(chosen) < n && !slices.Contains(chosen, i) {
+				chosen = append(chosen, i)
+			}
+		case len(rest) < n && !slices.Contains(rest, i):
+			rest = append(rest, i)
+		}
+	}
+	chosen = append(chosen, rest[:n-len(chosen)]...)
+	for k, i := range chosen {
+		c[k], c[i] = c[i], c[k]
+		for m := k + 1; m < n; m++ { // what was at k is at i now
+			if chosen[m] == k {
+				chosen[m] = i
+			}
+		}
+	}
+	return c[:n]
+}
+
+// index finds the candidate of an endpoint by its place in the list.
+func index(c []Candidate, lot uint32) (int, bool) {
+	if int(lot) < len(c) && c[lot].lot == lot { // none was removed before it
+		return int(lot), true
+	}
+	return sort.Find(len(c), func(i int) int { return cmp.Compare(lot, c[i].lot) })
+}
+
+// rings keeps the ring of the list that picks use, and while that changes the one before.
+type rings struct {
+	nodes int
+	last  atomic.Pointer[ringOf]
+}
+
+// ringOf is a ring with the list that it was made for.
+type ringOf struct {
+	first  *endpoint.Endpoint
+	size   int
+	ring   *ring
+	before *ringOf // its own before is nil
+}
+
+// of returns the ring of a list, which is not empty. It makes a new one for a list that it has not had.
+func (s *rings) of(list []endpoint.Endpoint) *ring {
+	last := s.last.Load()
+	for l := last; l != nil; l = l.before {
+		if l.first == &list[0] && l.size == len(list) {
+			return l.ring
+		}
+	}
+	next := &ringOf{first: &list[0], size: len(list)}
+	if last == nil {
+		next.ring = newRing(s.nodes, list, nil)
+	} else {
+		next.ring = newRing(s.nodes, list, last.ring)
+		next.before = &ringOf{first: last.first, size: last.size, ring: last.ring}
+	}
+	s.last.Store(next)
+	return next.ring
+}
