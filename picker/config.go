@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -25,6 +26,9 @@ type Config struct {
 	// Forward receives access log entries whose lease belongs to another picker: a gateway that asks several pickers may
 	// send an entry to any of them. It must not block. Nil drops them.
 	Forward func(accesslog.Entry)
+	// Publish receives what each pick shows about a server's caches, for the pickers of other processes; see Learn. It must not block,
+	// and not keep the Chain. Nil drops it.
+	Publish func(Sent)
 	// OnPanic is called when a scrape has panicked, with its page; it then counts as failed. nil drops it.
 	OnPanic func(page string, value any, stack []byte)
 	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is extproc.DefaultBodies.
@@ -44,6 +48,14 @@ type Config struct {
 	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed
 	// again or the pool is removed or replaced. It must not call the Picker. Nil drops the reports.
 	OnRelayFailure func(pool string, f RelayFailure)
+}
+
+// Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an adapter.
+type Sent struct {
+	Server  netip.AddrPort
+	Chain   prefix.Chain
+	Adapter uint64 // its hash; 0 for none
+	Slots   int    // the server's, for adapters
 }
 
 // Peers are the pickers of other processes for the same gateways.

@@ -138,7 +138,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if c.lease == nil {
 		return a
 	}
-	p.prefixes.Add(c.ranked[0].Endpoint.Load().Prefixes(), c.request.Chain)
+	p.sent(&c)
 	if r.Pool == "" {
 		c.lease.KeepUntilEnd()
 		c.lease.Waits() // the stream reports the first byte at once

@@ -35,6 +35,7 @@ type Picker struct {
 	outside        func(netip.Addr) string // why no remote picker may name an address; "" if one may
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
+	publish        func(Sent)
 	peers          Peers
 	gateway        func(context.Context) string
 	access         Access
@@ -89,6 +90,7 @@ func New(c Config) (*Picker, error) {
 		outside:        c.Outside,
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
+		publish:        c.Publish,
 		peers:          c.Peers,
 		gateway:        c.Gateway,
 		access:         c.Access,
@@ -277,12 +279,6 @@ func (p *Picker) Run(ctx context.Context) error {
 	group.Go(func() error { return p.prefixes.Run(ctx) })
 	return group.Wait()
 }
-
-// Owner identifies this picker to other processes; see Peers.
-func (p *Picker) Owner() string { return p.leases.Owner() }
-
-// Loads returns the requests in flight, by address.
-func (p *Picker) Loads() *endpoint.Registry { return p.registry }
 
 // Pools returns the names of all pools, sorted.
 func (p *Picker) Pools() []string {

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"hash/maphash"
 	"sync/atomic"
 )
 
@@ -9,7 +8,7 @@ import (
 var strategies = map[string]func(Options) *Strategy{
 	// The least cost in seconds.
 	"load": func(Options) *Strategy {
-		return &Strategy{scorer: &load{adapters: adapters{seed: maphash.MakeSeed()}}, trials: true}
+		return &Strategy{scorer: &load{}, trials: true}
 	},
 	// The fewest of this process's requests in flight.
 	"least-request": func(Options) *Strategy { return &Strategy{scorer: leastRequest{}} },
