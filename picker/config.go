@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -133,6 +134,10 @@ type Pool struct {
 	// DefaultUserMessages.
 	Hashing      schedule.Hashing
 	UserMessages int
+	// SessionTTL is how long a session stays at its endpoint after its last request, with the strategy "session"; 0 is
+	// DefaultSessionTTL. SessionCookie is the cookie that has its ID; "" is DefaultSessionCookie.
+	SessionTTL    time.Duration
+	SessionCookie string
 	// Spills means that requests which find the pool full can be spilled. A request without spill targets that was not
 	// spilled already comes from a route that lacks them still (routes lag a little, and a body takes its time). Such a
 	// request is not rejected: it is picked for as if no endpoint were full.

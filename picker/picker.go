@@ -69,9 +69,10 @@ type pool struct {
 	snapshot    *endpoint.Snapshot
 	counters    *poolMetrics
 	history     *history
-	slots       *endpoint.Slots // nil if the requests in flight are not limited
-	remote      *extproc.Remote // of a relayed pool
-	relayHealth *relayHealth    // of a relayed pool
+	sessions    *schedule.Sessions // nil if the strategy does not read sessions
+	slots       *endpoint.Slots    // nil if the requests in flight are not limited
+	remote      *extproc.Remote    // of a relayed pool
+	relayHealth *relayHealth       // of a relayed pool
 }
 
 // leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
@@ -182,8 +183,14 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {
 		c.UserMessages = 0
 	}
+	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL), cmp.Or(c.SessionCookie, DefaultSessionCookie)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing}
 	next := &pool{Pool: c, options: options}
+	if schedule.UsesSessions(c.Strategy) {
+		if next.sessions = new(schedule.Sessions); old != nil && old.sessions != nil {
+			next.sessions = old.sessions
+		}
+	}
 	if c.Full.InFlight > 0 {
 		if next.slots = new(endpoint.Slots); old != nil && old.slots != nil {
 			next.slots = old.slots // picks wait there
