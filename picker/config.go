@@ -3,8 +3,8 @@ package picker
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
-	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -27,13 +26,13 @@ type Config struct {
 	// Forward receives access log entries whose lease belongs to another picker: a gateway that asks several pickers may
 	// send an entry to any of them. It must not block. Nil drops them.
 	Forward func(accesslog.Entry)
-	// Publish receives what each pick shows about a server's caches, for the pickers of other processes; see Learn. It must not block,
-	// and not keep the Chain. Nil drops it.
-	Publish func(Sent)
-	// OnPanic is called when a scrape has panicked, with its page; it then counts as failed. nil drops it.
+	// OnPanic is called when a scrape has panicked, with its page, or the reading of KV events, with their server; it then counts as
+	// failed. nil drops it.
 	OnPanic func(page string, value any, stack []byte)
 	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is extproc.DefaultBodies.
 	HeldBodies int64
+	// KVEvents accepts model servers that connect to publish KV events; nil: none. Run closes it.
+	KVEvents net.Listener
 	// Peers are the pickers of other processes for the same gateways; nil: there are none.
 	Peers Peers
 	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none, and nil if none does.
@@ -49,14 +48,6 @@ type Config struct {
 	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed
 	// again or the pool is removed or replaced. It must not call the Picker. Nil drops the reports.
 	OnRelayFailure func(pool string, f RelayFailure)
-}
-
-// Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an adapter.
-type Sent struct {
-	Server  netip.AddrPort
-	Chain   prefix.Chain
-	Adapter uint64 // its hash; 0 for none
-	Slots   int    // the server's, for adapters
 }
 
 // Peers are the pickers of other processes for the same gateways.
@@ -134,10 +125,6 @@ type Pool struct {
 	// DefaultUserMessages.
 	Hashing      schedule.Hashing
 	UserMessages int
-	// SessionTTL is how long a session stays at its endpoint after its last request, with the strategy "session"; 0 is
-	// DefaultSessionTTL. SessionCookie is the cookie that has its ID; "" is DefaultSessionCookie.
-	SessionTTL    time.Duration
-	SessionCookie string
 	// Spills means that requests which find the pool full can be spilled. A request without spill targets that was not
 	// spilled already comes from a route that lacks them still (routes lag a little, and a body takes its time). Such a
 	// request is not rejected: it is picked for as if no endpoint were full.
@@ -148,11 +135,19 @@ type Pool struct {
 	Fallbacks int
 	Endpoints []endpoint.Spec
 	Metrics   endpoint.Metrics
+	KVEvents  *KVEvents // nil: the pool's model servers publish none
 	Body      Body
 	// BodyLimit in bytes; 0 is DefaultBodyLimit.
 	BodyLimit int
 	// Relay, if set, asks a remote picker instead of choosing here.
 	Relay *Relay
+}
+
+// KVEvents is where the model servers of a pool publish what they have cached.
+type KVEvents struct {
+	Port       uint16 // of each server's PUB socket; 0: the servers connect to Config.KVEvents
+	ReplayPort uint16 // of its socket for lost events; 0: none
+	Topic      string // the beginning of the topics to read
 }
 
 // Relay describes the external picker of a pool, which is asked in place of choosing here: the remote picker of a pool whose pods

@@ -9,6 +9,9 @@
 // opens an endpoint.Lease, and extproc writes the response. The gateway's access log (accesslog) reports every 2 s that the
 // request goes on and which endpoint serves it, which renews and moves the lease, and at last its end, which releases it.
 //
+// Where servers publish KV events (Pool.KVEvents), kvevents keeps what they have cached in prefix, and a pick whose prompt is known as
+// token IDs goes by that.
+//
 // Invariants:
 //   - Picks lock no pool: configuration is an immutable snapshot behind an atomic pointer.
 //   - Each lease is released exactly once: by the access log, by its timeout when no report comes any more, or by the end of

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/picker/upload"
@@ -35,13 +36,13 @@ type Picker struct {
 	outside        func(netip.Addr) string // why no remote picker may name an address; "" if one may
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
-	publish        func(Sent)
 	peers          Peers
 	gateway        func(context.Context) string
 	access         Access
 	waiting        atomic.Int64 // calls that wait for access
 	tracer         trace.Tracer
 	prefixes       *prefix.Index
+	events         *kvevents.Subscriber
 	registry       *endpoint.Registry
 	leases         *endpoint.Leases
 	bodies         *extproc.Bodies
@@ -67,12 +68,12 @@ type pool struct {
 	strategy    *schedule.Strategy
 	unlimited   *schedule.Strategy // strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
 	snapshot    *endpoint.Snapshot
+	events      *kvevents.Subscription // nil if its servers publish none
 	counters    *poolMetrics
 	history     *history
-	sessions    *schedule.Sessions // nil if the strategy does not read sessions
-	slots       *endpoint.Slots    // nil if the requests in flight are not limited
-	remote      *extproc.Remote    // of a relayed pool
-	relayHealth *relayHealth       // of a relayed pool
+	slots       *endpoint.Slots // nil if the requests in flight are not limited
+	remote      *extproc.Remote // of a relayed pool
+	relayHealth *relayHealth    // of a relayed pool
 }
 
 // leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
@@ -84,18 +85,18 @@ func New(c Config) (*Picker, error) {
 	if c.Outside == nil {
 		c.Outside = func(netip.Addr) string { return "" }
 	}
-	prefixes := prefix.New(prefix.Config{})
+	prefixes := prefix.New(prefix.Config{Seed: mathrand.Uint64()})
 	p := &Picker{
 		log:            c.Log,
 		learner:        c.Learner,
 		outside:        c.Outside,
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
-		publish:        c.Publish,
 		peers:          c.Peers,
 		gateway:        c.Gateway,
 		access:         c.Access,
 		prefixes:       prefixes,
+		events:         kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Never: c.Never, Log: c.Log, OnPanic: c.OnPanic}),
 		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		bodies:         extproc.NewBodies(c.HeldBodies),
@@ -183,14 +184,8 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {
 		c.UserMessages = 0
 	}
-	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL), cmp.Or(c.SessionCookie, DefaultSessionCookie)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing}
 	next := &pool{Pool: c, options: options}
-	if schedule.UsesSessions(c.Strategy) {
-		if next.sessions = new(schedule.Sessions); old != nil && old.sessions != nil {
-			next.sessions = old.sessions
-		}
-	}
 	if c.Full.InFlight > 0 {
 		if next.slots = new(endpoint.Slots); old != nil && old.slots != nil {
 			next.slots = old.slots // picks wait there
@@ -217,6 +212,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
 	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
+	if c.KVEvents != nil {
+		next.events = p.events.Subscribe(c.KVEvents.sources(next.snapshot.Endpoints))
+	}
 	next.strategy.Prepare(next.snapshot.Endpoints)
 	if next.unlimited != nil {
 		next.unlimited.Prepare(next.snapshot.Endpoints)
@@ -256,6 +254,7 @@ func (p *Picker) swap(next map[string]*pool) {
 			continue
 		}
 		p.registry.Release(was.snapshot)
+		was.events.Release()
 		if was.remote != nil && (now == nil || now.remote != was.remote) {
 			was.remote.Close()
 		}
@@ -284,8 +283,15 @@ func (p *Picker) Run(ctx context.Context) error {
 	group.Go(func() error { return p.registry.Run(ctx) })
 	group.Go(func() error { return p.leases.Run(ctx) })
 	group.Go(func() error { return p.prefixes.Run(ctx) })
+	group.Go(func() error { return p.events.Run(ctx) })
 	return group.Wait()
 }
+
+// Owner identifies this picker to other processes; see Peers.
+func (p *Picker) Owner() string { return p.leases.Owner() }
+
+// Loads returns the requests in flight, by address.
+func (p *Picker) Loads() *endpoint.Registry { return p.registry }
 
 // Pools returns the names of all pools, sorted.
 func (p *Picker) Pools() []string {

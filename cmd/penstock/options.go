@@ -79,6 +79,7 @@ type service struct {
 	pickerAddresses []string
 	defaultPool     string
 	heldBodies      resource.QuantityValue
+	kvEvents        string
 	accessLog       string
 	drainTime       time.Duration
 	logLevel        string
@@ -111,6 +112,7 @@ func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
 	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone, and 503 answers what an external picker must read")
+	f.StringVar(&s.kvEvents, "picker-kv-events", "", "address at which model servers connect to publish their KV events over ZeroMQ, as HOST:PORT, for pools whose PoolPolicy has picker.kvEvents.mode Listen; others than the model servers' IP addresses are rejected (default: none)")
 	f.StringVar(&s.accessLog, "access-log", "", "file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "drain time: how long connections may continue after their listener is removed")
 	s.secure.flags(f)
@@ -185,6 +187,11 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	}
 	if s.admin != "" {
 		if cfg.Admin, err = listen(ctx, "--admin", s.admin); err != nil {
+			return cfg, err
+		}
+	}
+	if s.kvEvents != "" {
+		if cfg.KVEvents, err = listen(ctx, "--picker-kv-events", s.kvEvents); err != nil {
 			return cfg, err
 		}
 	}

@@ -82,7 +82,7 @@ type PoolRef struct {
 
 // Strategy names how a picker selects an endpoint.
 //
-// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree;chwbl;session
+// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree;chwbl
 type Strategy string
 
 // The strategies of Penstock's picker.
@@ -102,8 +102,6 @@ const (
 	// StrategyCHWBL selects by consistent hashing with bounded loads: requests whose conversations begin alike go to one endpoint,
 	// until it has too many.
 	StrategyCHWBL Strategy = "chwbl"
-	// StrategySession selects the endpoint that the request's session is at.
-	StrategySession Strategy = "session"
 )
 
 // Criticality of requests. Strategy "tree" sends Critical requests to endpoints with fewer than 50 waiting requests, if there
@@ -125,8 +123,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'chwbl' || !has(self.body) || self.body != 'None'",message="strategy chwbl hashes request bodies: remove body, or use another strategy"
 type PickerSpec struct {
 	// Strategy by which the picker selects an endpoint: load, the least cost in seconds (OPERATIONS.md has its parts); round-robin,
-	// in turn; random; least-request, the fewest requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; chwbl,
-	// consistent hashing of the beginning of a conversation; or session, the endpoint that the request's session is at.
+	// in turn; random; least-request, the fewest requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; or chwbl,
+	// consistent hashing of the beginning of a conversation.
 	//
 	// +optional
 	// +kubebuilder:default=load
@@ -140,10 +138,6 @@ type PickerSpec struct {
 	//
 	// +optional
 	CHWBL *CHWBLSpec `json:"chwbl,omitempty"`
-	// Session configures the strategy session.
-	//
-	// +optional
-	Session *SessionSpec `json:"session,omitempty"`
 	// FailureMode decides where a request goes when no picker answers: to any endpoint (FailOpen, the default), or to the spill
 	// targets, else 503 (FailClose). For a pool without endpointPickerRef, which has its own failureMode.
 	//
@@ -159,6 +153,12 @@ type PickerSpec struct {
 	//
 	// +optional
 	Metrics *MetricsSpec `json:"metrics,omitempty"`
+	// KVEvents subscribes to the KV events of the model servers (vLLM's --kv-events-config, and SGLang's): where they are read, the
+	// strategy load compares prompts with what each server reports to have cached, in place of what was sent there. That takes
+	// the prompt's token IDs. Without it, and for other requests and servers, it goes by what was sent.
+	//
+	// +optional
+	KVEvents *KVEventsSpec `json:"kvEvents,omitempty"`
 	// Fallbacks is the number of further endpoints in a pick, on which Envoy retries in order.
 	//
 	// +optional
@@ -209,25 +209,6 @@ type CHWBLSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=2
 	MaxUserMessagesForCache *int32 `json:"maxUserMessagesForCache,omitempty"`
-}
-
-// SessionSpec configures the strategy session. A request's session is known by the header x-session-token, which the picker sets in
-// each response and which a client sends back, else by the header x-session-id, else by a cookie, whose values a client chooses.
-type SessionSpec struct {
-	// TTLSeconds is how long a session stays at its endpoint after its last request.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=86400
-	// +kubebuilder:default=300
-	TTLSeconds *int32 `json:"ttlSeconds,omitempty"`
-	// CookieName is the cookie whose value is the ID of the session.
-	//
-	// +optional
-	// +kubebuilder:default=session-id
-	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[!#$%&'*+.^_|~0-9A-Za-z-]+$`
-	CookieName string `json:"cookieName,omitempty"`
 }
 
 // FullSpec holds thresholds. An endpoint that reaches one of them is full.
@@ -284,6 +265,39 @@ type MetricsSpec struct {
 	//
 	// +optional
 	KVCache string `json:"kvCache,omitempty"`
+}
+
+// KVEventsSpec configures where model servers publish their KV events: at a ZeroMQ PUB socket over TCP.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.port) || !has(self.mode) || self.mode == 'Dial'",message="port is of mode Dial; in mode Listen the model servers connect to the address of --picker-kv-events"
+type KVEventsSpec struct {
+	// Mode is Dial if the model servers listen and Penstock connects to each of them, or Listen if the model servers connect to
+	// Penstock, at the address of --picker-kv-events. A server that connects is recognized by its IP address. If several have the same
+	// one, the topic must name the server, as kv@ADDRESS:PORT@MODEL or kv@POD@MODEL.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Dial;Listen
+	// +kubebuilder:default=Dial
+	Mode string `json:"mode,omitempty"`
+	// Port at which each model server publishes. If a pod has several model servers, the second one in the order of their serving
+	// ports publishes at the next port, and so on, as vLLM's data-parallel ranks do. Defaults to 5557.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port *int32 `json:"port,omitempty"`
+	// ReplayPort is where each model server sends lost events again, counted like port. Without it, Penstock drops what a server has
+	// reported when an event is lost.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	ReplayPort *int32 `json:"replayPort,omitempty"`
+	// Topic is the beginning of the topics to read in mode Dial. The default is all of them.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Topic string `json:"topic,omitempty"`
 }
 
 // RemoteSpec limits the addresses that an importing cluster sends requests to.

@@ -71,8 +71,14 @@ func (l *Load) end() {
 
 // changed has a new count published, and pools with a limit try the picks that wait if it is a smaller one.
 func (l *Load) changed(less bool) {
-	l.markDirty()
-	if limited := l.limited.Load(); limited != nil && less {
+	limited := l.limited.Load()
+	if limited == nil {
+		return
+	}
+	if l.dirty.CompareAndSwap(false, true) {
+		l.registry.publish(l)
+	}
+	if less {
 		for _, slots := range *limited {
 			slots.free()
 		}

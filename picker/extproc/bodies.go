@@ -17,7 +17,7 @@ const (
 	// A chunk of a few bytes occupies a pooled buffer, and its view.
 	chunkBytes = 512
 	// A request.Scanner.
-	scannerBytes = 40 << 10
+	scannerBytes = 44 << 10
 )
 
 // Bodies bounds the bodies that the streams of a process hold while picks wait for them. Above the bound picks do without bodies.

@@ -367,15 +367,11 @@ func (x *exchange) requestTrailers() error {
 }
 
 func (x *exchange) responseHeaders(m *Message) error {
-	var set Header
 	if x.track != nil {
-		set = x.track.Response(Number(m.Header(":status")), string(m.Served()))
+		x.track.Response(Number(m.Header(":status")), string(m.Served()))
 	}
-	switch {
-	case x.observe:
+	if x.observe {
 		return nil
-	case set != Header{}:
-		return x.send(headerReply(set))
 	}
 	return x.send(passResponseHeaders)
 }

@@ -59,6 +59,9 @@ func (b *Builder) Reset() { b.size, b.hash, b.pieces, b.filled = 0, 0, 0, 0 }
 // Size returns the bytes written. Text beyond MaxTokens counts, although no Chain has it.
 func (b *Builder) Size() int { return b.size }
 
+// Empty reports whether nothing was added.
+func (b *Builder) Empty() bool { return b.size == 0 && b.hash == 0 }
+
 // Write adds text, or token IDs of four bytes each.
 func (b *Builder) Write(p []byte) {
 	b.size += len(p)

@@ -15,6 +15,8 @@ type Server struct {
 	id    uint32
 	refs  int // guarded by Index.mu
 
+	reported reported
+
 	mu       sync.Mutex
 	released bool
 	capacity int // in tokens

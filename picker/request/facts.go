@@ -25,6 +25,8 @@ type Facts struct {
 	Spread uint64
 	// Chain of the prompt, valid until the Scanner's Release.
 	Chain prefix.Chain
+	// Exact is the prompt if it is given as token IDs, valid as long; else empty.
+	Exact prefix.Exact
 }
 
 // Kind is which API a request is for.

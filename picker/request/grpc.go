@@ -20,6 +20,7 @@ const (
 // has one that is no such message.
 func (s *Scanner) readMessage() {
 	s.rest.Reset()
+	s.ids.Reset()
 	s.stream, s.limitTokens = false, 0
 	if len(s.message) < 5 || s.message[0] != 0 {
 		return
@@ -33,10 +34,12 @@ func (s *Scanner) readMessage() {
 		switch {
 		case num == fieldTokenized && value != nil:
 			s.rest.Reset() // of a oneof the last member counts
+			s.ids.Reset()
 			s.readTokens(value)
 		case s.kind == GRPCEmbed:
 		case num == fieldText && value != nil:
 			s.rest.Reset()
+			s.ids.Reset()
 			s.rest.Write(value)
 		case num == fieldSampling && value != nil:
 			fields(value, func(num protowire.Number, value []byte, number uint64) {
@@ -56,14 +59,14 @@ func (s *Scanner) readTokens(p []byte) {
 		switch {
 		case num != fieldIDs:
 		case value == nil:
-			s.rest.WriteToken(uint32(number))
+			s.writeToken(&s.rest, uint32(number))
 		default:
 			for len(value) > 0 {
 				id, n := protowire.ConsumeVarint(value)
 				if n < 0 {
 					return
 				}
-				s.rest.WriteToken(uint32(id))
+				s.writeToken(&s.rest, uint32(id))
 				value = value[n:]
 			}
 		}

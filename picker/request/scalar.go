@@ -1,5 +1,7 @@
 package request
 
+import "github.com/penstock-project/penstock/picker/prefix"
+
 // scalar reads inside a number or a literal, up to what ends it, and returns how many bytes it took.
 func (s *Scanner) scalar(p []byte) int {
 	for i, c := range p {
@@ -32,10 +34,15 @@ func (s *Scanner) endScalar() {
 		}
 	case forPrompt:
 		if s.digits {
-			s.builder().WriteToken(uint32(s.number))
+			s.writeToken(s.builder(), uint32(s.number))
 		}
 	}
 	s.endValue()
+}
+
+func (s *Scanner) writeToken(to *prefix.Builder, id uint32) {
+	to.WriteToken(id)
+	s.ids.Add(id)
 }
 
 // tokens reads further token IDs, which follow one another in the tens of thousands, and returns how many bytes it took: up to
@@ -62,7 +69,7 @@ func (s *Scanner) tokens(p []byte) (taken int) {
 		if i == from || i == len(p) || p[i] != ',' && p[i] != ']' && p[i] != ' ' && p[i] != '\n' {
 			return taken
 		}
-		to.WriteToken(uint32(n))
+		s.writeToken(to, uint32(n))
 		taken = i
 	}
 }

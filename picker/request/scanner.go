@@ -81,14 +81,16 @@ type Scanner struct {
 	salt        uint64
 	digest      xxhash.Digest
 	front, rest prefix.Builder
-	message     []byte // of a gRPC request
+	ids         prefix.Tokens // of a prompt of token IDs
+	lists       int           // arrays of the prompt
+	message     []byte        // of a gRPC request
 
 	chain [prefix.MaxBlocks]uint64
 	// The model of the request before, which saves its copy: pools have few.
 	lastRaw, lastModel string
 }
 
-// It takes 37 KiB, most of it for the hashes of the prompt's pieces.
+// It takes 41 KiB, most of it for the hashes of the prompt's pieces.
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
 // maxKept is the size of the largest gRPC message whose memory is kept for the next one.
@@ -108,6 +110,8 @@ func (s *Scanner) Release() {
 	s.model, s.stream, s.limitTokens, s.salt = s.model[:0], false, 0, 0
 	s.front.Reset()
 	s.rest.Reset()
+	s.ids.Reset()
+	s.lists = 0
 	if s.message = s.message[:0]; cap(s.message) > maxKept {
 		s.message = nil
 	}
@@ -145,6 +149,11 @@ func (s *Scanner) Facts() Facts {
 	if s.kind != OtherKind {
 		f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.model), &s.front, &s.rest)
+		// Only if all of the prompt is one list of token IDs, without images.
+		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 1 && s.front.Empty() {
+			f.Exact = s.ids.Exact()
+			f.Exact.Salt = s.salt
+		}
 	}
 	return f
 }
@@ -307,6 +316,7 @@ func (s *Scanner) close() {
 	case inMessage:
 		left.to.Write(endOfText)
 	case inPrompt:
+		s.lists++
 		left.to.Mix(uint64(inPrompt)) // [[1], [2]] is not [[1, 2]]
 	}
 	s.expect = aComma

@@ -8,10 +8,9 @@ type Request struct {
 	Tokens int          // of the prompt; 0 if unknown
 	Stream bool         // the response is sent token by token
 	Chain  prefix.Chain // of the prompt; empty if unknown. It is read during the call only
+	Exact  prefix.Exact // of the prompt, if its token IDs are known. It is read during the call only
 	// Criticality decides whether the strategy "tree" sheds the request.
 	Criticality Criticality
 	// Spread is the hash by which the strategy "chwbl" spreads requests over endpoints; 0 if the request has none.
 	Spread uint64
-	// Session decides with the strategy "session".
-	Session Session
 }

@@ -174,7 +174,7 @@ func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 
 // match sets what each candidate has cached of a request's prompt, which it need not read.
 func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
-	if s.prefixes == nil || len(r.Chain) == 0 {
+	if s.prefixes == nil || len(r.Chain)+len(r.Exact.Ends) == 0 {
 		return
 	}
 	scratch.servers = slices.Grow(scratch.servers[:0], len(c))
@@ -183,6 +183,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	}
 	scratch.cached = slices.Grow(scratch.cached[:0], len(c))[:len(c)]
 	s.prefixes.Match(r.Chain, scratch.servers, scratch.cached)
+	s.prefixes.MatchReports(&r.Exact, r.Model, scratch.servers, scratch.cached)
 	for i := range c {
 		if c[i].Cached = int(scratch.cached[i]); c[i].Cached > 0 {
 			cached := min(float64(c[i].Cached), c[i].uncached)

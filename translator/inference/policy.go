@@ -49,16 +49,20 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	if f := spec.Full; f != nil {
 		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)
 	}
-	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
+	if h := spec.CHWBL; h != nil {
 		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
-	}
-	if k := spec.Session; k != nil {
-		s.SessionTTL, s.SessionCookie = or(k.TTLSeconds, 0), k.CookieName
 	}
 	if m := spec.Metrics; m != nil {
 		s.MetricsPath = cmp.Or(m.Path, s.MetricsPath)
 		s.MetricsPort, s.MaxMetricsPage = or(m.Port, 0), or(m.MaxPageBytes, 0)
 		s.QueueName, s.RunningName, s.KVCacheName = m.Queue, m.Running, m.KVCache
+	}
+	if e := spec.KVEvents; e != nil {
+		listen := e.Mode == "Listen"
+		s.KVEvents = model.KVEvents{Dial: !listen, Listen: listen, ReplayPort: or(e.ReplayPort, 0), Topic: e.Topic}
+		if !listen {
+			s.KVEvents.Port = or(e.Port, defaultKVEvents)
+		}
 	}
 	return s
 }
@@ -67,6 +71,9 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 func readsBodies(s v1alpha1.Strategy) bool {
 	return s == v1alpha1.StrategyTree || s == v1alpha1.StrategyCHWBL
 }
+
+// defaultKVEvents is the port of vLLM's PUB socket.
+const defaultKVEvents = 5557
 
 func or(v *int32, otherwise int32) int32 {
 	if v == nil {
@@ -83,7 +90,6 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Prefix || p.Settings.EveryBody {
 		p.Picker.Body = model.BodyBuffered
 	}
-	p.Picker.Served = p.Settings.Strategy == string(v1alpha1.StrategySession) // for the token in the response
 	if policy != nil {
 		p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
 	}

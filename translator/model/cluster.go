@@ -202,8 +202,6 @@ type PickerSettings struct {
 	VirtualNodes       int32 // of strategy chwbl, as the next two; 0: the defaults of picker.Pool
 	LoadFactorPercent  int32
 	UserMessages       int32
-	SessionTTL         int32 // of strategy session, in seconds, as the next one; 0: the default of picker.Pool
-	SessionCookie      string
 	Prefix             bool  // the strategy reads prompts
 	EveryBody          bool  // every request's body is read
 	FullQueue          int32 // 0: never full
@@ -216,6 +214,16 @@ type PickerSettings struct {
 	QueueName          string // "" for the default series
 	RunningName        string
 	KVCacheName        string
+	KVEvents           KVEvents
+}
+
+// KVEvents is where the model servers of a pool publish KV events. The zero value: nowhere.
+type KVEvents struct {
+	Dial       bool  // they listen
+	Listen     bool  // they dial
+	Port       int32 // of the PUB socket of those that listen
+	ReplayPort int32 // 0: none
+	Topic      string
 }
 
 // Hop is an internal listener through which a spilled request meets the next pool's own picker.

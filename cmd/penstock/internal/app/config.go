@@ -41,6 +41,8 @@ type Config struct {
 	Addresses Addresses
 	// HeldBodies bounds the request bodies that the picker holds, in bytes.
 	HeldBodies int64
+	// KVEvents accepts model servers that connect to publish KV events; nil: none.
+	KVEvents net.Listener
 	// DefaultPool is the pool of external gateways that name none: "namespace/name". Empty: the only pool, if there is one.
 	DefaultPool string
 	// AccessLog is where Envoys log requests; "" for nowhere.

@@ -1,0 +1,115 @@
+package picker
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/picker/zmtp"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// publisher is the PUB socket of a model server.
+type publisher struct {
+	zmtp.Publisher
+	seq uint64
+}
+
+func (p *publisher) publish(t *testing.T, events ...any) {
+	t.Helper()
+	batch, err := msgpack.Marshal([]any{0.5, events, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Send(nil, binary.BigEndian.AppendUint64(nil, p.seq), batch)
+	p.seq++
+}
+
+// pickTokens returns the endpoint that is picked for a prompt of token IDs, and ends the request.
+func pickTokens(t *testing.T, p *Picker, tokens []uint32) string {
+	t.Helper()
+	body, _ := json.Marshal(map[string]any{"model": "base", "prompt": tokens})
+	s := request.New(request.Completions)
+	defer s.Release()
+	s.Write(body)
+	r := extproc.Request{Pool: "ns/pool", Headers: new(extproc.Message), Facts: s.Facts()}
+	a := p.Pick(context.Background(), &r)
+	if a.Lease != "" {
+		p.leases.Find(a.Lease).Release()
+	}
+	return a.Endpoints
+}
+
+func TestKVEvents_RequestGoesWhereItsPromptIsReported(t *testing.T) {
+	p, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = p.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	var publishers [3]publisher
+	var port uint16
+	for i := range publishers {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%d", i+1, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		port = netip.MustParseAddrPort(listener.Addr().String()).Port()
+		go func() { _ = publishers[i].Serve(ctx, listener) }()
+	}
+	servers := specs("127.0.0.1:8000", "127.0.0.2:8000", "127.0.0.3:8000")
+	servers[2].Draining = true // it reports nothing, and is picked for nothing
+	setPools(t, p, Pool{Name: "ns/pool", Endpoints: servers, Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: port}})
+
+	tokens := make([]uint32, 4096)
+	for i := range tokens {
+		tokens[i] = uint32(i * 31)
+	}
+	hashes := make([]any, len(tokens)/16)
+	for i := range hashes {
+		hashes[i] = uint64(1000 + i)
+	}
+	poll.Until(t, "the picker subscribes", func() bool {
+		return publishers[0].Subscribers()+publishers[1].Subscribers()+publishers[2].Subscribers() == 3
+	})
+	for i := range publishers[:2] {
+		publishers[i].publish(t, []any{"AllBlocksCleared"})
+	}
+	reported := func(i int) int32 {
+		cached := []int32{-1}
+		var prompt prefix.Tokens
+		for _, id := range tokens {
+			prompt.Add(id)
+		}
+		exact := prompt.Exact()
+		p.prefixes.MatchReports(&exact, "base", []*prefix.Server{p.pool("ns/pool").snapshot.Find(servers[i].Addr).Prefixes()}, cached)
+		return cached[0]
+	}
+	for _, holder := range []int{1, 0} {
+		publishers[holder].publish(t, []any{"BlockStored", hashes, nil, tokens, 16})
+		poll.Until(t, "the report arrives", func() bool { return reported(holder) == 4096 })
+		for range 10 {
+			if got, want := pickTokens(t, p, tokens), servers[holder].Addr.String(); got != want {
+				t.Errorf("a request goes to %s, and its prompt is at %s", got, want)
+			}
+		}
+		publishers[holder].publish(t, []any{"BlockRemoved", hashes})
+		poll.Until(t, "the removal arrives, and the last pick is over", func() bool { return reported(holder) == 0 })
+	}
+	third := p.pool("ns/pool").snapshot.Find(servers[2].Addr).Prefixes()
+	if third.Knowledge() != prefix.Guessed {
+		t.Errorf("a server without events is %v", third.Knowledge())
+	}
+}

@@ -1,0 +1,145 @@
+package kvevents
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/zmtp"
+)
+
+const (
+	maxConns  = 4096 // of publishers that dial
+	maxOfHost = 32   // of one address
+)
+
+// accept serves publishers that dial until ctx ends.
+func (s *Subscriber) accept(ctx context.Context, listener net.Listener) {
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	var mu sync.Mutex
+	total, ofHost := 0, map[netip.Addr]int{}
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for {
+		nc, err := listener.Accept()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			s.config.Log.Warn("a publisher of KV events could not connect", "error", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		host := hostOf(nc)
+		mu.Lock()
+		reject := total >= maxConns || ofHost[host] >= maxOfHost || !s.expects(host)
+		if !reject {
+			total++
+			ofHost[host]++
+		}
+		mu.Unlock()
+		if reject {
+			_ = nc.Close()
+			continue
+		}
+		conns.Go(func() {
+			err := s.publisher(ctx, nc, host)
+			s.config.Log.Debug("a publisher of KV events is gone", "address", nc.RemoteAddr(), "error", err)
+			mu.Lock()
+			defer mu.Unlock()
+			total--
+			if ofHost[host]--; ofHost[host] == 0 {
+				delete(ofHost, host)
+			}
+		})
+	}
+}
+
+func hostOf(nc net.Conn) netip.Addr {
+	addr, _ := netip.ParseAddrPort(nc.RemoteAddr().String())
+	return addr.Addr().Unmap().WithZone("")
+}
+
+// expects reports whether publishers of a host's model servers dial.
+func (s *Subscriber) expects(host netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.dialled[host]) > 0
+}
+
+// publisher reads one connection of a publisher that dialled. Its first message shows of which server it is.
+func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr) error {
+	c, err := zmtp.Handshake(nc, zmtp.Sub, s.limits)
+	if err != nil {
+		return err
+	}
+	defer c.Free()
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if err := c.Subscribe(""); err != nil {
+		return err
+	}
+	frames, err := c.Read()
+	if err != nil {
+		return err
+	}
+	topic, _, _, err := parse(frames)
+	if err != nil {
+		return err
+	}
+	src, err := s.publishedBy(host, string(topic))
+	if err != nil {
+		return err
+	}
+	released := make(chan struct{})
+	defer close(released)
+	go func() { // ends with the connection
+		select {
+		case <-src.gone:
+			_ = c.Close()
+		case <-released:
+		}
+	}()
+	err = s.follow(ctx, src, c, frames)
+	src.fail(errors.Join(errors.New("KV events: the publisher's connection has ended"), err))
+	return err
+}
+
+// publishedBy returns the server at a host that a topic names: kv@POD@MODEL, where POD is an address or the name of a pod. The topic
+// does not matter if there is one server only.
+func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.dialled[host]
+	if len(list) == 1 {
+		return list[0], nil
+	}
+	pod := podOf(topic)
+	for _, src := range list {
+		if pod == src.Server.String() || pod == src.Pod && pod != "" {
+			return src, nil
+		}
+	}
+	return nil, fmt.Errorf("KV events: %d model servers have the address %s, and the topic %.80q names none of them: use kv@ADDRESS:PORT@MODEL", len(list), host, topic)
+}
+
+// podOf returns the POD of kv@POD@MODEL; "" if there is none.
+func podOf(topic string) string {
+	rest, ok := bytes.CutPrefix([]byte(topic), []byte("kv@"))
+	if !ok {
+		return ""
+	}
+	pod, _, _ := bytes.Cut(rest, []byte("@"))
+	return string(pod)
+}

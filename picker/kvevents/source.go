@@ -1,0 +1,241 @@
+package kvevents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/zmtp"
+)
+
+// Source is a model server that publishes KV events.
+type Source struct {
+	Server netip.AddrPort // as picks name it
+	Pod    string         // the name of its pod, which a topic may have in place of an address
+	// Publisher is the server's PUB socket; the zero value: the publisher dials.
+	Publisher netip.AddrPort
+	// Replay is the server's ROUTER socket for messages that were lost; the zero value: it has none.
+	Replay netip.AddrPort
+	// Topic is the beginning of the topics to read; "" reads all.
+	Topic string
+}
+
+// source is a Source and what it has reported.
+type source struct {
+	Source
+	refs  int           // of Subscriptions; guarded by Subscriber.mu
+	ended bool          // its prefix.Server is released; guarded by reading
+	gone  chan struct{} // closed when there are none
+
+	restart atomic.Bool            // another source of the server has ended, with what both have reported
+	problem atomic.Pointer[string] // why there are no events; nil while a connection is open
+
+	reading  sync.Mutex // held by the one connection that is read
+	stream   stream     // guarded by reading
+	pace     pace       // guarded by reading
+	replayed time.Time  // when the last replay was asked for; guarded by reading
+
+	mu     sync.Mutex
+	conn   *zmtp.Conn // nil while there is none
+	lostAt time.Time  // when the last connection ended; zero if what it reported was dropped since
+}
+
+const (
+	// lostAfter is how long a server without a connection keeps what it has reported. A server is not restarted in this time.
+	lostAfter = 10 * time.Second
+	// replayEvery is the least time between two replays of a server.
+	replayEvery = time.Second
+	// tried is how long a connection must last to count as a good one.
+	tried = 10 * time.Second
+)
+
+var errReleased = errors.New("KV events: no pool subscribes to the server any more")
+
+// pace bounds what the messages of one server cost: what exceeds the bound waits in the publisher.
+type pace struct {
+	last time.Time
+	debt time.Duration
+}
+
+const (
+	bytesPerSecond = 8 << 20
+	cpuShare       = 5 // a server takes at most a fifth of a core
+	maxDebt        = 8 * time.Second
+)
+
+// wait returns how long to wait after a message of some size, which took some time.
+func (p *pace) wait(size int, took time.Duration, now time.Time) time.Duration {
+	if !p.last.IsZero() {
+		p.debt = max(0, p.debt-now.Sub(p.last))
+	}
+	p.last = now
+	p.debt += max(time.Duration(size)*time.Second/bytesPerSecond, cpuShare*took)
+	return max(0, p.debt-maxDebt)
+}
+
+// disconnect ends the source's connection.
+func (s *source) disconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+}
+
+// attach makes c the source's connection, in place of another one, which ends.
+func (s *source) attach(c *zmtp.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	s.conn = c
+}
+
+func (s *source) detach(c *zmtp.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == c {
+		s.conn, s.lostAt = nil, time.Now()
+	}
+}
+
+// lapse drops what the server has reported if it has no connection for too long.
+func (s *source) lapse(now time.Time) {
+	s.stream.tree.server.Expire(now)
+	s.mu.Lock()
+	lost := s.conn == nil && !s.lostAt.IsZero() && now.Sub(s.lostAt) >= lostAfter
+	if lost {
+		s.lostAt = time.Time{}
+	}
+	s.mu.Unlock()
+	if lost && s.reading.TryLock() {
+		defer s.reading.Unlock()
+		s.stream.forget()
+	}
+}
+
+// fail records why there are no events.
+func (s *source) fail(err error) {
+	text := err.Error()
+	s.problem.Store(&text)
+}
+
+// follow reads a connection until it ends. first, if not nil, is a message that was read already.
+func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, first [][]byte) (err error) {
+	src.attach(c)
+	src.reading.Lock()
+	defer src.reading.Unlock()
+	defer src.detach(c)
+	defer func() {
+		if v := recover(); v != nil {
+			s.config.OnPanic("KV events of "+src.Server.String(), v, debug.Stack())
+			src.stream.forget()
+			err = errors.New("KV events: reading them panicked")
+		}
+	}()
+	if src.ended {
+		return errReleased
+	}
+	if src.restart.Swap(false) {
+		src.stream.forget()
+	}
+	src.problem.Store(nil)
+	if src.Replay.IsValid() {
+		s.replay(ctx, src, src.stream.next)
+	}
+	for frames := first; ; {
+		if frames == nil {
+			if frames, err = c.Read(); err != nil {
+				return err
+			}
+		}
+		began := time.Now()
+		size, err := s.receive(ctx, src, frames)
+		if err != nil {
+			return err
+		}
+		frames = nil
+		if wait := src.pace.wait(size, time.Since(began), time.Now()); wait > 0 {
+			c.Free()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(wait):
+			}
+		}
+	}
+}
+
+// receive applies one message, after those that are missing before it.
+func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (size int, err error) {
+	_, seq, batch, err := parse(frames)
+	if err != nil {
+		src.stream.forget()
+		return 0, err
+	}
+	if from, missing := src.stream.missing(seq); missing && src.Replay.IsValid() {
+		s.replay(ctx, src, from)
+	}
+	return len(batch), src.stream.message(seq, batch)
+}
+
+// replay asks a server for its messages from a number on. If that fails, what was reported stays until the next message shows a gap.
+func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
+	now := time.Now()
+	if now.Sub(src.replayed) < replayEvery {
+		return
+	}
+	src.replayed = now
+	if err := s.readReplay(ctx, src, from); err != nil {
+		s.config.Log.Debug("a model server does not replay its KV events", "server", src.Server, "error", err)
+	}
+	if src.stream.started {
+		src.stream.replayed = src.stream.next
+	}
+}
+
+const (
+	maxReplayed   = 50_000
+	replayTimeout = 10 * time.Second
+)
+
+func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, replayTimeout)
+	defer cancel()
+	c, err := s.dial(ctx, src.Replay, zmtp.Dealer)
+	if err != nil {
+		return err
+	}
+	defer c.Free()
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if err := c.Write(nil, number64(from)); err != nil {
+		return err
+	}
+	for range maxReplayed {
+		frames, err := c.Read()
+		if err != nil {
+			return err
+		}
+		_, seq, batch, err := parse(frames)
+		switch {
+		case err != nil:
+			return err
+		case seq == endOfReplay:
+			return nil
+		case src.stream.started && seq < src.stream.next:
+			continue
+		}
+		if err := src.stream.message(seq, batch); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("KV events: a replay has more than %d messages", maxReplayed)
+}

@@ -1,0 +1,75 @@
+package kvevents
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/penstock-project/penstock/picker/prefix"
+)
+
+var errMessage = errors.New("KV events: a message is not a topic, a sequence number of 8 bytes and a batch")
+
+// stream follows the messages of one server's publisher. Publishers count messages from 0 or 1.
+type stream struct {
+	tree    tree
+	started bool
+	// complete means that all messages since the publisher's first one, or since its cache was cleared, have been read.
+	complete bool
+	next     uint64 // the expected number
+	replayed uint64 // a replay ended before this number: the messages below it may arrive again
+}
+
+// parse returns the parts of a message: of a SUB socket the topic is in front, of a replay an empty frame.
+func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) {
+	if len(frames) != 3 || len(frames[1]) != 8 {
+		return nil, 0, nil, errMessage
+	}
+	return frames[0], binary.BigEndian.Uint64(frames[1]), frames[2], nil
+}
+
+// missing reports whether messages before number seq are missing, and from which number on. A publisher that counts from the
+// beginning again has been restarted: its cache is empty.
+func (s *stream) missing(seq uint64) (from uint64, missing bool) {
+	if s.started && seq < s.next && seq >= s.replayed {
+		s.forget()
+	}
+	if !s.started {
+		return 0, seq > 1
+	}
+	return s.next, seq > s.next
+}
+
+// message applies a message. What was reported before a gap is dropped.
+func (s *stream) message(seq uint64, batch []byte) error {
+	if s.started && seq < s.next && seq < s.replayed {
+		return nil // it arrives again
+	}
+	if s.started && seq != s.next {
+		s.forget()
+	}
+	if !s.started {
+		s.started, s.complete = true, seq <= 1
+	}
+	s.next = seq + 1
+	if err := decode(batch, func(e *event) {
+		if s.tree.apply(e) {
+			s.complete = true
+		}
+	}); err != nil {
+		s.forget()
+		return err
+	}
+	known := prefix.Partly
+	if s.complete {
+		known = prefix.Reported
+	}
+	s.tree.server.SetKnowledge(known)
+	return nil
+}
+
+// forget drops all that the server has reported.
+func (s *stream) forget() {
+	s.tree.server.SetKnowledge(prefix.Guessed)
+	s.tree.clear()
+	s.started, s.complete, s.next, s.replayed = false, false, 0, 0
+}

@@ -1,0 +1,311 @@
+package kvevents
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/zmtp"
+)
+
+// DefaultBlocks is the default of Config.Blocks. They take about 200 MiB once they are all in use.
+const DefaultBlocks = 4 << 20
+
+// Config of a Subscriber. Zero values mean the defaults given.
+type Config struct {
+	Prefixes *prefix.Index // required
+	// Listener accepts publishers that dial; nil: none. Run closes it.
+	Listener net.Listener
+	// Blocks of the engines that are kept, of all servers together; default DefaultBlocks.
+	Blocks int
+	// Never returns the kind of an address that must not be dialled; "" if it may be. Nil allows all.
+	Never func(netip.Addr) string
+	// Retry is the time between two attempts to connect, at first; default 1 s. It doubles with each failure, up to 30 s.
+	Retry time.Duration
+	Log   *slog.Logger // default: slog.Default()
+	// OnPanic is called when reading events has panicked. nil drops it.
+	OnPanic func(source string, value any, stack []byte)
+}
+
+// Subscriber reads the KV events of model servers while Run runs.
+type Subscriber struct {
+	config  Config
+	quota   quota
+	limits  zmtp.Limits
+	changed chan struct{} // notifies Run of added
+
+	mu      sync.Mutex
+	sources map[Source]*source
+	added   []*source                // Run is to start
+	dialled map[netip.Addr][]*source // those whose publishers dial, by address
+}
+
+// readers is how many large messages are read at a time.
+const readers = 16
+
+// expireEvery is how often Run looks for what has expired.
+const expireEvery = 500 * time.Millisecond
+
+// New returns a Subscriber without sources.
+func New(c Config) *Subscriber {
+	c.Blocks, c.Retry = cmp.Or(c.Blocks, DefaultBlocks), cmp.Or(c.Retry, time.Second)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.OnPanic == nil {
+		c.OnPanic = func(string, any, []byte) {}
+	}
+	s := &Subscriber{
+		config: c, limits: zmtp.Limits{Large: make(chan struct{}, readers)}, changed: make(chan struct{}, 1),
+		sources: map[Source]*source{}, dialled: map[netip.Addr][]*source{},
+	}
+	s.quota.limit = int64(c.Blocks)
+	return s
+}
+
+// Subscription is the sources of one pool.
+type Subscription struct {
+	subscriber *Subscriber
+	sources    []*source
+}
+
+// Subscribe adds sources; equal ones are shared. Release ends their use.
+func (s *Subscriber) Subscribe(list []Source) *Subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &Subscription{subscriber: s}
+	for _, key := range list {
+		src := s.sources[key]
+		if src == nil {
+			src = &source{Source: key, gone: make(chan struct{})}
+			src.stream.tree = tree{index: s.config.Prefixes, server: s.config.Prefixes.Server(key.Server), quota: &s.quota}
+			s.sources[key] = src
+			s.quota.servers.Add(1)
+			s.added = append(s.added, src)
+			if !key.Publisher.IsValid() {
+				host := key.Server.Addr().Unmap()
+				s.dialled[host] = append(s.dialled[host], src)
+			}
+			src.fail(fmt.Errorf("KV events: no connection yet"))
+		}
+		src.refs++
+		out.sources = append(out.sources, src)
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+	return out
+}
+
+// Release ends the subscription: the events of servers that no other one has are read no longer, and what they reported is dropped.
+func (n *Subscription) Release() {
+	if n == nil {
+		return
+	}
+	s := n.subscriber
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, src := range n.sources {
+		if src.refs--; src.refs > 0 {
+			continue
+		}
+		delete(s.sources, src.Source)
+		s.quota.servers.Add(-1)
+		if !src.Publisher.IsValid() {
+			s.forgetDialled(src)
+		}
+		close(src.gone)
+		s.added = append(s.added, src)
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Subscriber) forgetDialled(src *source) {
+	host := src.Server.Addr().Unmap()
+	for i, other := range s.dialled[host] {
+		if other == src {
+			s.dialled[host] = append(s.dialled[host][:i:i], s.dialled[host][i+1:]...)
+			break
+		}
+	}
+	if len(s.dialled[host]) == 0 {
+		delete(s.dialled, host)
+	}
+}
+
+// Problem returns why a subscription has no events of a server, "" if there is a connection, and how far they show what it has.
+func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
+	if n == nil {
+		return "", prefix.Guessed
+	}
+	for _, src := range n.sources {
+		if src.Server != server {
+			continue
+		}
+		if text := src.problem.Load(); text != nil {
+			problem = *text
+		}
+		return problem, src.stream.tree.server.Knowledge()
+	}
+	return "", prefix.Guessed
+}
+
+// Run reads events until ctx ends.
+func (s *Subscriber) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	if s.config.Listener != nil {
+		all.Go(func() { s.accept(ctx, s.config.Listener) })
+	}
+	ticker := time.NewTicker(expireEvery)
+	defer ticker.Stop()
+	ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			for _, src := range s.list() {
+				src.lapse(now)
+			}
+		case <-s.changed:
+			s.mu.Lock()
+			added := s.added
+			s.added = nil
+			some := len(s.sources) > 0
+			s.mu.Unlock()
+			for _, src := range added {
+				all.Go(func() { s.serve(ctx, src) })
+			}
+			if ticker.Stop(); some {
+				ticker.Reset(expireEvery)
+			}
+		}
+	}
+}
+
+func (s *Subscriber) list() (all []*source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, src := range s.sources {
+		all = append(all, src)
+	}
+	return all
+}
+
+// serve runs for each source that was added, and again for each that was released.
+func (s *Subscriber) serve(ctx context.Context, src *source) {
+	select {
+	case <-src.gone:
+		s.end(src)
+		return
+	default:
+	}
+	if src.Publisher.IsValid() {
+		s.keepConnected(ctx, src)
+	}
+}
+
+// end releases what a source has.
+func (s *Subscriber) end(src *source) {
+	src.disconnect()
+	src.reading.Lock()
+	defer src.reading.Unlock()
+	src.stream.forget()
+	src.ended = true
+	s.config.Prefixes.Release(src.stream.tree.server)
+	for _, other := range s.list() {
+		if other.Server == src.Server { // its settings have changed
+			other.restart.Store(true)
+			other.disconnect()
+		}
+	}
+}
+
+// keepConnected dials a publisher again and again.
+func (s *Subscriber) keepConnected(ctx context.Context, src *source) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with ctx
+		select {
+		case <-src.gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	failures := 0
+	for wait := time.Duration(rand.Int64N(int64(s.config.Retry))); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		began := time.Now()
+		err := s.connect(ctx, src)
+		if ctx.Err() != nil {
+			return
+		}
+		src.fail(err)
+		s.config.Log.Debug("no KV events", "server", src.Server, "publisher", src.Publisher, "error", err)
+		if failures++; time.Since(began) >= tried {
+			failures = 1
+		}
+		wait = min(s.config.Retry<<min(failures-1, 10), 30*time.Second)
+		wait = time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
+	}
+}
+
+// connect dials once, and reads until the connection ends.
+func (s *Subscriber) connect(ctx context.Context, src *source) error {
+	c, err := s.dial(ctx, src.Publisher, zmtp.Sub)
+	if err != nil {
+		return fmt.Errorf("KV events at %s: %w", src.Publisher, err)
+	}
+	defer c.Free()
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if err := c.Subscribe(src.Topic); err != nil {
+		return fmt.Errorf("KV events at %s: %w", src.Publisher, err)
+	}
+	if err := s.follow(ctx, src, c, nil); err != nil {
+		return fmt.Errorf("KV events at %s: %w", src.Publisher, err)
+	}
+	return nil
+}
+
+const dialTimeout = 3 * time.Second
+
+func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string) (*zmtp.Conn, error) {
+	if s.config.Never != nil {
+		if kind := s.config.Never(to.Addr()); kind != "" {
+			return nil, fmt.Errorf("%s is never read", kind)
+		}
+	}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	nc, err := dialer.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	defer stop()
+	return zmtp.Handshake(nc, socketType, s.limits)
+}
+
+// endOfReplay is the number of the message after the last one of a replay.
+const endOfReplay = math.MaxUint64
+
+func number64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -1,0 +1,329 @@
+package zmtp
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+)
+
+// Socket types.
+const (
+	Pub    = "PUB"
+	Sub    = "SUB"
+	Dealer = "DEALER"
+	Router = "ROUTER"
+)
+
+// peers are the socket types that may be at the other end.
+var peers = map[string][]string{
+	Pub:    {Sub, "XSUB"},
+	Sub:    {Pub, "XPUB"},
+	Dealer: {Router, Dealer, "REP"},
+	Router: {Dealer, Router, "REQ"},
+}
+
+const (
+	// DefaultMessage is the default of Limits.Message, in bytes.
+	DefaultMessage = 16 << 20
+	defaultTimeout = 10 * time.Second
+
+	maxFrames  = 16       // of a message
+	maxCommand = 4 << 10  // bytes of a command
+	large      = 64 << 10 // bytes from which a message is large
+	step       = 64 << 10 // bytes by which memory grows
+	buffer     = 4 << 10
+)
+
+// Flags of a frame.
+const (
+	flagMore    = 1
+	flagLong    = 2
+	flagCommand = 4
+)
+
+// Errors of Read. They end the connection.
+var (
+	ErrTooLarge = errors.New("ZMTP: a message is larger than its limit")
+	errFlags    = errors.New("ZMTP: a frame has unknown flags")
+	errFrames   = errors.New("ZMTP: a message has too many frames")
+)
+
+// Limits of connections. They may share one value. Zero values mean the defaults given.
+type Limits struct {
+	Message int           // bytes of all frames of a message; default DefaultMessage
+	Timeout time.Duration // of the handshake, and from the beginning of a message to its end; default 10 s
+	// Large has room for as many large messages as may be read at a time; nil: any number.
+	Large chan struct{}
+}
+
+// Conn is a connection after its handshake. One goroutine may read while another one writes.
+type Conn struct {
+	nc     net.Conn
+	limits Limits
+	reader *bufio.Reader
+	memory []byte
+	frames [][]byte
+	ends   []int
+	large  bool // it holds a place of Limits.Large
+}
+
+// greeting is ZMTP 3.0's: a signature, the version, the mechanism.
+var greeting = func() [64]byte {
+	var g [64]byte
+	g[0], g[9], g[10] = 0xff, 0x7f, 3
+	copy(g[12:], "NULL")
+	return g
+}()
+
+// Handshake makes a Conn of a TCP connection, which it closes if that fails. socketType is this end's.
+func Handshake(nc net.Conn, socketType string, limits Limits) (*Conn, error) {
+	limits.Message, limits.Timeout = cmp.Or(limits.Message, DefaultMessage), cmp.Or(limits.Timeout, defaultTimeout)
+	c := &Conn{nc: nc, limits: limits, reader: bufio.NewReaderSize(nc, buffer)}
+	if err := c.handshake(socketType); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Conn) handshake(socketType string) error {
+	if err := c.nc.SetDeadline(time.Now().Add(c.limits.Timeout)); err != nil {
+		return err
+	}
+	if _, err := c.nc.Write(greeting[:]); err != nil {
+		return err
+	}
+	var theirs [64]byte
+	if err := c.full(theirs[:]); err != nil {
+		return fmt.Errorf("ZMTP greeting: %w", err)
+	}
+	mechanism, _, _ := bytes.Cut(theirs[12:32], []byte{0})
+	switch {
+	case theirs[0] != 0xff || theirs[9] != 0x7f:
+		return errors.New("ZMTP greeting: the peer does not speak ZMTP")
+	case theirs[10] < 3:
+		return fmt.Errorf("ZMTP greeting: the peer has version %d; at least 3 is needed", theirs[10])
+	case string(mechanism) != "NULL":
+		return fmt.Errorf("ZMTP greeting: the peer demands the mechanism %q; only NULL is supported", mechanism)
+	}
+	ready := property(property([]byte("\x05READY"), "Socket-Type", socketType), "Identity", "")
+	if err := c.write([]byte{flagCommand, byte(len(ready))}, ready); err != nil {
+		return err
+	}
+	flags, size, err := c.header()
+	if err != nil {
+		return err
+	}
+	if flags&flagCommand == 0 || size > maxCommand {
+		return errors.New("ZMTP handshake: the peer does not begin with a command")
+	}
+	body := make([]byte, size)
+	if err := c.full(body); err != nil {
+		return err
+	}
+	properties, ok := bytes.CutPrefix(body, []byte("\x05READY"))
+	if !ok {
+		return fmt.Errorf("ZMTP handshake: the peer sends %.64q in place of READY", body)
+	}
+	if other := find(properties, "Socket-Type"); !slices.Contains(peers[socketType], other) {
+		return fmt.Errorf("ZMTP handshake: the peer is a %.16q socket; %s needs one of %v", other, socketType, peers[socketType])
+	}
+	return c.nc.SetDeadline(time.Time{})
+}
+
+// property appends a property of READY.
+func property(b []byte, name, value string) []byte {
+	b = append(append(b, byte(len(name))), name...)
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
+}
+
+// find returns a property of READY; "" if there is none.
+func find(b []byte, name string) string {
+	for len(b) > 0 {
+		n := int(b[0])
+		if len(b) < 1+n+4 {
+			return ""
+		}
+		key, size := b[1:1+n], int(binary.BigEndian.Uint32(b[1+n:]))
+		if b = b[1+n+4:]; len(b) < size {
+			return ""
+		}
+		if string(bytes.ToLower(key)) == string(bytes.ToLower([]byte(name))) {
+			return string(b[:size])
+		}
+		b = b[size:]
+	}
+	return ""
+}
+
+// RemoteAddr returns the peer's address.
+func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+
+// Close ends the connection, and a Read in progress.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// Subscribe asks a PUB socket for the messages whose first frame begins with topic.
+func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
+
+// SetReadDeadline bounds the wait for the next message.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.nc.SetReadDeadline(t) }
+
+// Read returns the frames of the next message. They are valid until the next call. Commands are answered or dropped on the way.
+// After an error the connection is of no use.
+func (c *Conn) Read() (frames [][]byte, err error) {
+	c.memory, c.ends = c.memory[:0], c.ends[:0]
+	if c.release(); cap(c.memory) > large {
+		c.memory = nil
+	}
+	if _, err := c.reader.Peek(1); err != nil {
+		return nil, err
+	}
+	if err := c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout)); err != nil {
+		return nil, err
+	}
+	for {
+		flags, size, err := c.header()
+		switch {
+		case err != nil:
+			return nil, err
+		case flags&flagCommand != 0:
+			if err := c.command(size); err != nil {
+				return nil, err
+			}
+			continue
+		case len(c.ends) == maxFrames:
+			return nil, errFrames
+		case size > uint64(c.limits.Message-len(c.memory)):
+			return nil, fmt.Errorf("%w of %d bytes", ErrTooLarge, c.limits.Message)
+		}
+		if err := c.body(int(size)); err != nil {
+			return nil, err
+		}
+		c.ends = append(c.ends, len(c.memory))
+		if flags&flagMore == 0 {
+			break
+		}
+	}
+	c.frames = c.frames[:0]
+	from := 0
+	for _, end := range c.ends {
+		c.frames = append(c.frames, c.memory[from:end:end])
+		from = end
+	}
+	return c.frames, c.nc.SetReadDeadline(time.Time{})
+}
+
+// release gives back the place of a large message.
+func (c *Conn) release() {
+	if c.large {
+		c.large = false
+		<-c.limits.Large
+	}
+}
+
+// Free gives back what Read's last message takes. It must be called when reading ends.
+func (c *Conn) Free() {
+	c.release()
+	c.memory, c.frames = nil, nil
+}
+
+func (c *Conn) header() (flags byte, size uint64, err error) {
+	var head [9]byte
+	if err := c.full(head[:2]); err != nil {
+		return 0, 0, err
+	}
+	if flags = head[0]; flags > flagMore|flagLong|flagCommand || flags&flagCommand != 0 && flags&flagMore != 0 {
+		return 0, 0, errFlags
+	}
+	if flags&flagLong == 0 {
+		return flags, uint64(head[1]), nil
+	}
+	if err := c.full(head[2:]); err != nil {
+		return 0, 0, err
+	}
+	return flags, binary.BigEndian.Uint64(head[1:]), nil
+}
+
+// body appends a frame to c.memory.
+func (c *Conn) body(size int) error {
+	if !c.large && c.limits.Large != nil && len(c.memory)+size > large {
+		wait := time.NewTimer(c.limits.Timeout)
+		defer wait.Stop()
+		select {
+		case c.limits.Large <- struct{}{}:
+			c.large = true
+		case <-wait.C:
+			return fmt.Errorf("ZMTP: %d other connections read large messages", cap(c.limits.Large))
+		}
+	}
+	for size > 0 {
+		n := min(size, step)
+		from := len(c.memory)
+		c.memory = slices.Grow(c.memory, n)[:from+n]
+		if err := c.full(c.memory[from:]); err != nil {
+			return err
+		}
+		size -= n
+	}
+	return nil
+}
+
+// command answers a PING, and drops other commands.
+func (c *Conn) command(size uint64) error {
+	if size > maxCommand {
+		return fmt.Errorf("%w of %d bytes for commands", ErrTooLarge, maxCommand)
+	}
+	body := make([]byte, size)
+	if err := c.full(body); err != nil {
+		return err
+	}
+	context, ok := bytes.CutPrefix(body, []byte("\x04PING"))
+	if !ok || len(context) < 2 {
+		return nil
+	}
+	pong := append([]byte("\x04PONG"), context[2:min(len(context), 18)]...)
+	return c.write([]byte{flagCommand, byte(len(pong))}, pong)
+}
+
+// Write sends a message.
+func (c *Conn) Write(frames ...[]byte) error {
+	parts := make([][]byte, 0, 2*len(frames))
+	for i, f := range frames {
+		flags := byte(0)
+		if i < len(frames)-1 {
+			flags = flagMore
+		}
+		if len(f) < 256 {
+			parts = append(parts, []byte{flags, byte(len(f))}, f)
+		} else {
+			parts = append(parts, binary.BigEndian.AppendUint64([]byte{flags | flagLong}, uint64(len(f))), f)
+		}
+	}
+	return c.write(parts...)
+}
+
+func (c *Conn) write(parts ...[]byte) error {
+	if err := c.nc.SetWriteDeadline(time.Now().Add(c.limits.Timeout)); err != nil {
+		return err
+	}
+	b := net.Buffers(parts)
+	_, err := b.WriteTo(c.nc)
+	return err
+}
+
+// full fills p.
+func (c *Conn) full(p []byte) error {
+	for n := 0; n < len(p); {
+		read, err := c.reader.Read(p[n:])
+		if n += read; err != nil && n < len(p) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package zmtp
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zeromq/zmq4"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// connected returns a connection after its handshake, and its bare other end.
+func connected(t testing.TB, limits Limits) (*Conn, net.Conn) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	type result struct {
+		c   *Conn
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		c, err := Handshake(ours, Sub, limits)
+		done <- result{c, err}
+	}()
+	go func() {
+		_, _ = theirs.Write(greeting[:])
+		ready := property([]byte("\x05READY"), "Socket-Type", Pub)
+		_, _ = theirs.Write(append([]byte{flagCommand, byte(len(ready))}, ready...))
+	}()
+	if _, err := io.ReadFull(theirs, make([]byte, 64+2+6+12+4+3+9+4)); err != nil {
+		t.Fatal(err)
+	}
+	r := <-done
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	return r.c, theirs
+}
+
+func TestZMTP_SubscriberOfAnotherImplementationReadsOurPublisher(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var p Publisher
+	go func() { _ = p.Serve(ctx, listener) }()
+	sub := zmq4.NewSub(ctx)
+	defer sub.Close()
+	if err := sub.Dial("tcp://" + listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.SetOption(zmq4.OptionSubscribe, ""); err != nil {
+		t.Fatal(err)
+	}
+	poll.Until(t, "the subscription arrives", func() bool { return p.Subscribers() == 1 })
+	long := bytes.Repeat([]byte("x"), 100_000)
+	p.Send([]byte("topic"), nil, long)
+	m, err := sub.Recv()
+	if err != nil || len(m.Frames) != 3 || string(m.Frames[0]) != "topic" || !bytes.Equal(m.Frames[2], long) {
+		t.Errorf("%v: %d frames", err, len(m.Frames))
+	}
+}
+
+// A peer that announces more than it may, or than it sends, takes no memory.
+func TestZMTP_AnnouncedLengthTakesNoMemory(t *testing.T) {
+	c, theirs := connected(t, Limits{})
+	go func() { _, _ = theirs.Write(binary.BigEndian.AppendUint64([]byte{flagLong}, DefaultMessage+1)) }()
+	if _, err := c.Read(); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a frame above the limit: %v", err)
+	}
+	c, theirs = connected(t, Limits{})
+	go func() {
+		_, _ = theirs.Write(binary.BigEndian.AppendUint64([]byte{flagLong}, DefaultMessage))
+		_, _ = theirs.Write(make([]byte, 1000))
+		_ = theirs.Close()
+	}()
+	if _, err := c.Read(); err == nil {
+		t.Error("a frame without its bytes is a message")
+	}
+	if cap(c.memory) > 2*step {
+		t.Errorf("%d bytes were allocated for 1,000", cap(c.memory))
+	}
+	c, theirs = connected(t, Limits{Message: 1000})
+	go func() {
+		for range 3 {
+			_, _ = theirs.Write(append([]byte{flagLong | flagMore, 0, 0, 0, 0, 0, 0, 1, 144}, make([]byte, 400)...))
+		}
+	}()
+	if _, err := c.Read(); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("frames that exceed the limit together: %v", err)
+	}
+}
+
+func TestZMTP_MessageThatStallsEndsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, theirs := connected(t, Limits{})
+		go func() {
+			time.Sleep(time.Hour) // nothing is expected between messages
+			_, _ = theirs.Write([]byte{0, 5, 'h'})
+		}()
+		began := time.Now()
+		if _, err := c.Read(); err == nil {
+			t.Error("a message without its end is read")
+		}
+		if took := time.Since(began); took < time.Hour || took > time.Hour+defaultTimeout {
+			t.Errorf("the connection ended after %v", took)
+		}
+		_ = theirs.Close()
+	})
+}
+
+func TestZMTP_LargeMessagesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := Limits{Large: make(chan struct{}, 1)}
+		first, a := connected(t, limits)
+		second, b := connected(t, limits)
+		frame := append(binary.BigEndian.AppendUint64([]byte{flagLong}, 2*large), make([]byte, 2*large)...)
+		go func() { _, _ = a.Write(frame) }()
+		go func() { _, _ = b.Write(frame) }()
+		if _, err := first.Read(); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { _, err := second.Read(); done <- err }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("the second message did not wait: %v", err)
+		default:
+		}
+		first.Free()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		second.Free()
+	})
+}
+
+func TestZMTP_PingIsAnswered(t *testing.T) {
+	c, theirs := connected(t, Limits{})
+	go func() { _, _ = c.Read() }()
+	ping := append([]byte{flagCommand, 9}, "\x04PING\x00\x64ab"...)
+	if _, err := theirs.Write(ping); err != nil {
+		t.Fatal(err)
+	}
+	pong := make([]byte, 9)
+	if _, err := io.ReadFull(theirs, pong); err != nil || string(pong[2:]) != "\x04PONGab" {
+		t.Errorf("%q, %v", pong, err)
+	}
+	_ = theirs.Close()
+}
+
+func TestZMTP_WrongPeerIsAnError(t *testing.T) {
+	for name, bytes := range map[string][]byte{
+		"HTTP":           []byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"),
+		"ZMTP 2":         append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 1}, make([]byte, 60)...),
+		"another socket": append(greeting[:], append([]byte{flagCommand, 26}, property([]byte("\x05READY"), "Socket-Type", "PULL")...)...),
+	} {
+		ours, theirs := net.Pipe()
+		go func() { _, _ = theirs.Write(bytes); _ = theirs.Close() }()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		if _, err := Handshake(ours, Sub, Limits{}); err == nil {
+			t.Errorf("%s: no error", name)
+		} else {
+			t.Logf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzConn_Reads(f *testing.F) {
+	f.Add([]byte{flagMore, 1, 'a', 0, 2, 'b', 'c'})
+	f.Add([]byte{flagCommand, 9, 4, 'P', 'I', 'N', 'G', 0, 1, 'x', 'y', 0, 1, 'z'})
+	f.Add(binary.BigEndian.AppendUint64([]byte{flagLong}, 1<<63))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		c, theirs := connected(t, Limits{Message: 1 << 16})
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		go func() { _, _ = theirs.Write(p); _ = theirs.Close() }()
+		for {
+			frames, err := c.Read()
+			if err != nil {
+				break
+			}
+			total := 0
+			for _, frame := range frames {
+				total += len(frame)
+			}
+			if total > len(p) {
+				t.Fatalf("%d bytes of %d", total, len(p))
+			}
+		}
+		_ = c.Close()
+		c.Free()
+	})
+}

@@ -1,0 +1,117 @@
+package zmtp
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// queued is how many messages wait for one subscriber. Beyond it messages are dropped for this one, as PUB sockets do.
+const queued = 1024
+
+// Publisher is a PUB socket: each connected SUB socket gets all messages, whatever topics it has subscribed to.
+type Publisher struct {
+	mu    sync.Mutex
+	conns map[*Conn]chan [][]byte
+}
+
+// Serve accepts subscribers until ctx ends; it closes the listener.
+func (p *Publisher) Serve(ctx context.Context, listener net.Listener) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	for {
+		nc, err := listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		conns.Go(func() { p.publish(ctx, nc) })
+	}
+}
+
+// Dial connects to a SUB socket that listens, again and again until ctx ends.
+func (p *Publisher) Dial(ctx context.Context, address string, again time.Duration) {
+	for {
+		var dialer net.Dialer
+		if nc, err := dialer.DialContext(ctx, "tcp", address); err == nil {
+			p.publish(ctx, nc)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		}
+	}
+}
+
+// Subscribers returns how many SUB sockets are connected and have subscribed.
+func (p *Publisher) Subscribers() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
+// Send sends a message to all subscribers. It does not wait for them.
+func (p *Publisher) Send(frames ...[]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, queue := range p.conns {
+		select {
+		case queue <- frames:
+		default:
+		}
+	}
+}
+
+// publish serves one subscriber until it is gone.
+func (p *Publisher) publish(ctx context.Context, nc net.Conn) {
+	c, err := Handshake(nc, Pub, Limits{Message: 64 << 10})
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	defer c.Close()
+	if _, err := c.Read(); err != nil { // the first subscription
+		return
+	}
+	queue := make(chan [][]byte, queued)
+	p.mu.Lock()
+	if p.conns == nil {
+		p.conns = map[*Conn]chan [][]byte{}
+	}
+	p.conns[c] = queue
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.conns, c)
+		p.mu.Unlock()
+	}()
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	reader.Go(func() {
+		defer cancel()
+		for {
+			if _, err := c.Read(); err != nil {
+				return
+			}
+		}
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case frames := <-queue:
+			if c.Write(frames...) != nil {
+				_ = c.Close()
+				return
+			}
+		}
+	}
+}
