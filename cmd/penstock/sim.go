@@ -39,6 +39,9 @@ endpoint picker. One word is one token.`,
   # A server with adapters; "model": "sql" in a request selects one of them.
   penstock sim --port 8001 --model llama --lora sql,chat --max-loras 1
 
+  # A server that publishes what it has cached, for a pool with picker.kvEvents.
+  penstock sim --port 8001 --prefix-caching --kv-events :5557 --time-to-first-token 500ms &
+
   # A server that answers every fourth request with 503. /debug/last shows the last request with its headers.
   penstock sim --port 8001 --fail-rate 0.25 --status 503 &
   curl -s localhost:8001/debug/last`,
@@ -73,6 +76,11 @@ endpoint picker. One word is one token.`,
 	flags.IntVar(&cfg.KVCacheTokens, "kv-cache-tokens", 65536, "size of the KV cache in tokens, which is also the longest context")
 	flags.DurationVar(&cfg.TimeToFirstToken, "time-to-first-token", 0, "time from a request leaving the queue to its first token (default 0s)")
 	flags.DurationVar(&cfg.InterTokenLatency, "inter-token-latency", 0, "time between two tokens (default 0s)")
+	flags.BoolVar(&cfg.PrefixCaching, "prefix-caching", false, "keep the blocks of prompts: what a prompt has in common with an earlier one does not count for --time-to-first-token (default false)")
+	flags.StringVar(&cfg.KVEvents, "kv-events", "", "address at which KV events are published over ZeroMQ, as HOST:PORT; needs --prefix-caching (default: none)")
+	flags.StringVar(&cfg.KVEventsReplay, "kv-events-replay", "", "address at which KV events are sent again, as HOST:PORT (default: none)")
+	flags.StringVar(&cfg.KVEventsConnect, "kv-events-connect", "", "address of a subscriber that listens, to which KV events are published, as HOST:PORT (default: none)")
+	flags.StringVar(&cfg.KVEventsTopic, "kv-events-topic", "", "topic of KV events (default: kv@NAME@MODEL, by --name and --model)")
 	flags.Float64Var(&cfg.FailRate, "fail-rate", 0, "share of completions that fail, from 0 to 1, spread evenly (default 0)")
 	flags.IntVar(&cfg.Status, "status", 503, "HTTP status of a failed completion")
 	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "grace period for requests in flight after SIGTERM")

@@ -106,6 +106,7 @@ var figures = map[string]figure{
 	"kube_failed_requests.sent": {"requests", none, ""},
 
 	"pick_memory":           {"MiB", 300, "Memory of the prompt prefixes of 1,000 endpoints, 4 Mi blocks of prompts without common prefixes."},
+	"kv_event":              {"us", 3, "CPU of a model server's KV events, per block of 16 tokens, both ends of the connection: prompts of 2,048 tokens at a server whose cache is full."},
 	"sim_chat":              {"ratio", 0.25, "Simulated chat with shared system prompts, 8 servers, 70 % load: TTFT p50 of strategy load over that of exact least in flight. All sim figures are means of 5 drawings, and all strategies get the same arrivals."},
 	"sim_chat.at_50":        {"ratio", 0.45, "The same at 50 % load."},
 	"sim_best":              {"ratio", 1.03, "TTFT p90 of strategy load over that of the best of all other strategies, those of other routers included: the worst of 7 workloads at 50 and 70 % load. Standard error has all figures."},
@@ -150,6 +151,7 @@ var measurements = []measurement{
 	{names: []string{"kube_attached", "kube_attached_writes"}, what: "1,000 routes at once on Kubernetes", needs: haveKube, run: measureAttached},
 	{names: []string{"kube_failed_requests"}, what: "common operations on Kubernetes", needs: haveKube, run: measureKubeTraffic},
 	{names: []string{"pick_memory"}, what: "a full index of prompt prefixes", needs: havePicker, run: measurePickMemory},
+	{names: []string{"kv_event"}, what: "the KV events of a model server", needs: havePicker, run: measureKVEvents},
 	{names: []string{"sim_chat", "sim_best", "sim_best_p50", "sim_best_e2e"}, what: "strategies of picking, by simulation", needs: havePicker, run: measureBest},
 	{names: []string{"sim_capacity"}, what: "their capacities, by simulation", needs: havePicker, run: measureCapacity},
 	{names: []string{"sim_two_pickers"}, what: "two pickers, by simulation", needs: havePicker, run: measureTwoPickers},

@@ -38,6 +38,12 @@ type usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
 	TotalTokens      int `json:"total_tokens"`
+
+	Details *promptDetails `json:"prompt_tokens_details,omitempty"` // with prefix caching
+}
+
+type promptDetails struct {
+	CachedTokens int `json:"cached_tokens"`
 }
 
 // form holds the differences between the two kinds of completion.
@@ -94,7 +100,13 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, f form) {
 	s.promptTokens.Add(uint64(job.promptTokens))
 
 	head := answer{ID: fmt.Sprintf("%s-%s-%d", f.prefix, s.cfg.Name, number), Created: time.Now().Unix(), Model: job.model}
-	tokens := usage{job.promptTokens, len(job.words), job.promptTokens + len(job.words)}
+	tokens := usage{PromptTokens: job.promptTokens, CompletionTokens: len(job.words), TotalTokens: job.promptTokens + len(job.words)}
+	job.firstToken = s.cfg.TimeToFirstToken
+	if s.cache != nil {
+		cached := s.cache.read(job.tokens, job.lora, job.salt)
+		tokens.Details = &promptDetails{cached}
+		job.firstToken = job.firstToken * time.Duration(job.promptTokens-cached) / time.Duration(max(job.promptTokens, 1))
+	}
 	if job.stream {
 		err = s.stream(r.Context(), w, f, job, head, tokens)
 	} else {
@@ -118,7 +130,7 @@ func (s *Server) fails(n uint64) bool {
 
 // whole sends the answer without streaming, after the time that all tokens take.
 func (s *Server) whole(ctx context.Context, w http.ResponseWriter, f form, o job, a answer, tokens usage) error {
-	if err := pause(ctx, s.cfg.TimeToFirstToken+time.Duration(len(o.words)-1)*s.cfg.InterTokenLatency); err != nil {
+	if err := pause(ctx, o.firstToken+time.Duration(len(o.words)-1)*s.cfg.InterTokenLatency); err != nil {
 		return err
 	}
 	c := f.whole(strings.Join(o.words, " "))
@@ -143,7 +155,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, f form, o jo
 		return flusher.Flush()
 	}
 	a.Object = f.chunk
-	delay, space := s.cfg.TimeToFirstToken, ""
+	delay, space := o.firstToken, ""
 	for i, word := range o.words {
 		if err := pause(ctx, delay); err != nil {
 			return err

@@ -7,7 +7,10 @@
 // and its longest answer, and waits until they are free. At most MaxLoRAs adapters are active; a request for another one
 // waits, and later requests may overtake it. A word is a token.
 //
-// Not simulated: prefix caching, preemption, sampling. Several prompts or answers in one request get 400.
+// With prefix caching, the full blocks of prompts stay, the least recently used are evicted first, and what a prompt has in common with
+// them costs no time. KV events are published as vLLM does. A word's token is its hash, and a number's is the number.
+//
+// Not simulated: preemption, sampling. Several prompts or answers in one request get 400.
 //
 // Invariants: the same prompt gives the same text; a request that ends, in any way, releases all that it held.
 //

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -42,8 +44,41 @@ func TestSim_MetricsMatchLLMDInferenceSim(t *testing.T) {
 	}
 }
 
+// TestKVEvents_OfLLMDInferenceSimAreRead compares with an independent publisher, in both forms of events. It dials its subscriber.
+func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
+	for _, format := range []string{"--use-vllm-map-event-format=true", "--use-vllm-map-event-format=false"} {
+		t.Run(format, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := subscribe(t, kvevents.Config{Listener: listener}, kvevents.Source{})
+			url := startInferenceSim(t, format, "--enable-kvcache", "--zmq-endpoint", "tcp://"+listener.Addr().String(),
+				"--block-size", "16", "--event-batch-size", "1", "--kv-cache-size", "32", "--force-dummy-tokenizer", "--max-model-len", "4096")
+			body := map[string]any{"model": "base", "prompt": words(256, "a"), "max_tokens": 1}
+			var first, second []rendered
+			postJSON(t, url+"/v1/completions/render", body, &first)
+			poll.NoError(t, "the prompt is reported", poll.Limit, func() error {
+				postJSON(t, url+"/v1/completions", body, nil)
+				if got := s.cached(first[0].TokenIDs, "base"); got != 256 {
+					return fmt.Errorf("%d of %d tokens", got, len(first[0].TokenIDs))
+				}
+				return nil
+			})
+			body["model"] = "sql"
+			postJSON(t, url+"/v1/completions", body, nil)
+			s.eventually(t, "the adapter's blocks", first[0].TokenIDs, "sql", 256)
+			body["model"], body["prompt"] = "base", words(512, "b")
+			postJSON(t, url+"/v1/completions/render", body, &second)
+			postJSON(t, url+"/v1/completions", body, nil)
+			s.eventually(t, "a prompt that needs all of the cache", second[0].TokenIDs, "base", 512)
+			s.eventually(t, "the prompt that is evicted", first[0].TokenIDs, "base", 0)
+		})
+	}
+}
+
 // startInferenceSim runs llm-d-inference-sim until the test ends, and returns its URL once it answers.
-func startInferenceSim(t *testing.T) string {
+func startInferenceSim(t *testing.T, args ...string) string {
 	t.Helper()
 	binary, err := filepath.Abs("../../../../.tools/bin/llm-d-inference-sim")
 	if err != nil {
@@ -59,7 +94,8 @@ func startInferenceSim(t *testing.T) string {
 	free.Close()
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, "--port", port, "--model", "base", "--lora-modules", `{"name":"sql"}`)
+	cmd := exec.CommandContext(ctx, binary, append([]string{"--port", port, "--model", "base", "--lora-modules", `{"name":"sql"}`}, args...)...)
+	cmd.Env = append(os.Environ(), "POD_IP=127.0.0.1")
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // maxBody is the largest request body, in bytes: twice Penstock's own limit.
@@ -24,6 +25,7 @@ type fields struct {
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
 	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's: continue until max_tokens
 	N                   *int            `json:"n"`
+	CacheSalt           string          `json:"cache_salt"`
 }
 
 type streamOptions struct {
@@ -41,9 +43,12 @@ type job struct {
 	lora         string   // model, if that is an adapter
 	words        []string // the answer's tokens
 	promptTokens int
+	tokens       []uint32 // of the prompt
+	salt         string
 	finish       string // "stop", or "length" if max_tokens cut the answer
 	stream       bool
 	usage        bool // send the usage at the end of a stream
+	firstToken   time.Duration
 }
 
 // apiError is an error response in OpenAI's form.
@@ -76,11 +81,32 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, chat bool) (job, e
 	if f.N != nil && *f.N != 1 {
 		return job{}, badRequest("n is %d; this simulator supports only 1", *f.N)
 	}
-	text, promptTokens, err := f.prompt(chat)
+	text, words, err := f.prompt(chat)
 	if err != nil {
 		return job{}, err
 	}
-	return s.job(f, chat, text, promptTokens)
+	j, err := s.job(f, chat, text, len(words))
+	j.tokens, j.salt = tokenIDs(words), f.CacheSalt
+	return j, err
+}
+
+// render serves the token IDs of a prompt, as vLLM does, without running it.
+func (s *Server) render(w http.ResponseWriter, r *http.Request, chat bool) {
+	j, err := s.read(w, r, chat)
+	var failure *apiError
+	switch {
+	case errors.As(err, &failure):
+		writeError(w, failure)
+	case err != nil: // the client is gone
+	case chat:
+		writeJSON(w, rendered{j.tokens})
+	default:
+		writeJSON(w, []rendered{{j.tokens}})
+	}
+}
+
+type rendered struct {
+	TokenIDs []uint32 `json:"token_ids"`
 }
 
 // job returns the job of a request; text is the prompt, or the last message of a chat.
@@ -120,21 +146,21 @@ func (s *Server) job(f fields, chat bool, text string, promptTokens int) (job, e
 	return o, nil
 }
 
-// prompt returns the prompt, or the last message of a chat, and the number of tokens in the prompt or in all messages.
-func (f *fields) prompt(chat bool) (last string, tokens int, err error) {
+// prompt returns the prompt, or the last message of a chat, and the words of the prompt or of all messages.
+func (f *fields) prompt(chat bool) (last string, words []string, err error) {
 	if !chat {
 		return promptText(f.Prompt)
 	}
 	if len(f.Messages) == 0 {
-		return "", 0, badRequest("messages is empty")
+		return "", nil, badRequest("messages is empty")
 	}
 	for i, m := range f.Messages {
 		if last, err = contentText(m.Content); err != nil {
-			return "", 0, badRequest("messages[%d].content: %v", i, err)
+			return "", nil, badRequest("messages[%d].content: %v", i, err)
 		}
-		tokens += len(strings.Fields(last))
+		words = append(words, strings.Fields(last)...)
 	}
-	return last, tokens, nil
+	return last, words, nil
 }
 
 // contentText reads a message's content: a string, null, or a list of parts, of which it returns the texts.
@@ -157,13 +183,13 @@ func contentText(raw json.RawMessage) (string, error) {
 }
 
 // promptText reads a completion's prompt: a string, a list with one string, or the numbers of tokens.
-func promptText(raw json.RawMessage) (string, int, error) {
+func promptText(raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string
 	var numbers []int
 	switch {
 	case len(raw) == 0:
-		return "", 0, badRequest("prompt is missing")
+		return "", nil, badRequest("prompt is missing")
 	case json.Unmarshal(raw, &text) == nil:
 	case json.Unmarshal(raw, &texts) == nil && len(texts) == 1:
 		text = texts[0]
@@ -174,7 +200,7 @@ func promptText(raw json.RawMessage) (string, int, error) {
 		}
 		text = strings.Join(words, " ")
 	default:
-		return "", 0, badRequest("prompt is neither a string, nor a list of one string, nor a list of token numbers")
+		return "", nil, badRequest("prompt is neither a string, nor a list of one string, nor a list of token numbers")
 	}
-	return text, len(strings.Fields(text)), nil
+	return text, strings.Fields(text), nil
 }

@@ -27,6 +27,14 @@ type Config struct {
 	TimeToFirstToken  time.Duration // from the moment a request runs, not counting its time in the queue
 	InterTokenLatency time.Duration // between two tokens
 
+	// PrefixCaching keeps the blocks of prompts: what a prompt has in common with an earlier one does not count for its
+	// TimeToFirstToken.
+	PrefixCaching bool
+	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over ZeroMQ; KVEventsReplay is where
+	// they are sent again. KVEventsConnect is that of a subscriber that listens.
+	KVEvents, KVEventsReplay, KVEventsConnect string
+	KVEventsTopic                             string // "" means kv@NAME@MODEL
+
 	FailRate float64 // the fraction, 0 to 1, of completions that fail with Status; evenly spread, not random
 	Status   int     // of failed completions; 0 means 503
 
@@ -41,6 +49,8 @@ type Server struct {
 	cfg       Config
 	log       *slog.Logger
 	engine    *engine
+	cache     *cache    // nil without PrefixCaching
+	events    *kvEvents // nil if none are published
 	mux       *http.ServeMux
 	listeners []net.Listener
 	started   time.Time
@@ -86,8 +96,22 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log, started: time.Now(), mux: http.NewServeMux(),
 		engine: newEngine(cfg.MaxNumSeqs, cfg.KVCacheTokens/blockSize, cfg.MaxLoRAs),
 	}
+	publishes := cfg.KVEvents != "" || cfg.KVEventsConnect != ""
+	if !cfg.PrefixCaching && (publishes || cfg.KVEventsReplay != "") || !publishes && cfg.KVEventsReplay != "" {
+		return nil, errors.New("sim: KV events need prefix caching, and their replay an address at which they are published")
+	}
+	if publishes {
+		setDefault(&cfg.KVEventsTopic, "kv@"+cfg.Name+"@"+cfg.Model)
+		s.events = &kvEvents{topic: cfg.KVEventsTopic}
+	}
+	if cfg.PrefixCaching {
+		s.cache = newCache(s.engine.blocks, s.events)
+		s.mux.HandleFunc("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.cache.clear() })
+	}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	s.mux.HandleFunc("POST /v1/completions", s.completion)
+	s.mux.HandleFunc("POST /v1/chat/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, true) })
+	s.mux.HandleFunc("POST /v1/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, false) })
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.HandleFunc("GET /metrics", s.metrics)
@@ -151,6 +175,9 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if err := s.runEvents(groupCtx, group); err != nil {
+		return err
+	}
 	group.Go(func() error {
 		<-groupCtx.Done()
 		s.draining.Store(true)
@@ -163,4 +190,25 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	return group.Wait()
+}
+
+// runEvents publishes KV events until ctx ends.
+func (s *Server) runEvents(ctx context.Context, group *errgroup.Group) error {
+	listen := func(address string, each func(context.Context, net.Listener) error) error {
+		if address == "" {
+			return nil
+		}
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("sim: KV events: %w", err)
+		}
+		group.Go(func() error { return each(ctx, listener) })
+		return nil
+	}
+	if s.cfg.KVEventsConnect != "" {
+		group.Go(func() error { s.events.publisher.Dial(ctx, s.cfg.KVEventsConnect, time.Second); return nil })
+	}
+	return errors.Join(
+		listen(s.cfg.KVEvents, func(ctx context.Context, l net.Listener) error { return s.events.publisher.Serve(ctx, l) }),
+		listen(s.cfg.KVEventsReplay, func(ctx context.Context, l net.Listener) error { return acceptAll(ctx, l, s.events.replay) }))
 }

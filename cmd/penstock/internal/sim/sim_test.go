@@ -128,7 +128,7 @@ func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	if len(a.Choices) != 1 || *a.Choices[0].Message.Content != "pod-7 answers: hello big world" || *a.Choices[0].Finish != "stop" || a.Object != "chat.completion" {
 		t.Errorf("got %s", got)
 	}
-	if *a.Usage != (usage{5, 5, 10}) {
+	if *a.Usage != (usage{5, 5, 10, nil}) {
 		t.Errorf("usage %+v, want 5 + 5", *a.Usage)
 	}
 	if headers.Get("x-served-by") != "pod-7" || "http://"+headers.Get("x-served-at") != url {
