@@ -79,9 +79,9 @@ bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, its meaning, then
 	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
 	} | (cd conformance && go run ./bench/benchtable)
 
-bench-picker: go ## measure picks: strategies by simulation, some minutes (BENCH=regexp selects)
-	@export CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -picker -run '$(or $(BENCH),^(pick|schedule|scrape|kv|sim)_)') || echo 'FAIL bench'; \
+bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
+	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|schedule|scrape|kv|sim)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs

@@ -105,6 +105,42 @@ var figures = map[string]figure{
 	"kube_failed_requests":      {"requests", 0, "Failed requests, of 200 a second, while a route's backend is switched 20 times, 200 ms apart, and penstock, the backends and the Gateway's Envoys are rolled out, one after the other."},
 	"kube_failed_requests.sent": {"requests", none, ""},
 
+	"pick_none":             {"ratio", 0.85, "CPU of our picker for a request of 1 KB through a real Envoy with one saturated worker, 10 model servers: it gets headers alone. Over that of an echo: grpc-go with its default codec and as many processors, in turns."},
+	"pick_none.ours":        {"us", none, ""},
+	"pick_none.peer":        {"us", none, ""},
+	"pick_none.rate":        {"requests/s", none, "At which Envoy was saturated."},
+	"pick_1k":               {"ratio", 0.85, "The same with the whole body (BUFFERED), whose prompt is read, hashed and matched with what each server has cached."},
+	"pick_1k.ours":          {"us", none, ""},
+	"pick_1k.peer":          {"us", none, ""},
+	"pick_1k.rate":          {"requests/s", none, ""},
+	"pick_10k":              {"ratio", 0.8, "The same for 10 KB."},
+	"pick_10k.ours":         {"us", none, ""},
+	"pick_10k.peer":         {"us", none, ""},
+	"pick_10k.rate":         {"requests/s", none, ""},
+	"pick_100k":             {"ratio", 0.55, "The same for 100 KB."},
+	"pick_100k.ours":        {"us", none, ""},
+	"pick_100k.peer":        {"us", none, ""},
+	"pick_100k.rate":        {"requests/s", none, ""},
+	"pick_400k":             {"ratio", 0.55, "The same for 400 KB."},
+	"pick_400k.ours":        {"us", none, ""},
+	"pick_400k.peer":        {"us", none, ""},
+	"pick_400k.rate":        {"requests/s", none, ""},
+	"pick_vs_json":          {"ratio", 0.25, "The same for 100 KB over an echo that also decodes the body as JSON and hashes its messages in blocks, as llm-d's router does."},
+	"pick_vs_json.ours":     {"us", none, ""},
+	"pick_vs_json.peer":     {"us", none, ""},
+	"pick_vs_json.rate":     {"requests/s", none, ""},
+	"pick_p99":              {"ratio", 1.5, "99th percentile of the time of Envoy's call for a request of 1 KB, at half of the rate at which it is saturated, over the same for the echo, in turns: the worse of headers alone and whole bodies."},
+	"pick_p99.headers_ours": {"us", none, ""},
+	"pick_p99.headers_echo": {"us", none, ""},
+	"pick_p99.prompts_ours": {"us", none, ""},
+	"pick_p99.prompts_echo": {"us", none, ""},
+
+	"pick_tax":             {"ratio", 4.5, "CPU of Envoy and penstock up, access log included, for a request of 1 KB to a pool that picks by headers alone, over that of a request to a Service of the same servers, through the same saturated Envoy, in turns."},
+	"pick_tax.ours":        {"us", none, ""},
+	"pick_tax.service":     {"us", none, ""},
+	"pick_tax_prefix":      {"ratio", 6, "The same for a pool that reads prompts, which is the default."},
+	"pick_tax_prefix.ours": {"us", none, ""},
+
 	"pick_memory":           {"MiB", 300, "Memory of the prompt prefixes of 1,000 endpoints, 4 Mi blocks of prompts without common prefixes."},
 	"kv_event":              {"us", 3, "CPU of a model server's KV events, per block of 16 tokens, both ends of the connection: prompts of 2,048 tokens at a server whose cache is full."},
 	"sim_chat":              {"ratio", 0.25, "Simulated chat with shared system prompts, 8 servers, 70 % load: TTFT p50 of strategy load over that of exact least in flight. All sim figures are means of 5 drawings, and all strategies get the same arrivals."},
@@ -125,11 +161,12 @@ var figures = map[string]figure{
 	"sim_overload_lost":     {"share", 0.3, "The share of the capacity that is lost at 3 times 100 % load with shedAfter 1.5 s: goodput is requests whose first byte comes within 5 s. The worst workload."},
 }
 
-func haveKube(c config) bool     { return c.penstock != "" && c.labs }
-func havePicker(c config) bool   { return c.picker }
-func havePenstock(c config) bool { return c.penstock != "" }
-func haveEnvoy(c config) bool    { return c.penstock != "" && c.envoy != "" }
-func havePeer(c config) bool     { return c.penstock != "" && c.envoyGateway != "" }
+func haveKube(c config) bool        { return c.penstock != "" && c.labs }
+func havePicker(c config) bool      { return c.picker }
+func havePickerEnvoy(c config) bool { return c.picker && c.penstock != "" && c.envoy != "" }
+func havePenstock(c config) bool    { return c.penstock != "" }
+func haveEnvoy(c config) bool       { return c.penstock != "" && c.envoy != "" }
+func havePeer(c config) bool        { return c.penstock != "" && c.envoyGateway != "" }
 
 // measurements are all measurements, in order.
 var measurements = []measurement{
@@ -150,6 +187,9 @@ var measurements = []measurement{
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},
 	{names: []string{"kube_attached", "kube_attached_writes"}, what: "1,000 routes at once on Kubernetes", needs: haveKube, run: measureAttached},
 	{names: []string{"kube_failed_requests"}, what: "common operations on Kubernetes", needs: haveKube, run: measureKubeTraffic},
+	{names: []string{"pick_none", "pick_1k", "pick_10k", "pick_100k", "pick_400k", "pick_vs_json"}, what: "CPU of picks through a real Envoy, beside echoes: two minutes", needs: havePickerEnvoy, run: measurePicks},
+	{names: []string{"pick_p99"}, what: "the time of Envoy's calls", needs: havePickerEnvoy, run: measurePickTime},
+	{names: []string{"pick_tax", "pick_tax_prefix"}, what: "CPU of penstock up and Envoy, with picks and without", needs: havePickerEnvoy, run: measurePickTax},
 	{names: []string{"pick_memory"}, what: "a full index of prompt prefixes", needs: havePicker, run: measurePickMemory},
 	{names: []string{"kv_event"}, what: "the KV events of a model server", needs: havePicker, run: measureKVEvents},
 	{names: []string{"sim_chat", "sim_best", "sim_best_p50", "sim_best_e2e"}, what: "strategies of picking, by simulation", needs: havePicker, run: measureBest},

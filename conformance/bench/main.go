@@ -10,10 +10,13 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/bench/picks"
 )
 
 func main() {
 	asFollower()
+	picks.AsChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	run := flag.String("run", ".", "regular expression of the figures")

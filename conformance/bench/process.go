@@ -76,9 +76,12 @@ func (p *process) running() error {
 	}
 }
 
-// cpu returns the process's CPU time so far, from /proc, where the kernel counts hundredths of a second.
-func (p *process) cpu() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+// cpu returns the process's CPU time so far.
+func (p *process) cpu() (time.Duration, error) { return cpuOf(p.cmd.Process.Pid) }
+
+// cpuOf returns the CPU time of a process so far, from /proc, where the kernel counts hundredths of a second.
+func cpuOf(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}

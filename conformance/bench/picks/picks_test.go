@@ -1,0 +1,59 @@
+package picks_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/bench/picks"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+)
+
+func TestClients_CountAnswersAndReportErrors(t *testing.T) {
+	models, err := picks.StartModels(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer models.Close()
+	c := picks.Clients{Address: models.Addresses[0].String(), Connections: 2}
+	requests := [][]byte{picks.Request("none", picks.Chat(1000, 0)), picks.Request("none", picks.Chat(100_000, 1))}
+	if n, err := c.Saturate(context.Background(), requests, 100*time.Millisecond); err != nil || n < 10 {
+		t.Errorf("saturated: %d answers, %v", n, err)
+	}
+	if n, err := c.Pace(context.Background(), requests, 500*time.Millisecond, 100); err != nil || n < 10 || n > 52 {
+		t.Errorf("50 requests in half a second: %d answers, %v", n, err)
+	}
+	models.Close()
+	if _, err := c.Saturate(context.Background(), requests, time.Second); err == nil {
+		t.Error("no error without a server")
+	}
+}
+
+func TestChat_IsAChatCompletionOfItsSize(t *testing.T) {
+	for _, size := range []int{1 << 10, 10 << 10, 400 << 10} {
+		body := picks.Chat(size, 7)
+		if !json.Valid(body) || len(body) < size*85/100 || len(body) > size*105/100 {
+			t.Errorf("%d bytes for %d, valid: %t", len(body), size, json.Valid(body))
+		}
+	}
+}
+
+func TestGateway_ConfigurationIsValid(t *testing.T) {
+	address := netip.MustParseAddrPort("127.0.0.1:1")
+	text, err := picks.Gateway{
+		Listen: address, Admin: address, Log: t.TempDir() + "/calls", Models: []netip.AddrPort{address},
+		Servers: map[string]netip.AddrPort{picks.Ours: address, picks.Echo: address},
+	}.Bootstrap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "exact: "); n != 4 {
+		t.Errorf("%d routes, want one for each server and mode", n)
+	}
+	if problem := envoytest.Validate(t, text); problem != "" {
+		t.Error(problem)
+	}
+}
