@@ -55,7 +55,11 @@ func encoded(b *testing.B, mode filterv3.ProcessingMode_BodySendMode, size int) 
 	b.Helper()
 	var headers []*corev3.HeaderValue
 	for _, name := range []string{":authority", ":path", ":method", ":scheme", "content-type", "user-agent", "x-request-id", "x-forwarded-for", "content-length", "accept"} {
-		headers = append(headers, &corev3.HeaderValue{Key: name, RawValue: []byte("a value of usual length")})
+		value := "a value of usual length"
+		if name == ":path" {
+			value = "/v1/chat/completions"
+		}
+		headers = append(headers, &corev3.HeaderValue{Key: name, RawValue: []byte(value)})
 	}
 	messages := []*extprocv3.ProcessingRequest{{
 		Request:        &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}}},
