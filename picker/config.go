@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -12,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -26,6 +28,9 @@ type Config struct {
 	// Forward receives access log entries whose lease belongs to another picker: a gateway that asks several pickers may
 	// send an entry to any of them. It must not block. Nil drops them.
 	Forward func(accesslog.Entry)
+	// Publish receives what each pick shows about a server's caches, for the pickers of other processes; see Learn. It must not block,
+	// and not keep the Chain. Nil drops it.
+	Publish func(Sent)
 	// OnPanic is called when a scrape has panicked, with its page, or the reading of KV events, with their server; it then counts as
 	// failed. nil drops it.
 	OnPanic func(page string, value any, stack []byte)
@@ -48,6 +53,14 @@ type Config struct {
 	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed
 	// again or the pool is removed or replaced. It must not call the Picker. Nil drops the reports.
 	OnRelayFailure func(pool string, f RelayFailure)
+}
+
+// Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an adapter.
+type Sent struct {
+	Server  netip.AddrPort
+	Chain   prefix.Chain
+	Adapter uint64 // its hash; 0 for none
+	Slots   int    // the server's, for adapters
 }
 
 // Peers are the pickers of other processes for the same gateways.
@@ -125,6 +138,10 @@ type Pool struct {
 	// DefaultUserMessages.
 	Hashing      schedule.Hashing
 	UserMessages int
+	// SessionTTL is how long a session stays at its endpoint after its last request, with the strategy "session"; 0 is
+	// DefaultSessionTTL. SessionCookie is the cookie that has its ID; "" is DefaultSessionCookie.
+	SessionTTL    time.Duration
+	SessionCookie string
 	// Spills means that requests which find the pool full can be spilled. A request without spill targets that was not
 	// spilled already comes from a route that lacks them still (routes lag a little, and a body takes its time). Such a
 	// request is not rejected: it is picked for as if no endpoint were full.

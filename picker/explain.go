@@ -54,6 +54,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	var scratch schedule.Scratch
 	request := schedule.Request{Model: headers[modelHeader], Criticality: pool.Criticality}
 	now := time.Now()
+	request.Session = pool.session(func(name string) []byte { return []byte(headers[name]) }, now)
 	if pool.Strategy == "tree" {
 		e.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
 	}

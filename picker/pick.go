@@ -120,7 +120,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if restricted {
 		spill = nil // the subset hint bounds the pick, and no hop is in it
 	}
-	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r), allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
+	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, time.Now()), allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
 	defer scratches.Put(c.scratch)
 	c.open(ctx, pool.strategy)
 	switch {
@@ -138,21 +138,23 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if c.lease == nil {
 		return a
 	}
-	server := c.ranked[0].Endpoint.Load().Prefixes()
-	p.prefixes.Add(server, c.request.Chain)
-	p.prefixes.Expect(server, &c.request.Exact, c.request.Model, time.Now())
+	p.sent(&c)
+	if pool.sessions != nil {
+		pool.sessions.Keep(c.request.Session.ID, c.ranked[0].Endpoint.Addr, time.Now(), pool.SessionTTL)
+	}
 	if r.Pool == "" {
 		c.lease.KeepUntilEnd()
 		c.lease.Waits() // the stream reports the first byte at once
 	}
 	a.Pool, a.Lease = pool.Name, c.lease.ID()
-	a.Track = tracker{picker: p, lease: c.lease, untilEnd: r.Pool == ""}
+	a.Track = tracker{picker: p, lease: c.lease, untilEnd: r.Pool == "", session: c.request.Session.ID, sessions: pool.sessions, ttl: pool.SessionTTL}
 	return a
 }
 
 // scheduled is what a request's pick is decided by.
-func (pool *pool) scheduled(r *extproc.Request) schedule.Request {
-	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: pool.Criticality, Spread: r.Facts.Spread}
+func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
+	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: pool.Criticality, Spread: r.Facts.Spread,
+		Session: pool.session(r.Headers.Header, now)}
 	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
 		q.Tokens = min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
 	}

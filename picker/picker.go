@@ -36,6 +36,7 @@ type Picker struct {
 	outside        func(netip.Addr) string // why no remote picker may name an address; "" if one may
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
+	publish        func(Sent)
 	peers          Peers
 	gateway        func(context.Context) string
 	access         Access
@@ -71,9 +72,10 @@ type pool struct {
 	events      *kvevents.Subscription // nil if its servers publish none
 	counters    *poolMetrics
 	history     *history
-	slots       *endpoint.Slots // nil if the requests in flight are not limited
-	remote      *extproc.Remote // of a relayed pool
-	relayHealth *relayHealth    // of a relayed pool
+	sessions    *schedule.Sessions // nil if the strategy does not read sessions
+	slots       *endpoint.Slots    // nil if the requests in flight are not limited
+	remote      *extproc.Remote    // of a relayed pool
+	relayHealth *relayHealth       // of a relayed pool
 }
 
 // leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
@@ -92,6 +94,7 @@ func New(c Config) (*Picker, error) {
 		outside:        c.Outside,
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
+		publish:        c.Publish,
 		peers:          c.Peers,
 		gateway:        c.Gateway,
 		access:         c.Access,
@@ -184,8 +187,14 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {
 		c.UserMessages = 0
 	}
+	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL), cmp.Or(c.SessionCookie, DefaultSessionCookie)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing}
 	next := &pool{Pool: c, options: options}
+	if schedule.UsesSessions(c.Strategy) {
+		if next.sessions = new(schedule.Sessions); old != nil && old.sessions != nil {
+			next.sessions = old.sessions
+		}
+	}
 	if c.Full.InFlight > 0 {
 		if next.slots = new(endpoint.Slots); old != nil && old.slots != nil {
 			next.slots = old.slots // picks wait there
@@ -286,12 +295,6 @@ func (p *Picker) Run(ctx context.Context) error {
 	group.Go(func() error { return p.events.Run(ctx) })
 	return group.Wait()
 }
-
-// Owner identifies this picker to other processes; see Peers.
-func (p *Picker) Owner() string { return p.leases.Owner() }
-
-// Loads returns the requests in flight, by address.
-func (p *Picker) Loads() *endpoint.Registry { return p.registry }
 
 // Pools returns the names of all pools, sorted.
 func (p *Picker) Pools() []string {

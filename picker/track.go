@@ -6,6 +6,8 @@ import (
 
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // tracker follows a request on its ext_proc stream.
@@ -17,19 +19,29 @@ type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
 	untilEnd bool
+	sessions *schedule.Sessions // of the pool; nil if the strategy does not read them
+	session  uint64             // schedule.Session.ID
+	ttl      time.Duration
 }
 
-// Response implements extproc.Tracker. It moves the lease to the endpoint that served the request.
-func (t tracker) Response(status int, served string) {
+// Response implements extproc.Tracker. It moves the lease and the session to the endpoint that served the request.
+func (t tracker) Response(status int, served string) (set extproc.Header) {
 	load, now := t.picker.loadOf(t.lease.Holder().Pool, served), time.Now()
 	if load == nil {
-		return
+		return set
 	}
 	t.lease.MoveTo(load, now)
 	t.lease.Begun(0)
 	if t.untilEnd {
 		load.Record(status < 500, 0, now)
 	}
+	if t.sessions == nil || status >= 500 {
+		return set
+	}
+	if at, err := netip.ParseAddrPort(served); err == nil {
+		t.sessions.Keep(t.session, at, now, t.ttl)
+	}
+	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }
 
 // End implements extproc.Tracker.

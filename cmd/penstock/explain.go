@@ -278,6 +278,9 @@ func costText(v schedule.Verdict) (text string) {
 	case len(v.Costs) > 1:
 		text = fmt.Sprintf("; cost %.3f s (%s)", v.Cost, costParts(v))
 	}
+	if v.Session {
+		text += "; the session is here"
+	}
 	if v.Place > 0 {
 		text += fmt.Sprintf("; place %d on the hash ring", v.Place)
 	}

@@ -82,7 +82,7 @@ type PoolRef struct {
 
 // Strategy names how a picker selects an endpoint.
 //
-// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree;chwbl
+// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree;chwbl;session
 type Strategy string
 
 // The strategies of Penstock's picker.
@@ -102,6 +102,8 @@ const (
 	// StrategyCHWBL selects by consistent hashing with bounded loads: requests whose conversations begin alike go to one endpoint,
 	// until it has too many.
 	StrategyCHWBL Strategy = "chwbl"
+	// StrategySession selects the endpoint that the request's session is at.
+	StrategySession Strategy = "session"
 )
 
 // Criticality of requests. Strategy "tree" sends Critical requests to endpoints with fewer than 50 waiting requests, if there
@@ -123,8 +125,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'chwbl' || !has(self.body) || self.body != 'None'",message="strategy chwbl hashes request bodies: remove body, or use another strategy"
 type PickerSpec struct {
 	// Strategy by which the picker selects an endpoint: load, the least cost in seconds (OPERATIONS.md has its parts); round-robin,
-	// in turn; random; least-request, the fewest requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; or chwbl,
-	// consistent hashing of the beginning of a conversation.
+	// in turn; random; least-request, the fewest requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; chwbl,
+	// consistent hashing of the beginning of a conversation; or session, the endpoint that the request's session is at.
 	//
 	// +optional
 	// +kubebuilder:default=load
@@ -138,6 +140,10 @@ type PickerSpec struct {
 	//
 	// +optional
 	CHWBL *CHWBLSpec `json:"chwbl,omitempty"`
+	// Session configures the strategy session.
+	//
+	// +optional
+	Session *SessionSpec `json:"session,omitempty"`
 	// FailureMode decides where a request goes when no picker answers: to any endpoint (FailOpen, the default), or to the spill
 	// targets, else 503 (FailClose). For a pool without endpointPickerRef, which has its own failureMode.
 	//
@@ -209,6 +215,25 @@ type CHWBLSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=2
 	MaxUserMessagesForCache *int32 `json:"maxUserMessagesForCache,omitempty"`
+}
+
+// SessionSpec configures the strategy session. A request's session is known by the header x-session-token, which the picker sets in
+// each response and which a client sends back, else by the header x-session-id, else by a cookie, whose values a client chooses.
+type SessionSpec struct {
+	// TTLSeconds is how long a session stays at its endpoint after its last request.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	// +kubebuilder:default=300
+	TTLSeconds *int32 `json:"ttlSeconds,omitempty"`
+	// CookieName is the cookie whose value is the ID of the session.
+	//
+	// +optional
+	// +kubebuilder:default=session-id
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[!#$%&'*+.^_|~0-9A-Za-z-]+$`
+	CookieName string `json:"cookieName,omitempty"`
 }
 
 // FullSpec holds thresholds. An endpoint that reaches one of them is full.

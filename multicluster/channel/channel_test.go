@@ -238,3 +238,54 @@ func TestPeers_ConnectedPeerThatSubscribesLateIsWaitedFor(t *testing.T) {
 		t.Error("acknowledged without being in effect")
 	}
 }
+
+// A topic of events keeps none for those that subscribe later: they get a snapshot.
+func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
+	a := start(t, "127.0.0.1:0")
+	made := make(chan struct{}, 10)
+	a.topic.Snapshot(func() []Item {
+		a.topic.Publish(Item{Key: "published", Value: []byte("2")})
+		made <- struct{}{}
+		return []Item{{Key: "all", Value: []byte("1")}, {Key: "published", Value: []byte("old")}}
+	})
+	if a.topic.Subscribed() {
+		t.Error("subscribed before another process is there")
+	}
+	b := start(t, "127.0.0.1:0", a.address)
+	if err := b.Synced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"all": "1 for false from " + a.address, "published": "2 for false from " + a.address}
+	b.wait("the snapshot", want)
+	a.topic.Publish(Item{Key: "event", Value: []byte("3")})
+	want["event"] = "3 for false from " + a.address
+	b.wait("the event, and nothing of the snapshot retracted", want)
+	if len(made) != 1 || !a.topic.Subscribed() || b.topic.Subscribed() {
+		t.Errorf("%d snapshots, subscribed: %t and %t", len(made), a.topic.Subscribed(), b.topic.Subscribed())
+	}
+	b.stop()
+	poll(t, "the subscriber is gone", func() bool { return !a.topic.Subscribed() }, func() string { return "" })
+}
+
+// A process is given its own address too.
+func TestPeers_OwnSubscriptionGetsNoSnapshot(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	a := start(t, address, address)
+	a.topic.Snapshot(func() []Item {
+		t.Error("a snapshot for the process itself")
+		return nil
+	})
+	poll(t, "the address turns out to be the process's own", func() bool {
+		a.Channel.mu.Lock()
+		defer a.Channel.mu.Unlock()
+		return a.peers[address].self
+	}, func() string { return "" })
+	if a.topic.Subscribed() {
+		t.Error("the process counts as its own subscriber")
+	}
+}

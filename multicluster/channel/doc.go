@@ -11,14 +11,16 @@
 //	acked     what those Envoys have acknowledged: key is the Gateway, value the generation and a digest of the listeners
 //	nacks     the NACKs of an Envoy: key is the Envoy, value the encoded reports
 //	entries   access log entries of requests that another process picked for: key is a number, value a list; for some seconds
-//	loads     a process's requests in flight at endpoints with a limit: key is the address, value a decimal number; and its picker's
-//	          name, as the key "owner"
+//	loads     a process's requests in flight at each endpoint, and their prompts: key is the address, value a list of numbers; and
+//	          its picker's name, as the key "owner"
+//	picks     the prompts and adapters that a process's picks have sent to servers: key is a number, value a list; for a second. Its
+//	          snapshot has the prefixes that each server has cached: key is the address
 //	relays    why picks of a remote picker fail: key is the pool, value the encoded report
 //
 // The wire format is one gRPC stream with the messages of delta xDS. A request names a topic (type_url). A response carries
 // items (resources, with ttl) and retracted keys (removed_resources). The subscriber acknowledges a response once its items
-// are in effect, so Topic.Acknowledged can wait for all peers. The first response of a topic is a snapshot, so no versions
-// are exchanged. A subscriber never writes to a publisher: a process trusts the peers that it dials, which prove their
+// are in effect, so Topic.Acknowledged can wait for all peers. The first response of a topic is a snapshot (all that is
+// published, and what Topic.Snapshot adds), so no versions are exchanged. A subscriber never writes to a publisher: a process trusts the peers that it dials, which prove their
 // identity if Config.Credentials demand it. A stream ends at both ends when a certificate of its connection expires, and the
 // subscriber connects again (expiry.go).
 //

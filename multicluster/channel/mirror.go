@@ -31,6 +31,9 @@ type Change[T any] struct {
 	Peer, Key string
 	Value     T
 	Gone      bool // Value is the last one
+	// Before is the value that Value replaces. New: there was none, and it is zero.
+	Before T
+	New    bool
 }
 
 // Mirror holds what peers publish on a topic, decoded: peer -> key -> value. It is safe for concurrent use.
@@ -149,8 +152,9 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) (err error) {
 			if m.peers[u.Peer] == nil {
 				m.peers[u.Peer] = map[string]mirrored[T]{}
 			}
+			before, known := m.peers[u.Peer][it.Key]
 			m.peers[u.Peer][it.Key] = mirrored[T]{value: value}
-			changes = append(changes, Change[T]{Peer: u.Peer, Key: it.Key, Value: value})
+			changes = append(changes, Change[T]{Peer: u.Peer, Key: it.Key, Value: value, Before: before.value, New: !known})
 		}
 		gone := u.Retracted
 		if u.Snapshot && m.cfg.Retention <= 0 { // else what is not published again stays for the rest of its retention

@@ -54,7 +54,7 @@ func TestMirror_KeepsValuesOfEachPeer(t *testing.T) {
 	r.changes = nil
 	_ = r.receive(Update{Peer: "p", Snapshot: true}, map[string]string{"c": "5"})
 	r.expect("not in the snapshot", "b", map[string]int{})
-	want := []Change[int]{{Peer: "p", Key: "c", Value: 5}, {Peer: "p", Key: "b", Value: 4, Gone: true}}
+	want := []Change[int]{{Peer: "p", Key: "c", Value: 5, New: true}, {Peer: "p", Key: "b", Value: 4, Gone: true}}
 	if !slices.Equal(r.changes, want) {
 		t.Errorf("changes %v, want %v", r.changes, want)
 	}

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -54,6 +55,8 @@ func (s *subscriber) flush() {
 // subscription is one topic of a subscriber.
 type subscription struct {
 	begun       bool
+	made        bool   // the topic's snapshot, if it has one
+	first       []Item // which it consists of, until the first response
 	sent, acked uint64 // Topic.seq
 	sentAt      time.Time
 	known       map[string]bool // keys that were sent and not retracted
@@ -90,6 +93,7 @@ func (c *Channel) serve(stream *serverStream) error {
 		})
 	}()
 	for {
+		c.snapshots(s)
 		for _, r := range c.responses(s) {
 			if err := stream.Send(r); err != nil {
 				return err
@@ -109,6 +113,11 @@ func (c *Channel) leave(s *subscriber) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.subscribers, s)
+	for name := range s.topics {
+		if s.id != c.id {
+			c.topics[name].subscribed.Add(-1)
+		}
+	}
 	for _, t := range c.topics {
 		t.notify()
 	}
@@ -125,13 +134,40 @@ func (c *Channel) request(s *subscriber, r *request) {
 	}
 	sub := s.topics[t.name]
 	if sub == nil {
-		s.id = r.GetNode().GetId()
+		s.id = cmp.Or(s.id, r.GetNode().GetId())
 		s.topics[t.name] = &subscription{known: map[string]bool{}}
+		if s.id != c.id {
+			t.subscribed.Add(1)
+		}
 	} else if seq, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64); err == nil && seq == sub.sent {
 		sub.acked = seq
 		t.notify()
 	}
 	s.flush()
+}
+
+// snapshots makes the snapshots of the topics that a subscriber has just subscribed to. What is published meanwhile stays
+// published, so nothing is lost in between.
+func (c *Channel) snapshots(s *subscriber) {
+	c.mu.Lock()
+	var begin []*Topic
+	for name, sub := range s.topics {
+		if sub.made {
+			continue
+		}
+		if t := c.topics[name]; t.snapshot != nil && s.id != c.id {
+			begin = append(begin, t)
+		} else {
+			sub.made = true
+		}
+	}
+	c.mu.Unlock()
+	for _, t := range begin {
+		items := t.snapshot()
+		c.mu.Lock()
+		s.topics[t.name].first, s.topics[t.name].made = items, true
+		c.mu.Unlock()
+	}
 }
 
 // responses are what a subscriber is to be sent now, at most one per topic.
@@ -141,10 +177,16 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 	now := time.Now()
 	for name, sub := range s.topics {
 		t := c.topics[name]
-		if sub.begun && (sub.acked < sub.sent || t.seq == sub.sent) {
+		if !sub.made || sub.begun && (sub.acked < sub.sent || t.seq == sub.sent) {
 			continue
 		}
 		r := &response{TypeUrl: name, SystemVersionInfo: c.id, Nonce: strconv.FormatUint(t.seq, 10)}
+		for _, it := range sub.first {
+			if _, ok := t.items[it.Key]; !ok {
+				r.Resources = append(r.Resources, published{value: it.Value}.encode(it.Key, now))
+			}
+		}
+		sub.first = nil
 		for key, it := range t.items {
 			if it.seq <= sub.sent && sub.begun || it.expired(now) {
 				continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,7 +36,10 @@ type Topic struct {
 
 	// Set before Channel.Run.
 	handlers []func(context.Context, Update) error
+	snapshot func() []Item           // nil: none
 	run      []func(context.Context) // what Mirrors run beside the channel
+
+	subscribed atomic.Int64 // processes other than this one
 
 	// Guarded by Channel.mu.
 	seq     uint64 // counts publications
@@ -70,6 +74,14 @@ func (c *Channel) Topic(name string) *Topic {
 func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
+
+// Snapshot has make called when another process subscribes. Its first response has the items that make returns, besides those
+// that are published: so what is published needs no longer to stay than for the processes that are connected. make may
+// publish. Call Snapshot before Run.
+func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
+
+// Subscribed reports whether another process subscribes. One that does so later gets a snapshot.
+func (t *Topic) Subscribed() bool { return t.subscribed.Load() > 0 }
 
 func (t *Topic) deliver(ctx context.Context, u Update) error {
 	var errs []error

@@ -28,3 +28,6 @@ func (r *recentAdapters) add(adapter uint64, slots int) {
 
 // HasAdapter reports whether picks have had e's server load an adapter, given by a hash of its name.
 func (e *Endpoint) HasAdapter(adapter uint64) bool { return e.load.adapters.has(adapter) }
+
+// AddAdapter records that a pick of another process has had the server load an adapter, for which it has slots.
+func (l *Load) AddAdapter(adapter uint64, slots int) { l.adapters.add(adapter, slots) }

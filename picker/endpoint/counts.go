@@ -3,23 +3,47 @@ package endpoint
 import (
 	"net/netip"
 	"slices"
+	"time"
 )
 
-// A limit of requests in flight counts those of all processes. So the counts at endpoints with a limit are published to
-// peers, and theirs are added here. A pick of the last milliseconds may be missing in the count of a peer; picker.confirm
-// waits for it where that matters.
+// Every request in flight counts at its server, whichever process has picked for it. So what this process has in flight is
+// published to peers, address by address, and what they publish is added here. It is a state and no list of events: what is
+// published late, or twice, or in part, is corrected by the next publication. A pick of the last milliseconds may be
+// missing in the count of a peer; picker.confirm waits for it where a limit of requests in flight demands it.
 
-// Count is how many requests this process has in flight at an address.
+// Count is what this process has in flight at an address.
 type Count struct {
-	Addr     netip.AddrPort
-	InFlight int64 // 0: there are none, or no pool limits them any more
+	Addr netip.AddrPort
+	Share
+}
+
+// Share is what one process has in flight at an address. Without requests in flight it counts as nothing.
+type Share struct {
+	InFlight int64 // requests
+	// Unread is the number of uncached prompt tokens of those whose first token is not reported. Confirmed is the part of it that is
+	// known to wait.
+	Unread, Confirmed int64
+	// Sent is how long the server takes for all the prompts that the process has sent to it so far.
+	Sent time.Duration
+	// Reading is how long it takes for those that it has not read yet, those of other processes included.
+	Reading time.Duration
+	// Rate is the prefill rate that the process has learned, in tokens a second; 0: none.
+	Rate float64
+}
+
+// Elsewhere is what peers have in flight at an address: the sums of their Shares, and what is new.
+type Elsewhere struct {
+	InFlight, Unread, Confirmed int64
+	Sent                        time.Duration // since the last call
+	Reading                     time.Duration // at least this; of a peer whose earlier Sent is not known
+	Rate                        float64       // of a peer that has learned it; 0: none has
 }
 
 // Counted receives a value when Counts has something new.
 func (r *Registry) Counted() <-chan struct{} { return r.counted }
 
-// Counts returns the counts that have changed since the last call, of endpoints in pools that limit requests in flight.
-func (r *Registry) Counts() []Count {
+// Counts returns the counts that have changed since the last call.
+func (r *Registry) Counts(now time.Time) []Count {
 	r.publishing.Lock()
 	loads := r.unpublished
 	r.unpublished = nil
@@ -27,12 +51,24 @@ func (r *Registry) Counts() []Count {
 	out := make([]Count, len(loads))
 	for i, l := range loads {
 		l.dirty.Store(false) // before the count is read: a later change is reported again
-		out[i].Addr = l.addr
-		if l.limited.Load() != nil {
-			out[i].InFlight = l.inFlight.Load()
-		}
+		out[i] = Count{l.addr, l.share(sinceStart(now))}
 	}
 	return out
+}
+
+// share is what this process has in flight.
+func (l *Load) share(now int64) Share {
+	p := &l.prefill
+	s := Share{InFlight: l.inFlight.Load(), Unread: p.unread.Load(), Confirmed: p.confirmed.Load(), Sent: time.Duration(p.sent.Load()), Rate: p.learned()}
+	s.Reading = time.Duration(max(0, p.readBy.Load()-now))
+	return s
+}
+
+// markDirty has the count published.
+func (l *Load) markDirty() {
+	if l.registry != nil && !l.dirty.Load() && l.dirty.CompareAndSwap(false, true) {
+		l.registry.publish(l)
+	}
 }
 
 // publish adds a load, which is marked dirty, to those that Counts returns.
@@ -43,20 +79,24 @@ func (r *Registry) publish(l *Load) {
 	notify(r.counted)
 }
 
-// SetElsewhere sets how many requests peers have in flight at an address.
-func (r *Registry) SetElsewhere(addr netip.AddrPort, n int64) {
+// SetElsewhere sets what peers have in flight at an address. It keeps that of an address without endpoint until it has one.
+func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time) {
 	r.mu.Lock()
-	if r.peers[addr] = n; n == 0 {
+	if r.peers[addr] = e; e.InFlight == 0 {
 		delete(r.peers, addr)
 	}
 	load := r.loads[addr]
 	r.mu.Unlock()
-	if load == nil {
-		return
+	if load != nil {
+		load.setElsewhere(e, sinceStart(now))
 	}
-	if before := load.elsewhere.Swap(n); n < before {
-		if limited := load.limited.Load(); limited != nil {
-			for range min(before-n, maxWaiting) {
+}
+
+func (l *Load) setElsewhere(e Elsewhere, now int64) {
+	l.prefill.setElsewhere(e, now)
+	if before := l.elsewhere.Swap(e.InFlight); e.InFlight < before {
+		if limited := l.limited.Load(); limited != nil {
+			for range min(before-e.InFlight, maxWaiting) {
 				for _, slots := range *limited {
 					slots.free()
 				}
@@ -73,9 +113,6 @@ func (l *Load) limit(slots *Slots) {
 	}
 	next = append(next, slots)
 	l.limited.Store(&next)
-	if l.inFlight.Load() > 0 && l.dirty.CompareAndSwap(false, true) {
-		l.registry.publish(l)
-	}
 }
 
 // unlimit removes a pool once. Registry.mu is held.
@@ -87,7 +124,4 @@ func (l *Load) unlimit(slots *Slots) {
 		return
 	}
 	l.limited.Store(nil)
-	if l.dirty.CompareAndSwap(false, true) {
-		l.registry.publish(l) // as none
-	}
 }

@@ -16,7 +16,7 @@
 // Invariants:
 //   - Stale is not zero. A server whose page can't be read keeps its last sample, marked as not fresh; see State. The first
 //     pick from an idle pool goes by the requests in flight, while the pages are being scraped.
-//   - Every lease lowers the count that it raised exactly once.
+//   - Every lease lowers the count that it raised exactly once. What peers have in flight is theirs to count; counts.go adds it.
 //   - A server can neither take memory nor occupy the scrapers: pages are read line by line through one of 256 buffers and
 //     have a size limit, above which they are an error, and a server that answers late is scraped less often.
 //   - Accounting reads no clock: callers pass the time. BeginScrape stands in for the scrapers. So package simulation runs this

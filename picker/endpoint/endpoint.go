@@ -67,13 +67,13 @@ type State struct {
 	// OthersQueue and OthersRunning are the parts of Queue and Running that InFlight does not count: other senders' requests.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
-	// InFlight counts the requests in flight: this process's, and those of its peers at endpoints of a pool that limits them.
+	// InFlight counts the requests in flight: this process's and those of its peers.
 	InFlight int64 `json:"inFlight"`
 	// Unseen counts this process's requests in flight that were sent after the last scrape began, so that neither Queue nor
 	// Running includes them.
 	Unseen int64 `json:"unseen"`
 
-	// Unread is the number of uncached prompt tokens of all requests whose first token is not reported yet. Confirmed is the part of
+	// Unread is the number of uncached prompt tokens of all requests, those of peers included, whose first token is not reported yet. Confirmed is the part of
 	// it that is known to wait.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`

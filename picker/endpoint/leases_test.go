@@ -149,7 +149,7 @@ func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 	slots := &Slots{}
 	r, first, second := twoEndpoints(slots)
 	leases := NewLeases("me", time.Hour)
-	r.SetElsewhere(addrA, 2)
+	r.SetElsewhere(addrA, Elsewhere{InFlight: 2}, time.Now())
 	var opened atomic.Int64
 	var picks sync.WaitGroup
 	for range 50 {
@@ -165,13 +165,13 @@ func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 	}
 	leases.Open(second, Holder{}, Work{}, 5, time.Now()).Release()
 	counts := map[netip.AddrPort]int64{}
-	for _, c := range r.Counts() {
+	for _, c := range r.Counts(time.Now()) {
 		counts[c.Addr] = c.InFlight
 	}
 	if diff := cmp.Diff(map[netip.AddrPort]int64{addrA: 3, addrB: 0}, counts, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
-	if more := r.Counts(); len(more) > 0 {
+	if more := r.Counts(time.Now()); len(more) > 0 {
 		t.Errorf("published twice: %v", more)
 	}
 }
@@ -190,14 +190,14 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 			t.Errorf("a full pool: after %s", time.Since(began))
 		}
 		for _, end := range []func(){
-			func() { leases.Find("me.1").Release() },                           // the report of a request
-			func() { r.SetElsewhere(addrA, 1); leases.Find("me.2").Release() }, // a peer has the slot
-			func() { r.SetElsewhere(addrA, 0) },                                // the peer's request ends
+			func() { leases.Find("me.1").Release() },                                                            // the report of a request
+			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 1}, time.Now()); leases.Find("me.2").Release() }, // a peer has the slot
+			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 0}, time.Now()) },                                // the peer's request ends
 		} {
 			began = time.Now()
 			time.AfterFunc(100*time.Millisecond, end)
 			ok := slots.Wait(t.Context(), 250*time.Millisecond, try)
-			if peer := r.peers[addrA] > 0; ok == peer || !peer && time.Since(began) != 100*time.Millisecond {
+			if peer := r.peers[addrA].InFlight > 0; ok == peer || !peer && time.Since(began) != 100*time.Millisecond {
 				t.Errorf("%t after %s", ok, time.Since(began))
 			}
 		}

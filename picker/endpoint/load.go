@@ -71,14 +71,8 @@ func (l *Load) end() {
 
 // changed has a new count published, and pools with a limit try the picks that wait if it is a smaller one.
 func (l *Load) changed(less bool) {
-	limited := l.limited.Load()
-	if limited == nil {
-		return
-	}
-	if l.dirty.CompareAndSwap(false, true) {
-		l.registry.publish(l)
-	}
-	if less {
+	l.markDirty()
+	if limited := l.limited.Load(); limited != nil && less {
 		for _, slots := range *limited {
 			slots.free()
 		}

@@ -47,11 +47,13 @@ type Work struct {
 // at its rate. W is kept as the time at which all is read: so adding a prompt and reading W are one atomic operation each,
 // and W needs no timer.
 type prefill struct {
-	unread    atomic.Int64 // Q
-	confirmed atomic.Int64 // the part of Q that a report has shown to wait
-	readBy    atomic.Int64 // when W is 0, in nanoseconds since processStart; holds only while unread > 0
+	unread    atomic.Int64                             // the part of Q that this process has sent
+	confirmed atomic.Int64                             // the part of it that a report has shown to wait
+	elsewhere struct{ unread, confirmed atomic.Int64 } // those of peers
+	readBy    atomic.Int64                             // when W is 0, in nanoseconds since processStart; holds only while Q > 0
 	rate      atomic.Uint64
 	mean      atomic.Uint64 // of the uncached tokens of a request, over the last 32 or so; bits of a float64
+	sent      atomic.Int64  // nanoseconds that the server takes for all that this process has sent
 
 	mu    sync.Mutex
 	rates [samples]float64 // a ring
@@ -64,33 +66,66 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	if tokens <= 0 || w.Rate <= 0 {
 		return 0
 	}
-	before := p.unread.Add(tokens) - tokens
+	before := p.unread.Add(tokens) - tokens + p.elsewhere.unread.Load()
 	took := int64(float64(tokens) / w.Rate * 1e9)
+	p.sent.Add(took)
+	from := p.extend(took, 0, before, now)
+	mean := math.Float64frombits(p.mean.Load())
+	if mean == 0 {
+		mean = float64(tokens)
+	}
+	p.mean.Store(math.Float64bits(mean + (float64(tokens)-mean)/32)) // one of two concurrent updates may be lost
+	return min(before, int64(float64(from-now)/1e9*w.Rate))
+}
+
+// extend adds to W what the server takes for further prompts, and makes it at least reading, in nanoseconds. before are the
+// unread tokens so far. It returns when the server begins with the further ones.
+func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()
-		from := max(old, now)
-		if before <= 0 {
+		if from = max(old, now); before <= 0 {
 			from = now
 		}
-		if !p.readBy.CompareAndSwap(old, from+took) {
-			continue
+		if p.readBy.CompareAndSwap(old, max(from+took, now+reading)) {
+			return from
 		}
-		mean := math.Float64frombits(p.mean.Load())
-		if mean == 0 {
-			mean = float64(tokens)
-		}
-		p.mean.Store(math.Float64bits(mean + (float64(tokens)-mean)/32)) // one of two concurrent updates may be lost
-		return min(before, int64(float64(from-now)/1e9*w.Rate))
 	}
+}
+
+// setElsewhere accounts for the prompts of peers.
+func (p *prefill) setElsewhere(e Elsewhere, now int64) {
+	before := p.unread.Load() + p.elsewhere.unread.Swap(e.Unread)
+	p.elsewhere.confirmed.Store(e.Confirmed)
+	if e.Sent > 0 || e.Reading > 0 {
+		p.extend(int64(e.Sent), int64(e.Reading), before, now)
+	}
+	if e.Rate <= 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.count < enough { // this process learns from its own requests once it has some
+		p.rate.Store(math.Float64bits(min(max(e.Rate, minRate), maxRate)))
+	}
+}
+
+// learned returns the rate that this process has learned itself; 0: none.
+func (p *prefill) learned() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.count < enough {
+		return 0
+	}
+	return math.Float64frombits(p.rate.Load())
 }
 
 // read sets s to what is known at a moment.
 func (p *prefill) read(s *State, now int64) {
 	s.Rate, s.Prompt = math.Float64frombits(p.rate.Load()), math.Float64frombits(p.mean.Load())
 	s.Reading, s.Confirmed = 0, 0
-	if s.Unread = p.unread.Load(); s.Unread > 0 {
+	if s.Unread = p.unread.Load() + p.elsewhere.unread.Load(); s.Unread > 0 {
 		s.Reading = float64(max(0, p.readBy.Load()-now)) / 1e9
-		s.Confirmed = p.confirmed.Load()
+		s.Confirmed = p.confirmed.Load() + p.elsewhere.confirmed.Load()
 	}
 }
 

@@ -165,12 +165,58 @@ func TestScrape_OthersAreWhatLeasesDoNotCount(t *testing.T) {
 		{"an empty page", 0, 0, 0, Reading{}, 0, 0},
 	} {
 		open(c.before)
-		r.SetElsewhere(addrA, c.peers)
+		r.SetElsewhere(addrA, Elsewhere{InFlight: c.peers}, time.Now())
 		scrape := e.BeginScrape()
 		open(c.during)
 		scrape.Succeed(c.page, epoch)
 		if s := at(e, 0); s.OthersQueue != c.queue || s.OthersRunning != c.running {
 			t.Errorf("%s: %v wait and %v run, want %v and %v", c.name, s.OthersQueue, s.OthersRunning, c.queue, c.running)
 		}
+	}
+}
+
+// A server reads the prompts of all processes at one rate, whichever has sent them.
+func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	e := &r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0]
+	leases := NewLeases("me", time.Hour)
+	now := time.Now()
+	at := func(after time.Duration) (s State) {
+		e.ReadState(&s, At(now.Add(after)))
+		return s
+	}
+	mine := leases.Open(e, Holder{}, Work{Tokens: 1000, Rate: 1000}, 0, now)
+	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 2000, Confirmed: 500, Sent: 2 * time.Second}, now)
+	if s := at(time.Second); s.InFlight != 3 || s.Unread != 3000 || s.Confirmed != 500 || s.Reading < 1.99 || s.Reading > 2.01 {
+		t.Errorf("1 s after prompts of 3 s in all: %+v", s)
+	}
+	// One of the peers' requests gets its first token; a further one is sent.
+	r.SetElsewhere(addrA, Elsewhere{InFlight: 3, Unread: 2500, Sent: time.Second / 2}, now.Add(time.Second))
+	if s := at(time.Second); s.Unread != 3500 || s.Confirmed != 0 || s.Reading < 2.49 || s.Reading > 2.51 {
+		t.Errorf("half a second more: %+v", s)
+	}
+	if c := r.Counts(now); len(c) != 1 || c[0].InFlight != 1 || c[0].Unread != 1000 || c[0].Sent != time.Second || c[0].Rate != 0 {
+		t.Errorf("published: %+v, want this process's own", c)
+	}
+	mine.Release()
+	r.SetElsewhere(addrA, Elsewhere{}, now)
+	if s := at(time.Second); s.InFlight != 0 || s.Unread != 0 || s.Reading != 0 {
+		t.Errorf("when all have ended: %+v", s)
+	}
+	// Nothing was unread meanwhile: a new prompt begins at once.
+	leases.Open(e, Holder{}, Work{Tokens: 1000, Rate: 1000}, 0, now)
+	if s := at(0); s.Reading < 0.99 || s.Reading > 1.01 {
+		t.Errorf("a prompt of a second: %+v", s)
+	}
+}
+
+// A process that starts knows neither what its peers have sent nor how fast servers are.
+func TestPrefill_ProcessThatStartsTakesOverBacklogAndRate(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	now := time.Now()
+	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 8000, Reading: time.Second, Rate: 6000}, now) // before it has the pool
+	s := r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0].State()
+	if s.InFlight != 2 || s.Unread != 8000 || s.Rate != 6000 || s.Reading < 0.5 || s.Reading > 1.01 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -16,6 +16,7 @@ func (lease *Lease) beginPrompt(at *Load, now time.Time) {
 	if lease.work.Tokens > 0 && lease.work.Rate > 0 {
 		lease.ahead = at.prefill.begin(lease.work, sinceStart(now))
 		lease.prompt = promptUnread
+		at.markDirty()
 	}
 }
 
@@ -24,6 +25,7 @@ func (lease *Lease) endPrompt() bool {
 	was := lease.prompt
 	if lease.prompt = promptRead; was != promptRead {
 		lease.load.prefill.end(int64(lease.work.Tokens), was == promptWaiting)
+		lease.load.markDirty()
 	}
 	return was != promptRead
 }
@@ -56,5 +58,6 @@ func (lease *Lease) Waits() {
 	if lease.load != nil && lease.work.Stream && lease.prompt == promptUnread {
 		lease.prompt = promptWaiting
 		lease.load.prefill.confirmed.Add(int64(lease.work.Tokens))
+		lease.load.markDirty()
 	}
 }

@@ -42,7 +42,7 @@ type Registry struct {
 
 	mu      sync.Mutex
 	loads   map[netip.AddrPort]*Load
-	peers   map[netip.AddrPort]int64 // requests in flight of peers
+	peers   map[netip.AddrPort]Elsewhere // what peers have in flight
 	sources map[sourceKey]*source
 	resumed []*source     // no longer idle; Run starts their scrapers
 	changed chan struct{} // notifies Run of resumed
@@ -75,7 +75,7 @@ func NewRegistry(c Config) *Registry {
 	r := &Registry{
 		config:  c,
 		loads:   map[netip.AddrPort]*Load{},
-		peers:   map[netip.AddrPort]int64{},
+		peers:   map[netip.AddrPort]Elsewhere{},
 		sources: map[sourceKey]*source{},
 		changed: make(chan struct{}, 1),
 		buffers: make(chan *bufio.Reader, c.Concurrent),
@@ -103,7 +103,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 		load := r.loads[spec.Addr]
 		if load == nil {
 			load = &Load{addr: spec.Addr, registry: r}
-			load.elsewhere.Store(r.peers[spec.Addr])
+			load.setElsewhere(r.peers[spec.Addr], sinceStart(time.Now()))
 			if r.config.Prefixes != nil {
 				load.prefixes = r.config.Prefixes.Server(spec.Addr)
 			}

@@ -38,10 +38,14 @@ type Answer struct {
 	Passthrough []byte
 }
 
+// Header is a header of a response.
+type Header struct{ Name, Value string }
+
 // Tracker follows one request after its pick. Calls come from the stream's goroutine, End last.
 type Tracker interface {
-	// Response reports the response's headers: the :status, and the endpoint that served ("" if none did).
-	Response(status int, served string)
+	// Response reports the response's headers: the :status, and the endpoint that served ("" if none did). It returns a header to
+	// set in the response; the zero Header is none.
+	Response(status int, served string) Header
 	// End reports that the stream ended. In modes that skip the response this is soon after the pick.
 	End()
 }
@@ -234,6 +238,17 @@ var (
 	passRequestTrailers  = passReply(replyRequestTrailers)
 	passResponseTrailers = passReply(replyResponseTrailers)
 )
+
+// headerReply answers a response's headers with one more.
+func headerReply(h Header) *reply {
+	w := newWriter(64 + len(h.Name) + len(h.Value))
+	mark := w.len()
+	w.header(h.Name, h.Value)
+	w.close(2, mark) // CommonResponse.header_mutation
+	w.close(1, mark) // HeadersResponse.response
+	w.close(replyResponseHeaders, mark)
+	return w.done()
+}
 
 func passReply(phase protowire.Number) *reply {
 	w := newWriter(4)

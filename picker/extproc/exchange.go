@@ -367,11 +367,15 @@ func (x *exchange) requestTrailers() error {
 }
 
 func (x *exchange) responseHeaders(m *Message) error {
+	var set Header
 	if x.track != nil {
-		x.track.Response(Number(m.Header(":status")), string(m.Served()))
+		set = x.track.Response(Number(m.Header(":status")), string(m.Served()))
 	}
-	if x.observe {
+	switch {
+	case x.observe:
 		return nil
+	case set != Header{}:
+		return x.send(headerReply(set))
 	}
 	return x.send(passResponseHeaders)
 }

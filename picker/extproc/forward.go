@@ -99,7 +99,7 @@ type remoteTracker struct {
 }
 
 // Response implements Tracker.
-func (t remoteTracker) Response(status int, served string) {
+func (t remoteTracker) Response(status int, served string) Header {
 	w := newWriter(256)
 	if served != "" {
 		mark := w.len()
@@ -116,6 +116,7 @@ func (t remoteTracker) Response(status int, served string) {
 	w.close(1, mark) // HttpHeaders.headers
 	w.close(protowire.Number(ResponseHeaders), mark)
 	_ = t.stream.SendMsg(w.done()) // fails if the remote is gone, which then needs no report
+	return Header{}
 }
 
 // discard reads what the remote picker sends after its pick, which is the body that the protocol makes it send back: a remote that is blocked

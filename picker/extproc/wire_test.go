@@ -26,6 +26,7 @@ import (
 type fakePicker struct {
 	policy BodyPolicy
 	answer func(*Request) Answer
+	set    Header  // in responses
 	held   *Bodies // what all streams hold; nil: the default
 
 	mu       sync.Mutex
@@ -51,10 +52,11 @@ func (p *fakePicker) Pick(_ context.Context, r *Request) Answer {
 	return Answer{Endpoints: "10.0.0.1:8000,10.0.0.2:8000", MaxRetries: 1, Pool: "ns/pool", Lease: "me.1", Track: p}
 }
 
-func (p *fakePicker) Response(status int, served string) {
+func (p *fakePicker) Response(status int, served string) Header {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.statuses, p.served = append(p.statuses, status), append(p.served, served)
+	return p.set
 }
 
 func (p *fakePicker) End() { close(p.ended) }

@@ -9,6 +9,8 @@
 // table of holders leads from a block to the servers that have it. Match reads the table alone: for a thousand servers it looks up
 // tens of blocks, and not each server's.
 //
+// What one process knows of a server, another one takes over by a snapshot (snapshot.go). Chains are equal in all processes.
+//
 // Invariants:
 //   - What a server has is closed under prefixes: with a block it has all blocks before it. Add moves a chain to the front as a
 //     whole, its first block foremost, so the last block of a chain is evicted first.
@@ -16,7 +18,7 @@
 //   - The blocks of all servers together are at most Config.Blocks. Each server has an equal share, and uses what its cache
 //     holds. An empty Index takes a few KiB.
 //   - Match, Builder and Join allocate nothing, Add nothing once its server's list is full.
-//   - No clock: the order of calls is the order of use.
+//   - No clock: the order of calls is the order of use. Run alone reads one, to drop snapshots that no server claims.
 //
 // Package request builds chains, picker owns the Index, schedule asks it. Tests: go test ./picker/prefix;
 // FuzzIndex_EqualsModel compares with a map and a list.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // DefaultBlocks is the default of Config.Blocks: with a thousand servers, 268,000 to 2.3 million tokens each. They take about
@@ -33,12 +34,15 @@ type Index struct {
 	servers map[netip.AddrPort]*Server
 	ids     []*Server     // by ID; nil if free
 	cleared []*Server     // released, with blocks that Run is to remove
-	changed chan struct{} // notifies Run of cleared
+	changed chan struct{} // notifies Run of cleared and pending
+
+	pending      map[netip.AddrPort][]byte // snapshots that Run is to restore
+	pendingBytes int
 }
 
 // New returns an Index without servers.
 func New(c Config) *Index {
-	return &Index{blocks: cmp.Or(c.Blocks, DefaultBlocks), seed: c.Seed, servers: map[netip.AddrPort]*Server{}, changed: make(chan struct{}, 1)}
+	return &Index{blocks: cmp.Or(c.Blocks, DefaultBlocks), seed: c.Seed, servers: map[netip.AddrPort]*Server{}, changed: make(chan struct{}, 1), pending: map[netip.AddrPort][]byte{}}
 }
 
 // share is how many blocks a server may have.
@@ -55,6 +59,9 @@ func (x *Index) Server(key netip.AddrPort) *Server {
 	s := &Server{index: x, key: key, refs: 1, capacity: DefaultCapacity, id: x.freeID()}
 	x.ids[s.id] = s
 	x.servers[key] = s
+	if x.pending[key] != nil {
+		x.notify()
+	}
 	x.count.Store(int64(len(x.servers)))
 	if x.held.Load() > int64(x.share()) { // else no server has more than its new share
 		for _, other := range x.ids {
@@ -89,21 +96,34 @@ func (x *Index) Release(s *Server) {
 	delete(x.servers, s.key)
 	x.count.Store(int64(len(x.servers)))
 	x.cleared = append(x.cleared, s)
+	x.notify()
+}
+
+// notify has Run look at cleared and pending.
+func (x *Index) notify() {
 	select {
 	case x.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Run removes the blocks of released servers until ctx ends. It does so beside the path of changes: a server with all its
-// blocks takes milliseconds.
+// Run removes the blocks of released servers, and restores snapshots, until ctx ends. It does so beside the path of changes: a
+// server with all its blocks takes milliseconds.
 func (x *Index) Run(ctx context.Context) error {
+	late := time.NewTimer(pendingFor)
+	defer late.Stop()
+	late.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-late.C:
+			x.dropPending()
 		case <-x.changed:
 			x.sweep()
+			if x.restore() {
+				late.Reset(pendingFor)
+			}
 		}
 	}
 }

@@ -1,9 +1,10 @@
 package schedule
 
 import (
-	"hash/maphash"
 	"maps"
 	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
@@ -22,19 +23,18 @@ const (
 // adapters are the models that servers have shown to be LoRA adapters: any other is a base model, which needs no slot. While no
 // server of a pool has a page, every model counts as an adapter once requests ask for more than one.
 type adapters struct {
-	seed    maphash.Seed
 	known   atomic.Pointer[map[string]bool]
 	blind   atomic.Bool // at the last pick no server had a page
 	first   atomic.Pointer[string]
 	several atomic.Bool // models were asked for while blind
 }
 
-// hash returns that of a request's adapter; 0 if the model is not known to be one.
+// hash returns that of a request's adapter, equal in all processes; 0 if the model is not known to be one.
 func (a *adapters) hash(model string) uint64 {
 	if known := a.known.Load(); model == "" || (known == nil || !(*known)[model]) && !a.guess(model) {
 		return 0
 	}
-	return max(maphash.String(a.seed, model), 1)
+	return max(xxhash.Sum64String(model), 1)
 }
 
 // guess reports whether a model counts as an adapter although no server has shown it.

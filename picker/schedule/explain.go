@@ -24,6 +24,8 @@ type Verdict struct {
 	Cost  float64            `json:"cost"`
 	// Place of the endpoint on the hash ring, from the request's hash on; 1 is the first, 0 unknown.
 	Place int `json:"place,omitempty"`
+	// Session means that the request's session is at the endpoint.
+	Session bool `json:"session,omitempty"`
 	// Cached is how many tokens of the prompt the server has cached.
 	Cached int `json:"cached,omitempty"`
 }

@@ -13,4 +13,6 @@ type Request struct {
 	Criticality Criticality
 	// Spread is the hash by which the strategy "chwbl" spreads requests over endpoints; 0 if the request has none.
 	Spread uint64
+	// Session decides with the strategy "session".
+	Session Session
 }

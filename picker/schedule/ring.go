@@ -3,6 +3,7 @@ package schedule
 import (
 	"crypto/md5"
 	"encoding/binary"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -73,6 +74,11 @@ func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
 		return int(a.endpoint) - int(b.endpoint)
 	})
 	return r
+}
+
+// place finds an address in a list, which is sorted by address.
+func place(list []endpoint.Endpoint, at netip.AddrPort) (int, bool) {
+	return slices.BinarySearchFunc(list, at, func(e endpoint.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) })
 }
 
 // successor returns the index of the first point at or after a key, beyond the last of the first one.

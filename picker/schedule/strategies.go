@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"hash/maphash"
 	"sync/atomic"
 )
 
@@ -9,7 +8,7 @@ import (
 var strategies = map[string]func(Options) *Strategy{
 	// The least cost in seconds.
 	"load": func(Options) *Strategy {
-		return &Strategy{scorer: &load{adapters: adapters{seed: maphash.MakeSeed()}}, trials: true}
+		return &Strategy{scorer: &load{}, trials: true}
 	},
 	// The fewest of this process's requests in flight.
 	"least-request": func(Options) *Strategy { return &Strategy{scorer: leastRequest{}} },
@@ -17,6 +16,8 @@ var strategies = map[string]func(Options) *Strategy{
 	"tree": func(o Options) *Strategy { return &Strategy{chooser: tree{o.Random}} },
 	// Consistent hashing of the beginning of a conversation, with bounded loads.
 	"chwbl": func(o Options) *Strategy { return &Strategy{chooser: newCHWBL(o)} },
+	// The endpoint that the request's session is at.
+	"session": func(o Options) *Strategy { return &Strategy{chooser: newSession(o)} },
 	// All endpoints in turn, by address.
 	"round-robin": func(Options) *Strategy { return &Strategy{turn: new(atomic.Uint64)} },
 	// All endpoints with equal probability.
@@ -30,6 +31,9 @@ func UsesMetrics(name string, full Full) bool {
 
 // UsesSpread reports whether a strategy of this name reads Request.Spread.
 func UsesSpread(name string) bool { return name == "chwbl" }
+
+// UsesSessions reports whether a strategy of this name reads Request.Session.
+func UsesSessions(name string) bool { return name == "session" }
 
 // UsesModel reports whether a strategy of this name reads the request's model.
 func UsesModel(name string) bool { return name == "tree" }

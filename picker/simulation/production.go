@@ -29,6 +29,7 @@ type production struct {
 	snapshot *endpoint.Snapshot
 	leases   *endpoint.Leases
 	prefixes *prefix.Index
+	sessions *schedule.Sessions // nil if the strategy does not read them
 	tree     *tree
 	cache    int // tokens that a server has cached
 
@@ -40,6 +41,9 @@ type production struct {
 
 // epoch is the beginning of virtual time. Package endpoint counts from the start of the process, which is before.
 var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// sessionTTL is picker.DefaultSessionTTL.
+const sessionTTL = 5 * time.Minute
 
 var errGone = errors.New("the metrics page is gone")
 
@@ -55,6 +59,9 @@ func newProduction(name string, p Pool) Policy {
 		leases:   endpoint.NewLeases("simulated", time.Hour),
 		prefixes: prefixes, tree: &p.Workload.tree, cache: p.Config.Blocks * BlockTokens,
 		scrapes: make([]endpoint.Scrape, p.Room), open: map[*Pick]*endpoint.Lease{},
+	}
+	if schedule.UsesSessions(name) {
+		d.sessions = new(schedule.Sessions)
 	}
 	d.resize(p.Servers)
 	return d
@@ -82,6 +89,9 @@ func number(e *endpoint.Endpoint) int {
 
 func (d *production) Choose(now time.Duration, r *Request) Choice {
 	d.set(r)
+	if d.sessions != nil {
+		d.request.Session.At = d.sessions.Find(d.request.Session.ID, epoch.Add(now), sessionTTL)
+	}
 	c := d.strategy.Rank(&d.request, epoch.Add(now), d.snapshot.Endpoints, nil, 1, &d.scratch)
 	if len(c) == 0 {
 		return Choice{Server: -1}
@@ -93,6 +103,7 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 // set makes d.request what package request reads from a prompt.
 func (d *production) set(r *Request) {
 	d.request = schedule.Request{Tokens: r.Input, Stream: true, Chain: d.request.Chain[:0], Spread: max(1, mix(r.Key))}
+	d.request.Session.ID = d.request.Spread
 	if r.Adapter != 0 {
 		d.request.Model = adapterName(r.Adapter)
 	}
@@ -118,6 +129,9 @@ func (d *production) Learn(now time.Duration, f Fact) {
 		}
 		d.set(f.Pick.Request)
 		d.prefixes.Add(e.Load().Prefixes(), d.request.Chain)
+		if d.sessions != nil && !f.Peer {
+			d.sessions.Keep(d.request.Session.ID, e.Addr, at, sessionTTL)
+		}
 	case FirstByte:
 		if lease := d.open[f.Pick]; lease != nil {
 			lease.Begun(f.After)

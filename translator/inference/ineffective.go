@@ -25,6 +25,9 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		if spec.CHWBL != nil && p.Settings.Strategy != string(v1alpha1.StrategyCHWBL) {
 			out = append(out, unused(policy, []string{"spec.picker.chwbl"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy chwbl"))
 		}
+		if spec.Session != nil && p.Settings.Strategy != string(v1alpha1.StrategySession) {
+			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
+		}
 		if spec.Metrics != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.Strategy != string(v1alpha1.StrategyTree) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
 		}
@@ -68,6 +71,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		{"strategy", spec.Strategy != "" && spec.Strategy != v1alpha1.StrategyLoad},
 		{"criticality", spec.Criticality != "" && spec.Criticality != v1alpha1.Standard},
 		{"chwbl", spec.CHWBL != nil},
+		{"session", spec.Session != nil},
 		{"failureMode", spec.FailureMode != ""},
 		{"full", spec.Full != nil},
 		{"metrics", spec.Metrics != nil},

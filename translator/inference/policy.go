@@ -49,8 +49,11 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	if f := spec.Full; f != nil {
 		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)
 	}
-	if h := spec.CHWBL; h != nil {
+	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
 		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
+	}
+	if k := spec.Session; k != nil {
+		s.SessionTTL, s.SessionCookie = or(k.TTLSeconds, 0), k.CookieName
 	}
 	if m := spec.Metrics; m != nil {
 		s.MetricsPath = cmp.Or(m.Path, s.MetricsPath)
@@ -90,6 +93,7 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Prefix || p.Settings.EveryBody {
 		p.Picker.Body = model.BodyBuffered
 	}
+	p.Picker.Served = p.Settings.Strategy == string(v1alpha1.StrategySession) // for the token in the response
 	if policy != nil {
 		p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
 	}

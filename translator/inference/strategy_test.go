@@ -41,6 +41,17 @@ func TestPoolPolicy_HashingReachesThePicker(t *testing.T) {
 	}
 }
 
+// The picker sets the token of a session in the response, so it gets the response's headers.
+func TestPoolPolicy_SessionReachesThePicker(t *testing.T) {
+	p := pool(t, world(t, poolWith("{strategy: session, session: {ttlSeconds: 60, cookieName: sid}}")), "default/chat")
+	if s := p.Settings; s.SessionTTL != 60 || s.SessionCookie != "sid" || !p.Picker.Served || p.Picker.Body != model.BodyNone {
+		t.Errorf("%+v, call %+v", s, p.Picker)
+	}
+	if p := pool(t, world(t, poolWith("{strategy: load}")), "default/chat"); p.Picker.Served {
+		t.Error("the picker gets response headers that it does not read")
+	}
+}
+
 // poolWith is a pool with a policy.
 func poolWith(picker string) string {
 	return `

@@ -202,6 +202,8 @@ type PickerSettings struct {
 	VirtualNodes       int32 // of strategy chwbl, as the next two; 0: the defaults of picker.Pool
 	LoadFactorPercent  int32
 	UserMessages       int32
+	SessionTTL         int32 // of strategy session, in seconds, as the next one; 0: the default of picker.Pool
+	SessionCookie      string
 	Prefix             bool  // the strategy reads prompts
 	EveryBody          bool  // every request's body is read
 	FullQueue          int32 // 0: never full

@@ -140,7 +140,7 @@ type PickerCall struct {
 	Pool PoolID
 	Body BodyMode
 	// Served sends the response's headers to the picker, with the endpoint that served (endpoint picker protocol): to external
-	// ones, also behind ours.
+	// ones, also behind ours, and to ours if its strategy answers them.
 	Served bool
 	Spills bool // the pool has somewhere to spill: immediate responses count as "no pick"
 	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is sent in the gRPC

@@ -42,7 +42,7 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: load, full: {queue: 5}}, spill: [{name: other}, {group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}]}", ""},
 	{"PoolPolicy", "{targetRef: {}}", "spec.targetRef.name: Required value"},
 	{"PoolPolicy", "{targetRef: {kind: Service, name: chat}}", `supported values: "InferencePool", "InferencePoolImport"`},
-	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: fastest}}", `supported values: "load", "round-robin", "random", "least-request", "tree", "chwbl"`},
+	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: fastest}}", `supported values: "load", "round-robin", "random", "least-request", "tree", "chwbl", "session"`},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: chwbl, body: None}}", "strategy chwbl hashes request bodies: remove body"},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {failureMode: Sometimes}}", `supported values: "FailOpen", "FailClose"`},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {full: {kvCachePercent: 101}}}", "should be less than or equal to 100"},

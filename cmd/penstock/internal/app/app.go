@@ -56,6 +56,7 @@ type App struct {
 	access   *delivery.Access
 	entries  *peers.Entries
 	loads    *peers.Loads
+	shared   *peers.Picks
 	picker   *picker.Picker
 	learner  *learned.Keeper
 	prober   *probe.Prober
@@ -80,7 +81,10 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	if a.changes, err = newMetrics(a.registry, a.board); err != nil {
 		return nil, err
 	}
-	if err := register(a.registry, a.panics.count); err != nil {
+	unpublished := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unpublished_picks_total",
+		Help: "Picks that were not published to the pickers of other processes, because there were too many: their prompts count as cached in this process alone."},
+		func() float64 { return float64(a.shared.Missed()) })
+	if err := register(a.registry, a.panics.count, unpublished); err != nil {
 		return nil, err
 	}
 	a.progress, a.cache = delivery.NewProgress(), cache.New(cache.Config{})
@@ -106,9 +110,10 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
+	a.shared = peers.NewPicks(a.channel, func() peers.Caches { return a.picker })
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.picker, err = picker.New(picker.Config{
-		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads,
+		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add,
 		Gateway: identity.Gateway, Access: a.access, HeldBodies: cfg.HeldBodies, KVEvents: cfg.KVEvents,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
@@ -146,7 +151,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.entries.Run, a.loads.Run, a.pools.Run,
+		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pools.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 	} {
 		start(run)

@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"time"
+
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
@@ -13,16 +15,18 @@ import (
 func pickerPool(pp translator.PickerPool) picker.Pool {
 	s := pp.Pool.Settings
 	out := picker.Pool{
-		Name:         pp.Pool.Name.String(),
-		Strategy:     s.Strategy,
-		Criticality:  schedule.Criticality(s.Criticality),
-		Hashing:      schedule.Hashing{VirtualNodes: int(s.VirtualNodes), LoadFactor: float64(s.LoadFactorPercent) / 100},
-		UserMessages: int(s.UserMessages),
-		Full:         schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent, InFlight: s.FullInFlight},
-		Spills:       pp.Pool.Picker.Spills,
-		Spill:        pp.Pool.Picker.Spill,
-		Fallbacks:    int(s.Fallbacks),
-		Metrics:      endpoint.Metrics{Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
+		Name:          pp.Pool.Name.String(),
+		Strategy:      s.Strategy,
+		Criticality:   schedule.Criticality(s.Criticality),
+		Hashing:       schedule.Hashing{VirtualNodes: int(s.VirtualNodes), LoadFactor: float64(s.LoadFactorPercent) / 100},
+		UserMessages:  int(s.UserMessages),
+		SessionTTL:    time.Duration(s.SessionTTL) * time.Second,
+		SessionCookie: s.SessionCookie,
+		Full:          schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent, InFlight: s.FullInFlight},
+		Spills:        pp.Pool.Picker.Spills,
+		Spill:         pp.Pool.Picker.Spill,
+		Fallbacks:     int(s.Fallbacks),
+		Metrics:       endpoint.Metrics{Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
 	}
 	if e := s.KVEvents; e.Dial || e.Listen {
 		out.KVEvents = &picker.KVEvents{Port: uint16(e.Port), ReplayPort: uint16(e.ReplayPort), Topic: e.Topic}

@@ -11,8 +11,10 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/prefix"
 )
 
 // FuzzFacts_HostileValuesAreBounded: whatever a peer publishes on any topic, this process handles without a panic; counts stay
@@ -22,6 +24,8 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 		{"default/gw", "3"}, {"default/gw", "-3"}, {"default/gw", "9223372036854775807"}, {"10.0.0.1:80", "4"}, {"10.0.0.1:80", "-4"}, {"10.0.0.1:80", "99999999999"}, {"[fe80::1%x]:80", "1"},
 		{"owner", "me"}, {"default/gw node", `[{"owner":{"kind":"Gateway","name":"a"},"conditions":[{"type":"Programmed"}]}]`}, {"default/gw node", `[null]`}, {"pool", `{"owner":{},"findings":[{}]}`},
 		{"1", `[{"Lease":"a.1","Open":true,"Served":"10.0.0.1:80","Status":-1,"FirstByte":-5}]`}, {"1", `[{}]`}, {"default/gw", "7 abc"}, {"default/gw", "-9223372036854775808 "}, {"", ""}, {"default/gw", strings.Repeat("9", 500)},
+		{"10.0.0.1:80", "4 1000 10 900 20 4000"}, {"10.0.0.1:80", "4 -1 0 0 0 0"}, {"10.0.0.1:80", "1 1099511627776 1099511627776 4611686018427 4611686018427 9"}, {"10.0.0.1:80", strings.Repeat("\x01", 9)},
+		{"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00abcdefgh"}, {"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\xff\xff"}, {"2", "\x10"},
 	} {
 		f.Add(s[0], []byte(s[1]))
 	}
@@ -39,6 +43,14 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 			if raw, err := json.Marshal(e); err != nil || len(raw) > 10*len(value)+200 {
 				t.Errorf("an entry of %d bytes from %d: %v", len(raw), len(value), err)
 			}
+		}
+		for _, s := range w.counter.learned {
+			if len(s.Chain) > prefix.MaxBlocks || len(s.Chain) > len(value)/8 || s.Slots < 0 || !s.Server.IsValid() {
+				t.Errorf("%+v from %d bytes", s, len(value))
+			}
+		}
+		if n := w.endpoint.State().Unread; n < 0 {
+			t.Errorf("%d tokens unread elsewhere", n)
 		}
 		w.retract(t, key)
 		if n := w.proxies.Elsewhere(); n != 0 {
@@ -67,18 +79,35 @@ type fuzzWorld struct {
 	names    *Names
 	endpoint *endpoint.Endpoint // at fuzzedAddress
 	entries  []accesslog.Entry
+	counter  *fuzzCounter
 }
 
-type fuzzCounter struct{ loads *endpoint.Registry }
+type fuzzCounter struct {
+	loads   *endpoint.Registry
+	index   *prefix.Index
+	learned []picker.Sent // their chains are valid no more
+}
 
 func (*fuzzCounter) Owner() string               { return "this" }
 func (c *fuzzCounter) Loads() *endpoint.Registry { return c.loads }
 
+// Learn implements Caches.
+func (c *fuzzCounter) Learn(s picker.Sent) { c.learned = append(c.learned, s) }
+
+// Snapshot implements Caches.
+func (*fuzzCounter) Snapshot(int, func(netip.AddrPort, []byte)) {}
+
+// Restore implements Caches.
+func (c *fuzzCounter) Restore(server netip.AddrPort, snapshot []byte) error {
+	return c.index.Restore(server, snapshot)
+}
+
 func newFuzzWorld(f *testing.F) *fuzzWorld {
 	w := &fuzzWorld{peer: startPublisher(f), board: status.NewBoard(nil)}
-	counter := &fuzzCounter{endpoint.NewRegistry(endpoint.Config{})}
+	counter := &fuzzCounter{loads: endpoint.NewRegistry(endpoint.Config{}), index: prefix.New(prefix.Config{})}
+	w.counter = counter
 	w.endpoint = &counter.loads.Snapshot(endpoint.Metrics{}, nil, []endpoint.Spec{{Addr: fuzzedAddress}}).Endpoints[0]
-	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries"} {
+	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks"} {
 		w.topics = append(w.topics, w.peer.Topic(name))
 	}
 	c := channel.New(channel.Config{Peers: []string{w.peer.address}, OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
@@ -87,6 +116,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	NewLoads(c).Publish(counter)
 	NewNACKs(w.board, c)
 	NewRelays(w.board, c)
+	NewPicks(c, func() Caches { return counter })
 	NewEntries(c, func(e accesslog.Entry) { w.entries = append(w.entries, e) })
 	NewProgrammed(ProgrammedConfig{Channel: c, Proxies: w.proxies, Changed: func(string) {}})
 	subscribed(f, c)
@@ -98,7 +128,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 
 // publish returns when an item is in effect on every topic.
 func (w *fuzzWorld) publish(t *testing.T, it channel.Item) {
-	w.entries = nil
+	w.entries, w.counter.learned = nil, nil
 	for _, topic := range w.topics {
 		topic.Publish(it)
 	}

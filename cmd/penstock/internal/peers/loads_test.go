@@ -24,6 +24,12 @@ const limited = "10.0.0.1:80"
 // startPickers starts processes with a picker each, for a pool whose one endpoint takes a number of requests.
 func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
 	t.Helper()
+	return startPools(t, n, picker.Pool{Name: "ns/pool", Strategy: "random", Full: schedule.Full{InFlight: limit}, Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(limited)}}})
+}
+
+// startPools starts processes with a picker each, for a pool.
+func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
+	t.Helper()
 	listeners := make([]net.Listener, n)
 	var addresses []string
 	for i := range listeners {
@@ -34,33 +40,40 @@ func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, l
 		listeners[i], addresses = l, append(addresses, l.Addr().String())
 	}
 	for _, l := range listeners {
-		c := channel.New(channel.Config{Peers: addresses})
-		of := NewLoads(c)
-		p, err := picker.New(picker.Config{Peers: of})
-		if err != nil {
-			t.Fatal(err)
-		}
-		of.Publish(p)
-		if err := p.SetPools([]picker.Pool{{Name: "ns/pool", Strategy: "random", Full: schedule.Full{InFlight: limit},
-			Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(limited)}}}}); err != nil {
-			t.Fatal(err)
-		}
-		s := grpc.NewServer()
-		c.Register(s)
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		running.Go(func() { _ = s.Serve(l) })
-		for _, run := range []func(context.Context) error{c.Run, of.Run, p.Run} {
-			running.Go(func() { _ = run(ctx) })
-		}
-		end := sync.OnceFunc(func() { cancel(); s.Stop(); running.Wait() })
-		t.Cleanup(end)
+		p, of, end := startPicker(t, l, addresses, pool)
 		pickers, loads, stop = append(pickers, p), append(loads, of), append(stop, end)
 	}
 	for _, l := range loads {
 		poll.Until(t, "the processes are connected", func() bool { return l.Others() == n-1 })
 	}
 	return pickers, loads, stop
+}
+
+// startPicker starts a process with a picker that serves its peers at a listener.
+func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.Pool) (p *picker.Picker, of *Loads, end func()) {
+	t.Helper()
+	c := channel.New(channel.Config{Peers: addresses})
+	of = NewLoads(c)
+	shared := NewPicks(c, func() Caches { return p })
+	p, err := picker.New(picker.Config{Peers: of, Publish: shared.Add})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of.Publish(p)
+	if err := p.SetPools([]picker.Pool{pool}); err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	c.Register(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Serve(l) })
+	for _, run := range []func(context.Context) error{c.Run, of.Run, shared.Run, p.Run} {
+		running.Go(func() { _ = run(ctx) })
+	}
+	end = sync.OnceFunc(func() { cancel(); s.Stop(); running.Wait() })
+	t.Cleanup(end)
+	return p, of, end
 }
 
 // pick returns the lease of a pick; "" if the pool is full.

@@ -25,17 +25,25 @@ type publisher struct {
 
 func startPublisher(t testing.TB) publisher {
 	t.Helper()
+	c := channel.New(channel.Config{})
+	address, stop := serve(t, c)
+	return publisher{c, address, stop}
+}
+
+// serve serves a channel until the end of the test.
+func serve(t testing.TB, c *channel.Channel) (address string, stop func()) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// As in xds/server: by gRPC's default the peer's pings end the connection after a minute.
 	pings := keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}
-	c, s := channel.New(channel.Config{}), grpc.NewServer(grpc.KeepaliveEnforcementPolicy(pings))
+	s := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(pings))
 	c.Register(s)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return publisher{c, l.Addr().String(), s.Stop}
+	return l.Addr().String(), s.Stop
 }
 
 // subscribed runs the channel of the process under test until the end of the test.

@@ -1,0 +1,198 @@
+package peers
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/prefix"
+)
+
+const (
+	// picksTTL is how long a batch stays published for a process that is slow. One that was disconnected gets a snapshot.
+	picksTTL = time.Second
+	// maxBatch bounds the picks of one batch, in bytes, and maxPublished all that are published: it is reached at 12 MiB a second.
+	// Picks beyond it count as cached in this process alone.
+	maxBatch, maxPublished = 256 << 10, 4 << 20
+	// maxSnapshot bounds the prefixes that a process which starts is sent, in bytes.
+	maxSnapshot = 8 << 20
+)
+
+// Caches are what model servers have cached, as far as picks show it. *picker.Picker implements it.
+type Caches interface {
+	Learn(picker.Sent)
+	Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte))
+	Restore(server netip.AddrPort, snapshot []byte) error
+}
+
+// Picks publishes which prompts and adapters the picks of a process have sent to servers, so that every process picks by what all of
+// them have sent. A process that starts gets what the others know of each server.
+type Picks struct {
+	topic  *channel.Topic
+	caches func() Caches
+	wake   chan struct{}
+	missed atomic.Uint64
+
+	mu      sync.Mutex
+	waiting []byte // encoded picks
+}
+
+// NewPicks makes it. caches is called once the channel runs.
+func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
+	p := &Picks{topic: c.Topic("picks"), caches: caches, wake: make(chan struct{}, 1)}
+	p.topic.Subscribe(func(_ context.Context, u channel.Update) error {
+		var errs []error
+		for _, it := range u.Items {
+			if err := p.receive(it); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", it.Key, err))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	p.topic.Snapshot(func() (items []channel.Item) {
+		caches().Snapshot(maxSnapshot, func(server netip.AddrPort, snapshot []byte) {
+			items = append(items, channel.Item{Key: server.String(), Value: snapshot})
+		})
+		return items
+	})
+	return p
+}
+
+// receive takes a batch, whose key is a number, or the prefixes of a server, whose key is its address.
+func (p *Picks) receive(it channel.Item) error {
+	if server, err := netip.ParseAddrPort(it.Key); err == nil {
+		return p.caches().Restore(server, it.Value)
+	}
+	var memory [prefix.MaxBlocks]uint64
+	for rest := it.Value; len(rest) > 0; {
+		var s picker.Sent
+		var ok bool
+		if s, rest, ok = decodeSent(rest, &memory); !ok {
+			return errors.New("not a batch of picks")
+		}
+		p.caches().Learn(s)
+	}
+	return nil
+}
+
+// Add publishes a pick soon. See picker.Config.Publish.
+func (p *Picks) Add(s picker.Sent) {
+	if !p.topic.Subscribed() {
+		return
+	}
+	p.mu.Lock()
+	first := len(p.waiting) == 0
+	full := len(p.waiting)+sizeOfSent(s) > maxBatch
+	if !full {
+		p.waiting = appendSent(p.waiting, s)
+	}
+	p.mu.Unlock()
+	if full {
+		p.missed.Add(1)
+	}
+	if first {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Missed returns how many picks were not published, because there were too many.
+func (p *Picks) Missed() uint64 { return p.missed.Load() }
+
+// Run publishes until ctx ends.
+func (p *Picks) Run(ctx context.Context) error {
+	type batch struct {
+		name  string
+		size  int
+		until time.Time
+	}
+	var published []batch
+	number, bytes := uint64(0), 0
+	expiry := time.NewTimer(time.Hour)
+	defer expiry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.wake:
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(batchDelay):
+			}
+			p.mu.Lock()
+			value := p.waiting
+			p.waiting = make([]byte, 0, len(value)) // the next batch is about as large
+			p.mu.Unlock()
+			number++
+			name := strconv.FormatUint(number, 10)
+			p.topic.Publish(channel.Item{Key: name, Value: value})
+			published, bytes = append(published, batch{name, len(value), time.Now().Add(picksTTL)}), bytes+len(value)
+		case <-expiry.C:
+		}
+		var gone []string
+		for len(published) > 0 && (bytes > maxPublished || !published[0].until.After(time.Now())) {
+			gone, bytes = append(gone, published[0].name), bytes-published[0].size
+			published = published[1:]
+		}
+		if len(gone) > 0 {
+			p.topic.Retract(gone...)
+		}
+		if len(published) > 0 {
+			expiry.Reset(time.Until(published[0].until))
+		}
+	}
+}
+
+// A pick is encoded as the length of the server's address and port, these, the adapter's hash, the slots, and the blocks of the chain
+// behind their number.
+const sentBytes = 1 + 16 + 2 + 8 + 1 + 2
+
+func sizeOfSent(s picker.Sent) int { return sentBytes + 8*len(s.Chain) }
+
+func appendSent(out []byte, s picker.Sent) []byte {
+	addr := s.Server.Addr().AsSlice()
+	out = append(append(out, byte(len(addr))), addr...)
+	out = binary.LittleEndian.AppendUint16(out, s.Server.Port())
+	out = binary.LittleEndian.AppendUint64(out, s.Adapter)
+	out = append(out, byte(min(max(s.Slots, 0), 255)))
+	out = binary.LittleEndian.AppendUint16(out, uint16(len(s.Chain)))
+	for _, block := range s.Chain {
+		out = binary.LittleEndian.AppendUint64(out, block)
+	}
+	return out
+}
+
+// decodeSent reads a pick, and returns what follows it. Its chain is in memory.
+func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, rest []byte, ok bool) {
+	size := int(in[0])
+	if size != 4 && size != 16 || len(in) < sentBytes-16+size {
+		return s, nil, false
+	}
+	addr, _ := netip.AddrFromSlice(in[1 : 1+size])
+	in = in[1+size:]
+	s.Server = netip.AddrPortFrom(addr, binary.LittleEndian.Uint16(in))
+	s.Adapter, s.Slots = binary.LittleEndian.Uint64(in[2:]), int(in[10])
+	blocks := int(binary.LittleEndian.Uint16(in[11:]))
+	in = in[13:]
+	if blocks > len(memory) || len(in) < 8*blocks {
+		return s, nil, false
+	}
+	s.Chain = memory[:blocks]
+	for i := range s.Chain {
+		if s.Chain[i] = binary.LittleEndian.Uint64(in[8*i:]); s.Chain[i] == 0 { // no hash is
+			return s, nil, false
+		}
+	}
+	return s, in[8*blocks:], true
+}

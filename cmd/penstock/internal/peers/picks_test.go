@@ -1,0 +1,180 @@
+package peers
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// eight is a pool of eight servers without pages.
+func eight() picker.Pool {
+	pool := picker.Pool{Name: "ns/pool", Strategy: "load", Body: picker.BodyPrompts, Metrics: endpoint.Metrics{Off: true}}
+	for i := range 8 {
+		pool.Endpoints = append(pool.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:80", i+1))})
+	}
+	return pool
+}
+
+// prompt is a request with a prompt of 4,096 tokens. Each number has another one.
+func prompt(number int) *extproc.Request {
+	const tokens = 4096
+	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}, Facts: request.Facts{Size: 4 * tokens, Tokens: tokens, Stream: true}}
+	for i := 0; prefix.End(i) <= tokens; i++ {
+		r.Facts.Chain = append(r.Facts.Chain, uint64(number+1)<<32|uint64(i+1))
+	}
+	return r
+}
+
+// view is what a picker counts at each server, and what it takes the server to have cached.
+type view struct {
+	InFlight, Unread int64
+	Blocks           string // sorted
+}
+
+func viewOf(p *picker.Picker) map[string]view {
+	out := map[string]view{}
+	for _, v := range p.Explain("ns/pool", nil).Verdicts {
+		out[v.Address] = view{InFlight: v.State.InFlight, Unread: v.State.Unread}
+	}
+	p.Snapshot(1<<30, func(server netip.AddrPort, snapshot []byte) {
+		blocks := slices.SortedFunc(slices.Chunk(snapshot, 9), slices.Compare)
+		v := out[server.String()]
+		v.Blocks = fmt.Sprintf("%x", blocks)
+		out[server.String()] = v
+	})
+	return out
+}
+
+// agree waits until all pickers have the same view, and returns it.
+func agree(t *testing.T, what string, pickers ...*picker.Picker) map[string]view {
+	t.Helper()
+	var want map[string]view
+	defer func() {
+		if t.Failed() {
+			for _, p := range pickers {
+				t.Log(cmp.Diff(want, viewOf(p)))
+			}
+		}
+	}()
+	poll.Until(t, what, func() bool {
+		want = viewOf(pickers[0])
+		return !slices.ContainsFunc(pickers, func(p *picker.Picker) bool { return !maps.Equal(viewOf(p), want) })
+	})
+	return want
+}
+
+func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
+	pickers, _, _ := startPools(t, 2, eight())
+	served, leases := map[int]string{}, []string{}
+	for i := range 40 {
+		a := pickers[0].Pick(t.Context(), prompt(i))
+		served[i], leases = a.Endpoints, append(leases, a.Lease)
+	}
+	for server, v := range agree(t, "both count the same", pickers...) {
+		if v.InFlight != 5 || v.Unread != 5*4096 {
+			t.Errorf("%s: %d requests and %d tokens; 40 prompts are 5 for each of 8 servers", server, v.InFlight, v.Unread)
+		}
+	}
+	// The other picker sends a prompt where it is cached. By the load alone one in eight gets there.
+	same := 0
+	for i := range 40 {
+		a := pickers[1].Pick(t.Context(), prompt(i))
+		pickers[1].LogOwn(accesslog.Entry{Lease: a.Lease, Served: a.Endpoints, Status: 200})
+		if a.Endpoints == served[i] {
+			same++
+		}
+	}
+	if same < 38 {
+		t.Errorf("%d of 40 prompts went to the server that has them cached", same)
+	}
+	// First tokens end a backlog, ends a request in flight.
+	for i, lease := range leases {
+		pickers[0].LogOwn(accesslog.Entry{Lease: lease, Open: i%2 == 0, Body: true, Served: served[i], Status: 200})
+	}
+	requests, tokens := int64(0), int64(0)
+	for _, v := range agree(t, "both count the ends", pickers...) {
+		requests, tokens = requests+v.InFlight, tokens+v.Unread
+	}
+	if requests != 20 || tokens != 0 {
+		t.Errorf("%d requests and %d tokens; 20 requests are in flight, all with a first token", requests, tokens)
+	}
+}
+
+func TestPeers_ProcessThatStartsHasWhatTheOthersKnow(t *testing.T) {
+	listeners, addresses := make([]net.Listener, 2), make([]string, 2)
+	for i := range listeners {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[i], addresses[i] = l, l.Addr().String()
+	}
+	first, _, _ := startPicker(t, listeners[0], addresses, eight())
+	served := map[int]string{}
+	for i := range 200 { // before there is a peer
+		served[i] = first.Pick(t.Context(), prompt(i)).Endpoints
+	}
+	second, _, stop := startPicker(t, listeners[1], addresses, eight())
+	agree(t, "the second has a snapshot", first, second)
+	for i := range 40 {
+		second.Pick(t.Context(), prompt(1000+i))
+	}
+	agree(t, "both count new ones", first, second)
+	stop()
+	for i := range 200 {
+		first.Pick(t.Context(), prompt(2000+i))
+	}
+	l, err := net.Listen("tcp", addresses[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	restarted, _, _ := startPicker(t, l, addresses, eight())
+	agree(t, "the restarted one has a snapshot", first, restarted)
+	same := 0
+	for i := range 200 {
+		a := restarted.Pick(t.Context(), prompt(i))
+		restarted.LogOwn(accesslog.Entry{Lease: a.Lease, Served: a.Endpoints, Status: 200})
+		if a.Endpoints == served[i] {
+			same++
+		}
+	}
+	if same < 190 {
+		t.Errorf("%d of 200 prompts went to the server that has them cached", same)
+	}
+}
+
+func TestPeers_PicksThatArePublishedAreBounded(t *testing.T) {
+	caches := &fuzzCounter{}
+	c := channel.New(channel.Config{})
+	p := NewPicks(c, func() Caches { return caches })
+	s := picker.Sent{Server: netip.MustParseAddrPort("[2001:db8::1]:80"), Chain: make(prefix.Chain, prefix.MaxBlocks)}
+	if p.Add(s); len(p.waiting) != 0 || p.Missed() != 0 {
+		t.Error("a pick waits although no other process subscribes")
+	}
+	address, _ := serve(t, c)
+	subscriber := channel.New(channel.Config{Peers: []string{address}})
+	subscriber.Topic("picks")
+	subscribed(t, subscriber)
+	poll.Until(t, "subscribed", p.topic.Subscribed)
+	const n = 1000
+	for range n {
+		p.Add(s)
+	}
+	if published := len(p.waiting) / sizeOfSent(s); len(p.waiting) > maxBatch || len(p.waiting) < maxBatch/2 || int(p.Missed()) != n-published {
+		t.Errorf("%d bytes wait, and %d picks are counted as not published", len(p.waiting), p.Missed())
+	}
+}

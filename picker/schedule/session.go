@@ -1,0 +1,79 @@
+package schedule
+
+import (
+	"cmp"
+	"net/netip"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// Session is what is known of a request's session. The zero value is a request without one.
+type Session struct {
+	ID uint64         // hash of the ID that the client gave; 0 if it gave none
+	At netip.AddrPort // the endpoint that the session is at; zero if that is unknown
+}
+
+// SessionID returns the Session.ID of an ID.
+func SessionID(id []byte) uint64 { return max(1, hash64(id)) }
+
+// session keeps the requests of a session at one endpoint. A new session begins at the first endpoint from its ID on, on the ring of
+// the strategy "chwbl", so all pickers agree; without an ID it begins at the endpoint with the fewest requests in flight. If the
+// session's endpoint takes no requests it begins again.
+type session struct {
+	rings  rings
+	random func() uint64
+}
+
+func newSession(o Options) *session {
+	return &session{rings: rings{nodes: cmp.Or(o.Hashing.VirtualNodes, defaultVirtualNodes)}, random: o.Random}
+}
+
+// prepare implements preparer.
+func (s *session) prepare(list []endpoint.Endpoint) { s.rings.of(list) }
+
+// choose implements chooser.
+func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
+	key := r.Session.ID
+	if i, found := s.sticky(r, list, c); found {
+		if key == 0 { // the endpoints for retries follow that of the session
+			var text [64]byte
+			key = hash64(append(text[:0], c[i].Endpoint.Text...))
+		}
+		at := c[i].lot
+		return s.rings.of(list).first(key, c, n, func(k *Candidate) bool { return k.lot == at })
+	}
+	if key == 0 {
+		return fewest(c, states, n, s.random())
+	}
+	return s.rings.of(list).first(key, c, n, func(*Candidate) bool { return true })
+}
+
+// sticky finds the candidate that a session is at.
+func (s *session) sticky(r *Request, list []endpoint.Endpoint, c []Candidate) (int, bool) {
+	if !r.Session.At.IsValid() {
+		return 0, false
+	}
+	lot, found := place(list, r.Session.At)
+	if !found {
+		return 0, false
+	}
+	return index(c, uint32(lot))
+}
+
+// explain implements chooser.
+func (s *session) explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
+	for i := range c {
+		v := &verdicts[c[i].lot]
+		v.Cost = float64(states[c[i].lot].InFlight)
+		v.Costs = map[string]float64{"in-flight": v.Cost}
+	}
+	if i, found := s.sticky(r, list, c); found {
+		verdicts[c[i].lot].Session = true
+	}
+	if r.Session.ID == 0 {
+		return
+	}
+	for i, k := range s.rings.of(list).first(r.Session.ID, c, maxRanked, func(*Candidate) bool { return true }) {
+		verdicts[k.lot].Place = i + 1
+	}
+}

@@ -1,0 +1,91 @@
+package picker
+
+import (
+	"bytes"
+	"encoding/base64"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// Headers of sessions (strategy "session"). The token is the picker's own: it names an endpoint, and is sent with every response.
+// The ID is the client's.
+const (
+	sessionTokenHeader = "x-session-token"
+	sessionIDHeader    = "x-session-id"
+)
+
+// Defaults of Pool.
+const (
+	DefaultSessionTTL    = 5 * time.Minute
+	DefaultSessionCookie = "session-id"
+)
+
+// maxSessionID is how many bytes of an ID count, and maxSessionToken the length of the longest token.
+const (
+	maxSessionID    = 1 << 10
+	maxSessionToken = 128
+)
+
+// session reads a request's session: by its token, else by its ID, else by the pool's cookie. header returns a header's value.
+func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule.Session) {
+	if pool.sessions == nil {
+		return s
+	}
+	id := header(sessionIDHeader)
+	if len(id) == 0 {
+		id = cookie(header("cookie"), pool.SessionCookie)
+	}
+	if len(id) > 0 {
+		s.ID = schedule.SessionID(id[:min(len(id), maxSessionID)])
+	}
+	if s.At = readSessionToken(header(sessionTokenHeader), now, pool.SessionTTL); !s.At.IsValid() {
+		s.At = pool.sessions.Find(s.ID, now, pool.SessionTTL)
+	}
+	return s
+}
+
+// cookie returns the value of a cookie; nil without it.
+func cookie(header []byte, name string) []byte {
+	for len(header) > 0 {
+		var pair []byte
+		pair, header, _ = bytes.Cut(header, []byte(";"))
+		if key, value, ok := bytes.Cut(bytes.TrimSpace(pair), []byte("=")); ok && string(key) == name {
+			return bytes.Trim(value, `"`)
+		}
+	}
+	return nil
+}
+
+// sessionToken returns the token of a session that is at an endpoint: "ip:port" and when, in Unix seconds. It is no secret: with
+// one of its own, a client reaches endpoints of the pool only.
+func sessionToken(endpoint string, now time.Time) string {
+	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
+}
+
+// readSessionToken returns the endpoint of a token that was made within ttl; zero for any other text. Clocks may differ by as much.
+func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort) {
+	if len(token) == 0 || len(token) > maxSessionToken {
+		return at
+	}
+	text, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(string(token), "="))
+	if err != nil {
+		return at
+	}
+	address, made, _ := strings.Cut(string(text), " ")
+	seconds, err := strconv.ParseInt(made, 10, 64)
+	if err != nil {
+		return at
+	}
+	if age := now.Sub(time.Unix(seconds, 0)); age > ttl || age < -ttl {
+		return at
+	}
+	at, err = netip.ParseAddrPort(address)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return at
+}

@@ -1,0 +1,154 @@
+package picker
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// ask sends a GET with headers in pairs, and returns the pod that served and the session token of the response.
+func (g *gateway) ask(t testing.TB, path string, pairs ...string) (pod, token string) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, g.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		request.Header.Set(pairs[i], pairs[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != 200 {
+		t.Fatalf("%s %v: %s", path, pairs, response.Status)
+	}
+	return response.Header.Get("x-pod"), response.Header.Get("x-session-token")
+}
+
+func TestSession_ThroughEnvoy(t *testing.T) {
+	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: noneResp, Allow: true})
+	pool := Pool{Name: "ns/pool", Strategy: "session", Endpoints: g.endpoints(), SessionCookie: "sid", Fallbacks: 1}
+	setPools(t, g.picker, pool)
+	now := time.Now()
+	for i, p := range g.pods {
+		for range 3 {
+			pod, token := g.ask(t, "/a/", "x-session-token", sessionToken(p.addr().String(), now), "x-session-id", "any")
+			if pod != p.name || readSessionToken([]byte(token), time.Now(), DefaultSessionTTL) != p.addr() {
+				t.Errorf("the token of %s: served by %s, token %q", p.name, pod, token)
+			}
+		}
+		if i == 0 { // llm-d's clients may pad
+			if pod, _ := g.ask(t, "/a/", "x-session-token", base64.URLEncoding.EncodeToString([]byte(fmt.Sprint(p.addr(), " ", now.Unix())))); pod != p.name {
+				t.Errorf("a padded token of %s: served by %s", p.name, pod)
+			}
+		}
+	}
+	// A response without any ID gives a token that is followed.
+	first, token := g.ask(t, "/a/")
+	for range 5 {
+		if pod, next := g.ask(t, "/a/", "x-session-token", token); pod != first || next == "" {
+			t.Errorf("the session began at %s and went to %s", first, pod)
+		}
+	}
+	seen := map[string]int{}
+	for i := range 20 {
+		id := fmt.Sprintf("user-%d", i)
+		pod, _ := g.ask(t, "/a/", "x-session-id", id)
+		seen[pod]++
+		if other, _ := g.ask(t, "/a/", "cookie", "x=1; sid="+id+"; y=2"); other != pod {
+			t.Errorf("%s by header at %s, by cookie at %s", id, pod, other)
+		}
+		if e := g.picker.Explain("ns/pool", map[string]string{"x-session-id": id}); e.Endpoints[:len(g.podNamed(pod).addr().String())] != g.podNamed(pod).addr().String() {
+			t.Errorf("%s is at %s, explained as %s", id, pod, e.Endpoints)
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("all sessions begin at one endpoint: %v", seen)
+	}
+	// A retry moves the session to the endpoint that served.
+	id, from := "moves", ""
+	from, _ = g.ask(t, "/a/", "x-session-id", id)
+	g.podNamed(from).answer(func() int { return 503 })
+	to, token := g.ask(t, "/a/", "x-session-id", id)
+	if to == from || readSessionToken([]byte(token), time.Now(), DefaultSessionTTL) != g.podNamed(to).addr() {
+		t.Errorf("retried at %s, token %q", to, token)
+	}
+	g.podNamed(from).answer(func() int { return 200 })
+	if pod, _ := g.ask(t, "/a/", "x-session-id", id); pod != to {
+		t.Errorf("the session is back at %s", pod)
+	}
+	// It begins again when its endpoint drains.
+	i := 0
+	if to == "pod-1" {
+		i = 1
+	}
+	pool.Endpoints = g.endpoints()
+	pool.Endpoints[i].Draining = true
+	setPools(t, g.picker, pool)
+	if pod, _ := g.ask(t, "/a/", "x-session-id", id, "x-session-token", token); pod == to {
+		t.Error("a session stays at a draining endpoint")
+	}
+}
+
+func (g *gateway) podNamed(name string) *pod {
+	for _, p := range g.pods {
+		if p.name == name {
+			return p
+		}
+	}
+	return g.pods[0]
+}
+
+func TestSession_TwoPickersAgree(t *testing.T) {
+	var list []endpoint.Spec
+	for i := range 20 {
+		list = append(list, specs(fmt.Sprintf("10.0.0.%d:8000", i+1))...)
+	}
+	a, b := runPicker(t, Config{}), runPicker(t, Config{})
+	setPools(t, a, Pool{Name: "p", Strategy: "session", Endpoints: list})
+	setPools(t, b, Pool{Name: "p", Strategy: "session", Endpoints: list})
+	for i := range 200 {
+		headers := map[string]string{"x-session-id": fmt.Sprint("user-", i)}
+		if x, y := a.Explain("p", headers).Endpoints, b.Explain("p", headers).Endpoints; x != y || x == "" {
+			t.Fatalf("session %d: %s and %s", i, x, y)
+		}
+	}
+}
+
+func TestSession_InvalidTokensAreIgnored(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	at := "10.0.0.1:8000"
+	encoded := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	for token, ok := range map[string]bool{
+		sessionToken(at, now):                                     true,
+		sessionToken(at, now.Add(-DefaultSessionTTL)):             true,
+		sessionToken(at, now.Add(-DefaultSessionTTL-time.Second)): false,
+		sessionToken(at, now.Add(time.Minute)):                    true, // of a picker whose clock is ahead
+		sessionToken(at, now.Add(time.Hour)):                      false,
+		sessionToken("[fd00::1]:8000", now):                       true,
+		sessionToken("host:8000", now):                            false,
+		encoded(at):                                               false,
+		encoded(at + " "):                                         false,
+		encoded(at + " 99999999999999999999"):                     false,
+		encoded(at + " 9223372036854775807"):                      false,
+		"":                                                        false,
+		"%%%":                                                     false,
+		encoded(string(make([]byte, 200))):                        false,
+		base64.StdEncoding.EncodeToString([]byte("default/pod-1")): false,
+	} {
+		if got := readSessionToken([]byte(token), now, DefaultSessionTTL); got.IsValid() != ok {
+			t.Errorf("%q: %v", token, got)
+		}
+	}
+	for header, want := range map[string]string{"": "", "sid": "", "sid=a": "a", "x=1;sid=\"b\"; y": "b", "xsid=1; sid=2": "2", "; =;sid=": ""} {
+		if got := cookie([]byte(header), "sid"); string(got) != want {
+			t.Errorf("%q: %q", header, got)
+		}
+	}
+}

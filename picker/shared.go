@@ -1,0 +1,56 @@
+package picker
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// What one picker sends to a server is cached there for all of them. So each pick is published to the pickers of other
+// processes, which count its prompt and its adapter as cached as if they had picked. Requests in flight are published by
+// their sums (endpoint.Registry.Counts).
+
+// sent records what the first of a pick's endpoints is sent.
+func (p *Picker) sent(c *candidates) {
+	to := &c.ranked[0]
+	server := to.Endpoint.Load().Prefixes()
+	p.prefixes.Add(server, c.request.Chain)
+	p.prefixes.Expect(server, &c.request.Exact, c.request.Model, time.Now())
+	if p.publish == nil {
+		return
+	}
+	work := to.Work(&c.request)
+	if len(c.request.Chain) > 0 || work.Adapter != 0 {
+		p.publish(Sent{Server: to.Endpoint.Addr, Chain: c.request.Chain, Adapter: work.Adapter, Slots: work.Slots})
+	}
+}
+
+// Learn records a pick of another process. Servers that no pool of this one has are ignored.
+func (p *Picker) Learn(s Sent) {
+	load := p.registry.Find(s.Server)
+	if load == nil {
+		return
+	}
+	p.prefixes.Add(load.Prefixes(), s.Chain)
+	if s.Adapter != 0 {
+		load.AddAdapter(s.Adapter, s.Slots)
+	}
+}
+
+// Snapshot calls each with what is known of the prefixes that each server has cached, in at most limit bytes, for a process that
+// starts.
+func (p *Picker) Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte)) {
+	p.prefixes.Snapshot(limit, each)
+}
+
+// Restore takes over what another process knows of a server's prefixes.
+func (p *Picker) Restore(server netip.AddrPort, snapshot []byte) error {
+	return p.prefixes.Restore(server, snapshot)
+}
+
+// Owner identifies this picker to other processes; see Peers.
+func (p *Picker) Owner() string { return p.leases.Owner() }
+
+// Loads returns the requests in flight, by address.
+func (p *Picker) Loads() *endpoint.Registry { return p.registry }
