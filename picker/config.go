@@ -138,6 +138,8 @@ type Pool struct {
 	// DefaultUserMessages.
 	Hashing      schedule.Hashing
 	UserMessages int
+	// ShedAfter answers a sheddable request 429 if its first token is predicted to take longer; 0: never.
+	ShedAfter time.Duration
 	// SessionTTL is how long a session stays at its endpoint after its last request, with the strategy "session"; 0 is
 	// DefaultSessionTTL. SessionCookie is the cookie that has its ID; "" is DefaultSessionCookie.
 	SessionTTL    time.Duration

@@ -55,7 +55,12 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	request := schedule.Request{Model: headers[modelHeader], Criticality: pool.Criticality}
 	now := time.Now()
 	request.Session = pool.session(func(name string) []byte { return []byte(headers[name]) }, now)
-	if pool.Strategy == "tree" {
+	if schedule.UsesObjective(pool.Strategy) {
+		for name, value := range headers {
+			request.Objective = withObjective(request.Objective, name, []byte(value))
+		}
+	}
+	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
 		e.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
 	}
 	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)

@@ -75,7 +75,7 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 		OutOfRange: d.outOfRange, Error: d.problem,
 		Verdicts: pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed),
 	}
-	if pool.Strategy == "tree" {
+	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
 		record.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
 	}
 	return record

@@ -20,7 +20,7 @@ const (
 	ReasonNoEndpoints = "no_endpoints"       // 503: the pool has no endpoint that takes requests
 	ReasonSubset      = "subset_empty"       // 503: no endpoint in the subset hint is eligible
 	ReasonFull        = "pool_full"          // 429: every endpoint is full
-	ReasonShed        = "shed"               // 429: no endpoint has capacity for a sheddable request
+	ReasonShed        = "shed"               // 429: no endpoint has capacity for a sheddable request, or serves it in time
 	ReasonRelay       = "relay_failed"       // 503: the remote picker did not answer, or Envoy did not learn its endpoint
 	ReasonOutOfRange  = "relay_out_of_range" // 503: the remote picker named only addresses outside the declared ranges
 )
@@ -144,7 +144,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}
 	if r.Pool == "" {
 		c.lease.KeepUntilEnd()
-		c.lease.Waits() // the stream reports the first byte at once
+		c.lease.Waits(false, time.Now()) // the stream reports the first byte at once
 	}
 	a.Pool, a.Lease = pool.Name, c.lease.ID()
 	a.Track = tracker{picker: p, lease: c.lease, untilEnd: r.Pool == "", session: c.request.Session.ID, sessions: pool.sessions, ttl: pool.SessionTTL}
@@ -154,6 +154,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 // scheduled is what a request's pick is decided by.
 func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
 	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: pool.Criticality, Spread: r.Facts.Spread,
+		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers),
 		Session: pool.session(r.Headers.Header, now)}
 	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
 		q.Tokens = min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
@@ -240,7 +241,7 @@ func (pool *pool) compose(ranked []schedule.Candidate, spill []string, by *sched
 	if len(ranked) == 0 && len(spill) == 0 {
 		switch {
 		case by.Shed:
-			return immediate(429, ReasonShed, "no model server of pool "+quoted(pool.Name)+" has capacity for a sheddable request"), ReasonShed
+			return immediate(429, ReasonShed, "no model server of pool "+quoted(pool.Name)+" "+by.Why), ReasonShed
 		case by.Eligible > 0:
 			return immediate(429, ReasonFull, "every model server of pool "+quoted(pool.Name)+" is full"), ReasonFull
 		case restricted:

@@ -31,7 +31,7 @@ func (t tracker) Response(status int, served string) (set extproc.Header) {
 		return set
 	}
 	t.lease.MoveTo(load, now)
-	t.lease.Begun(0)
+	t.lease.Begun(0, now)
 	if t.untilEnd {
 		load.Record(status < 500, 0, now)
 	}
@@ -105,9 +105,9 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	}
 	switch {
 	case e.Body && ok:
-		lease.Begun(e.FirstByte - e.Sent)
+		lease.Begun(e.FirstByte-e.Sent, now)
 	case e.Open:
-		lease.Waits()
+		lease.Waits(e.FirstByte > 0, now)
 	}
 	if e.Open {
 		lease.Renew(now)
@@ -115,6 +115,9 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 			served.Works()
 		}
 		return
+	}
+	if ok && e.Body && !e.Canceled {
+		lease.Wrote(e.Bytes, e.LastByte-e.FirstByte)
 	}
 	if !lease.Release() {
 		return

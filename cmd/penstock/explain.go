@@ -278,6 +278,12 @@ func costText(v schedule.Verdict) (text string) {
 	case len(v.Costs) > 1:
 		text = fmt.Sprintf("; cost %.3f s (%s)", v.Cost, costParts(v))
 	}
+	if v.TTFT > 0 {
+		text += fmt.Sprintf("; predicted TTFT %.0f ms, TPOT %.0f ms", v.TTFT*1000, v.TPOT*1000)
+	}
+	if v.Late {
+		text += "; misses the request's objective"
+	}
 	if v.Session {
 		text += "; the session is here"
 	}

@@ -131,11 +131,21 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:default=load
 	Strategy Strategy `json:"strategy,omitempty"`
-	// Criticality of the pool's requests, for strategy "tree".
+	// Criticality of the pool's requests. Strategy tree reads it; strategy load does so for requests with a latency objective; and
+	// shedAfter does.
 	//
 	// +optional
 	// +kubebuilder:default=Standard
 	Criticality Criticality `json:"criticality,omitempty"`
+	// ShedAfter answers a request of criticality Sheddable 429, or spills it, if the time to its first token at the endpoint that the
+	// strategy selects is predicted to be longer, such as 1500ms. Without it none is shed for its wait.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('10m')",message="shedAfter must be 1ms to 10m, such as 1500ms"
+	ShedAfter *metav1.Duration `json:"shedAfter,omitempty"`
 	// CHWBL configures the strategy chwbl.
 	//
 	// +optional

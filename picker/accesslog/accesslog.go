@@ -25,6 +25,9 @@ type Entry struct {
 	Sent      time.Duration `json:",omitempty"`
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool `json:",omitempty"`
+	// LastByte is the time from the request's start to the response's last byte, and Bytes the size of its body.
+	LastByte time.Duration `json:",omitempty"`
+	Bytes    int64         `json:",omitempty"`
 	// Body means that a part of the response's body has been sent to the client.
 	Body bool `json:",omitempty"`
 }
@@ -97,6 +100,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	e.Status = int(logged.GetResponse().GetResponseCode().GetValue())
 	e.FirstByte = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	e.Sent = common.GetTimeToFirstUpstreamTxByte().AsDuration()
+	e.LastByte = common.GetTimeToLastUpstreamRxByte().AsDuration()
+	e.Bytes = int64(logged.GetResponse().GetResponseBodyBytes())
 	flags := common.GetResponseFlags()
 	e.Canceled = flags.GetDownstreamConnectionTermination() || flags.GetDownstreamRemoteReset()
 	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0

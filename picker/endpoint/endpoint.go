@@ -81,6 +81,8 @@ type State struct {
 	Reading float64 `json:"-"`
 	// Rate at which the server reads prompts, in tokens a second; 0 until it is learned.
 	Rate float64 `json:"rate,omitempty"`
+	// Latency predicts the server's latency; nil until it is learned.
+	Latency *Latency `json:"-"`
 	// Prompt is the mean number of uncached tokens of the last requests; 0 before the first.
 	Prompt float64 `json:"-"`
 }
@@ -106,6 +108,7 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 	s.Failing, s.Trial = load.health.failing(int64(at))
 	s.Proven = load.health.proven.Load()
 	load.prefill.read(s, int64(at))
+	s.Latency = load.predictor()
 	src := e.source
 	var sample *sample
 	if src != nil {

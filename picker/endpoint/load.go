@@ -17,7 +17,8 @@ type Load struct {
 	health    health
 	prefill   prefill
 	adapters  recentAdapters
-	prefixes  *prefix.Server // nil if the process knows no prefixes
+	latency   atomic.Pointer[latency] // nil until something is learned
+	prefixes  *prefix.Server          // nil if the process knows no prefixes
 
 	addr     netip.AddrPort
 	registry *Registry

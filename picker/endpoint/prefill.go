@@ -37,6 +37,10 @@ type Work struct {
 	// Adapter is the hash of the LoRA adapter that it needs, 0 for none, of which the server has room for Slots.
 	Adapter uint64
 	Slots   int
+	// Features that its latency was predicted by; zero: it is not learned from.
+	Features Features
+	// TokenBytes is how many bytes of a streamed response each token takes, and MaxTokens the most that it has; 0: not known.
+	TokenBytes, MaxTokens int
 	// Trial means that the server is suspect: at most one such request is in flight there.
 	Trial bool
 }

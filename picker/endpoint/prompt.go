@@ -40,9 +40,13 @@ func (lease *Lease) endTrial() {
 
 // Begun records that the response's first token has been seen, and when the server sent it, counted from when it got the
 // request; 0 if that is unknown.
-func (lease *Lease) Begun(after time.Duration) {
+func (lease *Lease) Begun(after time.Duration, now time.Time) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
+	if !lease.begun && after > 0 && lease.predicted() {
+		lease.load.learner().firstToken(&lease.work.Features, after, time.Duration(max(lease.waited-lease.opened, 0)), time.Duration(sinceStart(now)-lease.opened))
+	}
+	lease.begun = true
 	tokens := int64(lease.work.Tokens)
 	// The backlog is an estimate: it must not be most of what the server is taken to have read.
 	if lease.load != nil && lease.endPrompt() && lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
@@ -50,11 +54,36 @@ func (lease *Lease) Begun(after time.Duration) {
 	}
 }
 
-// Waits records a report that the first token has not been seen. If the server sends it at once, the prompt is now known to
-// be unread.
-func (lease *Lease) Waits() {
+// predicted reports whether the latency of the request shows that of a server. lease.mu is held.
+func (lease *Lease) predicted() bool {
+	return lease.load != nil && lease.load == lease.picked && lease.work.Stream && lease.work.Features != Features{}
+}
+
+// Wrote records that a response has ended: its size in bytes, and how long it took after its first one.
+func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
+	if lease.work.TokenBytes <= 0 || took <= 0 || !lease.predicted() {
+		return
+	}
+	tokens := bytes / int64(lease.work.TokenBytes)
+	if most := int64(lease.work.MaxTokens); most > 0 {
+		tokens = min(tokens, most)
+	}
+	if tokens >= minTokens {
+		lease.load.learner().perToken(&lease.work.Features, took.Seconds()/float64(tokens-1))
+	}
+}
+
+// Waits records a report that the first token has not been seen. If the server sends it at once, the prompt is now known to
+// be unread. headers means that the server has sent the response's headers.
+func (lease *Lease) Waits(headers bool, now time.Time) {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	lease.waited = sinceStart(now)
+	if headers && lease.predicted() {
+		lease.load.learner().headersAreEarly()
+	}
 	if lease.load != nil && lease.work.Stream && lease.prompt == promptUnread {
 		lease.prompt = promptWaiting
 		lease.load.prefill.confirmed.Add(int64(lease.work.Tokens))

@@ -211,13 +211,11 @@ func (m *Message) protocolConfig(b []byte) error {
 	})
 }
 
-// Header returns the first value of a header, or nil without one. name is in lower case; pseudo-headers begin with a colon.
-// Current Envoys send the value in raw_value; value is read for data planes that still use it.
-func (m *Message) Header(name string) []byte {
-	var found []byte
+// Each calls f with the name and the value of each header, as Header returns them. They are valid until Free.
+func (m *Message) Each(f func(name, value []byte)) {
 	for _, block := range m.headers {
 		_ = fields(block, func(num protowire.Number, entry []byte, _ uint64, typ protowire.Type) error {
-			if found != nil || num != 1 || typ != protowire.BytesType {
+			if num != 1 || typ != protowire.BytesType {
 				return nil
 			}
 			var key, value, raw []byte
@@ -234,18 +232,25 @@ func (m *Message) Header(name string) []byte {
 				}
 				return nil
 			})
-			if string(key) != name {
-				return nil
+			if len(raw) > 0 {
+				value = raw
 			}
-			found = raw
-			if len(raw) == 0 {
-				found = value
-			}
-			if found == nil {
-				found = []byte{}
-			}
+			f(key, value)
 			return nil
 		})
 	}
+}
+
+// Header returns the first value of a header, or nil without one. name is in lower case; pseudo-headers begin with a colon.
+// Current Envoys send the value in raw_value; value is read for data planes that still use it.
+func (m *Message) Header(name string) []byte {
+	var found []byte
+	m.Each(func(key, value []byte) {
+		if found == nil && string(key) == name {
+			if found = value; found == nil {
+				found = []byte{}
+			}
+		}
+	})
 	return found
 }

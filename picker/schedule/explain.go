@@ -24,6 +24,11 @@ type Verdict struct {
 	Cost  float64            `json:"cost"`
 	// Place of the endpoint on the hash ring, from the request's hash on; 1 is the first, 0 unknown.
 	Place int `json:"place,omitempty"`
+	// TTFT and TPOT are the predicted times to the first token and between two, in seconds; 0: not predicted. Late means that they are
+	// more than the request asks for.
+	TTFT float64 `json:"ttft,omitempty"`
+	TPOT float64 `json:"tpot,omitempty"`
+	Late bool    `json:"late,omitempty"`
 	// Session means that the request's session is at the endpoint.
 	Session bool `json:"session,omitempty"`
 	// Cached is how many tokens of the prompt the server has cached.
@@ -71,6 +76,10 @@ func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict) {
 	if s.scorer != nil {
 		v.Cost, v.Costs = s.scorer.cost(r, &v.State, c), s.scorer.explain(r, &v.State, c)
 	}
+	if s.foresees != nil {
+		s.predict(r, &v.State, c)
+		v.TTFT, v.TPOT, v.Late = c.TTFT, c.TPOT, c.misses
+	}
 	if c.Trial {
 		v.Trial = "due"
 	} else if c.last {
@@ -90,12 +99,9 @@ func (s *Strategy) filteredBy(e *endpoint.Endpoint, state *endpoint.State) strin
 
 // Preview ranks as Rank does, but does not advance the round-robin position.
 func (s *Strategy) Preview(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
-	if s.turn == nil {
-		return s.Rank(r, now, list, allowed, n, scratch)
+	var turn uint64
+	if s.turn != nil {
+		turn = s.turn.Load()
 	}
-	c := s.candidates(r, now, list, allowed, scratch)
-	if len(c) == 0 {
-		return nil
-	}
-	return inTurn(c, s.turn.Load(), n)
+	return s.rank(r, now, list, allowed, n, turn, scratch)
 }

@@ -122,7 +122,7 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	if s.Adapters != nil {
 		c.slots = s.Adapters.Max
 	}
-	c.Wait = p.backlog + s.OthersQueue*prompt*perToken
+	c.ahead = p.backlog + s.OthersQueue*prompt*perToken
 	return p
 }
 

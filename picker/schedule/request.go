@@ -13,6 +13,10 @@ type Request struct {
 	Criticality Criticality
 	// Spread is the hash by which the strategy "chwbl" spreads requests over endpoints; 0 if the request has none.
 	Spread uint64
+	// MaxTokens bounds the response; 0 if unknown.
+	MaxTokens int
+	// Objective is what the request asks of its server.
+	Objective Objective
 	// Session decides with the strategy "session".
 	Session Session
 }

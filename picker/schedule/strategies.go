@@ -24,10 +24,16 @@ var strategies = map[string]func(Options) *Strategy{
 	"random": func(Options) *Strategy { return &Strategy{} },
 }
 
-// UsesMetrics reports whether a strategy of this name, with these thresholds, needs the model servers' metrics pages.
-func UsesMetrics(name string, full Full) bool {
-	return name == "" || name == "load" || name == "tree" || full.Queue > 0 || full.KVCachePercent > 0
+// UsesMetrics reports whether the strategy that these options give needs the model servers' metrics pages.
+func UsesMetrics(o *Options) bool {
+	return o.Name == "" || o.Name == "load" || o.Name == "tree" || o.Full.Queue > 0 || o.Full.KVCachePercent > 0 || o.ShedAfter > 0
 }
+
+// UsesObjective reports whether a strategy of this name reads Request.Objective.
+func UsesObjective(name string) bool { return name == "" || name == "load" }
+
+// UsesCriticality reports whether the strategy that these options give reads Request.Criticality.
+func UsesCriticality(o *Options) bool { return o.Name == "tree" || o.ShedAfter > 0 }
 
 // UsesSpread reports whether a strategy of this name reads Request.Spread.
 func UsesSpread(name string) bool { return name == "chwbl" }

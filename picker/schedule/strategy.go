@@ -22,14 +22,17 @@ type Options struct {
 	Name    string // a key of the table; "" means "load"
 	Full    Full
 	Hashing Hashing
-	Random  func() uint64 // uniform; required
+	// ShedAfter sheds a sheddable request if the time to its first token at the endpoint chosen is predicted to be longer; 0: it does
+	// not.
+	ShedAfter time.Duration
+	Random    func() uint64 // uniform; required
 	// Prefixes are those that the endpoints' servers have cached; nil: not known.
 	Prefixes *prefix.Index
 }
 
 // Equal reports whether two options give strategies that decide alike. It does not compare Random and Prefixes.
 func (o *Options) Equal(p *Options) bool {
-	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing
+	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing && o.ShedAfter == p.ShedAfter
 }
 
 // Strategy ranks endpoints. One serves a pool until its options change; many requests call its methods concurrently.
@@ -38,6 +41,8 @@ type Strategy struct {
 	filters  []filter
 	scorer   scorer        // nil: all cost the same
 	load     *load         // the scorer, if it is this one
+	foresees *load         // predicts latency; nil in strategies that do not
+	after    float64       // Options.ShedAfter in seconds
 	trials   bool          // suspect endpoints get single requests
 	prefixes *prefix.Index // nil if they do not decide
 	random   func() uint64
@@ -77,22 +82,28 @@ type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	Cost     float64 // of strategy load in seconds, of least-request in requests
 	Cached   int     // tokens of the prompt that the server has cached
-	Wait     float64 // seconds in which the server reads the prompts before this one; of strategy load
-	Trial    bool    // the endpoint is suspect, and this request shows whether it works
+	// TTFT and TPOT are the predicted times to the first token and between two, in seconds: of the first that was ranked, and of all
+	// if the request has an Objective. 0: not predicted.
+	TTFT, TPOT float64
+	Trial      bool // the endpoint is suspect, and this request shows whether it works
 
 	last     bool // the endpoint is suspect, and gets this request only if there is no other
+	misses   bool // the request's objective
+	features endpoint.Features
 	measure  bool // the time to the first byte shows the server's rate
 	doubt    doubt
 	lot      uint32
 	rate     float64 // of prefill, in tokens a second; 0 if prompts do not decide
 	uncached float64 // tokens
+	ahead    float64 // seconds in which the server reads the prompts before this one
 	adapter  uint64  // the hash of the LoRA adapter that the request needs; 0 for none
 	slots    int     // for adapters
 }
 
 // Work returns what a request asks of the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
-	return endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial, Adapter: c.adapter, Slots: c.slots}
+	return endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial, Adapter: c.adapter, Slots: c.slots,
+		Features: c.features, TokenBytes: tokenBytes + len(r.Model), MaxTokens: r.MaxTokens}
 }
 
 // Scratch is reusable working memory for Rank.
@@ -103,6 +114,7 @@ type Scratch struct {
 	fresh    int // of them
 	// Shed means that the last Rank found endpoints that are not full, and that the strategy has none for this request.
 	Shed    bool
+	Why     string // it was shed
 	servers []*prefix.Server
 	cached  []int32
 	state   endpoint.State   // of one endpoint at a time
@@ -129,9 +141,11 @@ func New(o Options) (*Strategy, error) {
 		return nil, fmt.Errorf("unknown strategy %q: use one of %v", o.Name, Names())
 	}
 	s := build(o)
-	s.name, s.random = o.Name, o.Random
+	s.name, s.random, s.after = o.Name, o.Random, o.ShedAfter.Seconds()
 	if s.load, _ = s.scorer.(*load); s.load != nil {
-		s.prefixes = o.Prefixes
+		s.prefixes, s.foresees = o.Prefixes, s.load
+	} else if s.after > 0 {
+		s.foresees = &load{}
 	}
 	s.filters = []filter{notDraining}
 	if o.Full != (Full{}) {
@@ -153,22 +167,39 @@ func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 // Rank returns up to n endpoints of list for a request, best first, by their state at now; n is at least 1. allowed, if not
 // nil, restricts the choice. The result is valid until scratch is used again.
 func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
+	var turn uint64
+	if s.turn != nil {
+		turn = s.turn.Add(1) - 1
+	}
+	return s.rank(r, now, list, allowed, n, turn, scratch)
+}
+
+// rank is Rank with the round-robin position of this request.
+func (s *Strategy) rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, turn uint64, scratch *Scratch) []Candidate {
 	c := s.candidates(r, now, list, allowed, scratch)
 	if len(c) == 0 {
 		return nil
 	}
+	return s.foresee(r, now, s.order(r, now, list, c, n, turn, scratch), scratch)
+}
+
+// order moves the n best candidates to the front, and returns them; none if the request is shed.
+func (s *Strategy) order(r *Request, now time.Time, list []endpoint.Endpoint, c []Candidate, n int, turn uint64, scratch *Scratch) []Candidate {
 	if s.turn != nil {
-		return inTurn(c, s.turn.Add(1)-1, n)
+		return inTurn(c, turn, n)
 	}
 	if s.chooser != nil {
 		ranked := s.chooser.choose(r, list, c, scratch.states, n)
-		scratch.Shed = len(ranked) == 0
+		if len(ranked) == 0 {
+			scratch.Shed, scratch.Why = true, whyCapacity
+		}
 		return ranked
 	}
 	if s.trials {
 		suspect(c, scratch.Eligible, scratch.fresh)
 	}
 	s.match(r, c, scratch)
+	s.judge(r, now, c, scratch)
 	return best(c, n, s.random())
 }
 
@@ -197,7 +228,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 // candidates are the endpoints that pass the filters, in the order of list.
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
-	scratch.Eligible, scratch.fresh, scratch.Shed = 0, 0, false
+	scratch.Eligible, scratch.fresh, scratch.Shed, scratch.Why = 0, 0, false, ""
 	if s.chooser != nil {
 		scratch.states = slices.Grow(scratch.states[:0], len(list))[:len(list)]
 	}
@@ -257,6 +288,9 @@ func best(c []Candidate, n int, draw uint64) []Candidate {
 func better(a, b *Candidate, draw uint64) bool {
 	if a.last != b.last {
 		return b.last
+	}
+	if a.misses != b.misses {
+		return b.misses
 	}
 	if a.Cost != b.Cost {
 		return a.Cost < b.Cost

@@ -58,14 +58,15 @@ func (b *books) work(server int, now time.Duration) float64 {
 	return min(max(a.leaked(now, b.rate), a.unserved/2), a.unserved)
 }
 
-// wait predicts when a server computes the first token of a new request.
-func (b *books) wait(server int, now time.Duration) time.Duration {
-	return time.Duration(b.work(server, now) / b.rate * float64(time.Second))
+// wait predicts when a server has read the prompt of a new request.
+func (b *books) wait(server int, now time.Duration, uncached int) time.Duration {
+	return time.Duration((b.work(server, now) + float64(uncached)) / b.rate * float64(time.Second))
 }
 
 // choice describes a server for a request.
 func (b *books) choice(server int, now time.Duration, r *Request) Choice {
-	return Choice{Server: server, Uncached: b.uncached(server, r), Wait: b.wait(server, now)}
+	uncached := b.uncached(server, r)
+	return Choice{Server: server, Uncached: uncached, Wait: b.wait(server, now, uncached)}
 }
 
 // Learn implements a part of Policy.

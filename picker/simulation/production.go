@@ -16,22 +16,23 @@ import (
 func Production() []Strategy {
 	var all []Strategy
 	for _, name := range schedule.Names() {
-		all = append(all, Strategy{Name: name, Unpaged: !schedule.UsesMetrics(name, schedule.Full{}), New: func(p Pool) Policy { return newProduction(name, p) }})
+		all = append(all, Strategy{Name: name, Unpaged: !schedule.UsesMetrics(&schedule.Options{Name: name}), New: func(p Pool) Policy { return newProduction(name, p) }})
 	}
 	return all
 }
 
 // production is one pool of one picker process.
 type production struct {
-	strategy *schedule.Strategy
-	metrics  endpoint.Metrics
-	registry *endpoint.Registry
-	snapshot *endpoint.Snapshot
-	leases   *endpoint.Leases
-	prefixes *prefix.Index
-	sessions *schedule.Sessions // nil if the strategy does not read them
-	tree     *tree
-	cache    int // tokens that a server has cached
+	strategy  *schedule.Strategy
+	metrics   endpoint.Metrics
+	registry  *endpoint.Registry
+	snapshot  *endpoint.Snapshot
+	leases    *endpoint.Leases
+	prefixes  *prefix.Index
+	sessions  *schedule.Sessions // nil if the strategy does not read them
+	tree      *tree
+	shedAfter time.Duration
+	cache     int // tokens that a server has cached
 
 	scratch schedule.Scratch
 	request schedule.Request
@@ -49,15 +50,15 @@ var errGone = errors.New("the metrics page is gone")
 
 func newProduction(name string, p Pool) Policy {
 	prefixes := prefix.New(prefix.Config{})
-	s, err := schedule.New(schedule.Options{Name: name, Random: p.Random.Uint64, Prefixes: prefixes})
+	s, err := schedule.New(schedule.Options{Name: name, Random: p.Random.Uint64, Prefixes: prefixes, ShedAfter: p.ShedAfter})
 	if err != nil {
 		panic(err) // the name is one of schedule.Names
 	}
 	d := &production{
-		strategy: s, metrics: endpoint.Metrics{Off: !schedule.UsesMetrics(name, schedule.Full{})},
+		strategy: s, metrics: endpoint.Metrics{Off: !schedule.UsesMetrics(&schedule.Options{Name: name})},
 		registry: endpoint.NewRegistry(endpoint.Config{Prefixes: prefixes, Jitter: p.Random.Float64}),
 		leases:   endpoint.NewLeases("simulated", time.Hour),
-		prefixes: prefixes, tree: &p.Workload.tree, cache: p.Config.Blocks * BlockTokens,
+		prefixes: prefixes, tree: &p.Workload.tree, shedAfter: p.ShedAfter, cache: p.Config.Blocks * BlockTokens,
 		scrapes: make([]endpoint.Scrape, p.Room), open: map[*Pick]*endpoint.Lease{},
 	}
 	if schedule.UsesSessions(name) {
@@ -97,13 +98,16 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 		return Choice{Server: -1}
 	}
 	work := c[0].Work(&d.request)
-	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: time.Duration(c[0].Wait * float64(time.Second)), Work: work}
+	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: time.Duration(c[0].TTFT * float64(time.Second)), Work: work}
 }
 
 // set makes d.request what package request reads from a prompt.
 func (d *production) set(r *Request) {
 	d.request = schedule.Request{Tokens: r.Input, Stream: true, Chain: d.request.Chain[:0], Spread: max(1, mix(r.Key))}
 	d.request.Session.ID = d.request.Spread
+	if d.shedAfter > 0 {
+		d.request.Criticality = schedule.Sheddable
+	}
 	if r.Adapter != 0 {
 		d.request.Model = adapterName(r.Adapter)
 	}
@@ -134,14 +138,15 @@ func (d *production) Learn(now time.Duration, f Fact) {
 		}
 	case FirstByte:
 		if lease := d.open[f.Pick]; lease != nil {
-			lease.Begun(f.After)
+			lease.Begun(f.After, at)
 		}
 	case Waits:
 		if lease := d.open[f.Pick]; lease != nil {
-			lease.Waits()
+			lease.Waits(false, at)
 		}
 	case Ended:
 		if lease := d.open[f.Pick]; lease != nil {
+			lease.Wrote(int64(f.Pick.Request.Output*f.Pick.Work.(endpoint.Work).TokenBytes), f.Took)
 			lease.Release()
 			delete(d.open, f.Pick)
 		}

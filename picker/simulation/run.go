@@ -18,7 +18,8 @@ type Scenario struct {
 	Publish time.Duration
 	// JoinAt is when the last of the servers joins; 0: at the start, as all others.
 	JoinAt time.Duration
-	// ShedAfter rejects a request if the server chosen for it predicts a longer wait; 0: none is rejected.
+	// ShedAfter rejects a request if a longer time to its first token is predicted at the server chosen for it; 0: none is rejected.
+	// Production's strategies do so themselves.
 	ShedAfter time.Duration
 	// Seed of ties and delays. Arrivals and delays do not depend on the strategy.
 	Seed uint64
@@ -168,7 +169,7 @@ func (r *run) pick(i int, request *Request) {
 func (r *run) learn(i int, at time.Duration, kind Kind) {
 	f := Fact{Kind: kind, Pick: r.picks[i], Server: r.picks[i].Server}
 	if first := r.outcomes[i].FirstByte; first != 0 {
-		f.After = first - f.Pick.At
+		f.After, f.Took = first-f.Pick.At, max(0, r.outcomes[i].End-first)
 	}
 	for to := range r.policies {
 		f, at := f, at

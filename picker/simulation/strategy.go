@@ -27,7 +27,7 @@ type Pool struct {
 	Random   *rand.Rand
 	// Oracle shows the servers as they are, to rivals that have exact knowledge.
 	Oracle Oracle
-	// ShedAfter is the predicted wait after which a pick becomes a 429; 0: none does.
+	// ShedAfter is the predicted time to first token after which a pick becomes a 429; 0: none does.
 	ShedAfter time.Duration
 }
 
@@ -50,7 +50,7 @@ type Policy interface {
 type Choice struct {
 	Server   int
 	Uncached int           // tokens of the prompt that it has to compute, as far as is known
-	Wait     time.Duration // until it computes the first of them
+	Wait     time.Duration // until its first token
 	Work     any           // of the policy's own, for the facts that follow
 }
 
@@ -75,6 +75,7 @@ type Fact struct {
 	Pick   *Pick
 	Peer   bool // Pick is another picker's
 	After  time.Duration
+	Took   time.Duration // of Ended: the time from the first byte to the end
 	Server int
 	Page   Page
 }

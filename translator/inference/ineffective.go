@@ -19,8 +19,12 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	if p.External {
 		out = append(out, unused(policy, pickerFields(spec), p.Ref.String()+" has an external picker, which decides alone", "remove it, or remove endpointPickerRef from the pool"))
 	} else {
-		if p.Settings.Criticality != string(v1alpha1.Standard) && p.Settings.Strategy != string(v1alpha1.StrategyTree) {
-			out = append(out, unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy tree"))
+		if p.Settings.Criticality != string(v1alpha1.Standard) && p.Settings.Strategy != string(v1alpha1.StrategyTree) &&
+			p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.ShedAfter == 0 {
+			out = append(out, unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, set shedAfter, or use strategy tree or load"))
+		}
+		if p.Settings.ShedAfter > 0 && p.Settings.Criticality != string(v1alpha1.Sheddable) {
+			out = append(out, unused(policy, []string{"spec.picker.shedAfter"}, "requests of criticality "+p.Settings.Criticality+" are not shed", "remove it, or set criticality: Sheddable"))
 		}
 		if spec.CHWBL != nil && p.Settings.Strategy != string(v1alpha1.StrategyCHWBL) {
 			out = append(out, unused(policy, []string{"spec.picker.chwbl"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy chwbl"))
@@ -28,7 +32,7 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		if spec.Session != nil && p.Settings.Strategy != string(v1alpha1.StrategySession) {
 			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
 		}
-		if spec.Metrics != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.Strategy != string(v1alpha1.StrategyTree) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 {
+		if spec.Metrics != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.Strategy != string(v1alpha1.StrategyTree) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 && p.Settings.ShedAfter == 0 {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
 		}
 	}
@@ -70,6 +74,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	}{
 		{"strategy", spec.Strategy != "" && spec.Strategy != v1alpha1.StrategyLoad},
 		{"criticality", spec.Criticality != "" && spec.Criticality != v1alpha1.Standard},
+		{"shedAfter", spec.ShedAfter != nil},
 		{"chwbl", spec.CHWBL != nil},
 		{"session", spec.Session != nil},
 		{"failureMode", spec.FailureMode != ""},

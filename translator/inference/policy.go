@@ -49,6 +49,9 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	if f := spec.Full; f != nil {
 		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)
 	}
+	if d := spec.ShedAfter; d != nil {
+		s.ShedAfter = d.Duration
+	}
 	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
 		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
 	}

@@ -2,6 +2,7 @@ package inference_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -49,6 +50,14 @@ func TestPoolPolicy_SessionReachesThePicker(t *testing.T) {
 	}
 	if p := pool(t, world(t, poolWith("{strategy: load}")), "default/chat"); p.Picker.Served {
 		t.Error("the picker gets response headers that it does not read")
+	}
+}
+
+func TestPoolPolicy_ShedAfterReachesThePicker(t *testing.T) {
+	for picker, want := range map[string]time.Duration{"{}": 0, "{criticality: Sheddable, shedAfter: 1.5s}": 1500 * time.Millisecond} {
+		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Settings.ShedAfter != want {
+			t.Errorf("%s: %s", picker, p.Settings.ShedAfter)
+		}
 	}
 }
 

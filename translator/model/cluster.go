@@ -2,6 +2,7 @@ package model
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
@@ -199,7 +200,8 @@ type Relay struct {
 type PickerSettings struct {
 	Strategy           string
 	Criticality        string
-	VirtualNodes       int32 // of strategy chwbl, as the next two; 0: the defaults of picker.Pool
+	ShedAfter          time.Duration // 0: off
+	VirtualNodes       int32         // of strategy chwbl, as the next two; 0: the defaults of picker.Pool
 	LoadFactorPercent  int32
 	UserMessages       int32
 	SessionTTL         int32 // of strategy session, in seconds, as the next one; 0: the default of picker.Pool

@@ -43,6 +43,8 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"PoolPolicy", "{targetRef: {}}", "spec.targetRef.name: Required value"},
 	{"PoolPolicy", "{targetRef: {kind: Service, name: chat}}", `supported values: "InferencePool", "InferencePoolImport"`},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: fastest}}", `supported values: "load", "round-robin", "random", "least-request", "tree", "chwbl", "session"`},
+	{"PoolPolicy", "{targetRef: {name: chat}, picker: {criticality: Sheddable, shedAfter: 1.5s}}", ""},
+	{"PoolPolicy", "{targetRef: {name: chat}, picker: {shedAfter: 11m}}", "shedAfter must be 1ms to 10m"},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: chwbl, body: None}}", "strategy chwbl hashes request bodies: remove body"},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {failureMode: Sometimes}}", `supported values: "FailOpen", "FailClose"`},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {full: {kvCachePercent: 101}}}", "should be less than or equal to 100"},

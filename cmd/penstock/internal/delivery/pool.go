@@ -18,6 +18,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Name:          pp.Pool.Name.String(),
 		Strategy:      s.Strategy,
 		Criticality:   schedule.Criticality(s.Criticality),
+		ShedAfter:     s.ShedAfter,
 		Hashing:       schedule.Hashing{VirtualNodes: int(s.VirtualNodes), LoadFactor: float64(s.LoadFactorPercent) / 100},
 		UserMessages:  int(s.UserMessages),
 		SessionTTL:    time.Duration(s.SessionTTL) * time.Second,

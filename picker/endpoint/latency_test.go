@@ -1,0 +1,115 @@
+package endpoint
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func measured(t *testing.T) (*Endpoint, *Leases) {
+	t.Helper()
+	registry := NewRegistry(Config{})
+	list := registry.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}}).Endpoints
+	return &list[0], NewLeases("test", time.Hour)
+}
+
+func predicted(e *Endpoint, f Features, now time.Time) (ttft, tpot float64) {
+	var s State
+	e.ReadState(&s, At(now))
+	return s.Latency.Predict(&f)
+}
+
+func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
+
+// A server twice as slow as was assumed at reading, with a queue that costs time, is known after some requests.
+func TestSLO_LatencyIsLearnedFromReports(t *testing.T) {
+	e, leases := measured(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	truth := func(f Features) (float64, float64) {
+		return 0.05 + 2*f.Prefill + 0.3*f.Queue, 0.03 + 0.001*f.InFlight
+	}
+	features := func() Features {
+		return Features{Prefill: random.Float64(), Queue: float64(random.IntN(10)), InFlight: float64(random.IntN(60))}
+	}
+	now := epoch
+	for range 100 {
+		f := features()
+		ttft, tpot := truth(f)
+		work := Work{Tokens: 1000, Rate: 4000, Stream: true, Features: f, TokenBytes: 250}
+		lease := leases.Open(e, Holder{}, work, 0, now)
+		now = now.Add(time.Duration(ttft * 1e9))
+		lease.Begun(time.Duration(ttft*(0.9+0.2*random.Float64())*1e9), now)
+		lease.Begun(time.Hour, now) // a later report of the same
+		lease.Wrote(101*250, time.Duration(100*tpot*1e9))
+		lease.Release()
+	}
+	for range 20 {
+		f := features()
+		ttft, tpot := truth(f)
+		if a, b := predicted(e, f, now); !near(a, ttft, 0.2) && math.Abs(a-ttft) > 0.2 || !near(b, tpot, 0.1) {
+			t.Errorf("%+v: predicted %.3f and %.4f, is %.3f and %.4f", f, a, b, ttft, tpot)
+		}
+	}
+}
+
+func TestSLO_UnknownServerIsPredictedByItsBacklog(t *testing.T) {
+	e, leases := measured(t)
+	f := Features{Prefill: 2, InFlight: 10}
+	if ttft, tpot := predicted(e, f, epoch); !near(ttft, 2, 0.1) || !near(tpot, 0.025, 0.1) {
+		t.Errorf("%g, %g", ttft, tpot)
+	}
+	for _, work := range []Work{{Stream: false, Features: f, TokenBytes: 250}, {Stream: true, TokenBytes: 250}} {
+		lease := leases.Open(e, Holder{}, work, 0, epoch)
+		lease.Begun(time.Minute, epoch.Add(time.Minute))
+		lease.Wrote(1<<20, time.Hour)
+		lease.Release()
+	}
+	if ttft, _ := predicted(e, f, epoch); !near(ttft, 2, 0.1) {
+		t.Errorf("learned from a request that shows nothing: %g", ttft)
+	}
+}
+
+// vLLM sends the headers of a stream before it has read the prompt.
+func TestSLO_EarlyHeadersAreNoFirstToken(t *testing.T) {
+	for name, report := range map[string]func(e *Endpoint, leases *Leases, f Features){
+		"seen to wait": func(e *Endpoint, leases *Leases, f Features) {
+			lease := leases.Open(e, Holder{}, Work{Stream: true, Features: f}, 0, epoch)
+			lease.Waits(true, epoch.Add(2*time.Second))
+			lease.Waits(true, epoch.Add(4*time.Second))
+			lease.Begun(3*time.Millisecond, epoch.Add(6*time.Second)) // so between 4 and 6 s
+			lease.Release()
+		},
+		"too fast": func(e *Endpoint, leases *Leases, f Features) {
+			for range 12 {
+				lease := leases.Open(e, Holder{}, Work{Stream: true, Features: f}, 0, epoch)
+				lease.Begun(3*time.Millisecond, epoch.Add(4*time.Second))
+				lease.Release()
+			}
+		},
+	} {
+		e, leases := measured(t)
+		f := Features{Prefill: 3}
+		report(e, leases, f)
+		if ttft, _ := predicted(e, f, epoch); ttft < 2.9 || ttft > 6 {
+			t.Errorf("%s: %g", name, ttft)
+		}
+	}
+}
+
+func TestSLO_PredictionIsNeverNegativeOrUnbounded(t *testing.T) {
+	e, leases := measured(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 3000 {
+		f := Features{Prefill: random.ExpFloat64() * 100, Queue: float64(random.IntN(1000)), InFlight: float64(random.IntN(1000))}
+		lease := leases.Open(e, Holder{}, Work{Stream: true, Features: f, TokenBytes: 250, MaxTokens: random.IntN(30)}, 0, epoch)
+		lease.Begun(time.Duration(random.Int64()), epoch)
+		lease.Wrote(random.Int64(), time.Duration(random.Int64()))
+		lease.Release()
+		a, b := predicted(e, f, epoch)
+		if !(a >= 0 && b >= 0) || math.IsInf(a, 0) || math.IsInf(b, 0) {
+			t.Fatalf("%+v: %g, %g", f, a, b)
+		}
+	}
+}

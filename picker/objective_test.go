@@ -1,0 +1,83 @@
+package picker
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// chat sends a streamed chat completion with headers in pairs.
+func (g *gateway) chat(t testing.TB, pairs ...string) (pod string, status int, reason string) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodPost, g.url+"/a/v1/chat/completions", strings.NewReader(`{"model":"m","stream":true,"messages":[{"role":"user","content":"Hello"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		request.Header.Set(pairs[i], pairs[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.Header.Get("x-pod"), response.StatusCode, response.Header.Get("x-penstock-reason")
+}
+
+// The picker learns from Envoy's access log that one server takes 200 ms to its first token, and keeps requests that ask for less
+// away from it.
+func TestSLO_ThroughEnvoy(t *testing.T) {
+	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
+	g.pods[0].answer(func() int { <-time.After(200 * time.Millisecond); return 200 })
+	pools := func(c schedule.Criticality, endpoints ...endpoint.Spec) {
+		t.Helper()
+		setPools(t, g.picker, Pool{Name: "ns/pool", Criticality: c, Endpoints: endpoints, Body: BodyPrompts})
+	}
+	slow, fast := g.endpoints()[0], g.endpoints()[1]
+	predicted := func() float64 {
+		for _, v := range g.picker.Explain("ns/pool", nil).Verdicts {
+			if v.Pod == "pod-0" {
+				return v.TTFT
+			}
+		}
+		return 0
+	}
+	pools("", slow)
+	poll.Until(t, "the latency is learned", func() bool {
+		g.chat(t)
+		return predicted() > 0.15
+	})
+	pools("", slow, fast)
+	for _, header := range []string{"x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"} {
+		for range 5 {
+			if pod, status, _ := g.chat(t, header, "120"); pod != "pod-1" || status != 200 {
+				t.Errorf("%s 120: %d by %s", header, status, pod)
+			}
+		}
+	}
+	if e := g.picker.Explain("ns/pool", map[string]string{"x-slo-ttft-ms": "120"}); e.Criticality != schedule.Standard || !strings.HasPrefix(e.Endpoints, fast.Addr.String()) {
+		t.Errorf("%+v", e)
+	}
+	pools(schedule.Sheddable, slow)
+	for value, want := range map[string]int{"120": 429, "5000": 200, "": 200, "soon": 200, "-1": 200} {
+		if _, status, reason := g.chat(t, "x-llm-d-slo-ttft-ms", value); status != want || status == 429 && reason != ReasonShed {
+			t.Errorf("a sheddable request that asks for %q ms: %d %q", value, status, reason)
+		}
+	}
+	if _, status, _ := g.chat(t, "x-llm-d-slo-tpot-ms", "1"); status != 429 {
+		t.Errorf("a sheddable request that asks for 1 ms a token: %d", status)
+	}
+	pools(schedule.Standard, slow)
+	if _, status, _ := g.chat(t, "x-llm-d-slo-ttft-ms", "120"); status != 200 {
+		t.Errorf("a standard request: %d", status)
+	}
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Criticality: schedule.Sheddable, ShedAfter: 120 * time.Millisecond, Endpoints: []endpoint.Spec{slow}, Body: BodyPrompts})
+	if _, status, reason := g.chat(t); status != 429 || reason != ReasonShed {
+		t.Errorf("shedAfter with strategy random: %d %q", status, reason)
+	}
+}

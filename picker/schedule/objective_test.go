@@ -1,0 +1,89 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// slow has an endpoint learn that each request in flight there costs more time a token than at others.
+func slow(list []endpoint.Endpoint, each time.Duration) {
+	leases := endpoint.NewLeases("slow", time.Hour)
+	for range 50 {
+		lease := leases.Open(&list[0], endpoint.Holder{}, endpoint.Work{Stream: true, Features: endpoint.Features{InFlight: 1}, TokenBytes: 1}, 0, epoch)
+		lease.Wrote(101, 100*each)
+		lease.Release()
+	}
+}
+
+func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
+	list := endpoints(t, server{}, server{inFlight: 4})
+	slow(list, 100*time.Millisecond)
+	s := strategy(t, Options{})
+	for _, tt := range []struct {
+		name  string
+		r     Request
+		first int // -1: shed
+	}{
+		{"nothing is asked for", Request{Tokens: 400}, 0},
+		{"tokens in time", Request{Tokens: 400, Objective: Objective{TPOT: 0.05}}, 1},
+		{"first token in time", Request{Tokens: 400, Objective: Objective{TTFT: 0.3}}, 0}, // 0.1 s there, and behind 2,000 tokens at the other
+		{"neither can", Request{Tokens: 400, Objective: Objective{TTFT: 0.3, TPOT: 0.05}}, 0},
+		{"neither can, of a standard request", Request{Tokens: 400, Criticality: Standard, Objective: Objective{TTFT: 0.001}}, 0},
+		{"neither can, of a sheddable request", Request{Tokens: 400, Criticality: Sheddable, Objective: Objective{TTFT: 0.3, TPOT: 0.05}}, -1},
+		{"one can, of a sheddable request", Request{Tokens: 400, Criticality: Sheddable, Objective: Objective{TPOT: 0.05}}, 1},
+		{"a sheddable request that asks for nothing", Request{Tokens: 400, Criticality: Sheddable}, 0},
+	} {
+		var scratch Scratch
+		c := s.Rank(&tt.r, epoch, list, nil, 2, &scratch)
+		switch {
+		case tt.first < 0:
+			if len(c) > 0 || !scratch.Shed || scratch.Why != whyObjective {
+				t.Errorf("%s: %d of %+v", tt.name, len(c), scratch.Why)
+			}
+		case len(c) != 2 || int(number(&c[0])) != tt.first || scratch.Shed:
+			t.Errorf("%s: %v", tt.name, c)
+		case c[0].TTFT <= 0 || c[0].TPOT <= 0:
+			t.Errorf("%s: nothing is predicted", tt.name)
+		}
+	}
+	r := Request{Tokens: 400, Objective: Objective{TPOT: 0.05}}
+	if v := s.Describe(&r, epoch, list, nil); !v[0].Late || v[1].Late || v[0].TPOT < 0.09 || v[1].TTFT < 0.3 {
+		t.Errorf("%+v", v)
+	}
+	var scratch Scratch
+	if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 2, &scratch) }); n != 0 {
+		t.Errorf("%v allocations a pick", n)
+	}
+}
+
+// A sheddable request is shed by what the endpoint that is chosen predicts, with every strategy.
+func TestSLO_ShedAfter(t *testing.T) {
+	for _, name := range Names() {
+		list := endpoints(t, server{inFlight: 16}, server{inFlight: 16}) // 8,000 tokens each, so 2 s
+		off, on := strategy(t, Options{Name: name}), strategy(t, Options{Name: name, ShedAfter: 1500 * time.Millisecond})
+		high := strategy(t, Options{Name: name, ShedAfter: 4 * time.Second})
+		rank := func(s *Strategy, c Criticality) (int, string) {
+			var scratch Scratch
+			return len(s.Rank(&Request{Tokens: 400, Stream: true, Criticality: c}, epoch, list, nil, 1, &scratch)), scratch.Why
+		}
+		for _, s := range []*Strategy{off, high} {
+			if n, _ := rank(s, Sheddable); n != 1 {
+				t.Errorf("%s: shed although it need not be", name)
+			}
+		}
+		for _, c := range []Criticality{"", Standard, Critical} {
+			if n, _ := rank(on, c); n != 1 {
+				t.Errorf("%s: a request of criticality %q is shed", name, c)
+			}
+		}
+		if n, why := rank(on, Sheddable); n != 0 || why != whyWait {
+			t.Errorf("%s: not shed: %d %q", name, n, why)
+		}
+		var scratch Scratch
+		if c := on.Preview(&Request{Tokens: 400, Criticality: Sheddable}, epoch, list, nil, 1, &scratch); len(c) > 0 || !scratch.Shed {
+			t.Errorf("%s: explained otherwise", name)
+		}
+	}
+}

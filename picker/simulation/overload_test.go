@@ -1,0 +1,29 @@
+package simulation
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// At three times the load, what is served comes in time, and it is most of what the servers can do. Agents need the prompt's own time
+// in the prediction (their sessions would take turns in the caches), chats the queue (their servers have no place, but read fast).
+func TestSLO_OverloadKeepsGoodput(t *testing.T) {
+	load, err := Named("load")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, full := range map[string]float64{"agents": 22.1, "chat": 32.4} {
+		for _, source := range Generated(3000) {
+			if source.Name != name {
+				continue
+			}
+			w := source.Draw(3*full, 1)
+			s := Scenario{Workload: w, Strategy: load[0], ShedAfter: 1500 * time.Millisecond, Seed: 1}
+			got := Summarize(w, Run(s), w.Warm(), math.MaxInt64)
+			if got.Goodput < 0.7*full || got.TTFT90 > 4*time.Second || got.Shed == 0 {
+				t.Errorf("%s: goodput %.2f of capacity, TTFT p90 %s, %d shed", name, got.Goodput/full, got.TTFT90, got.Shed)
+			}
+		}
+	}
+}
