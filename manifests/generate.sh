@@ -10,7 +10,7 @@ if ! command -v "$gen" >/dev/null; then
   exit 1
 fi
 
-"$gen" object paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/...
+"$gen" object paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/... paths=./manifests/endpointpicker/...
 
 out=manifests/crds
 rm -rf "$out"

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
@@ -131,7 +132,10 @@ type Pool struct {
 	Default bool
 	// Strategy is one of schedule.Names; "" is "load".
 	Strategy string
-	Full     schedule.Full
+	// Plugins of the strategy "plugins"; nil if what configures them is invalid: then the pool keeps its last valid strategy, and at
+	// first has "load".
+	Plugins *endpointpicker.Profile
+	Full    schedule.Full
 	// Criticality of the pool's requests; "" is Standard.
 	Criticality schedule.Criticality
 	// Hashing configures the strategy "chwbl", whose key has up to UserMessages user messages of a chat completion; 0 is

@@ -183,11 +183,16 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.Relay != nil && len(c.Relay.Pickers) == 0 {
 		return nil, fmt.Errorf("pool %s: a relay needs the address of a remote picker", c.Name)
 	}
+	if c.Strategy == schedule.Plugins && c.Plugins == nil {
+		if c.Strategy = "load"; old != nil {
+			c.Strategy, c.Plugins = old.Strategy, old.Plugins
+		}
+	}
 	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {
 		c.UserMessages = 0
 	}
 	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL), cmp.Or(c.SessionCookie, DefaultSessionCookie)
-	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter}
+	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter, Profile: c.Plugins}
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options)
 	next := &pool{Pool: c, options: options}
 	if schedule.UsesSessions(c.Strategy) {

@@ -287,6 +287,9 @@ func costText(v schedule.Verdict) (text string) {
 	if v.Session {
 		text += "; the session is here"
 	}
+	if len(v.Scores) > 0 {
+		text += fmt.Sprintf("; score %.3f (%s)", v.Score, scoreParts(v))
+	}
 	if v.Place > 0 {
 		text += fmt.Sprintf("; place %d on the hash ring", v.Place)
 	}
@@ -310,8 +313,20 @@ func costParts(v schedule.Verdict) string {
 	return strings.Join(parts, ", ")
 }
 
-// costCell is an endpoint's cost in a table, with its parts if it has several.
+// scoreParts lists each plugin's score of an endpoint, with its weight.
+func scoreParts(v schedule.Verdict) string {
+	var parts []string
+	for _, s := range v.Scores {
+		parts = append(parts, fmt.Sprintf("%s %.3f x %g", s.Plugin, s.Score, s.Weight))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// costCell is an endpoint's cost in a table, with its parts if it has several, or its score.
 func costCell(v schedule.Verdict) string {
+	if len(v.Scores) > 0 {
+		return fmt.Sprintf("score %.3f (%s)", v.Score, scoreParts(v))
+	}
 	text := fmt.Sprintf("%.3f", v.Cost)
 	if parts := costParts(v); len(v.Costs) > 1 && parts != "" {
 		text += " (" + parts + ")"

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -30,13 +31,14 @@ func metadataProps() apiextensions.JSONSchemaProps {
 
 // Types whose JSON form is not that of their Go fields.
 var specialTypes = map[reflect.Type]apiextensions.JSONSchemaProps{
-	reflect.TypeFor[metav1.Time]():        {Type: "string", Format: "date-time"},
-	reflect.TypeFor[metav1.MicroTime]():   {Type: "string", Format: "date-time"},
-	reflect.TypeFor[metav1.Duration]():    {Type: "string"},
-	reflect.TypeFor[intstr.IntOrString](): {XIntOrString: true},
-	reflect.TypeFor[resource.Quantity]():  {XPreserveUnknownFields: new(true)}, // a number or a string
-	reflect.TypeFor[[]byte]():             {Type: "string", Format: "byte"},
-	reflect.TypeFor[metav1.FieldsV1]():    {Type: "object", XPreserveUnknownFields: new(true)},
+	reflect.TypeFor[metav1.Time]():          {Type: "string", Format: "date-time"},
+	reflect.TypeFor[metav1.MicroTime]():     {Type: "string", Format: "date-time"},
+	reflect.TypeFor[metav1.Duration]():      {Type: "string"},
+	reflect.TypeFor[intstr.IntOrString]():   {XIntOrString: true},
+	reflect.TypeFor[resource.Quantity]():    {XPreserveUnknownFields: new(true)}, // a number or a string
+	reflect.TypeFor[[]byte]():               {Type: "string", Format: "byte"},
+	reflect.TypeFor[runtime.RawExtension](): {Type: "object", XPreserveUnknownFields: new(true)},
+	reflect.TypeFor[metav1.FieldsV1]():      {Type: "object", XPreserveUnknownFields: new(true)},
 }
 
 func typeProps(t reflect.Type) apiextensions.JSONSchemaProps {

@@ -2,6 +2,7 @@ package file
 
 import (
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -12,8 +13,13 @@ func poolPolicyKind() *kind {
 		crd:      "poolpolicies",
 		check: func(o store.Object) []mistake {
 			var c checks
-			for i, cidr := range o.(*v1alpha1.PoolPolicy).Spec.Remote.PodCIDRs {
+			spec := &o.(*v1alpha1.PoolPolicy).Spec
+			for i, cidr := range spec.Remote.PodCIDRs {
 				c.cidr(at("spec.remote.podCIDRs", i), cidr)
+			}
+			if spec.Picker.Plugins != nil {
+				_, problems := endpointpicker.Inline(spec.Picker.Plugins)
+				c.found = append(c.found, pluginMistakes("spec.picker.plugins.", problems)...)
 			}
 			return c.found
 		},

@@ -33,7 +33,7 @@ func kinds() []*kind {
 		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(),
 		referenceGrantKind(), backendTLSPolicyKind(), namespaceKind(),
 		serviceKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
-		inferencePoolKind(), inferenceModelKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), envoyFleetKind(),
+		inferencePoolKind(), inferenceModelKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), endpointPickerConfigKind(), envoyFleetKind(),
 	}
 }
 

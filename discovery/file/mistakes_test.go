@@ -85,7 +85,7 @@ var mistakes = map[string]struct {
 	},
 	"wrong type and not one of those allowed": {
 		"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: p}\nspec:\n  targetRef: {name: x}\n  picker: {strategy: [a]}\n",
-		[]string{"error: x.yaml:6: PoolPolicy default/p spec.picker.strategy: must be a string, is a list; write load, round-robin, random, least-request, tree, chwbl or session"},
+		[]string{"error: x.yaml:6: PoolPolicy default/p spec.picker.strategy: must be a string, is a list; write load, round-robin, random, least-request, tree, chwbl, session or plugins"},
 	},
 	"duplicate key": {
 		strings.Replace(chatRoute, "spec:", "spec: {}\nspec:", 1),

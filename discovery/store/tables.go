@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
@@ -128,7 +129,8 @@ var (
 			return []string{TargetKey(kind, p.Namespace, p.Spec.TargetRef.Name)}
 		}},
 	}}
-	EnvoyFleets = &Table[*v1alpha1.EnvoyFleet]{group: v1alpha1.Group, kind: "EnvoyFleet"}
+	EndpointPickerConfigs = &Table[*endpointpicker.EndpointPickerConfig]{group: endpointpicker.Group, kind: endpointpicker.Kind}
+	EnvoyFleets           = &Table[*v1alpha1.EnvoyFleet]{group: v1alpha1.Group, kind: "EnvoyFleet"}
 
 	Hosts = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true, indexes: []Index[*Host]{
 		{ByMention, func(h *Host) []string { return []string{h.Name} }},
@@ -147,7 +149,7 @@ func Tables() []Kind {
 	return []Kind{
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
-		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies, EnvoyFleets,
+		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets,
 		Hosts, LearnedEndpoints, Dialects, Authorities, AddressPolicies, Occupants,
 	}
 }

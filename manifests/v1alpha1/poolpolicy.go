@@ -23,8 +23,8 @@ type PoolPolicy struct {
 
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
-	// Conditions: Accepted, False with reason TargetNotFound or Conflicted; ResolvedRefs, False with reason InvalidSpillTarget
-	// if requests cannot spill to a target.
+	// Conditions: Accepted, False with reason TargetNotFound, Conflicted or InvalidPlugins; ResolvedRefs, False with reason
+	// InvalidSpillTarget if requests cannot spill to a target, or InvalidConfigRef if configRef names no valid document.
 	//
 	// +optional
 	// +listType=map
@@ -82,7 +82,7 @@ type PoolRef struct {
 
 // Strategy names how a picker selects an endpoint.
 //
-// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree;chwbl;session
+// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree;chwbl;session;plugins
 type Strategy string
 
 // The strategies of Penstock's picker.
@@ -104,6 +104,8 @@ const (
 	StrategyCHWBL Strategy = "chwbl"
 	// StrategySession selects the endpoint that the request's session is at.
 	StrategySession Strategy = "session"
+	// StrategyPlugins selects by filters, scorers and a choice, which plugins or configRef list.
+	StrategyPlugins Strategy = "plugins"
 )
 
 // Criticality of requests. Strategy "tree" sends Critical requests to endpoints with fewer than 50 waiting requests, if there
@@ -123,10 +125,13 @@ const (
 // PickerSpec configures Penstock's own picker.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'chwbl' || !has(self.body) || self.body != 'None'",message="strategy chwbl hashes request bodies: remove body, or use another strategy"
+// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'plugins' || has(self.plugins) != has(self.configRef)",message="strategy plugins needs either plugins or configRef: write one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.plugins) && !has(self.configRef) || has(self.strategy) && self.strategy == 'plugins'",message="plugins and configRef are for strategy plugins: write strategy: plugins, or remove them"
 type PickerSpec struct {
 	// Strategy by which the picker selects an endpoint: load, the least cost in seconds (OPERATIONS.md has its parts); round-robin,
 	// in turn; random; least-request, the fewest requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; chwbl,
-	// consistent hashing of the beginning of a conversation; or session, the endpoint that the request's session is at.
+	// consistent hashing of the beginning of a conversation; session, the endpoint that the request's session is at; or plugins, by
+	// filters and scorers that plugins or configRef list.
 	//
 	// +optional
 	// +kubebuilder:default=load
@@ -154,6 +159,15 @@ type PickerSpec struct {
 	//
 	// +optional
 	Session *SessionSpec `json:"session,omitempty"`
+	// Plugins lists the filters and scorers of the strategy plugins.
+	//
+	// +optional
+	Plugins *PluginsSpec `json:"plugins,omitempty"`
+	// ConfigRef names an EndpointPickerConfig, which lists the filters, scorers and picker of the strategy plugins in the form of
+	// llm-d's router. While the document is missing or invalid, the last valid one stays in force, and after a restart the strategy load.
+	//
+	// +optional
+	ConfigRef *ConfigRef `json:"configRef,omitempty"`
 	// FailureMode decides where a request goes when no picker answers: to any endpoint (FailOpen, the default), or to the spill
 	// targets, else 503 (FailClose). For a pool without endpointPickerRef, which has its own failureMode.
 	//
@@ -182,10 +196,11 @@ type PickerSpec struct {
 	// +kubebuilder:validation:Maximum=8
 	// +kubebuilder:default=2
 	Fallbacks *int32 `json:"fallbacks,omitempty"`
-	// Prefix lets the strategy load read prompts, so that a request goes where the beginning of its prompt is cached. Envoy holds
+	// Prefix lets the strategies load and plugins read prompts, so that a request goes where the beginning of its prompt is cached. Envoy holds
 	// the body of such a request, of up to 32 MiB, until the picker has it; a request of an API whose prompts are unknown is
-	// picked for without its body. Defaults to true with the strategy load; other strategies read no prompts. If false, a request
-	// is picked for when its headers have arrived, by load alone.
+	// picked for without its body. Defaults to true with the strategy load, and with plugins if prefix-cache-scorer or
+	// lora-affinity-scorer is one of them; other strategies read no prompts. If false, a request is picked for when its headers have
+	// arrived, by load alone.
 	//
 	// +optional
 	Prefix *bool `json:"prefix,omitempty"`

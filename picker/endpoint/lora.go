@@ -23,6 +23,9 @@ func (a *Adapters) Has(model string) bool {
 	return a != nil && (slices.Contains(a.Running, model) || slices.Contains(a.Waiting, model))
 }
 
+// Runs reports whether requests for an adapter run.
+func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(a.Running, model) }
+
 // Free reports whether the server can load a further adapter without waiting for another one's requests.
 func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
 

@@ -13,7 +13,7 @@ type Verdict struct {
 	State   endpoint.State `json:"state"`
 	// Problem is why the last scrape failed.
 	Problem string `json:"problem,omitempty"`
-	// Out names the filter that removed the endpoint ("subset", "draining", "full"), or the step of the strategy "tree" that
+	// Out names the filter that removed the endpoint ("subset", "draining", "full", or a plugin), or the step of the strategy "tree" that
 	// did; "over-load" if it has too many requests in flight for the strategy "chwbl"; "" for a candidate.
 	Out string `json:"out,omitempty"`
 	// Trial is "due" for a suspect endpoint that the next request may try, and "wait" for one that gets a request only if there
@@ -22,6 +22,9 @@ type Verdict struct {
 	// Cost is in seconds for strategy load, and in requests for least-request; Costs are its parts. Only for candidates.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  float64            `json:"cost"`
+	// Score is the sum of Scores by weight, of strategy plugins. Only for candidates.
+	Score  float64 `json:"score,omitempty"`
+	Scores []Score `json:"scores,omitempty"`
 	// Place of the endpoint on the hash ring, from the request's hash on; 1 is the first, 0 unknown.
 	Place int `json:"place,omitempty"`
 	// TTFT and TPOT are the predicted times to the first token and between two, in seconds; 0: not predicted. Late means that they are
@@ -33,6 +36,13 @@ type Verdict struct {
 	Session bool `json:"session,omitempty"`
 	// Cached is how many tokens of the prompt the server has cached.
 	Cached int `json:"cached,omitempty"`
+}
+
+// Score is one plugin's score of an endpoint, 0 to 1.
+type Score struct {
+	Plugin string  `json:"plugin"`
+	Score  float64 `json:"score"`
+	Weight float64 `json:"weight"`
 }
 
 // Describe evaluates every endpoint of list as Rank would, and chooses none.
@@ -58,7 +68,7 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 			c = c[1:]
 		default:
 			if v.Out = s.filteredBy(e, &v.State); v.Out == "" {
-				v.Out = "full" // until a moment ago
+				v.Out = full // until a moment ago
 			}
 		}
 	}

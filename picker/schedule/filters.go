@@ -4,10 +4,13 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 
 var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.State) bool { return !e.Draining }}
 
+// full is the name of the filter of thresholds.
+const full = "full"
+
 // notFull keeps endpoints below all thresholds. Only the threshold of requests in flight applies to a stale endpoint, because
 // its last sample no longer holds.
 func notFull(f Full) filter {
-	return filter{"full", func(_ *endpoint.Endpoint, s *endpoint.State) bool {
+	return filter{full, func(_ *endpoint.Endpoint, s *endpoint.State) bool {
 		if f.InFlight > 0 && s.InFlight >= int64(f.InFlight) {
 			return false
 		}

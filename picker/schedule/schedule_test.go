@@ -384,7 +384,7 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 
 func TestStrategy_UnknownNameListsValidNames(t *testing.T) {
 	_, err := New(Options{Name: "best"})
-	if err == nil || err.Error() != `unknown strategy "best": use one of [chwbl least-request load random round-robin session tree]` {
+	if err == nil || err.Error() != `unknown strategy "best": use one of [chwbl least-request load plugins random round-robin session tree]` {
 		t.Error(err)
 	}
 }

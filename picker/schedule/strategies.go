@@ -18,6 +18,8 @@ var strategies = map[string]func(Options) *Strategy{
 	"chwbl": func(o Options) *Strategy { return &Strategy{chooser: newCHWBL(o)} },
 	// The endpoint that the request's session is at.
 	"session": func(o Options) *Strategy { return &Strategy{chooser: newSession(o)} },
+	// Filters, scorers and a choice.
+	Plugins: newPlugins,
 	// All endpoints in turn, by address.
 	"round-robin": func(Options) *Strategy { return &Strategy{turn: new(atomic.Uint64)} },
 	// All endpoints with equal probability.
@@ -26,7 +28,13 @@ var strategies = map[string]func(Options) *Strategy{
 
 // UsesMetrics reports whether the strategy that these options give needs the model servers' metrics pages.
 func UsesMetrics(o *Options) bool {
-	return o.Name == "" || o.Name == "load" || o.Name == "tree" || o.Full.Queue > 0 || o.Full.KVCachePercent > 0 || o.ShedAfter > 0
+	switch {
+	case o.Full.Queue > 0 || o.Full.KVCachePercent > 0 || o.ShedAfter > 0:
+		return true
+	case o.Name == Plugins && o.Profile != nil:
+		return o.Profile.Pages
+	}
+	return o.Name == "" || o.Name == "load" || o.Name == "tree"
 }
 
 // UsesObjective reports whether a strategy of this name reads Request.Objective.
@@ -42,4 +50,4 @@ func UsesSpread(name string) bool { return name == "chwbl" }
 func UsesSessions(name string) bool { return name == "session" }
 
 // UsesModel reports whether a strategy of this name reads the request's model.
-func UsesModel(name string) bool { return name == "tree" }
+func UsesModel(name string) bool { return name == "tree" || name == Plugins }

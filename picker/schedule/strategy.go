@@ -1,11 +1,14 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/prefix"
 )
@@ -26,13 +29,15 @@ type Options struct {
 	// not.
 	ShedAfter time.Duration
 	Random    func() uint64 // uniform; required
+	// Profile of the strategy "plugins", which requires it.
+	Profile *endpointpicker.Profile
 	// Prefixes are those that the endpoints' servers have cached; nil: not known.
 	Prefixes *prefix.Index
 }
 
 // Equal reports whether two options give strategies that decide alike. It does not compare Random and Prefixes.
 func (o *Options) Equal(p *Options) bool {
-	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing && o.ShedAfter == p.ShedAfter
+	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing && o.ShedAfter == p.ShedAfter && reflect.DeepEqual(o.Profile, p.Profile)
 }
 
 // Strategy ranks endpoints. One serves a pool until its options change; many requests call its methods concurrently.
@@ -81,6 +86,7 @@ type scorer interface {
 type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	Cost     float64 // of strategy load in seconds, of least-request in requests
+	Score    float64 // of strategy plugins: the sum of its scorers' scores by weight
 	Cached   int     // tokens of the prompt that the server has cached
 	// TTFT and TPOT are the predicted times to the first token and between two, in seconds: of the first that was ranked, and of all
 	// if the request has an Objective. 0: not predicted.
@@ -109,7 +115,8 @@ func (c *Candidate) Work(r *Request) endpoint.Work {
 // Scratch is reusable working memory for Rank.
 type Scratch struct {
 	candidates []Candidate
-	// Eligible is the last Rank's number of allowed endpoints that are not draining, full ones included.
+	// Eligible is the last Rank's number of allowed endpoints that are not draining and that pass the filters of plugins, full ones
+	// included.
 	Eligible int
 	fresh    int // of them
 	// Shed means that the last Rank found endpoints that are not full, and that the strategy has none for this request.
@@ -140,6 +147,9 @@ func New(o Options) (*Strategy, error) {
 	if !ok {
 		return nil, fmt.Errorf("unknown strategy %q: use one of %v", o.Name, Names())
 	}
+	if o.Name == Plugins && o.Profile == nil {
+		return nil, errors.New("strategy plugins needs a profile")
+	}
 	s := build(o)
 	s.name, s.random, s.after = o.Name, o.Random, o.ShedAfter.Seconds()
 	if s.load, _ = s.scorer.(*load); s.load != nil {
@@ -147,7 +157,7 @@ func New(o Options) (*Strategy, error) {
 	} else if s.after > 0 {
 		s.foresees = &load{}
 	}
-	s.filters = []filter{notDraining}
+	s.filters = append([]filter{notDraining}, s.filters...)
 	if o.Full != (Full{}) {
 		s.filters = append(s.filters, notFull(o.Full))
 	}
@@ -188,6 +198,10 @@ func (s *Strategy) order(r *Request, now time.Time, list []endpoint.Endpoint, c 
 	if s.turn != nil {
 		return inTurn(c, turn, n)
 	}
+	if s.trials {
+		suspect(c, scratch.Eligible, scratch.fresh)
+	}
+	s.match(r, c, scratch)
 	if s.chooser != nil {
 		ranked := s.chooser.choose(r, list, c, scratch.states, n)
 		if len(ranked) == 0 {
@@ -195,10 +209,6 @@ func (s *Strategy) order(r *Request, now time.Time, list []endpoint.Endpoint, c 
 		}
 		return ranked
 	}
-	if s.trials {
-		suspect(c, scratch.Eligible, scratch.fresh)
-	}
-	s.match(r, c, scratch)
 	s.judge(r, now, c, scratch)
 	return best(c, n, s.random())
 }
@@ -216,7 +226,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	s.prefixes.Match(r.Chain, scratch.servers, scratch.cached)
 	s.prefixes.MatchReports(&r.Exact, r.Model, scratch.servers, scratch.cached)
 	for i := range c {
-		if c[i].Cached = int(scratch.cached[i]); c[i].Cached > 0 {
+		if c[i].Cached = int(scratch.cached[i]); c[i].Cached > 0 && s.load != nil {
 			cached := min(float64(c[i].Cached), c[i].uncached)
 			c[i].uncached -= cached
 			c[i].Cost -= uncachedWeight * cached / c[i].rate
@@ -246,13 +256,14 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 			state = &scratch.states[i]
 		}
 		e.ReadState(state, at)
-		if !e.Draining {
+		out := s.filteredBy(e, state)
+		if out == "" || out == full {
 			scratch.Eligible++
 			if state.Fresh {
 				scratch.fresh++
 			}
 		}
-		if s.filteredBy(e, state) != "" {
+		if out != "" {
 			continue
 		}
 		c = append(c, Candidate{Endpoint: e, doubt: doubts(state), lot: uint32(i), adapter: adapter})

@@ -16,9 +16,16 @@ import (
 func Production() []Strategy {
 	var all []Strategy
 	for _, name := range schedule.Names() {
-		all = append(all, Strategy{Name: name, Unpaged: !schedule.UsesMetrics(&schedule.Options{Name: name}), New: func(p Pool) Policy { return newProduction(name, p) }})
+		if name != schedule.Plugins {
+			all = append(all, produced(name, schedule.Options{Name: name}))
+		}
 	}
 	return all
+}
+
+// produced is a strategy of package schedule.
+func produced(name string, o schedule.Options) Strategy {
+	return Strategy{Name: name, Unpaged: !schedule.UsesMetrics(&o), New: func(p Pool) Policy { return newProduction(o, p) }}
 }
 
 // production is one pool of one picker process.
@@ -48,20 +55,21 @@ const sessionTTL = 5 * time.Minute
 
 var errGone = errors.New("the metrics page is gone")
 
-func newProduction(name string, p Pool) Policy {
+func newProduction(o schedule.Options, p Pool) Policy {
 	prefixes := prefix.New(prefix.Config{})
-	s, err := schedule.New(schedule.Options{Name: name, Random: p.Random.Uint64, Prefixes: prefixes, ShedAfter: p.ShedAfter})
+	o.Random, o.Prefixes, o.ShedAfter = p.Random.Uint64, prefixes, p.ShedAfter
+	s, err := schedule.New(o)
 	if err != nil {
 		panic(err) // the name is one of schedule.Names
 	}
 	d := &production{
-		strategy: s, metrics: endpoint.Metrics{Off: !schedule.UsesMetrics(&schedule.Options{Name: name})},
+		strategy: s, metrics: endpoint.Metrics{Off: !schedule.UsesMetrics(&o)},
 		registry: endpoint.NewRegistry(endpoint.Config{Prefixes: prefixes, Jitter: p.Random.Float64}),
 		leases:   endpoint.NewLeases("simulated", time.Hour),
 		prefixes: prefixes, tree: &p.Workload.tree, shedAfter: p.ShedAfter, cache: p.Config.Blocks * BlockTokens,
 		scrapes: make([]endpoint.Scrape, p.Room), open: map[*Pick]*endpoint.Lease{},
 	}
-	if schedule.UsesSessions(name) {
+	if schedule.UsesSessions(o.Name) {
 		d.sessions = new(schedule.Sessions)
 	}
 	d.resize(p.Servers)

@@ -32,7 +32,7 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		if spec.Session != nil && p.Settings.Strategy != string(v1alpha1.StrategySession) {
 			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
 		}
-		if spec.Metrics != nil && p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.Strategy != string(v1alpha1.StrategyTree) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 && p.Settings.ShedAfter == 0 {
+		if spec.Metrics != nil && !readsPages(&p.Settings) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 && p.Settings.ShedAfter == 0 {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
 		}
 	}
@@ -43,6 +43,17 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
 	}
 	return drop(out)
+}
+
+// readsPages reports whether a strategy reads metrics pages.
+func readsPages(s *model.PickerSettings) bool {
+	switch v1alpha1.Strategy(s.Strategy) {
+	case v1alpha1.StrategyLoad, v1alpha1.StrategyTree:
+		return true
+	case v1alpha1.StrategyPlugins:
+		return s.Plugins == nil || s.Plugins.Pages
+	}
+	return false
 }
 
 // ineffectiveOn are the findings about fields of a policy that have no effect on an import, or on those of its exporting clusters that
@@ -77,6 +88,8 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		{"shedAfter", spec.ShedAfter != nil},
 		{"chwbl", spec.CHWBL != nil},
 		{"session", spec.Session != nil},
+		{"plugins", spec.Plugins != nil},
+		{"configRef", spec.ConfigRef != nil},
 		{"failureMode", spec.FailureMode != ""},
 		{"full", spec.Full != nil},
 		{"metrics", spec.Metrics != nil},

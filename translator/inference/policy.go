@@ -42,7 +42,8 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	}
 	spec := policy.Spec.Picker
 	s.Strategy = cmp.Or(string(spec.Strategy), s.Strategy)
-	s.Prefix = s.Strategy == string(v1alpha1.StrategyLoad) && (spec.Prefix == nil || *spec.Prefix)
+	reads := s.Strategy == string(v1alpha1.StrategyLoad) || s.Strategy == string(v1alpha1.StrategyPlugins)
+	s.Prefix = reads && (spec.Prefix == nil || *spec.Prefix)
 	s.EveryBody = spec.Body == string(model.BodyBuffered) || spec.Body == "" && readsBodies(spec.Strategy)
 	s.Criticality = cmp.Or(string(spec.Criticality), s.Criticality)
 	s.Fallbacks = or(spec.Fallbacks, s.Fallbacks)

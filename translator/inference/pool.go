@@ -53,6 +53,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 		p.Ports = append(p.Ports, uint16(port.Number))
 	}
 	if ref := obj.Spec.EndpointPickerRef; ref == nil {
+		plugins(r, p, policy)
 		ourPicker(p, policy)
 	} else {
 		externalPicker(r, p, obj.Namespace, ref)

@@ -85,10 +85,18 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: "spec.targetRef.name", Problem: problem, Fix: "name a pool of the policy's own namespace"})
 	case slices.ContainsFunc(rep.Findings, conflict):
 		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted", Message: rep.Findings[slices.IndexFunc(rep.Findings, conflict)].Problem}
+	default:
+		if c, invalid := pluginsCondition(rep.Findings); invalid {
+			accepted = c
+		}
 	}
 	rep.Conditions = []report.Condition{accepted}
 	if accepted.Status == report.True {
-		rep.Conditions = append(rep.Conditions, resolved("InvalidSpillTarget", rep.Findings))
+		refs := resolved("InvalidSpillTarget", rep.Findings)
+		if invalidConfigRef(rep.Findings) {
+			refs = resolved("InvalidConfigRef", rep.Findings)
+		}
+		rep.Conditions = append(rep.Conditions, refs)
 	}
 	return rep, true
 }

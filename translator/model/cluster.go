@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
 // Fallback is what a pool's cluster does with a request for which no usable endpoint was picked (DESIGN, "What Envoy
@@ -199,6 +200,7 @@ type Relay struct {
 // PickerSettings is a pool's PoolPolicy, with defaults filled in.
 type PickerSettings struct {
 	Strategy           string
+	Plugins            *endpointpicker.Profile // of strategy plugins; nil if what configures them is invalid
 	Criticality        string
 	ShedAfter          time.Duration // 0: off
 	VirtualNodes       int32         // of strategy chwbl, as the next two; 0: the defaults of picker.Pool

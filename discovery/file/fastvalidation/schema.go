@@ -89,7 +89,8 @@ func (sc *Schema) Valid(v any) bool {
 		return sc.nullable
 	}
 	if sc.unknownFields {
-		return len(sc.properties) == 0 && len(sc.rules) == 0 && sc.limits == nil && sc.typ != "array"
+		_, object := v.(map[string]any)
+		return len(sc.properties) == 0 && len(sc.rules) == 0 && sc.limits == nil && (sc.typ == "" || sc.typ == "object" && object)
 	}
 	if !sc.validShape(v) {
 		return false

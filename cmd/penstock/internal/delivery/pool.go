@@ -17,6 +17,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	out := picker.Pool{
 		Name:          pp.Pool.Name.String(),
 		Strategy:      s.Strategy,
+		Plugins:       s.Plugins,
 		Criticality:   schedule.Criticality(s.Criticality),
 		ShedAfter:     s.ShedAfter,
 		Hashing:       schedule.Hashing{VirtualNodes: int(s.VirtualNodes), LoadFactor: float64(s.LoadFactorPercent) / 100},

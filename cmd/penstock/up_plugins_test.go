@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker"
+)
+
+// zonePlugins is an EndpointPickerConfig without metadata: it keeps the servers of one zone.
+func zonePlugins(zone string) string {
+	return `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: label-selector-filter
+  name: zone
+  parameters: {matchLabels: {zone: ` + zone + `}}
+- type: prefix-cache-scorer
+- type: queue-scorer
+schedulingProfiles:
+- name: default
+  plugins:
+  - pluginRef: zone
+  - {pluginRef: prefix-cache-scorer, weight: 3}
+  - {pluginRef: queue-scorer, weight: 2}
+`
+}
+
+// named gives a document the name zone.
+func named(doc string) string {
+	return strings.Replace(doc, "plugins:", "metadata: {name: zone}\nplugins:", 1)
+}
+
+func inConfigMap(doc string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: zone}\ndata:\n  plugins.yaml: |\n    " + strings.ReplaceAll(strings.TrimSpace(doc), "\n", "\n    ") + "\n"
+}
+
+func zonePolicy(ref string) string {
+	return `apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: chat}
+spec:
+  targetRef: {name: chat}
+  picker: {strategy: plugins, configRef: ` + ref + `}
+`
+}
+
+func TestPoolPolicy_PluginsAreReloadedAndKeepLastGood(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	files := chatFiles(port)
+	files["servers.yaml"] = strings.Replace(serversYAML("east", modelServer(t, sim.Config{Name: "pod-east"})), "app: east", "app: chat, zone: east", 1) +
+		"---\n" + strings.Replace(serversYAML("west", modelServer(t, sim.Config{Name: "pod-west"})), "app: west", "app: chat, zone: west", 1)
+	files["policy.yaml"] = zonePolicy("{kind: EndpointPickerConfig, name: zone}")
+	files["zone.yaml"] = named(zonePlugins("east"))
+	s := up(t, files)
+	servedBy := func(pod string) {
+		t.Helper()
+		eventually(t, "requests go to "+pod, func() error {
+			for range 5 {
+				got, err := chat(t.Context(), local(port))
+				if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != pod {
+					return fmt.Errorf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
+				}
+			}
+			return nil
+		})
+	}
+	reported := func(want string) {
+		t.Helper()
+		eventually(t, "status reports "+want, func() error {
+			if text := s.penstock("status", "-o", "json"); !strings.Contains(text, want) {
+				return fmt.Errorf("%s", text)
+			}
+			return nil
+		})
+	}
+	servedBy("pod-east")
+	s.write("zone.yaml", named(zonePlugins("west")))
+	servedBy("pod-west")
+
+	// Invalid in the folder: the file's last good version stays.
+	s.write("zone.yaml", named(strings.Replace(zonePlugins("east"), "queue-scorer", "latency-scorer", 1)))
+	reported("latency-scorer")
+	servedBy("pod-west")
+
+	// In a ConfigMap, whose text is first read when it is used: the picker's last valid plugins stay.
+	s.write("zone.yaml", inConfigMap(zonePlugins("east")))
+	s.write("policy.yaml", zonePolicy("{name: zone}"))
+	servedBy("pod-east")
+	s.write("zone.yaml", inConfigMap(strings.Replace(zonePlugins("west"), "queue-scorer", "latency-scorer", 1)))
+	reported("InvalidConfigRef")
+	servedBy("pod-east")
+	s.write("zone.yaml", inConfigMap(zonePlugins("west")))
+	servedBy("pod-west")
+
+	var e struct {
+		Picks map[string]picker.Explanation `json:"picks"`
+	}
+	url := local(port) + "/v1/chat/completions"
+	if err := json.Unmarshal([]byte(s.penstock("explain", url, "-o", "json")), &e); err != nil {
+		t.Fatal(err)
+	}
+	kept, out := 0, 0
+	for _, v := range e.Picks["default/chat"].Verdicts {
+		switch {
+		case v.Out == "zone":
+			out++
+		case len(v.Scores) == 2 && v.Scores[1].Plugin == "queue-scorer" && v.Scores[1].Weight == 2 && v.Score == 2:
+			kept++
+		}
+	}
+	if kept != 1 || out != 1 {
+		t.Errorf("explained: %+v", e.Picks)
+	}
+	if text := s.penstock("explain", url); !strings.Contains(text, "strategy plugins") || !strings.Contains(text, "score 2.000 (prefix-cache-scorer 0.000 x 3, queue-scorer 1.000 x 2)") || !strings.Contains(text, "out: zone") {
+		t.Errorf("explain:\n%s", text)
+	}
+}

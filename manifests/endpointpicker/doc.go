@@ -1,0 +1,15 @@
+// Package endpointpicker is the EndpointPickerConfig of llm-d's router: the document that lists the filters, scorers and picker
+// of a scheduling profile. Translation and discovery/file check documents with it; package schedule implements the plugins.
+//
+// A plugin is a row of the table in plugins.go, with its parameters in parameters.go, and a row in picker/schedule.
+//
+// Invariants:
+//   - A Profile is complete: defaults are filled in, and all parameters are valid.
+//   - What a document has and Penstock does not support is a Problem that names it. Nothing is dropped silently.
+//   - Resolve has no state: equal documents give equal profiles.
+//
+// Tests: go test ./manifests/endpointpicker
+//
+// +kubebuilder:object:generate=true
+// +groupName=llm-d.ai
+package endpointpicker

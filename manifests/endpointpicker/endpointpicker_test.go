@@ -1,0 +1,218 @@
+package endpointpicker
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+const head = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
+
+// summary is a profile in one line.
+func summary(p *Profile) string {
+	if p == nil {
+		return "none"
+	}
+	var parts []string
+	for _, f := range p.Filters {
+		parts = append(parts, f.Name)
+	}
+	for _, s := range p.Scorers {
+		parts = append(parts, fmt.Sprintf("%s=%g", s.Name, s.Weight))
+	}
+	return strings.Join(append(parts, p.Picker), " ")
+}
+
+func TestEndpointPickerConfig_DocumentsOfLLMDWork(t *testing.T) {
+	for name, tt := range map[string]struct{ doc, want string }{
+		"weights":                      {"plugins: [{type: queue-scorer}, {type: prefix-cache-scorer}]\nschedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer, weight: 2.5}, {pluginRef: prefix-cache-scorer}]}]", "queue-scorer=2.5 prefix-cache-scorer=1 max-score-picker"},
+		"without a profile":            {"plugins: [{type: random-picker}, {type: queue-scorer}, {type: label-selector-filter}, {type: single-profile-handler}]", "label-selector-filter queue-scorer=1 random-picker"},
+		"names":                        {"plugins: [{name: a, type: load-aware-scorer}, {name: b, type: load-aware-scorer, parameters: {threshold: 4}}]\nschedulingProfiles: [{plugins: [{pluginRef: b, weight: 3}]}]", "b=3 max-score-picker"},
+		"the picker need not be named": {"plugins: [{type: weighted-random-picker}, {type: queue-scorer}]\nschedulingProfiles: [{plugins: [{pluginRef: queue-scorer}]}]", "queue-scorer=1 weighted-random-picker"},
+		"producers":                    {"plugins: [{type: precise-prefix-cache-producer, name: exact}, {type: inflight-load-producer}, {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: exact}}, {type: token-load-scorer, parameters: {inFlightLoadProducerName: inflight-load-producer}}]", "prefix-cache-scorer=1 token-load-scorer=1 max-score-picker"},
+		"default producer":             {"plugins: [{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: approx-prefix-cache-producer}}]", "prefix-cache-scorer=1 max-score-picker"},
+	} {
+		for _, group := range []string{Group, FormerGroup} {
+			p, problems := Parse("apiVersion: " + group + "/v1alpha1\nkind: EndpointPickerConfig\n" + tt.doc)
+			if got := summary(p); got != tt.want || len(problems) > 0 {
+				t.Errorf("%s: %s, want %s; %v", name, got, tt.want, problems)
+			}
+		}
+	}
+}
+
+func TestEndpointPickerConfig_ProfileStatesWhatItReads(t *testing.T) {
+	for doc, want := range map[string]Profile{
+		"plugins: [{type: queue-scorer}]":          {Pages: true},
+		"plugins: [{type: active-request-scorer}]": {},
+		"plugins: [{type: lora-affinity-scorer}]":  {Pages: true, Prompts: true},
+		"plugins: [{type: prefix-cache-scorer}]":   {Prompts: true},
+		"plugins: [{type: precise-prefix-cache-producer, name: x}, {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: x}}]":  {Prompts: true, Precise: true},
+		"plugins: [{type: queue-scorer}, {type: active-request-scorer}]\nschedulingProfiles: [{plugins: [{pluginRef: active-request-scorer}]}]": {},
+	} {
+		p, problems := Parse(head + doc)
+		if p == nil {
+			t.Fatal(problems)
+		}
+		if p.Pages != want.Pages || p.Prompts != want.Prompts || p.Precise != want.Precise {
+			t.Errorf("%s: %+v", doc, p)
+		}
+	}
+}
+
+func TestEndpointPickerConfig_ParametersHaveDefaults(t *testing.T) {
+	p, problems := Parse(head + "plugins: [{type: active-request-scorer, parameters: {idleThreshold: 3}}, {type: token-load-scorer}, {type: load-aware-scorer, parameters: {}}, {type: prefix-cache-scorer}]")
+	if p == nil {
+		t.Fatal(problems)
+	}
+	want := []any{&ActiveRequest{IdleThreshold: 3, MaxBusyScore: 1}, &TokenLoad{QueueThresholdTokens: 4194304}, &LoadAware{Threshold: 128}, &PrefixCache{MatchLengthScaleTokens: 8192}}
+	for i, s := range p.Scorers {
+		if diff := cmp.Diff(want[i], s.Parameters); diff != "" {
+			t.Error(s.Name, diff)
+		}
+	}
+}
+
+func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
+	many := strings.Repeat("{type: queue-scorer, name: x},", 65)
+	for doc, want := range map[string]string{
+		"plugins: [{type: disagg-profile-handler}]":                                                                 `plugins[0].type: "disagg-profile-handler" is not a type of plugins that Penstock has; use single-profile-handler`,
+		"plugins: [{type: by-label-selector}]":                                                                      "use label-selector-filter",
+		"plugins: [{type: queue}]":                                                                                  "use one of active-request-scorer, approx-prefix-cache-producer, ",
+		"plugins: [{}]":                                                                                             `plugins[0].type: "" is not a type`,
+		"plugins: []":                                                                                               "plugins: is empty",
+		"plugins: [" + many + "]":                                                                                   "plugins: has 65 plugins; at most 64",
+		"plugins: [{type: queue-scorer}, {type: queue-scorer}]":                                                     `plugins[1].name: "queue-scorer" is the name of another plugin too`,
+		"plugins: [{type: queue-scorer, parameters: {a: 1}}]":                                                       "plugins[0].parameters: queue-scorer has no parameters",
+		"plugins: [{type: load-aware-scorer, parameters: {treshold: 1}}]":                                           `plugins[0].parameters: is not valid for load-aware-scorer: unknown field "treshold"`,
+		"plugins: [{type: load-aware-scorer, parameters: {threshold: 0}}]":                                          "plugins[0].parameters.threshold: must be at least 1, is 0",
+		"plugins: [{type: load-aware-scorer, parameters: {threshold: many}}]":                                       "plugins[0].parameters: is not valid for load-aware-scorer: ",
+		"plugins: [{type: active-request-scorer, parameters: {maxBusyScore: 2}}]":                                   "parameters.maxBusyScore: must be from 0 to 1, is 2",
+		"plugins: [{type: active-request-scorer, parameters: {idleThreshold: -1}}]":                                 "parameters.idleThreshold: must be at least 0",
+		"plugins: [{type: token-load-scorer, parameters: {queueThresholdTokens: -1}}]":                              "parameters.queueThresholdTokens: must be at least 1",
+		"plugins: [{type: prefix-cache-scorer, parameters: {matchLengthWeight: 1.5}}]":                              "parameters.matchLengthWeight: must be from 0 to 1",
+		"plugins: [{type: prefix-cache-scorer, parameters: {matchLengthWeight: 1, matchLengthScaleTokens: 0}}]":     "parameters.matchLengthScaleTokens: must be at least 1",
+		"plugins: [{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: x}}]":                      `parameters.prefixMatchInfoProducerName: "x" is not the name of such a plugin; name a plugin of type approx-prefix-cache-producer or precise`,
+		"plugins: [{type: inflight-load-producer, parameters: {addEstimatedOutputTokens: true}}]":                   "parameters.addEstimatedOutputTokens: is not supported",
+		"plugins: [{type: label-selector-filter, parameters: {matchExpressions: [{key: a, operator: Near}]}}]":      "plugins[0].parameters: is not a label selector",
+		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{plugins: [{pluginRef: q}]}]":                        `schedulingProfiles[0].plugins[0].pluginRef: there is no plugin "q"; write the name of one of the plugins: queue-scorer`,
+		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{plugins: [{pluginRef: queue-scorer, weight: -1}]}]": "schedulingProfiles[0].plugins[0].weight: must be at least 0",
+		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: a}, {name: b}]":                               "schedulingProfiles[1]: is not supported",
+		"plugins: [{type: max-score-picker}, {type: random-picker}]":                                                "plugins[1]: the profile has a picker already: max-score-picker",
+		"plugins: [{type: queue-scorer}]\ndataLayer: {sources: []}":                                                 "dataLayer: is not supported",
+		"plugins: [{type: queue-scorer}]\nfeatureGates: [flowControl]":                                              "featureGates: is not supported",
+		"plugins: [{type: queue-scorer}]\nflowControl: {}":                                                          "flowControl: is not supported; remove it, and set spec.picker.full",
+		"plugins: [{type: queue-scorer}]\nother: 1":                                                                 `is not an EndpointPickerConfig: unknown field "other"`,
+		"plugins: [": "is not an EndpointPickerConfig: ",
+		"plugins: [{type: queue-scorer}] #" + strings.Repeat("x", 300_000): "bytes; at most 262144 are allowed",
+	} {
+		p, problems := Parse(head + doc)
+		if p != nil || !strings.Contains(fmt.Sprint(problems), want) {
+			t.Errorf("%.120s: %.300v, want %s", doc, problems, want)
+		}
+		for _, problem := range problems {
+			if problem.Fix == "" {
+				t.Errorf("%.120s: no fix for %s", doc, problem)
+			}
+		}
+	}
+	for doc, want := range map[string]string{
+		"apiVersion: v1\nkind: EndpointPickerConfig\nplugins: [{type: queue-scorer}]":  `apiVersion: must be llm-d.ai/v1alpha1, is "v1"`,
+		"apiVersion: llm-d.ai/v1alpha1\nkind: Config\nplugins: [{type: queue-scorer}]": `kind: must be EndpointPickerConfig, is "Config"`,
+		"": "kind: must be",
+	} {
+		if p, problems := Parse(doc); p != nil || !strings.Contains(fmt.Sprint(problems), want) {
+			t.Errorf("%s: %v, want %s", doc, problems, want)
+		}
+	}
+}
+
+func TestEndpointPickerConfig_WhatHasNoEffectIsAWarning(t *testing.T) {
+	for doc, want := range map[string]string{
+		"plugins: [{type: max-score-picker, parameters: {maxNumOfEndpoints: 3}}]":                                           "plugins[0].parameters.maxNumOfEndpoints: has no effect: spec.picker.fallbacks",
+		"plugins: [{type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 16, autoTune: false}}]":               "plugins[0].parameters.autoTune: has no effect",
+		"plugins: [{type: precise-prefix-cache-producer, parameters: {tokenProcessorConfig: {blockSize: 5}}}]":              "tokenProcessorConfig: has no effect",
+		"plugins: [{type: active-request-scorer, parameters: {requestTimeout: 2m}}]":                                        "requestTimeout: has no effect",
+		"plugins: [{type: single-profile-handler}]\nschedulingProfiles: [{plugins: [{pluginRef: single-profile-handler}]}]": "plugins[0].pluginRef: has no effect: a profile handler is not part of a profile",
+	} {
+		p, problems := Parse(head + doc)
+		if p == nil || !strings.Contains(fmt.Sprint(problems), want) {
+			t.Errorf("%s: %v, want %s", doc, problems, want)
+		}
+	}
+}
+
+func TestPoolPolicy_InlinePluginsResolveAsDocumentsDo(t *testing.T) {
+	raw := func(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+	p, problems := Inline(&v1alpha1.PluginsSpec{
+		Filters: []v1alpha1.FilterPlugin{{Type: LabelSelectorFilter, Parameters: raw(`{"matchLabels":{"a":"b"}}`)}},
+		Scorers: []v1alpha1.ScorerPlugin{{Type: LoadAwareScorer, Parameters: raw(`{"threshold":1}`), Weight: new(int32(7))}, {Type: LoadAwareScorer}},
+		Choice:  "power-of-two",
+	})
+	if got := summary(p); got != "label-selector-filter load-aware-scorer=7 load-aware-scorer-2=1 power-of-two-picker" || len(problems) > 0 {
+		t.Errorf("%s %v", got, problems)
+	}
+	if p, problems = Inline(&v1alpha1.PluginsSpec{}); summary(p) != "max-score-picker" || len(problems) > 0 {
+		t.Errorf("%s %v", summary(p), problems)
+	}
+	p, problems = Inline(&v1alpha1.PluginsSpec{Scorers: []v1alpha1.ScorerPlugin{{Type: QueueScorer}, {Type: LoadAwareScorer, Parameters: raw(`{"threshold":-1}`)}, {Type: "x"}}})
+	if got := fmt.Sprint(problems); p != nil || !strings.Contains(got, "scorers[1].parameters.threshold: must be at least 1") || !strings.Contains(got, `scorers[2].type: "x" is not`) {
+		t.Errorf("%v", problems)
+	}
+}
+
+// The CRD lists the types, so that an API server rejects others.
+func TestPoolPolicy_CRDListsTheTypesOfPlugins(t *testing.T) {
+	crd, err := os.ReadFile("../crds/penstock.dev_poolpolicies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range Types(Filter, Scorer) {
+		if !strings.Contains(string(crd), "- "+name+"\n") {
+			t.Errorf("the enum of the CRD lacks %s", name)
+		}
+	}
+	for _, picker := range Types(Picker) {
+		found := false
+		for name, kind := range choices {
+			found = found || kind == picker && strings.Contains(string(crd), "- "+name+"\n")
+		}
+		if !found {
+			t.Errorf("no choice of the CRD is %s", picker)
+		}
+	}
+}
+
+func FuzzEndpointPickerConfig_ProfilesAreComplete(f *testing.F) {
+	f.Add("plugins: [{type: queue-scorer, parameters: {}}]\nschedulingProfiles: [{plugins: [{pluginRef: queue-scorer, weight: 2}]}]")
+	f.Add("plugins: [{type: label-selector-filter, parameters: {matchLabels: {a: b}}}, {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: x}}]")
+	f.Add("plugins: &a [*a]")
+	f.Add("{}")
+	f.Fuzz(func(t *testing.T, doc string) {
+		p, problems := Parse(head + doc)
+		if (p == nil) != Invalid(problems) {
+			t.Fatalf("profile %v with problems %v", p, problems)
+		}
+		if p == nil {
+			return
+		}
+		for _, in := range append(p.Filters, p.Scorers...) {
+			if k := kinds[in.Type]; k.parameters != nil && in.Parameters == nil || in.Weight < 0 {
+				t.Fatalf("incomplete: %+v", in)
+			}
+		}
+		if kinds[p.Picker].role != Picker {
+			t.Fatalf("picker %q", p.Picker)
+		}
+		if _, err := json.Marshal(p); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

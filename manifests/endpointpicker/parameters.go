@@ -1,0 +1,189 @@
+package endpointpicker
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// parameters are those of one type of plugins, as a document has them. Fields that are pointers without an exported use are accepted
+// and have no effect.
+type parameters interface {
+	// check returns what is wrong with decoded parameters; fields are relative to them.
+	check() []Problem
+}
+
+// LabelSelector keeps the endpoints whose pods have matching labels.
+//
+// +kubebuilder:object:generate=false
+type LabelSelector metav1.LabelSelector
+
+func (p *LabelSelector) check() []Problem {
+	if _, err := metav1.LabelSelectorAsSelector((*metav1.LabelSelector)(p)); err != nil {
+		return []Problem{{Problem: "is not a label selector: " + err.Error(), Fix: "write matchLabels, or matchExpressions with key, operator (In, NotIn, Exists, DoesNotExist) and values"}}
+	}
+	return nil
+}
+
+// ActiveRequest scores by requests in flight.
+//
+// +kubebuilder:object:generate=false
+type ActiveRequest struct {
+	// IdleThreshold is the number of requests up to which an endpoint has the score 1.
+	IdleThreshold int `json:"idleThreshold"`
+	// MaxBusyScore is the highest score of all others, 0 to 1.
+	MaxBusyScore float64 `json:"maxBusyScore"`
+
+	RequestTimeout           *string `json:"requestTimeout"`
+	InFlightLoadProducerName string  `json:"inFlightLoadProducerName"`
+}
+
+func (p *ActiveRequest) check() (out []Problem) {
+	if p.IdleThreshold < 0 {
+		out = append(out, Problem{Field: "idleThreshold", Problem: fmt.Sprintf("must be at least 0, is %d", p.IdleThreshold), Fix: "write a number of requests"})
+	}
+	if p.MaxBusyScore < 0 || p.MaxBusyScore > 1 {
+		out = append(out, Problem{Field: "maxBusyScore", Problem: fmt.Sprintf("must be from 0 to 1, is %g", p.MaxBusyScore), Fix: "write a score, such as 0.5"})
+	}
+	return append(out, noEffect("requestTimeout", p.RequestTimeout != nil, "requests are in flight until they end")...)
+}
+
+func (p *ActiveRequest) producer() (field, name, kind string) {
+	return "inFlightLoadProducerName", p.InFlightLoadProducerName, InFlightLoadProducer
+}
+
+// TokenLoad scores by prompt tokens that wait to be computed.
+//
+// +kubebuilder:object:generate=false
+type TokenLoad struct {
+	// QueueThresholdTokens is the number of tokens from which on the score is 0.
+	QueueThresholdTokens int64 `json:"queueThresholdTokens"`
+
+	InFlightLoadProducerName string `json:"inFlightLoadProducerName"`
+}
+
+func (p *TokenLoad) check() []Problem {
+	if p.QueueThresholdTokens <= 0 {
+		return []Problem{{Field: "queueThresholdTokens", Problem: fmt.Sprintf("must be at least 1, is %d", p.QueueThresholdTokens), Fix: "write a number of tokens, or remove it for 4194304"}}
+	}
+	return nil
+}
+
+func (p *TokenLoad) producer() (field, name, kind string) {
+	return "inFlightLoadProducerName", p.InFlightLoadProducerName, InFlightLoadProducer
+}
+
+// LoadAware scores by waiting requests.
+//
+// +kubebuilder:object:generate=false
+type LoadAware struct {
+	// Threshold is the number of waiting requests from which on the score is 0.
+	Threshold int `json:"threshold"`
+}
+
+func (p *LoadAware) check() []Problem {
+	if p.Threshold <= 0 {
+		return []Problem{{Field: "threshold", Problem: fmt.Sprintf("must be at least 1, is %d", p.Threshold), Fix: "write a number of waiting requests, or remove it for 128"}}
+	}
+	return nil
+}
+
+// PrefixCache scores by the part of the prompt that is cached.
+//
+// +kubebuilder:object:generate=false
+type PrefixCache struct {
+	// MatchLengthWeight is the part of the score, 0 to 1, that the length of the match decides in place of its share of the prompt.
+	MatchLengthWeight float64 `json:"matchLengthWeight"`
+	// MatchLengthScaleTokens is the length from which on that part is whole.
+	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
+
+	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
+}
+
+func (p *PrefixCache) check() (out []Problem) {
+	if p.MatchLengthWeight < 0 || p.MatchLengthWeight > 1 {
+		out = append(out, Problem{Field: "matchLengthWeight", Problem: fmt.Sprintf("must be from 0 to 1, is %g", p.MatchLengthWeight), Fix: "write a weight, such as 0.5"})
+	}
+	if p.MatchLengthWeight > 0 && p.MatchLengthScaleTokens <= 0 {
+		out = append(out, Problem{Field: "matchLengthScaleTokens", Problem: fmt.Sprintf("must be at least 1, is %d", p.MatchLengthScaleTokens), Fix: "write a number of tokens, or remove it for 8192"})
+	}
+	return out
+}
+
+func (p *PrefixCache) producer() (field, name, kind string) {
+	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
+}
+
+// pickerParameters are those of llm-d's pickers.
+type pickerParameters struct {
+	MaxNumOfEndpoints *int `json:"maxNumOfEndpoints"`
+}
+
+func (p *pickerParameters) check() []Problem {
+	return noEffect("maxNumOfEndpoints", p.MaxNumOfEndpoints != nil, "spec.picker.fallbacks of the PoolPolicy sets how many endpoints a pick names")
+}
+
+// approximatePrefix are the parameters of the index of prefixes that picks have shown. Penstock's index has one schedule of blocks, and
+// reads the capacity of caches from metrics pages.
+type approximatePrefix struct {
+	AutoTune               *bool `json:"autoTune"`
+	BlockSizeTokens        *int  `json:"blockSizeTokens"`
+	BlockSize              *int  `json:"blockSize"`
+	MaxPrefixBlocksToMatch *int  `json:"maxPrefixBlocksToMatch"`
+	MaxPrefixTokensToMatch *int  `json:"maxPrefixTokensToMatch"`
+	LRUCapacityPerServer   *int  `json:"lruCapacityPerServer"`
+}
+
+func (p *approximatePrefix) check() (out []Problem) {
+	const why = "Penstock's index matches up to 131,072 tokens, and reads the capacity of caches from the metrics pages"
+	for field, set := range map[string]bool{
+		"autoTune": p.AutoTune != nil, "blockSizeTokens": p.BlockSizeTokens != nil, "blockSize": p.BlockSize != nil,
+		"maxPrefixBlocksToMatch": p.MaxPrefixBlocksToMatch != nil, "maxPrefixTokensToMatch": p.MaxPrefixTokensToMatch != nil, "lruCapacityPerServer": p.LRUCapacityPerServer != nil,
+	} {
+		out = append(out, noEffect(field, set, why)...)
+	}
+	return out
+}
+
+// precisePrefix are the parameters of the index of prefixes that KV events show.
+type precisePrefix struct {
+	TokenProcessorConfig any `json:"tokenProcessorConfig"`
+	IndexerConfig        any `json:"indexerConfig"`
+	KVEventsConfig       any `json:"kvEventsConfig"`
+	SpeculativeIndexing  any `json:"speculativeIndexing"`
+	SpeculativeTTL       any `json:"speculativeTTL"`
+}
+
+func (p *precisePrefix) check() (out []Problem) {
+	const why = "Penstock's index has keys of its own, counts picks as cached at once, and the PoolPolicy configures KV events"
+	for field, value := range map[string]any{
+		"tokenProcessorConfig": p.TokenProcessorConfig, "indexerConfig": p.IndexerConfig, "kvEventsConfig": p.KVEventsConfig,
+		"speculativeIndexing": p.SpeculativeIndexing, "speculativeTTL": p.SpeculativeTTL,
+	} {
+		out = append(out, noEffect(field, value != nil, why)...)
+	}
+	return out
+}
+
+// inFlightLoad are the parameters of the accounting of requests and tokens in flight.
+type inFlightLoad struct {
+	AddEstimatedOutputTokens bool     `json:"addEstimatedOutputTokens"`
+	OutputRatio              *float64 `json:"outputRatio"`
+	MaxEstimatedOutputTokens *int     `json:"maxEstimatedOutputTokens"`
+}
+
+func (p *inFlightLoad) check() []Problem {
+	if p.AddEstimatedOutputTokens {
+		return []Problem{{Field: "addEstimatedOutputTokens", Problem: "is not supported: tokens in flight are those of prompts", Fix: "remove it"}}
+	}
+	return append(noEffect("outputRatio", p.OutputRatio != nil, "output tokens are not estimated"),
+		noEffect("maxEstimatedOutputTokens", p.MaxEstimatedOutputTokens != nil, "output tokens are not estimated")...)
+}
+
+// noEffect is the warning that a field which is set has no effect.
+func noEffect(field string, set bool, why string) []Problem {
+	if !set {
+		return nil
+	}
+	return []Problem{{Warning: true, Field: field, Problem: "has no effect: " + why, Fix: "remove it"}}
+}

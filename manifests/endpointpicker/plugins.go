@@ -1,0 +1,107 @@
+package endpointpicker
+
+import (
+	"maps"
+	"slices"
+)
+
+// Role is what plugins of a type do.
+type Role string
+
+// The roles. Handlers and producers are part of a document and have nothing to configure here.
+const (
+	Filter   Role = "filter"
+	Scorer   Role = "scorer"
+	Picker   Role = "picker"
+	Handler  Role = "profile handler"
+	Producer Role = "data producer"
+)
+
+// Types of plugins.
+const (
+	LabelSelectorFilter = "label-selector-filter"
+
+	QueueScorer           = "queue-scorer"
+	KVCacheScorer         = "kv-cache-utilization-scorer"
+	RunningRequestsScorer = "running-requests-size-scorer"
+	ActiveRequestScorer   = "active-request-scorer"
+	TokenLoadScorer       = "token-load-scorer"
+	LoadAwareScorer       = "load-aware-scorer"
+	PrefixCacheScorer     = "prefix-cache-scorer"
+	LoRAAffinityScorer    = "lora-affinity-scorer"
+
+	MaxScorePicker       = "max-score-picker"
+	WeightedRandomPicker = "weighted-random-picker"
+	RandomPicker         = "random-picker"
+	PowerOfTwoPicker     = "power-of-two-picker"
+
+	SingleProfileHandler = "single-profile-handler"
+
+	ApproximatePrefixProducer = "approx-prefix-cache-producer"
+	PrecisePrefixProducer     = "precise-prefix-cache-producer"
+	InFlightLoadProducer      = "inflight-load-producer"
+)
+
+// kind is a type of plugins.
+type kind struct {
+	role Role
+	// parameters returns a pointer to the type's parameters with their defaults; nil: it has none.
+	parameters func() parameters
+	// pages, prompts: it reads the servers' metrics pages, the prompts of requests (and with them the model's name).
+	pages, prompts bool
+}
+
+// kinds is the table of plugins. A new plugin is a row here, its parameters, and a row in picker/schedule.
+var kinds = map[string]kind{
+	LabelSelectorFilter: {role: Filter, parameters: func() parameters { return &LabelSelector{} }},
+
+	QueueScorer:           {role: Scorer, pages: true},
+	KVCacheScorer:         {role: Scorer, pages: true},
+	RunningRequestsScorer: {role: Scorer, pages: true},
+	ActiveRequestScorer:   {role: Scorer, parameters: func() parameters { return &ActiveRequest{MaxBusyScore: 1} }},
+	TokenLoadScorer:       {role: Scorer, parameters: func() parameters { return &TokenLoad{QueueThresholdTokens: 4 << 20} }},
+	LoadAwareScorer:       {role: Scorer, pages: true, parameters: func() parameters { return &LoadAware{Threshold: 128} }},
+	PrefixCacheScorer:     {role: Scorer, prompts: true, parameters: func() parameters { return &PrefixCache{MatchLengthScaleTokens: 8192} }},
+	LoRAAffinityScorer:    {role: Scorer, pages: true, prompts: true},
+
+	MaxScorePicker:       {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
+	WeightedRandomPicker: {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
+	RandomPicker:         {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
+	PowerOfTwoPicker:     {role: Picker},
+
+	SingleProfileHandler: {role: Handler},
+
+	ApproximatePrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
+	PrecisePrefixProducer:     {role: Producer, parameters: func() parameters { return &precisePrefix{} }},
+	InFlightLoadProducer:      {role: Producer, parameters: func() parameters { return &inFlightLoad{} }},
+}
+
+// Types returns the types of plugins with one of some roles, sorted; of all roles if none is given.
+func Types(roles ...Role) []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for name := range maps.Keys(kinds) {
+			if (len(roles) == 0 || slices.Contains(roles, kinds[name].role)) && !yield(name) {
+				return
+			}
+		}
+	})
+}
+
+// instead is what to write in place of types that llm-d's router has, and Penstock has under another name or not at all.
+var instead = map[string]string{
+	"by-label-selector":            "use label-selector-filter, which has the same parameters",
+	"by-label":                     "use label-selector-filter with matchExpressions",
+	"decode-filter":                "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
+	"prefill-filter":               "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
+	"encode-filter":                "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
+	"disagg-profile-handler":       "use single-profile-handler: Penstock does not separate prefill and decode",
+	"pd-profile-handler":           "use single-profile-handler: Penstock does not separate prefill and decode",
+	"precise-prefix-cache-scorer":  "use precise-prefix-cache-producer, and prefix-cache-scorer with prefixMatchInfoProducerName",
+	"metrics-data-source":          "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy",
+	"core-metrics-extractor":       "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy",
+	"endpoint-notification-source": "remove it: Penstock knows the pool's endpoints by itself",
+	"token-producer":               "remove it: Penstock counts tokens by itself",
+	"openai-parser":                "remove it: Penstock reads requests by itself",
+	"utilization-detector":         "remove it, and set spec.picker.full of the PoolPolicy",
+	"concurrency-detector":         "remove it, and set spec.picker.full.inFlight of the PoolPolicy",
+}

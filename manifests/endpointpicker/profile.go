@@ -1,0 +1,272 @@
+package endpointpicker
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Bounds of a document.
+const (
+	maxPlugins  = 64
+	maxSelected = 32 // plugins of a profile
+)
+
+// Profile is what a document makes of a strategy. It must not be changed.
+//
+// +kubebuilder:object:generate=false
+type Profile struct {
+	Filters []Instance // in this order
+	Scorers []Instance
+	Picker  string // a type
+	// Pages and Prompts: some plugin reads the servers' metrics pages, or the prompts of requests.
+	Pages, Prompts bool
+	// Precise means that prefixes come from KV events.
+	Precise bool
+}
+
+// Instance is a plugin with its parameters.
+//
+// +kubebuilder:object:generate=false
+type Instance struct {
+	Name, Type string
+	Weight     float64 // of a scorer
+	Parameters any     // *LabelSelector, *ActiveRequest, *TokenLoad, *LoadAware, *PrefixCache; nil for a type without any
+}
+
+// Problem is what is wrong with a document.
+//
+// +kubebuilder:object:generate=false
+type Problem struct {
+	Warning bool   // the document works without it
+	Field   string // its path in the document
+	Problem string
+	Fix     string
+}
+
+func (p Problem) String() string {
+	text := p.Problem
+	if p.Field != "" {
+		text = p.Field + ": " + text
+	}
+	if p.Fix != "" {
+		text += "; " + p.Fix
+	}
+	return text
+}
+
+// Invalid reports whether problems make a document invalid.
+func Invalid(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
+}
+
+// Resolve returns the profile of a document, and the document's problems sorted by field. The profile is nil if the document is
+// invalid.
+func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
+	r := resolver{instances: map[string]*instance{}}
+	r.unsupported(c)
+	r.plugins(c.Plugins)
+	r.producers()
+	p := r.profile(c)
+	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
+	if Invalid(r.problems) {
+		return nil, r.problems
+	}
+	return p, r.problems
+}
+
+// resolver collects the problems of one document.
+type resolver struct {
+	instances map[string]*instance
+	names     []string // of instances, in the document's order
+	problems  []Problem
+}
+
+// instance is a plugin of the document.
+type instance struct {
+	Instance
+	kind  kind
+	field string
+}
+
+func (r *resolver) wrong(field, fix, problem string, args ...any) {
+	r.problems = append(r.problems, Problem{Field: field, Problem: fmt.Sprintf(problem, args...), Fix: fix})
+}
+
+// unsupported reports the parts of a document that are for other parts of llm-d's router.
+func (r *resolver) unsupported(c *EndpointPickerConfig) {
+	for _, part := range []struct {
+		field string
+		set   bool
+		fix   string
+	}{
+		{"featureGates", len(c.FeatureGates) > 0, "remove it"},
+		{"dataLayer", c.DataLayer != nil, "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy"},
+		{"flowControl", c.FlowControl != nil, "remove it, and set spec.picker.full of the PoolPolicy"},
+		{"requestHandler", c.RequestHandler != nil, "remove it: Penstock reads requests by itself"},
+		{"saturationDetector", c.SaturationDetector != nil, "remove it, and set spec.picker.full of the PoolPolicy"},
+		{"parser", c.Parser != nil, "remove it: Penstock reads requests by itself"},
+	} {
+		if part.set {
+			r.wrong(part.field, part.fix, "is not supported")
+		}
+	}
+}
+
+func (r *resolver) plugins(list []Plugin) {
+	if len(list) == 0 {
+		r.wrong("plugins", "list at least one plugin", "is empty")
+	}
+	if len(list) > maxPlugins {
+		r.wrong("plugins", "remove some", "has %d plugins; at most %d are allowed", len(list), maxPlugins)
+		list = list[:maxPlugins]
+	}
+	for i := range list {
+		field := fmt.Sprintf("plugins[%d]", i)
+		in := &instance{field: field}
+		in.Name, in.Type = cmp.Or(list[i].Name, list[i].Type), list[i].Type
+		known := false
+		if in.kind, known = kinds[in.Type]; !known {
+			r.wrong(field+".type", cmp.Or(instead[in.Type], "use one of "+strings.Join(Types(), ", ")), "%q is not a type of plugins that Penstock has", in.Type)
+		} else {
+			r.parameters(in, list[i].Parameters)
+		}
+		if r.instances[in.Name] != nil {
+			r.wrong(field+".name", "give one of them another name", "%q is the name of another plugin too", in.Name)
+			continue
+		}
+		r.instances[in.Name] = in
+		r.names = append(r.names, in.Name)
+	}
+}
+
+// parameters decodes a plugin's parameters over their defaults.
+func (r *resolver) parameters(in *instance, raw *runtime.RawExtension) {
+	field := in.field + ".parameters"
+	empty := raw == nil || len(raw.Raw) == 0 || string(raw.Raw) == "null" || string(raw.Raw) == "{}"
+	if in.kind.parameters == nil {
+		if !empty {
+			r.wrong(field, "remove it", "%s has no parameters", in.Type)
+		}
+		return
+	}
+	p := in.kind.parameters()
+	in.Parameters = p
+	if !empty {
+		d := json.NewDecoder(bytes.NewReader(raw.Raw))
+		d.DisallowUnknownFields()
+		if err := d.Decode(p); err != nil {
+			r.wrong(field, "correct the field, or remove it", "is not valid for %s: %s", in.Type, strings.TrimPrefix(err.Error(), "json: "))
+			return
+		}
+	}
+	for _, found := range p.check() {
+		found.Field = strings.TrimSuffix(field+"."+found.Field, ".")
+		r.problems = append(r.problems, found)
+	}
+}
+
+// producers checks the names of producers in parameters.
+func (r *resolver) producers() {
+	for _, name := range r.names {
+		in := r.instances[name]
+		user, ok := in.Parameters.(interface {
+			producer() (field, name, kind string)
+		})
+		if !ok {
+			continue
+		}
+		field, named, kind := user.producer()
+		if named == "" || named == kind {
+			continue // without one in the document, the producer is made of its defaults
+		}
+		fits := kind
+		if kind == ApproximatePrefixProducer {
+			fits += " or " + PrecisePrefixProducer
+		}
+		if p := r.instances[named]; p == nil || p.Type != kind && (kind != ApproximatePrefixProducer || p.Type != PrecisePrefixProducer) {
+			r.wrong(in.field+".parameters."+field, "name a plugin of type "+fits, "%q is not the name of such a plugin", named)
+		}
+	}
+}
+
+// profile selects the plugins of the document's profile.
+func (r *resolver) profile(c *EndpointPickerConfig) *Profile {
+	if len(c.SchedulingProfiles) > 1 {
+		r.wrong("schedulingProfiles[1]", "keep one profile", "is not supported: single-profile-handler runs one profile")
+	}
+	p := &Profile{}
+	if len(c.SchedulingProfiles) == 0 {
+		for _, name := range r.names {
+			if in := r.instances[name]; in.kind.role == Filter || in.kind.role == Scorer || in.kind.role == Picker {
+				r.add(p, in, 1, in.field)
+			}
+		}
+	} else {
+		refs := c.SchedulingProfiles[0].Plugins
+		if len(refs) > maxSelected {
+			r.wrong("schedulingProfiles[0].plugins", "remove some", "has %d plugins; at most %d are allowed", len(refs), maxSelected)
+			refs = refs[:maxSelected]
+		}
+		for i, ref := range refs {
+			field := fmt.Sprintf("schedulingProfiles[0].plugins[%d]", i)
+			in := r.instances[ref.PluginRef]
+			if in == nil {
+				r.wrong(field+".pluginRef", "write the name of one of the plugins: "+strings.Join(r.names, ", "), "there is no plugin %q", ref.PluginRef)
+				continue
+			}
+			weight := 1.0
+			if ref.Weight != nil {
+				weight = *ref.Weight
+			}
+			if weight < 0 || math.IsInf(weight, 0) || math.IsNaN(weight) {
+				r.wrong(field+".weight", "write 0 or more", "must be at least 0, is %g", weight)
+			}
+			r.add(p, in, weight, field+".pluginRef")
+		}
+	}
+	p.Picker = cmp.Or(p.Picker, r.onlyPicker(), MaxScorePicker)
+	return p
+}
+
+// onlyPicker is the type of the document's picker that its profile does not name.
+func (r *resolver) onlyPicker() string {
+	for _, name := range r.names {
+		if in := r.instances[name]; in.kind.role == Picker {
+			return in.Type
+		}
+	}
+	return ""
+}
+
+// add makes a plugin part of a profile.
+func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
+	p.Pages, p.Prompts = p.Pages || in.kind.pages, p.Prompts || in.kind.prompts
+	switch in.kind.role {
+	case Filter:
+		p.Filters = append(p.Filters, in.Instance)
+	case Scorer:
+		scorer := in.Instance
+		scorer.Weight = weight
+		p.Scorers = append(p.Scorers, scorer)
+		if prefix, ok := in.Parameters.(*PrefixCache); ok {
+			from := r.instances[prefix.PrefixMatchInfoProducerName]
+			p.Precise = p.Precise || from != nil && from.Type == PrecisePrefixProducer
+		}
+	case Picker:
+		if p.Picker != "" {
+			r.wrong(field, "keep one of them", "the profile has a picker already: %s", p.Picker)
+		}
+		p.Picker = in.Type
+	default:
+		if in.kind.role != "" {
+			r.problems = append(r.problems, Problem{Warning: true, Field: field, Problem: "has no effect: a " + string(in.kind.role) + " is not part of a profile", Fix: "remove it"})
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package v1alpha1
+
+import "k8s.io/apimachinery/pkg/runtime"
+
+// PluginsSpec configures the strategy plugins. Filters remove endpoints. Each scorer gives the others a score from 0 to 1, and the sum
+// of scores by weight decides. OPERATIONS.md has the formula of each scorer.
+type PluginsSpec struct {
+	// Filters remove endpoints. If no endpoint is left, requests spill, or are answered 503.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	Filters []FilterPlugin `json:"filters,omitempty"`
+	// Scorers by whose scores an endpoint is chosen. Without any, all endpoints have the same score.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Scorers []ScorerPlugin `json:"scorers,omitempty"`
+	// Choice by the scores: the highest (max-score), by lot with the scores as weights (weighted-random), the higher of two that are
+	// drawn (power-of-two), or by lot whatever the scores (random).
+	//
+	// +optional
+	// +kubebuilder:default=max-score
+	// +kubebuilder:validation:Enum=max-score;weighted-random;power-of-two;random
+	Choice string `json:"choice,omitempty"`
+}
+
+// FilterPlugin is a filter.
+type FilterPlugin struct {
+	// Type of the filter.
+	//
+	// +kubebuilder:validation:Enum=label-selector-filter
+	Type string `json:"type"`
+	// Parameters of the filter: for label-selector-filter matchLabels and matchExpressions, as in a label selector.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
+}
+
+// ScorerPlugin is a scorer with its weight.
+type ScorerPlugin struct {
+	// Type of the scorer.
+	//
+	// +kubebuilder:validation:Enum=queue-scorer;kv-cache-utilization-scorer;running-requests-size-scorer;active-request-scorer;token-load-scorer;load-aware-scorer;prefix-cache-scorer;lora-affinity-scorer
+	Type string `json:"type"`
+	// Weight of the score in the sum, relative to the other scorers' weights.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	// +kubebuilder:default=1
+	Weight *int32 `json:"weight,omitempty"`
+	// Parameters of the scorer, as in an EndpointPickerConfig: idleThreshold and maxBusyScore (active-request-scorer),
+	// queueThresholdTokens (token-load-scorer), threshold (load-aware-scorer), matchLengthWeight and matchLengthScaleTokens
+	// (prefix-cache-scorer).
+	//
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
+}
+
+// ConfigRef names an EndpointPickerConfig in the policy's namespace.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.key) || !has(self.kind) || self.kind == 'ConfigMap'",message="key is for kind ConfigMap: remove key, or use another kind"
+type ConfigRef struct {
+	// Kind of the object that has the document: ConfigMap or, in a folder, EndpointPickerConfig.
+	//
+	// +optional
+	// +kubebuilder:default=ConfigMap
+	// +kubebuilder:validation:Enum=ConfigMap;EndpointPickerConfig
+	Kind string `json:"kind,omitempty"`
+	// Name of the object.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Key of the ConfigMap that has the document. May be left out if the ConfigMap has one key.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+}

@@ -1,0 +1,75 @@
+package picker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+)
+
+func parsed(t *testing.T, doc string) *endpointpicker.Profile {
+	t.Helper()
+	p, problems := endpointpicker.Parse("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n" + doc)
+	if p == nil {
+		t.Fatal(problems)
+	}
+	return p
+}
+
+func TestPlugins_ThroughEnvoyPrefixesStayAtOneServer(t *testing.T) {
+	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true})
+	pool := Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: g.endpoints(), Body: BodyPrompts,
+		Plugins: parsed(t, "plugins: [{type: prefix-cache-scorer}, {type: weighted-random-picker}]")}
+	setPools(t, g.picker, pool)
+	first := map[string]string{}
+	for i := range 24 {
+		prompt := fmt.Sprintf(`{"model":"m","prompt":"%d %s"}`, i%6, strings.Repeat("the same words ", 100))
+		response, text := g.post(t, "/buffered/v1/completions", []byte(prompt))
+		pod := response.Header.Get("x-pod")
+		if response.StatusCode != 200 || first[prompt] != "" && first[prompt] != pod {
+			t.Errorf("pick %d: %s from %s, first at %s: %s", i, response.Status, pod, first[prompt], text)
+		}
+		first[prompt] = pod
+	}
+	records := g.picker.History("ns/pool")
+	if len(records) == 0 || records[0].Strategy != "plugins" || len(records[0].Verdicts[0].Scores) != 1 {
+		t.Errorf("recorded without scores: %+v", records)
+	}
+}
+
+// A filter that keeps no endpoint is not an overload: 503, not 429.
+func TestPlugins_FilterWithoutEndpointsIs503(t *testing.T) {
+	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: g.endpoints(),
+		Plugins: parsed(t, "plugins: [{type: label-selector-filter, parameters: {matchLabels: {gpu: h100}}}]")})
+	if response, text := g.post(t, "/none/", nil); response.StatusCode != 503 || !strings.Contains(text, "no model server that takes requests") {
+		t.Errorf("%s %s", response.Status, text)
+	}
+}
+
+func TestPlugins_InvalidOnesKeepTheLastAndEndpointsFollow(t *testing.T) {
+	p := runPicker(t, Config{})
+	strategy := func(want string) {
+		t.Helper()
+		if e := p.Explain("ns/pool", nil); e.Strategy != want {
+			t.Errorf("strategy %s, want %s", e.Strategy, want)
+		}
+	}
+	endpoints := specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	pool := Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: endpoints[:1]}
+	setPools(t, p, pool)
+	strategy("load") // there is no last valid one
+	pool.Plugins = parsed(t, "plugins: [{type: active-request-scorer}]")
+	setPools(t, p, pool)
+	strategy("plugins")
+	pool.Plugins, pool.Endpoints = nil, endpoints
+	setPools(t, p, pool)
+	strategy("plugins")
+	if e := p.Explain("ns/pool", nil); len(e.Verdicts) != 3 || e.Verdicts[2].Scores[0].Plugin != "active-request-scorer" {
+		t.Errorf("%+v", e)
+	}
+	pool.Strategy = "random"
+	setPools(t, p, pool)
+	strategy("random")
+}

@@ -1,0 +1,164 @@
+package schedule
+
+import (
+	"math"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// Plugins is the name of the strategy that Options.Profile describes.
+const Plugins = "plugins"
+
+// pluginScorers are the scorers by their types. A new one is a row here, a file if it needs one, and a row of endpointpicker.
+var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
+	endpointpicker.QueueScorer:           func(endpointpicker.Instance) pluginScorer { return fewer{waiting} },
+	endpointpicker.RunningRequestsScorer: func(endpointpicker.Instance) pluginScorer { return fewer{running} },
+	endpointpicker.KVCacheScorer:         func(endpointpicker.Instance) pluginScorer { return kvCache{} },
+	endpointpicker.LoadAwareScorer: func(p endpointpicker.Instance) pluginScorer {
+		return loadAware{p.Parameters.(*endpointpicker.LoadAware)}
+	},
+	endpointpicker.ActiveRequestScorer: func(p endpointpicker.Instance) pluginScorer {
+		return activeRequest{p.Parameters.(*endpointpicker.ActiveRequest)}
+	},
+	endpointpicker.TokenLoadScorer: func(p endpointpicker.Instance) pluginScorer {
+		return tokenLoad{p.Parameters.(*endpointpicker.TokenLoad)}
+	},
+	endpointpicker.PrefixCacheScorer: func(p endpointpicker.Instance) pluginScorer {
+		return prefixCache{p.Parameters.(*endpointpicker.PrefixCache)}
+	},
+	endpointpicker.LoRAAffinityScorer: func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
+}
+
+// pluginFilters are the filters by their types.
+var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
+	endpointpicker.LabelSelectorFilter: labelSelector,
+}
+
+// choices are the pickers by their types.
+var choices = map[string]choice{
+	endpointpicker.MaxScorePicker:       maxScore,
+	endpointpicker.WeightedRandomPicker: weightedRandom,
+	endpointpicker.RandomPicker:         uniform,
+	endpointpicker.PowerOfTwoPicker:     powerOfTwo,
+}
+
+// pluginScorer scores the candidates of a pick. The formulas are those of llm-d's router.
+type pluginScorer interface {
+	// add adds weight times each candidate's score, which is from 0 to 1, to its Score.
+	add(v view, weight float64)
+}
+
+// choice moves up to n candidates to the front of c, best first, by their scores.
+type choice func(c []Candidate, n int, random func() uint64) []Candidate
+
+// plugins is the chooser of the strategy of that name: each scorer's score by its weight, and a choice by the sums.
+type plugins struct {
+	scorers []weighted
+	choice  choice
+	random  func() uint64
+}
+
+type weighted struct {
+	pluginScorer
+	name   string
+	weight float64
+}
+
+// newPlugins returns the strategy of a profile.
+func newPlugins(o Options) *Strategy {
+	p := &plugins{choice: choices[o.Profile.Picker], random: o.Random}
+	for _, in := range o.Profile.Scorers {
+		p.scorers = append(p.scorers, weighted{pluginScorers[in.Type](in), in.Name, in.Weight})
+	}
+	s := &Strategy{chooser: p, trials: true}
+	for _, in := range o.Profile.Filters {
+		s.filters = append(s.filters, filter{in.Name, pluginFilters[in.Type](in)})
+	}
+	if o.Profile.Prompts {
+		s.prefixes = o.Prefixes
+	}
+	return s
+}
+
+// choose implements chooser.
+func (p *plugins) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
+	v := see(r, c, states)
+	for i := range c {
+		k := &c[i]
+		k.uncached = float64(max(r.Tokens-k.Cached, 0))
+		if k.rate = states[k.lot].Rate; k.rate == 0 {
+			k.rate = defaultRate
+		}
+	}
+	for i := range p.scorers {
+		p.scorers[i].add(v, p.scorers[i].weight)
+	}
+	return p.choice(c, min(n, len(c)), p.random)
+}
+
+// explain implements chooser.
+func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
+	v := see(r, c, states)
+	for i := range c {
+		verdicts[c[i].lot].Scores = make([]Score, 0, len(p.scorers))
+		c[i].Score = 0
+	}
+	for _, s := range p.scorers {
+		for i := range c {
+			c[i].Score = 0
+		}
+		s.add(v, 1)
+		for i := range c {
+			to := &verdicts[c[i].lot]
+			to.Score += s.weight * c[i].Score
+			to.Scores = append(to.Scores, Score{Plugin: s.name, Score: c[i].Score, Weight: s.weight})
+		}
+	}
+}
+
+// view is what scorers compare candidates by.
+type view struct {
+	r      *Request
+	c      []Candidate
+	states []endpoint.State // of all endpoints: a candidate's is at its lot
+	// paged means that the pages of at least half of the candidates are fresh. Stale candidates then count with the worst value of the
+	// fresh ones; else pages decide nothing, because most may be gone for a reason that is not the servers'.
+	paged bool
+}
+
+func see(r *Request, c []Candidate, states []endpoint.State) view {
+	fresh := 0
+	for i := range c {
+		if states[c[i].lot].Fresh {
+			fresh++
+		}
+	}
+	return view{r: r, c: c, states: states, paged: fresh > 0 && 2*fresh >= len(c)}
+}
+
+// state returns that of candidate i.
+func (v *view) state(i int) *endpoint.State { return &v.states[v.c[i].lot] }
+
+// bounds returns the least and the greatest value on the fresh pages.
+func (v *view) bounds(of func(*endpoint.State) float64) (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for i := range v.c {
+		if s := v.state(i); s.Fresh {
+			value := of(s)
+			low, high = min(low, value), max(high, value)
+		}
+	}
+	return low, high
+}
+
+// value returns that of candidate i; worst for one whose page is stale.
+func (v *view) value(i int, of func(*endpoint.State) float64, worst float64) float64 {
+	if s := v.state(i); s.Fresh {
+		return of(s)
+	}
+	return worst
+}
+
+// within bounds a score.
+func within(score float64) float64 { return min(max(score, 0), 1) }

@@ -1,0 +1,57 @@
+package schedule
+
+import (
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/picker/prefix"
+)
+
+// Scorers that read what picks have shown: requests and tokens in flight, and prefixes.
+
+// activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight, and above it MaxBusyScore times the distance to
+// the most of all candidates, in proportion to that.
+type activeRequest struct{ *endpointpicker.ActiveRequest }
+
+func (a activeRequest) add(v view, weight float64) {
+	var most int64
+	for i := range v.c {
+		most = max(most, v.state(i).InFlight)
+	}
+	for i := range v.c {
+		score := 1.0
+		if n := v.state(i).InFlight; n > int64(a.IdleThreshold) {
+			score = float64(most-n) / float64(most) * a.MaxBusyScore
+		}
+		v.c[i].Score += weight * score
+	}
+}
+
+// tokenLoad is token-load-scorer: 1 without tokens to compute, falling to 0 at QueueThresholdTokens of them. They are the tokens that
+// the server has not cached, of this prompt and of those in flight without a first token.
+type tokenLoad struct{ *endpointpicker.TokenLoad }
+
+func (t tokenLoad) add(v view, weight float64) {
+	for i := range v.c {
+		tokens := float64(v.state(i).Unread) + float64(max(v.r.Tokens-v.c[i].Cached, 0))
+		v.c[i].Score += weight * within(1-tokens/float64(t.QueueThresholdTokens))
+	}
+}
+
+// prefixCache is prefix-cache-scorer: the part of the prompt's whole blocks that is cached. MatchLengthWeight of it is decided by the
+// square of the cached tokens' share of MatchLengthScaleTokens instead.
+type prefixCache struct{ *endpointpicker.PrefixCache }
+
+func (p prefixCache) add(v view, weight float64) {
+	if len(v.r.Chain) == 0 {
+		return
+	}
+	total := float64(prefix.End(len(v.r.Chain) - 1))
+	for i := range v.c {
+		cached := float64(v.c[i].Cached)
+		score := (1 - p.MatchLengthWeight) * min(cached/total, 1)
+		if p.MatchLengthWeight > 0 {
+			length := min(cached/float64(p.MatchLengthScaleTokens), 1)
+			score += p.MatchLengthWeight * length * length
+		}
+		v.c[i].Score += weight * score
+	}
+}

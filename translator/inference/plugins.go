@@ -1,0 +1,111 @@
+package inference
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Fields of a policy that configure the strategy plugins.
+const (
+	fieldPlugins   = "spec.picker.plugins"
+	fieldConfigRef = "spec.picker.configRef"
+)
+
+// plugins sets the profile of a pool with the strategy plugins. An invalid one leaves the pool without: the picker then keeps the
+// last valid one.
+func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
+	if p.Settings.Strategy != string(v1alpha1.StrategyPlugins) {
+		return
+	}
+	owner, spec := store.PoolPolicies.Ref(policy), &policy.Spec.Picker
+	found := func(field, where string, problems ...endpointpicker.Problem) {
+		for i, problem := range problems {
+			f := report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem.Problem, Fix: problem.Fix}
+			switch {
+			case problem.Warning:
+				f.Severity = report.Warning
+			case i >= mostErrors:
+				continue
+			}
+			if where != "" { // the field is one of the document
+				f.Problem = where + ": " + strings.TrimPrefix(problem.Field+": "+problem.Problem, ": ")
+			} else if problem.Field != "" {
+				f.Field += "." + problem.Field
+			}
+			p.Findings = append(p.Findings, f)
+		}
+	}
+	switch ref := spec.ConfigRef; {
+	case spec.Plugins != nil:
+		profile, problems := endpointpicker.Inline(spec.Plugins)
+		p.Settings.Plugins = profile
+		found(fieldPlugins, "", problems...)
+	case ref == nil: // an API server and discovery/file do not admit it
+	case ref.Kind == endpointpicker.Kind:
+		doc, ok := store.EndpointPickerConfigs.Get(r, policy.Namespace+"/"+ref.Name)
+		if !ok {
+			found(fieldConfigRef+".name", "", endpointpicker.Problem{Problem: fmt.Sprintf("there is no valid EndpointPickerConfig %s/%s", policy.Namespace, ref.Name),
+				Fix: "write it into a file of the folder; on Kubernetes put the document into a ConfigMap"})
+			break
+		}
+		p.Settings.Plugins, _ = endpointpicker.Resolve(doc) // discovery/file has reported its problems
+	default:
+		text, where, problem := configMapText(r, policy.Namespace, ref)
+		if problem != (endpointpicker.Problem{}) {
+			found(fieldConfigRef, "", problem)
+			break
+		}
+		profile, problems := endpointpicker.Parse(text)
+		p.Settings.Plugins = profile
+		found(fieldConfigRef, where, problems...)
+	}
+	if profile := p.Settings.Plugins; profile != nil && !profile.Prompts {
+		p.Settings.Prefix = false
+	}
+}
+
+// configMapText returns the text that a policy names, and its place; a problem if there is none.
+func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (text, where string, problem endpointpicker.Problem) {
+	m, ok := store.ConfigMaps.Get(r, namespace+"/"+ref.Name)
+	if !ok {
+		return "", "", endpointpicker.Problem{Field: "name", Problem: fmt.Sprintf("there is no ConfigMap %s/%s", namespace, ref.Name), Fix: "create it in the policy's namespace, or name another one"}
+	}
+	key, keys := ref.Key, slices.Sorted(maps.Keys(m.Data))
+	if key == "" && len(keys) == 1 {
+		key = keys[0]
+	}
+	if text, ok = m.Data[key]; !ok {
+		p := endpointpicker.Problem{Field: "key", Problem: fmt.Sprintf("ConfigMap %s/%s has no key %q", namespace, ref.Name, key), Fix: "write the key that has the document"}
+		if key == "" {
+			p.Problem = fmt.Sprintf("ConfigMap %s/%s has %d keys, and none is named", namespace, ref.Name, len(keys))
+		}
+		if len(keys) > 0 {
+			p.Fix += ", one of " + strings.Join(keys[:min(len(keys), mostErrors)], ", ")
+		}
+		return "", "", p
+	}
+	return text, fmt.Sprintf("ConfigMap %s/%s, key %s", namespace, ref.Name, key), endpointpicker.Problem{}
+}
+
+// pluginsCondition is the condition Accepted of a policy whose plugins are invalid; false for any other.
+func pluginsCondition(findings []report.Finding) (report.Condition, bool) {
+	invalid := slices.DeleteFunc(slices.Clone(findings), func(f report.Finding) bool { return !strings.HasPrefix(f.Field, fieldPlugins) })
+	c := resolved("InvalidPlugins", invalid)
+	c.Type = "Accepted"
+	return c, c.Status == report.False
+}
+
+// invalidConfigRef reports whether a policy's configRef names no valid document.
+func invalidConfigRef(findings []report.Finding) bool {
+	return slices.ContainsFunc(findings, func(f report.Finding) bool {
+		return f.Severity == report.Error && strings.HasPrefix(f.Field, fieldConfigRef)
+	})
+}

@@ -1,0 +1,99 @@
+package inference_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+const scorers = `
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+metadata: {name: scorers}
+plugins: [{type: prefix-cache-scorer}, {type: queue-scorer}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: prefix-cache-scorer, weight: 3}, {pluginRef: queue-scorer, weight: 2}]}]
+`
+
+// configMap has a document under the keys.
+func configMap(doc string, keys ...string) string {
+	text := "\n---\nkind: ConfigMap\nmetadata: {name: scorers}\ndata:\n"
+	for _, key := range keys {
+		text += "  " + key + ": |\n    " + strings.ReplaceAll(strings.TrimSpace(doc), "\n", "\n    ") + "\n"
+	}
+	return text
+}
+
+func TestPoolPolicy_PluginsReachThePicker(t *testing.T) {
+	for name, tt := range map[string]struct{ picker, more string }{
+		"inline":       {"{strategy: plugins, plugins: {scorers: [{type: prefix-cache-scorer, weight: 3}, {type: queue-scorer, weight: 2}]}}", ""},
+		"document":     {"{strategy: plugins, configRef: {kind: EndpointPickerConfig, name: scorers}}", "\n---\n" + scorers},
+		"ConfigMap":    {"{strategy: plugins, configRef: {name: scorers}}", configMap(scorers, "config.yaml")},
+		"one of three": {"{strategy: plugins, configRef: {name: scorers, key: b}}", configMap(scorers, "a", "b", "c")},
+	} {
+		p := pool(t, world(t, poolWith(tt.picker)+tt.more), "default/chat")
+		profile := p.Settings.Plugins
+		if profile == nil || len(profile.Scorers) != 2 || profile.Scorers[0].Weight != 3 || profile.Scorers[1].Type != "queue-scorer" || profile.Picker != "max-score-picker" || len(p.Findings) > 0 {
+			t.Errorf("%s: %+v, findings %v", name, profile, p.Findings)
+		}
+		if !p.Settings.Prefix || p.Settings.EveryBody || p.Picker.Body != model.BodyBuffered {
+			t.Errorf("%s: prompts are not read: %+v", name, p.Settings)
+		}
+	}
+}
+
+func TestPoolPolicy_PluginsDecideWhetherPromptsAreRead(t *testing.T) {
+	for picker, want := range map[string]model.BodyMode{
+		"{strategy: plugins, plugins: {scorers: [{type: queue-scorer}]}}":                        model.BodyNone,
+		"{strategy: plugins, plugins: {scorers: [{type: lora-affinity-scorer}]}}":                model.BodyBuffered,
+		"{strategy: plugins, prefix: false, plugins: {scorers: [{type: lora-affinity-scorer}]}}": model.BodyNone,
+		// The last valid document may need them.
+		"{strategy: plugins, configRef: {name: missing}}": model.BodyBuffered,
+	} {
+		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Picker.Body != want {
+			t.Errorf("%s: mode %s, want %s", picker, p.Picker.Body, want)
+		}
+	}
+}
+
+func TestPoolPolicy_InvalidPluginsAreReported(t *testing.T) {
+	for name, tt := range map[string]struct{ picker, more, condition, reason, want string }{
+		"no ConfigMap": {"configRef: {name: scorers}", "", "ResolvedRefs", "InvalidConfigRef", "spec.picker.configRef.name: there is no ConfigMap default/scorers; create it"},
+		"two keys":     {"configRef: {name: scorers}", configMap(scorers, "a", "b"), "ResolvedRefs", "InvalidConfigRef", "spec.picker.configRef.key: ConfigMap default/scorers has 2 keys, and none is named; write the key that has the document, one of a, b"},
+		"other key":    {"configRef: {name: scorers, key: c}", configMap(scorers, "a"), "ResolvedRefs", "InvalidConfigRef", `ConfigMap default/scorers has no key "c"`},
+		"no document":  {"configRef: {name: scorers, kind: EndpointPickerConfig}", "", "ResolvedRefs", "InvalidConfigRef", "there is no valid EndpointPickerConfig default/scorers; write it"},
+		"unknown plugin": {"configRef: {name: scorers}", configMap(strings.ReplaceAll(scorers, "queue-scorer", "latency-scorer"), "a"), "ResolvedRefs", "InvalidConfigRef",
+			`spec.picker.configRef: ConfigMap default/scorers, key a: plugins[1].type: "latency-scorer" is not a type of plugins that Penstock has; use one of `},
+		"inline": {"plugins: {scorers: [{type: load-aware-scorer, parameters: {threshold: -3}}]}", "", "Accepted", "InvalidPlugins",
+			"spec.picker.plugins.scorers[0].parameters.threshold: must be at least 1, is -3; write a number of waiting requests"},
+	} {
+		v := world(t, poolWith("{strategy: plugins, "+tt.picker+"}")+tt.more)
+		if p := pool(t, v, "default/chat"); p.Settings.Plugins != nil || p.Settings.Strategy != "plugins" {
+			t.Errorf("%s: %+v", name, p.Settings)
+		}
+		rep, _ := inference.PolicyReport(v, direct{}, "default/chat")
+		found := false
+		for _, c := range rep.Conditions {
+			if c.Type == tt.condition {
+				found = c.Status == report.False && c.Reason == tt.reason && strings.Contains(c.Message, tt.want)
+			}
+		}
+		if !found {
+			t.Errorf("%s: conditions %+v, want %s %s: %s", name, rep.Conditions, tt.condition, tt.reason, tt.want)
+		}
+	}
+}
+
+func TestPoolPolicy_WarningsOfADocumentAreReported(t *testing.T) {
+	doc := strings.Replace(scorers, "{type: queue-scorer}", "{type: queue-scorer}, {type: random-picker, parameters: {maxNumOfEndpoints: 2}}", 1)
+	v := world(t, poolWith("{strategy: plugins, configRef: {name: scorers}}")+configMap(doc, "a"))
+	rep, _ := inference.PolicyReport(v, direct{}, "default/chat")
+	if len(rep.Findings) != 1 || rep.Findings[0].Severity != report.Warning || !strings.Contains(rep.Findings[0].Problem, "ConfigMap default/scorers, key a: plugins[2].parameters.maxNumOfEndpoints: has no effect") {
+		t.Errorf("findings %+v", rep.Findings)
+	}
+	if p := pool(t, v, "default/chat"); p.Settings.Plugins == nil || p.Settings.Plugins.Picker != "random-picker" {
+		t.Errorf("%+v", p.Settings.Plugins)
+	}
+}
