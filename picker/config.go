@@ -171,6 +171,9 @@ type KVEvents struct {
 	Port       uint16 // of each server's PUB socket; 0: the servers connect to Config.KVEvents
 	ReplayPort uint16 // of its socket for lost events; 0: none
 	Topic      string // the beginning of the topics to read
+	// Render is how long a pick may wait for the token IDs of a prompt that is text, which a server of the pool is asked for; 0: they
+	// are not asked.
+	Render time.Duration
 }
 
 // Relay describes the external picker of a pool, which is asked in place of choosing here: the remote picker of a pool whose pods

@@ -1,10 +1,16 @@
 package picker
 
 import (
+	"context"
+	mathrand "math/rand/v2"
 	"net/netip"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/kvevents"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/picker/tokenize"
 )
 
 // sources returns where each endpoint publishes KV events. endpoints are sorted by address: of several with one IP address each
@@ -28,6 +34,49 @@ func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 		out = append(out, s)
 	}
 	return out
+}
+
+// renderPrompt completes a request whose prompt is text with its token IDs, if servers of the pool report what they have.
+func (p *Picker) renderPrompt(ctx context.Context, pool *pool, r *extproc.Request, q *schedule.Request) {
+	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 || !tokenize.Known(r.Facts.Kind) ||
+		q.Tokens < prefix.End(0) || !pool.reports() {
+		return
+	}
+	prompt := tokenize.Prompt{Key: r.Facts.Prompt, Kind: r.Facts.Kind, Body: r.Body, Salt: q.Exact.Salt}
+	if exact, tokens, ok := p.renderer.Tokens(ctx, func() string { return p.renderBase(pool) }, &prompt, pool.rendering, pool.KVEvents.Render); ok {
+		q.Exact, q.Tokens = exact, tokens
+	}
+}
+
+// reports reports whether one of the pool's servers reports what it has cached.
+func (pool *pool) reports() bool {
+	for i := range pool.snapshot.Endpoints {
+		if pool.snapshot.Endpoints[i].Load().Prefixes().Knowledge() != prefix.Guessed {
+			return true
+		}
+	}
+	return false
+}
+
+// knowledge counts the pool's endpoints by prefix.Knowledge.
+func (pool *pool) knowledge() (counts [3]int) {
+	for i := range pool.snapshot.Endpoints {
+		counts[pool.snapshot.Endpoints[i].Load().Prefixes().Knowledge()]++
+	}
+	return counts
+}
+
+// renderBase returns the URL of the server that is asked for token IDs, drawn among those that take requests.
+func (p *Picker) renderBase(pool *pool) string {
+	endpoints := pool.snapshot.Endpoints
+	first := mathrand.IntN(max(len(endpoints), 1))
+	for i := range endpoints {
+		e := &endpoints[(first+i)%len(endpoints)]
+		if !e.Draining && !e.State().Failing && (p.never == nil || p.never(e.Addr.Addr()) == "") {
+			return tokenize.URL(e.Addr)
+		}
+	}
+	return ""
 }
 
 func publisherAt(host netip.Addr, port uint16, rank int) netip.AddrPort {

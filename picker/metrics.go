@@ -2,9 +2,12 @@ package picker
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker/prefix"
 )
 
 // metrics are the picker's Prometheus metrics.
@@ -41,6 +44,10 @@ var (
 		"Bytes of request bodies that are held for picks.", nil, nil)
 	unreadDesc = prometheus.NewDesc("penstock_picker_unread_bodies_total",
 		"Requests whose body was not read because of --picker-held-bodies, by outcome: picked (by load alone), or rejected (503, because an external picker needs the body).", []string{"outcome"}, nil)
+	rendersDesc = prometheus.NewDesc("penstock_picker_renders_total",
+		"Prompts whose token IDs were needed (picker.kvEvents.render), by outcome: cached, rendered, failed (an error, or late), or skipped (the servers have failed too often, or too many calls are open).", []string{"outcome"}, nil)
+	reportsDesc = prometheus.NewDesc("penstock_picker_kv_event_endpoints",
+		"Endpoints of the pool by what their KV events show: reported (all that they have cached), partly reported, or guessed (nothing).", []string{"pool", "state"}, nil)
 	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
 		"Requests in flight that this process counts: its picks, and those of a process that is gone.", nil, nil)
 )
@@ -109,6 +116,8 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- bodiesDesc
 	ch <- unreadDesc
 	ch <- leasesDesc
+	ch <- rendersDesc
+	ch <- reportsDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -142,6 +151,11 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 				stale++
 			}
 		}
+		if pool.KVEvents != nil {
+			for k, n := range pool.knowledge() {
+				gauge(reportsDesc, n, name, prefix.Knowledge(k).String())
+			}
+		}
 		gauge(inFlightDesc, int(inFlight), name)
 		gauge(endpointsDesc, fresh, name, "fresh")
 		gauge(endpointsDesc, stale, name, "stale")
@@ -153,4 +167,10 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	count(unreadDesc, float64(c.picker.bodies.Unread()), "picked")
 	count(unreadDesc, float64(c.picker.bodies.Rejected()), "rejected")
 	gauge(leasesDesc, c.picker.leases.Len())
+	r := c.picker.renderer
+	for outcome, n := range map[string]*atomic.Uint64{"cached": &r.Cached, "rendered": &r.Rendered, "failed": &r.Failed, "skipped": &r.Skipped} {
+		if n := n.Load(); n > 0 {
+			count(rendersDesc, float64(n), outcome)
+		}
+	}
 }

@@ -49,7 +49,7 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 	}
 	policy := extproc.BodyPolicy{
 		UserMessages: pool.UserMessages,
-		Limit:        pool.BodyLimit, Wait: pool.Pool.Body == BodyBuffered || pool.Relay != nil, Prompts: pool.Pool.Body == BodyPrompts, Whole: pool.Relay != nil,
+		Limit:        pool.BodyLimit, Wait: pool.Pool.Body == BodyBuffered || pool.Relay != nil, Prompts: pool.Pool.Body == BodyPrompts, Whole: pool.Relay != nil, Keep: pool.KVEvents != nil && pool.KVEvents.Render > 0,
 	}
 	if pool.Pool.Body != BodyNone {
 		policy.Assume = extproc.ModeBuffered
@@ -122,6 +122,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}
 	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, time.Now()), allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
 	defer scratches.Put(c.scratch)
+	p.renderPrompt(ctx, pool, r, &c.request)
 	c.open(ctx, pool.strategy)
 	switch {
 	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0, c.scratch.Shed:

@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/picker/tokenize"
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
@@ -33,6 +34,7 @@ import (
 type Picker struct {
 	log            *slog.Logger
 	learner        Learner
+	never          func(netip.Addr) string // the kind of an address that is never called; nil: none
 	outside        func(netip.Addr) string // why no remote picker may name an address; "" if one may
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
@@ -44,6 +46,7 @@ type Picker struct {
 	tracer         trace.Tracer
 	prefixes       *prefix.Index
 	events         *kvevents.Subscriber
+	renderer       *tokenize.Renderer
 	registry       *endpoint.Registry
 	leases         *endpoint.Leases
 	bodies         *extproc.Bodies
@@ -70,6 +73,7 @@ type pool struct {
 	unlimited   *schedule.Strategy // strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
 	snapshot    *endpoint.Snapshot
 	events      *kvevents.Subscription // nil if its servers publish none
+	rendering   *tokenize.Pool
 	counters    *poolMetrics
 	history     *history
 	sessions    *schedule.Sessions // nil if the strategy does not read sessions
@@ -91,6 +95,7 @@ func New(c Config) (*Picker, error) {
 	p := &Picker{
 		log:            c.Log,
 		learner:        c.Learner,
+		never:          c.Never,
 		outside:        c.Outside,
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
@@ -101,6 +106,7 @@ func New(c Config) (*Picker, error) {
 		prefixes:       prefixes,
 		events:         kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Never: c.Never, Log: c.Log, OnPanic: c.OnPanic}),
 		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
+		renderer:       tokenize.New(tokenize.Config{}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		bodies:         extproc.NewBodies(c.HeldBodies),
 		nowhere:        new(endpoint.Load),
@@ -206,9 +212,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		}
 	}
 	if old != nil {
-		next.counters, next.history = old.counters, old.history
+		next.counters, next.history, next.rendering = old.counters, old.history, old.rendering
 	} else {
-		next.counters, next.history = p.metrics.pool(c.Name), newHistory()
+		next.counters, next.history, next.rendering = p.metrics.pool(c.Name), newHistory(), new(tokenize.Pool)
 	}
 	options.Random, options.Prefixes = mathrand.Uint64, p.prefixes
 	if old != nil && old.options.Equal(&options) {

@@ -343,11 +343,28 @@ type KVEventsSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	ReplayPort *int32 `json:"replayPort,omitempty"`
+	// Render has the token IDs of prompts that are text fetched from the model servers, so that chat completions and completions
+	// are compared with events, too: vLLM's /v1/chat/completions/render and /v1/completions/render. A pick waits for it. Without
+	// it, and for prompts of more than 512 KiB, such requests go by what was sent to each server.
+	//
+	// +optional
+	Render *RenderSpec `json:"render,omitempty"`
 	// Topic is the beginning of the topics to read in mode Dial. The default is all of them.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Topic string `json:"topic,omitempty"`
+}
+
+// RenderSpec configures how the token IDs of prompts are fetched.
+type RenderSpec struct {
+	// TimeoutMilliseconds is how long a pick waits for the token IDs at most.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=500
+	// +kubebuilder:default=20
+	TimeoutMilliseconds *int32 `json:"timeoutMilliseconds,omitempty"`
 }
 
 // RemoteSpec limits the addresses that an importing cluster sends requests to.

@@ -24,7 +24,8 @@ type Request struct {
 	Last        bool     // the request was spilled already
 	TraceParent string   // W3C trace context of the ext_proc call; "" if the gateway does not trace it
 	Headers     *Message
-	// Body is the whole body in BUFFERED and FULL_DUPLEX_STREAMED if the pool needs it whole, and empty otherwise.
+	// Body is the body in BUFFERED and FULL_DUPLEX_STREAMED if the pool needs it whole (BodyPolicy.Whole) or keeps it, and else
+	// empty. Only with Whole it is never a part.
 	Body mem.BufferSlice
 	// Facts are read from the body; zero without a body, and if too many bodies are held to read this one. Their Chain is valid
 	// during Pick.
@@ -278,7 +279,7 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 			x.spread.Write(b.ReadOnlyData())
 		}
 	}
-	if streamed || x.policy.Whole {
+	if streamed || x.policy.Whole || x.policy.Keep {
 		x.request.Body = m.TakeBody(x.request.Body)
 	} else {
 		n := charged(m.Body)

@@ -39,6 +39,8 @@ type BodyPolicy struct {
 	Wait, Prompts bool
 	// Whole means that Pick needs the body itself, not only its Facts.
 	Whole bool
+	// Keep means that Pick can use the body itself, and does without if too many are held.
+	Keep bool
 	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is not computed. A chat completion
 	// that is no JSON is answered 400.
 	UserMessages int

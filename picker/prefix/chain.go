@@ -130,6 +130,11 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	return memory[:]
 }
 
+// PromptHash returns the hash of a whole prompt, of what follows its last full block too. Of text beyond MaxTokens it has the length.
+func PromptHash(seed uint64, front, rest *Builder) uint64 {
+	return mix(mix(mix(seed, front.sum()), rest.sum()), uint64(front.size+rest.size))
+}
+
 // Seed adds a name to a seed; the first seed is 0. The order of names matters, and where one ends.
 func Seed(seed uint64, name []byte) uint64 { return mix(seed+1, xxhash.Sum64(name)) }
 

@@ -204,6 +204,13 @@ func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	}
 }
 
+// Picks returns how many blocks count as cached because of picks of the last moments.
+func (s *Server) Picks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.reported.picks)
+}
+
 // Expire ends the picks of the last moments that are older than two seconds.
 func (s *Server) Expire(now time.Time) {
 	s.mu.Lock()

@@ -64,12 +64,13 @@ func (t *Tokens) Add(id uint32) {
 func (t *Tokens) Len() int { return t.place.Tokens() }
 
 // Exact returns the prompt. It shares t's memory: Reset ends its use.
-func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks]} }
+func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks], Tokens: t.Len()} }
 
 // Exact is a prompt of which the token IDs are known, as their hashes at the ends of a Chain's blocks. It is compared with what
 // servers report, whose seed differs: a server's model may have another name, and only some servers have an adapter.
 type Exact struct {
-	Ends []uint64
+	Ends   []uint64
+	Tokens int // of the prompt; 0 if they are not known
 	// Salt is the hash of the request's cache_salt; 0 for none.
 	Salt uint64
 }

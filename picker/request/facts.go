@@ -25,8 +25,10 @@ type Facts struct {
 	Spread uint64
 	// Chain of the prompt, valid until the Scanner's Release.
 	Chain prefix.Chain
-	// Exact is the prompt if it is given as token IDs, valid as long; else empty.
+	// Exact is the prompt if it is given as token IDs, valid as long; else it has the salt alone.
 	Exact prefix.Exact
+	// Prompt is the hash of the whole prompt, with the model and the API.
+	Prompt uint64
 }
 
 // Kind is which API a request is for.
@@ -44,6 +46,7 @@ const (
 	Generate     // of vLLM: token IDs
 	GRPCGenerate // of vLLM's gRPC API, as the next one
 	GRPCEmbed
+	Rendered // no request, but the answer of vLLM's render endpoints: token IDs
 )
 
 // Paths that a request's path may end in. A prefix, as of several APIs behind one host, is the client's choice.

@@ -73,6 +73,15 @@ func (k Kind) use(in place, key []byte) use {
 }
 
 func (k Kind) bodyUse(key []byte) use {
+	if k == Rendered {
+		switch string(key) {
+		case "token_ids":
+			return forPrompt
+		case "features":
+			return asSeed
+		}
+		return unused
+	}
 	switch string(key) {
 	case "model":
 		return forModel

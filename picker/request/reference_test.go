@@ -95,6 +95,9 @@ func (r *reference) read(k Kind, body []byte) Facts {
 			r.front.Write(inner(m.value))
 			r.front.Write(endOfText)
 		case "features":
+			if text == "null" {
+				continue
+			}
 			r.front.Mix(xxhash.Sum64(inner(m.value)))
 		case "sampling_params":
 			if text[0] != '{' {
@@ -201,6 +204,7 @@ func (r *reference) object(raw json.RawMessage, to *prefix.Builder, depth int, u
 		switch use, known := uses[m.key]; {
 		case !known:
 			to.Write(inner(m.value))
+		case use == "image" && string(m.value) == "null":
 		case use == "image":
 			to.Mix(xxhash.Sum64(inner(m.value)))
 		case use == "content":

@@ -32,6 +32,10 @@ func (s *Scanner) endScalar() {
 		if s.digits {
 			s.limitTokens = int(min(s.number, maxInt))
 		}
+	case asSeed, asImage:
+		if s.first == 'n' { // null: there are none
+			s.use = unused
+		}
 	case forPrompt:
 		if s.digits {
 			s.writeToken(s.builder(), uint32(s.number))

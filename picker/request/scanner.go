@@ -149,11 +149,12 @@ func (s *Scanner) Facts() Facts {
 	if s.kind != OtherKind {
 		f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.model), &s.front, &s.rest)
-		// Only if all of the prompt is one list of token IDs, without images.
-		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 1 && s.front.Empty() {
+		// Only if all of the prompt is one list of token IDs, which may be the one of a list, without images.
+		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 2 && s.front.Empty() {
 			f.Exact = s.ids.Exact()
-			f.Exact.Salt = s.salt
 		}
+		f.Exact.Salt = s.salt
+		f.Prompt = prefix.PromptHash(prefix.Seed(uint64(s.kind), s.model), &s.front, &s.rest)
 	}
 	return f
 }

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/penstock-project/penstock/picker/prefix"
 )
 
 // scan returns a body's facts. They outlive the Scanner.
@@ -22,7 +25,7 @@ func scan(k Kind, body []byte, chunk int) Facts {
 	}
 	s.Write(body)
 	f := s.Facts()
-	f.Chain = slices.Clone(f.Chain)
+	f.Chain, f.Exact = slices.Clone(f.Chain), f.Exact.Clone()
 	return f
 }
 
@@ -90,6 +93,8 @@ func TestPrompt_EqualsEncodingJSONWhereverAChunkEnds(t *testing.T) {
 		for _, body := range []string{tt.body, strings.NewReplacer(`"a"`, `"`+strings.Repeat(`a\n`, 600)+`"`, `"role"`, `"name":"`+strings.Repeat("n", 300)+`","role"`).Replace(tt.body)} {
 			var r reference
 			want := r.read(KindOf([]byte(tt.path)), []byte(body))
+			whole := scan(KindOf([]byte(tt.path)), []byte(body), len(body))
+			want.Exact, want.Prompt = whole.Exact, whole.Prompt // the reference has no tokens
 			for chunk := 1; chunk <= len(body)+1; chunk += 1 + len(body)/300 {
 				if got := scan(KindOf([]byte(tt.path)), []byte(body), chunk); !cmp.Equal(got, want, cmpopts.EquateEmpty()) {
 					t.Fatalf("%s, chunks of %d bytes of %s: %s", tt.path, chunk, body, cmp.Diff(want, got))
@@ -154,6 +159,42 @@ func TestRequest_KindIsFoundByPath(t *testing.T) {
 	}
 }
 
+func TestRequest_TokenIDsAreExactOnlyAlone(t *testing.T) {
+	var ids []string
+	var want prefix.Tokens
+	for i := range 200 {
+		ids = append(ids, strconv.Itoa(i*1000))
+		want.Add(uint32(i * 1000))
+	}
+	list := "[" + strings.Join(ids, ", ") + "]"
+	for body, kind := range map[string]Kind{
+		`{"prompt": ` + list + `, "model": "m", "max_tokens": 5}`:                     Completions,
+		`{"prompt": [` + list + `]}`:                                                  Completions,
+		`{"input": ` + list + `}`:                                                     Embeddings,
+		`{"token_ids":` + list + `,"features":null,"sampling_params":{}}`:             Generate,
+		`{"token_ids":` + list + `,"prompt":"text","messages":[{"content":"hello"}]}`: Rendered,
+	} {
+		for _, chunk := range []int{1, 7, 1000} {
+			got := scan(kind, []byte(body), chunk).Exact
+			if got.Tokens != 200 || !slices.Equal(got.Ends, want.Exact().Ends) {
+				t.Errorf("%.60s: %d tokens, %x", body, got.Tokens, got.Ends)
+			}
+		}
+	}
+	for body, kind := range map[string]Kind{
+		`{"prompt": [` + list + `, ` + list + `]}`:                            Completions,
+		`{"prompt": "text"}`:                                                  Completions,
+		`{"prompt": ["text", ` + list[1:] + `}`:                               Completions,
+		`{"messages": [{"role": "user", "content": "text"}], "n": 1}`:         ChatCompletions,
+		`{"token_ids":` + list + `,"features":{"mm_hashes":{"image":["x"]}}}`: Generate,
+		`{"model": "m"}`: Completions,
+	} {
+		if got := scan(kind, []byte(body), 1000).Exact; got.Tokens != 0 || len(got.Ends) != 0 {
+			t.Errorf("%.60s: %d tokens", body, got.Tokens)
+		}
+	}
+}
+
 func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 	for _, tt := range bodies {
 		f.Add([]byte(tt.body), uint8(3), uint8(OtherKind))
@@ -171,7 +212,9 @@ func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 			return
 		}
 		var r reference
-		if want := r.read(k, body); !cmp.Equal(got, want, cmpopts.EquateEmpty()) {
+		want := r.read(k, body)
+		want.Exact, want.Prompt = got.Exact, got.Prompt // the reference has no tokens
+		if !cmp.Equal(got, want, cmpopts.EquateEmpty()) {
 			t.Fatalf("body %q: %s", body, cmp.Diff(want, got))
 		}
 	})

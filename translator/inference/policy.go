@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -70,6 +71,9 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 		if !listen {
 			s.KVEvents.Port = or(e.Port, defaultKVEvents)
 		}
+		if e.Render != nil {
+			s.KVEvents.Render = time.Duration(or(e.Render.TimeoutMilliseconds, defaultRender)) * time.Millisecond
+		}
 	}
 	return s
 }
@@ -79,8 +83,12 @@ func readsBodies(s v1alpha1.Strategy) bool {
 	return s == v1alpha1.StrategyTree || s == v1alpha1.StrategyCHWBL
 }
 
-// defaultKVEvents is the port of vLLM's PUB socket.
-const defaultKVEvents = 5557
+const (
+	// defaultKVEvents is the port of vLLM's PUB socket.
+	defaultKVEvents = 5557
+	// defaultRender is how long a pick waits for token IDs, in milliseconds.
+	defaultRender = 20
+)
 
 func or(v *int32, otherwise int32) int32 {
 	if v == nil {

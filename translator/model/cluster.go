@@ -230,6 +230,7 @@ type KVEvents struct {
 	Port       int32 // of the PUB socket of those that listen
 	ReplayPort int32 // 0: none
 	Topic      string
+	Render     time.Duration // how long a pick waits for token IDs; 0: they are not fetched
 }
 
 // Hop is an internal listener through which a spilled request meets the next pool's own picker.

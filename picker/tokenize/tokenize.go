@@ -1,0 +1,240 @@
+package tokenize
+
+import (
+	"bytes"
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/mem"
+
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/request"
+)
+
+const (
+	// MaxBody is the size of the largest body that is sent: further on, no prompt is hashed either.
+	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
+	// maxResponse bounds what is read of a response: 131,072 tokens of 11 bytes.
+	maxResponse = 2 << 20
+
+	// failures in a row have a pool's servers left alone, for firstPause at first and lastPause at most.
+	failures   = 5
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// Config of a Renderer. Zero values mean the defaults given.
+type Config struct {
+	// Transport calls the servers. Default: one that keeps 16 connections to each.
+	Transport  http.RoundTripper
+	Prompts    int // that are kept, of up to 4 KiB each; default 4,096
+	Concurrent int // calls; default 64
+}
+
+// Renderer renders the prompts of all pools.
+type Renderer struct {
+	transport http.RoundTripper
+	limit     int
+	calls     chan struct{}
+
+	mu      sync.Mutex
+	prompts map[uint64]*list.Element
+	order   *list.List // of *prompt, the last used in front
+
+	Cached, Rendered, Failed, Skipped atomic.Uint64 // requests by result
+}
+
+type prompt struct {
+	key    uint64
+	exact  prefix.Exact
+	tokens int
+}
+
+// New returns a Renderer.
+func New(c Config) *Renderer {
+	if c.Transport == nil {
+		c.Transport = &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
+	}
+	return &Renderer{
+		transport: c.Transport, limit: cmp.Or(c.Prompts, 4096), calls: make(chan struct{}, cmp.Or(c.Concurrent, 64)),
+		prompts: map[uint64]*list.Element{}, order: list.New(),
+	}
+}
+
+// Pool is how the servers of one pool have answered. The zero value is ready.
+type Pool struct {
+	mu     sync.Mutex
+	failed int // in a row
+	until  time.Time
+}
+
+// ready reports whether the pool's servers may be asked.
+func (p *Pool) ready(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.After(p.until)
+}
+
+func (p *Pool) result(ok bool, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ok {
+		p.failed = 0
+		return
+	}
+	if p.failed++; p.failed >= failures {
+		p.until = now.Add(min(firstPause<<min(p.failed-failures, 10), lastPause))
+	}
+}
+
+// Prompt is what is to be rendered.
+type Prompt struct {
+	Key  uint64 // the hash of its text
+	Kind request.Kind
+	Body mem.BufferSlice // the whole request
+	Salt uint64
+}
+
+// path returns the path to ask for a kind; "" if there is none.
+func path(k request.Kind) string {
+	switch k {
+	case request.ChatCompletions:
+		return "/v1/chat/completions/render"
+	case request.Completions:
+		return "/v1/completions/render"
+	}
+	return ""
+}
+
+// Known reports whether prompts of a kind can be rendered.
+func Known(k request.Kind) bool { return path(k) != "" }
+
+// Tokens returns a prompt as token IDs, and how many they are. Within wait it asks the server at base, a URL without a path. It
+// returns false if the server does not answer in time.
+func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (prefix.Exact, int, bool) {
+	if known := r.find(p.Key); known != nil {
+		r.Cached.Add(1)
+		return salted(known, p.Salt), known.tokens, true
+	}
+	if path(p.Kind) == "" || p.Body.Len() == 0 || p.Body.Len() > MaxBody || !pool.ready(time.Now()) {
+		r.Skipped.Add(1)
+		return prefix.Exact{}, 0, false
+	}
+	select {
+	case r.calls <- struct{}{}:
+		defer func() { <-r.calls }()
+	default:
+		r.Skipped.Add(1)
+		return prefix.Exact{}, 0, false
+	}
+	at := base()
+	if at == "" {
+		r.Skipped.Add(1)
+		return prefix.Exact{}, 0, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	found, err := r.ask(ctx, at+path(p.Kind), p)
+	pool.result(err == nil, time.Now())
+	if err != nil {
+		r.Failed.Add(1)
+		return prefix.Exact{}, 0, false
+	}
+	r.Rendered.Add(1)
+	r.keep(found)
+	return salted(found, p.Salt), found.tokens, true
+}
+
+func salted(p *prompt, salt uint64) prefix.Exact {
+	e := p.exact
+	e.Salt = salt
+	return e
+}
+
+// ask calls a server. The body is not copied: the transport closes it when it is sent, which may be after the call.
+func (r *Renderer) ask(ctx context.Context, url string, p *Prompt) (*prompt, error) {
+	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
+	if err != nil {
+		return nil, err
+	}
+	call.ContentLength = int64(p.Body.Len())
+	call.Header.Set("content-type", "application/json")
+	response, err := r.transport.RoundTrip(call)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d", response.StatusCode)
+	}
+	return read(response.Body, p.Key)
+}
+
+var errNoTokens = errors.New("the response has no token_ids")
+
+// read reads a response: an object with token_ids, or a list of one. Those with images have features as well, and no tokens that
+// events could be compared with.
+func read(body io.Reader, key uint64) (*prompt, error) {
+	s := request.New(request.Rendered)
+	defer s.Release()
+	chunk := make([]byte, 8<<10)
+	began, total := false, 0
+	for {
+		n, err := body.Read(chunk)
+		part := chunk[:n]
+		if total += n; total > maxResponse {
+			return nil, fmt.Errorf("the response has more than %d bytes", maxResponse)
+		}
+		if !began {
+			if part = bytes.TrimLeft(part, " \t\r\n["); len(part) > 0 {
+				began = true
+			}
+		}
+		s.Write(part)
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	facts := s.Facts()
+	if facts.Exact.Tokens == 0 {
+		return nil, errNoTokens
+	}
+	return &prompt{key: key, exact: facts.Exact.Clone(), tokens: facts.Exact.Tokens}, nil
+}
+
+func (r *Renderer) find(key uint64) *prompt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.prompts[key]
+	if e == nil {
+		return nil
+	}
+	r.order.MoveToFront(e)
+	return e.Value.(*prompt)
+}
+
+func (r *Renderer) keep(p *prompt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old := r.prompts[p.key]; old != nil {
+		r.order.Remove(old)
+	} else if len(r.prompts) >= r.limit {
+		delete(r.prompts, r.order.Remove(r.order.Back()).(*prompt).key)
+	}
+	r.prompts[p.key] = r.order.PushFront(p)
+}
+
+// URL returns the base of a server's URLs.
+func URL(server netip.AddrPort) string { return "http://" + server.String() }

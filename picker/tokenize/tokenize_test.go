@@ -1,0 +1,120 @@
+package tokenize
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/mem"
+
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/request"
+)
+
+// tokens is a JSON list of n token IDs, and the prompt that they are.
+func tokens(n int) (text string, want prefix.Exact) {
+	var b strings.Builder
+	var t prefix.Tokens
+	for i := range n {
+		fmt.Fprintf(&b, ", %d", i*31)
+		t.Add(uint32(i * 31))
+	}
+	return "[" + b.String()[2:] + "]", t.Exact().Clone()
+}
+
+func body(text string) mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(text)} }
+
+// server answers with a text, and counts the calls.
+func server(t *testing.T, answer string) (base func() string, calls *atomic.Int32) {
+	t.Helper()
+	calls = new(atomic.Int32)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		got, _ := io.ReadAll(r.Body)
+		if answer == "" || string(got) != "the body" || !strings.HasSuffix(r.URL.Path, "/render") {
+			http.Error(w, "no", http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(s.Close)
+	return func() string { return s.URL }, calls
+}
+
+func TestRender_TokensAreReadAndKept(t *testing.T) {
+	list, want := tokens(1000)
+	for kind, answer := range map[request.Kind]string{
+		request.ChatCompletions: `{"request_id": "x", "token_ids": ` + list + `, "features": null, "sampling_params": {"max_tokens": 5}, "model": "m", "stream": false}`,
+		request.Completions:     `  [ {"token_ids": ` + list + `, "prompt": "a \"quoted\" text"} ]`,
+	} {
+		base, calls := server(t, answer)
+		r := New(Config{})
+		for range 3 {
+			got, n, ok := r.Tokens(context.Background(), base, &Prompt{Key: 7, Kind: kind, Body: body("the body"), Salt: 5}, new(Pool), time.Minute)
+			if !ok || n != 1000 || got.Salt != 5 || len(got.Ends) != len(want.Ends) || got.Ends[14] != want.Ends[14] {
+				t.Fatalf("kind %d: %v %d tokens, %d ends, want %d", kind, ok, n, len(got.Ends), len(want.Ends))
+			}
+		}
+		if calls.Load() != 1 {
+			t.Errorf("%d calls", calls.Load())
+		}
+	}
+}
+
+func TestRender_WhatHasNoTokensIsApproximate(t *testing.T) {
+	list, _ := tokens(100)
+	for name, answer := range map[string]string{
+		"no such endpoint": "",
+		"no tokens":        `{"prompt": "text"}`,
+		"no JSON":          `token_ids`,
+		"an image":         `{"token_ids": ` + list + `, "features": {"mm_hashes": {"image": ["x"]}}}`,
+		"too large":        `{"token_ids": [` + strings.Repeat("1,", 2<<20) + `1]}`,
+	} {
+		base, _ := server(t, answer)
+		if _, _, ok := New(Config{}).Tokens(context.Background(), base, &Prompt{Kind: request.ChatCompletions, Body: body("the body")}, new(Pool), time.Minute); ok {
+			t.Errorf("%s: there are tokens", name)
+		}
+	}
+}
+
+func TestRender_LateServerDelaysNoPickBeyondItsDeadline(t *testing.T) {
+	release := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer s.Close()
+	defer close(release)
+	r, pool := New(Config{Concurrent: 1}), new(Pool)
+	ask := func() bool {
+		_, _, ok := r.Tokens(context.Background(), func() string { return s.URL }, &Prompt{Kind: request.ChatCompletions, Body: body("the body")}, pool, time.Millisecond)
+		return ok
+	}
+	for range failures + 10 {
+		if ask() {
+			t.Fatal("there are tokens")
+		}
+	}
+	if r.Failed.Load() != failures || r.Skipped.Load() != 10 {
+		t.Errorf("%d calls failed and %d were skipped, want %d and 10", r.Failed.Load(), r.Skipped.Load(), failures)
+	}
+	pool = new(Pool)
+	r.calls <- struct{}{}
+	if ask(); r.Skipped.Load() != 11 {
+		t.Error("a call waits for another one's end")
+	}
+}
+
+func TestRender_KeptPromptsAreBounded(t *testing.T) {
+	r := New(Config{Prompts: 3})
+	for key := range uint64(10) {
+		r.keep(&prompt{key: key})
+		r.find(0)
+	}
+	if len(r.prompts) != 3 || r.order.Len() != 3 || r.find(0) == nil || r.find(9) == nil || r.find(7) != nil {
+		t.Errorf("%d prompts are kept", len(r.prompts))
+	}
+}
