@@ -201,7 +201,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter, Profile: c.Plugins}
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options)
 	next := &pool{Pool: c, options: options}
-	if schedule.UsesSessions(c.Strategy) {
+	if schedule.UsesSessions(&options) {
 		if next.sessions = new(schedule.Sessions); old != nil && old.sessions != nil {
 			next.sessions = old.sessions
 		}

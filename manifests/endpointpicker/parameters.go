@@ -2,6 +2,7 @@ package endpointpicker
 
 import (
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -112,6 +113,40 @@ func (p *PrefixCache) check() (out []Problem) {
 
 func (p *PrefixCache) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
+}
+
+// sessionAffinity scores by sessions. They are those of the strategy session: known by a token that the picker sets, else by an ID.
+type sessionAffinity struct {
+	Strategy                    string `json:"strategy"`
+	EncodedEndpointHeaderConfig struct {
+		Header string `json:"header"`
+	} `json:"encodedEndpointHeaderConfig"`
+	SessionIDConfig struct {
+		Sources []struct {
+			Header    string `json:"header"`
+			Attribute string `json:"attribute"`
+		} `json:"sources"`
+		EvictionTTLSeconds   *float64 `json:"evictionTtlSeconds"`
+		EvictionSweepSeconds *float64 `json:"evictionSweepSeconds"`
+	} `json:"sessionIdConfig"`
+	ProfileName *string `json:"profileName"`
+}
+
+func (p *sessionAffinity) check() (out []Problem) {
+	if p.Strategy != "" && p.Strategy != "encoded_endpoint_header" && p.Strategy != "session_id" {
+		out = append(out, Problem{Field: "strategy", Problem: fmt.Sprintf("must be encoded_endpoint_header or session_id, is %q", p.Strategy), Fix: "write one of them, or remove it"})
+	}
+	if h := p.EncodedEndpointHeaderConfig.Header; h != "" && !strings.EqualFold(h, "x-session-token") {
+		out = append(out, Problem{Field: "encodedEndpointHeaderConfig.header", Problem: fmt.Sprintf("%q is not supported: the token is in x-session-token", h), Fix: "remove it"})
+	}
+	for i, s := range p.SessionIDConfig.Sources {
+		if s.Attribute != "" || !strings.EqualFold(s.Header, "x-session-id") {
+			out = append(out, Problem{Field: fmt.Sprintf("sessionIdConfig.sources[%d]", i), Problem: "is not supported: the ID is in the header x-session-id, or in the cookie of spec.picker.session", Fix: "remove it"})
+		}
+	}
+	out = append(out, noEffect("sessionIdConfig.evictionTtlSeconds", p.SessionIDConfig.EvictionTTLSeconds != nil, "spec.picker.session.ttlSeconds of the PoolPolicy sets it")...)
+	out = append(out, noEffect("sessionIdConfig.evictionSweepSeconds", p.SessionIDConfig.EvictionSweepSeconds != nil, "expired sessions make room as new ones begin")...)
+	return append(out, noEffect("profileName", p.ProfileName != nil, "there is one profile")...)
 }
 
 // pickerParameters are those of llm-d's pickers.

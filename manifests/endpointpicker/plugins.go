@@ -29,6 +29,7 @@ const (
 	LoadAwareScorer       = "load-aware-scorer"
 	PrefixCacheScorer     = "prefix-cache-scorer"
 	LoRAAffinityScorer    = "lora-affinity-scorer"
+	SessionAffinityScorer = "session-affinity-scorer"
 
 	MaxScorePicker       = "max-score-picker"
 	WeightedRandomPicker = "weighted-random-picker"
@@ -47,8 +48,9 @@ type kind struct {
 	role Role
 	// parameters returns a pointer to the type's parameters with their defaults; nil: it has none.
 	parameters func() parameters
-	// pages, prompts: it reads the servers' metrics pages, the prompts of requests (and with them the model's name).
-	pages, prompts bool
+	// pages, prompts, sessions: it reads the servers' metrics pages, the prompts of requests (and with them the model's name), their
+	// sessions.
+	pages, prompts, sessions bool
 }
 
 // kinds is the table of plugins. A new plugin is a row here, its parameters, and a row in picker/schedule.
@@ -63,6 +65,7 @@ var kinds = map[string]kind{
 	LoadAwareScorer:       {role: Scorer, pages: true, parameters: func() parameters { return &LoadAware{Threshold: 128} }},
 	PrefixCacheScorer:     {role: Scorer, prompts: true, parameters: func() parameters { return &PrefixCache{MatchLengthScaleTokens: 8192} }},
 	LoRAAffinityScorer:    {role: Scorer, pages: true, prompts: true},
+	SessionAffinityScorer: {role: Scorer, sessions: true, parameters: func() parameters { return &sessionAffinity{} }},
 
 	MaxScorePicker:       {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
 	WeightedRandomPicker: {role: Picker, parameters: func() parameters { return &pickerParameters{} }},

@@ -25,8 +25,8 @@ type Profile struct {
 	Filters []Instance // in this order
 	Scorers []Instance
 	Picker  string // a type
-	// Pages and Prompts: some plugin reads the servers' metrics pages, or the prompts of requests.
-	Pages, Prompts bool
+	// Pages, Prompts and Sessions: some plugin reads the servers' metrics pages, the prompts of requests, or their sessions.
+	Pages, Prompts, Sessions bool
 	// Precise means that prefixes come from KV events.
 	Precise bool
 }
@@ -247,7 +247,7 @@ func (r *resolver) onlyPicker() string {
 
 // add makes a plugin part of a profile.
 func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
-	p.Pages, p.Prompts = p.Pages || in.kind.pages, p.Prompts || in.kind.prompts
+	p.Pages, p.Prompts, p.Sessions = p.Pages || in.kind.pages, p.Prompts || in.kind.prompts, p.Sessions || in.kind.sessions
 	switch in.kind.role {
 	case Filter:
 		p.Filters = append(p.Filters, in.Instance)

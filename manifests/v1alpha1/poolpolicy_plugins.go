@@ -45,7 +45,7 @@ type FilterPlugin struct {
 type ScorerPlugin struct {
 	// Type of the scorer.
 	//
-	// +kubebuilder:validation:Enum=queue-scorer;kv-cache-utilization-scorer;running-requests-size-scorer;active-request-scorer;token-load-scorer;load-aware-scorer;prefix-cache-scorer;lora-affinity-scorer
+	// +kubebuilder:validation:Enum=queue-scorer;kv-cache-utilization-scorer;running-requests-size-scorer;active-request-scorer;token-load-scorer;load-aware-scorer;prefix-cache-scorer;lora-affinity-scorer;session-affinity-scorer
 	Type string `json:"type"`
 	// Weight of the score in the sum, relative to the other scorers' weights.
 	//

@@ -27,7 +27,8 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	endpointpicker.PrefixCacheScorer: func(p endpointpicker.Instance) pluginScorer {
 		return prefixCache{p.Parameters.(*endpointpicker.PrefixCache)}
 	},
-	endpointpicker.LoRAAffinityScorer: func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
+	endpointpicker.LoRAAffinityScorer:    func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
+	endpointpicker.SessionAffinityScorer: func(endpointpicker.Instance) pluginScorer { return sessionAffinity{} },
 }
 
 // pluginFilters are the filters by their types.

@@ -117,6 +117,23 @@ func TestPlugins_ScoresAreThoseOfLLMD(t *testing.T) {
 	}
 }
 
+func TestPlugins_SessionAffinityScoresTheSessionsEndpoint(t *testing.T) {
+	list := endpoints(t, server{}, server{}, server{})
+	s := strategy(t, Options{Name: Plugins, Profile: one(t, "session-affinity-scorer", "{}")})
+	r := Request{Session: Session{ID: 1, At: list[1].Addr}}
+	for range 20 {
+		if c := s.Rank(&r, epoch, list, nil, 1, &Scratch{}); number(&c[0]) != 1 || c[0].Score != 1 {
+			t.Fatalf("at %d with score %g", number(&c[0]), c[0].Score)
+		}
+	}
+	if v := s.Describe(&Request{}, epoch, list, nil); v[0].Score != 0 || v[1].Score != 0 {
+		t.Errorf("without a session: %+v", v)
+	}
+	if o := (Options{Name: Plugins, Profile: one(t, "session-affinity-scorer", "{}")}); !UsesSessions(&o) || UsesMetrics(&o) {
+		t.Error("sessions are not read, or metrics are")
+	}
+}
+
 // llmd is llm-d's default configuration.
 const llmd = `
 plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}]

@@ -52,6 +52,9 @@ func endpoints(t testing.TB, servers ...server) []endpoint.Endpoint {
 func strategy(t testing.TB, o Options) *Strategy {
 	t.Helper()
 	o.Random = rand.New(rand.NewPCG(1, 2)).Uint64
+	if o.Name == Plugins && o.Profile == nil {
+		o.Profile = one(t, "queue-scorer", "{}")
+	}
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Scorers that read what picks have shown: requests and tokens in flight, and prefixes.
+// Scorers that read what picks have shown: requests and tokens in flight, sessions, and prefixes.
 
 // activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight, and above it MaxBusyScore times the distance to
 // the most of all candidates, in proportion to that.
@@ -33,6 +33,21 @@ func (t tokenLoad) add(v view, weight float64) {
 	for i := range v.c {
 		tokens := float64(v.state(i).Unread) + float64(max(v.r.Tokens-v.c[i].Cached, 0))
 		v.c[i].Score += weight * within(1-tokens/float64(t.QueueThresholdTokens))
+	}
+}
+
+// sessionAffinity is session-affinity-scorer: 1 for the endpoint that the request's session is at, 0 for others and without a session.
+type sessionAffinity struct{}
+
+func (sessionAffinity) add(v view, weight float64) {
+	at := v.r.Session.At
+	if !at.IsValid() {
+		return
+	}
+	for i := range v.c {
+		if v.c[i].Endpoint.Addr == at {
+			v.c[i].Score += weight
+		}
 	}
 }
 

@@ -46,8 +46,10 @@ func UsesCriticality(o *Options) bool { return o.Name == "tree" || o.ShedAfter >
 // UsesSpread reports whether a strategy of this name reads Request.Spread.
 func UsesSpread(name string) bool { return name == "chwbl" }
 
-// UsesSessions reports whether a strategy of this name reads Request.Session.
-func UsesSessions(name string) bool { return name == "session" }
+// UsesSessions reports whether the strategy that these options give reads Request.Session.
+func UsesSessions(o *Options) bool {
+	return o.Name == "session" || o.Name == Plugins && o.Profile != nil && o.Profile.Sessions
+}
 
 // UsesModel reports whether a strategy of this name reads the request's model.
 func UsesModel(name string) bool { return name == "tree" || name == Plugins }

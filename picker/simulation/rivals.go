@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// Rivals returns the strategies of other routers, re-stated from their documentation with their defaults, and the reference:
-// the cost in seconds as it was first found by simulation, with first bytes seen at once.
+// Rivals returns the strategies of other routers, re-stated from their documentation with their defaults, and the reference: the cost in
+// seconds as it was first found by simulation, with first bytes seen at once. llm-d's is one of Production, whose plugins it has.
 func Rivals() []Strategy {
 	return []Strategy{
 		{Name: "exact-least-request", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &leastRequest{newBooks(p, p.Config.Blocks), p} }},
-		{Name: "llm-d", New: func(p Pool) Policy { return &llmd{newBooks(p, p.Config.Blocks), p, make([]Page, p.Room)} }},
 		{Name: "dynamo", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &dynamo{newBooks(p, p.Config.Blocks), p} }},
 		{Name: "sglang", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &sglang{newBooks(p, sglangTree), p} }},
 		{Name: "bounded-hash", Immediate: true, Unpaged: true, New: newBoundedHash},
@@ -29,40 +28,6 @@ type leastRequest struct {
 
 func (l *leastRequest) Choose(now time.Duration, r *Request) Choice {
 	server := argmin(l.servers, l.pool.Random, func(s int) float64 { return float64(l.pool.Oracle.InFlight(s)) })
-	return l.choice(server, now, r)
-}
-
-// llmd is llm-d's default: queue-scorer 2, kv-cache-utilization-scorer 2, prefix-cache-scorer 3, max-score-picker. Its scores
-// come from metrics pages; its index of prefixes is approximate, learned from its picks.
-type llmd struct {
-	*books
-	pool  Pool
-	pages []Page
-}
-
-func (l *llmd) Learn(now time.Duration, f Fact) {
-	if f.Kind == Scraped {
-		l.pages[f.Server] = f.Page
-	}
-	l.books.Learn(now, f)
-}
-
-func (l *llmd) Choose(now time.Duration, r *Request) Choice {
-	least, most := l.pages[0].Waiting, l.pages[0].Waiting
-	for _, p := range l.pages[:l.servers] {
-		least, most = min(least, p.Waiting), max(most, p.Waiting)
-	}
-	server := argmin(l.servers, l.pool.Random, func(s int) float64 {
-		queue := 1.0
-		if most > least {
-			queue = float64(most-l.pages[s].Waiting) / float64(most-least)
-		}
-		prefix := 0.0
-		if n := len(r.full()); n > 0 {
-			prefix = float64(l.match(s, r)) / float64(n)
-		}
-		return -(2*queue + 2*(1-l.pages[s].KV) + 3*prefix)
-	})
 	return l.choice(server, now, r)
 }
 

@@ -29,7 +29,7 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		if spec.CHWBL != nil && p.Settings.Strategy != string(v1alpha1.StrategyCHWBL) {
 			out = append(out, unused(policy, []string{"spec.picker.chwbl"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy chwbl"))
 		}
-		if spec.Session != nil && p.Settings.Strategy != string(v1alpha1.StrategySession) {
+		if spec.Session != nil && !readsSessions(&p.Settings) {
 			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
 		}
 		if spec.Metrics != nil && !readsPages(&p.Settings) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 && p.Settings.ShedAfter == 0 {
@@ -43,6 +43,11 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
 	}
 	return drop(out)
+}
+
+// readsSessions reports whether a strategy keeps sessions at an endpoint.
+func readsSessions(s *model.PickerSettings) bool {
+	return s.Strategy == string(v1alpha1.StrategySession) || s.Plugins != nil && s.Plugins.Sessions
 }
 
 // readsPages reports whether a strategy reads metrics pages.

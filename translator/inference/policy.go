@@ -105,7 +105,7 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Prefix || p.Settings.EveryBody {
 		p.Picker.Body = model.BodyBuffered
 	}
-	p.Picker.Served = p.Settings.Strategy == string(v1alpha1.StrategySession) // for the token in the response
+	p.Picker.Served = readsSessions(&p.Settings) // for the token in the response
 	if policy != nil {
 		p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
 	}
