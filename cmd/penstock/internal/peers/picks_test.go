@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -34,7 +35,7 @@ func prompt(number int) *extproc.Request {
 	const tokens = 4096
 	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}, Facts: request.Facts{Size: 4 * tokens, Tokens: tokens, Stream: true}}
 	for i := 0; prefix.End(i) <= tokens; i++ {
-		r.Facts.Chain = append(r.Facts.Chain, uint64(number+1)<<32|uint64(i+1))
+		r.Facts.Chain = append(r.Facts.Chain, xxhash.Sum64String(fmt.Sprint(number, i)))
 	}
 	return r
 }
