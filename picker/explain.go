@@ -71,8 +71,8 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	return e
 }
 
-// History returns a pool's recorded picks, newest first, 64 at most. Under load they are a sample: at most one in 20 ms. It
-// returns nil for an unknown pool.
+// History returns a pool's picks that have verdicts, newest first, 64 at most: at most one in 20 ms. It returns nil for an unknown
+// pool.
 func (p *Picker) History(name string) []*Record {
 	pool := p.pool(name)
 	if pool == nil {
@@ -81,7 +81,7 @@ func (p *Picker) History(name string) []*Record {
 	return pool.history.list()
 }
 
-// ServeHTTP serves /debug/picks?pool=NAME: the pool's recorded picks as JSON or, without a pool, the names of all pools.
+// ServeHTTP serves /debug/picks?pool=NAME: the pool's picks that have verdicts as JSON or, without a pool, the names of all pools.
 func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	status := http.StatusOK

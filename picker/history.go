@@ -24,14 +24,32 @@ type Record struct {
 	// OutOfRange lists addresses that a remote picker named outside the declared ranges; Error is why it did not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
-	// Verdicts on every endpoint, computed after the pick: the request counts as in flight at the chosen endpoint.
+	// Request is the ID of the request (x-request-id), Gateway whose it is, and Picker the process that picked; Tokens is the length
+	// of its prompt, if it is known.
+	Request string `json:"request,omitempty"`
+	Gateway string `json:"gateway,omitempty"`
+	Picker  string `json:"picker,omitempty"`
+	Tokens  int    `json:"tokens,omitempty"`
+	// Candidates is the number of endpoints that passed the filters. Compared are the best of them, 8 at most: first those that the
+	// pick names.
+	Candidates int      `json:"candidates,omitempty"`
+	Compared   []Choice `json:"compared,omitempty"`
+	// Outcome is what became of the request, as far as the access log has reported it; nil for a pick without a lease.
+	Outcome *Outcome `json:"outcome,omitempty"`
+	// Verdicts on the endpoints, computed after the pick: the request counts as in flight at the chosen endpoint. Only a sample of the
+	// picks has them. Omitted counts the others, by the filter that removed them, if there are more than 16 endpoints.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
+	Omitted  map[string]int     `json:"omitted,omitempty"`
 }
 
 const (
 	historySize = 64
-	// historyEvery bounds the cost of records: at most one pick of a pool is recorded in this time.
-	historyEvery = 20 * time.Millisecond
+	// historyEvery bounds the cost of verdicts: at most one pick of a pool gets them in this time, or in historyPerEndpoint for each
+	// endpoint of a large pool. So they take less than a thousandth of a core.
+	historyEvery       = 20 * time.Millisecond
+	historyPerEndpoint = 200 * time.Microsecond
+	// maxVerdicts is how many a record has.
+	maxVerdicts = 16
 )
 
 // history keeps a pool's last recorded picks.
@@ -46,10 +64,10 @@ var start = time.Now()
 
 func newHistory() *history { return new(history) }
 
-// offer records a pick unless another one was recorded a moment ago; make is called only if so.
-func (h *history) offer(now time.Time, make func() *Record) {
+// offer records a pick of a pool with a number of endpoints unless another one was recorded a moment ago; make is called only if so.
+func (h *history) offer(now time.Time, endpoints int, make func() *Record) {
 	last, at := h.last.Load(), int64(now.Sub(start))
-	if last != 0 && at-last < int64(historyEvery) || !h.last.CompareAndSwap(last, at) {
+	if last != 0 && at-last < int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint)) || !h.last.CompareAndSwap(last, at) {
 		return
 	}
 	h.ring[h.next.Add(1)%historySize].Store(make())
@@ -73,8 +91,8 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: request.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints, Lease: a.Lease,
 		OutOfRange: d.outOfRange, Error: d.problem,
-		Verdicts: pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed),
 	}
+	record.Verdicts, record.Omitted = trim(pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed), a.Endpoints)
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
 		record.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
 	}

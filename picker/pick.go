@@ -87,7 +87,10 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	if span != nil {
 		endSpan(span, pool, &a, &d)
 	}
-	pool.history.offer(started, func() *Record { return pool.record(r, &a, &d, started) })
+	if number := p.notes.add(pool, r, &a, &d, started); d.lease != nil {
+		d.lease.SetTag(number)
+	}
+	pool.history.offer(started, len(pool.snapshot.Endpoints), func() *Record { return pool.record(r, &a, &d, started) })
 	answered = true
 	return a
 }
@@ -95,7 +98,10 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 // decision is what a pick's metrics, spans and records show beyond its answer.
 type decision struct {
 	result     string
+	tokens     int // of the prompt
 	candidates int
+	compared   int // choices
+	choices    [maxChoices]choice
 	allowed    func(*endpoint.Endpoint) bool
 	outOfRange []string        // of a relay: addresses outside the declared ranges
 	problem    string          // of a relay: why the remote picker did not answer
@@ -133,7 +139,8 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}
 	d.lease = c.lease
 	fault(r)
-	d.candidates = len(c.scratch.Candidates())
+	d.tokens = c.request.Tokens
+	d.compare(len(c.ranked), c.scratch.Candidates())
 	a, result := pool.compose(c.ranked, spill, c.scratch, restricted, retries(r))
 	d.result = result
 	if c.lease == nil {

@@ -54,6 +54,7 @@ type Picker struct {
 	metrics        *metrics
 	health         *health.Server
 	uploads        upload.Ledger
+	notes          notes
 
 	mu    sync.Mutex // serialises changes; picks do not take it
 	pools atomic.Pointer[poolSet]

@@ -33,6 +33,7 @@ func (t tracker) Response(status int, served string) (set extproc.Header) {
 	t.lease.MoveTo(load, now)
 	t.lease.Begun(0, now)
 	if t.untilEnd {
+		t.picker.notes.ended(t.lease.Tag(), accesslog.Entry{Served: served, Status: status}, now)
 		load.Record(status < 500, 0, now)
 	}
 	if t.sessions == nil || status >= 500 {
@@ -97,6 +98,7 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	served := p.loadOf(lease.Holder().Pool, e.Served)
 	ok, now := e.Status > 0 && e.Status < 500, time.Now()
+	p.notes.ended(lease.Tag(), e, now)
 	switch {
 	case served != nil:
 		lease.MoveTo(served, now)

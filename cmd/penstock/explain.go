@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,17 +19,19 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator"
 )
 
 func newExplain() *cobra.Command {
 	var s target
+	var why whyOptions
 	var method, gateway, model, output string
 	var headers []string
 	cmd := &cobra.Command{
-		Use:   "explain URL",
-		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint",
+		Use:   "explain URL | --last N | --why REQUEST_ID",
+		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or why past ones went where they did",
 		Long: `Explain where a request would go, and why: the listener, host, route and rule that match it, the backends with their
 shares, the picker, the endpoint that it would pick now, what happens without a pick, and the conditions of the objects
 involved. The command queries the penstock that runs for the same files. If none runs, it reads the files itself and omits
@@ -38,19 +41,34 @@ The exit status is 1 if the request, or a share of it, would not reach a backend
 success.
 
 A URL with the scheme grpc or grpcs is a gRPC request, such as grpc://localhost:8080/echo.Echo/Echo. A URL with the scheme
-tls or tcp is a connection that a TLSRoute or TCPRoute forwards.`,
+tls or tcp is a connection that a TLSRoute or TCPRoute forwards.
+
+With --last or --why it shows picks that were made, by any of the processes that serve the same Envoys: what was compared, what
+was chosen and how the request ended. Each process keeps its last 8,192 picks. Of a busy pool, one pick in 20 ms has each part of each
+endpoint's cost; the others have the costs of the eight best.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
   penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json
   penstock explain -f ./config tls://db.example.com:5432
+  penstock explain -f ./config --last 10
+  penstock explain -f ./config --why 0b6a3f4e-8a60-4b1f-9d0e-4b1a7c1f3f55
   kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock explain --http 127.0.0.1:9091 http://llm.example.com/v1/models`,
 		Args: func(_ *cobra.Command, args []string) error {
+			if why.asked() {
+				if len(args) > 0 {
+					return errors.New("--last, --why and --pool show past picks: leave out the URL")
+				}
+				return nil
+			}
 			if len(args) != 1 {
 				return fmt.Errorf("a URL is required: penstock explain http://HOST:PORT/PATH")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if why.asked() {
+				return why.run(cmd, &s, output)
+			}
 			text := args[0]
 			if !strings.Contains(text, "://") {
 				text = "http://" + text
@@ -86,6 +104,7 @@ tls or tcp is a connection that a TLSRoute or TCPRoute forwards.`,
 		},
 	}
 	s.flags(cmd)
+	why.flags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&method, "method", "X", http.MethodGet, "HTTP method of the request")
 	f.StringArrayVarP(&headers, "header", "H", nil, "request header, as 'name: value'; may be repeated (default: none)")
@@ -169,7 +188,7 @@ func printExplained(w io.Writer, e app.Explained) error {
 		p.line("filter", "%s", f)
 	}
 	for _, b := range e.Backends {
-		p.backend("", what, b, e.Picks)
+		p.backend("", what, b, e)
 	}
 	for _, o := range e.Conditions {
 		for _, c := range o.Status.Conditions {
@@ -185,7 +204,7 @@ func printExplained(w io.Writer, e app.Explained) error {
 }
 
 // backend prints one share of a rule's requests or connections, with the backends behind its hops indented.
-func (p *printer) backend(indent, what string, b translator.BackendView, picks map[string]json.RawMessage) {
+func (p *printer) backend(indent, what string, b translator.BackendView, e app.Explained) {
 	to := b.Backend
 	if b.Cluster != "" { // empty for a backend that does not exist
 		to += " (cluster " + b.Cluster + ")"
@@ -199,8 +218,7 @@ func (p *printer) backend(indent, what string, b translator.BackendView, picks m
 		p.line(indent+"TLS", "%s", b.TLS)
 	}
 	if b.Picker != "" {
-		body := map[string]string{"None": "headers only", "Buffered": "headers and body", "Duplex": "headers and a stream of the body"}[b.Body]
-		p.line(indent+"picker", "%s, which receives %s", b.Picker, body)
+		p.line(indent+"picker", "%s, which receives %s", b.Picker, bodyText(b, e))
 	}
 	if len(b.Endpoints) > 0 {
 		p.line(indent+"endpoints", "%s", strings.Join(b.Endpoints, " "))
@@ -210,13 +228,33 @@ func (p *printer) backend(indent, what string, b translator.BackendView, picks m
 	if b.NoPick != "" {
 		p.line(indent+"no pick", "%s", b.NoPick)
 	}
-	p.pick(indent, picks[b.Pool])
+	p.pick(indent, e.Picks[b.Pool])
 	for _, h := range b.Hops {
 		p.line(indent+"hop", "%s", h.Endpoint)
 		for _, behind := range h.Backends {
-			p.backend(indent+"  ", what, behind, picks)
+			p.backend(indent+"  ", what, behind, e)
 		}
 	}
+}
+
+// bodyText describes what a backend's picker receives of the request.
+func bodyText(b translator.BackendView, e app.Explained) string {
+	bodiless := e.Method == http.MethodGet || e.Method == http.MethodHead || e.Method == http.MethodOptions
+	switch {
+	case b.Body == "None":
+		return "headers only"
+	case bodiless:
+		return "headers only: such a request has no body"
+	case b.Body == "Duplex":
+		return "headers and a stream of the body"
+	}
+	var ours picker.Explanation
+	if raw := e.Picks[b.Pool]; raw != nil && json.Unmarshal(raw, &ours) == nil && ours.Body == string(picker.BodyPrompts) {
+		if u, err := url.Parse(e.URL); err == nil && request.KindOf([]byte(u.Path)) == request.OtherKind {
+			return "headers only: the path is of no API with prompts that it reads"
+		}
+	}
+	return "headers and body"
 }
 
 // pick prints what Penstock's picker would choose now.

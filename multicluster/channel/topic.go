@@ -83,6 +83,9 @@ func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 // Subscribed reports whether another process subscribes. One that does so later gets a snapshot.
 func (t *Topic) Subscribed() bool { return t.subscribed.Load() > 0 }
 
+// Subscribers returns how many other processes subscribe.
+func (t *Topic) Subscribers() int { return int(t.subscribed.Load()) }
+
 func (t *Topic) deliver(ctx context.Context, u Update) error {
 	var errs []error
 	for _, handle := range t.handlers {

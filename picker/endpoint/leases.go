@@ -69,6 +69,7 @@ type Lease struct {
 	leases  *Leases
 	picked  *Load // where the pick sent it; nil for a lease that was adopted or resumed
 	work    Work
+	tag     atomic.Uint64
 	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd: it does not expire
 
 	mu     sync.Mutex
@@ -255,6 +256,12 @@ func (lease *Lease) KeepUntilEnd() { lease.renewed.Store(untilEnd) }
 
 // Holder returns for whom the lease was opened.
 func (lease *Lease) Holder() Holder { return lease.holder }
+
+// SetTag gives the lease a number of its opener's choice, which Tag returns; 0 without.
+func (lease *Lease) SetTag(n uint64) { lease.tag.Store(n) }
+
+// Tag returns the number that SetTag has set.
+func (lease *Lease) Tag() uint64 { return lease.tag.Load() }
 
 // Picked returns the counters of the endpoint that the request was sent to first; nil for a lease that was
 // adopted or resumed.

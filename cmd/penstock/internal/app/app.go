@@ -57,6 +57,7 @@ type App struct {
 	entries  *peers.Entries
 	loads    *peers.Loads
 	shared   *peers.Picks
+	asked    *peers.Asked
 	picker   *picker.Picker
 	learner  *learned.Keeper
 	prober   *probe.Prober
@@ -111,6 +112,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
 	a.shared = peers.NewPicks(a.channel, func() peers.Caches { return a.picker })
+	a.asked = peers.NewAsked(a.channel, func(q picker.Picks) []*picker.Record { return a.picker.Picks(q) })
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.picker, err = picker.New(picker.Config{
 		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add,

@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/graph"
 )
@@ -80,6 +82,34 @@ func (a *App) explain(w http.ResponseWriter, r *http.Request) {
 		AddHeader(q.Header, h)
 	}
 	writeJSON(w, a.Explain(q))
+}
+
+// FoundPicks is the answer of /debug/picks?last=N and /debug/picks?request=ID.
+type FoundPicks struct {
+	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
+	// Silent is how many other processes have not answered: their picks are missing.
+	Silent int `json:"silent,omitempty"`
+}
+
+// picksPage serves the picks of all processes for ?last=N and ?request=ID, and otherwise those of this process.
+func (a *App) picksPage(w http.ResponseWriter, r *http.Request) {
+	args := r.URL.Query()
+	if !args.Has("last") && !args.Has("request") {
+		a.picker.ServeHTTP(w, r)
+		return
+	}
+	q := picker.Picks{Pool: args.Get("pool"), Request: args.Get("request")}
+	if text := args.Get("last"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			http.Error(w, "last must be a number of picks, 1 or more", http.StatusBadRequest)
+			return
+		}
+		q.Last = n
+	}
+	var out FoundPicks
+	out.Picks, out.Silent = a.asked.Picks(r.Context(), q)
+	writeJSON(w, out)
 }
 
 // AddHeader adds "name: value" or "name=value" to a header.

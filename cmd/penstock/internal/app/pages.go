@@ -118,7 +118,7 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	mux.HandleFunc("GET /proxies", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.xds.Proxies()) })
 	mux.HandleFunc("GET /explain", a.explain)
 	debug.Register(mux, debug.Config{Store: a.store, Cache: a.cache, XDS: a.xds, Rows: a.rows})
-	mux.Handle("GET /debug/picks", a.picker)
+	mux.HandleFunc("GET /debug/picks", a.picksPage)
 	mux.HandleFunc("GET /debug/pool", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, a.picker.Explain(r.URL.Query().Get("pool"), nil))
 	})

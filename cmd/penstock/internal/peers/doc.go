@@ -7,6 +7,7 @@
 //	relays.go       why picks of a remote picker fail, for the status of imports
 //	entries.go      access log entries of requests that another process picked for
 //	loads.go        the requests in flight at each endpoint, and their prompts
+//	asked.go        which picks each process has made, when one is asked for them
 //	picks.go        the prompts and adapters that picks have sent to servers, and what each server has cached
 //
 // So the process that writes status knows what each of them knows, and no Envoy loses an endpoint that the picker of

@@ -25,7 +25,7 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 		{"owner", "me"}, {"default/gw node", `[{"owner":{"kind":"Gateway","name":"a"},"conditions":[{"type":"Programmed"}]}]`}, {"default/gw node", `[null]`}, {"pool", `{"owner":{},"findings":[{}]}`},
 		{"1", `[{"Lease":"a.1","Open":true,"Served":"10.0.0.1:80","Status":-1,"FirstByte":-5}]`}, {"1", `[{}]`}, {"default/gw", "7 abc"}, {"default/gw", "-9223372036854775808 "}, {"", ""}, {"default/gw", strings.Repeat("9", 500)},
 		{"10.0.0.1:80", "4 1000 10 900 20 4000"}, {"10.0.0.1:80", "4 -1 0 0 0 0"}, {"10.0.0.1:80", "1 1099511627776 1099511627776 4611686018427 4611686018427 9"}, {"10.0.0.1:80", strings.Repeat("\x01", 9)},
-		{"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00abcdefgh"}, {"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\xff\xff"}, {"2", "\x10"},
+		{"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00abcdefgh"}, {"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\xff\xff"}, {"2", "\x10"}, {"q", `{"last":-1,"pool":"a"}`}, {"q", `[null]`},
 	} {
 		f.Add(s[0], []byte(s[1]))
 	}
@@ -107,7 +107,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	counter := &fuzzCounter{loads: endpoint.NewRegistry(endpoint.Config{}), index: prefix.New(prefix.Config{})}
 	w.counter = counter
 	w.endpoint = &counter.loads.Snapshot(endpoint.Metrics{}, nil, []endpoint.Spec{{Addr: fuzzedAddress}}).Endpoints[0]
-	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks"} {
+	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "questions", "answers"} {
 		w.topics = append(w.topics, w.peer.Topic(name))
 	}
 	c := channel.New(channel.Config{Peers: []string{w.peer.address}, OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
@@ -117,6 +117,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	NewNACKs(w.board, c)
 	NewRelays(w.board, c)
 	NewPicks(c, func() Caches { return counter })
+	NewAsked(c, func(picker.Picks) []*picker.Record { return nil })
 	NewEntries(c, func(e accesslog.Entry) { w.entries = append(w.entries, e) })
 	NewProgrammed(ProgrammedConfig{Channel: c, Proxies: w.proxies, Changed: func(string) {}})
 	subscribed(f, c)

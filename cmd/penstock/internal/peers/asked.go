@@ -1,0 +1,144 @@
+package peers
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/picker"
+)
+
+const (
+	// askTimeout is how long a process waits for the answers of its peers.
+	askTimeout = time.Second
+	// maxAnswer bounds the answer to one question, in bytes: records beyond it are left out. maxQuestions bounds those that are answered
+	// at a time, of all peers together.
+	maxAnswer, maxQuestions = 256 << 10, 32
+)
+
+// Asked answers which picks the processes have made, at any of them: a question is an item that stays published until its answers have
+// arrived, and so is an answer.
+type Asked struct {
+	questions, answers *channel.Topic
+	peers              *channel.Mirror[json.RawMessage]
+	picks              func(picker.Picks) []*picker.Record
+
+	mu       sync.Mutex
+	open     map[string]bool // questions that are answered
+	answered chan struct{}   // closed and replaced with each answer
+}
+
+// NewAsked makes it. picks returns those of this process, and is called once the channel runs.
+func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *Asked {
+	a := &Asked{questions: c.Topic("questions"), answers: c.Topic("answers"), picks: picks, open: map[string]bool{}, answered: make(chan struct{})}
+	channel.NewMirror(a.questions, channel.MirrorConfig[picker.Picks]{
+		Decode:  func(value []byte) (q picker.Picks, err error) { return q, json.Unmarshal(value, &q) },
+		Changed: a.answer,
+	})
+	a.peers = channel.NewMirror(a.answers, channel.MirrorConfig[json.RawMessage]{
+		Decode: func(value []byte) (json.RawMessage, error) {
+			if len(value) > maxAnswer+2 || !json.Valid(value) {
+				return nil, fmt.Errorf("an answer of %d bytes is none", len(value))
+			}
+			return value, nil
+		},
+		Changed: func([]channel.Change[json.RawMessage]) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			close(a.answered)
+			a.answered = make(chan struct{})
+		},
+	})
+	return a
+}
+
+// answer publishes the answers to questions, and retracts those of questions that are gone.
+func (a *Asked) answer(changes []channel.Change[picker.Picks]) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range changes {
+		if c.Gone {
+			delete(a.open, c.Key)
+			a.answers.Retract(c.Key)
+			continue
+		}
+		if len(a.open) >= maxQuestions || a.open[c.Key] {
+			continue
+		}
+		a.open[c.Key] = true
+		a.answers.Publish(channel.Item{Key: c.Key, Value: bounded(a.picks(c.Value))})
+	}
+}
+
+// bounded encodes records, the first ones if all are more than maxAnswer.
+func bounded(records []*picker.Record) []byte {
+	out := []byte{'['}
+	for _, r := range records {
+		raw, err := json.Marshal(r)
+		if err != nil || len(out)+1+len(raw) > maxAnswer {
+			break
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, raw...)
+	}
+	return append(out, ']')
+}
+
+// Picks returns the selected picks of all processes, newest first, and how many peers have not answered in time.
+func (a *Asked) Picks(ctx context.Context, q picker.Picks) (records []*picker.Record, silent int) {
+	records = a.picks(q)
+	if a.questions.Subscribers() == 0 {
+		return records, 0
+	}
+	value, err := json.Marshal(q)
+	if err != nil { // of plain values
+		return records, 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	key := rand.Text()
+	a.questions.Publish(channel.Item{Key: key, Value: value, TTL: askTimeout})
+	defer a.questions.Retract(key)
+	var answers map[string]json.RawMessage
+	for {
+		a.mu.Lock()
+		changed := a.answered
+		a.mu.Unlock()
+		answers = a.peers.ByKey(key)
+		if silent = max(a.questions.Subscribers()-len(answers), 0); silent == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+			continue
+		}
+		break
+	}
+	for _, raw := range answers {
+		var theirs []*picker.Record
+		if json.Unmarshal(raw, &theirs) != nil {
+			silent++
+			continue
+		}
+		records = append(records, slices.DeleteFunc(theirs, func(r *picker.Record) bool { return r == nil })...)
+	}
+	slices.SortStableFunc(records, func(x, y *picker.Record) int {
+		if at := y.Time.Compare(x.Time); at != 0 {
+			return at
+		}
+		return strings.Compare(x.Lease, y.Lease)
+	})
+	if q.Last > 0 && len(records) > q.Last {
+		records = records[:q.Last]
+	}
+	return records, silent
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// whyOptions select picks that were made, in place of a request that would be.
+type whyOptions struct {
+	last    int
+	request string
+	pool    string
+}
+
+func (o *whyOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&o.last, "last", 0, "show the last picks of all processes, this many at most, in place of a URL's explanation (default: none)")
+	f.StringVar(&o.request, "why", "", "show the picks for the request with this ID, which responses have in the header x-request-id, in place of a URL's explanation (default: none)")
+	f.StringVar(&o.pool, "pool", "", "with --last, only picks from this pool, as NAMESPACE/NAME (default: all)")
+}
+
+// asked reports whether picks are asked for.
+func (o *whyOptions) asked() bool { return o.last != 0 || o.request != "" || o.pool != "" }
+
+func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
+	args := url.Values{}
+	switch {
+	case o.last < 0, o.last == 0 && o.request == "":
+		return errors.New("--last must be 1 or more")
+	case o.last > 0:
+		args.Set("last", strconv.Itoa(o.last))
+	}
+	if o.request != "" {
+		args.Set("request", o.request)
+	}
+	if o.pool != "" {
+		args.Set("pool", o.pool)
+	}
+	running := runningAt(s.http)
+	if s.http == "" {
+		dir, err := s.stateDir()
+		if err != nil {
+			return err
+		}
+		running = runningFor(dir)
+	}
+	var found app.FoundPicks
+	if err := running.get(cmd.Context(), "/debug/picks?"+args.Encode(), &found); err != nil {
+		return err
+	}
+	switch output {
+	case "json":
+		return printJSON(cmd.OutOrStdout(), found)
+	case "text":
+	default:
+		return fmt.Errorf("--output %q is unknown: write text or json", output)
+	}
+	if found.Silent > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d other processes of penstock do not answer: their picks are missing\n", found.Silent)
+	}
+	if o.request != "" && len(found.Picks) == 0 {
+		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response", o.request)
+	}
+	return printPicks(cmd.OutOrStdout(), found.Picks)
+}
+
+// printPicks prints picks, the newest first.
+func printPicks(w io.Writer, picks []*picker.Record) error {
+	p := &printer{w: w}
+	for _, r := range picks {
+		p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
+			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), labelled("pool", r.Pool), labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
+		}, func(s string) bool { return s == "" }), ", "))
+		how := fmt.Sprintf("strategy %s, %d candidates", r.Strategy, r.Candidates)
+		if r.Criticality != "" {
+			how += fmt.Sprintf(", %s requests", r.Criticality)
+		}
+		if r.Tokens > 0 {
+			how += fmt.Sprintf(", a prompt of %d tokens", r.Tokens)
+		}
+		switch {
+		case r.Status != 0:
+			p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)
+		default:
+			p.line("  choice", "%s: %s (%s)", r.Result, r.Endpoints, how)
+		}
+		if r.Error != "" {
+			p.line("  error", "%s", r.Error)
+		}
+		if r.Outcome != nil {
+			p.line("  outcome", "%s", outcomeText(*r.Outcome))
+		}
+		if len(r.Verdicts) == 0 { // as of most picks of a busy pool
+			for _, c := range r.Compared {
+				text := fmt.Sprintf("%s: cost %.3f", c.Address, c.Cost)
+				if c.Cached > 0 {
+					text += fmt.Sprintf(", %d tokens cached", c.Cached)
+				}
+				if c.Trial {
+					text += ", suspect: the request tries it"
+				}
+				p.line("", "  %s", text)
+			}
+			continue
+		}
+		for _, v := range r.Verdicts {
+			p.line("", "  %s", pickedText(v))
+		}
+		for _, why := range slices.Sorted(maps.Keys(r.Omitted)) {
+			p.line("", "  and %d more: %s", r.Omitted[why], why)
+		}
+	}
+	return p.err
+}
+
+func labelled(label, text string) string {
+	if text == "" {
+		return ""
+	}
+	return label + " " + text
+}
+
+// outcomeText describes what became of a request.
+func outcomeText(o picker.Outcome) string {
+	text := "in flight"
+	if o.Ended {
+		text = fmt.Sprintf("ended after %.3f s", o.Took.Seconds())
+	}
+	if o.Status != 0 {
+		text += fmt.Sprintf(", status %d", o.Status)
+	}
+	if o.Served != "" {
+		text += ", served by " + o.Served
+	}
+	if o.Begun > 0 {
+		text += fmt.Sprintf(", first byte after %.3f s", o.Begun.Seconds())
+	}
+	if o.Canceled {
+		text += ", canceled by the client"
+	}
+	return text
+}
+
+// pickedText is verdictText, and what the server has cached of the prompt.
+func pickedText(v schedule.Verdict) string {
+	text := verdictText(v)
+	if v.Cached > 0 {
+		text += fmt.Sprintf("; %d tokens cached", v.Cached)
+	}
+	return text
+}

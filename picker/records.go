@@ -1,0 +1,243 @@
+package picker
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// Every pick is noted in a ring of fixed size, with what the picker compared, and its outcome once the access log reports it. A note
+// is written in place and allocates nothing: on a pool of a thousand endpoints it has the best of them. Verdicts with all their
+// parts are made for a sample of the picks (history.go).
+const (
+	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s. They take 5 MiB at most.
+	maxNotes = 8192
+	// notesAtFirst is the size of the ring at first. It doubles.
+	notesAtFirst = 64
+	// maxChoices is how many endpoints a note has.
+	maxChoices = 8
+	// maxNoted bounds a request's ID and its model in a note, in bytes.
+	maxNoted = 64
+)
+
+// notes are the last picks of all pools.
+type notes struct {
+	mu   sync.Mutex
+	ring []note
+	next uint64 // number of the next note, from 1 on
+}
+
+// note is one pick.
+type note struct {
+	number             uint64
+	at                 time.Time
+	pool, strategy     string
+	history            *history
+	gateway            string
+	result, endpoints  string
+	lease              string
+	status             int
+	tokens, candidates int
+	idLength           uint8
+	modelLength        uint8
+	compared           uint8
+	id, model          [maxNoted]byte
+	choices            [maxChoices]choice
+	outcome            Outcome
+}
+
+// choice is an endpoint that a pick compared.
+type choice struct {
+	text   string
+	cost   float64
+	cached int32
+	trial  bool
+}
+
+// Choice is an endpoint that a pick compared, by what decided at that moment.
+type Choice struct {
+	Address string  `json:"address"`
+	Cost    float64 `json:"cost"` // of strategy load in seconds, of least-request in requests
+	Cached  int     `json:"cached,omitempty"`
+	Trial   bool    `json:"trial,omitempty"`
+}
+
+// Outcome is what became of a request, by the last entry of the access log.
+type Outcome struct {
+	Ended    bool          `json:"ended"` // false: it is in flight
+	Served   string        `json:"served,omitempty"`
+	Status   int           `json:"status,omitempty"`
+	Begun    time.Duration `json:"firstByte,omitempty"` // from the request's start to the first byte
+	Took     time.Duration `json:"took,omitempty"`      // from the pick to the report of the end
+	Canceled bool          `json:"canceled,omitempty"`
+}
+
+// add notes a pick, and returns its number.
+func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decision, at time.Time) uint64 {
+	id, model := r.Headers.Header("x-request-id"), r.Facts.Model
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.next++
+	if size := len(n.ring); n.next > uint64(size) && size < maxNotes {
+		n.grow(min(max(2*size, notesAtFirst), maxNotes))
+	}
+	to := &n.ring[n.next%uint64(len(n.ring))]
+	to.number, to.at, to.gateway = n.next, at, r.Gateway
+	to.pool, to.strategy, to.history = pool.Name, pool.strategy.Name(), pool.history // the pool itself may be replaced often
+	to.result, to.endpoints, to.lease, to.status = d.result, a.Endpoints, a.Lease, a.Status
+	to.tokens, to.candidates = d.tokens, d.candidates
+	to.idLength, to.modelLength = uint8(copy(to.id[:], id)), uint8(copy(to.model[:], model))
+	to.compared = uint8(copy(to.choices[:], d.choices[:d.compared]))
+	to.outcome = Outcome{}
+	return n.next
+}
+
+// grow replaces the ring. Numbers keep their notes.
+func (n *notes) grow(size int) {
+	ring := make([]note, size)
+	for i := range n.ring {
+		if old := &n.ring[i]; old.number > 0 {
+			ring[old.number%uint64(size)] = *old
+		}
+	}
+	n.ring = ring
+}
+
+// ended notes the outcome of a pick, if it is in the ring still.
+func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if number == 0 || len(n.ring) == 0 {
+		return
+	}
+	to := &n.ring[number%uint64(len(n.ring))]
+	if to.number != number {
+		return
+	}
+	to.outcome = Outcome{Ended: !e.Open, Served: e.Served, Status: e.Status, Begun: e.FirstByte, Canceled: e.Canceled}
+	if !e.Open {
+		to.outcome.Took = now.Sub(to.at)
+	}
+}
+
+// Picks selects records.
+type Picks struct {
+	Last    int    `json:"last,omitempty"`    // how many at most, the newest first; 0: all
+	Pool    string `json:"pool,omitempty"`    // only of this one
+	Request string `json:"request,omitempty"` // only for the request with this ID (x-request-id), of which there are several if it was spilled
+}
+
+// maxPicks is how many records one call of Picks returns at most.
+const maxPicks = 1000
+
+// Picks returns the selected picks of this process, newest first.
+func (p *Picker) Picks(q Picks) []*Record {
+	limit := maxPicks
+	if q.Last > 0 {
+		limit = min(limit, q.Last)
+	}
+	records := []*Record{}
+	for _, n := range p.notes.find(q, limit) {
+		records = append(records, n.record(p.leases.Owner()))
+	}
+	return records
+}
+
+// find returns copies of up to limit notes, the newest first.
+func (n *notes) find(q Picks, limit int) (found []note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for back := uint64(0); back < uint64(len(n.ring)) && back < n.next && len(found) < limit; back++ {
+		of := &n.ring[(n.next-back)%uint64(len(n.ring))]
+		if of.number == 0 || q.Pool != "" && of.pool != q.Pool || q.Request != "" && string(of.id[:of.idLength]) != q.Request[:min(len(q.Request), maxNoted)] {
+			continue
+		}
+		found = append(found, *of)
+	}
+	return found
+}
+
+// record is the note for a reader. If verdicts were made for the pick, it has them.
+func (n *note) record(by string) *Record {
+	r := &Record{}
+	for _, sampled := range n.history.list() {
+		if sampled.Time.Equal(n.at) && sampled.Lease == n.lease {
+			*r = *sampled
+		}
+	}
+	r.Time, r.Pool, r.Strategy, r.Model = n.at, n.pool, n.strategy, string(n.model[:n.modelLength])
+	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.endpoints, n.lease
+	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
+	for _, c := range n.choices[:n.compared] {
+		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial})
+	}
+	if n.lease != "" {
+		outcome := n.outcome
+		r.Outcome = &outcome
+	}
+	return r
+}
+
+// compare keeps the best candidates of a pick: those that it names, and then the least costs.
+func (d *decision) compare(ranked int, all []schedule.Candidate) {
+	d.candidates, d.compared = len(all), 0
+	for i := range all {
+		c := &all[i]
+		at := d.compared
+		if i >= ranked {
+			for at > ranked && d.choices[at-1].cost > c.Cost {
+				at--
+			}
+		}
+		if at >= maxChoices {
+			continue
+		}
+		last := min(d.compared, maxChoices-1)
+		copy(d.choices[at+1:last+1], d.choices[at:last])
+		d.choices[at] = choice{c.Endpoint.Text, c.Cost, int32(c.Cached), c.Trial}
+		d.compared = last + 1
+	}
+}
+
+// trim leaves the verdicts that explain a pick: those on the endpoints that it names, the least costs, and a few of those that were
+// out. It returns how many it leaves out, by the filter that removed them; the others are candidates.
+func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
+	if len(verdicts) <= maxVerdicts {
+		return verdicts, nil
+	}
+	first, _, _ := strings.Cut(named, ",")
+	order := make([]int, len(verdicts))
+	for i := range order {
+		order[i] = i
+	}
+	rank := func(v *schedule.Verdict) int {
+		switch {
+		case v.Address == first:
+			return 0
+		case v.Out == "":
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		va, vb := &verdicts[a], &verdicts[b]
+		return cmp.Or(cmp.Compare(rank(va), rank(vb)), cmp.Compare(va.Cost, vb.Cost))
+	})
+	rest = map[string]int{}
+	for _, i := range order[maxVerdicts:] {
+		rest[cmp.Or(verdicts[i].Out, "candidate")]++
+	}
+	kept = make([]schedule.Verdict, 0, maxVerdicts)
+	order = order[:maxVerdicts]
+	slices.Sort(order)
+	for _, i := range order {
+		kept = append(kept, verdicts[i])
+	}
+	return kept, rest
+}

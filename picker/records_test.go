@@ -1,0 +1,108 @@
+package picker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// poolOf is a picker with a pool of n servers.
+func poolOf(t *testing.T, n int, strategy string) *Picker {
+	t.Helper()
+	p, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addrs []string
+	for i := range n {
+		addrs = append(addrs, fmt.Sprintf("10.0.%d.%d:80", i/200, i%200+1))
+	}
+	setPools(t, p, Pool{Name: "ns/pool", Strategy: strategy, Endpoints: specs(addrs...)})
+	return p
+}
+
+func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
+	p := poolOf(t, 3, "load")
+	var last extproc.Answer
+	for i := range maxNotes + 100 { // within a moment: verdicts are made for few of them
+		last = p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}})
+		if i%2 == 0 {
+			p.LogOwn(accesslog.Entry{Lease: last.Lease, Gateway: "ns/gw", Served: last.Endpoints, Status: 200, FirstByte: time.Second})
+		}
+	}
+	all := p.Picks(Picks{})
+	if len(all) != maxPicks || all[0].Lease != last.Lease || len(p.notes.ring) != maxNotes {
+		t.Fatalf("%d records of %d notes, the newest %+v", len(all), len(p.notes.ring), all[0])
+	}
+	for i, r := range all {
+		if r.Candidates != 3 || len(r.Compared) != 3 || r.Compared[0].Address != r.Endpoints || r.Outcome == nil || r.Outcome.Ended != (i%2 == 1) || r.Gateway != "ns/gw" || r.Picker != p.Owner() {
+			t.Fatalf("record %d: %+v, outcome %+v", i, r, r.Outcome)
+		}
+		if r.Outcome.Ended && (r.Outcome.Served != r.Endpoints || r.Outcome.Status != 200 || r.Outcome.Begun != time.Second) {
+			t.Fatalf("record %d: %+v", i, r.Outcome)
+		}
+	}
+	if two := p.Picks(Picks{Last: 2, Pool: "ns/pool"}); len(two) != 2 || two[1].Lease != all[1].Lease {
+		t.Errorf("the last two: %+v", two)
+	}
+	if none := p.Picks(Picks{Pool: "ns/other"}); len(none) != 0 {
+		t.Errorf("another pool's: %+v", none)
+	}
+	p.LogOwn(accesslog.Entry{Lease: "other.1", Gateway: "ns/gw"}) // of no pick
+	p.notes.ended(1, accesslog.Entry{Status: 500}, time.Now())    // of a pick that is not known any more
+	for _, r := range p.Picks(Picks{}) {
+		if r.Outcome.Status == 500 {
+			t.Error("an outcome is that of another pick")
+		}
+	}
+}
+
+// With a thousand endpoints a record has the best.
+func TestExplain_RecordsAreBounded(t *testing.T) {
+	p := poolOf(t, 1000, "least-request")
+	var picked []string
+	for range 300 {
+		picked = append(picked, p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}).Endpoints)
+	}
+	r := p.Picks(Picks{Last: 1})[0]
+	if r.Candidates != 1000 || len(r.Compared) != maxChoices || r.Compared[0].Address != picked[299] {
+		t.Errorf("%+v", r)
+	}
+	for _, c := range r.Compared {
+		if c.Cost != 0 { // 700 are idle
+			t.Errorf("%+v is not among the best", c)
+		}
+	}
+	h := p.History("ns/pool")
+	if len(h) == 0 || len(h) > 10 {
+		t.Fatalf("%d of 300 picks in a moment have verdicts", len(h))
+	}
+	for _, r := range h {
+		named := false
+		for _, v := range r.Verdicts {
+			named = named || v.Address == r.Endpoints
+		}
+		if len(r.Verdicts) != maxVerdicts || r.Omitted["candidate"] != 1000-maxVerdicts || !named {
+			t.Errorf("%d verdicts, others %v, the chosen one among them: %t", len(r.Verdicts), r.Omitted, named)
+		}
+	}
+}
+
+func TestExplain_OmittedVerdictsAreCounted(t *testing.T) {
+	var all []schedule.Verdict
+	for i := range 40 {
+		v := schedule.Verdict{Address: fmt.Sprint(i), Cost: float64(40 - i)}
+		if i%4 == 0 {
+			v.Out = "full"
+		}
+		all = append(all, v)
+	}
+	kept, rest := trim(all, "1,2")
+	if len(kept) != maxVerdicts || kept[0].Address != "1" || kept[len(kept)-1].Address != "39" || rest["full"] != 10 || rest["candidate"] != 30-maxVerdicts {
+		t.Errorf("%+v %v", kept, rest)
+	}
+}
