@@ -75,7 +75,7 @@ func startPod(t testing.TB, name string) *pod {
 	t.Helper()
 	p := &pod{name: name, begun: make(chan string, 1<<12), page: "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == endpoint.DefaultPath { // the picker's scraper, not a client
+		if r.URL.Path == "/metrics" { // the picker's scraper, not a client
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			fmt.Fprint(w, p.page)

@@ -283,13 +283,18 @@ type FullSpec struct {
 
 // MetricsSpec configures where and under which names model servers expose their load.
 type MetricsSpec struct {
-	// Path of the metrics page.
+	// Engine decides how the series are named, of pods without the label llm-d.ai/engine-type or
+	// inference.networking.k8s.io/engine-type, which have the same values. Defaults to vllm.
 	//
 	// +optional
-	// +kubebuilder:default=/metrics
+	// +kubebuilder:validation:Enum=vllm;sglang;trtllm-serve;triton-tensorrt-llm
+	Engine string `json:"engine,omitempty"`
+	// Path of the metrics page. Defaults to /metrics, of trtllm-serve to /prometheus/metrics.
+	//
+	// +optional
 	// +kubebuilder:validation:Pattern=`^/`
 	Path string `json:"path,omitempty"`
-	// Port of the metrics page. Defaults to the endpoint's own port.
+	// Port of the metrics page. Defaults to the endpoint's own port, of triton-tensorrt-llm to 8002.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -303,7 +308,8 @@ type MetricsSpec struct {
 	// +kubebuilder:validation:Maximum=8388608
 	// +kubebuilder:default=1048576
 	MaxPageBytes *int32 `json:"maxPageBytes,omitempty"`
-	// Queue is the name of the series with the number of waiting requests.
+	// Queue is the name of the series with the number of waiting requests, in place of the engine's. With labels, as
+	// NAME{LABEL=VALUE}, only lines that have them count; so for running and kvCache.
 	//
 	// +optional
 	Queue string `json:"queue,omitempty"`

@@ -17,9 +17,11 @@ type Spec struct {
 
 // Metrics describes a model server's metrics page.
 type Metrics struct {
-	Path    string // of the page; "" means DefaultPath
-	Port    uint16 // of the page; 0 means the endpoint's own
-	Queue   string // series with the number of waiting requests; "" means vLLM's, as for the next two
+	// Engine whose names are read where a server has no label that names its own; "" is VLLM. The next five are in place of the engine's.
+	Engine  Engine
+	Path    string // of the page
+	Port    uint16 // of the page; 0: the engine's, or the endpoint's own
+	Queue   string // series with the number of waiting requests, as NAME or NAME{LABEL=VALUE}; so are the next two
 	Running string // series with the number of running requests
 	KVCache string // series with the KV cache's use, 0 to 1
 	MaxPage int64  // size of the page in bytes, above which it is an error; 0 means DefaultMaxPage

@@ -7,10 +7,6 @@ import (
 	"strings"
 )
 
-// loraInfo is vLLM's series of its LoRA adapters. They are in its labels, and its value is a timestamp: each time that the
-// adapters change, the page gets one line more, and the latest counts.
-const loraInfo = "vllm:lora_requests_info"
-
 // Adapters are a model server's LoRA adapters by its metrics page. They must not be changed.
 type Adapters struct {
 	Running []string `json:"running,omitempty"` // adapters with requests that run
@@ -29,7 +25,8 @@ func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(
 // Free reports whether the server can load a further adapter without waiting for another one's requests.
 func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
 
-// loraReader finds the latest line of the series in a page.
+// loraReader finds the latest line of vLLM's series of LoRA adapters in a page. They are in its labels, and its value is a timestamp: each
+// time that the adapters change, the page gets one line more, and the latest counts.
 type loraReader struct {
 	latest float64
 	labels []byte // of that line

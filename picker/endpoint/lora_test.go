@@ -23,7 +23,7 @@ vllm:lora_requests_info{max_lora="4",running_lora_adapters="older",waiting_lora_
 		{"without labels", "vllm:lora_requests_info 1\n", nil},
 		{"broken", "vllm:lora_requests_info{max_lora=\"1\n", nil},
 	} {
-		r, err := parsePage(pageOf(queue+tt.page), Metrics{})
+		r, err := parse(queue+tt.page, Metrics{})
 		if diff := cmp.Diff(tt.want, r.Adapters); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", tt.name, err, diff)
 		}
@@ -46,7 +46,7 @@ func FuzzLoRA_NamesAreOfThePage(f *testing.F) {
 	f.Add([]byte(`vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql,chat",waiting_lora_adapters="law"} 1.7e+09`))
 	f.Add([]byte(`vllm:lora_requests_info{running_lora_adapters="a\n\"b",max_lora="99999999999999999999"} 2`))
 	f.Fuzz(func(t *testing.T, page []byte) {
-		r, err := parsePage(pageOf(string(page)), Metrics{})
+		r, err := parse(string(page), Metrics{})
 		if err != nil || r.Adapters == nil {
 			return
 		}

@@ -3,21 +3,13 @@ package endpoint
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"strconv"
 )
 
-// Names of vLLM's series, which are the default. vLLM 0.10 renamed the KV cache's; both names are read.
-const (
-	DefaultPath    = "/metrics"
-	defaultQueue   = "vllm:num_requests_waiting"
-	defaultRunning = "vllm:num_requests_running"
-	defaultKV      = "vllm:kv_cache_usage_perc"
-	defaultKVOld   = "vllm:gpu_cache_usage_perc"
-)
-
-var errNoSeries = errors.New("the page has none of the configured series")
+var errNoSeries = errors.New("the page has none of the series that are read: set picker.metrics in a PoolPolicy, or the label llm-d.ai/engine-type of the pods")
 
 // Reading holds the values of one metrics page. Several series of one name (one for each model or engine of a server) are
 // added up; of several KV caches the fullest is used.
@@ -27,13 +19,14 @@ type Reading struct {
 	CacheTokens        int       // that the KV cache holds; 0 if the page does not show it
 }
 
-// parsePage reads the three series, and that of LoRA adapters, from a page in Prometheus's text format and skips all other
-// lines. A page without any of the three is an error: zeros would make a wrong port look like an idle server.
+// parsePage reads the series of a dialect from a page in Prometheus's text format and skips all other lines. A page without queue,
+// running requests and KV cache is an error: zeros would make a wrong port look like an idle server.
 //
 // A line that is longer than page's buffer is skipped: it is none of them.
-func parsePage(page *bufio.Reader, m Metrics) (Reading, error) {
+func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	var r Reading
 	var lora loraReader
+	var size, blocks, tokens float64
 	seen := false
 	for {
 		line, err := page.ReadSlice('\n')
@@ -52,47 +45,44 @@ func parsePage(page *bufio.Reader, m Metrics) (Reading, error) {
 			continue
 		}
 		switch {
-		case named(line, m.Queue, defaultQueue):
+		case d.queue.matches(line):
 			if v, ok := value(line); ok {
 				r.Queue += v
 				seen = true
 			}
-		case named(line, m.Running, defaultRunning):
+		case d.running.matches(line):
 			if v, ok := value(line); ok {
 				r.Running += v
 				seen = true
 			}
-		case named(line, m.KVCache, defaultKV), m.KVCache == "" && named(line, defaultKVOld, ""):
+		case d.kv.matches(line), d.kvOld.matches(line):
 			if v, ok := value(line); ok {
 				r.KV = max(r.KV, v)
 				seen = true
 			}
-		case named(line, loraInfo, ""):
+		case d.lora.matches(line):
 			lora.read(line)
-		case named(line, cacheInfo, ""):
-			r.CacheTokens += cacheTokens(line)
+		case d.shape.matches(line):
+			r.CacheTokens += d.shapeTokens(line)
+		case d.size.matches(line):
+			v, _ := value(line)
+			size = max(size, v)
+		case d.blocks.matches(line):
+			v, _ := value(line)
+			blocks += v
+		case d.tokens.matches(line):
+			v, _ := value(line)
+			tokens += v
 		}
 	}
 	if !seen {
 		return r, errNoSeries
 	}
+	if r.CacheTokens == 0 {
+		r.CacheTokens = cmp.Or(shape(int(size), int(blocks)), int(min(tokens, maxTokens)))
+	}
 	r.Adapters = lora.adapters()
 	return r, nil
-}
-
-// named reports whether line is a sample of the series name, or of byDefault if name is empty.
-func named(line []byte, name, byDefault string) bool {
-	if name == "" {
-		name = byDefault
-	}
-	if name == "" || len(line) <= len(name) || string(line[:len(name)]) != name {
-		return false
-	}
-	switch line[len(name)] {
-	case '{', ' ', '\t':
-		return true
-	}
-	return false
 }
 
 // value reads a sample's value, which follows the labels and ends at an optional timestamp. It returns false for values that
@@ -135,32 +125,22 @@ func endOfLabels(b []byte) int {
 	return -1
 }
 
-// cacheInfo is vLLM's series of its KV cache's shape, which is in its labels. A page has one for each engine.
-const cacheInfo = "vllm:cache_config_info"
+// Limits of a KV cache's shape, far above any server's.
+const (
+	maxBlock  = 1 << 16
+	maxBlocks = 1 << 30
+	maxTokens = 1 << 40
+)
 
-// cacheTokens returns how many tokens a KV cache holds; 0 for labels that do not show it.
-func cacheTokens(line []byte) int {
-	open := bytes.IndexByte(line, '{')
-	if open < 0 {
-		return 0
-	}
-	size, blocks := 0, 0
-	eachLabel(line[open+1:], func(name, text string) {
-		switch n, _ := strconv.Atoi(text); name {
-		case "block_size":
-			size = n
-		case "num_gpu_blocks":
-			blocks = n
-		}
-	})
+// shape returns how many tokens fit; 0 for a shape that no server has.
+func shape(size, blocks int) int {
 	if size <= 0 || blocks <= 0 || size > maxBlock || blocks > maxBlocks {
 		return 0
 	}
 	return size * blocks
 }
 
-// Limits of a KV cache's shape, far above any server's.
-const (
-	maxBlock  = 1 << 16
-	maxBlocks = 1 << 30
-)
+func atoi(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}

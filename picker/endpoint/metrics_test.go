@@ -11,6 +11,11 @@ func pageOf(text string) *bufio.Reader {
 	return bufio.NewReaderSize(strings.NewReader(text), pageBuffer)
 }
 
+func parse(page string, m Metrics) (Reading, error) {
+	d := m.dialect()
+	return parsePage(pageOf(page), &d)
+}
+
 const vllmPage = `# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="a}b\"{"} 3.0
@@ -41,9 +46,58 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 		{"a line longer than the buffer is skipped", "info{x=\"" + strings.Repeat("vllm:num_requests_waiting 9", pageBuffer) + "\"} 1\n" + vllmPage, Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 		{"the last line may be longer", vllmPage + strings.Repeat("x", 2*pageBuffer), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 	} {
-		got, err := parsePage(pageOf(tt.page), tt.metrics)
+		got, err := parse(tt.page, tt.metrics)
 		if (err != nil) != tt.fails || !tt.fails && got != tt.want {
 			t.Errorf("%s: %+v %v, want %+v", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+func TestScrape_ReadsEachEnginesMetrics(t *testing.T) {
+	for engine, page := range map[string]string{
+		"sglang": `sglang:num_running_reqs{model_name="m",tp_rank="0"} 3
+sglang:num_queue_reqs{model_name="m"} 2.0
+sglang:token_usage{model_name="m"} 0.25
+sglang:cache_config_info{page_size="64",num_pages="100"} 1.0
+sglang:max_total_num_tokens{model_name="m"} 9000`,
+		"trtllm-serve": `trtllm_num_requests_running{model_name="m"} 3
+trtllm_num_requests_waiting{model_name="m"} 2
+trtllm_kv_cache_utilization{model_name="m"} 0.25
+trtllm_kv_cache_tokens_per_block{model_name="m"} 64
+trtllm_kv_cache_max_blocks{model_name="m"} 100`,
+		"triton-tensorrt-llm": `nv_trt_llm_request_metrics{model="m",request_type="waiting",version="1"} 2
+nv_trt_llm_request_metrics{model="m",request_type="scheduled",version="1"} 3
+nv_trt_llm_request_metrics{model="m",request_type="max",version="1"} 512
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="m"} 0.25
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="tokens_per",model="m"} 64
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max",model="m"} 100`,
+		"vllm": vllmPage,
+	} {
+		want := Reading{Queue: 2, Running: 3, KV: 0.25, CacheTokens: 6400}
+		if engine == "vllm" {
+			want = Reading{Queue: 7, Running: 5, KV: 0.5}
+		}
+		for _, label := range engineLabels {
+			if got, err := parse(page, Metrics{}.of(map[string]string{label: engine})); err != nil || got != want {
+				t.Errorf("label %s: %s: %+v %v, want %+v", label, engine, got, err, want)
+			}
+		}
+		if got, err := parse(page, Metrics{Engine: Engine(engine)}.of(nil)); err != nil || got != want {
+			t.Errorf("%s for the pool: %+v %v, want %+v", engine, got, err, want)
+		}
+	}
+	if got, err := parse("sglang:num_queue_reqs 1\nsglang:max_total_num_tokens 9000\n", Metrics{Engine: SGLang}); err != nil || got.CacheTokens != 9000 {
+		t.Errorf("SGLang's size of the KV cache: %+v %v", got, err)
+	}
+}
+
+func TestScrape_LabelsSelectAmongASeriesLines(t *testing.T) {
+	const page = "reqs{type=\"waiting\",model=\"a,b}\"} 4\nreqs{type=\"waiting\",model=\"c\"} 8\nreqs{type=\"running\"} 16\nreqs 32\nkv 0.5\n"
+	for queue, want := range map[string]float64{
+		"reqs": 60, "reqs{type=waiting}": 12, `reqs{type="waiting", model="c"}`: 8, "reqs{type=none}": 0, "reqs{}": 60,
+	} {
+		if got, err := parse(page, Metrics{Queue: queue, Running: "x", KVCache: "kv"}); err != nil || got.Queue != want {
+			t.Errorf("%s: %g, want %g (%v)", queue, got.Queue, want, err)
 		}
 	}
 }
@@ -51,9 +105,11 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 func FuzzPage_CountsAreNotNegative(f *testing.F) {
 	f.Add([]byte(vllmPage))
 	f.Fuzz(func(t *testing.T, page []byte) {
-		r, err := parsePage(pageOf(string(page)), Metrics{})
-		if err == nil && (r.Queue < 0 || r.Running < 0 || r.KV < 0 || r.Queue != r.Queue) {
-			t.Errorf("%+v", r)
+		for engine := range dialects {
+			r, err := parse(string(page), Metrics{Engine: engine})
+			if err == nil && (r.CacheTokens < 0 || r.Queue < 0 || r.Running < 0 || r.KV < 0 || r.Queue != r.Queue) {
+				t.Errorf("%+v", r)
+			}
 		}
 	})
 }
@@ -62,11 +118,12 @@ func BenchmarkPage(b *testing.B) {
 	page := []byte(strings.Repeat(`vllm:e2e_request_latency_seconds_bucket{le="0.5",model_name="meta-llama/Llama-3.1-8B"} 12`+"\n", 500) + vllmPage)
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
+	vllm := dialects[VLLM]
 	text, lines := bytes.NewReader(page), bufio.NewReaderSize(nil, pageBuffer)
 	for b.Loop() {
 		text.Reset(page)
 		lines.Reset(text)
-		if _, err := parsePage(lines, Metrics{}); err != nil {
+		if _, err := parsePage(lines, &vllm); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -115,7 +115,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 		}
 		s.Endpoints[i] = Endpoint{Spec: spec, Text: spec.Addr.String(), load: load}
 		if !m.Off {
-			s.Endpoints[i].source = r.source(spec.Addr, m, load)
+			s.Endpoints[i].source = r.source(spec.Addr, m.of(spec.Labels), load)
 		}
 	}
 	return s
@@ -126,11 +126,13 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 	key := sourceKey{addr, m}
 	src := r.sources[key]
 	if src == nil {
-		port := cmp.Or(m.Port, addr.Port())
+		names := m.dialect()
+		port := cmp.Or(names.port, addr.Port())
 		host := netip.AddrPortFrom(addr.Addr(), port).String()
 		src = &source{
 			key: key, load: load,
-			url:        "http://" + host + cmp.Or(m.Path, DefaultPath),
+			url:        "http://" + host + names.path,
+			names:      names,
 			staleAfter: int64(r.config.StaleAfter),
 			maxAge:     time.Duration(r.config.StaleAfter)*r.config.Slow + r.config.Timeout,
 			gone:       make(chan struct{}),

@@ -52,6 +52,7 @@ type source struct {
 
 	key      sourceKey
 	url      string
+	names    dialect
 	load     *Load
 	problem  atomic.Pointer[string] // of the last scrape; nil if it succeeded
 	hotUntil atomic.Int64           // end of the fast interval, in nanoseconds since processStart
@@ -262,7 +263,7 @@ func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) 
 	fault(response.Header)
 	limit := min(cmp.Or(src.key.metrics.MaxPage, DefaultMaxPage), LargestMaxPage)
 	page.Reset(&limitedReader{response.Body, limit})
-	if reading, err = parsePage(page, src.key.metrics); errors.Is(err, errLargePage) {
+	if reading, err = parsePage(page, &src.names); errors.Is(err, errLargePage) {
 		return reading, fmt.Errorf("metrics page %s: %w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", src.url, err, limit, LargestMaxPage)
 	} else if err != nil {
 		return reading, fmt.Errorf("metrics page %s: %w", src.url, err)

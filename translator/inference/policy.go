@@ -37,7 +37,7 @@ func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPoli
 
 // settings fills in the defaults of a policy's picker part.
 func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
-	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Criticality: string(v1alpha1.Standard), Fallbacks: 2, MetricsPath: "/metrics", Prefix: true}
+	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Criticality: string(v1alpha1.Standard), Fallbacks: 2, Prefix: true}
 	if policy == nil {
 		return s
 	}
@@ -61,7 +61,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 		s.SessionTTL, s.SessionCookie = or(k.TTLSeconds, 0), k.CookieName
 	}
 	if m := spec.Metrics; m != nil {
-		s.MetricsPath = cmp.Or(m.Path, s.MetricsPath)
+		s.Engine, s.MetricsPath = m.Engine, m.Path
 		s.MetricsPort, s.MaxMetricsPage = or(m.Port, 0), or(m.MaxPageBytes, 0)
 		s.QueueName, s.RunningName, s.KVCacheName = m.Queue, m.Running, m.KVCache
 	}

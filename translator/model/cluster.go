@@ -214,8 +214,9 @@ type PickerSettings struct {
 	FullKVCachePercent int32 // 0: never full
 	FullInFlight       int32 // 0: never full
 	Fallbacks          int32
-	MetricsPath        string
-	MetricsPort        int32  // 0: the endpoint's own
+	Engine             string // that names the metrics; "": vLLM
+	MetricsPath        string // "": the engine's
+	MetricsPort        int32  // 0: the engine's, or the endpoint's own
 	MaxMetricsPage     int32  // in bytes; 0: the default of endpoint.Metrics
 	QueueName          string // "" for the default series
 	RunningName        string

@@ -1,0 +1,165 @@
+package endpoint
+
+import (
+	"bytes"
+	"cmp"
+	"strings"
+)
+
+// Engine is the program of a model server, which decides what its metrics are named.
+type Engine string
+
+// The engines. One that is unknown counts as VLLM.
+const (
+	VLLM        Engine = "vllm"
+	SGLang      Engine = "sglang"
+	TRTLLMServe Engine = "trtllm-serve"
+	Triton      Engine = "triton-tensorrt-llm"
+)
+
+// engineLabels are the labels of pods that name their engine, by precedence.
+var engineLabels = [...]string{"llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type"}
+
+// dialect is what a server's metrics are named.
+type dialect struct {
+	path                   string
+	port                   uint16 // 0: the endpoint's own
+	queue, running         series
+	kv, kvOld              series
+	lora                   series // one line for each set of adapters, which are in its labels
+	shape                  series // whose labels have the KV cache's shape
+	sizeLabel, blocksLabel string
+	size, blocks           series // the same as numbers
+	tokens                 series // the KV cache's size as one number
+}
+
+// dialects by engine.
+var dialects = map[Engine]dialect{
+	VLLM: {
+		path: "/metrics", queue: parseSeries("vllm:num_requests_waiting"), running: parseSeries("vllm:num_requests_running"),
+		// vLLM 0.10 renamed the KV cache's; both names are read.
+		kv: parseSeries("vllm:kv_cache_usage_perc"), kvOld: parseSeries("vllm:gpu_cache_usage_perc"),
+		lora: parseSeries("vllm:lora_requests_info"), shape: parseSeries("vllm:cache_config_info"), sizeLabel: "block_size", blocksLabel: "num_gpu_blocks",
+	},
+	// SGLang 0.5.11 replaced the labels of the KV cache's shape by numbers.
+	SGLang: {
+		path: "/metrics", queue: parseSeries("sglang:num_queue_reqs"), running: parseSeries("sglang:num_running_reqs"), kv: parseSeries("sglang:token_usage"),
+		shape: parseSeries("sglang:cache_config_info"), sizeLabel: "page_size", blocksLabel: "num_pages",
+		size: parseSeries("sglang:page_size"), blocks: parseSeries("sglang:num_pages"), tokens: parseSeries("sglang:max_total_num_tokens"),
+	},
+	TRTLLMServe: {
+		path: "/prometheus/metrics", queue: parseSeries("trtllm_num_requests_waiting"), running: parseSeries("trtllm_num_requests_running"),
+		kv: parseSeries("trtllm_kv_cache_utilization"), size: parseSeries("trtllm_kv_cache_tokens_per_block"), blocks: parseSeries("trtllm_kv_cache_max_blocks"),
+	},
+	Triton: {
+		path: "/metrics", port: 8002, queue: parseSeries("nv_trt_llm_request_metrics{request_type=waiting}"), running: parseSeries("nv_trt_llm_request_metrics{request_type=scheduled}"),
+		kv: parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}"), size: parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=tokens_per}"),
+		blocks: parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}"),
+	},
+}
+
+// of returns the metrics of one server: the engine that its labels name, else the pool's.
+func (m Metrics) of(labels map[string]string) Metrics {
+	for _, key := range engineLabels {
+		if e := Engine(labels[key]); e != "" {
+			if e == "triton" {
+				e = Triton
+			}
+			if _, known := dialects[e]; known {
+				m.Engine = e
+			}
+			break
+		}
+	}
+	return m
+}
+
+// dialect returns the engine's names, with those that the pool sets in place of them.
+func (m *Metrics) dialect() dialect {
+	d, known := dialects[m.Engine]
+	if !known {
+		d = dialects[VLLM]
+	}
+	d.path, d.port = cmp.Or(m.Path, d.path), cmp.Or(m.Port, d.port)
+	if m.Queue != "" {
+		d.queue = parseSeries(m.Queue)
+	}
+	if m.Running != "" {
+		d.running = parseSeries(m.Running)
+	}
+	if m.KVCache != "" {
+		d.kv, d.kvOld = parseSeries(m.KVCache), series{}
+	}
+	return d
+}
+
+// series is the name of a series, and the labels that a line of it must have.
+type series struct {
+	name   string // "" matches no line
+	labels []selector
+}
+
+type selector struct{ name, value string }
+
+// parseSeries reads NAME or NAME{LABEL=VALUE,...}; values may be quoted.
+func parseSeries(text string) series {
+	name, rest, ok := strings.Cut(text, "{")
+	s := series{name: strings.TrimSpace(name)}
+	if !ok {
+		return s
+	}
+	for pair := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(rest), "}"), ",") {
+		if label, value, ok := strings.Cut(pair, "="); ok {
+			s.labels = append(s.labels, selector{strings.TrimSpace(label), strings.Trim(strings.TrimSpace(value), `"`)})
+		}
+	}
+	return s
+}
+
+// matches reports whether line is a sample of the series.
+func (s *series) matches(line []byte) bool {
+	if s.name == "" || len(line) <= len(s.name) || string(line[:len(s.name)]) != s.name {
+		return false
+	}
+	switch line[len(s.name)] {
+	case ' ', '\t':
+		return len(s.labels) == 0
+	case '{':
+		return len(s.labels) == 0 || s.selects(line[len(s.name)+1:])
+	}
+	return false
+}
+
+func (s *series) selects(labels []byte) bool {
+	end := endOfLabels(labels)
+	if end < 0 {
+		return false
+	}
+	found := 0
+	eachLabel(labels[:end], func(name, value string) {
+		for _, want := range s.labels {
+			if want == (selector{name, value}) {
+				found++
+			}
+		}
+	})
+	return found == len(s.labels)
+}
+
+// shapeTokens returns how many tokens a KV cache holds by the labels of its shape; 0 for labels that do not show it.
+func (d *dialect) shapeTokens(line []byte) int {
+	open := bytes.IndexByte(line, '{')
+	if open < 0 {
+		return 0
+	}
+	size, blocks := 0, 0
+	eachLabel(line[open+1:], func(name, text string) {
+		switch name {
+		case d.sizeLabel:
+			size = atoi(text)
+		case d.blocksLabel:
+			blocks = atoi(text)
+		}
+	})
+	return shape(size, blocks)
+}
