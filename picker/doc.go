@@ -9,6 +9,9 @@
 // opens an endpoint.Lease, and extproc writes the response. The gateway's access log (accesslog) reports every 2 s that the
 // request goes on and which endpoint serves it, which renews and moves the lease, and at last its end, which releases it.
 //
+// With the strategy "session" the gateway sends the response's headers, too, and session.go answers them with the session's token.
+// objective.go reads the latency that a request asks for.
+//
 // Where servers publish KV events (Pool.KVEvents), kvevents keeps what they have cached in prefix, and a pick whose prompt is known as
 // token IDs goes by that.
 //

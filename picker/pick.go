@@ -152,7 +152,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}
 	if r.Pool == "" {
 		c.lease.KeepUntilEnd()
-		c.lease.Waits(false, time.Now()) // the stream reports the first byte at once
+		c.lease.Waits() // the stream reports the first byte at once
 	}
 	a.Pool, a.Lease = pool.Name, c.lease.ID()
 	a.Track = tracker{picker: p, lease: c.lease, untilEnd: r.Pool == "", session: c.request.Session.ID, sessions: pool.sessions, ttl: pool.SessionTTL}

@@ -152,3 +152,21 @@ func TestSession_InvalidTokensAreIgnored(t *testing.T) {
 		}
 	}
 }
+
+// Clients write these headers: no text may panic, and what is read must be what a picker wrote.
+func FuzzSession_HeadersOfClients(f *testing.F) {
+	now := time.Unix(1_700_000_000, 0)
+	f.Add([]byte(sessionToken("10.0.0.1:8000", now)), []byte("a=1; sid=2"), []byte("12.5"))
+	f.Add([]byte("=="), []byte("sid"), []byte("1e400"))
+	f.Fuzz(func(t *testing.T, token, cookies, number []byte) {
+		if at := readSessionToken(token, now, DefaultSessionTTL); at.IsValid() {
+			if again := readSessionToken([]byte(sessionToken(at.String(), now)), now, DefaultSessionTTL); again != at {
+				t.Fatalf("%v is read as %v", at, again)
+			}
+		}
+		_ = cookie(cookies, "sid")
+		if n := milliseconds(number, 0); !(n >= 0 && n < 1e6) {
+			t.Fatalf("%q is %g", number, n)
+		}
+	})
+}

@@ -31,7 +31,7 @@ func (t tracker) Response(status int, served string) (set extproc.Header) {
 		return set
 	}
 	t.lease.MoveTo(load, now)
-	t.lease.Begun(0, now)
+	t.lease.Begun(0)
 	if t.untilEnd {
 		t.picker.notes.ended(t.lease.Tag(), accesslog.Entry{Served: served, Status: status}, now)
 		load.Record(status < 500, 0, now)
@@ -106,10 +106,12 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		lease.MoveTo(p.nowhere, now)
 	}
 	switch {
+	case e.Body && ok && e.Status >= 400: // the server has not read the prompt
+		lease.Begun(0)
 	case e.Body && ok:
-		lease.Begun(e.FirstByte-e.Sent, now)
+		lease.Begun(e.FirstByte - e.Sent)
 	case e.Open:
-		lease.Waits(e.FirstByte > 0, now)
+		lease.Waits()
 	}
 	if e.Open {
 		lease.Renew(now)
@@ -118,7 +120,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		}
 		return
 	}
-	if ok && e.Body && !e.Canceled {
+	if ok && e.Status < 400 && e.Body && !e.Canceled {
 		lease.Wrote(e.Bytes, e.LastByte-e.FirstByte)
 	}
 	if !lease.Release() {

@@ -11,7 +11,8 @@
 //
 // Leases owns leases: a pick opens one, and it is released by the access log, by the end of the stream, or by its timeout. A
 // lease has the request's Work: its uncached prompt counts at the endpoint until its first token is reported. Load accounts
-// for them: prefill.go has what the server is to read and how fast it reads, health.go whether it serves.
+// for them: prefill.go has what the server is to read and how fast it reads, health.go whether it serves, latency.go how long its
+// responses take by the Work's Features.
 //
 // Invariants:
 //   - Stale is not zero. A server whose page can't be read keeps its last sample, marked as not fresh; see State. The first

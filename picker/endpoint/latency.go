@@ -6,29 +6,31 @@ import (
 	"time"
 )
 
-// terms of a prediction: a constant, and Features.
-const terms = 4
+const (
+	// terms of a prediction: a constant, and Features; restTerms those of the time after a response's headers: the same, each further
+	// token, and each of these with each request in flight.
+	terms     = 4
+	restTerms = 6
+)
 
 const (
 	// decay is the weight of a sample relative to that of the next one: about the last 50 count.
 	decay = 0.98
-	// confidence is how many samples the prior counts for.
-	confidence = 4
+	// maxCounted tokens and maxRequests bound what a sample counts: both come from outside.
+	maxCounted  = 1 << 20
+	maxRequests = 1 << 14
 	// maxLatency bounds a sample, in seconds: one that hangs must not outweigh all others.
 	maxLatency = 120
-	// A server that answers maxImplausible prompts in a row within a step, each of which takes it plausiblePrefill seconds to read, sends
-	// its headers early.
-	plausiblePrefill = 0.25
-	maxImplausible   = 8
-	// minTokens is the least number of tokens that shows the time between two.
-	minTokens = 8
 )
 
 // Priors, in seconds for each term: how an engine with steps of 20 ms behaves. scales are how large a term usually is.
 var (
-	priorTTFT = [terms]float64{0.02, 1, 0.05, 0.0005}
-	priorTPOT = [terms]float64{0.02, 0, 0, 0.0005}
-	scales    = [terms]float64{1, 0.5, 4, 16}
+	priorHeaders = [restTerms]float64{0.02, 1, 0.05, 0.0005}
+	priorRest    = [restTerms]float64{4: 0.02, 5: 0.0005}
+	scales       = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
+	// confidence is how many samples the prior counts for: less for the time of a token, so that what may be due to either is ascribed
+	// to tokens.
+	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 
 // Features are what a server's latency is predicted by, as of a pick.
@@ -38,17 +40,30 @@ type Features struct {
 	InFlight float64 // requests
 }
 
-func (f *Features) terms() [terms]float64 { return [terms]float64{1, f.Prefill, f.Queue, f.InFlight} }
+func (f *Features) terms() [terms]float64 {
+	return [terms]float64{1, min(f.Prefill, maxLatency), min(f.Queue, maxRequests), min(f.InFlight, maxRequests)}
+}
 
 // Latency predicts the latency of a server. It never changes; nil is that of a server of which nothing is learned.
 type Latency struct{ ttft, tpot [terms]float64 }
 
-var unlearned = Latency{priorTTFT, priorTPOT}
+var unlearned = predictor(&priorHeaders, &priorRest, false)
+
+// predictor returns what the weights of the two regressions predict.
+func predictor(headers, rest *[restTerms]float64, early bool) *Latency {
+	l := &Latency{tpot: [terms]float64{rest[4], 0, 0, rest[5]}}
+	for i := range terms {
+		if l.ttft[i] = headers[i]; early {
+			l.ttft[i] += rest[i]
+		}
+	}
+	return l
+}
 
 // Predict returns the time to the first token, and that between two, in seconds.
 func (l *Latency) Predict(f *Features) (ttft, tpot float64) {
 	if l == nil {
-		l = &unlearned
+		l = unlearned
 	}
 	x := f.terms()
 	return dot(&l.ttft, &x), dot(&l.tpot, &x)
@@ -63,13 +78,16 @@ func dot(a, b *[terms]float64) (sum float64) {
 
 // latency learns from the access log how long a server's responses take: two linear regressions, in which older samples count less
 // and the prior stands for a few. A server that is not like the prior is known after some ten requests.
+//
+// One is of the time until a response's headers, the other of the time after them, by the number of tokens. Some servers, such as
+// vLLM, send the headers of a stream before they read the prompt. Of these, what the latter does not ascribe to tokens is a part of
+// the time to the first one.
 type latency struct {
 	current atomic.Pointer[Latency]
 
-	mu          sync.Mutex
-	ttft, tpot  regression
-	implausible int  // times to a first token in a row
-	early       bool // it sends the response's headers before it has read the prompt: their time shows nothing
+	mu            sync.Mutex
+	headers, rest regression
+	early         float64 // the share of responses whose headers came before the prompt can have been read
 }
 
 // learner returns the server's latency, made on first use: most servers of a process that picks for few pools have none.
@@ -77,7 +95,7 @@ func (l *Load) learner() *latency {
 	if of := l.latency.Load(); of != nil {
 		return of
 	}
-	l.latency.CompareAndSwap(nil, &latency{ttft: regression{prior: &priorTTFT}, tpot: regression{prior: &priorTPOT}})
+	l.latency.CompareAndSwap(nil, &latency{headers: regression{prior: &priorHeaders}, rest: regression{prior: &priorRest}})
 	return l.latency.Load()
 }
 
@@ -89,91 +107,84 @@ func (l *Load) predictor() *Latency {
 	return nil
 }
 
-// publish makes what is learned current. mu is held.
-func (l *latency) publish() {
-	l.current.Store(&Latency{l.ttft.solve(), l.tpot.solve()})
-}
-
-// firstToken takes the time to a first token: exactly, or, of a server that sends headers early, between two reports.
-func (l *latency) firstToken(f *Features, after, from, until time.Duration) {
+// sentHeaders takes the time to a response's headers.
+func (l *latency) sentHeaders(f *Features, after time.Duration) {
+	x := f.terms()
+	var row [restTerms]float64
+	copy(row[:], x[:])
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f.Prefill > plausiblePrefill {
-		if l.implausible++; after > step {
-			l.implausible = 0
-		}
-		if l.implausible >= maxImplausible {
-			l.expectEarly()
-		}
+	l.early *= decay
+	if after <= step || after.Seconds() < f.Prefill/4 {
+		l.early += 1 - decay
 	}
-	y := after.Seconds()
-	if l.early {
-		y, _ = l.current.Load().Predict(f)
-		y = min(max(y, from.Seconds()), until.Seconds())
-	}
-	l.ttft.add(f.terms(), min(y, maxLatency))
-	l.publish()
+	l.learn(&l.headers, row, after)
 }
 
-// headersAreEarly records that the server sends headers before the first token.
-func (l *latency) headersAreEarly() {
+// sentRest takes the time from the headers to the end of a response of so many tokens, at least 1.
+func (l *latency) sentRest(f *Features, took time.Duration, tokens int64) {
+	x, more := f.terms(), float64(min(tokens, maxCounted)-1)
+	row := [restTerms]float64{4: more, 5: more * x[3]}
+	copy(row[:], x[:])
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expectEarly()
+	l.learn(&l.rest, row, took)
 }
 
-// expectEarly has times of headers ignored. mu is held.
-func (l *latency) expectEarly() {
-	if !l.early {
-		l.early = true
-		l.ttft = regression{prior: &priorTTFT} // what it learned was the time of headers
-		l.publish()
+// learn adds a sample. mu is held.
+func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duration) {
+	y, weight := min(took.Seconds(), maxLatency), 1.0
+	if r == &l.rest { // the errors of long times are larger
+		weight = 1 / ((0.1 + y) * (0.1 + y))
 	}
-}
-
-func (l *latency) perToken(f *Features, each float64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tpot.add(f.terms(), min(each, maxLatency))
-	l.publish()
+	r.add(row, y, weight)
+	headers, rest := l.headers.solve(), l.rest.solve()
+	l.current.Store(predictor(&headers, &rest, l.early > l.headers.count*(1-decay)/2))
 }
 
 // regression is a linear regression with decay, towards a prior.
 type regression struct {
-	prior *[terms]float64
-	a     [terms][terms]float64 // sums of products of two terms
-	b     [terms]float64        // sums of products with the result
+	prior *[restTerms]float64
+	a     [restTerms][restTerms]float64 // sums of products of two terms
+	b     [restTerms]float64            // sums of products with the result
+	// count and weight are sums over the samples: the prior has their mean weight.
+	count, weight float64
 }
 
-func (r *regression) add(x [terms]float64, y float64) {
-	for i := range terms {
-		for k := range terms {
-			r.a[i][k] = decay*r.a[i][k] + x[i]*x[k]
+func (r *regression) add(x [restTerms]float64, y, weight float64) {
+	r.count, r.weight = decay*r.count+1, decay*r.weight+weight
+	for i := range x {
+		for k := range x {
+			r.a[i][k] = decay*r.a[i][k] + weight*x[i]*x[k]
 		}
-		r.b[i] = decay*r.b[i] + x[i]*y
+		r.b[i] = decay*r.b[i] + weight*x[i]*y
 	}
 }
 
 // solve returns the weights. None is negative: more work takes no less time.
-func (r *regression) solve() (w [terms]float64) {
+func (r *regression) solve() (w [restTerms]float64) {
 	a, b := r.a, r.b
-	for i := range terms {
-		weight := confidence * scales[i] * scales[i]
+	mean := 1.0
+	if r.count > 0 {
+		mean = r.weight / r.count
+	}
+	for i := range w {
+		weight := mean * confidence[i] * scales[i] * scales[i]
 		a[i][i] += weight
 		b[i] += weight * r.prior[i]
 	}
-	for i := range terms { // Gauss; a is positive definite, so no pivot is zero
-		for k := i + 1; k < terms; k++ {
+	for i := range w { // Gauss; a is positive definite, so no pivot is zero
+		for k := i + 1; k < restTerms; k++ {
 			f := a[k][i] / a[i][i]
-			for m := i; m < terms; m++ {
+			for m := i; m < restTerms; m++ {
 				a[k][m] -= f * a[i][m]
 			}
 			b[k] -= f * b[i]
 		}
 	}
-	for i := terms - 1; i >= 0; i-- {
+	for i := restTerms - 1; i >= 0; i-- {
 		w[i] = b[i]
-		for k := i + 1; k < terms; k++ {
+		for k := i + 1; k < restTerms; k++ {
 			w[i] -= a[i][k] * w[k]
 		}
 		w[i] /= a[i][i]

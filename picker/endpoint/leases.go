@@ -75,8 +75,6 @@ type Lease struct {
 	mu     sync.Mutex
 	load   *Load       // nil after Release
 	prompt promptState // at load
-	opened int64       // in nanoseconds since processStart
-	waited int64       // the last report that the first token has not been seen
 	begun  bool        // the first token has been seen
 	ahead  int64       // tokens that load reads before this prompt
 	trial  bool        // picked waits for its outcome
@@ -123,7 +121,7 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 		return nil
 	}
 	e.load.sent.Add(1)
-	lease := &Lease{id: l.next.Add(1), leases: l, picked: e.load, holder: h, work: w, trial: w.Trial, opened: sinceStart(now)}
+	lease := &Lease{id: l.next.Add(1), leases: l, picked: e.load, holder: h, work: w, trial: w.Trial}
 	lease.beginPrompt(e.load, now)
 	if w.Adapter != 0 {
 		e.load.adapters.add(w.Adapter, w.Slots)

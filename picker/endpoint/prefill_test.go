@@ -33,12 +33,12 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 		{"two prompts", func() {}, 0, 4000, 0, 4},
 		{"a second later", func() {}, time.Second, 4000, 0, 3},
 		{"all should be read", func() {}, 5 * time.Second, 4000, 0, 0},
-		{"a report shows that one waits", func() { a.Waits(false, epoch) }, time.Second, 4000, 2000, 3},
-		{"and again", func() { a.Waits(false, epoch) }, time.Second, 4000, 2000, 3},
-		{"its first token", func() { a.Begun(0, epoch) }, time.Second, 2000, 0, 3},
-		{"a report that comes late", func() { a.Waits(false, epoch) }, time.Second, 2000, 0, 3},
+		{"a report shows that one waits", a.Waits, time.Second, 4000, 2000, 3},
+		{"and again", a.Waits, time.Second, 4000, 2000, 3},
+		{"its first token", func() { a.Begun(0) }, time.Second, 2000, 0, 3},
+		{"a report that comes late", a.Waits, time.Second, 2000, 0, 3},
 		{"the other one moves", func() { b.MoveTo(second.Load(), epoch) }, 0, 0, 0, 0},
-		{"the end of the first one", func() { a.Release(); a.Begun(0, epoch); a.Waits(false, epoch) }, 0, 0, 0, 0},
+		{"the end of the first one", func() { a.Release(); a.Begun(0); a.Waits() }, 0, 0, 0, 0},
 	} {
 		c.do()
 		if s := at(first, c.after); s.Unread != c.unread || s.Confirmed != c.confirmed || s.Reading != c.reading {
@@ -65,7 +65,7 @@ func TestPrefill_ConcurrentReportsLeaveNoBacklog(t *testing.T) {
 		if lease == nil {
 			continue // one trial at a time
 		}
-		for _, report := range []func(){func() { lease.Waits(false, epoch) }, func() { lease.Begun(time.Second, epoch) }, func() { lease.MoveTo(second.Load(), epoch) }, func() { lease.MoveTo(first.Load(), epoch) }, func() { lease.Release() }} {
+		for _, report := range []func(){lease.Waits, func() { lease.Begun(time.Second) }, func() { lease.MoveTo(second.Load(), epoch) }, func() { lease.MoveTo(first.Load(), epoch) }, func() { lease.Release() }} {
 			run.Go(report)
 		}
 	}
@@ -100,7 +100,7 @@ func TestPrefill_RateIsLearnedFromManyAndNotFromOne(t *testing.T) {
 				if i == enough-1 && at(e, 0).Rate != 0 {
 					t.Error("learned from too few requests")
 				}
-				lease.Begun(time.Duration(tt.after(i, float64(tokens))*1e9), epoch)
+				lease.Begun(time.Duration(tt.after(i, float64(tokens)) * 1e9))
 				lease.Release()
 			}
 			if got := at(e, 0).Rate; got < tt.lo || got > tt.hi {
@@ -117,8 +117,8 @@ func TestPrefill_BacklogIsPartOfWhatIsMeasured(t *testing.T) {
 	for i := range 20 {
 		now := epoch.Add(time.Duration(i) * time.Hour)
 		a, b := leases.Open(e, Holder{}, work, 0, now), leases.Open(e, Holder{}, work, 0, now)
-		a.Begun(step+500*time.Millisecond, epoch)
-		b.Begun(step+time.Second, epoch)
+		a.Begun(step + 500*time.Millisecond)
+		b.Begun(step + time.Second)
 		a.Release()
 		b.Release()
 	}

@@ -40,11 +40,11 @@ func (lease *Lease) endTrial() {
 
 // Begun records that the response's first token has been seen, and when the server sent it, counted from when it got the
 // request; 0 if that is unknown.
-func (lease *Lease) Begun(after time.Duration, now time.Time) {
+func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	if !lease.begun && after > 0 && lease.predicted() {
-		lease.load.learner().firstToken(&lease.work.Features, after, time.Duration(max(lease.waited-lease.opened, 0)), time.Duration(sinceStart(now)-lease.opened))
+		lease.load.learner().sentHeaders(&lease.work.Features, after)
 	}
 	lease.begun = true
 	tokens := int64(lease.work.Tokens)
@@ -70,20 +70,16 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	if most := int64(lease.work.MaxTokens); most > 0 {
 		tokens = min(tokens, most)
 	}
-	if tokens >= minTokens {
-		lease.load.learner().perToken(&lease.work.Features, took.Seconds()/float64(tokens-1))
+	if tokens > 0 {
+		lease.load.learner().sentRest(&lease.work.Features, took, tokens)
 	}
 }
 
 // Waits records a report that the first token has not been seen. If the server sends it at once, the prompt is now known to
-// be unread. headers means that the server has sent the response's headers.
-func (lease *Lease) Waits(headers bool, now time.Time) {
+// be unread.
+func (lease *Lease) Waits() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
-	lease.waited = sinceStart(now)
-	if headers && lease.predicted() {
-		lease.load.learner().headersAreEarly()
-	}
 	if lease.load != nil && lease.work.Stream && lease.prompt == promptUnread {
 		lease.prompt = promptWaiting
 		lease.load.prefill.confirmed.Add(int64(lease.work.Tokens))

@@ -2,8 +2,10 @@
 //
 // A Strategy is a composition: filters remove endpoints, a scorer gives each remaining one a cost, a choice orders them.
 // Strategies are rows of the table in strategies.go; filters and scorers are in files of their own (load.go: the cost in
-// seconds). A new strategy is a new file and a row. The strategy "plugins" is composed by configuration: plugins.go has the
-// tables of its filters, scorers and choices. Package picker makes one Strategy for each pool and ranks with it for
+// seconds), as are strategies that compare no costs (tree.go; chwbl.go and session.go, on the hash ring of ring.go). A new
+// strategy is a new file and a row. The strategy "plugins" is composed by configuration: plugins.go has the tables of its
+// filters, scorers and choices. objective.go predicts latency, puts endpoints that miss a request's objective last, and
+// sheds. Package picker makes one Strategy for each pool and ranks with it for
 // every request; Describe returns each part's verdict without changing any state.
 //
 // Invariants:

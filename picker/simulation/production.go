@@ -166,11 +166,11 @@ func (d *production) Learn(now time.Duration, f Fact) {
 		}
 	case FirstByte:
 		if lease := d.open[f.Pick]; lease != nil {
-			lease.Begun(f.After, at)
+			lease.Begun(f.After)
 		}
 	case Waits:
 		if lease := d.open[f.Pick]; lease != nil {
-			lease.Waits(false, at)
+			lease.Waits()
 		}
 	case Ended:
 		if lease := d.open[f.Pick]; lease != nil {
