@@ -116,6 +116,9 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- bodiesDesc
 	ch <- unreadDesc
 	ch <- leasesDesc
+	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, queueDesc, saturationDesc} {
+		ch <- d
+	}
 	ch <- rendersDesc
 	ch <- reportsDesc
 }
@@ -131,6 +134,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	for name, pool := range c.picker.pools.Load().byName {
 		var inFlight int64
 		var fresh, stale, idle, draining int
+		var use saturated
 		for i := range pool.snapshot.Endpoints {
 			e := &pool.snapshot.Endpoints[i]
 			state := e.State()
@@ -140,6 +144,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 				count(firstByteDesc, firstByte.Seconds(), name, e.Text)
 			}
 			inFlight += e.Load().InFlight()
+			use.add(&state)
 			switch {
 			case e.Draining:
 				draining++
@@ -156,6 +161,10 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 				gauge(reportsDesc, n, name, prefix.Knowledge(k).String())
 			}
 		}
+		if use.endpoints > 0 {
+			ch <- prometheus.MustNewConstMetric(queueDesc, prometheus.GaugeValue, use.queue, name)
+			ch <- prometheus.MustNewConstMetric(saturationDesc, prometheus.GaugeValue, use.use/use.endpoints, name)
+		}
 		gauge(inFlightDesc, int(inFlight), name)
 		gauge(endpointsDesc, fresh, name, "fresh")
 		gauge(endpointsDesc, stale, name, "stale")
@@ -167,6 +176,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	count(unreadDesc, float64(c.picker.bodies.Unread()), "picked")
 	count(unreadDesc, float64(c.picker.bodies.Rejected()), "rejected")
 	gauge(leasesDesc, c.picker.leases.Len())
+	c.picker.usage.collect(ch)
 	r := c.picker.renderer
 	for outcome, n := range map[string]*atomic.Uint64{"cached": &r.Cached, "rendered": &r.Rendered, "failed": &r.Failed, "skipped": &r.Skipped} {
 		if n := n.Load(); n > 0 {

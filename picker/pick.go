@@ -80,15 +80,20 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	}()
 	if pool.Relay != nil {
 		a, d = p.relay(ctx, pool, r)
+		d.model, d.tokens = r.Facts.Model, r.Facts.Tokens
 	} else {
 		a = p.choose(ctx, pool, r, &d)
 	}
 	pool.counters.count(d.result, time.Since(started))
 	if span != nil {
-		endSpan(span, pool, &a, &d)
+		endSpan(span, pool, r, &a, &d)
 	}
 	if number := p.notes.add(pool, r, &a, &d, started); d.lease != nil {
-		d.lease.SetTag(number)
+		tag := endpoint.Tag{Number: number, Model: d.model, Tokens: d.tokens}
+		if d.compared > 0 {
+			tag.Cached = int(d.choices[0].cached)
+		}
+		d.lease.SetTag(tag)
 	}
 	pool.history.offer(started, len(pool.snapshot.Endpoints), func() *Record { return pool.record(r, &a, &d, started) })
 	answered = true
@@ -98,6 +103,7 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 // decision is what a pick's metrics, spans and records show beyond its answer.
 type decision struct {
 	result     string
+	model      string
 	tokens     int // of the prompt
 	candidates int
 	compared   int // choices
@@ -139,7 +145,10 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}
 	d.lease = c.lease
 	fault(r)
-	d.tokens = c.request.Tokens
+	d.model, d.tokens = r.Facts.Model, c.request.Tokens
+	if name := r.Headers.Header(modelHeader); d.model == "" && len(name) > 0 {
+		d.model = string(name)
+	}
 	d.compare(len(c.ranked), c.scratch.Candidates())
 	a, result := pool.compose(c.ranked, spill, c.scratch, restricted, retries(r))
 	d.result = result

@@ -55,6 +55,7 @@ type Picker struct {
 	health         *health.Server
 	uploads        upload.Ledger
 	notes          notes
+	usage          usage
 
 	mu    sync.Mutex // serialises changes; picks do not take it
 	pools atomic.Pointer[poolSet]
@@ -284,6 +285,7 @@ func (p *Picker) swap(next map[string]*pool) {
 		}
 		if now == nil {
 			p.metrics.remove(name)
+			p.usage.remove(name)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package picker
 
 import (
 	"context"
+	"net/netip"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -10,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/request"
 )
 
 // span starts the span of a pick. It returns nil if tracing is off or the caller is not sampled. The parent is the span of
@@ -35,7 +38,34 @@ func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time
 	return nil
 }
 
-func endSpan(span trace.Span, pool *pool, a *extproc.Answer, d *decision) {
+// operations are OpenTelemetry's names of what requests of an API do (gen_ai.operation.name).
+var operations = map[request.Kind]string{
+	request.ChatCompletions: "chat", request.Responses: "chat", request.Messages: "chat", request.Completions: "text_completion", request.Generate: "text_completion",
+	request.GRPCGenerate: "text_completion", request.Embeddings: "embeddings", request.GRPCEmbed: "embeddings",
+}
+
+// endSpan ends the span of a pick. It has the attributes of OpenTelemetry's semantic conventions for generative AI that a picker
+// knows: those of the answer are not among them. Tokens are estimates, unless the request has token IDs.
+func endSpan(span trace.Span, pool *pool, r *extproc.Request, a *extproc.Answer, d *decision) {
+	if d.model != "" {
+		span.SetAttributes(attribute.String("gen_ai.request.model", d.model))
+	}
+	if name := operations[r.Facts.Kind]; name != "" {
+		span.SetAttributes(attribute.String("gen_ai.operation.name", name))
+	}
+	if r.Facts.MaxTokens > 0 {
+		span.SetAttributes(attribute.Int("gen_ai.request.max_tokens", r.Facts.MaxTokens))
+	}
+	if d.tokens > 0 {
+		span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", d.tokens))
+		if d.compared > 0 && d.lease != nil {
+			span.SetAttributes(attribute.Int("gen_ai.usage.cache_read.input_tokens", int(d.choices[0].cached)))
+		}
+	}
+	first, _, _ := strings.Cut(a.Endpoints, ",")
+	if at, err := netip.ParseAddrPort(first); err == nil {
+		span.SetAttributes(attribute.String("server.address", at.Addr().String()), attribute.Int("server.port", int(at.Port())))
+	}
 	span.SetAttributes(
 		attribute.String("penstock.pool", pool.Name),
 		attribute.String("penstock.strategy", pool.strategy.Name()),

@@ -33,7 +33,9 @@ func (t tracker) Response(status int, served string) (set extproc.Header) {
 	t.lease.MoveTo(load, now)
 	t.lease.Begun(0)
 	if t.untilEnd {
-		t.picker.notes.ended(t.lease.Tag(), accesslog.Entry{Served: served, Status: status}, now)
+		e, of := accesslog.Entry{Served: served, Status: status}, t.lease.Tag()
+		t.picker.notes.ended(of.Number, e, now)
+		t.picker.usage.ended(t.lease.Holder().Pool, of, e)
 		load.Record(status < 500, 0, now)
 	}
 	if t.sessions == nil || status >= 500 {
@@ -98,7 +100,7 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	served := p.loadOf(lease.Holder().Pool, e.Served)
 	ok, now := e.Status > 0 && e.Status < 500, time.Now()
-	p.notes.ended(lease.Tag(), e, now)
+	p.notes.ended(lease.Tag().Number, e, now)
 	switch {
 	case served != nil:
 		lease.MoveTo(served, now)
@@ -126,6 +128,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	if !lease.Release() {
 		return
 	}
+	p.usage.ended(lease.Holder().Pool, lease.Tag(), e)
 	if picked := lease.Picked(); picked != nil && picked != served && e.Status > 0 {
 		picked.Record(false, 0, now) // Envoy tried it first, and another endpoint or none answered
 	}

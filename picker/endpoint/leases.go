@@ -69,7 +69,6 @@ type Lease struct {
 	leases  *Leases
 	picked  *Load // where the pick sent it; nil for a lease that was adopted or resumed
 	work    Work
-	tag     atomic.Uint64
 	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd: it does not expire
 
 	mu     sync.Mutex
@@ -78,6 +77,7 @@ type Lease struct {
 	begun  bool        // the first token has been seen
 	ahead  int64       // tokens that load reads before this prompt
 	trial  bool        // picked waits for its outcome
+	tag    Tag
 }
 
 // untilEnd is the renewal of a lease that lives until its Release.
@@ -255,11 +255,26 @@ func (lease *Lease) KeepUntilEnd() { lease.renewed.Store(untilEnd) }
 // Holder returns for whom the lease was opened.
 func (lease *Lease) Holder() Holder { return lease.holder }
 
-// SetTag gives the lease a number of its opener's choice, which Tag returns; 0 without.
-func (lease *Lease) SetTag(n uint64) { lease.tag.Store(n) }
+// Tag is what the opener of a lease keeps with it.
+type Tag struct {
+	Number         uint64 // of the opener's choice; 0: none
+	Model          string // that the request names; "" if it is not known
+	Tokens, Cached int    // of its prompt, and those that the server has cached
+}
 
-// Tag returns the number that SetTag has set.
-func (lease *Lease) Tag() uint64 { return lease.tag.Load() }
+// SetTag gives the lease a tag, which Tag returns.
+func (lease *Lease) SetTag(t Tag) {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	lease.tag = t
+}
+
+// Tag returns what SetTag has set; the zero value without.
+func (lease *Lease) Tag() Tag {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	return lease.tag
+}
 
 // Picked returns the counters of the endpoint that the request was sent to first; nil for a lease that was
 // adopted or resumed.

@@ -1,0 +1,150 @@
+package picker
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+const (
+	// maxModels bounds the names of models in metrics. Clients choose names, so requests for further ones count as otherModel, and
+	// a name gets a series with its first request that a server has accepted.
+	maxModels  = 1000
+	otherModel = "other"
+	// maxModelName is the longest name that gets a series, in bytes.
+	maxModelName = 128
+)
+
+// usage counts the requests that have ended, by pool and model.
+type usage struct {
+	mu     sync.Mutex
+	models map[modelKey]*modelUsage
+	names  int // other than otherModel
+}
+
+type modelKey struct{ pool, model string }
+
+// modelUsage are the sums of one model's requests.
+type modelUsage struct {
+	served, failed uint64
+	firstByte      time.Duration // of all that were served
+	input, cached  uint64        // tokens of prompts of all that were served
+}
+
+// ended counts a request.
+func (u *usage) ended(pool string, of endpoint.Tag, e accesslog.Entry) {
+	if of.Model == "" {
+		return
+	}
+	ok := e.Status > 0 && e.Status < 400
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	m := u.of(modelKey{pool, of.Model}, ok)
+	if !ok {
+		m.failed++
+		return
+	}
+	m.served++
+	m.firstByte += e.FirstByte
+	m.input += uint64(max(of.Tokens, 0))
+	m.cached += uint64(max(min(of.Cached, of.Tokens), 0))
+}
+
+// of returns the sums of a model, or of the others. u.mu is held.
+func (u *usage) of(key modelKey, add bool) *modelUsage {
+	m := u.models[key]
+	if m == nil && (!add || u.names >= maxModels || len(key.model) > maxModelName) {
+		key.model = otherModel
+		m = u.models[key]
+	}
+	if m != nil {
+		return m
+	}
+	if u.models == nil {
+		u.models = map[modelKey]*modelUsage{}
+	}
+	if key.model != otherModel {
+		key.model = strings.Clone(key.model)
+		u.names++
+	}
+	m = &modelUsage{}
+	u.models[key] = m
+	return m
+}
+
+// remove drops the models of a pool that is gone.
+func (u *usage) remove(pool string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key := range u.models {
+		if key.pool != pool {
+			continue
+		}
+		if key.model != otherModel {
+			u.names--
+		}
+		delete(u.models, key)
+	}
+}
+
+var (
+	modelRequestsDesc = prometheus.NewDesc("penstock_picker_model_requests_total",
+		"Requests that ended, by the model that they name and outcome: served, or failed (status 400 and above, or no response). At most 1,000 models have names; the others, and failed requests for names that no server has accepted, are other.", []string{"pool", "model", "outcome"}, nil)
+	modelFirstByteDesc = prometheus.NewDesc("penstock_picker_model_first_byte_seconds_total",
+		"Total time to the first byte of all requests served, by model.", []string{"pool", "model"}, nil)
+	modelTokensDesc = prometheus.NewDesc("penstock_picker_model_prompt_tokens_total",
+		"Tokens of the prompts of all requests served, by model, where the picker reads prompts: a quarter of their bytes, unless token IDs are given. Of type cached are those that the picker took to be cached where it sent them; of type input are all.", []string{"pool", "model", "type"}, nil)
+	queueDesc = prometheus.NewDesc("penstock_picker_queue_requests",
+		"Requests that wait at the pool's endpoints, by their metrics pages; only endpoints with fresh metrics count.", []string{"pool"}, nil)
+	saturationDesc = prometheus.NewDesc("penstock_picker_saturation_ratio",
+		"How much of the pool is in use, 0 to 1: the mean, over the endpoints with fresh metrics, of their KV cache's use, or 1 where requests wait.", []string{"pool"}, nil)
+)
+
+// collect sends the series of all models.
+func (u *usage) collect(ch chan<- prometheus.Metric) {
+	u.mu.Lock()
+	all := make(map[modelKey]modelUsage, len(u.models))
+	for key, m := range u.models {
+		all[key] = *m
+	}
+	u.mu.Unlock()
+	names := map[modelKey]bool{}
+	for key, m := range all {
+		name := modelKey{key.pool, strings.ToValidUTF8(key.model, "\uFFFD")}
+		if names[name] { // of two names that differ in invalid bytes alone
+			continue
+		}
+		names[name] = true
+		count := func(d *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{name.pool, name.model}, labels...)...)
+		}
+		count(modelRequestsDesc, float64(m.served), "served")
+		count(modelRequestsDesc, float64(m.failed), "failed")
+		count(modelFirstByteDesc, m.firstByte.Seconds())
+		if m.input > 0 {
+			count(modelTokensDesc, float64(m.input), "input")
+			count(modelTokensDesc, float64(m.cached), "cached")
+		}
+	}
+}
+
+// saturated sums up what fresh pages show of a pool.
+type saturated struct{ endpoints, queue, use float64 }
+
+func (s *saturated) add(state *endpoint.State) {
+	if !state.Fresh {
+		return
+	}
+	s.endpoints++
+	s.queue += state.Queue
+	if state.Queue > 0 {
+		s.use++
+	} else {
+		s.use += min(max(state.KV, 0), 1)
+	}
+}
