@@ -330,7 +330,7 @@ func TestExtProc_BodyAboveLimitGets413(t *testing.T) {
 }
 
 func TestExtProc_ServedEndpointIsReportedToTracker(t *testing.T) {
-	p := &fakePicker{}
+	p := &fakePicker{set: Header{Name: "x-token", Value: "t"}}
 	k := open(t, start(t, p))
 	k.send(headersOf(modeNone, true))
 	k.receive()
@@ -340,7 +340,12 @@ func TestExtProc_ServedEndpointIsReportedToTracker(t *testing.T) {
 			Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":status", RawValue: []byte("503")}}}}},
 		MetadataContext: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespaceLB: served}},
 	})
-	if r := k.receive(); r.GetResponseHeaders() == nil {
+	r := k.receive()
+	set := r.GetResponseHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()
+	if len(set) != 1 || set[0].GetHeader().GetKey() != "x-token" || string(set[0].GetHeader().GetRawValue()) != "t" {
+		t.Errorf("the tracker's header is not set: %v", r)
+	}
+	if r.GetResponseHeaders() == nil {
 		t.Errorf("%v", r)
 	}
 	k.cancel()

@@ -1,0 +1,60 @@
+package attacks
+
+import (
+	"strings"
+	"sync"
+	"testing"
+)
+
+// hashed has the picker hash every body of the pool.
+const hashed = `apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: chat}
+spec: {targetRef: {name: chat}, picker: {strategy: chwbl}}
+`
+
+// A strategy that needs the body reads hostile ones in time and memory proportional to their size, and answers 400 what is not JSON.
+func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
+	s := start(t, map[string]string{"policy.yaml": hashed})
+	s.eventually("bodies are hashed", func() error {
+		if err := s.ask("POST", "/v1/chat/completions", "{"); err == nil || !strings.Contains(err.Error(), "invalid_body") {
+			return errAnswered
+		}
+		return nil
+	})
+	traffic := s.traffic()
+	before := s.rss(s.penstock)
+	const size = 8 << 20
+	deep := strings.Repeat("[", size/2)
+	for name, body := range map[string]string{
+		"brackets":      deep,
+		"deep":          deep + strings.Repeat("]", size/2),
+		"objects":       strings.Repeat(`{"a":`, size/5),
+		"open string":   `{"messages":[{"role":"user","content":"` + strings.Repeat(`\\`, size/2),
+		"open messages": `{"messages":[` + strings.Repeat(`{"role":"system","content":"x"},`, size/32),
+		"bytes":         strings.Repeat("\xff", size),
+	} {
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if err := s.ask("POST", "/v1/chat/completions", body); err == nil || !strings.Contains(err.Error(), "400") || !strings.Contains(err.Error(), `"code":"invalid_body"`) {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	for name, body := range map[string]string{
+		"escapes": `{"messages":[{"role":"user","content":"` + strings.Repeat(`\"\u0061`, size/8) + `"}]}`,
+		"parts":   `{"messages":[{"role":"user","content":[` + strings.Repeat(`{"text":"x"},`, size/13) + `{}]}]}`,
+		"systems": `{"messages":[` + strings.Repeat(`{"role":"system","content":"x"},`, size/32) + `{}]}`,
+	} {
+		if err := s.ask("POST", "/v1/chat/completions", body); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if after := s.rss(s.penstock); after > before+320 { // 256 MiB of bodies are held at most
+		t.Errorf("resident memory grew from %.0f to %.0f MiB", before, after)
+	}
+	traffic.end()
+}
