@@ -5,9 +5,11 @@
 // page. A Snapshot is one pool's list at one time. It never changes, so picks read it without a lock, while scrapers and
 // leases write the atomics that it points to.
 //
-// A page is scraped often while its pool has picks, slowly for a minute after, and then not at all until the next pick:
-// scraping thousands of unused servers would cost more than all the rest of an idle control plane. A caller that shows a
-// pool's endpoints, rather than picks, has them scraped first (Snapshot.Refresh).
+// Scrapes follow picks, because a page takes the model server's own time: a page is read after every second pick of its endpoint, at
+// most 20 times a second, and once a second while its pool has picks and for a minute after; then not at all until the next pick.
+// All pages together have a budget (Config.PerSecond), which also spreads the first scrapes of a large pool. A caller that shows a
+// pool's endpoints, rather than picks, has them scraped first (Snapshot.Refresh). What another process has read can be stored by
+// BeginScrape.
 //
 // Leases owns leases: a pick opens one, and it is released by the access log, by the end of the stream, or by its timeout. A
 // lease has the request's Work: its uncached prompt counts at the endpoint until its first token is reported. Load accounts

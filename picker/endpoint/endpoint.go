@@ -125,7 +125,7 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 	}
 	s.Queue, s.Running, s.KV, s.Adapters = sample.Queue, sample.Running, sample.KV, sample.Adapters
 	s.OthersQueue, s.OthersRunning = sample.othersQueue, sample.othersRunning
-	s.Fresh = src.failures.Load() < src.staleAfter && int64(at)-sample.at < int64(src.maxAge)
+	s.Fresh = src.failures.Load() < src.staleAfter && int64(at)-sample.at < src.freshFor.Load()
 	s.Unseen = max(0, min(own, int64(load.sent.Load()-sample.sentBefore)))
 }
 

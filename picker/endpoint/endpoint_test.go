@@ -156,12 +156,57 @@ func TestScrape_AddressThatIsNeverAllowedIsNotScraped(t *testing.T) {
 	}
 }
 
-func TestScrape_PickStartsFastInterval(t *testing.T) {
-	server := startServer(t)
-	r := run(t, Config{Fast: time.Millisecond, Slow: time.Hour})
-	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
+func TestScrape_FollowsPicksOfTheEndpoint(t *testing.T) {
+	server, other := startServer(t), startServer(t)
+	r := run(t, Config{Fast: time.Microsecond, Slow: time.Hour})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}, {Addr: other.addr()}})
 	s.MarkUsed()
-	poll.Until(t, "many scrapes", func() bool { return server.scrapes.Load() > 5 })
+	poll.Until(t, "the first pick of the pool has all pages read", func() bool { return server.scrapes.Load() == 1 && other.scrapes.Load() == 1 })
+	leases, e := NewLeases("me", time.Hour), &s.Endpoints[0]
+	if e.Addr != server.addr() {
+		e = &s.Endpoints[1]
+	}
+	for i := range 10 {
+		poll.Until(t, "the scrape is over", func() bool { return e.State().Unseen == 0 })
+		leases.Open(e, Holder{}, Work{}, 0, time.Now())
+		leases.Open(e, Holder{}, Work{}, 0, time.Now())
+		poll.Until(t, "a scrape after two picks", func() bool { return server.scrapes.Load() >= int64(i)+2 })
+	}
+	if n, m := server.scrapes.Load(), other.scrapes.Load(); n != 11 || m != 1 {
+		t.Errorf("20 picks have the page read %d times after the first one, want 10; that of an endpoint without picks %d times", n-1, m-1)
+	}
+}
+
+func TestScrape_IdlePagesAreReadOverASecond(t *testing.T) {
+	b, now := newBudget(1000), time.Now()
+	late := 0
+	for i := range 1000 {
+		wait := b.take(now)
+		if wait > time.Second {
+			t.Fatalf("page %d of 1,000 waits %v", i, wait)
+		}
+		if wait > 500*time.Millisecond {
+			late++
+		}
+	}
+	if late < 400 {
+		t.Errorf("%d of 1,000 pages wait half a second", late)
+	}
+	if wait := b.take(now.Add(time.Minute)); wait != 0 {
+		t.Errorf("a single page waits %v", wait)
+	}
+}
+
+func TestScrape_ManyPagesStayFresh(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	before := r.freshFor.Load()
+	r.countScrapers(10_000) // of which each is read every 10 s
+	if got := time.Duration(r.freshFor.Load()); got < 30*time.Second {
+		t.Errorf("a sample is fresh for %v", got)
+	}
+	if r.countScrapers(-10_000); r.freshFor.Load() != before {
+		t.Error("few pages are fresh for longer than before")
+	}
 }
 
 func TestScrape_IdlePoolIsNotScraped(t *testing.T) {
@@ -249,15 +294,15 @@ func TestScrape_SharedByPoolsOfOneServer(t *testing.T) {
 
 func TestScrape_UnseenRequestsCountUntilNextScrape(t *testing.T) {
 	server := startServer(t)
-	r := run(t, Config{Slow: time.Hour, Fast: time.Hour})
+	r := run(t, Config{Slow: time.Hour, Fast: time.Microsecond})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	e, leases := &s.Endpoints[0], NewLeases("me", time.Hour)
 	s.Refresh(time.Minute)
-	first, _ := leases.Open(e, Holder{}, Work{}, 0, time.Now()), leases.Open(e, Holder{}, Work{}, 0, time.Now())
-	if got := e.State(); got.Unseen != 2 || got.InFlight != 2 {
-		t.Errorf("after two picks: %+v", got)
+	first := leases.Open(e, Holder{}, Work{}, 0, time.Now())
+	if got := e.State(); got.Unseen != 1 || got.InFlight != 1 {
+		t.Errorf("after a pick: %+v", got)
 	}
-	r.resume([]*source{e.source})
+	leases.Open(e, Holder{}, Work{}, 0, time.Now())
 	poll.Until(t, "the next scrape", func() bool { return e.State().Unseen == 0 })
 	first.Release()
 	if got := e.State(); got.InFlight != 1 {
@@ -279,11 +324,11 @@ func TestScrape_SlowServerStaysFreshAndStalledOnePauses(t *testing.T) {
 		{"connection refused", 5, time.Millisecond, true},
 		{"stalled", 3, r.config.Timeout, false},
 	} {
-		src := &source{staleAfter: int64(r.config.StaleAfter), maxAge: time.Duration(r.config.StaleAfter)*r.config.Slow + r.config.Timeout}
+		src := &source{staleAfter: int64(r.config.StaleAfter)}
 		src.failures.Store(tt.failures)
-		wait, pause := r.interval(src, tt.took)
-		if got := wait+tt.took < src.maxAge; got != tt.fresh || pause != (tt.took > r.config.Fast) {
-			t.Errorf("%s: wait %v, pause %t", tt.name, wait, pause)
+		least, wait := r.interval(src, tt.took)
+		if got := wait+tt.took < time.Duration(r.freshFor.Load()); got != tt.fresh || (least > r.jittered(r.config.Fast)) != (tt.took > r.config.Fast || tt.failures > 0) {
+			t.Errorf("%s: wait %v, at least %v", tt.name, wait, least)
 		}
 		if !tt.fresh && wait < 14*tt.took {
 			t.Errorf("%s: wait %v", tt.name, wait)

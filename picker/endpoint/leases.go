@@ -120,7 +120,7 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 		}
 		return nil
 	}
-	e.load.sent.Add(1)
+	e.load.follow(e.load.sent.Add(1))
 	lease := &Lease{id: l.next.Add(1), leases: l, picked: e.load, holder: h, work: w, trial: w.Trial}
 	lease.beginPrompt(e.load, now)
 	if w.Adapter != 0 {
@@ -324,7 +324,7 @@ func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	}
 	lease.mu.Unlock()
 	to.start(0)
-	to.sent.Add(1)
+	to.follow(to.sent.Add(1))
 	from.end()
 }
 

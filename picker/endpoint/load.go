@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,10 +27,21 @@ type Load struct {
 	failed   atomic.Uint64
 	waited   atomic.Int64 // nanoseconds to the first byte, of all served requests together
 
-	limited atomic.Pointer[[]*Slots] // of the pools that limit requests in flight; replaced under Registry.mu
-	dirty   atomic.Bool              // the count is to be published
+	limited atomic.Pointer[[]*Slots]  // of the pools that limit requests in flight; replaced under Registry.mu
+	sources atomic.Pointer[[]*source] // the pages of the address; replaced under Registry.mu
+	dirty   atomic.Bool               // the count is to be published
 
 	refs int // of Snapshots; guarded by Registry.mu
+}
+
+// setSources replaces the pages. Registry.mu is held.
+func (l *Load) setSources(change func([]*source) []*source) {
+	var next []*source
+	if old := l.sources.Load(); old != nil {
+		next = slices.Clone(*old)
+	}
+	next = change(next)
+	l.sources.Store(&next)
 }
 
 // Load returns the counters of e's address.

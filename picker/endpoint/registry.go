@@ -18,8 +18,9 @@ import (
 type Config struct {
 	// Transport reads the metrics pages. Default: a transport that keeps two connections to each server.
 	Transport http.RoundTripper
-	Fast      time.Duration // between scrapes while the pool has picks; default 50 ms
-	Slow      time.Duration // between scrapes otherwise; default 1 s
+	Fast      time.Duration // between scrapes, at least; default 50 ms
+	Slow      time.Duration // between scrapes, at most; default 1 s. Two picks of an endpoint have its page read earlier
+	PerSecond int           // scrapes of all pages together; default 1,000
 	IdleAfter time.Duration // how long scraping continues after the last pick; default 1 minute
 	Timeout   time.Duration // of one scrape; default 1 s
 	// StaleAfter is how many scrapes must fail in a row before an endpoint counts as stale; default 3.
@@ -49,6 +50,9 @@ type Registry struct {
 
 	buffers  chan *bufio.Reader // those that no scrape uses
 	failures atomic.Uint64
+	budget   budget
+	running  atomic.Int64 // scrapers
+	freshFor atomic.Int64 // how long a sample is fresh, in nanoseconds
 
 	publishing  sync.Mutex // guards unpublished; taken after mu
 	unpublished []*Load
@@ -63,6 +67,7 @@ func NewRegistry(c Config) *Registry {
 	c.Fast = cmp.Or(c.Fast, 50*time.Millisecond)
 	c.Slow = cmp.Or(c.Slow, time.Second)
 	c.IdleAfter = cmp.Or(c.IdleAfter, time.Minute)
+	c.PerSecond = cmp.Or(c.PerSecond, 1000)
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.StaleAfter = cmp.Or(c.StaleAfter, 3)
 	c.Concurrent = cmp.Or(c.Concurrent, 256)
@@ -81,6 +86,8 @@ func NewRegistry(c Config) *Registry {
 		buffers: make(chan *bufio.Reader, c.Concurrent),
 		counted: make(chan struct{}, 1),
 	}
+	r.budget = newBudget(c.PerSecond)
+	r.countScrapers(0)
 	for range c.Concurrent {
 		r.buffers <- nil
 	}
@@ -134,13 +141,14 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 			url:        "http://" + host + names.path,
 			names:      names,
 			staleAfter: int64(r.config.StaleAfter),
-			maxAge:     time.Duration(r.config.StaleAfter)*r.config.Slow + r.config.Timeout,
+			freshFor:   &r.freshFor,
 			gone:       make(chan struct{}),
 			scrapeNow:  make(chan struct{}, 1),
 			scraped:    make(chan struct{}),
 		}
 		src.idle.Store(true)
 		r.sources[key] = src
+		load.setSources(func(list []*source) []*source { return append(list, src) })
 	}
 	src.refs++
 	return src
@@ -170,6 +178,9 @@ func (r *Registry) Release(s *Snapshot) {
 		}
 		if e.source.refs--; e.source.refs == 0 {
 			delete(r.sources, e.source.key)
+			e.load.setSources(func(list []*source) []*source {
+				return slices.DeleteFunc(list, func(other *source) bool { return other == e.source })
+			})
 			close(e.source.gone)
 		}
 	}
@@ -182,7 +193,7 @@ func (r *Registry) Find(addr netip.AddrPort) *Load {
 	return r.loads[addr]
 }
 
-// resume has the pages of pools with new picks scraped at once.
+// resume starts the scrapers of pools with new picks.
 func (r *Registry) resume(list []*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,15 +203,13 @@ func (r *Registry) resume(list []*source) {
 		case src.idle.Load():
 			src.idle.Store(false)
 			r.resumed = append(r.resumed, src)
-		default:
-			notify(src.scrapeNow)
 		}
 	}
 	notify(r.changed)
 }
 
 // finishScrape runs after each scrape. It returns true if the page has become idle and its scraper ends. MarkUsed sets
-// hotUntil before it takes the lock, so no pick is missed.
+// usedAt before it takes the lock, so no pick is missed.
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +218,7 @@ func (r *Registry) finishScrape(src *source) bool {
 	default:
 		close(src.scraped)
 	}
-	if time.Since(processStart) <= time.Duration(src.hotUntil.Load())+r.config.IdleAfter {
+	if time.Since(processStart) <= time.Duration(src.usedAt.Load())+r.config.IdleAfter {
 		return false
 	}
 	src.idle.Store(true)

@@ -23,8 +23,8 @@ const (
 // maxHeader is how many bytes of a response's header are read.
 const maxHeader = 64 << 10
 
-// hotFor is how long a pick keeps its pool's scrapers at the fast interval.
-const hotFor = time.Second
+// markEvery is how often MarkUsed notifies the scrapers, at most.
+const markEvery = 100 * time.Millisecond
 
 // A scrape that takes longer than the fast interval is followed by a pause of a multiple of that time: a server that is slow, or
 // fails once, keeps a fresh sample. One that is stale after several failures occupies a buffer of the registry for a
@@ -47,15 +47,16 @@ type source struct {
 	sample     atomic.Pointer[sample]
 	failures   atomic.Int64 // in a row
 	staleAfter int64
-	maxAge     time.Duration
-	idle       atomic.Bool // it has no scraper; written under Registry.mu
+	freshFor   *atomic.Int64 // of the Registry
+	due        atomic.Uint64 // the value of Load.sent at which the page is read again
+	idle       atomic.Bool   // it has no scraper; written under Registry.mu
 
-	key      sourceKey
-	url      string
-	names    dialect
-	load     *Load
-	problem  atomic.Pointer[string] // of the last scrape; nil if it succeeded
-	hotUntil atomic.Int64           // end of the fast interval, in nanoseconds since processStart
+	key     sourceKey
+	url     string
+	names   dialect
+	load    *Load
+	problem atomic.Pointer[string] // of the last scrape; nil if it succeeded
+	usedAt  atomic.Int64           // when its pool had a pick, in nanoseconds since processStart; up to markEvery late
 
 	scrapeNow chan struct{}
 	gone      chan struct{} // closed when no Snapshot has it
@@ -130,17 +131,17 @@ var processStart = time.Now()
 // sinceStart is now as it is kept in atomics.
 func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
-// MarkUsed records a pick from the pool: its scrapers use the fast interval for a second, and idle ones scrape at once. It
-// is called with every pick; all but ten calls a second return at once.
+// MarkUsed records a pick from the pool, which has idle pages scraped. It is called with every pick; all but ten calls a second
+// return at once.
 func (s *Snapshot) MarkUsed() {
 	now := int64(time.Since(processStart))
 	last := s.used.Load()
-	if last != 0 && now-last < int64(hotFor)/10 || !s.used.CompareAndSwap(last, now) {
+	if last != 0 && now-last < int64(markEvery) || !s.used.CompareAndSwap(last, now) {
 		return
 	}
 	var cold []*source
 	for i := range s.Endpoints {
-		if src := s.Endpoints[i].source; src != nil && src.hotUntil.Swap(now+int64(hotFor)) < now {
+		if src := s.Endpoints[i].source; src != nil && src.usedAt.Swap(now) < now && src.idle.Load() {
 			cold = append(cold, src)
 		}
 	}
@@ -166,68 +167,89 @@ func (s *Snapshot) Refresh(timeout time.Duration) {
 
 // scrapeUntilIdle scrapes one page until it is removed or idle, or ctx ends.
 func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
+	r.countScrapers(1)
+	defer r.countScrapers(-1)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	scrapeNow := src.scrapeNow
-	for {
+	// wait returns false if there is to be no further scrape. early ends it.
+	wait := func(d time.Duration, early <-chan struct{}) bool {
+		timer.Reset(d)
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-src.gone:
-			return
-		case <-scrapeNow:
+			return false
+		case <-early:
 		case <-timer.C:
 		}
-		var page *bufio.Reader
-		select {
-		case <-ctx.Done():
-			return
-		case <-src.gone:
-			return
-		case page = <-r.buffers:
-		}
-		if page == nil { // its first use
-			page = bufio.NewReaderSize(nil, pageBuffer)
-		}
-		began, mark := time.Now(), src.begin()
-		reading, err := r.scrape(ctx, src, page)
-		took := time.Since(began)
-		page.Reset(nil)
-		r.buffers <- page
-		if ctx.Err() != nil {
+		return true
+	}
+	for {
+		if !wait(r.budget.take(time.Now()), nil) {
 			return
 		}
-		if err == nil {
-			mark.Succeed(reading, time.Now())
-		} else {
-			mark.Fail(err)
-			r.failures.Add(1)
-		}
-		if r.finishScrape(src) {
+		took, ok := r.scrapeOnce(ctx, src)
+		if !ok || r.finishScrape(src) {
 			return
 		}
-		wait, pause := r.interval(src, took)
-		if scrapeNow = src.scrapeNow; pause { // a pick does not end it
-			scrapeNow = nil
+		least, most := r.interval(src, took)
+		if !wait(least, nil) || !wait(most-least, src.scrapeNow) {
+			return
 		}
-		timer.Reset(wait)
 	}
 }
 
-// interval returns the fast interval while the pool has picks, and the slow one otherwise or while scrapes fail. If the last
-// scrape was slow, it returns a pause that is longer.
-func (r *Registry) interval(src *source, took time.Duration) (wait time.Duration, pause bool) {
-	wait, factor := r.config.Slow, time.Duration(pauseAfterSlow)
-	switch failures := src.failures.Load(); {
-	case failures >= src.staleAfter:
+// scrapeOnce reads a page when there is a buffer, and stores what it shows. It returns false if the scraper is to end.
+func (r *Registry) scrapeOnce(ctx context.Context, src *source) (took time.Duration, ok bool) {
+	var page *bufio.Reader
+	select {
+	case <-ctx.Done():
+		return 0, false
+	case <-src.gone:
+		return 0, false
+	case page = <-r.buffers:
+	}
+	if page == nil { // its first use
+		page = bufio.NewReaderSize(nil, pageBuffer)
+	}
+	select { // picks until now are followed by this scrape
+	case <-src.scrapeNow:
+	default:
+	}
+	began, mark := time.Now(), src.begin()
+	src.due.Store(mark.sent + picksPerScrape)
+	reading, err := r.scrape(ctx, src, page)
+	took = time.Since(began)
+	page.Reset(nil)
+	r.buffers <- page
+	if ctx.Err() != nil {
+		return took, false
+	}
+	if err == nil {
+		mark.Succeed(reading, time.Now())
+	} else {
+		mark.Fail(err)
+		r.failures.Add(1)
+	}
+	return took, true
+}
+
+// interval returns how long the next scrape waits: at least, and if no picks call for it. While scrapes fail, picks do not count. A
+// slow scrape is followed by a pause.
+func (r *Registry) interval(src *source, took time.Duration) (least, most time.Duration) {
+	failures, factor := src.failures.Load(), time.Duration(pauseAfterSlow)
+	if failures >= src.staleAfter {
 		factor = pauseAfterStale
-	case failures == 0 && src.hotUntil.Load() > int64(time.Since(processStart)):
-		wait = r.config.Fast
 	}
-	if p := factor * (took - r.config.Fast); p > wait {
-		wait, pause = p, true
+	least = max(r.config.Fast, factor*(took-r.config.Fast))
+	if most = max(r.config.Slow, least); failures > 0 {
+		least = most
 	}
-	return time.Duration(float64(wait) * (0.9 + 0.2*r.config.Jitter())), pause
+	return r.jittered(least), r.jittered(most)
+}
+
+func (r *Registry) jittered(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.2*r.config.Jitter()))
 }
 
 // errPanic is the error of a scrape that panicked.
