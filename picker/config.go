@@ -136,6 +136,8 @@ type Pool struct {
 	// first has "load".
 	Plugins *endpointpicker.Profile
 	Full    schedule.Full
+	// Scorers are the processes of Plugins.External, in their order, each at one of some addresses.
+	Scorers []Scorer
 	// Criticality of the pool's requests; "" is Standard.
 	Criticality schedule.Criticality
 	// Hashing configures the strategy "chwbl", whose key has up to UserMessages user messages of a chat completion; 0 is
@@ -174,6 +176,12 @@ type KVEvents struct {
 	// Render is how long a pick may wait for the token IDs of a prompt that is text, which a server of the pool is asked for; 0: they
 	// are not asked.
 	Render time.Duration
+}
+
+// Scorer is where a scorer in another process serves.
+type Scorer struct {
+	Addresses []dial.Address // the first is used; none: it never answers
+	TLS       dial.TLS       // for those that are not Cleartext
 }
 
 // Relay describes the external picker of a pool, which is asked in place of choosing here: the remote picker of a pool whose pods

@@ -87,6 +87,7 @@ func (h *history) list() []*Record {
 
 func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at time.Time) *Record {
 	request := pool.scheduled(r, at)
+	request.External = d.external
 	record := &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: request.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints, Lease: a.Lease,

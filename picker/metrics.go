@@ -19,6 +19,7 @@ type metrics struct {
 	uncounted  *prometheus.CounterVec
 	denied     *prometheus.CounterVec
 	uploads    *prometheus.CounterVec
+	scores     *prometheus.CounterVec
 }
 
 // poolMetrics are one pool's series. They are created with its first pick: the series of unused pools would be most of the page.
@@ -70,10 +71,12 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 		Help: "Calls with the key of a Gateway whose routes do not use the pool."}, []string{"gateway"})
 	m.uploads = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_rejected_uploads_total",
 		Help: "Requests with a large body that were answered 503, because an Envoy of the Gateway holds too many."}, []string{"gateway"})
+	m.scores = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_external_scores_total",
+		Help: "Calls to external scorers, by outcome: scored, failed (an error, no answer within 5 ms, or a wrong number of scores), or skipped (it fails, or there are too many calls or candidates)."}, []string{"pool", "outcome"})
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, poolCollector{p}} {
+	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.scores, poolCollector{p}} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -92,6 +95,7 @@ func (m *metrics) remove(name string) {
 	m.picks.DeletePartialMatch(labels)
 	m.seconds.DeletePartialMatch(labels)
 	m.outOfRange.DeletePartialMatch(labels)
+	m.scores.DeletePartialMatch(labels)
 }
 
 func (m *poolMetrics) count(result string, took time.Duration) {

@@ -112,6 +112,7 @@ type decision struct {
 	outOfRange []string        // of a relay: addresses outside the declared ranges
 	problem    string          // of a relay: why the remote picker did not answer
 	lease      *endpoint.Lease // nil if none was opened
+	external   [][]float64     // scores of scorers in other processes
 }
 
 var scratches = sync.Pool{New: func() any { return new(schedule.Scratch) }}
@@ -135,6 +136,8 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, time.Now()), allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
 	defer scratches.Put(c.scratch)
 	p.renderPrompt(ctx, pool, r, &c.request)
+	p.scoreOutside(ctx, pool, &c.request, c.allowed, c.scratch)
+	d.external = c.request.External
 	c.open(ctx, pool.strategy)
 	switch {
 	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0, c.scratch.Shed:

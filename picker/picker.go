@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/picker/scoring"
 	"github.com/penstock-project/penstock/picker/tokenize"
 	"github.com/penstock-project/penstock/picker/upload"
 )
@@ -82,6 +83,7 @@ type pool struct {
 	slots       *endpoint.Slots    // nil if the requests in flight are not limited
 	remote      *extproc.Remote    // of a relayed pool
 	relayHealth *relayHealth       // of a relayed pool
+	scorers     []*scoring.Client  // of Pool.Scorers; nil for one without an address
 }
 
 // leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
@@ -193,7 +195,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	}
 	if c.Strategy == schedule.Plugins && c.Plugins == nil {
 		if c.Strategy = "load"; old != nil {
-			c.Strategy, c.Plugins = old.Strategy, old.Plugins
+			c.Strategy, c.Plugins, c.Scorers = old.Strategy, old.Plugins, old.Scorers
 		}
 	}
 	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {
@@ -229,6 +231,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	}
 	if err := next.addUnlimited(options, old); err != nil {
 		return nil, err
+	}
+	if err := next.connectScorers(old); err != nil {
+		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
 	if err := next.connect(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
@@ -277,6 +282,7 @@ func (p *Picker) swap(next map[string]*pool) {
 		}
 		p.registry.Release(was.snapshot)
 		was.events.Release()
+		was.closeScorers(now)
 		if was.remote != nil && (now == nil || now.remote != was.remote) {
 			was.remote.Close()
 		}

@@ -14,6 +14,8 @@ type PickerPool struct {
 	// External is the pool's own picker, if that is not ours: our picker relays to it all requests (Pool.Relay), or those whose
 	// bodies no picker gets.
 	External *model.ExternalPicker
+	// Scorers are the processes of Settings.Plugins.External, in their order; one that cannot be reached has no address.
+	Scorers []model.ExternalPicker
 }
 
 // poolTables are InferencePools and InferencePoolImports, and what our picker needs of them.
@@ -107,6 +109,12 @@ func (t *tables) declareMembers() {
 			if asked.External() {
 				if at, ok := t.externalPicker(r, asked, p.Cluster, p.Last); ok {
 					out.External = &at
+				}
+			}
+			if p.Settings.Plugins != nil {
+				for _, s := range p.Settings.Plugins.External {
+					at, _ := t.externalPicker(r, model.PickerCluster(id.Namespace, s.Service, s.Port), p.Cluster, p.Last)
+					out.Scorers = append(out.Scorers, at)
 				}
 			}
 			return out, true

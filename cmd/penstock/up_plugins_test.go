@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/scoring/scoringtest"
 )
 
 // zonePlugins is an EndpointPickerConfig without metadata: it keeps the servers of one zone.
@@ -120,4 +122,60 @@ func TestPoolPolicy_PluginsAreReloadedAndKeepLastGood(t *testing.T) {
 	if text := s.penstock("explain", url); !strings.Contains(text, "strategy plugins") || !strings.Contains(text, "score 2.000 (prefix-cache-scorer 0.000 x 3, queue-scorer 1.000 x 2)") || !strings.Contains(text, "out: zone") {
 		t.Errorf("explain:\n%s", text)
 	}
+}
+
+// The scorer prefers pod-2, by the address that it is asked about.
+func TestPoolPolicy_ExternalScorerIsAsked(t *testing.T) {
+	t.Parallel()
+	first, second := modelServer(t, sim.Config{Name: "pod-1"}), modelServer(t, sim.Config{Name: "pod-2"})
+	at := scoringtest.Start(t, func(_ context.Context, request []byte) ([]byte, error) {
+		var scores []float64
+		for _, c := range scoringtest.Fields(request, 3) {
+			score := 0.0
+			if string(scoringtest.Fields(c, 1)[0]) == second {
+				score = 1
+			}
+			scores = append(scores, score)
+		}
+		return scoringtest.Scores(scores...), nil
+	})
+	port := freePort(t)
+	files := chatFiles(port, first, second)
+	files["policy.yaml"] = `apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: chat}
+spec:
+  targetRef: {name: chat}
+  picker: {strategy: plugins, plugins: {scorers: [{type: external-scorer, parameters: {service: scorer, port: 9003}}]}}
+`
+	s := up(t, files)
+	answers(t, local(port), http.StatusOK) // without the scorer, too
+	eventually(t, "status reports the missing Service", func() error {
+		if text := s.penstock("status", "-o", "json"); !strings.Contains(text, "external-scorer: there is no Service default/scorer") || !strings.Contains(text, "InvalidScorerRef") {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+	s.write("scorer.yaml", fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: scorer}
+spec:
+  ports: [{name: grpc, port: 9003, appProtocol: kubernetes.io/h2c}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: scorer-1, labels: {kubernetes.io/service-name: scorer}}
+addressType: IPv4
+ports: [{name: grpc, port: %d}]
+endpoints: [{addresses: [127.0.0.1]}]
+`, at.Port()))
+	eventually(t, "the scorer decides", func() error {
+		for range 10 {
+			got, err := chat(t.Context(), local(port))
+			if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "pod-2" {
+				return fmt.Errorf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
+			}
+		}
+		return nil
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // parameters are those of one type of plugins, as a document has them. Fields that are pointers without an exported use are accepted
@@ -147,6 +148,26 @@ func (p *sessionAffinity) check() (out []Problem) {
 	out = append(out, noEffect("sessionIdConfig.evictionTtlSeconds", p.SessionIDConfig.EvictionTTLSeconds != nil, "spec.picker.session.ttlSeconds of the PoolPolicy sets it")...)
 	out = append(out, noEffect("sessionIdConfig.evictionSweepSeconds", p.SessionIDConfig.EvictionSweepSeconds != nil, "expired sessions make room as new ones begin")...)
 	return append(out, noEffect("profileName", p.ProfileName != nil, "there is one profile")...)
+}
+
+// External scores in another process: the gRPC service penstock.scoring.v1.Scorer (picker/scoring/scoring.proto) of a Service.
+//
+// +kubebuilder:object:generate=false
+type External struct {
+	// Service in the namespace of the pool.
+	Service string `json:"service"`
+	// Port of the Service. TLS is as for an endpoint picker.
+	Port int32 `json:"port"`
+}
+
+func (p *External) check() (out []Problem) {
+	if len(validation.IsDNS1035Label(p.Service)) > 0 {
+		out = append(out, Problem{Field: "service", Problem: fmt.Sprintf("must be the name of a Service, is %q", p.Service), Fix: "name a Service in the namespace of the pool"})
+	}
+	if p.Port < 1 || p.Port > 65535 {
+		out = append(out, Problem{Field: "port", Problem: fmt.Sprintf("must be from 1 to 65535, is %d", p.Port), Fix: "write a port of the Service, or remove it for 9003"})
+	}
+	return out
 }
 
 // pickerParameters are those of llm-d's pickers.

@@ -30,6 +30,7 @@ const (
 	PrefixCacheScorer     = "prefix-cache-scorer"
 	LoRAAffinityScorer    = "lora-affinity-scorer"
 	SessionAffinityScorer = "session-affinity-scorer"
+	ExternalScorer        = "external-scorer"
 
 	MaxScorePicker       = "max-score-picker"
 	WeightedRandomPicker = "weighted-random-picker"
@@ -66,6 +67,7 @@ var kinds = map[string]kind{
 	PrefixCacheScorer:     {role: Scorer, prompts: true, parameters: func() parameters { return &PrefixCache{MatchLengthScaleTokens: 8192} }},
 	LoRAAffinityScorer:    {role: Scorer, pages: true, prompts: true},
 	SessionAffinityScorer: {role: Scorer, sessions: true, parameters: func() parameters { return &sessionAffinity{} }},
+	ExternalScorer:        {role: Scorer, pages: true, parameters: func() parameters { return &External{Port: 9003} }},
 
 	MaxScorePicker:       {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
 	WeightedRandomPicker: {role: Picker, parameters: func() parameters { return &pickerParameters{} }},

@@ -27,6 +27,8 @@ type Profile struct {
 	Picker  string // a type
 	// Pages, Prompts and Sessions: some plugin reads the servers' metrics pages, the prompts of requests, or their sessions.
 	Pages, Prompts, Sessions bool
+	// External are the scorers in other processes, in the order of Scorers.
+	External []*External
 	// Precise means that prefixes come from KV events.
 	Precise bool
 }
@@ -255,6 +257,9 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 		scorer := in.Instance
 		scorer.Weight = weight
 		p.Scorers = append(p.Scorers, scorer)
+		if external, ok := in.Parameters.(*External); ok {
+			p.External = append(p.External, external)
+		}
 		if prefix, ok := in.Parameters.(*PrefixCache); ok {
 			from := r.instances[prefix.PrefixMatchInfoProducerName]
 			p.Precise = p.Precise || from != nil && from.Type == PrecisePrefixProducer

@@ -24,7 +24,8 @@ type PoolPolicy struct {
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
 	// Conditions: Accepted, False with reason TargetNotFound, Conflicted or InvalidPlugins; ResolvedRefs, False with reason
-	// InvalidSpillTarget if requests cannot spill to a target, or InvalidConfigRef if configRef names no valid document.
+	// InvalidSpillTarget if requests cannot spill to a target, InvalidConfigRef if configRef names no valid document, or
+	// InvalidScorerRef if an external-scorer names no Service with the port.
 	//
 	// +optional
 	// +listType=map

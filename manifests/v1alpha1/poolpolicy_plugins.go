@@ -45,7 +45,7 @@ type FilterPlugin struct {
 type ScorerPlugin struct {
 	// Type of the scorer.
 	//
-	// +kubebuilder:validation:Enum=queue-scorer;kv-cache-utilization-scorer;running-requests-size-scorer;active-request-scorer;token-load-scorer;load-aware-scorer;prefix-cache-scorer;lora-affinity-scorer;session-affinity-scorer
+	// +kubebuilder:validation:Enum=queue-scorer;kv-cache-utilization-scorer;running-requests-size-scorer;active-request-scorer;token-load-scorer;load-aware-scorer;prefix-cache-scorer;lora-affinity-scorer;session-affinity-scorer;external-scorer
 	Type string `json:"type"`
 	// Weight of the score in the sum, relative to the other scorers' weights.
 	//
@@ -56,7 +56,7 @@ type ScorerPlugin struct {
 	Weight *int32 `json:"weight,omitempty"`
 	// Parameters of the scorer, as in an EndpointPickerConfig: idleThreshold and maxBusyScore (active-request-scorer),
 	// queueThresholdTokens (token-load-scorer), threshold (load-aware-scorer), matchLengthWeight and matchLengthScaleTokens
-	// (prefix-cache-scorer).
+	// (prefix-cache-scorer), service and port (external-scorer).
 	//
 	// +optional
 	// +kubebuilder:validation:Type=object

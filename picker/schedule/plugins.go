@@ -28,6 +28,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 		return prefixCache{p.Parameters.(*endpointpicker.PrefixCache)}
 	},
 	endpointpicker.LoRAAffinityScorer:    func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
+	endpointpicker.ExternalScorer:        func(endpointpicker.Instance) pluginScorer { return external{} }, // newPlugins numbers them
 	endpointpicker.SessionAffinityScorer: func(endpointpicker.Instance) pluginScorer { return sessionAffinity{} },
 }
 
@@ -69,7 +70,13 @@ type weighted struct {
 // newPlugins returns the strategy of a profile.
 func newPlugins(o Options) *Strategy {
 	p := &plugins{choice: choices[o.Profile.Picker], random: o.Random}
+	outside := 0
 	for _, in := range o.Profile.Scorers {
+		if in.Type == endpointpicker.ExternalScorer {
+			p.scorers = append(p.scorers, weighted{external{outside}, in.Name, in.Weight})
+			outside++
+			continue
+		}
 		p.scorers = append(p.scorers, weighted{pluginScorers[in.Type](in), in.Name, in.Weight})
 	}
 	s := &Strategy{chooser: p, trials: true}

@@ -17,6 +17,9 @@ type Request struct {
 	MaxTokens int
 	// Objective is what the request asks of its server.
 	Objective Objective
+	// External are the scores of the profile's scorers in other processes, in their order, each by an endpoint's place in the list; nil
+	// for one without an answer.
+	External [][]float64
 	// Session decides with the strategy "session".
 	Session Session
 }

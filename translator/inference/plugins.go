@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
@@ -67,9 +69,41 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		p.Settings.Plugins = profile
 		found(fieldConfigRef, where, problems...)
 	}
-	if profile := p.Settings.Plugins; profile != nil && !profile.Prompts {
+	profile := p.Settings.Plugins
+	if profile == nil {
+		return
+	}
+	if !profile.Prompts {
 		p.Settings.Prefix = false
 	}
+	field := fieldPlugins
+	if spec.ConfigRef != nil {
+		field = fieldConfigRef
+	}
+	for _, s := range profile.External {
+		if problem, fix := scorerService(r, policy.Namespace, s); problem != "" {
+			found(field, "", endpointpicker.Problem{Problem: scorerProblem + problem, Fix: fix})
+		}
+	}
+}
+
+// scorerProblem begins the problems of a scorer's Service: without it the scorer does not count, and all else is in force.
+const scorerProblem = endpointpicker.ExternalScorer + ": "
+
+func scorerService(r store.Reader, namespace string, s *endpointpicker.External) (problem, fix string) {
+	svc, ok := store.Services.Get(r, namespace+"/"+s.Service)
+	switch {
+	case !ok:
+		return fmt.Sprintf("there is no Service %s/%s", namespace, s.Service), "create it, or remove the scorer"
+	case !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == s.Port }):
+		return fmt.Sprintf("Service %s/%s has no port %d", namespace, s.Service, s.Port), "name one of the Service's ports"
+	}
+	return "", ""
+}
+
+// invalidScorer reports whether an error is about a scorer's Service.
+func invalidScorer(f report.Finding) bool {
+	return f.Severity == report.Error && strings.HasPrefix(f.Problem, scorerProblem)
 }
 
 // configMapText returns the text that a policy names, and its place; a problem if there is none.
@@ -97,7 +131,7 @@ func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (t
 
 // pluginsCondition is the condition Accepted of a policy whose plugins are invalid; false for any other.
 func pluginsCondition(findings []report.Finding) (report.Condition, bool) {
-	invalid := slices.DeleteFunc(slices.Clone(findings), func(f report.Finding) bool { return !strings.HasPrefix(f.Field, fieldPlugins) })
+	invalid := slices.DeleteFunc(slices.Clone(findings), func(f report.Finding) bool { return !strings.HasPrefix(f.Field, fieldPlugins) || invalidScorer(f) })
 	c := resolved("InvalidPlugins", invalid)
 	c.Type = "Accepted"
 	return c, c.Status == report.False
@@ -106,6 +140,6 @@ func pluginsCondition(findings []report.Finding) (report.Condition, bool) {
 // invalidConfigRef reports whether a policy's configRef names no valid document.
 func invalidConfigRef(findings []report.Finding) bool {
 	return slices.ContainsFunc(findings, func(f report.Finding) bool {
-		return f.Severity == report.Error && strings.HasPrefix(f.Field, fieldConfigRef)
+		return f.Severity == report.Error && strings.HasPrefix(f.Field, fieldConfigRef) && !invalidScorer(f)
 	})
 }

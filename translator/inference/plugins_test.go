@@ -66,11 +66,14 @@ func TestPoolPolicy_InvalidPluginsAreReported(t *testing.T) {
 		"no document":  {"configRef: {name: scorers, kind: EndpointPickerConfig}", "", "ResolvedRefs", "InvalidConfigRef", "there is no valid EndpointPickerConfig default/scorers; write it"},
 		"unknown plugin": {"configRef: {name: scorers}", configMap(strings.ReplaceAll(scorers, "queue-scorer", "latency-scorer"), "a"), "ResolvedRefs", "InvalidConfigRef",
 			`spec.picker.configRef: ConfigMap default/scorers, key a: plugins[1].type: "latency-scorer" is not a type of plugins that Penstock has; use one of `},
+		"no scorer": {"plugins: {scorers: [{type: external-scorer, parameters: {service: scorer}}]}", "", "ResolvedRefs", "InvalidScorerRef", "spec.picker.plugins: external-scorer: there is no Service default/scorer; create it, or remove the scorer"},
+		"no port of a scorer": {"configRef: {name: scorers}", configMap(strings.NewReplacer("{type: queue-scorer}", "{type: external-scorer, parameters: {service: scorer}}", "pluginRef: queue-scorer", "pluginRef: external-scorer").Replace(scorers), "a") + "\n---\nkind: Service\nmetadata: {name: scorer}\nspec: {ports: [{port: 1}]}",
+			"ResolvedRefs", "InvalidScorerRef", "spec.picker.configRef: external-scorer: Service default/scorer has no port 9003"},
 		"inline": {"plugins: {scorers: [{type: load-aware-scorer, parameters: {threshold: -3}}]}", "", "Accepted", "InvalidPlugins",
 			"spec.picker.plugins.scorers[0].parameters.threshold: must be at least 1, is -3; write a number of waiting requests"},
 	} {
 		v := world(t, poolWith("{strategy: plugins, "+tt.picker+"}")+tt.more)
-		if p := pool(t, v, "default/chat"); p.Settings.Plugins != nil || p.Settings.Strategy != "plugins" {
+		if p := pool(t, v, "default/chat"); tt.reason != "InvalidScorerRef" && p.Settings.Plugins != nil || p.Settings.Strategy != "plugins" {
 			t.Errorf("%s: %+v", name, p.Settings)
 		}
 		rep, _ := inference.PolicyReport(v, direct{}, "default/chat")

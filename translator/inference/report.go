@@ -93,8 +93,11 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	rep.Conditions = []report.Condition{accepted}
 	if accepted.Status == report.True {
 		refs := resolved("InvalidSpillTarget", rep.Findings)
-		if invalidConfigRef(rep.Findings) {
+		switch {
+		case invalidConfigRef(rep.Findings):
 			refs = resolved("InvalidConfigRef", rep.Findings)
+		case slices.ContainsFunc(rep.Findings, invalidScorer):
+			refs = resolved("InvalidScorerRef", rep.Findings)
 		}
 		rep.Conditions = append(rep.Conditions, refs)
 	}

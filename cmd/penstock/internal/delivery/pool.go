@@ -33,6 +33,10 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	if e := s.KVEvents; e.Dial || e.Listen {
 		out.KVEvents = &picker.KVEvents{Port: uint16(e.Port), ReplayPort: uint16(e.ReplayPort), Topic: e.Topic, Render: e.Render}
 	}
+	for _, s := range pp.Scorers {
+		at, tls := dialed(&s)
+		out.Scorers = append(out.Scorers, picker.Scorer{Addresses: at, TLS: tls})
+	}
 	switch {
 	case pp.Pool.Picker.Body != model.BodyBuffered:
 	case s.Prefix && !s.EveryBody && pp.External == nil:

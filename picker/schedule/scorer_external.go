@@ -1,0 +1,37 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// external is external-scorer: the scores that another process has given, Request.External; 0 for all without any.
+type external struct{ number int }
+
+func (e external) add(v view, weight float64) {
+	if e.number >= len(v.r.External) {
+		return
+	}
+	scores := v.r.External[e.number]
+	for i := range v.c {
+		if lot := int(v.c[i].lot); lot < len(scores) {
+			v.c[i].Score += weight * within(scores[lot])
+		}
+	}
+}
+
+// Candidates calls f with the endpoints that Rank would choose among, with what each has cached of the prompt, and their state. They are
+// valid during the call only.
+func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch, f func([]Candidate, func(*endpoint.Endpoint) *endpoint.State)) {
+	c := s.candidates(r, now, list, allowed, scratch)
+	s.match(r, c, scratch)
+	at, state := endpoint.At(now), &scratch.state
+	f(c, func(e *endpoint.Endpoint) *endpoint.State {
+		e.ReadState(state, at)
+		return state
+	})
+}
+
+// Place returns a candidate's place in the list that it was ranked in.
+func (c *Candidate) Place() int { return int(c.lot) }
