@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -32,6 +33,8 @@ type Config struct {
 	// Publish receives what each pick shows about a server's caches, for the pickers of other processes; see Learn. It must not block,
 	// and not keep the Chain. Nil drops it.
 	Publish func(Sent)
+	// Recording is where requests are recorded; nil: nowhere.
+	Recording *recording.File
 	// OnPanic is called when a scrape has panicked, with its page, or the reading of KV events, with their server; it then counts as
 	// failed. nil drops it.
 	OnPanic func(page string, value any, stack []byte)

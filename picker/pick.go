@@ -93,6 +93,9 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 		if d.compared > 0 {
 			tag.Cached = int(d.choices[0].cached)
 		}
+		if l := p.line(pool, r, &d, started); l != nil {
+			tag.Of = l
+		}
 		d.lease.SetTag(tag)
 	}
 	pool.history.offer(started, len(pool.snapshot.Endpoints), func() *Record { return pool.record(r, &a, &d, started) })

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/picker/scoring"
 	"github.com/penstock-project/penstock/picker/tokenize"
@@ -56,6 +57,7 @@ type Picker struct {
 	health         *health.Server
 	uploads        upload.Ledger
 	notes          notes
+	recording      *recording.File
 	usage          usage
 
 	mu    sync.Mutex // serialises changes; picks do not take it
@@ -104,6 +106,7 @@ func New(c Config) (*Picker, error) {
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
 		publish:        c.Publish,
+		recording:      c.Recording,
 		peers:          c.Peers,
 		gateway:        c.Gateway,
 		access:         c.Access,
@@ -312,6 +315,9 @@ func (p *Picker) Run(ctx context.Context) error {
 	group.Go(func() error { return p.registry.Run(ctx) })
 	group.Go(func() error { return p.leases.Run(ctx) })
 	group.Go(func() error { return p.prefixes.Run(ctx) })
+	if p.recording != nil {
+		group.Go(func() error { return p.recording.Run(ctx) })
+	}
 	group.Go(func() error { return p.events.Run(ctx) })
 	return group.Wait()
 }

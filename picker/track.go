@@ -36,6 +36,7 @@ func (t tracker) Response(status int, served string) (set extproc.Header) {
 		e, of := accesslog.Entry{Served: served, Status: status}, t.lease.Tag()
 		t.picker.notes.ended(of.Number, e, now)
 		t.picker.usage.ended(t.lease.Holder().Pool, of, e)
+		t.picker.recorded(of, e, now)
 		load.Record(status < 500, 0, now)
 	}
 	if t.sessions == nil || status >= 500 {
@@ -128,7 +129,9 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	if !lease.Release() {
 		return
 	}
-	p.usage.ended(lease.Holder().Pool, lease.Tag(), e)
+	of := lease.Tag()
+	p.usage.ended(lease.Holder().Pool, of, e)
+	p.recorded(of, e, now)
 	if picked := lease.Picked(); picked != nil && picked != served && e.Status > 0 {
 		picked.Record(false, 0, now) // Envoy tried it first, and another endpoint or none answered
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/recording"
 )
 
 // errNoFiles is the error without -f: no folder is read by default, because it may hold anything.
@@ -80,6 +81,8 @@ type service struct {
 	defaultPool     string
 	heldBodies      resource.QuantityValue
 	kvEvents        string
+	record          string
+	recordBytes     resource.QuantityValue
 	accessLog       string
 	drainTime       time.Duration
 	logLevel        string
@@ -113,6 +116,9 @@ func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
 	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone, and 503 answers what an external picker must read")
 	f.StringVar(&s.kvEvents, "picker-kv-events", "", "address at which model servers connect to publish their KV events over ZeroMQ, as HOST:PORT, for pools whose PoolPolicy has picker.kvEvents.mode Listen; others than the model servers' IP addresses are rejected (default: none)")
+	f.StringVar(&s.record, "record", "", "file to which the picker writes each request whose prompt it reads, without the prompt, as a JSON line that penstock replay reads; what the file had becomes FILE.1 (default: none)")
+	s.recordBytes.Quantity = *resource.NewQuantity(1<<30, resource.BinarySI)
+	f.Var(&s.recordBytes, "record-bytes", "largest size of the file of --record and of FILE.1 together, as a quantity; a full file becomes FILE.1, in place of the older one")
 	f.StringVar(&s.accessLog, "access-log", "", "file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "drain time: how long connections may continue after their listener is removed")
 	s.secure.flags(f)
@@ -215,6 +221,14 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	}
 	if cfg.HeldBodies = s.heldBodies.Value(); cfg.HeldBodies < 1 {
 		return cfg, fmt.Errorf("--picker-held-bodies %s: write a positive quantity, such as 256Mi", s.heldBodies.String())
+	}
+	if s.recordBytes.Value() < 1<<20 {
+		return cfg, fmt.Errorf("--record-bytes %s: write a quantity of 1Mi or more", s.recordBytes.String())
+	}
+	if s.record != "" {
+		if cfg.Recording, err = recording.Open(s.record, s.recordBytes.Value(), log); err != nil {
+			return cfg, fmt.Errorf("--record: %w", err)
+		}
 	}
 	cfg.DefaultPool, cfg.AccessLog, cfg.DrainTime, cfg.Log = s.defaultPool, s.accessLog, s.drainTime, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling

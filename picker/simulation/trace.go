@@ -19,7 +19,7 @@ const (
 	maxProblems    = 20       // that are named
 )
 
-// line is a line of a trace: Mooncake's fields, of which `penstock picker --record` writes a superset.
+// line is a line of a trace: Mooncake's fields, of which --record writes a superset (package recording).
 type line struct {
 	Timestamp *float64 `json:"timestamp"` // ms
 	Input     *int     `json:"input_length"`

@@ -82,10 +82,18 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	if a.changes, err = newMetrics(a.registry, a.board); err != nil {
 		return nil, err
 	}
+	unrecorded := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unrecorded_requests_total",
+		Help: "Requests that --record has not written, because the disk is full or too slow."},
+		func() float64 {
+			if cfg.Recording == nil {
+				return 0
+			}
+			return float64(cfg.Recording.Dropped())
+		})
 	unpublished := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unpublished_picks_total",
 		Help: "Picks that were not published to the pickers of other processes, because there were too many: their prompts count as cached in this process alone."},
 		func() float64 { return float64(a.shared.Missed()) })
-	if err := register(a.registry, a.panics.count, unpublished); err != nil {
+	if err := register(a.registry, a.panics.count, unpublished, unrecorded); err != nil {
 		return nil, err
 	}
 	a.progress, a.cache = delivery.NewProgress(), cache.New(cache.Config{})
@@ -116,7 +124,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.picker, err = picker.New(picker.Config{
 		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add,
-		Gateway: identity.Gateway, Access: a.access, HeldBodies: cfg.HeldBodies, KVEvents: cfg.KVEvents,
+		Gateway: identity.Gateway, Access: a.access, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
 )
@@ -41,6 +42,8 @@ type Config struct {
 	Addresses Addresses
 	// HeldBodies bounds the request bodies that the picker holds, in bytes.
 	HeldBodies int64
+	// Recording is where requests are recorded; nil: nowhere.
+	Recording *recording.File
 	// KVEvents accepts model servers that connect to publish KV events; nil: none.
 	KVEvents net.Listener
 	// DefaultPool is the pool of external gateways that name none: "namespace/name". Empty: the only pool, if there is one.

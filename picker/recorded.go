@@ -1,0 +1,95 @@
+package picker
+
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/recording"
+)
+
+const (
+	// recordedBlock is the number of tokens for which a trace has a hash, as Mooncake's have.
+	recordedBlock = 512
+	// A token of an answer takes tokenBytes in JSON, and eventBytes in an event of a stream.
+	tokenBytes, eventBytes = 4, 200
+	// maxRecordedTokens bounds a prompt and an answer, as package simulation does.
+	maxRecordedTokens = 1 << 20
+	// maxRecordedName bounds the model in a line, in bytes.
+	maxRecordedName = 256
+)
+
+// line begins the line of a request in the trace; its end completes it. Requests whose prompt is not read have none.
+func (p *Picker) line(pool *pool, r *extproc.Request, d *decision, at time.Time) *recording.Line {
+	if p.recording == nil || d.lease == nil || d.tokens <= 0 || r.Facts.Size == 0 {
+		return nil
+	}
+	tokens := min(d.tokens, maxRecordedTokens)
+	l := &recording.Line{
+		Timestamp: max(at.Sub(p.recording.Began()).Milliseconds(), 0), InputLength: tokens, HashIDs: hashIDs(r.Facts.Chain, tokens, p.recording.Key()),
+		Model: d.model[:min(len(d.model), maxRecordedName)], Pool: pool.Name, Stream: r.Facts.Stream, Request: text(r.Headers.Header("x-request-id")),
+	}
+	l.OutputLength = r.Facts.MaxTokens // until the end is known
+	if d.compared > 0 {
+		l.Cached = int(d.choices[0].cached)
+	}
+	return l
+}
+
+// text is the beginning of a header's value.
+func text(value []byte) string { return string(value[:min(len(value), maxNoted)]) }
+
+// recorded completes the line of a request that has ended, and writes it.
+func (p *Picker) recorded(of endpoint.Tag, e accesslog.Entry, now time.Time) {
+	l, ok := of.Of.(*recording.Line)
+	if !ok || l == nil {
+		return
+	}
+	done := *l
+	done.Server, done.Status, done.Bytes = e.Served, e.Status, e.Bytes
+	done.TTFT = float64(e.FirstByte.Microseconds()) / 1000
+	done.Took = float64(max(now.Sub(p.recording.Began()).Milliseconds()-l.Timestamp, 0))
+	per := int64(tokenBytes)
+	if l.Stream {
+		per = eventBytes
+	}
+	done.OutputLength = int(min(max(e.Bytes/per, 1), maxRecordedTokens))
+	if l.OutputLength > 0 {
+		done.OutputLength = min(done.OutputLength, l.OutputLength)
+	}
+	p.recording.Add(done)
+}
+
+// hashIDs returns an ID for each 512 tokens of a prompt. Two prompts have equal IDs up to where their known beginnings part; the last
+// ones, of which the chain has no block, are unlike all others.
+func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
+	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
+	block, seed := 0, key
+	for i := range ids {
+		end := (i + 1) * recordedBlock
+		for block < len(c) && prefix.End(block) <= end {
+			block++
+		}
+		switch {
+		case end > tokens, prefix.End(block-1) <= end-recordedBlock && block == len(c): // nothing further is known
+			seed = mixed(seed, uint64(time.Now().UnixNano()))
+			ids[i] = number(mixed(key, seed))
+		default:
+			ids[i] = number(mixed(key, c[block-1]))
+		}
+	}
+	return ids
+}
+
+// mixed is the finalizer of splitmix64.
+func mixed(a, b uint64) uint64 {
+	x := (a ^ b) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// number is a hash that every JSON parser reads exactly.
+func number(hash uint64) int64 { return int64(hash >> 11) }

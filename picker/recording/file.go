@@ -1,0 +1,190 @@
+package recording
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// Line is one request. The first four members are Mooncake's.
+type Line struct {
+	Timestamp    int64   `json:"timestamp"`     // ms from the beginning of the file to the pick
+	InputLength  int     `json:"input_length"`  // tokens of the prompt
+	OutputLength int     `json:"output_length"` // tokens of the answer, estimated by its bytes
+	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
+
+	Model   string  `json:"model,omitempty"`
+	Pool    string  `json:"pool"`
+	Request string  `json:"request,omitempty"` // its ID
+	Server  string  `json:"server,omitempty"`  // that served it
+	Status  int     `json:"status,omitempty"`
+	Stream  bool    `json:"stream,omitempty"`
+	Cached  int     `json:"cached_tokens"`  // of the prompt, as the picker took it
+	TTFT    float64 `json:"ttft,omitempty"` // ms from the request's start to the first byte
+	Took    float64 `json:"took"`           // ms from the pick to the report of the end
+	Bytes   int64   `json:"output_bytes"`   // of the answer's body
+}
+
+const (
+	// waiting is how many lines wait to be written at most.
+	waiting = 4096
+	// flushEvery is how long a line waits in memory.
+	flushEvery = time.Second
+)
+
+// File is a trace that is being written.
+type File struct {
+	path    string
+	limit   int64 // of each of two files, in bytes
+	log     *slog.Logger
+	began   time.Time
+	key     uint64
+	lines   chan Line
+	dropped atomic.Uint64
+}
+
+// Open makes a File of at most a number of bytes, its predecessor FILE.1 included. What an earlier process has written becomes FILE.1.
+func Open(path string, bytes int64, log *slog.Logger) (*File, error) {
+	f := &File{path: path, limit: max(bytes/2, 1), log: log, began: time.Now(), key: rand.Uint64(), lines: make(chan Line, waiting)}
+	out, err := f.next()
+	if err != nil {
+		return nil, err
+	}
+	return f, out.Close()
+}
+
+// next makes the file the predecessor, and begins an empty one.
+func (f *File) next() (*os.File, error) {
+	if info, err := os.Stat(f.path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+		if err := os.Rename(f.path, f.path+".1"); err != nil {
+			return nil, err
+		}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+}
+
+// Began returns when the time of the lines begins.
+func (f *File) Began() time.Time { return f.began }
+
+// Key returns the random number that prompts' hashes are keyed with.
+func (f *File) Key() uint64 { return f.key }
+
+// Add writes a line soon.
+func (f *File) Add(l Line) {
+	select {
+	case f.lines <- l:
+	default:
+		f.dropped.Add(1)
+	}
+}
+
+// Dropped returns how many lines were not written.
+func (f *File) Dropped() uint64 { return f.dropped.Load() }
+
+// Run writes until ctx ends, and then what waits. A file that cannot be written is an error in the log, once; later lines are
+// dropped until it can be.
+func (f *File) Run(ctx context.Context) error {
+	out := &output{file: f}
+	defer out.close()
+	flush := time.NewTicker(flushEvery)
+	defer flush.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			for {
+				select {
+				case l := <-f.lines:
+					out.write(l)
+					continue
+				default:
+				}
+				return nil
+			}
+		case l := <-f.lines:
+			out.write(l)
+		case <-flush.C:
+			out.flush()
+		}
+	}
+}
+
+// output is the file that Run writes to.
+type output struct {
+	file   *File
+	to     *os.File // nil: it is to be opened
+	buffer *bufio.Writer
+	size   int64
+	failed bool
+	retry  time.Time
+}
+
+func (o *output) write(l Line) {
+	raw, err := json.Marshal(l)
+	if err != nil { // of plain values
+		return
+	}
+	raw = append(raw, '\n')
+	if o.to != nil && o.size+int64(len(raw)) > o.file.limit {
+		o.close()
+	}
+	if o.to == nil && !o.open() {
+		o.file.dropped.Add(1)
+		return
+	}
+	if _, err := o.buffer.Write(raw); err != nil {
+		o.fail(err)
+		return
+	}
+	o.size += int64(len(raw))
+}
+
+func (o *output) open() bool {
+	if time.Now().Before(o.retry) {
+		return false
+	}
+	to, err := o.file.next()
+	if err != nil {
+		o.fail(err)
+		return false
+	}
+	o.to, o.buffer, o.size = to, bufio.NewWriterSize(to, 64<<10), 0
+	return true
+}
+
+func (o *output) flush() {
+	if o.to == nil {
+		return
+	}
+	if err := o.buffer.Flush(); err != nil {
+		o.fail(err)
+		return
+	}
+	o.failed = false
+}
+
+func (o *output) close() {
+	if o.flush(); o.to != nil {
+		_ = o.to.Close()
+		o.to = nil
+	}
+}
+
+func (o *output) fail(err error) {
+	if !o.failed {
+		o.file.log.Error("requests are not recorded", "error", fmt.Errorf("--record: %w", err))
+	}
+	if o.failed, o.retry = true, time.Now().Add(flushEvery); o.to != nil {
+		_ = o.to.Close()
+		o.to = nil
+	}
+}
