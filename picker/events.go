@@ -73,7 +73,7 @@ func (p *Picker) renderBase(pool *pool) string {
 	for i := range endpoints {
 		e := &endpoints[(first+i)%len(endpoints)]
 		if !e.Draining && !e.State().Failing && (p.never == nil || p.never(e.Addr.Addr()) == "") {
-			return tokenize.URL(e.Addr)
+			return pool.rendering.URL(e.Addr)
 		}
 	}
 	return ""

@@ -221,7 +221,10 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if old != nil {
 		next.counters, next.history, next.rendering = old.counters, old.history, old.rendering
 	} else {
-		next.counters, next.history, next.rendering = p.metrics.pool(c.Name), newHistory(), new(tokenize.Pool)
+		next.counters, next.history = p.metrics.pool(c.Name), newHistory()
+	}
+	if next.rendering == nil || old.Metrics.TLSKey != c.Metrics.TLSKey {
+		next.rendering = &tokenize.Pool{TLS: c.Metrics.TLS}
 	}
 	options.Random, options.Prefixes = mathrand.Uint64, p.prefixes
 	if old != nil && old.options.Equal(&options) {

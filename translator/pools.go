@@ -2,6 +2,7 @@ package translator
 
 import (
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
@@ -16,6 +17,10 @@ type PickerPool struct {
 	External *model.ExternalPicker
 	// Scorers are the processes of Settings.Plugins.External, in their order; one that cannot be reached has no address.
 	Scorers []model.ExternalPicker
+	// TLS is how a BackendTLSPolicy has the pool's servers spoken to; nil without one. CA is the bundle that TLS.Trust names, in PEM: empty
+	// while there is none, so that no certificate is trusted.
+	TLS *model.UpstreamTLS
+	CA  []byte
 }
 
 // poolTables are InferencePools and InferencePoolImports, and what our picker needs of them.
@@ -102,6 +107,7 @@ func (t *tables) declareMembers() {
 				return PickerPool{}, false
 			}
 			out := PickerPool{Pool: p, Members: inference.Members(r, p)}
+			out.TLS, out.CA = t.poolTLS(r, p)
 			asked := p.Picker.Cluster
 			if p.Relay != nil {
 				asked = model.ImportPickerCluster(id.Namespace, id.Name, id.Member)
@@ -120,6 +126,24 @@ func (t *tables) declareMembers() {
 			return out, true
 		},
 	})
+}
+
+// poolTLS returns how a pool's servers are spoken to.
+func (t *tables) poolTLS(r *graph.Reader, p *model.Pool) (*model.UpstreamTLS, []byte) {
+	policy := gatewayapi.BackendPolicy(r, p.Last)
+	switch {
+	case policy == nil:
+		return nil, nil
+	case policy.TLS == nil: // it has no valid CA certificate
+		return &model.UpstreamTLS{}, []byte{}
+	case policy.TLS.Trust == "":
+		return policy.TLS, nil
+	}
+	ca := []byte{}
+	if bundle, ok := t.secret(r, secretKey{secret: policy.TLS.Trust}); ok {
+		ca = bundle.CA
+	}
+	return policy.TLS, ca
 }
 
 // pool finds a pool, be it an InferencePool or one exporting cluster of an import.

@@ -41,7 +41,7 @@ type Verify struct {
 func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if !a.Cleartext {
-		config, err := t.config()
+		config, err := t.Config()
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +50,8 @@ func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, er
 	return grpc.NewClient("passthrough:///"+a.String(), append(slices.Clip(options), grpc.WithTransportCredentials(creds))...)
 }
 
-func (t TLS) config() (*tls.Config, error) {
+// Config returns the configuration of a client that speaks so.
+func (t TLS) Config() (*tls.Config, error) {
 	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} // VerifyConnection verifies
 	if t.Certificate != nil {
 		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
@@ -73,7 +74,7 @@ func (t TLS) config() (*tls.Config, error) {
 // check verifies a chain; nil roots are the system's.
 func (v *Verify) check(chain []*x509.Certificate, roots *x509.CertPool) error {
 	if len(chain) == 0 {
-		return errors.New("the picker presents no certificate")
+		return errors.New("the server presents no certificate")
 	}
 	leaf, between := chain[0], x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -90,7 +91,7 @@ func (v *Verify) check(chain []*x509.Certificate, roots *x509.CertPool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the picker's certificate has none of the names %s", strings.Join(slices.Concat(v.SANs, v.URIs), ", "))
+	return fmt.Errorf("the server's certificate has none of the names %s", strings.Join(slices.Concat(v.SANs, v.URIs), ", "))
 }
 
 // named reports whether a certificate has a DNS name.

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"crypto/tls"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -26,6 +27,9 @@ type Metrics struct {
 	KVCache string // series with the KV cache's use, 0 to 1
 	MaxPage int64  // size of the page in bytes, above which it is an error; 0 means DefaultMaxPage
 	Off     bool   // no page is read: for strategies that need none
+	// TLS is how the page is read; nil: in cleartext. TLSKey differs for configurations that differ.
+	TLS    *tls.Config
+	TLSKey string
 }
 
 // Endpoint is one model server in a Snapshot. Its own fields never change.

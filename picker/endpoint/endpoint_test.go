@@ -2,6 +2,8 @@ package endpoint
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -174,6 +176,31 @@ func TestScrape_FollowsPicksOfTheEndpoint(t *testing.T) {
 	}
 	if n, m := server.scrapes.Load(), other.scrapes.Load(); n != 11 || m != 1 {
 		t.Errorf("20 picks have the page read %d times after the first one, want 10; that of an endpoint without picks %d times", n-1, m-1)
+	}
+}
+
+func TestScrape_PageIsReadOverTLS(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "vllm:num_requests_waiting 9") }))
+	defer server.Close()
+	r := run(t, Config{Slow: time.Hour})
+	spec := []Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}}
+	trusting := server.Client().Transport.(*http.Transport).TLSClientConfig
+	for name, m := range map[string]Metrics{
+		"trusted": {TLS: trusting, TLSKey: "a"}, "cleartext": {}, "untrusted": {TLS: &tls.Config{RootCAs: x509.NewCertPool()}, TLSKey: "b"},
+	} {
+		s := r.Snapshot(m, nil, spec)
+		s.Refresh(time.Minute)
+		e := &s.Endpoints[0]
+		if name != "trusted" {
+			if e.State().Fresh || e.Problem() == "" {
+				t.Errorf("%s: the page is read", name)
+			}
+		} else if got := e.State(); got.Queue != 9 || !got.Fresh {
+			t.Errorf("%s: %+v, %s", name, got, e.Problem())
+		}
+		if again := r.Snapshot(Metrics{TLS: m.TLS.Clone(), TLSKey: m.TLSKey}, nil, spec); again.Endpoints[0].source != e.source {
+			t.Errorf("%s: an equal page has another scraper", name)
+		}
 	}
 }
 

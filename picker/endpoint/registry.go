@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,6 +131,8 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 
 // source returns the scraper of addr's page; a new one is idle. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
+	secure := m.TLS
+	m.TLS = nil // TLSKey stands for it: equal pages have one scraper
 	key := sourceKey{addr, m}
 	src := r.sources[key]
 	if src == nil {
@@ -145,6 +148,10 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 			gone:       make(chan struct{}),
 			scrapeNow:  make(chan struct{}, 1),
 			scraped:    make(chan struct{}),
+		}
+		if src.transport = r.config.Transport; secure != nil {
+			src.url = "https" + strings.TrimPrefix(src.url, "http")
+			src.transport = &http.Transport{TLSClientConfig: secure, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: maxHeader}
 		}
 		src.idle.Store(true)
 		r.sources[key] = src

@@ -51,12 +51,13 @@ type source struct {
 	due        atomic.Uint64 // the value of Load.sent at which the page is read again
 	idle       atomic.Bool   // it has no scraper; written under Registry.mu
 
-	key     sourceKey
-	url     string
-	names   dialect
-	load    *Load
-	problem atomic.Pointer[string] // of the last scrape; nil if it succeeded
-	usedAt  atomic.Int64           // when its pool had a pick, in nanoseconds since processStart; up to markEvery late
+	key       sourceKey
+	url       string
+	transport http.RoundTripper
+	names     dialect
+	load      *Load
+	problem   atomic.Pointer[string] // of the last scrape; nil if it succeeded
+	usedAt    atomic.Int64           // when its pool had a pick, in nanoseconds since processStart; up to markEvery late
 
 	scrapeNow chan struct{}
 	gone      chan struct{} // closed when no Snapshot has it
@@ -274,7 +275,7 @@ func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) 
 	if err != nil {
 		return reading, fmt.Errorf("metrics page: %w", err)
 	}
-	response, err := r.config.Transport.RoundTrip(request)
+	response, err := src.transport.RoundTrip(request)
 	if err != nil {
 		return reading, fmt.Errorf("metrics page: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +64,7 @@ type prompt struct {
 // New returns a Renderer.
 func New(c Config) *Renderer {
 	if c.Transport == nil {
-		c.Transport = &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
+		c.Transport = newTransport(nil)
 	}
 	return &Renderer{
 		transport: c.Transport, limit: cmp.Or(c.Prompts, 4096), calls: make(chan struct{}, cmp.Or(c.Concurrent, 64)),
@@ -71,8 +72,18 @@ func New(c Config) *Renderer {
 	}
 }
 
+func newTransport(secure *tls.Config) *http.Transport {
+	return &http.Transport{TLSClientConfig: secure, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
+}
+
 // Pool is how the servers of one pool have answered. The zero value is ready.
 type Pool struct {
+	// TLS is how the servers are spoken to; nil: in cleartext. It must not be changed after the first use.
+	TLS *tls.Config
+
+	secure sync.Once
+	client http.RoundTripper // of TLS
+
 	mu     sync.Mutex
 	failed int // in a row
 	until  time.Time
@@ -95,6 +106,23 @@ func (p *Pool) result(ok bool, now time.Time) {
 	if p.failed++; p.failed >= failures {
 		p.until = now.Add(min(firstPause<<min(p.failed-failures, 10), lastPause))
 	}
+}
+
+// transport returns what calls the servers.
+func (p *Pool) transport(clear http.RoundTripper) http.RoundTripper {
+	if p.TLS == nil {
+		return clear
+	}
+	p.secure.Do(func() { p.client = newTransport(p.TLS) })
+	return p.client
+}
+
+// URL returns the base of a server's URLs.
+func (p *Pool) URL(server netip.AddrPort) string {
+	if p.TLS != nil {
+		return "https://" + server.String()
+	}
+	return "http://" + server.String()
 }
 
 // Prompt is what is to be rendered.
@@ -144,7 +172,7 @@ func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, po
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	found, err := r.ask(ctx, at+path(p.Kind), p)
+	found, err := r.ask(ctx, pool.transport(r.transport), at+path(p.Kind), p)
 	pool.result(err == nil, time.Now())
 	if err != nil {
 		r.Failed.Add(1)
@@ -162,14 +190,14 @@ func salted(p *prompt, salt uint64) prefix.Exact {
 }
 
 // ask calls a server. The body is not copied: the transport closes it when it is sent, which may be after the call.
-func (r *Renderer) ask(ctx context.Context, url string, p *Prompt) (*prompt, error) {
+func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url string, p *Prompt) (*prompt, error) {
 	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
 	if err != nil {
 		return nil, err
 	}
 	call.ContentLength = int64(p.Body.Len())
 	call.Header.Set("content-type", "application/json")
-	response, err := r.transport.RoundTrip(call)
+	response, err := transport.RoundTrip(call)
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +263,3 @@ func (r *Renderer) keep(p *prompt) {
 	}
 	r.prompts[p.key] = r.order.PushFront(p)
 }
-
-// URL returns the base of a server's URLs.
-func URL(server netip.AddrPort) string { return "http://" + server.String() }

@@ -1,6 +1,10 @@
 package delivery
 
 import (
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+
 	"time"
 
 	"github.com/penstock-project/penstock/picker"
@@ -30,6 +34,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Fallbacks:     int(s.Fallbacks),
 		Metrics:       endpoint.Metrics{Engine: endpoint.Engine(s.Engine), Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
 	}
+	out.Metrics.TLS, out.Metrics.TLSKey = serverTLS(pp)
 	if e := s.KVEvents; e.Dial || e.Listen {
 		out.KVEvents = &picker.KVEvents{Port: uint16(e.Port), ReplayPort: uint16(e.ReplayPort), Topic: e.Topic, Render: e.Render}
 	}
@@ -56,6 +61,20 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining})
 	}
 	return out
+}
+
+// serverTLS is how the pool's servers are spoken to by the picker itself, as by Envoy: as a BackendTLSPolicy demands. The key differs for
+// configurations that differ.
+func serverTLS(pp translator.PickerPool) (*tls.Config, string) {
+	if pp.TLS == nil {
+		return nil, ""
+	}
+	verify := &dial.Verify{Roots: pp.CA, SANs: pp.TLS.SANs, URIs: pp.TLS.URIs}
+	config, err := dial.TLS{ServerName: pp.TLS.SNI, Verify: verify}.Config()
+	if err != nil { // only a client certificate can be invalid
+		return nil, ""
+	}
+	return config, fmt.Sprintf("%q %q %q %x", pp.TLS.SNI, pp.TLS.SANs, pp.TLS.URIs, sha256.Sum256(pp.CA))
 }
 
 // dialed is how an external picker is connected to.
