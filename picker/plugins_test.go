@@ -152,3 +152,24 @@ func TestPlugins_ExternalScorersConnectionsAreKeptAndClosed(t *testing.T) {
 		t.Error("another strategy keeps the scorer")
 	}
 }
+
+func TestPlugins_ThroughEnvoySessionsStay(t *testing.T) {
+	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: noneResp, Allow: true})
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: g.endpoints(), Plugins: parsed(t, "plugins: [{type: session-affinity-scorer}]")})
+	seen := map[string]bool{}
+	for i := range 12 {
+		first, token := g.ask(t, "/a/", "x-session-id", fmt.Sprint("user-", i))
+		for range 3 {
+			if pod, _ := g.ask(t, "/a/", "x-session-id", fmt.Sprint("user-", i)); pod != first {
+				t.Errorf("the session began at %s and went to %s", first, pod)
+			}
+			if pod, _ := g.ask(t, "/a/", "x-session-token", token); pod != first {
+				t.Errorf("the token of %s led to %s", first, pod)
+			}
+		}
+		seen[first] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("all sessions at %v", seen)
+	}
+}

@@ -80,6 +80,9 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if spec.ConfigRef != nil {
 		field = fieldConfigRef
 	}
+	if profile.Precise && spec.KVEvents == nil {
+		found(field, "", endpointpicker.Problem{Warning: true, Problem: endpointpicker.PrecisePrefixProducer + " has no KV events: prefixes are those of picks", Fix: "set spec.picker.kvEvents"})
+	}
 	for _, s := range profile.External {
 		if problem, fix := scorerService(r, policy.Namespace, s); problem != "" {
 			found(field, "", endpointpicker.Problem{Problem: scorerProblem + problem, Fix: fix})

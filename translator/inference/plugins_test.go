@@ -89,6 +89,30 @@ func TestPoolPolicy_InvalidPluginsAreReported(t *testing.T) {
 	}
 }
 
+func TestPoolPolicy_SessionScorerHasTheServedEndpointReported(t *testing.T) {
+	for picker, want := range map[string]bool{
+		"{strategy: plugins, session: {ttlSeconds: 60}, plugins: {scorers: [{type: session-affinity-scorer}]}}": true,
+		"{strategy: plugins, plugins: {scorers: [{type: queue-scorer}]}}":                                       false,
+	} {
+		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Picker.Served != want || len(p.Findings) > 0 {
+			t.Errorf("%s: %v, %v", picker, p.Picker.Served, p.Findings)
+		}
+	}
+}
+
+func TestPoolPolicy_PreciseProducerNeedsKVEvents(t *testing.T) {
+	doc := strings.Replace(scorers, "{type: prefix-cache-scorer}", "{type: precise-prefix-cache-producer}, {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: precise-prefix-cache-producer}}", 1)
+	for picker, want := range map[string]int{
+		"{strategy: plugins, configRef: {name: scorers}}":               1,
+		"{strategy: plugins, configRef: {name: scorers}, kvEvents: {}}": 0,
+	} {
+		p := pool(t, world(t, poolWith(picker)+configMap(doc, "a")), "default/chat")
+		if len(p.Findings) != want || want > 0 && !strings.Contains(p.Findings[0].Fix, "spec.picker.kvEvents") {
+			t.Errorf("%s: %+v", picker, p.Findings)
+		}
+	}
+}
+
 func TestPoolPolicy_WarningsOfADocumentAreReported(t *testing.T) {
 	doc := strings.Replace(scorers, "{type: queue-scorer}", "{type: queue-scorer}, {type: random-picker, parameters: {maxNumOfEndpoints: 2}}", 1)
 	v := world(t, poolWith("{strategy: plugins, configRef: {name: scorers}}")+configMap(doc, "a"))
