@@ -142,6 +142,7 @@ var figures = map[string]figure{
 	"pick_tax_prefix.ours": {"us", none, ""},
 
 	"pick_memory":           {"MiB", 300, "Memory of the prompt prefixes of 1,000 endpoints, 4 Mi blocks of prompts without common prefixes."},
+	"scrape_rate":           {"pages/s", 2, "Reads of the metrics page of one endpoint of 100, by two processes that pick 10 times a second in all."},
 	"kv_event":              {"us", 3, "CPU of a model server's KV events, per block of 16 tokens, both ends of the connection: prompts of 2,048 tokens at a server whose cache is full."},
 	"sim_chat":              {"ratio", 0.25, "Simulated chat with shared system prompts, 8 servers, 70 % load: TTFT p50 of strategy load over that of exact least in flight. All sim figures are means of 5 drawings, and all strategies get the same arrivals."},
 	"sim_chat.at_50":        {"ratio", 0.45, "The same at 50 % load."},
@@ -191,6 +192,7 @@ var measurements = []measurement{
 	{names: []string{"pick_p99"}, what: "the time of Envoy's calls", needs: havePickerEnvoy, run: measurePickTime},
 	{names: []string{"pick_tax", "pick_tax_prefix"}, what: "CPU of penstock up and Envoy, with picks and without", needs: havePickerEnvoy, run: measurePickTax},
 	{names: []string{"pick_memory"}, what: "a full index of prompt prefixes", needs: havePicker, run: measurePickMemory},
+	{names: []string{"scrape_rate"}, what: "how often pages are read, 12 s", needs: havePicker, run: measureScrapeRate},
 	{names: []string{"kv_event"}, what: "the KV events of a model server", needs: havePicker, run: measureKVEvents},
 	{names: []string{"sim_chat", "sim_best", "sim_best_p50", "sim_best_e2e"}, what: "strategies of picking, by simulation", needs: havePicker, run: measureBest},
 	{names: []string{"sim_capacity"}, what: "their capacities, by simulation", needs: havePicker, run: measureCapacity},

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// countedPages answers each scrape at once.
+type countedPages struct{ n atomic.Int64 }
+
+// RoundTrip implements http.RoundTripper.
+func (c *countedPages) RoundTrip(*http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("vllm:num_requests_waiting 0\n"))}, nil
+}
+
+// measureScrapeRate has two processes pick from a pool of 100 endpoints, 10 times a second in all.
+func measureScrapeRate(ctx context.Context, _ config, out report) error {
+	const endpoints, seconds = 100, 10
+	pages := new(countedPages)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var specs []endpoint.Spec
+	for i := range endpoints {
+		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000)})
+	}
+	type process struct {
+		pool   *endpoint.Snapshot
+		leases *endpoint.Leases
+	}
+	var processes []process
+	for range 2 {
+		r := endpoint.NewRegistry(endpoint.Config{Transport: pages, Jitter: rand.Float64})
+		go func() { _ = r.Run(ctx) }()
+		processes = append(processes, process{r.Snapshot(endpoint.Metrics{}, nil, specs), endpoint.NewLeases("bench", time.Minute)})
+	}
+	pick := func(i int) {
+		p := processes[i%2]
+		p.pool.MarkUsed()
+		p.leases.Open(&p.pool.Endpoints[rand.IntN(endpoints)], endpoint.Holder{}, endpoint.Work{}, 0, time.Now()).Release()
+	}
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for i := range 10 * (seconds + 2) { // the first 2 s read all pages, which were idle
+		if i == 20 {
+			pages.n.Store(0)
+		}
+		<-ticker.C
+		pick(i)
+	}
+	out("scrape_rate", "", float64(pages.n.Load())/seconds/endpoints)
+	return nil
+}
