@@ -135,6 +135,8 @@ type Pool struct {
 	Default bool
 	// Strategy is one of schedule.Names; "" is "load".
 	Strategy string
+	// Shadow is a strategy that judges the picks of Strategy without effect, by what Strategy is given of requests; "" for none.
+	Shadow string
 	// Plugins of the strategy "plugins"; nil if what configures them is invalid: then the pool keeps its last valid strategy, and at
 	// first has "load".
 	Plugins *endpointpicker.Profile

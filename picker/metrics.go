@@ -19,6 +19,8 @@ type metrics struct {
 	uncounted  *prometheus.CounterVec
 	denied     *prometheus.CounterVec
 	uploads    *prometheus.CounterVec
+	shadows    *prometheus.CounterVec
+	regret     *prometheus.CounterVec
 	scores     *prometheus.CounterVec
 }
 
@@ -73,10 +75,11 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 		Help: "Requests with a large body that were answered 503, because an Envoy of the Gateway holds too many."}, []string{"gateway"})
 	m.scores = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_external_scores_total",
 		Help: "Calls to external scorers, by outcome: scored, failed (an error, no answer within 5 ms, or a wrong number of scores), or skipped (it fails, or there are too many calls or candidates)."}, []string{"pool", "outcome"})
+	m.shadows, m.regret = newShadowMetrics()
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.scores, poolCollector{p}} {
+	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.shadows, m.regret, m.scores, poolCollector{p}} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -95,6 +98,8 @@ func (m *metrics) remove(name string) {
 	m.picks.DeletePartialMatch(labels)
 	m.seconds.DeletePartialMatch(labels)
 	m.outOfRange.DeletePartialMatch(labels)
+	m.shadows.DeletePartialMatch(labels)
+	m.regret.DeletePartialMatch(labels)
 	m.scores.DeletePartialMatch(labels)
 }
 

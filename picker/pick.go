@@ -141,6 +141,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	p.renderPrompt(ctx, pool, r, &c.request)
 	p.scoreOutside(ctx, pool, &c.request, c.allowed, c.scratch)
 	d.external = c.request.External
+	shadow := c.foreshadow()
 	c.open(ctx, pool.strategy)
 	switch {
 	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0, c.scratch.Shed:
@@ -150,6 +151,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 		pool.slots.Wait(ctx, reportDelay, func() bool { return c.open(ctx, pool.strategy) })
 	}
 	d.lease = c.lease
+	c.judge(shadow, p.metrics)
 	fault(r)
 	d.model, d.tokens = r.Facts.Model, c.request.Tokens
 	if name := r.Headers.Header(modelHeader); d.model == "" && len(name) > 0 {

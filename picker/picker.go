@@ -75,6 +75,7 @@ type pool struct {
 	Pool
 	options     schedule.Options
 	strategy    *schedule.Strategy
+	shadow      *schedule.Strategy // judges picks without effect; nil for none
 	unlimited   *schedule.Strategy // strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
 	snapshot    *endpoint.Snapshot
 	events      *kvevents.Subscription // nil if its servers publish none
@@ -206,7 +207,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	}
 	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL), cmp.Or(c.SessionCookie, DefaultSessionCookie)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter, Profile: c.Plugins}
-	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options)
+	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options) && (c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
 	next := &pool{Pool: c, options: options}
 	if schedule.UsesSessions(&options) {
 		if next.sessions = new(schedule.Sessions); old != nil && old.sessions != nil {
@@ -238,6 +239,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if err := next.addUnlimited(options, old); err != nil {
 		return nil, err
 	}
+	if err := next.addShadow(options, old); err != nil {
+		return nil, err
+	}
 	if err := next.connectScorers(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
@@ -249,6 +253,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		next.events = p.events.Subscribe(c.KVEvents.sources(next.snapshot.Endpoints))
 	}
 	next.strategy.Prepare(next.snapshot.Endpoints)
+	if next.shadow != nil {
+		next.shadow.Prepare(next.snapshot.Endpoints)
+	}
 	if next.unlimited != nil {
 		next.unlimited.Prepare(next.snapshot.Endpoints)
 	}

@@ -32,7 +32,7 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		if spec.Session != nil && !readsSessions(&p.Settings) {
 			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
 		}
-		if spec.Metrics != nil && !readsPages(&p.Settings) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 && p.Settings.ShedAfter == 0 {
+		if spec.Metrics != nil && !readsPages(&p.Settings) && !readsPages(&model.PickerSettings{Strategy: p.Settings.Shadow}) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 && p.Settings.ShedAfter == 0 {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
 		}
 	}
@@ -91,6 +91,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		{"strategy", spec.Strategy != "" && spec.Strategy != v1alpha1.StrategyLoad},
 		{"criticality", spec.Criticality != "" && spec.Criticality != v1alpha1.Standard},
 		{"shedAfter", spec.ShedAfter != nil},
+		{"shadow", spec.Shadow != ""},
 		{"chwbl", spec.CHWBL != nil},
 		{"session", spec.Session != nil},
 		{"plugins", spec.Plugins != nil},

@@ -200,6 +200,7 @@ type Relay struct {
 // PickerSettings is a pool's PoolPolicy, with defaults filled in.
 type PickerSettings struct {
 	Strategy           string
+	Shadow             string                  // a strategy that judges picks without effect; "" for none
 	Plugins            *endpointpicker.Profile // of strategy plugins; nil if what configures them is invalid
 	Criticality        string
 	ShedAfter          time.Duration // 0: off

@@ -21,6 +21,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	out := picker.Pool{
 		Name:          pp.Pool.Name.String(),
 		Strategy:      s.Strategy,
+		Shadow:        s.Shadow,
 		Plugins:       s.Plugins,
 		Criticality:   schedule.Criticality(s.Criticality),
 		ShedAfter:     s.ShedAfter,
