@@ -70,7 +70,7 @@ func (a *adapters) learn(model string) {
 	a.known.Store(&next)
 }
 
-// cost is what an adapter costs at a server more than at one that has it, in seconds.
+// cost is what an adapter costs at a server more than at one that has it, in seconds. It reads the slots of c.
 func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
 	switch {
 	case model == "" || s.Adapters == nil && c.adapter == 0:
@@ -80,7 +80,7 @@ func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
 			a.learn(model)
 		}
 		return 0
-	case c.adapter == 0 || c.Endpoint.HasAdapter(c.adapter):
+	case c.adapter == 0 || c.Endpoint.HasAdapter(c.adapter, c.slots):
 		return 0
 	case s.Adapters != nil && s.Adapters.Max > 0 && !s.Adapters.Free():
 		return loadAdapter + awaitSlot

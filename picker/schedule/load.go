@@ -118,10 +118,10 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 			p.kv = uncachedWeight * min(over/(1-pressureFrom), 1) * tokens * perToken
 		}
 	}
-	p.adapter, c.slots = l.adapters.cost(r.Model, s, c), assumedSlots
-	if s.Adapters != nil {
+	if c.slots = assumedSlots; s.Adapters != nil {
 		c.slots = s.Adapters.Max
 	}
+	p.adapter = l.adapters.cost(r.Model, s, c)
 	c.ahead = p.backlog + s.OthersQueue*prompt*perToken
 	return p
 }

@@ -139,7 +139,6 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	page(0, "a", "b")
 	page(1, "sql")
 	page(2)
-	pick("sql") // its first pick shows that it is an adapter
 	for range 20 {
 		if n := pick("sql"); n != 1 {
 			t.Fatalf("server %d is picked, without the adapter", n)
@@ -180,6 +179,35 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	}
 	if counts[0] < 20 {
 		t.Errorf("the base model's requests go to %v", counts)
+	}
+}
+
+// A server with one slot has only the adapter that was loaded last, also if it had others when its page did not show its slots.
+func TestAdapter_OneSlotHoldsTheLastOne(t *testing.T) {
+	list := endpoints(t, server{}, server{})
+	s, leases := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour)
+	page := func(i int, running ...string) {
+		list[i].BeginScrape().Succeed(endpoint.Reading{Adapters: &endpoint.Adapters{Running: running, Max: 1}}, epoch)
+	}
+	page(0, "sql")
+	page(1, "french")
+	s.Rank(&Request{Model: "sql"}, epoch, list, nil, 1, &Scratch{}) // both are known to be adapters
+	s.Rank(&Request{Model: "french"}, epoch, list, nil, 1, &Scratch{})
+	list[0].BeginScrape().Succeed(endpoint.Reading{}, epoch) // a page without adapters
+	pick := func(model string, allowed int) {
+		r := Request{Model: model, Tokens: 100}
+		c := s.Rank(&r, epoch, list, func(e *endpoint.Endpoint) bool { return e == &list[allowed] }, 1, &Scratch{})
+		leases.Open(c[0].Endpoint, endpoint.Holder{}, c[0].Work(&r), 0, epoch).Release()
+	}
+	pick("french", 0)
+	pick("sql", 0)
+	page(0, "sql")
+	page(1)
+	costs := s.Describe(&Request{Model: "french", Tokens: 100}, epoch, list, nil)
+	for i, want := range []float64{loadAdapter + awaitSlot, loadAdapter} {
+		if got := costs[i].Costs["adapter"]; got != want {
+			t.Errorf("server %d: %v s for the adapter, want %v", i, got, want)
+		}
 	}
 }
 

@@ -273,11 +273,15 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 			m.add(state)
 		}
 	}
-	if s.load != nil {
-		s.load.learn(&m)
-		s.load.adapters.blind.Store(scratch.fresh == 0)
-	}
 	scratch.candidates = c
+	if s.load == nil {
+		return c
+	}
+	s.load.learn(&m)
+	s.load.adapters.blind.Store(scratch.fresh == 0)
+	if adapter == 0 && s.load.adapters.hash(r.Model) != 0 { // a page shows for the first time that the model is an adapter
+		return s.candidates(r, now, list, allowed, scratch)
+	}
 	return c
 }
 

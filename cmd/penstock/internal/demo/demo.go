@@ -101,7 +101,7 @@ func (s *stage) reportFailure(ctx context.Context, p *page, err error) error {
 func (s *stage) waitReady(ctx context.Context, p *page) error {
 	began := time.Now()
 	p.line("%s", p.paint(bold, "Penstock demo"))
-	p.text("Two clusters on this machine, each a penstock process with an Envoy " + s.cfg.Envoy + ", and six simulated model servers. All requests are real HTTP, on loopback.")
+	p.text("Two clusters on this machine, each a penstock process with an Envoy " + s.cfg.Envoy + ", and eight simulated model servers. All requests are real HTTP, on loopback.")
 	here, err := s.here.served(ctx)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *stage) waitReady(ctx context.Context, p *page) error {
 		return err
 	}
 	p.gap()
-	p.line("   here  %s   pool llama: %s %s   pool qwen: %s %s", here, p.server("llama-1"), p.server("llama-2"), p.server("qwen-1"), p.server("qwen-2"))
+	p.line("   here  %s   pool llama: %s %s   pool qwen: %s %s   pool gemma: %s %s", here, p.server("llama-1"), p.server("llama-2"), p.server("qwen-1"), p.server("qwen-2"), p.server("gemma-1"), p.server("gemma-2"))
 	p.line("   east  %s   pool llama: %s %s", east, p.server("east-llama-1"), p.server("east-llama-2"))
 	p.gap()
 	p.command("GW=" + here + "   STATE=" + s.here.state)

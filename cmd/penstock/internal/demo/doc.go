@@ -1,5 +1,5 @@
 // Package demo demonstrates Penstock on one machine: two "clusters", each a penstock process with its own Envoy and simulated
-// model servers, and six steps that check themselves.
+// model servers, and nine steps that check themselves.
 //
 // Only `penstock demo` calls it. It runs the penstock binary as a user would, and reads the reasons of decisions from the
 // running processes as a user can: from `penstock explain`, and from the picks that the picker recorded. The YAML is below

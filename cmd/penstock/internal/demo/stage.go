@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // timeout is how long the demo waits for changes that normally take a fraction of a second.
@@ -35,7 +37,7 @@ const (
 // servers are the model servers of the demo and their models.
 var servers = []struct{ name, model string }{
 	{"llama-1", "llama"}, {"llama-2", "llama"}, {"qwen-1", "qwen"}, {"qwen-2", "qwen"},
-	{"east-llama-1", "llama"}, {"east-llama-2", "llama"},
+	{"east-llama-1", "llama"}, {"east-llama-2", "llama"}, {"gemma-1", "gemma"}, {"gemma-2", "gemma"},
 }
 
 // stage is everything that runs: two clusters and the model servers of both.
@@ -74,10 +76,14 @@ func shortTemp() string {
 
 func (s *stage) prepare() error {
 	for _, server := range servers {
-		model, err := sim.New(sim.Config{
+		cfg := sim.Config{
 			Name: server.name, Model: server.model, TimeToFirstToken: firstToken, InterTokenLatency: perToken,
 			Listen: []string{"127.0.0.1:0"}, Grace: time.Second, Log: slog.New(slog.DiscardHandler),
-		})
+		}
+		if server.model == "gemma" {
+			cfg.PrefixCaching, cfg.PrefillRate, cfg.KVCacheTokens, cfg.LoRAs = true, prefillRate, cacheTokens, adapters
+		}
+		model, err := sim.New(cfg)
 		if err != nil {
 			return err
 		}
@@ -213,6 +219,13 @@ func (s *stage) explain(ctx context.Context, p *page, prefix string, headers ...
 
 // waitIdle waits until the picker here has no request to a pool in flight.
 func (s *stage) waitIdle(ctx context.Context, target, pool string) error {
+	return s.waitState(ctx, target, pool, func(verdicts []schedule.Verdict) bool {
+		return !slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool { return v.State.InFlight > 0 })
+	})
+}
+
+// waitState waits until the endpoints of a pool are in some state, by the picker here.
+func (s *stage) waitState(ctx context.Context, target, pool string, reached func([]schedule.Verdict) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return waitUntil(ctx, func() (bool, error) {
@@ -224,12 +237,7 @@ func (s *stage) waitIdle(ctx context.Context, target, pool string) error {
 		if err := json.Unmarshal(e.Picks[pool], &now); err != nil {
 			return false, fmt.Errorf("penstock's explanation of pool %s: %w", pool, err)
 		}
-		for _, v := range now.Verdicts {
-			if v.State.InFlight > 0 {
-				return false, nil
-			}
-		}
-		return true, nil
+		return reached(now.Verdicts), nil
 	})
 }
 

@@ -54,6 +54,21 @@ func allSteps() []step {
 			intro: "A policy defines when a server is full, and where requests go then. The demo requests more long answers than fit; all are in flight at the same time.",
 			file:  "here/spill.yaml", prefix: "/spill", run: spill,
 		},
+		{
+			title: "A conversation finds its prompt",
+			intro: "A server that has read the beginning of a prompt need not read it again. These two servers read 1,000 words a second, and keep what they have read.",
+			file:  "here/prefix.yaml", prefix: "/prefix", run: conversation,
+		},
+		{
+			title: "LoRA adapters stay where they are active",
+			intro: "The same two servers have the adapters sql and french, and room for one of them at a time.",
+			run:   adapter,
+		},
+		{
+			title: "Overload: what can wait gives way",
+			intro: "A second pool has the same servers, and its requests are sheddable. When both servers' KV caches are nearly full, they get 429 at once, and the rest is left to others.",
+			file:  "here/overload.yaml", prefix: "/batch", run: overload,
+		},
 	}
 }
 

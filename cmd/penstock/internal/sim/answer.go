@@ -102,10 +102,15 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, f form) {
 	head := answer{ID: fmt.Sprintf("%s-%s-%d", f.prefix, s.cfg.Name, number), Created: time.Now().Unix(), Model: job.model}
 	tokens := usage{PromptTokens: job.promptTokens, CompletionTokens: len(job.words), TotalTokens: job.promptTokens + len(job.words)}
 	job.firstToken = s.cfg.TimeToFirstToken
+	read := job.promptTokens
 	if s.cache != nil {
 		cached := s.cache.read(job.tokens, job.lora, job.salt)
 		tokens.Details = &promptDetails{cached}
-		job.firstToken = job.firstToken * time.Duration(job.promptTokens-cached) / time.Duration(max(job.promptTokens, 1))
+		read -= cached
+		job.firstToken = job.firstToken * time.Duration(read) / time.Duration(max(job.promptTokens, 1))
+	}
+	if s.cfg.PrefillRate > 0 {
+		job.firstToken += time.Duration(float64(read) / s.cfg.PrefillRate * float64(time.Second))
 	}
 	if job.stream {
 		err = s.stream(r.Context(), w, f, job, head, tokens)

@@ -25,10 +25,11 @@ type Config struct {
 	KVCacheTokens int // the size of the KV cache, rounded down to blocks of 16; 0 means 65536
 
 	TimeToFirstToken  time.Duration // from the moment a request runs, not counting its time in the queue
+	PrefillRate       float64       // tokens of a prompt that are read in a second, before the first token; 0: all at once
 	InterTokenLatency time.Duration // between two tokens
 
 	// PrefixCaching keeps the blocks of prompts: what a prompt has in common with an earlier one does not count for its
-	// TimeToFirstToken.
+	// TimeToFirstToken, and is not read again.
 	PrefixCaching bool
 	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over ZeroMQ; KVEventsReplay is where
 	// they are sent again. KVEventsConnect is that of a subscriber that listens.
@@ -73,8 +74,8 @@ func New(cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("sim: LoRA adapter %q: the name is empty or the base model's", lora)
 		}
 	}
-	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.KVCacheTokens < 0 || cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 {
-		return nil, errors.New("sim: a count or a latency is negative")
+	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.KVCacheTokens < 0 || cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 || cfg.PrefillRate < 0 {
+		return nil, errors.New("sim: a count, a rate or a latency is negative")
 	}
 	if cfg.FailRate < 0 || cfg.FailRate > 1 {
 		return nil, fmt.Errorf("sim: fail rate %g is not between 0 and 1", cfg.FailRate)
