@@ -2,6 +2,7 @@ package prefix
 
 import (
 	"math/bits"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 )
@@ -58,7 +59,14 @@ const (
 	maxReads = 8 // after which a reader gives up, as if the table lacked the block
 )
 
-func (h *holders) shard(key uint64) *shard { return &h.shards[key>>56] }
+// secret decides where blocks are in tables. Their keys are hashes of prompts, which clients write: one who knew the places could
+// have all blocks in one run of slots, so that each look-up reads them all.
+var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
+
+// home is the place of a block, before it is reduced to the size of a table.
+func home(key uint64) uint64 { return mix(key^secret[0], secret[1]) }
+
+func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
 // intersect sets out to the servers of in that have a block, and reports whether there are any. Bit k of word i is the server
 // with the ID 32 x (first + i) + k.
@@ -116,7 +124,7 @@ func intersectGroup(g group, first uint32, in, out []uint32) bool {
 // find returns the place of a block, or the free place where it belongs.
 func (t *table) find(key uint64) int {
 	mask := len(t.slots) - 1
-	for at := int(key) & mask; ; at = (at + 1) & mask {
+	for at := int(home(key)) & mask; ; at = (at + 1) & mask {
 		if k := t.slots[at].key.Load(); k == key || k == 0 {
 			return at
 		}
@@ -315,7 +323,7 @@ func (t *table) delete(at int) {
 		if key == 0 {
 			break
 		}
-		if home := int(key) & mask; (next-home)&mask < (next-at)&mask {
+		if from := int(home(key)) & mask; (next-from)&mask < (next-at)&mask {
 			continue // its place is behind the free one
 		}
 		t.slots[at].set.Store(t.slots[next].set.Load())

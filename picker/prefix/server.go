@@ -146,7 +146,7 @@ func (s *Server) find(hash uint64) uint32 {
 // place returns the slot of a block, or the free one where it belongs.
 func (s *Server) place(hash uint64) int {
 	mask := len(s.slots) - 1
-	at := int(hash) & mask
+	at := int(home(hash)) & mask
 	for s.slots[at] != 0 && s.nodes[s.slots[at]].hash != hash {
 		at = (at + 1) & mask
 	}
@@ -163,7 +163,7 @@ func (s *Server) unslot(n uint32) {
 		if other == 0 {
 			break
 		}
-		if home := int(s.nodes[other].hash) & mask; (next-home)&mask < (next-at)&mask {
+		if from := int(home(s.nodes[other].hash)) & mask; (next-from)&mask < (next-at)&mask {
 			continue
 		}
 		s.slots[at] = other

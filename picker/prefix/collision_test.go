@@ -1,0 +1,39 @@
+package prefix
+
+import "testing"
+
+// A client chooses its prompts, and so the hashes of their blocks. Hashes that agree in the bits that a table's size keeps must not
+// stand in one run.
+func TestPrefix_ChosenHashesDoNotCollide(t *testing.T) {
+	const blocks = 4096
+	for _, shift := range []uint{0, 20, 40} { // where the hashes differ
+		x := New(Config{Blocks: 2 * blocks})
+		s := x.Server(key(1))
+		for i := range uint64(blocks) {
+			x.Add(s, Chain{(i + 1) << shift})
+		}
+		longest := 0
+		for i := range x.holders.shards {
+			if table := x.holders.shards[i].table.Load(); table != nil {
+				longest = max(longest, longestRun(len(table.slots), func(i int) bool { return table.slots[i].key.Load() != 0 }))
+			}
+		}
+		if n := longestRun(len(s.slots), func(i int) bool { return s.slots[i] != 0 }); n > 200 || longest > 100 {
+			t.Errorf("hashes that differ from bit %d on: runs of %d slots of the server, and %d of a shard", shift, n, longest)
+		}
+		if s.blocks != blocks {
+			t.Fatalf("%d blocks, want %d", s.blocks, blocks)
+		}
+	}
+}
+
+func longestRun(n int, used func(i int) bool) (longest int) {
+	run := 0
+	for i := range 2 * n { // runs go on at the beginning
+		if run++; !used(i % n) {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return longest
+}
