@@ -18,7 +18,8 @@ func newSim() *cobra.Command {
 		Use:   "sim",
 		Short: "Run a simulated model server: vLLM's endpoints, queue and metrics, without a GPU",
 		Long: `Run a simulated model server, for machines without a GPU. It has the endpoints of vLLM: chat and text completions,
-plain and streamed, models, health and metrics. Each response names the server and repeats the prompt.
+responses and Anthropic's messages, plain and streamed, embeddings, rerank, models, health and metrics. Each text names the server
+and repeats the prompt. Embeddings and scores depend on the words of a text alone.
 
 Flags set how slow it is and how soon it is full. At most --max-num-seqs requests run and the others wait in its queue;
 each request occupies KV cache while it runs; at most --max-loras adapters are active. /metrics shows all of this to an
@@ -30,6 +31,13 @@ endpoint picker. One word is one token.`,
   # Watch a response arrive, word by word.
   penstock sim --port 8001 --inter-token-latency 200ms &
   curl -sN localhost:8001/v1/completions -d '{"prompt": "one two three", "stream": true}'
+
+  # OpenAI's responses, Anthropic's messages, embeddings and rerank.
+  penstock sim --port 8001 &
+  curl -s localhost:8001/v1/responses -d '{"input": "Hello there"}'
+  curl -s localhost:8001/v1/messages -d '{"max_tokens": 64, "messages": [{"role": "user", "content": "Hello there"}]}'
+  curl -s localhost:8001/v1/embeddings -d '{"input": ["Hello there", "Good morning"]}'
+  curl -s localhost:8001/v1/rerank -d '{"query": "hello", "documents": ["hello there", "good morning"]}'
 
   # A server that is soon full: two requests at a time, one second each. Then read its queue.
   penstock sim --port 8001 --max-num-seqs 2 --time-to-first-token 1s &
@@ -82,8 +90,8 @@ endpoint picker. One word is one token.`,
 	flags.StringVar(&cfg.KVEventsReplay, "kv-events-replay", "", "address at which KV events are sent again, as HOST:PORT (default: none)")
 	flags.StringVar(&cfg.KVEventsConnect, "kv-events-connect", "", "address of a subscriber that listens, to which KV events are published, as HOST:PORT (default: none)")
 	flags.StringVar(&cfg.KVEventsTopic, "kv-events-topic", "", "topic of KV events (default: kv@NAME@MODEL, by --name and --model)")
-	flags.Float64Var(&cfg.FailRate, "fail-rate", 0, "share of completions that fail, from 0 to 1, spread evenly (default 0)")
-	flags.IntVar(&cfg.Status, "status", 503, "HTTP status of a failed completion")
+	flags.Float64Var(&cfg.FailRate, "fail-rate", 0, "share of requests to a model that fail, from 0 to 1, spread evenly (default 0)")
+	flags.IntVar(&cfg.Status, "status", 503, "HTTP status of a failed request")
 	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "grace period for requests in flight after SIGTERM")
 	return cmd
 }

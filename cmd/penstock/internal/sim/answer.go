@@ -7,32 +7,45 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 )
 
-// answer is the JSON of a completion, or of one chunk of a streamed one, in OpenAI's form.
-type answer struct {
-	ID      string   `json:"id"`
-	Object  string   `json:"object"`
-	Created int64    `json:"created"` // Unix seconds
-	Model   string   `json:"model"`
-	Choices []choice `json:"choices"`
-	Usage   *usage   `json:"usage,omitempty"`
+// api holds what differs between the APIs that generate text.
+type api struct {
+	prefix string // of ids
+	// prompt returns the text that the answer repeats, and the words of the whole prompt.
+	prompt func(*fields) (last string, words []string, err error)
+	// limit returns how many tokens the answer may have; nil: no limit.
+	limit  func(*fields) (*int, error)
+	whole  func(*reply) any    // the JSON of an answer that is not streamed
+	events func(*reply) stream // the events of one that is
+	fail   func(http.ResponseWriter, *apiError)
 }
 
-type choice struct {
-	Index   int          `json:"index"`
-	Message *chatMessage `json:"message,omitempty"` // of a chat, not streamed
-	Delta   *chatMessage `json:"delta,omitempty"`   // of a chat, streamed
-	Text    *string      `json:"text,omitempty"`    // of a completion
-	Finish  *string      `json:"finish_reason"`
+// reply is an answer to a valid request. Its usage is complete once the request runs.
+type reply struct {
+	job
+	id      string
+	created int64 // Unix seconds
+	tokens  usage
 }
 
-type chatMessage struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+// stream returns the events of a streamed answer, stage by stage.
+type stream struct {
+	queued func() []event // before the request waits in the queue; nil: none
+	first  func() []event // right before the first piece; nil: none
+	piece  func(i int, text string) event
+	last   func() []event // after the last piece
 }
+
+// event is a server-sent event. A name "" is left out. The data is sent as JSON.
+type event struct {
+	name string
+	data any
+}
+
+// done ends a stream, as [DONE] without quotes.
+var done = event{data: json.RawMessage("[DONE]")}
 
 type usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
@@ -46,147 +59,143 @@ type promptDetails struct {
 	CachedTokens int `json:"cached_tokens"`
 }
 
-// form holds the differences between the two kinds of completion.
-type form struct {
-	chat          bool
-	prefix        string // of ids
-	object, chunk string
-	whole, piece  func(text string) choice
+// cached returns how many tokens of the prompt were cached.
+func (u *usage) cached() int {
+	if u.Details == nil {
+		return 0
+	}
+	return u.Details.CachedTokens
 }
 
-var chatForm = form{
-	chat: true, prefix: "chatcmpl", object: "chat.completion", chunk: "chat.completion.chunk",
-	whole: func(text string) choice { return choice{Message: &chatMessage{Role: "assistant", Content: &text}} },
-	piece: func(text string) choice { return choice{Delta: &chatMessage{Content: &text}} },
+// generate returns the handler of an API: it reads the request, waits for a slot, and generates the answer.
+func (s *Server) generate(a api) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		job, err := s.read(w, r, a)
+		number, err := s.count(err)
+		if err != nil {
+			failWith(w, err, a.fail)
+			return
+		}
+		answer := &reply{job: job, id: fmt.Sprintf("%s-%s-%d", a.prefix, s.cfg.Name, number), created: time.Now().Unix()}
+		send := sender(w)
+		var events stream
+		if job.stream {
+			// As in vLLM, a stream's headers do not wait for the queue.
+			w.Header().Set("content-type", "text/event-stream; charset=utf-8")
+			w.Header().Set("cache-control", "no-cache")
+			if http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			if events = a.events(answer); events.queued != nil && send(events.queued()...) != nil {
+				return
+			}
+		}
+		firstToken, cached, leave, err := s.enter(r.Context(), job.lora, job.salt, job.tokens, len(job.words))
+		if err != nil {
+			return // the client went away while it waited
+		}
+		defer leave()
+		answer.tokens = usage{job.promptTokens, len(job.words), job.promptTokens + len(job.words), cached}
+		if job.stream {
+			err = s.stream(r.Context(), send, events, job.words, firstToken)
+		} else if err = pause(r.Context(), firstToken+time.Duration(len(job.words)-1)*s.cfg.InterTokenLatency); err == nil {
+			w.Header().Set("content-type", "application/json")
+			err = json.NewEncoder(w).Encode(a.whole(answer))
+		}
+		if err == nil { // else the client went away during the answer
+			s.ended(len(job.words), job.finish)
+		}
+	}
 }
 
-var completionForm = form{
-	prefix: "cmpl", object: "text_completion", chunk: "text_completion",
-	whole: func(text string) choice { return choice{Text: &text} },
-	piece: func(text string) choice { return choice{Text: &text} },
-}
-
-func (s *Server) chat(w http.ResponseWriter, r *http.Request)       { s.complete(w, r, chatForm) }
-func (s *Server) completion(w http.ResponseWriter, r *http.Request) { s.complete(w, r, completionForm) }
-
-// complete serves a completion: it reads the request, waits for a slot, and generates the answer.
-func (s *Server) complete(w http.ResponseWriter, r *http.Request, f form) {
-	job, err := s.read(w, r, f.chat)
-	number := s.completions.Add(1)
+// count counts a request, for which err is not nil if it is invalid. It returns the request's number and the error to answer with, if
+// any: err or a simulated failure.
+func (s *Server) count(err error) (uint64, error) {
+	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {
 		err = &apiError{s.cfg.Status, "SimulatedFailure", "a simulated failure (fail rate)"}
 	}
-	var failure *apiError
-	if errors.As(err, &failure) {
-		writeError(w, failure)
-		return
-	} else if err != nil {
-		return // the client went away while it sent its request
-	}
-	if job.stream {
-		// As in vLLM, a stream's headers do not wait for the queue.
-		w.Header().Set("content-type", "text/event-stream; charset=utf-8")
-		w.Header().Set("cache-control", "no-cache")
-		if http.NewResponseController(w).Flush() != nil {
-			return
-		}
-	}
-	blocks := (job.promptTokens + len(job.words) + blockSize - 1) / blockSize
-	seq := &sequence{lora: job.lora, blocks: blocks}
-	if s.engine.enter(r.Context(), seq) != nil {
-		return // the client went away while it waited
-	}
-	defer s.engine.leave(seq)
-	s.promptTokens.Add(uint64(job.promptTokens))
+	return number, err
+}
 
-	head := answer{ID: fmt.Sprintf("%s-%s-%d", f.prefix, s.cfg.Name, number), Created: time.Now().Unix(), Model: job.model}
-	tokens := usage{PromptTokens: job.promptTokens, CompletionTokens: len(job.words), TotalTokens: job.promptTokens + len(job.words)}
-	job.firstToken = s.cfg.TimeToFirstToken
-	read := job.promptTokens
+// fails reports whether the n-th request, from 1, fails: the number of failures after n is n times FailRate, rounded down.
+func (s *Server) fails(n uint64) bool {
+	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
+}
+
+// enter waits until a prompt of tokens and its answer may run; the caller then calls leave. It returns how long the first token takes
+// from there, and how much of the prompt was cached, nil without prefix caching.
+func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, answer int) (firstToken time.Duration, cached *promptDetails, leave func(), err error) {
+	seq := &sequence{lora: lora, blocks: (len(tokens) + answer + blockSize - 1) / blockSize}
+	if err := s.engine.enter(ctx, seq); err != nil {
+		return 0, nil, nil, err
+	}
+	s.promptTokens.Add(uint64(len(tokens)))
+	firstToken = s.cfg.TimeToFirstToken
+	read := len(tokens)
 	if s.cache != nil {
-		cached := s.cache.read(job.tokens, job.lora, job.salt)
-		tokens.Details = &promptDetails{cached}
-		read -= cached
-		job.firstToken = job.firstToken * time.Duration(read) / time.Duration(max(job.promptTokens, 1))
+		cached = &promptDetails{s.cache.read(tokens, lora, salt)}
+		read -= cached.CachedTokens
+		firstToken = firstToken * time.Duration(read) / time.Duration(max(len(tokens), 1))
 	}
 	if s.cfg.PrefillRate > 0 {
-		job.firstToken += time.Duration(float64(read) / s.cfg.PrefillRate * float64(time.Second))
+		firstToken += time.Duration(float64(read) / s.cfg.PrefillRate * float64(time.Second))
 	}
-	if job.stream {
-		err = s.stream(r.Context(), w, f, job, head, tokens)
-	} else {
-		err = s.whole(r.Context(), w, f, job, head, tokens)
-	}
-	if err != nil {
-		return // the client went away during the answer
-	}
-	s.generationTokens.Add(uint64(len(job.words)))
-	if job.finish == "length" {
+	return firstToken, cached, func() { s.engine.leave(seq) }, nil
+}
+
+// ended counts an answer that was sent to its end.
+func (s *Server) ended(tokens int, finish string) {
+	s.generationTokens.Add(uint64(tokens))
+	if finish == "length" {
 		s.cut.Add(1)
 	} else {
 		s.stopped.Add(1)
 	}
 }
 
-// fails reports whether the n-th completion, from 1, fails: the number of failures after n is n times FailRate, rounded down.
-func (s *Server) fails(n uint64) bool {
-	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
-}
-
-// whole sends the answer without streaming, after the time that all tokens take.
-func (s *Server) whole(ctx context.Context, w http.ResponseWriter, f form, o job, a answer, tokens usage) error {
-	if err := pause(ctx, o.firstToken+time.Duration(len(o.words)-1)*s.cfg.InterTokenLatency); err != nil {
-		return err
-	}
-	c := f.whole(strings.Join(o.words, " "))
-	c.Finish = &o.finish
-	a.Object, a.Choices, a.Usage = f.object, []choice{c}, &tokens
-	w.Header().Set("content-type", "application/json")
-	return json.NewEncoder(w).Encode(a)
-}
-
-// stream sends one server-sent event for each token, then the finish reason, then the usage if requested, then [DONE].
-func (s *Server) stream(ctx context.Context, w http.ResponseWriter, f form, o job, a answer, tokens usage) error {
-	flusher := http.NewResponseController(w)
-	send := func(choices []choice) error {
-		a.Choices = choices
-		data, err := json.Marshal(a)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil {
-			return err
-		}
-		return flusher.Flush()
-	}
-	a.Object = f.chunk
-	delay, space := o.firstToken, ""
-	for i, word := range o.words {
+// stream sends the events of an answer, one for each token, at the time of each.
+func (s *Server) stream(ctx context.Context, send func(...event) error, events stream, words []string, firstToken time.Duration) error {
+	delay, space := firstToken, ""
+	for i, word := range words {
 		if err := pause(ctx, delay); err != nil {
 			return err
 		}
-		c := f.piece(space + word)
-		if i == 0 && c.Delta != nil {
-			c.Delta.Role = "assistant"
+		if i == 0 && events.first != nil {
+			if err := send(events.first()...); err != nil {
+				return err
+			}
 		}
-		if err := send([]choice{c}); err != nil {
+		if err := send(events.piece(i, space+word)); err != nil {
 			return err
 		}
 		delay, space = s.cfg.InterTokenLatency, " "
 	}
-	end := f.piece("")
-	end.Finish = &o.finish
-	if err := send([]choice{end}); err != nil {
-		return err
-	}
-	if o.usage {
-		a.Usage = &tokens
-		if err := send([]choice{}); err != nil {
-			return err
+	return send(events.last()...)
+}
+
+// sender returns the function that sends events to w.
+func sender(w http.ResponseWriter) func(...event) error {
+	flusher := http.NewResponseController(w)
+	return func(events ...event) error {
+		for _, e := range events {
+			data, isRaw := e.data.(json.RawMessage)
+			if !isRaw {
+				var err error
+				if data, err = json.Marshal(e.data); err != nil {
+					return err
+				}
+			}
+			name := ""
+			if e.name != "" {
+				name = "event: " + e.name + "\n"
+			}
+			if _, err := fmt.Fprintf(w, "%sdata: %s\n\n", name, data); err != nil {
+				return err
+			}
 		}
+		return flusher.Flush()
 	}
-	_, err := fmt.Fprint(w, "data: [DONE]\n\n")
-	return err
 }
 
 // pause waits for d, or until ctx ends.
@@ -204,10 +213,22 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// failWith answers with err if it is an *apiError. Any other error means that the client is gone.
+func failWith(w http.ResponseWriter, err error, fail func(http.ResponseWriter, *apiError)) {
+	if failure := (*apiError)(nil); errors.As(err, &failure) {
+		fail(w, failure)
+	}
+}
+
+// writeError writes an error in OpenAI's form, as vLLM does.
 func writeError(w http.ResponseWriter, e *apiError) {
-	w.Header().Set("content-type", "application/json")
-	w.WriteHeader(e.status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{ // fails only if the client is gone
+	writeStatus(w, e.status, map[string]any{"error": map[string]any{
 		"message": e.message, "type": e.kind, "param": nil, "code": e.status,
 	}})
+}
+
+func writeStatus(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("content-type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client is gone
 }

@@ -1,4 +1,4 @@
-// Package sim is a model server without a model: vLLM's OpenAI endpoints, queue, KV cache, LoRA slots and metrics, on a
+// Package sim is a model server without a model: vLLM's endpoints, queue, KV cache, LoRA slots and metrics, on a
 // machine without a GPU. Its answers name the server and repeat the prompt, so that users and tests see which server served.
 //
 // Its callers are `penstock sim`, the demo, and tests, which use a Server as an http.Handler in their own process.
@@ -10,7 +10,10 @@
 // With prefix caching, the full blocks of prompts stay, the least recently used are evicted first, and what a prompt has in common with
 // them costs no time. KV events are published as vLLM does. A word's token is its hash, and a number's is the number.
 //
-// Not simulated: preemption, sampling. Several prompts or answers in one request get 400.
+// The APIs: chat completions, completions and responses of OpenAI and Anthropic's messages, each an api of its own file that generate
+// serves; embeddings and rerank, of which each input runs as a request of its own.
+//
+// Not simulated: preemption, sampling. Several prompts of a completion, or several answers, get 400. Responses are not stored.
 //
 // Invariants: the same prompt gives the same text; a request that ends, in any way, releases all that it held.
 //

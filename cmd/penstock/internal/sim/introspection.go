@@ -15,7 +15,7 @@ import (
 // shownBody is how much of a request's body /debug/last shows, in bytes. Length and hash are always those of the whole body.
 const shownBody = 64 << 10
 
-// received is what /debug/last shows of the latest completion request.
+// received is what /debug/last shows of the latest request to a model.
 type received struct {
 	Method  string      `json:"method"`
 	Path    string      `json:"path"`
@@ -38,7 +38,7 @@ func newReceived(r *http.Request, body []byte) *received {
 func (s *Server) debugLast(w http.ResponseWriter, _ *http.Request) {
 	last := s.last.Load()
 	if last == nil {
-		writeError(w, &apiError{http.StatusNotFound, "NotFoundError", "no completion request has arrived yet"})
+		writeError(w, &apiError{http.StatusNotFound, "NotFoundError", "no request to a model has arrived yet"})
 		return
 	}
 	writeJSON(w, last)

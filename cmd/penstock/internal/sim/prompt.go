@@ -8,13 +8,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 )
 
 // maxBody is the largest request body, in bytes: twice Penstock's own limit.
 const maxBody = 64 << 20
 
-// fields of a request of either kind. Others are ignored: most are sampling options, which have no effect here.
+// fields of a request of any API. Others are ignored: most are sampling options, which have no effect here.
 type fields struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -26,6 +25,20 @@ type fields struct {
 	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's: continue until max_tokens
 	N                   *int            `json:"n"`
 	CacheSalt           string          `json:"cache_salt"`
+
+	Input              json.RawMessage `json:"input"` // of responses and embeddings
+	Instructions       string          `json:"instructions"`
+	MaxOutputTokens    *int            `json:"max_output_tokens"`
+	PreviousResponseID string          `json:"previous_response_id"`
+
+	System json.RawMessage `json:"system"` // of Anthropic's messages: a string, or a list of parts
+
+	Dimensions     *int   `json:"dimensions"` // of embeddings
+	EncodingFormat string `json:"encoding_format"`
+
+	Query     string            `json:"query"` // of rerank
+	Documents []json.RawMessage `json:"documents"`
+	TopN      int               `json:"top_n"`
 }
 
 type streamOptions struct {
@@ -48,10 +61,9 @@ type job struct {
 	finish       string // "stop", or "length" if max_tokens cut the answer
 	stream       bool
 	usage        bool // send the usage at the end of a stream
-	firstToken   time.Duration
 }
 
-// apiError is an error response in OpenAI's form.
+// apiError is an error response. Each API has its own form of it.
 type apiError struct {
 	status  int
 	kind    string
@@ -64,75 +76,77 @@ func badRequest(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// read reads a request's body, keeps it for /debug/last, and turns it into a job. chat is true for chat completions. An
-// *apiError is the response to an invalid request; any other error means that the client is gone.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, chat bool) (job, error) {
+// decode reads a request's body into f, and keeps it for /debug/last. An *apiError is the response to an invalid request; any other
+// error means that the client is gone.
+func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	s.last.Store(newReceived(r, body))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return job{}, &apiError{http.StatusRequestEntityTooLarge, "BadRequestError", fmt.Sprintf("the request is larger than %d bytes", maxBody)}
+		return &apiError{http.StatusRequestEntityTooLarge, "BadRequestError", fmt.Sprintf("the request is larger than %d bytes", maxBody)}
 	} else if err != nil {
-		return job{}, err
+		return err
 	}
+	if err := json.Unmarshal(body, f); err != nil {
+		return badRequest("the body is not the JSON of a request: %v", err)
+	}
+	return nil
+}
+
+// read reads a request for text and turns it into a job. Its errors are those of decode.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error) {
 	var f fields
-	if err := json.Unmarshal(body, &f); err != nil {
-		return job{}, badRequest("the body is not the JSON of a completion request: %v", err)
+	if err := s.decode(w, r, &f); err != nil {
+		return job{}, err
 	}
 	if f.N != nil && *f.N != 1 {
 		return job{}, badRequest("n is %d; this simulator supports only 1", *f.N)
 	}
-	text, words, err := f.prompt(chat)
+	text, words, err := a.prompt(&f)
 	if err != nil {
 		return job{}, err
 	}
-	j, err := s.job(f, chat, text, len(words))
+	limit, err := a.limit(&f)
+	if err != nil {
+		return job{}, err
+	}
+	j, err := s.job(f, limit, text, len(words))
 	j.tokens, j.salt = tokenIDs(words), f.CacheSalt
 	return j, err
 }
 
 // render serves the token IDs of a prompt, as vLLM does, without running it.
-func (s *Server) render(w http.ResponseWriter, r *http.Request, chat bool) {
-	j, err := s.read(w, r, chat)
-	var failure *apiError
-	switch {
-	case errors.As(err, &failure):
-		writeError(w, failure)
-	case err != nil: // the client is gone
-	case chat:
-		writeJSON(w, rendered{j.tokens})
-	default:
-		writeJSON(w, []rendered{{j.tokens}})
+func (s *Server) render(w http.ResponseWriter, r *http.Request, a api, show func(rendered) any) {
+	j, err := s.read(w, r, a)
+	if err != nil {
+		failWith(w, err, a.fail)
+		return
 	}
+	writeJSON(w, show(rendered{j.tokens}))
 }
 
 type rendered struct {
 	TokenIDs []uint32 `json:"token_ids"`
 }
 
-// job returns the job of a request; text is the prompt, or the last message of a chat.
-func (s *Server) job(f fields, chat bool, text string, promptTokens int) (job, error) {
-	o := job{model: f.Model, promptTokens: promptTokens, stream: f.Stream, usage: f.StreamOptions.IncludeUsage, finish: "stop"}
+// servedModel returns the model that a request names, the base model if it names none, and the adapter if that is one.
+func (s *Server) servedModel(named string) (model, lora string, err error) {
 	switch {
-	case f.Model == "":
-		o.model = s.cfg.Model
-	case slices.Contains(s.cfg.LoRAs, f.Model):
-		o.lora = f.Model
-	case f.Model != s.cfg.Model:
-		return o, &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", f.Model)}
+	case named == "" || named == s.cfg.Model:
+		return s.cfg.Model, "", nil
+	case slices.Contains(s.cfg.LoRAs, named):
+		return named, named, nil
 	}
-	o.words = append([]string{s.cfg.Name, "answers:"}, strings.Fields(text)...)
+	return "", "", &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", named)}
+}
 
-	limit := f.MaxTokens
-	if f.MaxCompletionTokens != nil {
-		limit = f.MaxCompletionTokens
+// job returns the job of a request; text is what the answer repeats, and limit the most tokens that it has, if any.
+func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, error) {
+	model, lora, err := s.servedModel(f.Model)
+	if err != nil {
+		return job{}, err
 	}
-	if limit == nil && !chat {
-		sixteen := 16 // the API's default for completions; chats have no default limit
-		limit = &sixteen
-	}
-	if limit != nil && *limit < 1 {
-		return o, badRequest("max_tokens must be at least 1, got %d", *limit)
-	}
+	o := job{model: model, lora: lora, promptTokens: promptTokens, stream: f.Stream, usage: f.StreamOptions.IncludeUsage, finish: "stop"}
+	o.words = append([]string{s.cfg.Name, "answers:"}, strings.Fields(text)...)
 	if room := s.engine.blocks*blockSize - promptTokens; limit != nil && *limit > room || len(o.words) > room {
 		return o, badRequest("the prompt of %d tokens and its answer do not fit into a context of %d tokens", promptTokens, s.engine.blocks*blockSize)
 	}
@@ -146,11 +160,19 @@ func (s *Server) job(f fields, chat bool, text string, promptTokens int) (job, e
 	return o, nil
 }
 
-// prompt returns the prompt, or the last message of a chat, and the words of the prompt or of all messages.
-func (f *fields) prompt(chat bool) (last string, words []string, err error) {
-	if !chat {
-		return promptText(f.Prompt)
+// text returns the whole answer.
+func (j *job) text() string { return strings.Join(j.words, " ") }
+
+// atLeastOne checks a limit, which may be nil.
+func atLeastOne(field string, limit *int) (*int, error) {
+	if limit != nil && *limit < 1 {
+		return nil, badRequest("%s must be at least 1, got %d", field, *limit)
 	}
+	return limit, nil
+}
+
+// chatPrompt returns the last message of a chat, and the words of all messages.
+func (f *fields) chatPrompt() (last string, words []string, err error) {
 	if len(f.Messages) == 0 {
 		return "", nil, badRequest("messages is empty")
 	}
@@ -175,21 +197,22 @@ func contentText(raw json.RawMessage) (string, error) {
 	}
 	var texts []string
 	for _, part := range parts {
-		if part.Type == "text" {
+		switch part.Type {
+		case "text", "input_text", "output_text": // the last two of the Responses API
 			texts = append(texts, part.Text)
 		}
 	}
 	return strings.Join(texts, " "), nil
 }
 
-// promptText reads a completion's prompt: a string, a list with one string, or the numbers of tokens.
-func promptText(raw json.RawMessage) (string, []string, error) {
+// promptText reads a field with one prompt: a string, a list with one string, or the numbers of tokens.
+func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string
 	var numbers []int
 	switch {
-	case len(raw) == 0:
-		return "", nil, badRequest("prompt is missing")
+	case len(raw) == 0 || string(raw) == "null":
+		return "", nil, badRequest("%s is missing", field)
 	case json.Unmarshal(raw, &text) == nil:
 	case json.Unmarshal(raw, &texts) == nil && len(texts) == 1:
 		text = texts[0]
@@ -200,7 +223,7 @@ func promptText(raw json.RawMessage) (string, []string, error) {
 		}
 		text = strings.Join(words, " ")
 	default:
-		return "", nil, badRequest("prompt is neither a string, nor a list of one string, nor a list of token numbers")
+		return "", nil, badRequest("%s is neither a string, nor a list of one string, nor a list of token numbers", field)
 	}
 	return text, strings.Fields(text), nil
 }

@@ -36,8 +36,8 @@ type Config struct {
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
-	FailRate float64 // the fraction, 0 to 1, of completions that fail with Status; evenly spread, not random
-	Status   int     // of failed completions; 0 means 503
+	FailRate float64 // the fraction, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
+	Status   int     // of failed requests; 0 means 503
 
 	Listen []string      // host:port of each socket that Run serves; port 0 chooses one
 	Grace  time.Duration // how long Run waits for requests in flight once its context has ended; 0 means 30 s
@@ -57,10 +57,10 @@ type Server struct {
 	started   time.Time
 
 	draining         atomic.Bool
-	completions      atomic.Uint64 // requested so far
+	requests         atomic.Uint64 // to a model, so far
 	promptTokens     atomic.Uint64
 	generationTokens atomic.Uint64
-	stopped, cut     atomic.Uint64 // completions with finish reason "stop", and "length"
+	stopped, cut     atomic.Uint64 // requests with finish reason "stop", and "length"
 	last             atomic.Pointer[received]
 }
 
@@ -109,10 +109,21 @@ func New(cfg Config) (*Server, error) {
 		s.cache = newCache(s.engine.blocks, s.events)
 		s.mux.HandleFunc("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.cache.clear() })
 	}
-	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
-	s.mux.HandleFunc("POST /v1/completions", s.completion)
-	s.mux.HandleFunc("POST /v1/chat/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, true) })
-	s.mux.HandleFunc("POST /v1/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, false) })
+	for path, a := range map[string]api{
+		"/v1/chat/completions": chatAPI, "/v1/completions": completionsAPI, "/v1/responses": responsesAPI, "/v1/messages": messagesAPI,
+	} {
+		s.mux.HandleFunc("POST "+path, s.generate(a))
+	}
+	s.mux.HandleFunc("POST /v1/embeddings", s.embeddings)
+	for _, path := range []string{"/rerank", "/v1/rerank", "/v2/rerank"} {
+		s.mux.HandleFunc("POST "+path, s.rerank)
+	}
+	s.mux.HandleFunc("POST /v1/chat/completions/render", func(w http.ResponseWriter, r *http.Request) {
+		s.render(w, r, chatAPI, func(prompt rendered) any { return prompt })
+	})
+	s.mux.HandleFunc("POST /v1/completions/render", func(w http.ResponseWriter, r *http.Request) {
+		s.render(w, r, completionsAPI, func(prompt rendered) any { return []rendered{prompt} })
+	})
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.HandleFunc("GET /metrics", s.metrics)

@@ -63,11 +63,16 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// hold sends a request in the background, and returns a function that cancels it.
+// hold sends a completion in the background, and returns a function that cancels it.
 func hold(t *testing.T, url, model string) (release func()) {
 	t.Helper()
+	return holdRequest(t, url+"/v1/completions", `{"prompt":"a","model":"`+model+`"}`)
+}
+
+func holdRequest(t *testing.T, url, body string) (release func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	req, err := http.NewRequestWithContext(ctx, "POST", url+"/v1/completions", strings.NewReader(`{"prompt":"a","model":"`+model+`"}`))
+	req, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
