@@ -100,15 +100,13 @@ func TestLimit_LateReportsCauseNo429(t *testing.T) {
 	}
 }
 
-// An Envoy asks either of two processes, and each of its workers logs to either.
-func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
-	t.Parallel()
-	port, files, server := limited(t, 4)
+// twoProcesses serves the same files from two processes that are peers, to one Envoy.
+func twoProcesses(t *testing.T, files map[string]string, port int) (sites []*site) {
+	t.Helper()
 	var xds, pickers []string
 	for range 2 {
 		xds, pickers = append(xds, fmt.Sprintf("127.0.0.1:%d", freePort(t))), append(pickers, fmt.Sprintf("127.0.0.1:%d", freePort(t)))
 	}
-	var sites []*site
 	for i := range 2 {
 		s := prepare(t, files)
 		s.run("serve", "--xds", xds[i], "--picker", pickers[i], "--picker-address", strings.Join(pickers, ","), "--peers", strings.Join(xds, ","))
@@ -120,6 +118,14 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	}
 	sites[0].attach(xds[0])
 	answers(t, local(port), http.StatusOK)
+	return sites
+}
+
+// An Envoy asks either of two processes, and each of its workers logs to either.
+func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
+	t.Parallel()
+	port, files, server := limited(t, 4)
+	sites := twoProcesses(t, files, port)
 	served, full := 0, 0
 	for range 12 { // one after the other: between processes a count is some milliseconds old
 		switch status := <-hold(t, local(port), 1); status {

@@ -16,22 +16,7 @@ func TestExplain_WhyOfPastRequestAtAnyProcess(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}), modelServer(t, sim.Config{Name: "pod-2"}))
-	var xds, pickers []string
-	for range 2 {
-		xds, pickers = append(xds, fmt.Sprintf("127.0.0.1:%d", freePort(t))), append(pickers, fmt.Sprintf("127.0.0.1:%d", freePort(t)))
-	}
-	var sites []*site
-	for i := range 2 {
-		s := prepare(t, files)
-		s.run("serve", "--xds", xds[i], "--picker", pickers[i], "--picker-address", strings.Join(pickers, ","), "--peers", strings.Join(xds, ","))
-		sites = append(sites, s)
-	}
-	for i, s := range sites {
-		s.out.expect(t, "ADS at "+xds[i])
-		s.errs.expect(t, "connected to a peer")
-	}
-	sites[0].attach(xds[0])
-	answers(t, local(port), http.StatusOK)
+	sites := twoProcesses(t, files, port)
 	by := map[string]bool{}
 	for n := 0; n < 4 || len(by) < 2 && n < 100; n++ { // Envoy asks either
 		got := answers(t, local(port), http.StatusOK)
