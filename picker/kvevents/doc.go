@@ -16,9 +16,9 @@
 //
 // Invariants:
 //   - Bad events harm the server alone that sent them: what it reported is dropped, its connection ends, and the next one comes
-//     later and later. A publisher that dials is matched to servers by its own IP address; its topic only selects among these.
-//   - Messages, blocks and rates are bounded: 16 MiB, Limits.Blocks of all servers together, 8 MiB a second of one server. A block
-//     beyond its bound counts as not cached.
+//     later and later; one address may have 32 connections of publishers that dial, and a short one counts for 5 s more. A publisher that dials is matched to servers by its own IP address; its topic only selects among these.
+//   - Messages, blocks and rates are bounded: 16 MiB, 16 large ones at a time and 4 of one address, Limits.Blocks of all servers
+//     together, 8 MiB a second of one server. A block beyond its bound counts as not cached.
 //   - Decoding allocates nothing for tokens and hashes.
 //   - Goroutines run only inside Run.
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 const (
 	maxConns  = 4096 // of publishers that dial
 	maxOfHost = 32   // of one address
+	// againAfter is how long the place of a connection stays taken that has not been a good one: a publisher of broken events can
+	// connect so many times a second and no more.
+	againAfter = 5 * time.Second
 )
 
 // accept serves publishers that dial until ctx ends.
@@ -53,8 +57,15 @@ func (s *Subscriber) accept(ctx context.Context, listener net.Listener) {
 			continue
 		}
 		conns.Go(func() {
+			began := time.Now()
 			err := s.publisher(ctx, nc, host)
 			s.config.Log.Debug("a publisher of KV events is gone", "address", nc.RemoteAddr(), "error", err)
+			if time.Since(began) < tried {
+				select {
+				case <-ctx.Done():
+				case <-time.After(againAfter):
+				}
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			total--
@@ -77,29 +88,20 @@ func (s *Subscriber) expects(host netip.Addr) bool {
 	return len(s.dialled[host]) > 0
 }
 
-// publisher reads one connection of a publisher that dialled. Its first message shows of which server it is.
+// publisher reads one connection of a publisher that dialled.
 func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr) error {
-	c, err := zmtp.Handshake(nc, zmtp.Sub, s.limits)
+	c, free, err := s.handshake(ctx, nc, host, zmtp.Sub)
 	if err != nil {
+		s.failAt(host, err)
 		return err
 	}
-	defer c.Free()
+	defer free()
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	if err := c.Subscribe(""); err != nil {
-		return err
-	}
-	frames, err := c.Read()
+	src, frames, err := s.identify(c, host)
 	if err != nil {
-		return err
-	}
-	topic, _, _, err := parse(frames)
-	if err != nil {
-		return err
-	}
-	src, err := s.publishedBy(host, string(topic))
-	if err != nil {
+		s.failAt(host, err)
 		return err
 	}
 	released := make(chan struct{})
@@ -114,6 +116,35 @@ func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr
 	err = s.follow(ctx, src, c, frames)
 	src.fail(errors.Join(errors.New("KV events: the publisher's connection has ended"), err))
 	return err
+}
+
+// identify reads the first message of a publisher's connection, which shows of which server it is.
+func (s *Subscriber) identify(c *zmtp.Conn, host netip.Addr) (src *source, frames [][]byte, err error) {
+	if err := c.Subscribe(""); err != nil {
+		return nil, nil, err
+	}
+	if frames, err = c.Read(); err != nil {
+		return nil, nil, err
+	}
+	topic, _, _, err := parse(frames)
+	if err != nil {
+		return nil, nil, err
+	}
+	src, err = s.publishedBy(host, string(topic))
+	return src, frames, err
+}
+
+// failAt records why the servers of a host that have no connection have none.
+func (s *Subscriber) failAt(host netip.Addr, err error) {
+	s.mu.Lock()
+	list := slices.Clone(s.dialled[host])
+	s.mu.Unlock()
+	err = fmt.Errorf("KV events: the connection of a publisher at %s: %w", host, err)
+	for _, src := range list {
+		if !src.connected() {
+			src.fail(err)
+		}
+	}
 }
 
 // publishedBy returns the server at a host that a topic names: kv@POD@MODEL, where POD is an address or the name of a pod. The topic

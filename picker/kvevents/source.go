@@ -32,8 +32,9 @@ type source struct {
 	ended bool          // its prefix.Server is released; guarded by reading
 	gone  chan struct{} // closed when there are none
 
-	restart atomic.Bool            // another source of the server has ended, with what both have reported
-	problem atomic.Pointer[string] // why there are no events; nil while a connection is open
+	restart  atomic.Bool            // another source of the server has ended, with what both have reported
+	problem  atomic.Pointer[string] // why there are no events; nil while a connection is open
+	failures atomic.Uint64          // how often there was a problem
 
 	reading  sync.Mutex // held by the one connection that is read
 	stream   stream     // guarded by reading
@@ -54,7 +55,10 @@ const (
 	tried = 10 * time.Second
 )
 
-var errReleased = errors.New("KV events: no pool subscribes to the server any more")
+var (
+	errReleased = errors.New("KV events: no pool subscribes to the server any more")
+	errPace     = errors.New("KV events: the server sends faster than its events are read")
+)
 
 // pace bounds what the messages of one server cost: what exceeds the bound waits in the publisher.
 type pace struct {
@@ -64,7 +68,8 @@ type pace struct {
 
 const (
 	bytesPerSecond = 8 << 20
-	cpuShare       = 5 // a server takes at most a fifth of a core
+	messageBytes   = 256 // what reading the smallest message costs, in bytes of a large one
+	cpuShare       = 5   // a server takes at most a fifth of a core
 	maxDebt        = 8 * time.Second
 )
 
@@ -76,6 +81,15 @@ func (p *pace) wait(size int, took time.Duration, now time.Time) time.Duration {
 	p.last = now
 	p.debt += max(time.Duration(size)*time.Second/bytesPerSecond, cpuShare*took)
 	return max(0, p.debt-maxDebt)
+}
+
+// paid counts what a message costs, which took some time to apply, and returns how long to wait after it.
+func (s *source) paid(frames [][]byte, took time.Duration) time.Duration {
+	size := messageBytes
+	for _, f := range frames {
+		size += len(f)
+	}
+	return s.pace.wait(size, took, time.Now())
 }
 
 // disconnect ends the source's connection.
@@ -124,6 +138,13 @@ func (s *source) lapse(now time.Time) {
 func (s *source) fail(err error) {
 	text := err.Error()
 	s.problem.Store(&text)
+	s.failures.Add(1)
+}
+
+func (s *source) connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn != nil
 }
 
 // follow reads a connection until it ends. first, if not nil, is a message that was read already.
@@ -142,6 +163,9 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	if src.ended {
 		return errReleased
 	}
+	if src.pace.wait(0, 0, time.Now()) > 0 { // it connects again in place of waiting
+		return errPace
+	}
 	if src.restart.Swap(false) {
 		src.stream.forget()
 	}
@@ -155,13 +179,11 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 				return err
 			}
 		}
-		began := time.Now()
-		size, err := s.receive(ctx, src, frames)
+		wait, err := s.receive(ctx, src, frames)
 		if err != nil {
 			return err
 		}
-		frames = nil
-		if wait := src.pace.wait(size, time.Since(began), time.Now()); wait > 0 {
+		if frames = nil; wait > 0 {
 			c.Free()
 			select {
 			case <-ctx.Done():
@@ -172,17 +194,19 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	}
 }
 
-// receive applies one message, after those that are missing before it.
-func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (size int, err error) {
+// receive applies one message, after those that are missing before it, and returns how long to wait until the next one is read.
+func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (wait time.Duration, err error) {
 	_, seq, batch, err := parse(frames)
 	if err != nil {
 		src.stream.forget()
-		return 0, err
+		return src.paid(frames, 0), err
 	}
 	if from, missing := src.stream.missing(seq); missing && src.Replay.IsValid() {
 		s.replay(ctx, src, from)
 	}
-	return len(batch), src.stream.message(seq, batch)
+	began := time.Now()
+	err = src.stream.message(seq, batch)
+	return src.paid(frames, time.Since(began)), err
 }
 
 // replay asks a server for its messages from a number on. If that fails, what was reported stays until the next message shows a gap.
@@ -208,11 +232,11 @@ const (
 func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, replayTimeout)
 	defer cancel()
-	c, err := s.dial(ctx, src.Replay, zmtp.Dealer)
+	c, free, err := s.dial(ctx, src.Replay, zmtp.Dealer)
 	if err != nil {
 		return err
 	}
-	defer c.Free()
+	defer free()
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
@@ -230,10 +254,15 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 			return err
 		case seq == endOfReplay:
 			return nil
-		case src.stream.started && seq < src.stream.next:
-			continue
 		}
-		if err := src.stream.message(seq, batch); err != nil {
+		began := time.Now()
+		if !src.stream.started || seq >= src.stream.next {
+			err = src.stream.message(seq, batch)
+		}
+		if wait := src.paid(frames, time.Since(began)); err == nil && wait > 0 {
+			err = errPace
+		}
+		if err != nil {
 			return err
 		}
 	}

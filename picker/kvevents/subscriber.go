@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -40,17 +41,27 @@ type Config struct {
 type Subscriber struct {
 	config  Config
 	quota   quota
-	limits  zmtp.Limits
+	large   chan struct{} // places of large messages
 	changed chan struct{} // notifies Run of added
 
 	mu      sync.Mutex
 	sources map[Source]*source
 	added   []*source                // Run is to start
 	dialled map[netip.Addr][]*source // those whose publishers dial, by address
+	own     map[netip.Addr]*places   // places of the large messages of one address
 }
 
-// readers is how many large messages are read at a time.
-const readers = 16
+// places are those of the large messages of the connections with one address.
+type places struct {
+	taken chan struct{}
+	conns int
+}
+
+// readers is how many large messages are read at a time, and ownReaders how many of one address.
+const (
+	readers    = 16
+	ownReaders = 4
+)
 
 // expireEvery is how often Run looks for what has expired.
 const expireEvery = 500 * time.Millisecond
@@ -65,8 +76,8 @@ func New(c Config) *Subscriber {
 		c.OnPanic = func(string, any, []byte) {}
 	}
 	s := &Subscriber{
-		config: c, limits: zmtp.Limits{Large: make(chan struct{}, readers)}, changed: make(chan struct{}, 1),
-		sources: map[Source]*source{}, dialled: map[netip.Addr][]*source{},
+		config: c, large: make(chan struct{}, readers), changed: make(chan struct{}, 1),
+		sources: map[Source]*source{}, dialled: map[netip.Addr][]*source{}, own: map[netip.Addr]*places{},
 	}
 	s.quota.limit = int64(c.Blocks)
 	return s
@@ -95,7 +106,8 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 				host := key.Server.Addr().Unmap()
 				s.dialled[host] = append(s.dialled[host], src)
 			}
-			src.fail(fmt.Errorf("KV events: no connection yet"))
+			src.fail(errors.New("KV events: no connection yet"))
+			src.failures.Store(0)
 		}
 		src.refs++
 		out.sources = append(out.sources, src)
@@ -161,6 +173,16 @@ func (n *Subscription) Problem(server netip.AddrPort) (problem string, known pre
 		return problem, src.stream.tree.server.Knowledge()
 	}
 	return "", prefix.Guessed
+}
+
+// Failures calls f for each server of a subscription, with how often its connection could not be made or has ended.
+func (n *Subscription) Failures(f func(server netip.AddrPort, times uint64)) {
+	if n == nil {
+		return
+	}
+	for _, src := range n.sources {
+		f(src.Server, src.failures.Load())
+	}
 }
 
 // Run reads events until ctx ends.
@@ -270,11 +292,11 @@ func (s *Subscriber) keepConnected(ctx context.Context, src *source) {
 
 // connect dials once, and reads until the connection ends.
 func (s *Subscriber) connect(ctx context.Context, src *source) error {
-	c, err := s.dial(ctx, src.Publisher, zmtp.Sub)
+	c, free, err := s.dial(ctx, src.Publisher, zmtp.Sub)
 	if err != nil {
 		return fmt.Errorf("KV events at %s: %w", src.Publisher, err)
 	}
-	defer c.Free()
+	defer free()
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
@@ -289,20 +311,45 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string) (*zmtp.Conn, error) {
+// dial connects to a socket. The caller frees the connection at its end.
+func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string) (c *zmtp.Conn, free func(), err error) {
 	if s.config.Never != nil {
 		if kind := s.config.Never(to.Addr()); kind != "" {
-			return nil, fmt.Errorf("%s is never read", kind)
+			return nil, nil, fmt.Errorf("%s is never read", kind)
 		}
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
 	nc, err := dialer.DialContext(ctx, "tcp", to.String())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	return s.handshake(ctx, nc, to.Addr().Unmap(), socketType)
+}
+
+// handshake makes a connection with a host. The caller frees it at its end.
+func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr, socketType string) (c *zmtp.Conn, free func(), err error) {
+	s.mu.Lock()
+	own := s.own[host]
+	if own == nil {
+		own = &places{taken: make(chan struct{}, ownReaders)}
+		s.own[host] = own
+	}
+	own.conns++
+	s.mu.Unlock()
+	leave := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if own.conns--; own.conns == 0 {
+			delete(s.own, host)
+		}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
-	return zmtp.Handshake(nc, socketType, s.limits)
+	if c, err = zmtp.Handshake(nc, socketType, zmtp.Limits{Large: s.large, Own: own.taken}); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return c, func() { c.Free(); leave() }, nil
 }
 
 // endOfReplay is the number of the message after the last one of a replay.

@@ -38,6 +38,8 @@ const (
 	large      = 64 << 10 // bytes from which a message is large
 	step       = 64 << 10 // bytes by which memory grows
 	buffer     = 4 << 10
+
+	commandsPerMinute = 1200 // a heartbeat is one command, and comes every second or less often
 )
 
 // Flags of a frame.
@@ -52,14 +54,15 @@ var (
 	ErrTooLarge = errors.New("ZMTP: a message is larger than its limit")
 	errFlags    = errors.New("ZMTP: a frame has unknown flags")
 	errFrames   = errors.New("ZMTP: a message has too many frames")
+	errCommands = fmt.Errorf("ZMTP: the peer sends more than %d commands a minute", commandsPerMinute)
 )
 
 // Limits of connections. They may share one value. Zero values mean the defaults given.
 type Limits struct {
 	Message int           // bytes of all frames of a message; default DefaultMessage
 	Timeout time.Duration // of the handshake, and from the beginning of a message to its end; default 10 s
-	// Large has room for as many large messages as may be read at a time; nil: any number.
-	Large chan struct{}
+	// Large has room for as many large messages as may be read at a time, and Own for as many of one peer; nil: any number.
+	Large, Own chan struct{}
 }
 
 // Conn is a connection after its handshake. One goroutine may read while another one writes.
@@ -70,7 +73,10 @@ type Conn struct {
 	memory []byte
 	frames [][]byte
 	ends   []int
-	large  bool // it holds a place of Limits.Large
+	large  bool // it holds a place of Limits.Large and of Limits.Own
+
+	commands int       // read since
+	since    time.Time // at most a minute ago
 }
 
 // greeting is ZMTP 3.0's: a signature, the version, the mechanism.
@@ -171,9 +177,6 @@ func (c *Conn) Close() error { return c.nc.Close() }
 // Subscribe asks a PUB socket for the messages whose first frame begins with topic.
 func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
 
-// SetReadDeadline bounds the wait for the next message.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.nc.SetReadDeadline(t) }
-
 // Read returns the frames of the next message. They are valid until the next call. Commands are answered or dropped on the way.
 // After an error the connection is of no use.
 func (c *Conn) Read() (frames [][]byte, err error) {
@@ -181,10 +184,7 @@ func (c *Conn) Read() (frames [][]byte, err error) {
 	if c.release(); cap(c.memory) > large {
 		c.memory = nil
 	}
-	if _, err := c.reader.Peek(1); err != nil {
-		return nil, err
-	}
-	if err := c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout)); err != nil {
+	if err := c.await(); err != nil {
 		return nil, err
 	}
 	for {
@@ -195,6 +195,14 @@ func (c *Conn) Read() (frames [][]byte, err error) {
 		case flags&flagCommand != 0:
 			if err := c.command(size); err != nil {
 				return nil, err
+			}
+			if len(c.ends) == 0 { // a heartbeat: no message has begun
+				if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
+					return nil, err
+				}
+				if err := c.await(); err != nil {
+					return nil, err
+				}
 			}
 			continue
 		case len(c.ends) == maxFrames:
@@ -219,11 +227,47 @@ func (c *Conn) Read() (frames [][]byte, err error) {
 	return c.frames, c.nc.SetReadDeadline(time.Time{})
 }
 
+// await waits, without a limit, until a frame begins, and bounds the time from then on.
+func (c *Conn) await() error {
+	if _, err := c.reader.Peek(1); err != nil {
+		return err
+	}
+	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
+}
+
+// place takes a place of a large message: among those of the peer first, so that one peer cannot have all.
+func (c *Conn) place() error {
+	wait := time.NewTimer(c.limits.Timeout)
+	defer wait.Stop()
+	for i, places := range c.places() {
+		if places == nil {
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+		case <-wait.C:
+			if i > 0 && c.limits.Own != nil {
+				<-c.limits.Own
+			}
+			return fmt.Errorf("ZMTP: %d other connections read large messages", cap(places))
+		}
+	}
+	c.large = true
+	return nil
+}
+
+func (c *Conn) places() [2]chan struct{} { return [...]chan struct{}{c.limits.Own, c.limits.Large} }
+
 // release gives back the place of a large message.
 func (c *Conn) release() {
-	if c.large {
-		c.large = false
-		<-c.limits.Large
+	if !c.large {
+		return
+	}
+	c.large = false
+	for _, places := range c.places() {
+		if places != nil {
+			<-places
+		}
 	}
 }
 
@@ -252,14 +296,9 @@ func (c *Conn) header() (flags byte, size uint64, err error) {
 
 // body appends a frame to c.memory.
 func (c *Conn) body(size int) error {
-	if !c.large && c.limits.Large != nil && len(c.memory)+size > large {
-		wait := time.NewTimer(c.limits.Timeout)
-		defer wait.Stop()
-		select {
-		case c.limits.Large <- struct{}{}:
-			c.large = true
-		case <-wait.C:
-			return fmt.Errorf("ZMTP: %d other connections read large messages", cap(c.limits.Large))
+	if !c.large && len(c.memory)+size > large {
+		if err := c.place(); err != nil {
+			return err
 		}
 	}
 	for size > 0 {
@@ -278,6 +317,12 @@ func (c *Conn) body(size int) error {
 func (c *Conn) command(size uint64) error {
 	if size > maxCommand {
 		return fmt.Errorf("%w of %d bytes for commands", ErrTooLarge, maxCommand)
+	}
+	if now := time.Now(); now.Sub(c.since) >= time.Minute {
+		c.commands, c.since = 0, now
+	}
+	if c.commands++; c.commands > commandsPerMinute {
+		return errCommands
 	}
 	body := make([]byte, size)
 	if err := c.full(body); err != nil {

@@ -159,6 +159,75 @@ func TestZMTP_PingIsAnswered(t *testing.T) {
 	_ = theirs.Close()
 }
 
+// Before, the first heartbeat of a publisher without events ended its connection 10 s later.
+func TestZMTP_HeartbeatsKeepAnIdleConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, theirs := connected(t, Limits{})
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		go func() {
+			for range 10 {
+				time.Sleep(15 * time.Second)
+				_, _ = theirs.Write(append([]byte{flagCommand, 7}, "\x04PING\x00\x64"...))
+			}
+			time.Sleep(15 * time.Second)
+			_, _ = theirs.Write([]byte{0, 1, 'x'})
+		}()
+		if frames, err := c.Read(); err != nil || string(frames[0]) != "x" {
+			t.Errorf("after ten heartbeats: %q, %v", frames, err)
+		}
+		_ = theirs.Close()
+	})
+}
+
+func TestZMTP_FloodOfCommandsEndsTheConnection(t *testing.T) {
+	c, theirs := connected(t, Limits{})
+	go func() {
+		for {
+			if _, err := theirs.Write(append([]byte{flagCommand, 4}, "\x03ANY"...)); err != nil {
+				return
+			}
+		}
+	}()
+	if _, err := c.Read(); !errors.Is(err, errCommands) {
+		t.Errorf("a flood of commands: %v", err)
+	}
+	_ = c.Close()
+}
+
+// One peer with many connections leaves places for the large messages of others.
+func TestZMTP_LargeMessagesOfOnePeerTakeItsOwnPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, own := make(chan struct{}, 2), make(chan struct{}, 1)
+		frame := append(binary.BigEndian.AppendUint64([]byte{flagLong}, 2*large), make([]byte, 2*large)...)
+		for range 2 { // neither sends the end of its message
+			c, theirs := connected(t, Limits{Large: all, Own: own})
+			go func() { _, _ = theirs.Write(frame[:len(frame)-1]) }()
+			go func() {
+				if _, err := c.Read(); err == nil {
+					t.Error("a message without its end is read")
+				}
+				c.Free()
+				_ = theirs.Close()
+			}()
+		}
+		synctest.Wait()
+		began := time.Now()
+		c, theirs := connected(t, Limits{Large: all, Own: make(chan struct{}, 1)})
+		go func() { _, _ = theirs.Write(frame) }()
+		if _, err := c.Read(); err != nil || time.Since(began) > 0 {
+			t.Errorf("another peer's message: %v after %v", err, time.Since(began))
+		}
+		c.Free()
+		if len(own) > 1 || len(all) > 1 {
+			t.Errorf("%d and %d places are taken", len(own), len(all))
+		}
+		time.Sleep(time.Minute)
+		if len(own) != 0 || len(all) != 0 {
+			t.Errorf("%d and %d places are taken at the end", len(own), len(all))
+		}
+	})
+}
+
 func TestZMTP_WrongPeerIsAnError(t *testing.T) {
 	for name, bytes := range map[string][]byte{
 		"HTTP":           []byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"),

@@ -9,8 +9,9 @@
 //
 // Invariants:
 //   - A message is bounded (Limits.Message), and memory for it grows with the bytes that arrive, not with the announced length.
-//   - Of all connections with the same Limits, few read a large message at a time.
-//   - A message that has begun arrives within Limits.Timeout, or the connection ends. Between messages there is no limit.
+//   - Of all connections with the same Limits, few read a large message at a time, and of one peer fewer.
+//   - A message that has begun arrives within Limits.Timeout, or the connection ends. Between messages there is no limit, and
+//     heartbeats keep no message waiting; a peer that floods with commands is disconnected.
 //
 // Tests: go test ./picker/zmtp; FuzzConn_Reads feeds broken bytes.
 package zmtp
