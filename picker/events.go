@@ -58,6 +58,18 @@ func (pool *pool) reports() bool {
 	return false
 }
 
+// reported describes what the KV events of an endpoint show, and why there are none.
+func (pool *pool) reported(at netip.AddrPort) string {
+	if pool.events == nil {
+		return ""
+	}
+	problem, known := pool.events.Problem(at)
+	if problem == "" {
+		return known.String()
+	}
+	return known.String() + " (" + problem + ")"
+}
+
 // knowledge counts the pool's endpoints by prefix.Knowledge.
 func (pool *pool) knowledge() (counts [3]int) {
 	for i := range pool.snapshot.Endpoints {

@@ -123,6 +123,30 @@ func TestKVEvents_RequestGoesWhereItsPromptIsReported(t *testing.T) {
 	}
 }
 
+func TestKVEvents_ExplainShowsWhyThereAreNone(t *testing.T) {
+	p := runPicker(t, Config{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	setPools(t, p,
+		Pool{Name: "ns/pool", Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: netip.MustParseAddrPort(listener.Addr().String()).Port()}},
+		Pool{Name: "ns/without", Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}},
+	)
+	poll.NoError(t, "the reason is shown", poll.Limit, func() error {
+		if got := p.Explain("ns/pool", nil).Verdicts[0].Prefixes; !strings.HasPrefix(got, "guessed (KV events at "+listener.Addr().String()+": ") || !strings.Contains(got, "connection refused") {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	failures := 0.0
+	p.pool("ns/pool").events.Failures(func(_ netip.AddrPort, times uint64) { failures += float64(times) })
+	if got := p.Explain("ns/without", nil).Verdicts[0].Prefixes; got != "" || failures == 0 {
+		t.Errorf("%q, %v failures", got, failures)
+	}
+}
+
 // TestKVEvents_TextPromptIsRendered has a server that renders: the picker needs the body for it, which Envoy sends in BUFFERED.
 func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	tokens := make([]uint32, 1024)

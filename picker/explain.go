@@ -68,6 +68,9 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	a, _ := pool.compose(ranked, spill, &scratch, false, user)
 	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints, max(a.MaxRetries, 0), a.Status, a.Reason
 	e.Verdicts = pool.strategy.Describe(&request, now, pool.snapshot.Endpoints, nil)
+	for i := range e.Verdicts {
+		e.Verdicts[i].Prefixes = pool.reported(pool.snapshot.Endpoints[i].Addr)
+	}
 	return e
 }
 

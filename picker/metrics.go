@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,8 @@ var (
 		"Prompts whose token IDs were needed (picker.kvEvents.render), by outcome: cached, rendered, failed (an error, or late), or skipped (the servers have failed too often, or too many calls are open).", []string{"outcome"}, nil)
 	reportsDesc = prometheus.NewDesc("penstock_picker_kv_event_endpoints",
 		"Endpoints of the pool by what their KV events show: reported (all that they have cached), partly reported, or guessed (nothing).", []string{"pool", "state"}, nil)
+	eventFailuresDesc = prometheus.NewDesc("penstock_picker_kv_event_failures_total",
+		"Connections for KV events that could not be made or have ended, by endpoint; penstock explain shows why.", []string{"pool", "endpoint"}, nil)
 	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
 		"Requests in flight that this process counts: its picks, and those of a process that is gone.", nil, nil)
 )
@@ -130,6 +133,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	ch <- rendersDesc
 	ch <- reportsDesc
+	ch <- eventFailuresDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -169,6 +173,11 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 			for k, n := range pool.knowledge() {
 				gauge(reportsDesc, n, name, prefix.Knowledge(k).String())
 			}
+			pool.events.Failures(func(server netip.AddrPort, times uint64) {
+				if times > 0 { // no series before the first one
+					count(eventFailuresDesc, float64(times), name, server.String())
+				}
+			})
 		}
 		if use.endpoints > 0 {
 			ch <- prometheus.MustNewConstMetric(queueDesc, prometheus.GaugeValue, use.queue, name)

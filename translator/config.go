@@ -33,6 +33,8 @@ type Config struct {
 	// Slices is set if every Service has EndpointSlices, as a cluster makes them. Else a Service without any selects its
 	// endpoints itself.
 	Slices bool
+	// NoPublishers is set if model servers cannot connect to publish KV events.
+	NoPublishers bool
 	// Envoy holds what every listener shares.
 	Envoy envoy.Config
 	// Collector is the OpenTelemetry collector's address; not valid: no tracing.

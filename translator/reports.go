@@ -40,7 +40,11 @@ func (t *tables) declareReports() {
 // declarePolicyReports: of policies, and of what describes the servers of pools.
 func (t *tables) declarePolicyReports() {
 	t.declareReport("poolPolicyReports", t.stored(store.PoolPolicies.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		return inference.PolicyReport(r, lookup{t}, key)
+		rep, ok := inference.PolicyReport(r, lookup{t}, key)
+		if f, found := inference.NotListening(r, key); t.cfg.NoPublishers && found {
+			rep.Findings = append(rep.Findings, f)
+		}
+		return rep, ok
 	})
 	t.declareReport("backendTLSPolicyReports", t.stored(store.BackendTLSPolicies.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
 		return gatewayapi.PolicyReport(r, key, lookup{t})

@@ -294,6 +294,9 @@ func verdictText(v schedule.Verdict) string {
 			load += " (" + v.Problem + ")"
 		}
 	}
+	if v.Prefixes != "" {
+		load += ", prefixes " + v.Prefixes
+	}
 	if a := s.Adapters; a != nil {
 		load += fmt.Sprintf(", adapters %s (%d of %d slots)", cmp.Or(strings.Join(append(slices.Clone(a.Running), a.Waiting...), " "), "none"), len(a.Running)+len(a.Waiting), a.Max)
 	}

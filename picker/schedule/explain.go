@@ -13,6 +13,9 @@ type Verdict struct {
 	State   endpoint.State `json:"state"`
 	// Problem is why the last scrape failed.
 	Problem string `json:"problem,omitempty"`
+	// Prefixes is how far KV events show what the server has cached, and why there are none; "" for a pool without kvEvents. The
+	// caller of Describe sets it.
+	Prefixes string `json:"prefixes,omitempty"`
 	// Out names the filter that removed the endpoint ("subset", "draining", "full", or a plugin), or the step of the strategy "tree" that
 	// did; "over-load" if it has too many requests in flight for the strategy "chwbl"; "" for a candidate.
 	Out string `json:"out,omitempty"`

@@ -45,6 +45,22 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	return drop(out)
 }
 
+// NotListening is the finding about a policy by which model servers connect to publish KV events, for a process without an address for
+// them.
+func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
+	policy, ok := store.PoolPolicies.Get(r, key)
+	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {
+		return f, false
+	}
+	return report.Finding{
+		Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.kvEvents.mode",
+		Problem: "model servers cannot connect: penstock was started without --picker-kv-events", Fix: "start it with --picker-kv-events HOST:PORT, or use mode Dial",
+	}, true
+}
+
+// modeListen is the mode of KV events in which model servers connect.
+const modeListen = "Listen"
+
 // readsSessions reports whether a strategy keeps sessions at an endpoint.
 func readsSessions(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategySession) || s.Plugins != nil && s.Plugins.Sessions
@@ -101,6 +117,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		{"metrics", spec.Metrics != nil},
 		{"fallbacks", spec.Fallbacks != nil && *spec.Fallbacks != settings(nil).Fallbacks},
 		{"prefix", spec.Prefix != nil},
+		{"kvEvents", spec.KVEvents != nil},
 		{"body", spec.Body != ""},
 	} {
 		if f.set {

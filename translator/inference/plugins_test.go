@@ -113,6 +113,15 @@ func TestPoolPolicy_PreciseProducerNeedsKVEvents(t *testing.T) {
 	}
 }
 
+func TestPoolPolicy_ListenModeNeedsTheFlag(t *testing.T) {
+	for picker, want := range map[string]bool{"{kvEvents: {mode: Listen}}": true, "{kvEvents: {}}": false, "{}": false} {
+		f, found := inference.NotListening(world(t, poolWith(picker)), "default/chat")
+		if found != want || want && !strings.Contains(f.Problem+f.Fix, "--picker-kv-events HOST:PORT") {
+			t.Errorf("%s: %+v", picker, f)
+		}
+	}
+}
+
 func TestPoolPolicy_WarningsOfADocumentAreReported(t *testing.T) {
 	doc := strings.Replace(scorers, "{type: queue-scorer}", "{type: queue-scorer}, {type: random-picker, parameters: {maxNumOfEndpoints: 2}}", 1)
 	v := world(t, poolWith("{strategy: plugins, configRef: {name: scorers}}")+configMap(doc, "a"))

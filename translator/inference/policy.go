@@ -66,7 +66,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 		s.QueueName, s.RunningName, s.KVCacheName = m.Queue, m.Running, m.KVCache
 	}
 	if e := spec.KVEvents; e != nil {
-		listen := e.Mode == "Listen"
+		listen := e.Mode == modeListen
 		s.KVEvents = model.KVEvents{Dial: !listen, Listen: listen, ReplayPort: or(e.ReplayPort, 0), Topic: e.Topic}
 		if !listen {
 			s.KVEvents.Port = or(e.Port, defaultKVEvents)

@@ -128,7 +128,7 @@ func StatusFile(stateDir string) string { return filepath.Join(stateDir, "status
 
 // translation is how a serving process translates.
 func (c Config) translation() translator.Config {
-	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: c.PickerAddresses, Envoy: envoy.Config{AccessLog: c.AccessLog}}
+	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: c.PickerAddresses, NoPublishers: c.KVEvents == nil, Envoy: envoy.Config{AccessLog: c.AccessLog}}
 	if len(out.Pickers) == 0 {
 		out.Pickers = []netip.AddrPort{netip.MustParseAddrPort(c.Picker.Addr().String())}
 	}
