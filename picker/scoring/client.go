@@ -21,6 +21,9 @@ const (
 	maxCandidates = 1024
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
+	// maxHeader bounds an answer's header and trailer, and window what arrives before it is read, in bytes.
+	maxHeader = 16 << 10
+	window    = 128 << 10
 	// leftOut is how long a scorer gets no request after maxFailures in a row: each would cost a pick its time.
 	leftOut     = time.Second
 	maxFailures = 5
@@ -49,7 +52,8 @@ var start = time.Now()
 
 // NewClient returns a client, which connects at once. The caller closes it.
 func NewClient(a dial.Address, t dial.TLS) (*Client, error) {
-	conn, err := dial.Connect(a, t, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)))
+	conn, err := dial.Connect(a, t, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithMaxHeaderListSize(maxHeader), grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
 	if err != nil {
 		return nil, fmt.Errorf("scorer %s: %w", a, err)
 	}

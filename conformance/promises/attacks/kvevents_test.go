@@ -1,0 +1,288 @@
+package attacks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// prompts are as many as an honest server has cached, each with 1,024 tokens.
+const prompts = 16
+
+func promptTokens(n int) []uint32 {
+	tokens := make([]uint32, 1024)
+	for i := range tokens {
+		tokens[i] = uint32(n*100_003 + i*31)
+	}
+	return tokens
+}
+
+// eventServers starts the model servers of a pool with KV events, at 127.0.0.1 and further addresses: the first is honest. It returns
+// them with the pool's objects.
+func (s *site) eventServers(count int, kvEvents string) ([]backend, string) {
+	s.Helper()
+	var list []backend
+	for i := range count {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
+		if err != nil {
+			s.Fatal(err)
+		}
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/metrics" {
+				_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("x-served-by", fmt.Sprint(i))
+		}))
+		_ = server.Listener.Close()
+		server.Listener = listener
+		server.Start()
+		s.Cleanup(server.Close)
+		list = append(list, at(server))
+	}
+	return list, poolObjects("events", "/v1/completions", []string{"gw"}, list...) + fmt.Sprintf(`apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: events}
+spec:
+  targetRef: {name: events}
+  picker: {kvEvents: {%s}}
+`, kvEvents)
+}
+
+// shown is what the picker shows of the KV events of the pool's servers, by address.
+func (s *site) shown() map[string]string {
+	s.Helper()
+	text, err := s.page("/debug/pool?pool=default/events")
+	if err != nil {
+		s.Fatal(err)
+	}
+	var e struct {
+		Verdicts []struct{ Address, Prefixes string }
+	}
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		s.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, v := range e.Verdicts {
+		out[v.Address] = v.Prefixes
+	}
+	return out
+}
+
+// served sends a prompt, and returns which server of the pool has it.
+func (s *site) served(tokens []uint32) string {
+	s.Helper()
+	body, _ := json.Marshal(map[string]any{"model": "m", "prompt": tokens})
+	resp, err := http.Post("http://"+local(s.gateway)+"/v1/completions", "application/json", strings.NewReader(string(body)))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		s.Errorf("a request for the attackers' pool: %s", resp.Status)
+	}
+	return resp.Header.Get("x-served-by")
+}
+
+// publishPrompts publishes that the honest server has some prompts cached. The sequence goes on at seq.
+func publishPrompts(p kvPublisher, seq uint64, from, to int) error {
+	for n := from; n < to; n++ {
+		if err := p.publish("kv-events", seq, stored(uint64(n)<<32|1, promptTokens(n))); err != nil {
+			return err
+		}
+		seq++
+	}
+	return nil
+}
+
+// stands checks for some time that a honest server's facts stand.
+func (s *site) stands(honest string, during time.Duration) {
+	s.Helper()
+	for began := time.Now(); time.Since(began) < during; {
+		if got := s.shown()[honest]; got != "reported" {
+			s.Fatalf("%v after the attack began, the prefixes of the honest server are %q", time.Since(began), got)
+		}
+	}
+}
+
+// withstood checks that a honest server's facts stand: it has reported all of its prompts, and requests go there by them.
+func (s *site) withstood(honest backend) {
+	s.Helper()
+	address := fmt.Sprintf("%s:%d", honest.address, honest.port)
+	if got := s.shown()[address]; got != "reported" {
+		s.Errorf("the prefixes of the honest server are %q", got)
+	}
+	for n := range prompts {
+		if by := s.served(promptTokens(n)); by != "0" {
+			s.Errorf("prompt %d went to server %s", n, by)
+		}
+	}
+}
+
+// A model server of each attack, all at once, in the pool of a honest one.
+func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
+	s := prepare(t, nil)
+	publisher := s.port()
+	attacks := eventAttacks("")
+	servers, objects := s.eventServers(1+len(attacks), fmt.Sprintf("port: %d", publisher))
+	honest := fmt.Sprintf("%s:%d", servers[0].address, servers[0].port)
+	attacks = eventAttacks(honest)
+	names := slices.Sorted(maps.Keys(attacks))
+	publish := func(i int, serve func(kvPublisher)) {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%d", i+1, publisher))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() { // ends with ctx
+					serve(kvPublisher{conn})
+					_ = conn.Close()
+				}()
+			}
+		}()
+	}
+	ready := make(chan kvPublisher, 1)
+	publish(0, func(p kvPublisher) {
+		if p.greet() == nil && publishPrompts(p, 1, 0, prompts/2) == nil {
+			ready <- p
+			<-t.Context().Done()
+		}
+	})
+	s.write("events.yaml", objects)
+	s.serve()
+	s.attach()
+	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	traffic := s.traffic()
+	before, peak := s.rss(s.penstock), s.peak(s.penstock)
+	for i, name := range names {
+		publish(i+1, func(p kvPublisher) { _ = attacks[name](t.Context(), p) })
+	}
+	s.eventually("each broken publisher is shown", func() error {
+		metrics, err := s.page("/metrics")
+		for i, name := range names {
+			if name == "a flood of blocks" || name == "a flood of small messages" || name == "topics of 1 MiB" || name == "events of another server" {
+				continue // they are well-formed, and read at the pace of one server
+			}
+			series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`, servers[i+1].address, servers[i+1].port)
+			if !strings.Contains(metrics, series) {
+				err = errors.Join(err, fmt.Errorf("%s: no series %s", name, series))
+			}
+		}
+		return err
+	})
+	if err := publishPrompts(<-ready, 1+prompts/2, prompts/2, prompts); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the honest server's events are read", func() error {
+		if got := s.shown()[honest]; got != "reported" {
+			return errors.New(got)
+		}
+		return nil
+	})
+	s.withstood(servers[0])
+	traffic.end()
+	if most := peak(); most > before+384 {
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+	}
+	shown := s.shown()
+	for i, name := range names {
+		t.Logf("%s: %s", name, shown[fmt.Sprintf("%s:%d", servers[i+1].address, servers[i+1].port)])
+	}
+}
+
+// A model server whose publisher dials opens as many connections as it can for each attack. Before, those that stopped within a large
+// message took all places of large messages, and those of another server waited in vain.
+func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
+	s := prepare(t, nil)
+	servers, objects := s.eventServers(2, "mode: Listen")
+	honest := fmt.Sprintf("%s:%d", servers[0].address, servers[0].port)
+	s.write("events.yaml", objects)
+	listener := local(s.port())
+	s.serve("--picker-kv-events", listener)
+	s.attach()
+	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	dial := func(ctx context.Context, from string) (kvPublisher, error) {
+		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(ctx, "tcp", listener)
+		return kvPublisher{conn}, err
+	}
+	p, err := dial(t.Context(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := errors.Join(p.greet(), publishPrompts(p, 1, 0, prompts/2)); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the honest server's events are read", func() error {
+		if got := s.shown()[honest]; got != "reported" {
+			return errors.New(got)
+		}
+		return nil
+	})
+	traffic := s.traffic()
+	before, peak := s.rss(s.penstock), s.peak(s.penstock)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	attack := func(name string, connections int) {
+		for range connections {
+			go func() { // ends with ctx
+				for ctx.Err() == nil {
+					if p, err := dial(ctx, "127.0.0.2"); err == nil {
+						end := context.AfterFunc(ctx, func() { _ = p.Close() })
+						_ = eventAttacks(honest)[name](ctx, p)
+						end()
+						_ = p.Close()
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(10 * time.Millisecond):
+					}
+				}
+			}()
+		}
+	}
+	attack("messages of 15 MiB that stop", 20) // they leave some of the 32 connections of an address
+	s.stands(honest, time.Second)
+	// One message of 1 MiB, which needs a place.
+	large := stored(1<<48, make([]uint32, 160_000))
+	if err := errors.Join(p.publish("kv-events", 1+prompts/2, large), publishPrompts(p, 2+prompts/2, prompts/2, prompts)); err != nil {
+		t.Fatal(err)
+	}
+	s.stands(honest, time.Second)
+	s.withstood(servers[0])
+	for _, name := range slices.Sorted(maps.Keys(eventAttacks(""))) {
+		attack(name, 8)
+	}
+	s.stands(honest, time.Second)
+	s.withstood(servers[0])
+	traffic.end()
+	if most := peak(); most > before+384 {
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+	}
+	series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`, servers[1].address, servers[1].port)
+	s.eventually("the attacker is counted", func() error {
+		metrics, err := s.page("/metrics")
+		if err == nil && !strings.Contains(metrics, series) {
+			err = fmt.Errorf("no series %s", series)
+		}
+		return err
+	})
+	t.Logf("the attacker: %s", s.shown()[fmt.Sprintf("%s:%d", servers[1].address, servers[1].port)])
+}

@@ -1,0 +1,115 @@
+package attacks
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/scoring/scoringtest"
+)
+
+// scorerObjects are a scorer's Service, and the policy that has the pool chat ask it.
+func scorerObjects(port uint16) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: scorer}
+spec:
+  ports: [{name: grpc, port: 9003, appProtocol: kubernetes.io/h2c}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: scorer-1, labels: {kubernetes.io/service-name: scorer}}
+addressType: IPv4
+ports: [{name: grpc, port: %d}]
+endpoints: [{addresses: [127.0.0.1]}]
+---
+apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: chat}
+spec:
+  targetRef: {name: chat}
+  picker: {strategy: plugins, plugins: {scorers: [{type: external-scorer, parameters: {service: scorer, port: 9003}}]}}
+`, port)
+}
+
+// median is how long the half of some requests took at most.
+func (s *site) median(requests int) time.Duration {
+	s.Helper()
+	var took []time.Duration
+	for range requests {
+		began := time.Now()
+		if err := s.ask(http.MethodPost, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`); err != nil {
+			s.Fatal(err)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
+	var answer atomic.Pointer[func(context.Context) ([]byte, error)]
+	var calls atomic.Int64
+	set := func(f func(context.Context) ([]byte, error)) { answer.Store(&f) }
+	set(func(context.Context) ([]byte, error) { return scoringtest.Scores(1), nil })
+	scorer := scoringtest.Start(t, func(ctx context.Context, _ []byte) ([]byte, error) {
+		calls.Add(1)
+		return (*answer.Load())(ctx)
+	})
+	s := start(t, map[string]string{"scorer.yaml": scorerObjects(scorer.Port())})
+	counted := func(outcome string) string {
+		text, err := s.page("/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(text, fmt.Sprintf(`penstock_picker_external_scores_total{outcome=%q,pool="default/chat"} `, outcome))
+		value, _, _ := strings.Cut(rest, "\n")
+		return value
+	}
+	s.eventually("the scorer is asked", func() error {
+		if err := s.ask(http.MethodPost, "/v1/chat/completions", "{}"); err != nil || counted("scored") == "" {
+			return fmt.Errorf("%d calls: %w", calls.Load(), err)
+		}
+		return nil
+	})
+	before, peak := s.rss(s.penstock), s.peak(s.penstock)
+	huge := make([]byte, 64<<20)
+	for _, attack := range []struct {
+		name    string
+		answer  func(context.Context) ([]byte, error)
+		outcome string
+	}{
+		{"hangs", func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }, "failed"},
+		{"hangs after its deadline, too", func(context.Context) ([]byte, error) { <-t.Context().Done(); return nil, nil }, "failed"},
+		{"64 MiB", func(context.Context) ([]byte, error) { return huge, nil }, "failed"},
+		{"no number", func(context.Context) ([]byte, error) { return scoringtest.Scores(math.NaN()), nil }, "scored"},
+		{"infinite", func(context.Context) ([]byte, error) { return scoringtest.Scores(math.Inf(1)), nil }, "scored"},
+		{"an error of 8 MiB", func(context.Context) ([]byte, error) { return nil, fmt.Errorf("%s", huge[:8<<20]) }, "failed"},
+	} {
+		was, last := counted(attack.outcome), calls.Load()
+		set(attack.answer)
+		s.eventually(attack.name+": the scorer is asked again", func() error { // it may have been left out
+			if took := s.median(20); took > 100*time.Millisecond {
+				t.Errorf("%s: half of the requests took more than %v", attack.name, took)
+			}
+			if now := counted(attack.outcome); now == was || calls.Load() == last {
+				return fmt.Errorf("%s calls %s", now, attack.outcome)
+			}
+			return nil
+		})
+		took := s.median(100)
+		if took > 50*time.Millisecond {
+			t.Errorf("%s: half of the requests took more than %v", attack.name, took)
+		}
+		t.Logf("%s: half of the requests took %v; %d calls", attack.name, took, calls.Load()-last)
+	}
+	if most := peak(); most > before+64 {
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+	}
+}
