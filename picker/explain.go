@@ -54,12 +54,8 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	var scratch schedule.Scratch
 	request := schedule.Request{Model: headers[modelHeader], Criticality: pool.Criticality}
 	now := time.Now()
-	request.Session = pool.session(func(name string) []byte { return []byte(headers[name]) }, now)
-	if schedule.UsesObjective(pool.Strategy) {
-		for name, value := range headers {
-			request.Objective = withObjective(request.Objective, name, []byte(value))
-		}
-	}
+	header := func(name string) []byte { return []byte(headers[name]) }
+	request.Session, request.Objective = pool.session(header, now), pool.objective(header)
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
 		e.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
 	}

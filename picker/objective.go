@@ -1,14 +1,12 @@
 package picker
 
 import (
-	"bytes"
 	"strconv"
 
-	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of a request's latency objective, in milliseconds: llm-d's, and the same without its name. If both are given, the last one
+// Headers of a request's latency objective, in milliseconds: llm-d's, and the same without its name. If both are given, llm-d's
 // counts.
 const (
 	ttftHeader      = "x-llm-d-slo-ttft-ms"
@@ -17,26 +15,14 @@ const (
 	plainTPOTHeader = "x-slo-tpot-ms"
 )
 
-// objective reads the latency that a request asks for. Values that are no positive numbers are ignored.
-func (pool *pool) objective(m *extproc.Message) (o schedule.Objective) {
+// objective reads the latency that a request asks for. Values that are no positive numbers are ignored. header returns a header's
+// value.
+func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	if !schedule.UsesObjective(pool.Strategy) {
 		return o
 	}
-	m.Each(func(name, value []byte) {
-		if bytes.HasSuffix(name, []byte("-ms")) { // few have it
-			o = withObjective(o, string(name), value)
-		}
-	})
-	return o
-}
-
-func withObjective(o schedule.Objective, name string, value []byte) schedule.Objective {
-	switch name {
-	case ttftHeader, plainTTFTHeader:
-		o.TTFT = milliseconds(value, o.TTFT)
-	case tpotHeader, plainTPOTHeader:
-		o.TPOT = milliseconds(value, o.TPOT)
-	}
+	o.TTFT = milliseconds(header(ttftHeader), milliseconds(header(plainTTFTHeader), 0))
+	o.TPOT = milliseconds(header(tpotHeader), milliseconds(header(plainTPOTHeader), 0))
 	return o
 }
 

@@ -59,6 +59,7 @@ type Message struct {
 
 	raw     mem.BufferSlice // the whole message, one reference each
 	headers [][]byte        // encoded HeaderMaps
+	named   [names][]byte   // first values of the headers that nameOf has; nil without one
 	context [][]byte        // encoded Metadata
 }
 
@@ -130,6 +131,7 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 			return err
 		}
 	}
+	m.nameHeaders()
 	return nil
 }
 
@@ -209,48 +211,4 @@ func (m *Message) protocolConfig(b []byte) error {
 		}
 		return nil
 	})
-}
-
-// Each calls f with the name and the value of each header, as Header returns them. They are valid until Free.
-func (m *Message) Each(f func(name, value []byte)) {
-	for _, block := range m.headers {
-		_ = fields(block, func(num protowire.Number, entry []byte, _ uint64, typ protowire.Type) error {
-			if num != 1 || typ != protowire.BytesType {
-				return nil
-			}
-			var key, value, raw []byte
-			_ = fields(entry, func(num protowire.Number, v []byte, _ uint64, typ protowire.Type) error {
-				if typ == protowire.BytesType {
-					switch num {
-					case 1:
-						key = v
-					case 2:
-						value = v
-					case 3:
-						raw = v
-					}
-				}
-				return nil
-			})
-			if len(raw) > 0 {
-				value = raw
-			}
-			f(key, value)
-			return nil
-		})
-	}
-}
-
-// Header returns the first value of a header, or nil without one. name is in lower case; pseudo-headers begin with a colon.
-// Current Envoys send the value in raw_value; value is read for data planes that still use it.
-func (m *Message) Header(name string) []byte {
-	var found []byte
-	m.Each(func(key, value []byte) {
-		if found == nil && string(key) == name {
-			if found = value; found == nil {
-				found = []byte{}
-			}
-		}
-	})
-	return found
 }

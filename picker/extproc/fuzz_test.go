@@ -38,14 +38,17 @@ func (p *countingPool) Put(b *[]byte) {
 	clear((*b)[:cap(*b)]) // so that a use after free shows
 }
 
+// lookedUp are headers that have a place in Message.named, and one that has none.
+var lookedUp = []string{":path", ":status", "upgrade", "cookie", "content-type", "content-length", "x-request-id", "traceparent", "x-session-id", "x-session-token",
+	"x-envoy-max-retries", "x-gateway-model-name", "x-llm-d-slo-ttft-ms", "x-llm-d-slo-tpot-ms", "x-slo-ttft-ms", "x-slo-tpot-ms", "x-other"}
+
 // view is the part of a message that both decoders are compared on.
 type view struct {
 	Kind                      Kind
 	End, Observe              bool
 	Body                      string
 	RequestMode, ResponseMode Mode
-	Path, Status              string
-	HasPath                   bool
+	Headers                   map[string]string // of those in lookedUp
 	Subset                    []string
 	SubsetSet                 bool
 	Served                    string
@@ -54,28 +57,28 @@ type view struct {
 func ours(m *Message) view {
 	v := view{Kind: m.Kind, End: m.EndOfStream, Observe: m.Observe, Body: string(m.Body.Materialize()),
 		RequestMode: m.RequestMode, ResponseMode: m.ResponseMode,
-		Path: string(m.Header(":path")), HasPath: m.Header(":path") != nil, Status: string(m.Header(":status")), Served: string(m.Served())}
+		Headers: map[string]string{}, Served: string(m.Served())}
 	v.Subset, v.SubsetSet = m.Subset()
+	for _, name := range lookedUp {
+		if value := m.Header(name); value != nil {
+			v.Headers[name] = string(value)
+		}
+	}
 	return v
 }
 
 func theirs(p *extprocv3.ProcessingRequest) view {
-	v := view{RequestMode: ModeUnknown, ResponseMode: ModeUnknown, Observe: p.ObservabilityMode}
+	v := view{RequestMode: ModeUnknown, ResponseMode: ModeUnknown, Observe: p.ObservabilityMode, Headers: map[string]string{}}
 	headers := func(h *corev3.HeaderMap) {
-		first := func(name string) (string, bool) {
-			for _, e := range h.GetHeaders() {
-				if e.GetKey() != name {
-					continue
-				}
-				if len(e.GetRawValue()) > 0 {
-					return string(e.GetRawValue()), true
-				}
-				return e.GetValue(), true
+		for _, e := range slices.Backward(h.GetHeaders()) {
+			switch {
+			case !slices.Contains(lookedUp, e.GetKey()):
+			case len(e.GetRawValue()) > 0:
+				v.Headers[e.GetKey()] = string(e.GetRawValue())
+			default:
+				v.Headers[e.GetKey()] = e.GetValue()
 			}
-			return "", false
 		}
-		v.Path, v.HasPath = first(":path")
-		v.Status, _ = first(":status")
 	}
 	body := func(kind Kind, b *extprocv3.HttpBody) {
 		v.Kind, v.Body, v.End = kind, string(b.GetBody()), b.GetEndOfStream() || b.GetEndOfStreamWithoutMessage()
@@ -129,7 +132,8 @@ func seeds(t testing.TB) [][]byte {
 		return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespace: s, "x": {}}}
 	}
 	headers := &extprocv3.HttpHeaders{EndOfStream: true, Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
-		{Key: ":path", RawValue: []byte("/v1/chat/completions")}, {Key: ":status", Value: "200"}}}}
+		{Key: ":path", RawValue: []byte("/v1/chat/completions")}, {Key: ":status", Value: "200"}, {Key: "x-request-id", Value: "1"}, {Key: "x-request-id", RawValue: []byte("2")},
+		{Key: "x-other"}, {Key: "upgrade"}, {Key: "cookie", RawValue: []byte(strings.Repeat("c", 200))}}}}
 	body := &extprocv3.HttpBody{Body: []byte(strings.Repeat("body ", 100)), EndOfStream: true}
 	requests := []*extprocv3.ProcessingRequest{
 		{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: headers},

@@ -1,0 +1,165 @@
+package extproc
+
+import "google.golang.org/protobuf/encoding/protowire"
+
+// name is a header that picks look up. One pass over the headers finds all of them, because a pick asks for up to a dozen: with a
+// pass for each, a pick by headers takes 5.2 us of this process beside gRPC, and one with a prompt of 1 KB 8.2; with one, 4.0 and 4.9.
+type name uint8
+
+const (
+	otherName name = iota
+	namePath
+	nameStatus
+	nameUpgrade
+	nameCookie
+	nameContentType
+	nameContentLength
+	nameRequestID
+	nameTraceParent
+	nameSessionID
+	nameSessionToken
+	nameMaxRetries
+	nameModel
+	nameTTFT
+	nameTPOT
+	namePlainTTFT
+	namePlainTPOT
+	names // how many
+)
+
+// nameOf returns the place of a header's value in Message.named; otherName for a header that has none. Header finds those too,
+// with a pass for each call. The compiler searches by length first.
+func nameOf[T string | []byte](text T) name {
+	switch string(text) {
+	case ":path":
+		return namePath
+	case ":status":
+		return nameStatus
+	case "upgrade":
+		return nameUpgrade
+	case "cookie":
+		return nameCookie
+	case "content-type":
+		return nameContentType
+	case "content-length":
+		return nameContentLength
+	case "x-request-id":
+		return nameRequestID
+	case "traceparent":
+		return nameTraceParent
+	case "x-session-id":
+		return nameSessionID
+	case "x-session-token":
+		return nameSessionToken
+	case "x-envoy-max-retries":
+		return nameMaxRetries
+	case "x-gateway-model-name":
+		return nameModel
+	case "x-llm-d-slo-ttft-ms":
+		return nameTTFT
+	case "x-llm-d-slo-tpot-ms":
+		return nameTPOT
+	case "x-slo-ttft-ms":
+		return namePlainTTFT
+	case "x-slo-tpot-ms":
+		return namePlainTPOT
+	}
+	return otherName
+}
+
+// Header returns the first value of a header, or nil without one. name is in lower case; pseudo-headers begin with a colon.
+// Current Envoys send the value in raw_value; value is read for data planes that still use it.
+func (m *Message) Header(name string) []byte {
+	if n := nameOf(name); n != otherName {
+		return m.named[n]
+	}
+	for key, value := range m.Each {
+		if string(key) == name {
+			return value
+		}
+	}
+	return nil
+}
+
+// Each yields the name and the value of each header, as Header returns them. They are valid until Free.
+func (m *Message) Each(yield func(name, value []byte) bool) {
+	for _, block := range m.headers {
+		for len(block) > 0 {
+			var key, value []byte
+			var ok bool
+			if key, value, block, ok = nextHeader(block); ok && !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+// nameHeaders sets m.named.
+func (m *Message) nameHeaders() {
+	for _, block := range m.headers {
+		for len(block) > 0 {
+			var key, value []byte
+			var ok bool
+			if key, value, block, ok = nextHeader(block); !ok {
+				continue
+			}
+			if n := nameOf(key); n != otherName && m.named[n] == nil {
+				m.named[n] = value
+			}
+		}
+	}
+}
+
+// nextHeader reads one field of a HeaderMap, and returns what follows it. ok is false for a field that is no header. A block that
+// ends inside a field has no further headers. A value is never nil.
+func nextHeader(block []byte) (key, value, rest []byte, ok bool) {
+	num, entry, rest := nextField(block)
+	if num != 1 {
+		return nil, nil, rest, false
+	}
+	var raw []byte
+	for len(entry) > 0 {
+		var field []byte
+		switch num, field, entry = nextField(entry); num {
+		case 1:
+			key = field
+		case 2:
+			value = field
+		case 3:
+			raw = field
+		}
+	}
+	if len(raw) > 0 {
+		value = raw
+	}
+	if value == nil {
+		value = []byte{}
+	}
+	return key, value, rest, true
+}
+
+// nextField reads one field, and returns its number and its payload if it is length-delimited, and else 0; and what follows it,
+// which is nothing if b ends inside the field.
+func nextField(b []byte) (num protowire.Number, payload, rest []byte) {
+	// Nearly all fields here have a tag and a length of one byte.
+	if len(b) >= 2 && b[0] < 0x80 && b[0]&7 == byte(protowire.BytesType) && b[0] >= 1<<3 && b[1] < 0x80 {
+		if end := 2 + int(b[1]); end <= len(b) {
+			return protowire.Number(b[0] >> 3), b[2:end:end], b[end:]
+		}
+		return 0, nil, nil
+	}
+	num, typ, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return 0, nil, nil
+	}
+	size := protowire.ConsumeFieldValue(num, typ, b[n:])
+	if size < 0 {
+		return 0, nil, nil
+	}
+	rest = b[n+size:]
+	if typ != protowire.BytesType {
+		return 0, nil, rest
+	}
+	payload, _ = protowire.ConsumeBytes(b[n:])
+	return num, payload, rest
+}
