@@ -164,9 +164,12 @@ type Pool struct {
 	// Fallbacks is how many further endpoints a pick names, for Envoy to retry on in order; 0 to 8.
 	Fallbacks int
 	Endpoints []endpoint.Spec
-	Metrics   endpoint.Metrics
-	KVEvents  *KVEvents // nil: the pool's model servers publish none
-	Body      Body
+	// Servers are the model servers of a pool with a Relay as far as they are known here, MaxServers at most. They are asked for their
+	// models only.
+	Servers  []netip.AddrPort
+	Metrics  endpoint.Metrics
+	KVEvents *KVEvents // nil: the pool's model servers publish none
+	Body     Body
 	// BodyLimit in bytes; 0 is DefaultBodyLimit.
 	BodyLimit int
 	// Relay, if set, asks a remote picker instead of choosing here.

@@ -69,6 +69,9 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 		}
 		return immediate(503, ReasonUnknownPool, "this picker has no default pool, and the gateway named none")
 	}
+	if a, ok := p.listModels(ctx, pool, r, started); ok {
+		return a
+	}
 	span := p.span(ctx, r, started)
 	var a extproc.Answer
 	var d decision

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/kvevents"
+	"github.com/penstock-project/penstock/picker/models"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -49,6 +50,7 @@ type Picker struct {
 	prefixes       *prefix.Index
 	events         *kvevents.Subscriber
 	renderer       *tokenize.Renderer
+	models         *models.Lister
 	registry       *endpoint.Registry
 	leases         *endpoint.Leases
 	bodies         *extproc.Bodies
@@ -115,6 +117,7 @@ func New(c Config) (*Picker, error) {
 		events:         kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Never: c.Never, Log: c.Log, OnPanic: c.OnPanic}),
 		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		renderer:       tokenize.New(tokenize.Config{}),
+		models:         models.New(models.Config{Never: c.Never}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		bodies:         extproc.NewBodies(c.HeldBodies),
 		nowhere:        new(endpoint.Load),
@@ -305,6 +308,7 @@ func (p *Picker) swap(next map[string]*pool) {
 		if now == nil {
 			p.metrics.remove(name)
 			p.usage.remove(name)
+			p.models.Forget(name)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -215,7 +216,7 @@ func freePort(t *testing.T) int {
 // modelServer runs a simulated model server until the test ends, and returns its address.
 func modelServer(t *testing.T, cfg sim.Config) string {
 	t.Helper()
-	cfg.Model, cfg.Listen, cfg.Log, cfg.Grace = "llama", []string{"127.0.0.1:0"}, slog.New(slog.DiscardHandler), time.Millisecond
+	cfg.Model, cfg.Listen, cfg.Log, cfg.Grace = cmp.Or(cfg.Model, "llama"), []string{"127.0.0.1:0"}, slog.New(slog.DiscardHandler), time.Millisecond
 	server, err := sim.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ type reply struct{ bufs mem.BufferSlice }
 // Answer is a Picker's decision about one request.
 type Answer struct {
 	// Status is 0 for a pick, else the HTTP status of an immediate response (429 or 503 by the protocol; 413 for a body
-	// above the limit, 400 for an invalid one).
+	// above the limit, 400 for an invalid one; 200 with a Body).
 	Status int
 	// Endpoints is the pick: "ip:port[,ip:port...]", also "envoy://NAME/" for a hop.
 	Endpoints string
@@ -29,6 +29,8 @@ type Answer struct {
 	Pool, Lease string
 	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for display. Both are used only with a Status.
 	Reason, Message string
+	// Body is the whole JSON body of an immediate response with Status 200, which has no Reason.
+	Body string
 	// Track receives the response's outcome and the stream's end; may be nil.
 	Track Tracker
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message instead of an answer. The gateway then asks another
@@ -196,13 +198,19 @@ func immediateReply(a *Answer) *reply {
 		w.str(replyImmediate, string(a.Passthrough))
 		return w.done()
 	}
-	w := newWriter(512 + 2*len(a.Message))
+	w := newWriter(512 + 2*len(a.Message) + len(a.Body))
 	mark := w.len()
-	w.str(5, "penstock_"+a.Reason)
-	w.str(3, errorBody(a))
+	body, details := a.Body, "penstock_answer"
+	if body == "" {
+		body, details = errorBody(a), "penstock_"+a.Reason
+	}
+	w.str(5, details)
+	w.str(3, body)
 	headers := w.len()
 	w.header("content-type", "application/json")
-	w.header("x-penstock-reason", a.Reason)
+	if a.Body == "" {
+		w.header("x-penstock-reason", a.Reason)
+	}
 	w.close(2, headers)
 	status := w.len()
 	w.uint(1, uint64(a.Status))

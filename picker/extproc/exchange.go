@@ -21,7 +21,9 @@ type Request struct {
 	Pool        string   // as the gateway named it; "" if it named none
 	Retries     int      // of the route's own retry policy
 	Spill       []string // spill targets, in order
+	Pools       []string // of the route's rule; nil unless the gateway names them
 	Last        bool     // the request was spilled already
+	Bodyless    bool     // the request ended with its headers
 	TraceParent string   // W3C trace context of the ext_proc call; "" if the gateway does not trace it
 	Headers     *Message
 	// Body is the body in BUFFERED and FULL_DUPLEX_STREAMED if the pool needs it whole (BodyPolicy.Whole) or keeps it, and else
@@ -127,6 +129,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 		x.requestMode, x.responseMode = x.policy.Assume, x.policy.Assume
 	}
 	if m.EndOfStream {
+		x.request.Bodyless = true
 		x.request.Facts.Spread = x.spreadOfNothing()
 		return x.pick(replyRequestHeaders)
 	}

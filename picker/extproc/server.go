@@ -16,6 +16,9 @@ const (
 	MetadataKeyRetries = "x-penstock-retries"
 	// MetadataKeySpill lists the request's spill targets, comma-separated, such as "envoy://hop-b.default/".
 	MetadataKeySpill = "x-penstock-spill"
+	// MetadataKeyPools lists the pools of the route's rule, comma-separated, on routes whose requests for the list of models may be answered
+	// for all of them.
+	MetadataKeyPools = "x-penstock-pools"
 	// MetadataKeyLast is "true" for a request that was spilled already. It can't be spilled again: its call has no
 	// MetadataKeySpill.
 	MetadataKeyLast = "x-penstock-last"
@@ -139,6 +142,9 @@ func (r *Request) readCall(ctx context.Context) {
 	r.Pool, r.Retries, r.TraceParent = first(MetadataKeyPool), Number(first(MetadataKeyRetries)), first("traceparent")
 	if spill := first(MetadataKeySpill); spill != "" {
 		r.Spill = strings.Split(spill, ",")
+	}
+	if pools := first(MetadataKeyPools); pools != "" {
+		r.Pools = strings.Split(pools, ",")
 	}
 	r.Last = first(MetadataKeyLast) == "true"
 }

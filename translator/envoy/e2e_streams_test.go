@@ -159,7 +159,7 @@ func TestRequestBody_UploadsAndBodylessRequestsReachPoolsWhosePickerReadsBodies(
 				t.Errorf("upload: %s %v", got, err)
 			}
 			for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "POST"} {
-				if got, err := r.do(r.request(method, host, "/v1/models", nil)); err != nil || got.status != 200 || got.pod != "a" {
+				if got, err := r.do(r.request(method, host, "/v1/files", nil)); err != nil || got.status != 200 || got.pod != "a" {
 					t.Errorf("%s without a body: %s %v", method, got, err)
 				}
 			}

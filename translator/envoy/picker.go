@@ -22,6 +22,7 @@ const (
 	metaPool    = "x-penstock-pool"    // model.PoolID
 	metaSpill   = "x-penstock-spill"   // model.HopID.Address of each place to spill, comma-separated
 	metaLast    = "x-penstock-last"    // "true" on a hop, which spills no further
+	metaPools   = "x-penstock-pools"   // model.PoolID of each pool of the rule, comma-separated, where there are several
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
 )
 
@@ -31,11 +32,11 @@ const maxPickerMessage = 1 << 20
 
 // pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never on the route: there,
 // requests of one pool would be asked at another's picker (ENVOY.md, "Calls to pickers").
-func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode func(*model.PickerCall) model.BodyMode) map[string]*anypb.Any {
+func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools string, calls pickerCalls) map[string]*anypb.Any {
 	if p == nil {
 		return nil
 	}
-	cluster, body := p.Cluster, mode(p)
+	cluster, body := p.Cluster, calls.mode(p)
 	if cluster.External() && body == model.BodyNone {
 		cluster = model.OurPicker // which sends the headers on as those of a request without a body
 	}
@@ -60,8 +61,11 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, mode f
 		}
 	}
 	name := filterPicker
-	if p.Spills && p.Body != model.BodyDuplex { // there, an ignored immediate response would be a 503 all the same
+	if p.Spills && p.Body != model.BodyDuplex && !calls.models { // there, an ignored immediate response would be a 503 all the same
 		name = filterSpillPicker
+	}
+	if name == filterPicker && !cluster.External() && (calls.models || strings.Contains(pools, ",")) {
+		meta(metaPools, pools)
 	}
 	return map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
 		Override: &extprocv3.ExtProcPerRoute_Overrides{Overrides: &extprocv3.ExtProcOverrides{
@@ -112,7 +116,18 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 	return m
 }
 
-func asIs(p *model.PickerCall) model.BodyMode { return p.Body }
+// pickerCalls is how the pickers of one of Envoy's routes are called.
+type pickerCalls struct {
+	mode   func(*model.PickerCall) model.BodyMode
+	models bool // the route's requests are for the list of models
+}
+
+var (
+	allCalls      = pickerCalls{mode: func(p *model.PickerCall) model.BodyMode { return p.Body }}
+	bodylessCalls = pickerCalls{mode: withoutBody}
+	modelsCalls   = pickerCalls{mode: func(*model.PickerCall) model.BodyMode { return model.BodyNone }, models: true}
+)
+
 func withoutBody(p *model.PickerCall) model.BodyMode {
 	if p.EndsStreams() {
 		return p.Body
@@ -135,7 +150,7 @@ func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Rou
 		put(&main.TypedPerFilterConfig, filterScripts, b.script(waitCode))
 	}
 	if r.Match.GRPC != nil { // streams, all of them
-		main.Action = b.routeAction(r, withoutBody)
+		main.Action = b.routeAction(r, bodylessCalls)
 		return []*routev3.Route{main}
 	}
 	var routes []*routev3.Route
@@ -146,11 +161,14 @@ func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Rou
 			changeHeaders(sibling, r.Action)
 			sibling.RequestBodyBufferLimit = main.RequestBodyBufferLimit
 			sibling.TypedPerFilterConfig = main.TypedPerFilterConfig
-			sibling.Action = b.routeAction(r, withoutBody)
+			sibling.Action = b.routeAction(r, bodylessCalls)
 			routes = append(routes, sibling)
 		}
 	}
-	main.Action = b.routeAction(r, asIs)
+	if list := b.modelsRoute(r, main); list != nil {
+		routes = append(routes, list)
+	}
+	main.Action = b.routeAction(r, allCalls)
 	return append(routes, main)
 }
 

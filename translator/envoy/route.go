@@ -109,11 +109,11 @@ func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
 
 // routeAction sends requests on. Each backend's share is a weighted cluster, also if there is only one:
 // pickers, headers and unresolved backends then have one form.
-func (b *builder) routeAction(r *model.Route, mode func(*model.PickerCall) model.BodyMode) *routev3.Route_Route {
+func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_Route {
 	f := r.Action.Forward
 	ra := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_WeightedClusters{
-			WeightedClusters: &routev3.WeightedCluster{Clusters: b.weightedClusters(f, mode)},
+			WeightedClusters: &routev3.WeightedCluster{Clusters: b.weightedClusters(f, calls)},
 		},
 		ClusterNotFoundResponseCode: routev3.RouteAction_INTERNAL_SERVER_ERROR,
 		// Gateway API has no default timeout, and Envoy's own 15 s would cut most answers of a model.

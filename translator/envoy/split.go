@@ -81,6 +81,9 @@ func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Act
 		m.Numerator, m.Denominator = from+uint32(uint64(to-from)*uint64(m.Numerator)/uint64(m.Denominator)), million
 		f.Mirrors = append(f.Mirrors, m)
 	}
+	if f.Rule == nil {
+		f.Rule = f.Backends
+	}
 	w.Own, w.Weight = nil, 1
 	f.Backends = []model.WeightedBackend{w}
 	action.Forward = &f

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-func (b *builder) weightedClusters(f *model.Forward, mode func(*model.PickerCall) model.BodyMode) []*routev3.WeightedCluster_ClusterWeight {
+func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*routev3.WeightedCluster_ClusterWeight {
+	pools := rulePools(f)
 	var shares []*routev3.WeightedCluster_ClusterWeight
 	for i := range f.Backends {
 		w := &f.Backends[i]
@@ -28,7 +29,7 @@ func (b *builder) weightedClusters(f *model.Forward, mode func(*model.PickerCall
 		}
 		if !w.Cluster.IsZero() {
 			s.Name = b.cluster(w.Cluster)
-			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, mode)
+			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, pools, calls)
 		}
 		shares = append(shares, s)
 	}

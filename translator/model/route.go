@@ -82,7 +82,9 @@ type Direct struct {
 
 // Forward sends the request to one of several backends.
 type Forward struct {
-	Backends       []WeightedBackend
+	Backends []WeightedBackend
+	// Rule are the backends of the whole rule where Backends are a share of them; nil: Backends.
+	Rule           []WeightedBackend
 	RewriteHost    string
 	RewritePath    PathChange
 	Timeout        *time.Duration // whole request; nil: the default of the backends' kind; 0: none

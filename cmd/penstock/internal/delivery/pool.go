@@ -56,6 +56,9 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		if r := pp.Pool.Relay; r != nil {
 			out.Relay.Ports, out.Relay.Within = pp.Pool.Ports, r.Within
 		}
+		for _, m := range pp.Members[:min(len(pp.Members), picker.MaxServers)] {
+			out.Servers = append(out.Servers, m.Address)
+		}
 		return out // the other picker knows its endpoints
 	}
 	for _, m := range pp.Members {

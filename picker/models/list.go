@@ -1,0 +1,79 @@
+package models
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+)
+
+// Model is a base model or a LoRA adapter, in the form of OpenAI's API.
+type Model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"` // "model"
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+	Parent  string `json:"parent,omitempty"` // the base model of an adapter, as vLLM and SGLang report it
+}
+
+// Limits of names, in bytes, and of numbers of models.
+const (
+	maxName   = 256
+	maxAnswer = 256     // of one server
+	maxPool   = 4096    // of the answers that are kept of one pool
+	maxList   = 1000    // of a list
+	maxBytes  = 1 << 20 // of an answer
+)
+
+// parse reads a server's list. Entries without a usable ID are left out.
+func parse(body []byte) ([]Model, error) {
+	var list struct {
+		Data []struct {
+			ID      string  `json:"id"`
+			Created float64 `json:"created"`
+			OwnedBy string  `json:"owned_by"`
+			Parent  string  `json:"parent"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, err
+	}
+	var out []Model
+	for _, m := range list.Data {
+		if !named(m.ID) || len(out) == maxAnswer {
+			continue
+		}
+		found := Model{ID: m.ID, Object: "model"}
+		if m.Created > 0 && m.Created < 1<<53 {
+			found.Created = int64(m.Created)
+		}
+		if named(m.OwnedBy) {
+			found.OwnedBy = m.OwnedBy
+		}
+		if named(m.Parent) && m.Parent != m.ID {
+			found.Parent = m.Parent
+		}
+		out = append(out, found)
+	}
+	return out, nil
+}
+
+// named reports whether a text can be a name: not empty, not too long, and without control characters.
+func named(text string) bool {
+	return text != "" && len(text) <= maxName && !slices.ContainsFunc([]byte(text), func(c byte) bool { return c < ' ' || c == 0x7f })
+}
+
+// Encode returns a list as the response of GET /v1/models. Of several models with one ID the first stays.
+func Encode(list []Model) string {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b Model) int { return cmp.Compare(a.ID, b.ID) })
+	list = slices.CompactFunc(list, func(a, b Model) bool { return a.ID == b.ID })
+	list = list[:min(len(list), maxList)]
+	text, err := json.Marshal(struct {
+		Object string  `json:"object"`
+		Data   []Model `json:"data"`
+	}{"list", list})
+	if err != nil {
+		return "" // unreachable: strings and numbers always marshal
+	}
+	return string(text)
+}

@@ -1,0 +1,287 @@
+package models
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// A pool's servers are asked every refreshAfter at most, and retryAfter while none has answered.
+	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
+	// keepFor is how long the answer of a server is used that does not answer any more, or is not asked again.
+	keepFor = 10 * time.Minute
+	// askTimeout bounds a call. It is below Envoy's timeout of a pick (2 s).
+	askTimeout = time.Second
+	// maxAsked servers are asked at a time for a list; maxCalls calls run at a time for all pools.
+	maxAsked, maxCalls = 8, 64
+)
+
+// Config of a Lister. Zero values mean the defaults given.
+type Config struct {
+	// Transport asks servers that are spoken to in cleartext. Default: one that keeps no connections.
+	Transport http.RoundTripper
+	// Never returns the kind of an address that is never called; "" for others. nil: all may be called.
+	Never func(netip.Addr) string
+}
+
+// Lister keeps what the servers of all pools have answered.
+type Lister struct {
+	transport http.RoundTripper
+	never     func(netip.Addr) string
+	calls     chan struct{}
+
+	mu    sync.Mutex
+	pools map[string]*pool
+}
+
+// Pool is a pool whose models are asked for.
+type Pool struct {
+	Name    string
+	Servers []Server
+	// TLS is how the servers are spoken to; nil: in cleartext.
+	TLS *tls.Config
+}
+
+// Server is a model server of a Pool.
+type Server struct {
+	Addr     netip.AddrPort
+	Adapters []string // that its metrics page shows
+}
+
+// pool is what a Pool's servers have answered.
+type pool struct {
+	mu      sync.Mutex
+	next    time.Time     // when its servers may be asked again
+	asking  chan struct{} // closed when those that are being asked have answered; nil if none is
+	answers map[netip.AddrPort]answer
+}
+
+type answer struct {
+	at     time.Time // when the server was asked last
+	good   time.Time // when it answered last
+	models []Model
+}
+
+// New returns a Lister.
+func New(c Config) *Lister {
+	if c.Transport == nil {
+		c.Transport = transport(nil)
+	}
+	if c.Never == nil {
+		c.Never = func(netip.Addr) string { return "" }
+	}
+	return &Lister{transport: c.Transport, never: c.Never, calls: make(chan struct{}, maxCalls), pools: map[string]*pool{}}
+}
+
+// transport keeps no connections: they are used twice a minute.
+func transport(secure *tls.Config) *http.Transport {
+	return &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
+}
+
+// Forget drops the answers of a pool that is gone.
+func (l *Lister) Forget(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pools, name)
+}
+
+// List returns the models of some pools; those that no server reports are missing. Within askTimeout it asks servers, if it is time to.
+func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
+	found := make([][]Model, len(pools))
+	var asked errgroup.Group
+	for i := range pools {
+		asked.Go(func() error {
+			found[i] = l.models(ctx, &pools[i])
+			return nil
+		})
+	}
+	_ = asked.Wait() // they return no error
+	return slices.Concat(found...)
+}
+
+func (l *Lister) models(ctx context.Context, p *Pool) []Model {
+	known := l.pool(p.Name)
+	now := time.Now()
+	known.mu.Lock()
+	wait, lead := known.asking, false
+	if wait == nil && !now.Before(known.next) {
+		wait, lead = make(chan struct{}), true
+		known.asking = wait
+	}
+	empty := !slices.ContainsFunc(p.Servers, func(s Server) bool { return len(known.answers[s.Addr].models) > 0 })
+	known.mu.Unlock()
+	switch {
+	case lead:
+		l.refresh(ctx, known, p, wait)
+	case wait != nil && empty:
+		select {
+		case <-wait:
+		case <-ctx.Done():
+		}
+	}
+	return known.merge(p)
+}
+
+func (l *Lister) pool(name string) *pool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.pools[name]
+	if known == nil {
+		known = &pool{answers: map[netip.AddrPort]answer{}}
+		l.pools[name] = known
+	}
+	return known
+}
+
+// refresh asks some servers of a pool, and then closes done.
+func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan struct{}) {
+	defer func() {
+		known.mu.Lock()
+		defer known.mu.Unlock()
+		known.asking = nil
+		close(done)
+	}()
+	// Of a client that goes away, the answers serve the next one.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	defer cancel()
+	by := l.transport
+	scheme := "http"
+	if p.TLS != nil {
+		by, scheme = transport(p.TLS), "https"
+	}
+	servers := known.due(p)
+	answers := make([]answer, len(servers))
+	var calls errgroup.Group
+	for i, s := range servers {
+		calls.Go(func() error {
+			models, err := l.ask(ctx, by, scheme, s)
+			if err == nil {
+				answers[i] = answer{good: time.Now(), models: models}
+			}
+			return nil
+		})
+	}
+	_ = calls.Wait() // they return no error
+	known.store(p, servers, answers)
+}
+
+// due returns the servers that are asked next: those that were asked least recently.
+func (known *pool) due(p *Pool) []netip.AddrPort {
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	servers := make([]netip.AddrPort, 0, len(p.Servers))
+	for _, s := range p.Servers {
+		servers = append(servers, s.Addr)
+	}
+	slices.SortStableFunc(servers, func(a, b netip.AddrPort) int { return known.answers[a].at.Compare(known.answers[b].at) })
+	return servers[:min(len(servers), maxAsked)]
+}
+
+// store keeps answers, and drops those that are too old or of servers that the pool does not have.
+func (known *pool) store(p *Pool, servers []netip.AddrPort, answers []answer) {
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	now := time.Now()
+	any := false
+	for i, s := range servers {
+		a := answers[i]
+		if a.good.IsZero() {
+			a = known.answers[s]
+		} else {
+			any = true
+		}
+		a.at = now
+		known.answers[s] = a
+	}
+	if known.next = now.Add(refreshAfter); !any {
+		known.next = now.Add(retryAfter)
+	}
+	members := make(map[netip.AddrPort]bool, len(p.Servers))
+	for _, s := range p.Servers {
+		members[s.Addr] = true
+	}
+	total := 0
+	for s, a := range known.answers {
+		switch total += len(a.models); {
+		case !members[s]:
+			delete(known.answers, s)
+		case now.Sub(a.good) > keepFor, total > maxPool:
+			known.answers[s] = answer{at: a.at}
+		}
+	}
+}
+
+// merge returns the models of a pool's servers by what is known, and the adapters of their pages.
+func (known *pool) merge(p *Pool) (list []Model) {
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	has := map[string]bool{}
+	for _, s := range p.Servers {
+		for _, m := range known.answers[s.Addr].models {
+			if !has[m.ID] {
+				has[m.ID] = true
+				list = append(list, m)
+			}
+		}
+	}
+	bases := slices.DeleteFunc(slices.Clone(list), func(m Model) bool { return m.Parent != "" })
+	for _, s := range p.Servers {
+		for _, name := range s.Adapters {
+			if has[name] || !named(name) || len(list) >= maxList {
+				continue
+			}
+			has[name] = true
+			adapter := Model{ID: name, Object: "model"}
+			if len(bases) == 1 { // else the page does not show whose adapter it is
+				adapter.Parent, adapter.Created, adapter.OwnedBy = bases[0].ID, bases[0].Created, bases[0].OwnedBy
+			}
+			list = append(list, adapter)
+		}
+	}
+	return list
+}
+
+var errCalls = errors.New("too many calls for lists of models are open")
+
+// ask asks one server.
+func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, server netip.AddrPort) ([]Model, error) {
+	if kind := l.never(server.Addr()); kind != "" {
+		return nil, fmt.Errorf("%s: %s is never called", server, kind)
+	}
+	select {
+	case l.calls <- struct{}{}:
+		defer func() { <-l.calls }()
+	default:
+		return nil, errCalls
+	}
+	call, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+server.String()+"/v1/models", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := by.RoundTrip(call)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d", response.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxBytes {
+		return nil, fmt.Errorf("the list has more than %d bytes", maxBytes)
+	}
+	return parse(body)
+}

@@ -1,0 +1,175 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// answerer answers calls without a network.
+type answerer struct {
+	calls  atomic.Int64
+	answer func(host string) (status int, body string)
+}
+
+func (a *answerer) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.calls.Add(1)
+	status, body := a.answer(r.URL.Host)
+	if r.URL.Path != "/v1/models" {
+		status = http.StatusNotFound
+	}
+	if status == 0 {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	w := httptest.NewRecorder()
+	w.WriteHeader(status)
+	_, _ = w.WriteString(body)
+	return w.Result(), nil
+}
+
+func at(i int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
+}
+
+func servers(n int) (list []Server) {
+	for i := range n {
+		list = append(list, Server{Addr: at(i)})
+	}
+	return list
+}
+
+func ids(list []Model) (out []string) {
+	for _, m := range list {
+		out = append(out, m.ID+"<"+m.Parent)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := false
+		a := &answerer{answer: func(host string) (int, string) {
+			if down {
+				return 503, ""
+			}
+			return 200, fmt.Sprintf(`{"data": [{"id": "base", "created": 7, "owned_by": "vllm"}, {"id": "at-%s", "parent": "base"}]}`, host)
+		}}
+		l := New(Config{Transport: a})
+		pool := Pool{Name: "p", Servers: servers(20)}
+		for range 100 {
+			l.List(t.Context(), []Pool{pool})
+		}
+		if n := a.calls.Load(); n != maxAsked {
+			t.Errorf("100 lists called servers %d times", n)
+		}
+		for range 2 {
+			time.Sleep(refreshAfter)
+			l.List(t.Context(), []Pool{pool})
+		}
+		got := ids(l.List(t.Context(), []Pool{pool}))
+		if n := a.calls.Load(); n != 3*maxAsked || len(got) != 21 || !slices.Contains(got, "at-10.0.0.19:8000<base") {
+			t.Errorf("after a minute, all servers are known: %d calls, %q", n, got)
+		}
+		down = true
+		time.Sleep(keepFor - 2*time.Minute)
+		if got := l.List(t.Context(), []Pool{pool}); len(got) != 21 {
+			t.Errorf("while servers do not answer, %d models are left", len(got))
+		}
+		pool.Servers = pool.Servers[:1] // the others are gone
+		if got := ids(l.List(t.Context(), []Pool{pool})); !slices.Equal(got, []string{"at-10.0.0.0:8000<base", "base<"}) {
+			t.Errorf("of one server: %q", got)
+		}
+		for range 8 {
+			time.Sleep(time.Minute)
+			l.List(t.Context(), []Pool{pool})
+		}
+		if got := l.List(t.Context(), []Pool{pool}); len(got) != 0 {
+			t.Errorf("a server that has not answered for ten minutes has %q", ids(got))
+		}
+		l.Forget("p")
+		if len(l.pools) != 0 {
+			t.Error("a pool that is gone is kept")
+		}
+	})
+}
+
+func TestModels_SlowServerDelaysOneListByASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Config{Transport: &answerer{answer: func(host string) (int, string) {
+			if strings.HasPrefix(host, "10.0.0.1:") {
+				return 0, ""
+			}
+			return 200, `{"data": [{"id": "base"}]}`
+		}}})
+		pool := Pool{Name: "p", Servers: servers(2)}
+		began := time.Now()
+		if got := l.List(t.Context(), []Pool{pool}); len(got) != 1 || time.Since(began) != askTimeout {
+			t.Errorf("%q after %s", ids(got), time.Since(began))
+		}
+		began = time.Now()
+		if got := l.List(t.Context(), []Pool{pool}); len(got) != 1 || time.Since(began) != 0 {
+			t.Errorf("%q after %s more", ids(got), time.Since(began))
+		}
+	})
+}
+
+func TestModels_WrongAnswersAreLeftOut(t *testing.T) {
+	many := strings.TrimSuffix(strings.Repeat(`{"id": "x%d"},`, 3*maxAnswer), ",")
+	numbers := make([]any, 3*maxAnswer)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	for answer, want := range map[string]int{
+		`{"data": [{"id": "a"}, {"id": ""}, {"id": "b\n"}, {"id": "` + strings.Repeat("x", maxName+1) + `"}, {"id": "c", "created": 1e300}]}`: 2,
+		`{"data": [` + fmt.Sprintf(many, numbers...) + `]}`: maxAnswer,
+		`{"data": [{"id": 5}]}`:                             0,
+		`[`:                                                 0,
+		strings.Repeat(`{"data":`, 100_000):                 0,
+		`{"data": [{"id": "a"}]}` + strings.Repeat(" ", maxBytes): 0,
+		`{"models": []}`: 0,
+	} {
+		l := New(Config{Transport: &answerer{answer: func(string) (int, string) { return 200, answer }}, Never: func(a netip.Addr) string {
+			if a == at(1).Addr() {
+				return "an address of this machine"
+			}
+			return ""
+		}})
+		if got := l.List(context.Background(), []Pool{{Name: "p", Servers: servers(1)}}); len(got) != want {
+			t.Errorf("%.60q: %d models, want %d", answer, len(got), want)
+		}
+		if got := l.List(context.Background(), []Pool{{Name: "never", Servers: servers(2)[1:]}}); len(got) != 0 {
+			t.Errorf("an address that is never called has %q", ids(got))
+		}
+	}
+}
+
+func TestModels_AdaptersOfPagesHaveTheirServersBase(t *testing.T) {
+	l := New(Config{Transport: &answerer{answer: func(host string) (int, string) {
+		return 200, `{"data": [{"id": "base", "created": 7, "owned_by": "vllm"}]}`
+	}}})
+	pool := Pool{Name: "p", Servers: []Server{{Addr: at(0), Adapters: []string{"sql", "base", "sql"}}}}
+	text := Encode(l.List(t.Context(), []Pool{pool, pool}))
+	want := `{"object":"list","data":[{"id":"base","object":"model","created":7,"owned_by":"vllm"},{"id":"sql","object":"model","created":7,"owned_by":"vllm","parent":"base"}]}`
+	if text != want {
+		t.Errorf("%s, want %s", text, want)
+	}
+	long := make([]Model, 5*maxList)
+	for i := range long {
+		long[i].ID = fmt.Sprint(len(long) - i)
+	}
+	var list struct{ Data []Model }
+	if err := json.Unmarshal([]byte(Encode(long)), &list); err != nil || len(list.Data) != maxList || !slices.IsSortedFunc(list.Data, func(a, b Model) int { return strings.Compare(a.ID, b.ID) }) {
+		t.Errorf("%v, %d of %d models", err, len(list.Data), len(long))
+	}
+}
