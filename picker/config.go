@@ -33,6 +33,9 @@ type Config struct {
 	// Publish receives what each pick shows about a server's caches, for the pickers of other processes; see Learn. It must not block,
 	// and not keep the Chain. Nil drops it.
 	Publish func(Sent)
+	// Read receives what each metrics page shows, for the pickers of other processes (endpoint.Registry.Receive). It must not block. Nil
+	// drops it.
+	Read func(addr netip.AddrPort, page uint64, r endpoint.Reading)
 	// Recording is where requests are recorded; nil: nowhere.
 	Recording *recording.File
 	// OnPanic is called when a scrape has panicked, with its page, or the reading of KV events, with their server; it then counts as

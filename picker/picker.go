@@ -115,7 +115,7 @@ func New(c Config) (*Picker, error) {
 		access:         c.Access,
 		prefixes:       prefixes,
 		events:         kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Never: c.Never, Log: c.Log, OnPanic: c.OnPanic}),
-		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
+		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Read: c.Read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		renderer:       tokenize.New(tokenize.Config{}),
 		models:         models.New(models.Config{Never: c.Never}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log

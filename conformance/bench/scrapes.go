@@ -22,7 +22,10 @@ func (c *countedPages) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("vllm:num_requests_waiting 0\n"))}, nil
 }
 
-// measureScrapeRate has two processes pick from a pool of 100 endpoints, 10 times a second in all.
+// published is how long what one process reads takes to reach another (cmd/penstock/internal/peers, batchDelay).
+const published = 20 * time.Millisecond
+
+// measureScrapeRate has two processes pick from a pool of 100 endpoints, 10 times a second in all. What one of them reads reaches the other.
 func measureScrapeRate(ctx context.Context, _ config, out report) error {
 	const endpoints, seconds = 100, 10
 	pages := new(countedPages)
@@ -33,14 +36,21 @@ func measureScrapeRate(ctx context.Context, _ config, out report) error {
 		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000)})
 	}
 	type process struct {
-		pool   *endpoint.Snapshot
-		leases *endpoint.Leases
+		registry *endpoint.Registry
+		pool     *endpoint.Snapshot
+		leases   *endpoint.Leases
 	}
 	var processes []process
-	for range 2 {
-		r := endpoint.NewRegistry(endpoint.Config{Transport: pages, Jitter: rand.Float64})
-		go func() { _ = r.Run(ctx) }()
-		processes = append(processes, process{r.Snapshot(endpoint.Metrics{}, nil, specs), endpoint.NewLeases("bench", time.Minute)})
+	for i := range 2 {
+		share := func(addr netip.AddrPort, page uint64, read endpoint.Reading) {
+			time.AfterFunc(published, func() { _ = processes[1-i].registry.Receive(addr, page, read, time.Now()) })
+		}
+		r := endpoint.NewRegistry(endpoint.Config{Transport: pages, Jitter: rand.Float64, Read: share})
+		r.Share(2)
+		processes = append(processes, process{r, r.Snapshot(endpoint.Metrics{}, nil, specs), endpoint.NewLeases("bench", time.Minute)})
+	}
+	for _, p := range processes {
+		go func() { _ = p.registry.Run(ctx) }()
 	}
 	pick := func(i int) {
 		p := processes[i%2]

@@ -2,14 +2,15 @@ package endpoint
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // budget spreads the scrapes of all pages: after a burst, so many a second. Without it, the first pick of a pool of 1,000 idle
 // servers would have 1,000 pages read at once.
 type budget struct {
-	every time.Duration // between two scrapes
-	burst time.Duration // that may be made up for
+	every time.Duration // between two scrapes of all processes
+	share atomic.Int64  // how many processes there are; 0: one
 
 	mu   sync.Mutex
 	next time.Time
@@ -18,19 +19,17 @@ type budget struct {
 // scrapeBurst is how many scrapes may run without waiting, after a time without scrapes.
 const scrapeBurst = 64
 
-func newBudget(perSecond int) budget {
-	every := time.Second / time.Duration(perSecond)
-	return budget{every: every, burst: scrapeBurst * every}
-}
+func newBudget(perSecond int) budget { return budget{every: time.Second / time.Duration(perSecond)} }
 
 // take reserves a scrape, and returns how long it must wait.
 func (b *budget) take(now time.Time) time.Duration {
+	every := b.every * time.Duration(max(1, b.share.Load()))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if from := now.Add(-b.burst); b.next.Before(from) {
+	if from := now.Add(-scrapeBurst * every); b.next.Before(from) {
 		b.next = from
 	}
-	b.next = b.next.Add(b.every)
+	b.next = b.next.Add(every)
 	return max(0, b.next.Sub(now))
 }
 

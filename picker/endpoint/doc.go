@@ -8,8 +8,8 @@
 // Scrapes follow picks, because a page takes the model server's own time: a page is read after every second pick of its endpoint, at
 // most 20 times a second, and once a second while its pool has picks and for a minute after; then not at all until the next pick.
 // All pages together have a budget (Config.PerSecond), which also spreads the first scrapes of a large pool. A caller that shows a
-// pool's endpoints, rather than picks, has them scraped first (Snapshot.Refresh). What another process has read can be stored by
-// BeginScrape.
+// pool's endpoints, rather than picks, has them scraped first (Snapshot.Refresh). What a caller has read itself can be stored by
+// BeginScrape; what another process of the control plane has read is taken over by Receive, so that one process reads each page (shared.go).
 //
 // Leases owns leases: a pick opens one, and it is released by the access log, by the end of the stream, or by its timeout. A
 // lease has the request's Work: its uncached prompt counts at the endpoint until its first token is reported. Load accounts

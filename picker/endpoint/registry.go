@@ -21,7 +21,7 @@ type Config struct {
 	Transport http.RoundTripper
 	Fast      time.Duration // between scrapes, at least; default 50 ms
 	Slow      time.Duration // between scrapes, at most; default 1 s. Two picks of an endpoint have its page read earlier
-	PerSecond int           // scrapes of all pages together; default 1,000
+	PerSecond int           // scrapes of all pages together, by all processes (Share); default 1,000
 	IdleAfter time.Duration // how long scraping continues after the last pick; default 1 minute
 	Timeout   time.Duration // of one scrape; default 1 s
 	// StaleAfter is how many scrapes must fail in a row before an endpoint counts as stale; default 3.
@@ -34,6 +34,8 @@ type Config struct {
 	Prefixes *prefix.Index
 	// Jitter returns a number in [0,1) that stretches or shortens intervals by up to a tenth. Required.
 	Jitter func() float64
+	// Read receives what each scrape shows, for the registries of other processes; see Receive. It must not block. nil drops it.
+	Read func(addr netip.AddrPort, page uint64, r Reading)
 	// OnPanic is called when a scrape has panicked, with its page. nil drops it.
 	OnPanic func(page string, value any, stack []byte)
 }
@@ -72,6 +74,9 @@ func NewRegistry(c Config) *Registry {
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.StaleAfter = cmp.Or(c.StaleAfter, 3)
 	c.Concurrent = cmp.Or(c.Concurrent, 256)
+	if c.Read == nil {
+		c.Read = func(netip.AddrPort, uint64, Reading) {}
+	}
 	if c.OnPanic == nil {
 		c.OnPanic = func(string, any, []byte) {}
 	}
@@ -140,7 +145,7 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 		port := cmp.Or(names.port, addr.Port())
 		host := netip.AddrPortFrom(addr.Addr(), port).String()
 		src = &source{
-			key: key, load: load,
+			key: key, load: load, number: m.number(),
 			url:        "http://" + host + names.path,
 			names:      names,
 			staleAfter: int64(r.config.StaleAfter),

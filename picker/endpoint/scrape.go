@@ -52,6 +52,8 @@ type source struct {
 	idle       atomic.Bool   // it has no scraper; written under Registry.mu
 
 	key       sourceKey
+	number    uint64       // Metrics.number
+	received  atomic.Int64 // when another process has read it last, as sinceStart; 0: never
 	url       string
 	transport http.RoundTripper
 	names     dialect
@@ -186,16 +188,34 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 		return true
 	}
 	for {
+		received := src.received.Load()
 		if !wait(r.budget.take(time.Now()), nil) {
 			return
 		}
-		took, ok := r.scrapeOnce(ctx, src)
-		if !ok || r.finishScrape(src) {
-			return
+		var took time.Duration
+		if src.received.Load() == received {
+			var ok bool
+			if took, ok = r.scrapeOnce(ctx, src); !ok {
+				return
+			}
 		}
 		least, most := r.interval(src, took)
-		if !wait(least, nil) || !wait(most-least, src.scrapeNow) {
-			return
+		for { // each reading of another process postpones the next scrape
+			if r.finishScrape(src) {
+				return
+			}
+			received = src.received.Load()
+			if !wait(least, nil) || !wait(most-least, src.scrapeNow) {
+				return
+			}
+			last := src.received.Load()
+			if last == received {
+				break
+			}
+			least, most = r.interval(src, 0)
+			if least, most = follow(least, most, time.Duration(sinceStart(time.Now())-last)); most == 0 {
+				break
+			}
 		}
 	}
 }
@@ -228,6 +248,7 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source) (took time.Durat
 	}
 	if err == nil {
 		mark.Succeed(reading, time.Now())
+		r.config.Read(src.key.addr, src.number, reading)
 	} else {
 		mark.Fail(err)
 		r.failures.Add(1)

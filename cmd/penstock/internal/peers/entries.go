@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -14,10 +13,8 @@ import (
 )
 
 const (
-	// batchDelay is how long an entry waits for others to be published with.
-	batchDelay = 20 * time.Millisecond
-	// batchTTL is how long a batch stays published for a process that is slow or has just disconnected.
-	batchTTL = 5 * time.Second
+	// entriesTTL is how long a batch stays published for a process that is slow or has just disconnected.
+	entriesTTL = 5 * time.Second
 	// maxWaiting bounds what waits to be published. The lease of an entry beyond it lives until it expires.
 	maxWaiting = 100_000
 )
@@ -27,18 +24,18 @@ const (
 // find an idle pool full; and they would not count requests that go on.
 type Entries struct {
 	channel *channel.Channel
-	topic   *channel.Topic
-	wake    chan struct{}
+	batches *batches
 
 	mu      sync.Mutex
 	waiting []accesslog.Entry
-	batches uint64 // their names
 }
 
 // NewEntries makes it. log is called with the entries that peers publish.
 func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
-	e := &Entries{channel: c, topic: c.Topic("entries"), wake: make(chan struct{}, 1)}
-	e.topic.Subscribe(func(_ context.Context, u channel.Update) error {
+	topic := c.Topic("entries")
+	e := &Entries{channel: c}
+	e.batches = newBatches(topic, entriesTTL, 0, e.take)
+	topic.Subscribe(func(_ context.Context, u channel.Update) error {
 		var errs []error
 		for _, it := range u.Items {
 			var entries []accesslog.Entry
@@ -63,62 +60,25 @@ func (e *Entries) Add(entry accesslog.Entry) {
 		return
 	}
 	if e.waiting = append(e.waiting, entry); len(e.waiting) == 1 {
-		select {
-		case e.wake <- struct{}{}:
-		default:
-		}
+		e.batches.notify()
 	}
 }
 
 // Run publishes until ctx ends.
-func (e *Entries) Run(ctx context.Context) error {
-	type batch struct {
-		name  string
-		until time.Time
-	}
-	var published []batch
-	expiry := time.NewTimer(time.Hour)
-	defer expiry.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-e.wake:
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(batchDelay):
-			}
-			if name := e.publish(); name != "" {
-				published = append(published, batch{name, time.Now().Add(batchTTL)})
-			}
-		case <-expiry.C:
-		}
-		for len(published) > 0 && !published[0].until.After(time.Now()) {
-			e.topic.Retract(published[0].name)
-			published = published[1:]
-		}
-		if len(published) > 0 {
-			expiry.Reset(time.Until(published[0].until))
-		}
-	}
-}
+func (e *Entries) Run(ctx context.Context) error { return e.batches.Run(ctx) }
 
-// publish publishes what waits as one item, whose key it returns.
-func (e *Entries) publish() (name string) {
+// take returns the entries that wait.
+func (e *Entries) take() []byte {
 	e.mu.Lock()
 	entries := e.waiting
 	e.waiting = nil
-	e.batches++
-	name = strconv.FormatUint(e.batches, 10)
 	e.mu.Unlock()
 	if e.channel.Isolated() {
-		return "" // the process that picked is gone
+		return nil // the process that picked is gone
 	}
 	value, err := json.Marshal(entries)
 	if err != nil { // of plain values
-		return ""
+		return nil
 	}
-	e.topic.Publish(channel.Item{Key: name, Value: value})
-	return name
+	return value
 }

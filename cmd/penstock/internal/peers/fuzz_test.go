@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/netip"
 	"strings"
@@ -26,6 +27,7 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 		{"1", `[{"Lease":"a.1","Open":true,"Served":"10.0.0.1:80","Status":-1,"FirstByte":-5}]`}, {"1", `[{}]`}, {"default/gw", "7 abc"}, {"default/gw", "-9223372036854775808 "}, {"", ""}, {"default/gw", strings.Repeat("9", 500)},
 		{"10.0.0.1:80", "4 1000 10 900 20 4000"}, {"10.0.0.1:80", "4 -1 0 0 0 0"}, {"10.0.0.1:80", "1 1099511627776 1099511627776 4611686018427 4611686018427 9"}, {"10.0.0.1:80", strings.Repeat("\x01", 9)},
 		{"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00abcdefgh"}, {"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\xff\xff"}, {"2", "\x10"}, {"q", `{"last":-1,"pool":"a"}`}, {"q", `[null]`},
+		{"3", `[{"a":"10.0.0.1:80","p":1,"r":{"Queue":-1,"KV":1e300}}]`}, {"3", `[{"a":"","p":-1}]`}, {"3", fmt.Sprintf(`[{"a":"10.0.0.1:80","p":%d,"r":{"Queue":-1,"Adapters":{"running":[""]}}}]`, uint64(math.MaxUint64))},
 	} {
 		f.Add(s[0], []byte(s[1]))
 	}
@@ -48,6 +50,9 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 			if len(s.Chain) > prefix.MaxBlocks || len(s.Chain) > len(value)/8 || s.Slots < 0 || !s.Server.IsValid() {
 				t.Errorf("%+v from %d bytes", s, len(value))
 			}
+		}
+		if s := w.endpoint.State(); s.Queue < 0 || s.KV < 0 || s.KV > 1e15 {
+			t.Errorf("a page shows %+v", s)
 		}
 		if n := w.endpoint.State().Unread; n < 0 {
 			t.Errorf("%d tokens unread elsewhere", n)
@@ -107,7 +112,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	counter := &fuzzCounter{loads: endpoint.NewRegistry(endpoint.Config{}), index: prefix.New(prefix.Config{})}
 	w.counter = counter
 	w.endpoint = &counter.loads.Snapshot(endpoint.Metrics{}, nil, []endpoint.Spec{{Addr: fuzzedAddress}}).Endpoints[0]
-	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "questions", "answers"} {
+	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "pages", "questions", "answers"} {
 		w.topics = append(w.topics, w.peer.Topic(name))
 	}
 	c := channel.New(channel.Config{Peers: []string{w.peer.address}, OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
@@ -117,6 +122,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	NewNACKs(w.board, c)
 	NewRelays(w.board, c)
 	NewPicks(c, func() Caches { return counter })
+	NewPages(c, func() PageReader { return counter.loads })
 	NewAsked(c, func(picker.Picks) []*picker.Record { return nil })
 	NewEntries(c, func(e accesslog.Entry) { w.entries = append(w.entries, e) })
 	NewProgrammed(ProgrammedConfig{Channel: c, Proxies: w.proxies, Changed: func(string) {}})

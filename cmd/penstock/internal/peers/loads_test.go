@@ -55,7 +55,8 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 	c := channel.New(channel.Config{Peers: addresses})
 	of = NewLoads(c)
 	shared := NewPicks(c, func() Caches { return p })
-	p, err := picker.New(picker.Config{Peers: of, Publish: shared.Add})
+	pages := NewPages(c, func() PageReader { return p.Loads() })
+	p, err := picker.New(picker.Config{Peers: of, Publish: shared.Add, Read: pages.Add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Serve(l) })
-	for _, run := range []func(context.Context) error{c.Run, of.Run, shared.Run, p.Run} {
+	for _, run := range []func(context.Context) error{c.Run, of.Run, shared.Run, pages.Run, p.Run} {
 		running.Go(func() { _ = run(ctx) })
 	}
 	end = sync.OnceFunc(func() { cancel(); s.Stop(); running.Wait() })

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,10 +35,10 @@ type Caches interface {
 // Picks publishes which prompts and adapters the picks of a process have sent to servers, so that every process picks by what all of
 // them have sent. A process that starts gets what the others know of each server.
 type Picks struct {
-	topic  *channel.Topic
-	caches func() Caches
-	wake   chan struct{}
-	missed atomic.Uint64
+	topic   *channel.Topic
+	batches *batches
+	caches  func() Caches
+	missed  atomic.Uint64
 
 	mu      sync.Mutex
 	waiting []byte // encoded picks
@@ -47,7 +46,8 @@ type Picks struct {
 
 // NewPicks makes it. caches is called once the channel runs.
 func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
-	p := &Picks{topic: c.Topic("picks"), caches: caches, wake: make(chan struct{}, 1)}
+	p := &Picks{topic: c.Topic("picks"), caches: caches}
+	p.batches = newBatches(p.topic, picksTTL, maxPublished, p.take)
 	p.topic.Subscribe(func(_ context.Context, u channel.Update) error {
 		var errs []error
 		for _, it := range u.Items {
@@ -99,10 +99,7 @@ func (p *Picks) Add(s picker.Sent) {
 		p.missed.Add(1)
 	}
 	if first {
-		select {
-		case p.wake <- struct{}{}:
-		default:
-		}
+		p.batches.notify()
 	}
 }
 
@@ -110,48 +107,15 @@ func (p *Picks) Add(s picker.Sent) {
 func (p *Picks) Missed() uint64 { return p.missed.Load() }
 
 // Run publishes until ctx ends.
-func (p *Picks) Run(ctx context.Context) error {
-	type batch struct {
-		name  string
-		size  int
-		until time.Time
-	}
-	var published []batch
-	number, bytes := uint64(0), 0
-	expiry := time.NewTimer(time.Hour)
-	defer expiry.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-p.wake:
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(batchDelay):
-			}
-			p.mu.Lock()
-			value := p.waiting
-			p.waiting = make([]byte, 0, len(value)) // the next batch is about as large
-			p.mu.Unlock()
-			number++
-			name := strconv.FormatUint(number, 10)
-			p.topic.Publish(channel.Item{Key: name, Value: value})
-			published, bytes = append(published, batch{name, len(value), time.Now().Add(picksTTL)}), bytes+len(value)
-		case <-expiry.C:
-		}
-		var gone []string
-		for len(published) > 0 && (bytes > maxPublished || !published[0].until.After(time.Now())) {
-			gone, bytes = append(gone, published[0].name), bytes-published[0].size
-			published = published[1:]
-		}
-		if len(gone) > 0 {
-			p.topic.Retract(gone...)
-		}
-		if len(published) > 0 {
-			expiry.Reset(time.Until(published[0].until))
-		}
-	}
+func (p *Picks) Run(ctx context.Context) error { return p.batches.Run(ctx) }
+
+// take returns the picks that wait.
+func (p *Picks) take() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	value := p.waiting
+	p.waiting = make([]byte, 0, len(value)) // the next batch is about as large
+	return value
 }
 
 // A pick is encoded as the length of the server's address and port, these, the adapter's hash, the slots, and the blocks of the chain

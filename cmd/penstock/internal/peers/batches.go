@@ -1,0 +1,77 @@
+package peers
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/penstock-project/penstock/multicluster/channel"
+)
+
+// batchDelay is how long a fact waits for others to be published with.
+const batchDelay = 20 * time.Millisecond
+
+// batches publishes what waits as items that are retracted after a while: facts that matter to the processes that are connected.
+type batches struct {
+	topic *channel.Topic
+	ttl   time.Duration
+	most  int // bytes that are published at a time; 0: any
+	// take returns what waits, and removes it; nil: nothing does.
+	take func() []byte
+	wake chan struct{}
+}
+
+func newBatches(t *channel.Topic, ttl time.Duration, most int, take func() []byte) *batches {
+	return &batches{topic: t, ttl: ttl, most: most, take: take, wake: make(chan struct{}, 1)}
+}
+
+// notify has what waits published soon. It is called when the first fact waits.
+func (b *batches) notify() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run publishes until ctx ends.
+func (b *batches) Run(ctx context.Context) error {
+	type batch struct {
+		name  string
+		size  int
+		until time.Time
+	}
+	var published []batch
+	number, bytes := uint64(0), 0
+	expiry := time.NewTimer(time.Hour)
+	defer expiry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.wake:
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(batchDelay):
+			}
+			if value := b.take(); value != nil {
+				number++
+				name := strconv.FormatUint(number, 10)
+				b.topic.Publish(channel.Item{Key: name, Value: value})
+				published, bytes = append(published, batch{name, len(value), time.Now().Add(b.ttl)}), bytes+len(value)
+			}
+		case <-expiry.C:
+		}
+		var gone []string
+		for len(published) > 0 && (b.most > 0 && bytes > b.most || !published[0].until.After(time.Now())) {
+			gone, bytes = append(gone, published[0].name), bytes-published[0].size
+			published = published[1:]
+		}
+		if len(gone) > 0 {
+			b.topic.Retract(gone...)
+		}
+		if len(published) > 0 {
+			expiry.Reset(time.Until(published[0].until))
+		}
+	}
+}
