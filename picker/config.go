@@ -148,6 +148,10 @@ type Pool struct {
 	Scorers []Scorer
 	// Criticality of the pool's requests; "" is Standard.
 	Criticality schedule.Criticality
+	// Models is what becomes of requests for some models, and of those with some objectives; nil: nothing. TrustHeaders lets requests
+	// name their objective.
+	Models       *Models
+	TrustHeaders bool
 	// Hashing configures the strategy "chwbl", whose key has up to UserMessages user messages of a chat completion; 0 is
 	// DefaultUserMessages.
 	Hashing      schedule.Hashing

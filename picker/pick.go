@@ -181,7 +181,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 
 // scheduled is what a request's pick is decided by.
 func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
-	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: pool.Criticality, Spread: r.Facts.Spread,
+	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
 		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers.Header),
 		Session: pool.session(r.Headers.Header, now)}
 	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt

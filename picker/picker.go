@@ -84,6 +84,7 @@ type pool struct {
 	rendering   *tokenize.Pool
 	counters    *poolMetrics
 	history     *history
+	rules       *modelRules        // of Pool.Models; nil without
 	sessions    *schedule.Sessions // nil if the strategy does not read sessions
 	slots       *endpoint.Slots    // nil if the requests in flight are not limited
 	remote      *extproc.Remote    // of a relayed pool
@@ -216,6 +217,11 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		if next.sessions = new(schedule.Sessions); old != nil && old.sessions != nil {
 			next.sessions = old.sessions
 		}
+	}
+	if old != nil && c.Models.equal(old.Models) {
+		next.Models, next.rules = old.Models, old.rules
+	} else {
+		next.rules = newModelRules(c.Models, mathrand.Uint64)
 	}
 	if c.Full.InFlight > 0 {
 		if next.slots = new(endpoint.Slots); old != nil && old.slots != nil {

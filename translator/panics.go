@@ -76,7 +76,8 @@ var objects = map[string]store.Kind{
 	"gatewayClassReports": store.GatewayClasses, "gateways": store.Gateways, "gatewayReports": store.Gateways, "gatewayCertificates": store.Gateways,
 	"listenerSetReports": store.ListenerSets, "pools": store.InferencePools, "poolReports": store.InferencePools,
 	"imports": store.InferencePoolImports, "importReports": store.InferencePoolImports, "poolPolicyReports": store.PoolPolicies,
-	"backendTLSPolicyReports": store.BackendTLSPolicies, "inferenceModelReports": store.InferenceModels, "modelServersReports": store.ModelServers,
+	"backendTLSPolicyReports": store.BackendTLSPolicies, "inferenceModelReports": store.InferenceModels,
+	"inferenceModelRewriteReports": store.InferenceModelRewrites, "inferenceObjectiveReports": store.InferenceObjectives, "modelServersReports": store.ModelServers,
 }
 
 // owners are the objects that a row is computed for. They are users' objects, one at least where the table is listed here.

@@ -17,6 +17,8 @@ type PickerPool struct {
 	External *model.ExternalPicker
 	// Scorers are the processes of Settings.Plugins.External, in their order; one that cannot be reached has no address.
 	Scorers []model.ExternalPicker
+	// Models are what InferenceModels, InferenceModelRewrites and InferenceObjectives do; nil without any.
+	Models *model.Models
 	// TLS is how a BackendTLSPolicy has the pool's servers spoken to; nil without one. CA is the bundle that TLS.Trust names, in PEM: empty
 	// while there is none, so that no certificate is trusted.
 	TLS *model.UpstreamTLS
@@ -106,7 +108,7 @@ func (t *tables) declareMembers() {
 			if !ok {
 				return PickerPool{}, false
 			}
-			out := PickerPool{Pool: p, Members: inference.Members(r, p)}
+			out := PickerPool{Pool: p, Members: inference.Members(r, p), Models: inference.Models(r, id)}
 			out.TLS, out.CA = t.poolTLS(r, p)
 			asked := p.Picker.Cluster
 			if p.Relay != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/addresses"
 )
@@ -41,7 +42,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.dialect, c.class, c.model, c.fleet,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.dialect, c.class, c.model, c.rewrite, c.inferenceObjective, c.fleet,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {
@@ -395,7 +396,36 @@ func (c *chaos) class() (store.Op, func(string) store.Op, string) {
 }
 
 func (c *chaos) model() (store.Op, func(string) store.Op, string) {
-	m := &inferenceapi.InferenceModel{ObjectMeta: c.numbered("model", 2)}
-	m.Spec.ModelName, m.Spec.PoolRef.Name = "llama", fmt.Sprint("pool", c.IntN(3))
+	m := &inferenceapi.InferenceModel{ObjectMeta: c.numbered("model", 3)}
+	m.Spec.ModelName, m.Spec.PoolRef.Name = pick(c, "llama", "qwen"), fmt.Sprint("pool", c.IntN(3))
+	m.Spec.Criticality = pick(c, "", "Critical", "Sheddable")
+	for i := range c.IntN(3) {
+		m.Spec.TargetModels = append(m.Spec.TargetModels, inferenceapi.TargetModel{Name: fmt.Sprint("v", i), Weight: pick(c, nil, ptr(int32(c.IntN(3))))})
+	}
 	return made(store.InferenceModels, m)
+}
+
+func (c *chaos) rewrite() (store.Op, func(string) store.Op, string) {
+	rw := &llmd.InferenceModelRewrite{ObjectMeta: c.numbered("rewrite", 3)}
+	rw.Spec.PoolRef = &llmd.PoolObjectReference{Name: fmt.Sprint("pool", c.IntN(3)), Kind: pick(c, "", "InferencePool", "InferencePool", "Service")}
+	for range c.IntN(3) {
+		var rule llmd.InferenceModelRewriteRule
+		for range c.IntN(3) {
+			rule.Matches = append(rule.Matches, llmd.Match{Model: &llmd.ModelMatch{Value: pick(c, "llama", "qwen")}})
+		}
+		for i := range c.IntN(3) {
+			rule.Targets = append(rule.Targets, llmd.TargetModel{ModelRewrite: fmt.Sprint("r", i)})
+		}
+		rw.Spec.Rules = append(rw.Spec.Rules, rule)
+	}
+	return made(store.InferenceModelRewrites, rw)
+}
+
+func (c *chaos) inferenceObjective() (store.Op, func(string) store.Op, string) {
+	o := &llmd.InferenceObjective{ObjectMeta: c.numbered("objective", 2)}
+	o.Spec.PoolRef.Name = fmt.Sprint("pool", c.IntN(3))
+	if c.some(2) {
+		o.Spec.Priority = ptr(int32(c.IntN(5) - 2))
+	}
+	return made(store.InferenceObjectives, o)
 }

@@ -52,6 +52,12 @@ func (t *tables) declarePolicyReports() {
 	t.declareReport("inferenceModelReports", t.stored(store.InferenceModels.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
 		return inference.ModelReport(r, lookup{t}, key)
 	})
+	t.declareReport("inferenceModelRewriteReports", t.stored(store.InferenceModelRewrites.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
+		return inference.RewriteReport(r, lookup{t}, key)
+	})
+	t.declareReport("inferenceObjectiveReports", t.stored(store.InferenceObjectives.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
+		return inference.ObjectiveReport(r, lookup{t}, key)
+	})
 	// Nearly all EndpointSlices have nothing to report, so only those with a problem, as far as routes lead to them, get a row: one
 	// for each took 600 bytes.
 	t.declareReport("endpointSliceReports", []graph.Source[string]{t.assignmentsByOutside}, sliceReport)

@@ -2,7 +2,6 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// inferenceModelKind: translation reports the fields that have no effect yet.
 func inferenceModelKind() *kind {
 	return &kind{
 		table:    store.InferenceModels,

@@ -113,6 +113,30 @@ func TestInferenceModel_UnknownCriticalityIsReported(t *testing.T) {
 		"spec: {modelName: m, criticality: critical, poolRef: {name: llama}}\n"), `spec.criticality: must be one of Critical, Standard, Sheddable, is "critical"; write Critical`)
 }
 
+func TestInferenceModel_InvalidWeightsAreReported(t *testing.T) {
+	model := func(targets string) string {
+		return object("inference.networking.x-k8s.io/v1alpha2", "InferenceModel", "spec: {modelName: m, poolRef: {name: llama}, targetModels: ["+targets+"]}\n")
+	}
+	invalid(t, store.InferenceModels, model("{name: a, weight: 0}"), "spec.targetModels[0].weight: must be at least 1, is 0; write an integer from 1 to 1000000")
+	invalid(t, store.InferenceModels, model("{name: a, weight: 1}, {name: b, weight: -5}"), "spec.targetModels[1].weight: must be at least 1, is -5; write an integer from 1 to 1000000")
+	invalid(t, store.InferenceModels, model("{name: a, weight: 1}, {name: b}"), "spec.targetModels: weights must be set for all targetModels, or for none")
+}
+
+func TestInferenceModelRewrite_BothGroupsAreReadAndInvalidWeightsReported(t *testing.T) {
+	for _, group := range []string{"llm-d.ai", "inference.networking.x-k8s.io"} {
+		rewrite := func(weight string) string {
+			return object(group+"/v1alpha2", "InferenceModelRewrite", "spec: {poolRef: {name: llama}, rules: [{matches: [{model: {value: a}}], targets: [{modelRewrite: b, weight: "+weight+"}]}]}\n")
+		}
+		if rw := valid(t, store.InferenceModelRewrites, rewrite("1")); rw.Spec.Rules[0].Matches[0].Model.Type != "Exact" || rw.Spec.PoolRef.Kind != "InferencePool" {
+			t.Errorf("%s: defaults are missing: %+v", group, rw.Spec)
+		}
+		invalid(t, store.InferenceModelRewrites, rewrite("0"), "spec.rules[0].targets[0].weight: must be at least 1, is 0; write an integer from 1 to 1000000")
+		if o := valid(t, store.InferenceObjectives, object(group+"/v1alpha2", "InferenceObjective", "spec: {priority: -1, poolRef: {name: llama}}\n")); *o.Spec.Priority != -1 {
+			t.Errorf("%s: %+v", group, o.Spec)
+		}
+	}
+}
+
 func TestPoolPolicy_InvalidRangeIsReported(t *testing.T) {
 	invalid(t, store.PoolPolicies, object("penstock.dev/v1alpha1", "PoolPolicy", "spec: {targetRef: {name: llama}, remote: {podCIDRs: [10.244.0.0]}}\n"),
 		`spec.remote.podCIDRs[0]: must be a CIDR range, is "10.244.0.0"`)

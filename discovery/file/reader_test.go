@@ -142,7 +142,6 @@ func TestFile_EveryKindIsRead(t *testing.T) {
 		}
 		f.write(filepath.Base(e), string(raw))
 	}
-	f.write("model.yaml", "apiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferenceModel\nmetadata: {name: m}\nspec: {modelName: m, poolRef: {name: llama}}\n")
 	f.load()
 	f.expectFindings()
 	kinds := map[string]int{}

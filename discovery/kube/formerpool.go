@@ -2,7 +2,6 @@ package kube
 
 import (
 	"encoding/json"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +18,7 @@ import (
 // pools are the InferencePools of both groups.
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))
-	today.rivals = &rivals{today: map[string]bool{}, former: map[string]rival{}}
+	today.rivals = newRivals()
 	former = &kind{
 		table: formerPools{store.InferencePools}, resource: "inferencepools", versions: []string{"v1alpha2"}, list: of[list[formerPool]],
 		status: shape.FormerPool(func(obj store.Object) *shape.FormerPoolStatus { return &obj.(*formerPool).former }),
@@ -89,51 +88,4 @@ func (p *formerPool) UnmarshalJSON(text []byte) error {
 		p.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Group: ref.Group, Kind: ref.Kind, Name: ref.Name, Port: &port, FailureMode: ref.FailureMode}
 	}
 	return nil
-}
-
-// rivals knows the pools of both groups. Of two with one name, which are there while a cluster is moved to v1, today's counts.
-type rivals struct {
-	mu     sync.Mutex
-	today  map[string]bool
-	former map[string]rival // as they arrived
-}
-
-type rival struct {
-	kind *kind
-	obj  store.Object
-}
-
-// arrive hands an object to admit, unless it stands behind another.
-func (r *rivals) arrive(k *kind, obj store.Object, admit func(*kind, store.Object)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	id := store.ID(obj)
-	if k.instead == nil {
-		r.today[id] = true
-	} else {
-		r.former[id] = rival{k, obj.DeepCopyObject().(store.Object)}
-		if r.today[id] {
-			return
-		}
-	}
-	admit(k, obj)
-}
-
-// leave hands an object to dismiss, or the one that stood behind it to admit.
-func (r *rivals) leave(k *kind, id string, admit func(*kind, store.Object), dismiss func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if k.instead == nil {
-		delete(r.today, id)
-		if behind, ok := r.former[id]; ok {
-			admit(behind.kind, behind.obj.DeepCopyObject().(store.Object))
-			return
-		}
-	} else {
-		delete(r.former, id)
-		if r.today[id] {
-			return
-		}
-	}
-	dismiss()
 }

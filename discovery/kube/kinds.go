@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 )
 
 // kind describes how objects of one kind are read from the API server, and the shape of their status.
@@ -45,6 +46,8 @@ const (
 // kinds lists every kind that Penstock reads, in the order of store.Tables. A kind with a CRD is one line.
 func kinds() []*kind {
 	pools, formerPools := pools()
+	rewrites, formerRewrites := bothGroups[llmd.InferenceModelRewrite](store.InferenceModelRewrites, "inferencemodelrewrites", "v1alpha2")
+	objectives, formerObjectives := bothGroups[llmd.InferenceObjective](store.InferenceObjectives, "inferenceobjectives", "v1alpha2")
 	return []*kind{
 		vital(custom(store.GatewayClasses, "gatewayclasses", "v1", "v1beta1")),
 		vital(custom(store.Gateways, "gateways", "v1", "v1beta1")),
@@ -65,6 +68,8 @@ func kinds() []*kind {
 		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList], builtIn: true, plain: true, reach: named},
 		pools, formerPools,
 		custom(store.InferenceModels, "inferencemodels", "v1alpha2"),
+		rewrites, formerRewrites,
+		objectives, formerObjectives,
 		backend(custom(store.InferencePoolImports, "inferencepoolimports", "v1alpha1")),
 		custom(store.ModelServers, "modelservers", "v1alpha1"),
 		custom(store.PoolPolicies, "poolpolicies", "v1alpha1"),

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 )
 
 // gatewayParents returns the keys in ByParent of a route in a namespace.
@@ -93,4 +95,23 @@ func tcpRouteBackends(r *gatewayv1.TCPRoute) []string {
 		}
 	}
 	return b.keys
+}
+
+// rewrittenModels returns a ModelKey for each model that a rule matches; with "" for a rule that matches all.
+func rewrittenModels(m *llmd.InferenceModelRewrite) (keys []string) {
+	if m.Spec.PoolRef == nil {
+		return nil
+	}
+	for _, rule := range m.Spec.Rules {
+		if len(rule.Matches) == 0 {
+			keys = append(keys, ModelKey(m.Namespace, m.Spec.PoolRef.Name, ""))
+		}
+		for _, match := range rule.Matches {
+			if match.Model != nil {
+				keys = append(keys, ModelKey(m.Namespace, m.Spec.PoolRef.Name, match.Model.Value))
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -36,6 +37,9 @@ const (
 	ByClass = "class"
 	// ByTarget has "Kind namespace/name" of the target of a policy or model.
 	ByTarget = "target"
+	// ByModel has a ModelKey for each model that an InferenceModel or InferenceModelRewrite names; with the model "" for one with a
+	// rule for all models.
+	ByModel = "model"
 	// ByMention has the name of a Host, as ByID has. To read a Host by its ID makes its name used, so that it is resolved;
 	// reports about names that no traffic uses read by this index.
 	ByMention = "mention"
@@ -113,6 +117,23 @@ var (
 		{ByTarget, func(m *inferenceapi.InferenceModel) []string {
 			return []string{TargetKey("InferencePool", m.Namespace, m.Spec.PoolRef.Name)}
 		}},
+		{ByModel, func(m *inferenceapi.InferenceModel) []string {
+			return []string{ModelKey(m.Namespace, m.Spec.PoolRef.Name, m.Spec.ModelName)}
+		}},
+	}}
+	InferenceModelRewrites = &Table[*llmd.InferenceModelRewrite]{group: llmd.Group, kind: "InferenceModelRewrite", indexes: []Index[*llmd.InferenceModelRewrite]{
+		{ByTarget, func(m *llmd.InferenceModelRewrite) []string {
+			if m.Spec.PoolRef == nil {
+				return nil
+			}
+			return []string{TargetKey("InferencePool", m.Namespace, m.Spec.PoolRef.Name)}
+		}},
+		{ByModel, rewrittenModels},
+	}}
+	InferenceObjectives = &Table[*llmd.InferenceObjective]{group: llmd.Group, kind: "InferenceObjective", indexes: []Index[*llmd.InferenceObjective]{
+		{ByTarget, func(o *llmd.InferenceObjective) []string {
+			return []string{TargetKey("InferencePool", o.Namespace, o.Spec.PoolRef.Name)}
+		}},
 	}}
 	InferencePoolImports = &Table[*inferenceapi.InferencePoolImport]{group: inferenceapi.Group, kind: "InferencePoolImport"}
 
@@ -149,7 +170,7 @@ func Tables() []Kind {
 	return []Kind{
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
-		InferencePools, InferenceModels, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets,
+		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets,
 		Hosts, LearnedEndpoints, Dialects, Authorities, AddressPolicies, Occupants,
 	}
 }
@@ -165,6 +186,9 @@ const SliceController = "endpointslice-controller.k8s.io"
 
 // TargetKey returns a key of ByTarget, ByBackend and ByRoute.
 func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
+
+// ModelKey returns a key of ByModel: of a model that requests to a pool name.
+func ModelKey(namespace, pool, model string) string { return namespace + "/" + pool + " " + model }
 
 // ParseTargetKey splits a key of ByTarget, ByBackend or ByRoute into the kind and the primary key of an object.
 func ParseTargetKey(key string) (kind, id string) {

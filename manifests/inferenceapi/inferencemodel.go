@@ -7,6 +7,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
 // +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Model Name",type=string,JSONPath=`.spec.modelName`
+// +kubebuilder:printcolumn:name="Inference Pool",type=string,JSONPath=`.spec.poolRef.name`
+// +kubebuilder:printcolumn:name="Criticality",type=string,JSONPath=`.spec.criticality`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type InferenceModel struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -24,25 +28,28 @@ type InferenceModelStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:default={{type: "Ready", status: "Unknown", reason:"Pending", message:"Waiting for controller", lastTransitionTime: "1970-01-01T00:00:00Z"}}
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // InferenceModelSpec is the specification of an InferenceModel.
 type InferenceModelSpec struct {
-	// ModelName in requests.
+	// ModelName in requests. Of several InferenceModels of a pool with one name, the oldest counts.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="modelName is immutable"
 	ModelName string `json:"modelName"`
 	// Criticality of its requests: Critical, Standard or Sheddable.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Critical;Standard;Sheddable
 	Criticality string `json:"criticality,omitempty"`
-	// TargetModels that requests are split among.
+	// TargetModels that requests are split among. Without them, requests keep the name.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:XValidation:rule="self.all(model, has(model.weight)) || self.all(model, !has(model.weight))",message="weights must be set for all targetModels, or for none"
 	// +listType=atomic
 	TargetModels []TargetModel `json:"targetModels,omitempty"`
 	// PoolRef is the InferencePool that serves it.
@@ -69,6 +76,7 @@ type ModelPoolRef struct {
 	// Group of the pool.
 	//
 	// +optional
+	// +kubebuilder:default="inference.networking.x-k8s.io"
 	Group string `json:"group,omitempty"`
 	// Kind of the pool.
 	//

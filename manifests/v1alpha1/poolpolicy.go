@@ -150,6 +150,12 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:default=Standard
 	Criticality Criticality `json:"criticality,omitempty"`
+	// TrustHeaders lets clients decide about their requests' priority by headers: x-llm-d-inference-objective (or
+	// x-gateway-inference-objective) names an InferenceObjective. Without it the headers have no effect, because any client can send
+	// them.
+	//
+	// +optional
+	TrustHeaders bool `json:"trustHeaders,omitempty"`
 	// ShedAfter answers a request of criticality Sheddable 429, or spills it, if the time to its first token at the endpoint that the
 	// strategy selects is predicted to be longer, such as 1500ms. Without it none is shed for its wait.
 	//

@@ -23,8 +23,8 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 			p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.ShedAfter == 0 {
 			out = append(out, unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, set shedAfter, or use strategy tree or load"))
 		}
-		if p.Settings.ShedAfter > 0 && p.Settings.Criticality != string(v1alpha1.Sheddable) {
-			out = append(out, unused(policy, []string{"spec.picker.shedAfter"}, "requests of criticality "+p.Settings.Criticality+" are not shed", "remove it, or set criticality: Sheddable"))
+		if p.Settings.ShedAfter > 0 && p.Settings.Criticality != string(v1alpha1.Sheddable) && !p.Settings.ReadsModels && !p.Settings.TrustHeaders {
+			out = append(out, unused(policy, []string{"spec.picker.shedAfter"}, "requests of criticality "+p.Settings.Criticality+" are not shed", "remove it, set criticality: Sheddable, or write an InferenceModel that does"))
 		}
 		if spec.CHWBL != nil && p.Settings.Strategy != string(v1alpha1.StrategyCHWBL) {
 			out = append(out, unused(policy, []string{"spec.picker.chwbl"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy chwbl"))
@@ -106,6 +106,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	}{
 		{"strategy", spec.Strategy != "" && spec.Strategy != v1alpha1.StrategyLoad},
 		{"criticality", spec.Criticality != "" && spec.Criticality != v1alpha1.Standard},
+		{"trustHeaders", spec.TrustHeaders},
 		{"shedAfter", spec.ShedAfter != nil},
 		{"shadow", spec.Shadow != ""},
 		{"chwbl", spec.CHWBL != nil},

@@ -46,7 +46,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	reads := s.Strategy == string(v1alpha1.StrategyLoad) || s.Strategy == string(v1alpha1.StrategyPlugins)
 	s.Prefix = reads && (spec.Prefix == nil || *spec.Prefix)
 	s.EveryBody = spec.Body == string(model.BodyBuffered) || spec.Body == "" && readsBodies(spec.Strategy)
-	s.Criticality = cmp.Or(string(spec.Criticality), s.Criticality)
+	s.Criticality, s.TrustHeaders = cmp.Or(string(spec.Criticality), s.Criticality), spec.TrustHeaders
 	s.Fallbacks = or(spec.Fallbacks, s.Fallbacks)
 	if f := spec.Full; f != nil {
 		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)
@@ -102,7 +102,7 @@ func or(v *int32, otherwise int32) int32 {
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = true
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}
-	if p.Settings.Prefix || p.Settings.EveryBody {
+	if p.Settings.Prefix || p.Settings.EveryBody || p.Settings.ReadsModels {
 		p.Picker.Body = model.BodyBuffered
 	}
 	p.Picker.Served = readsSessions(&p.Settings) // for the token in the response

@@ -52,6 +52,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 	for _, port := range obj.Spec.TargetPorts {
 		p.Ports = append(p.Ports, uint16(port.Number))
 	}
+	p.Settings.ReadsModels, p.Settings.RewritesModels = modelUse(r, obj.Namespace, obj.Name)
 	if ref := obj.Spec.EndpointPickerRef; ref == nil {
 		plugins(r, p, policy)
 		ourPicker(p, policy)

@@ -131,24 +131,6 @@ func kindOf(ref v1alpha1.PoolRef) string {
 	return ref.Kind
 }
 
-// ModelReport reports that an InferenceModel has no effect yet.
-func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
-	m, ok := store.InferenceModels.Get(r, key)
-	if !ok {
-		return report.Report{}, false
-	}
-	const unused = "criticality and targetModels are not used yet: requests reach the pool with the model name that the client sent"
-	owner := store.InferenceModels.Ref(m)
-	accepted := report.Condition{Type: "Accepted", Status: report.False, Reason: "NotSupported", Message: unused}
-	if _, ok := tables.Pool(r, m.Namespace+"/"+m.Spec.PoolRef.Name); !ok {
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "PoolNotFound", Message: fmt.Sprintf("there is no InferencePool %s/%s", m.Namespace, m.Spec.PoolRef.Name)}
-	}
-	return report.Report{Owner: owner, Conditions: []report.Condition{accepted}, Findings: []report.Finding{{
-		Severity: report.Warning, Owner: owner, Field: "spec",
-		Problem: unused,
-	}}}, true
-}
-
 // ServersReport reports which host names of ModelServers have no address, and which addresses may not become endpoints.
 func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	ms, ok := store.ModelServers.Get(r, key)

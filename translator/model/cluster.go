@@ -119,9 +119,10 @@ type Pool struct {
 }
 
 // ViaHops reports whether the pool spills but cannot share a cluster with hops (see FallbackHops): on an edge it is a cluster of
-// hops, the first of them to itself.
+// hops, the first of them to itself. What a picker changes in a request behind its pool's own hop is undone with the hop: the next
+// pool's picker receives what the client sent.
 func (p *Pool) ViaHops() bool {
-	return len(p.Spill) > 0 && (p.External || p.Protocol != HTTP1)
+	return len(p.Spill) > 0 && (p.External || p.Protocol != HTTP1 || p.Settings.RewritesModels)
 }
 
 // PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the pool itself: nothing else would
@@ -211,6 +212,9 @@ type PickerSettings struct {
 	SessionCookie      string
 	Prefix             bool  // the strategy reads prompts
 	EveryBody          bool  // every request's body is read
+	ReadsModels        bool  // InferenceModels or InferenceModelRewrites name the pool: bodies are read for the model
+	RewritesModels     bool  // some of them replace it
+	TrustHeaders       bool  // headers of clients decide about priority
 	FullQueue          int32 // 0: never full
 	FullKVCachePercent int32 // 0: never full
 	FullInFlight       int32 // 0: never full

@@ -44,6 +44,8 @@ var objects = []object{
 	{"gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies", "b", "spec: {targetRefs: [{group: '', kind: Service, name: web}], validation: {hostname: a.example.com, wellKnownCACertificates: System}}"},
 	{"inference.networking.k8s.io", "v1", "InferencePool", "inferencepools", "p", "spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}"},
 	{"inference.networking.x-k8s.io", "v1alpha2", "InferenceModel", "inferencemodels", "m", "spec: {modelName: chat, poolRef: {name: p}}"},
+	{"llm-d.ai", "v1alpha2", "InferenceModelRewrite", "inferencemodelrewrites", "mr", "spec: {poolRef: {name: p}, rules: [{targets: [{modelRewrite: chat}]}]}"},
+	{"llm-d.ai", "v1alpha2", "InferenceObjective", "inferenceobjectives", "o", "spec: {poolRef: {name: p}}"},
 	{"inference.networking.x-k8s.io", "v1alpha1", "InferencePoolImport", "inferencepoolimports", "i", ""},
 	{"penstock.dev", "v1alpha1", "ModelServers", "modelservers", "ms", "spec: {servers: [{address: 10.0.0.1}]}"},
 	{"penstock.dev", "v1alpha1", "PoolPolicy", "poolpolicies", "pp", "spec: {targetRef: {name: p}, picker: {strategy: load}}"},
@@ -179,7 +181,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	for _, o := range objects {
 		rep := report.Report{Owner: o.ref(), Conditions: accepted}
 		switch o.kind {
-		case "GatewayClass", "PoolPolicy", "InferenceModel", "ModelServers":
+		case "GatewayClass", "PoolPolicy", "InferenceModel", "InferenceModelRewrite", "InferenceObjective", "ModelServers":
 		case "Gateway", "ListenerSet":
 			rep.Listeners = []report.Listener{{Name: "http", AttachedRoutes: 2, Conditions: accepted, SupportedKinds: []report.Ref{{Group: gatewayv1.GroupName, Kind: "HTTPRoute"}}}}
 		default:

@@ -305,6 +305,7 @@ var kinds = map[string]string{
 	"grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute", "tcproutes": "TCPRoute", "listenersets": "ListenerSet", "referencegrants": "ReferenceGrant",
 	"backendtlspolicies": "BackendTLSPolicy", "namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod",
 	"secrets": "Secret", "configmaps": "ConfigMap", "inferencepools": "InferencePool", "inferencemodels": "InferenceModel",
+	"inferencemodelrewrites": "InferenceModelRewrite", "inferenceobjectives": "InferenceObjective",
 	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers", "poolpolicies": "PoolPolicy", "envoyfleets": "EnvoyFleet",
 }
 

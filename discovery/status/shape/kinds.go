@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -33,6 +34,12 @@ func ByKind() map[string]*Shape {
 		store.InferenceModels.Kind(): Conditions(
 			func(m *inferenceapi.InferenceModel) *inferenceapi.InferenceModelStatus { return &m.Status },
 			func(s *inferenceapi.InferenceModelStatus) *[]metav1.Condition { return &s.Conditions }),
+		store.InferenceModelRewrites.Kind(): Conditions(
+			func(m *llmd.InferenceModelRewrite) *llmd.InferenceModelRewriteStatus { return &m.Status },
+			func(s *llmd.InferenceModelRewriteStatus) *[]metav1.Condition { return &s.Conditions }),
+		store.InferenceObjectives.Kind(): Conditions(
+			func(o *llmd.InferenceObjective) *llmd.InferenceObjectiveStatus { return &o.Status },
+			func(s *llmd.InferenceObjectiveStatus) *[]metav1.Condition { return &s.Conditions }),
 		store.ModelServers.Kind(): Conditions(
 			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
 			func(s *v1alpha1.ModelServersStatus) *[]metav1.Condition { return &s.Conditions }),

@@ -24,6 +24,8 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Shadow:        s.Shadow,
 		Plugins:       s.Plugins,
 		Criticality:   schedule.Criticality(s.Criticality),
+		Models:        models(pp.Models),
+		TrustHeaders:  s.TrustHeaders,
 		ShedAfter:     s.ShedAfter,
 		Hashing:       schedule.Hashing{VirtualNodes: int(s.VirtualNodes), LoadFactor: float64(s.LoadFactorPercent) / 100},
 		UserMessages:  int(s.UserMessages),
@@ -45,7 +47,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	switch {
 	case pp.Pool.Picker.Body != model.BodyBuffered:
-	case s.Prefix && !s.EveryBody && pp.External == nil:
+	case s.Prefix && !s.EveryBody && !s.ReadsModels && pp.External == nil:
 		out.Body = picker.BodyPrompts
 	default:
 		out.Body = picker.BodyBuffered
@@ -63,6 +65,31 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	for _, m := range pp.Members {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining})
+	}
+	return out
+}
+
+func models(m *model.Models) *picker.Models {
+	if m == nil {
+		return nil
+	}
+	rule := func(r model.ModelRule) (out picker.ModelRule) {
+		out.Criticality = schedule.Criticality(r.Criticality)
+		for _, t := range r.Targets {
+			out.Targets = append(out.Targets, picker.ModelTarget(t))
+		}
+		return out
+	}
+	out := &picker.Models{Objectives: m.Objectives}
+	if m.Other != nil {
+		other := rule(*m.Other)
+		out.Other = &other
+	}
+	if len(m.Named) > 0 {
+		out.Named = make(map[string]picker.ModelRule, len(m.Named))
+		for name, r := range m.Named {
+			out.Named[name] = rule(r)
+		}
 	}
 	return out
 }

@@ -1,0 +1,19 @@
+package file
+
+import (
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
+)
+
+func inferenceModelRewriteKind() *kind {
+	return &kind{table: store.InferenceModelRewrites, versions: bothGroups(), crd: "inferencemodelrewrites"}
+}
+
+// bothGroups are the groups in which llm-d has published a kind, with one schema.
+func bothGroups() []version {
+	return []version{
+		{llmd.Group + "/" + llmd.Version, nil},
+		{inferenceapi.Group + "/" + llmd.Version, func(*draft) {}},
+	}
+}

@@ -1,0 +1,75 @@
+package kube
+
+import (
+	"sync"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+// bothGroups are the objects of a kind that has the same form in a former group. They are read into one table.
+func bothGroups[T any, P interface {
+	*T
+	store.Object
+}](t *store.Table[P], resource, version string) (today, former *kind) {
+	today = custom(t, resource, version)
+	today.rivals = newRivals()
+	f := *today
+	f.table, f.instead = formerGroup{t}, today
+	return today, &f
+}
+
+// formerGroup is the table of a kind, for objects of the former group.
+type formerGroup struct{ table }
+
+// Group implements store.Kind.
+func (formerGroup) Group() string { return inferenceapi.Group }
+
+// rivals knows the objects of both groups. Of two with one name, which are there while a cluster is moved, today's counts.
+type rivals struct {
+	mu     sync.Mutex
+	today  map[string]bool
+	former map[string]rival // as they arrived
+}
+
+func newRivals() *rivals { return &rivals{today: map[string]bool{}, former: map[string]rival{}} }
+
+type rival struct {
+	kind *kind
+	obj  store.Object
+}
+
+// arrive hands an object to admit, unless it stands behind another.
+func (r *rivals) arrive(k *kind, obj store.Object, admit func(*kind, store.Object)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := store.ID(obj)
+	if k.instead == nil {
+		r.today[id] = true
+	} else {
+		r.former[id] = rival{k, obj.DeepCopyObject().(store.Object)}
+		if r.today[id] {
+			return
+		}
+	}
+	admit(k, obj)
+}
+
+// leave hands an object to dismiss, or the one that stood behind it to admit.
+func (r *rivals) leave(k *kind, id string, admit func(*kind, store.Object), dismiss func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k.instead == nil {
+		delete(r.today, id)
+		if behind, ok := r.former[id]; ok {
+			admit(behind.kind, behind.obj.DeepCopyObject().(store.Object))
+			return
+		}
+	} else {
+		delete(r.former, id)
+		if r.today[id] {
+			return
+		}
+	}
+	dismiss()
+}

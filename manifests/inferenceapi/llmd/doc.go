@@ -1,0 +1,14 @@
+// Package llmd holds the kinds of llm-d.ai/v1alpha2 that configure an endpoint picker: InferenceModelRewrite and
+// InferenceObjective. Their schemas are those of llm-d's router. Clusters may have the same kinds in the former group,
+// inference.networking.x-k8s.io/v1alpha2.
+//
+// +kubebuilder:object:generate=true
+// +groupName=llm-d.ai
+// +versionName=v1alpha2
+package llmd
+
+// Group and Version of the kinds here.
+const (
+	Group   = "llm-d.ai"
+	Version = "v1alpha2"
+)

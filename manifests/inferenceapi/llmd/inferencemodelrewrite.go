@@ -1,0 +1,119 @@
+package llmd
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// InferenceModelRewrite replaces the model that requests to a pool name.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Inference Pool",type=string,JSONPath=`.spec.poolRef.name`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type InferenceModelRewrite struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +optional
+	Spec InferenceModelRewriteSpec `json:"spec,omitempty"`
+	// +optional
+	Status InferenceModelRewriteStatus `json:"status,omitzero"`
+}
+
+// InferenceModelRewriteSpec is the specification of an InferenceModelRewrite.
+type InferenceModelRewriteSpec struct {
+	// PoolRef is the InferencePool whose requests are rewritten.
+	PoolRef *PoolObjectReference `json:"poolRef"`
+	// Rules in their order. Of all rules for a pool, one that matches the model's name goes before one without matches, then one of
+	// an older object, then the first.
+	Rules []InferenceModelRewriteRule `json:"rules"`
+}
+
+// InferenceModelRewriteRule is what happens to the requests for some models.
+type InferenceModelRewriteRule struct {
+	// Matches are the models, any of them; none: all models.
+	//
+	// +optional
+	Matches []Match `json:"matches,omitempty"`
+	// Targets that the requests are split among. Without them the requests keep their model.
+	//
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	Targets []TargetModel `json:"targets,omitempty"`
+}
+
+// TargetModel is one model or adapter.
+type TargetModel struct {
+	// Weight relative to the rule's other targets. Either all have one, or none.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	Weight *int32 `json:"weight,omitempty"`
+	// ModelRewrite is the name of the model at the model server.
+	ModelRewrite string `json:"modelRewrite"`
+}
+
+// Match is what a rule matches of a request.
+type Match struct {
+	// Model that the request's body names.
+	Model *ModelMatch `json:"model"`
+}
+
+// ModelMatch matches the name of a model.
+type ModelMatch struct {
+	// Type of the match.
+	//
+	// +optional
+	// +kubebuilder:default=Exact
+	// +kubebuilder:validation:Enum=Exact
+	Type string `json:"type,omitempty"`
+	// Value is the model's name.
+	//
+	// +kubebuilder:validation:MinLength=1
+	Value string `json:"value"`
+}
+
+// InferenceModelRewriteStatus has llm-d's fields.
+type InferenceModelRewriteStatus struct {
+	// Conditions: Accepted.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:default={{type: "Accepted", status: "Unknown", reason:"Pending", message:"Waiting for controller", lastTransitionTime: "1970-01-01T00:00:00Z"}}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PoolObjectReference names a pool of the same namespace.
+type PoolObjectReference struct {
+	// Group of the pool.
+	//
+	// +optional
+	// +kubebuilder:default="inference.networking.k8s.io"
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Group string `json:"group,omitempty"`
+	// Kind of the pool.
+	//
+	// +optional
+	// +kubebuilder:default="InferencePool"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`
+	Kind string `json:"kind,omitempty"`
+	// Name of the pool.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// InferenceModelRewriteList is a list of InferenceModelRewrites.
+//
+// +kubebuilder:object:root=true
+type InferenceModelRewriteList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []InferenceModelRewrite `json:"items"`
+}

@@ -1,0 +1,152 @@
+package picker
+
+import (
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// Models is what a pool does with the models that requests name, and with the objectives. It must not be changed.
+type Models struct {
+	Named map[string]ModelRule // by the name in the request
+	Other *ModelRule           // of any other name; nil: nothing is done
+	// Objectives are priorities by the names that requests give: higher ones first, 0 for usual requests.
+	Objectives map[string]int32
+}
+
+// ModelRule is what is done with the requests for a model.
+type ModelRule struct {
+	Criticality schedule.Criticality // "": the pool's
+	Targets     []ModelTarget        // the model is replaced by one of them; none: it stays
+}
+
+// ModelTarget is a model that a server has.
+type ModelTarget struct {
+	Name   string
+	Weight int32 // at least 1
+}
+
+func (m *Models) equal(o *Models) bool {
+	if m == nil || o == nil {
+		return m == o
+	}
+	same := func(a, b ModelRule) bool { return a.Criticality == b.Criticality && slices.Equal(a.Targets, b.Targets) }
+	return maps.EqualFunc(m.Named, o.Named, same) && maps.Equal(m.Objectives, o.Objectives) &&
+		(m.Other == nil) == (o.Other == nil) && (m.Other == nil || same(*m.Other, *o.Other))
+}
+
+// modelRules are Models as picks read them.
+type modelRules struct {
+	of       *Models
+	named    map[string]*modelRule
+	other    *modelRule
+	rewrites bool // some rule has targets
+	random   func() uint64
+}
+
+type modelRule struct {
+	criticality schedule.Criticality
+	targets     []*request.Target
+	until       []uint64 // the weights of the targets up to each of them, summed up
+}
+
+// newModelRules returns nil for nil.
+func newModelRules(m *Models, random func() uint64) *modelRules {
+	if m == nil {
+		return nil
+	}
+	out := &modelRules{of: m, named: make(map[string]*modelRule, len(m.Named)), random: random}
+	compile := func(r *ModelRule) *modelRule {
+		c := &modelRule{criticality: r.Criticality}
+		var sum uint64
+		for _, t := range r.Targets {
+			sum += uint64(max(t.Weight, 1))
+			c.targets, c.until = append(c.targets, request.NewTarget(t.Name)), append(c.until, sum)
+		}
+		out.rewrites = out.rewrites || len(c.targets) > 0
+		return c
+	}
+	for name, r := range m.Named {
+		out.named[name] = compile(&r)
+	}
+	if m.Other != nil {
+		out.other = compile(m.Other)
+	}
+	return out
+}
+
+// rule returns nil for a model without one.
+func (m *modelRules) rule(model string) *modelRule {
+	if r := m.named[model]; r != nil || model == "" {
+		return r
+	}
+	return m.other
+}
+
+// target draws the model that a request's is replaced by; nil: it stays.
+func (m *modelRules) target(model string) *request.Target {
+	r := m.rule(model)
+	switch {
+	case r == nil || len(r.targets) == 0:
+		return nil
+	case len(r.targets) == 1:
+		return r.targets[0]
+	}
+	// The remainder favours the first targets by less than 2^-40: weights sum up to less than 2^24 for each of a few.
+	n := m.random() % r.until[len(r.until)-1]
+	return r.targets[sort.Search(len(r.until), func(i int) bool { return r.until[i] > n })]
+}
+
+// The header by which a request names an objective, and the same without llm-d's name.
+const (
+	objectiveHeader      = "x-llm-d-inference-objective"
+	plainObjectiveHeader = "x-gateway-inference-objective"
+)
+
+// Priorities of requests for models of each criticality.
+const (
+	priorityCritical  = 1
+	prioritySheddable = -1
+)
+
+// priority is how much a request counts: that of its objective, if headers are trusted and name one of the pool, else what the
+// criticality of its model means.
+func (pool *pool) priority(r *extproc.Request) int32 {
+	if pool.TrustHeaders && pool.rules != nil && len(pool.rules.of.Objectives) > 0 {
+		name := r.Headers.Header(objectiveHeader)
+		if name == nil {
+			name = r.Headers.Header(plainObjectiveHeader)
+		}
+		if p, ok := pool.rules.of.Objectives[string(name)]; ok {
+			return p
+		}
+	}
+	c := pool.Criticality
+	if pool.rules != nil {
+		if rule := pool.rules.rule(r.Facts.Model); rule != nil && rule.criticality != "" {
+			c = rule.criticality
+		}
+	}
+	switch c {
+	case schedule.Critical:
+		return priorityCritical
+	case schedule.Sheddable:
+		return prioritySheddable
+	}
+	return 0
+}
+
+// criticality is what strategies read of a priority.
+func criticality(priority int32) schedule.Criticality {
+	switch {
+	case priority > 0:
+		return schedule.Critical
+	case priority < 0:
+		return schedule.Sheddable
+	}
+	return schedule.Standard
+}

@@ -1,0 +1,151 @@
+package inference
+
+import (
+	"fmt"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// ModelReport reports whether an InferenceModel is in force.
+func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
+	m, ok := store.InferenceModels.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	rep := newModelReport(store.InferenceModels.Ref(m))
+	problem, field, fix := invalidModel(m)
+	pool := rep.pool(r, tables, m.Spec.PoolRef.Name, problem, field, fix)
+	if pool == nil {
+		return rep.Report, true
+	}
+	c := claimsOn(r, m.Namespace, m.Spec.PoolRef.Name, m.Spec.ModelName)
+	if other := c.model(); other != m {
+		notAccepted(rep, "ModelNameInUse", "spec.modelName", fmt.Sprintf("InferenceModel %s, which is older or comes first by name, has model %q of %s", other.Name, m.Spec.ModelName, pool.Ref), "write both into one InferenceModel, or remove one")
+		return rep.Report, true
+	}
+	if _, rw, rule := c.targets(); rw != nil && len(m.Spec.TargetModels) > 0 {
+		rep.warn("spec.targetModels", fmt.Sprintf("they have no effect: rule %d of InferenceModelRewrite %s, which is older or comes first by name, rewrites model %q", rule, rw.Name, m.Spec.ModelName), "remove them, or that rule")
+	}
+	return rep.Report, true
+}
+
+// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules another object goes before.
+func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
+	rw, ok := store.InferenceModelRewrites.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	rep := newModelReport(store.InferenceModelRewrites.Ref(rw))
+	problem, field, fix := invalidRewrite(rw)
+	name := ""
+	if rw.Spec.PoolRef != nil {
+		name = rw.Spec.PoolRef.Name
+	}
+	pool := rep.pool(r, tables, name, problem, field, fix)
+	if pool == nil {
+		return rep.Report, true
+	}
+	effective, shadowed := 0, 0
+	check := func(i int, field, model string) {
+		by := shadow(claimsOn(r, rw.Namespace, name, model), rw, i)
+		if by == "" {
+			effective++
+			return
+		}
+		what := fmt.Sprintf("model %q", model)
+		if model == "" {
+			what = "all models without a rule of their own"
+		}
+		if shadowed++; shadowed <= mostErrors {
+			rep.warn(field, "it has no effect: "+by+" rewrites "+what, "remove one of the two")
+		}
+	}
+	for i, rule := range rw.Spec.Rules {
+		if len(rule.Matches) == 0 {
+			check(i, fmt.Sprintf("spec.rules[%d]", i), "")
+		}
+		for j, m := range rule.Matches {
+			if m.Model != nil {
+				check(i, fmt.Sprintf("spec.rules[%d].matches[%d]", i, j), m.Model.Value)
+			}
+		}
+		if len(rule.Targets) == 0 {
+			rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: rep.Owner, Field: fmt.Sprintf("spec.rules[%d]", i), Problem: "it has no targets: the requests that it matches keep their model"})
+		}
+	}
+	if more := shadowed - mostErrors; more > 0 {
+		rep.warn("spec.rules", fmt.Sprintf("%d more matches have no effect", more), "see the other findings of this object")
+	}
+	switch {
+	case shadowed > 0 && effective == 0:
+		rep.Conditions[0] = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted", Message: rep.Findings[0].Field + ": " + rep.Findings[0].Problem}
+	case len(rw.Spec.Rules) == 0:
+		rep.warn("spec.rules", "there are none: the object has no effect", "write a rule, or remove the object")
+	}
+	return rep.Report, true
+}
+
+// shadow returns the rule that goes before rule i of an object for some model; "" if none does.
+func shadow(c *claims, rw *llmd.InferenceModelRewrite, i int) string {
+	switch m, other, rule := c.targets(); {
+	case m != nil:
+		return "InferenceModel " + m.Name + ", which is older or comes first by name,"
+	case other != rw:
+		return fmt.Sprintf("rule %d of InferenceModelRewrite %s, which is older or comes first by name,", rule, other.Name)
+	case rule != i:
+		return fmt.Sprintf("rule %d", rule)
+	}
+	return ""
+}
+
+// ObjectiveReport reports whether an InferenceObjective is in force.
+func ObjectiveReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
+	o, ok := store.InferenceObjectives.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	rep := newModelReport(store.InferenceObjectives.Ref(o))
+	problem, fix := invalidPoolRef(o.Spec.PoolRef.Group, o.Spec.PoolRef.Kind)
+	if pool := rep.pool(r, tables, o.Spec.PoolRef.Name, problem, "spec.poolRef", fix); pool != nil && !pool.Settings.TrustHeaders {
+		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: rep.Owner, Problem: "requests cannot name it: the header that does is a client's, and counts only if the pool trusts it", Fix: "set spec.picker.trustHeaders: true in a PoolPolicy of " + pool.Ref.String()})
+	}
+	return rep.Report, true
+}
+
+// modelReport is the report on an object that belongs to a pool.
+type modelReport struct{ report.Report }
+
+func newModelReport(owner report.Ref) *modelReport {
+	return &modelReport{report.Report{Owner: owner, Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}}}}
+}
+
+// pool finds the pool that the object names. It returns nil if the report is complete: the object has no effect.
+func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field, fix string) *model.Pool {
+	if problem != "" {
+		notAccepted(rep, "Invalid", field, problem, fix)
+		return nil
+	}
+	p, ok := tables.Pool(r, rep.Owner.Namespace+"/"+name)
+	switch {
+	case !ok:
+		notAccepted(rep, "PoolNotFound", "spec.poolRef.name", fmt.Sprintf("there is no InferencePool %s/%s", rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
+		return nil
+	case p.External: // it may read the object, and write its conditions
+		rep.Conditions = nil
+		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: rep.Owner, Field: "spec.poolRef", Problem: fmt.Sprintf("it has no effect on what Penstock does: %s has an external picker, which decides alone", p.Ref), Fix: "remove endpointPickerRef from the pool to have Penstock's own picker"})
+		return nil
+	}
+	return p
+}
+
+func notAccepted(rep *modelReport, reason, field, problem, fix string) {
+	rep.Conditions = []report.Condition{{Type: "Accepted", Status: report.False, Reason: reason, Message: field + ": " + problem + "; " + fix}}
+	rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix})
+}
+
+func (rep *modelReport) warn(field, problem, fix string) {
+	rep.Findings = append(rep.Findings, report.Finding{Severity: report.Warning, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix})
+}
