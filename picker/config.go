@@ -176,6 +176,9 @@ type Pool struct {
 	Servers  []netip.AddrPort
 	Metrics  endpoint.Metrics
 	KVEvents *KVEvents // nil: the pool's model servers publish none
+	// LoadPort is that of the PUB sockets at which the model servers publish their load, counted as KVEvents.Port is; 0: they do not. Pages
+	// are read while it does not arrive.
+	LoadPort uint16
 	Body     Body
 	// BodyLimit in bytes; 0 is DefaultBodyLimit.
 	BodyLimit int

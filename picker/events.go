@@ -2,8 +2,10 @@ package picker
 
 import (
 	"context"
+	"iter"
 	mathrand "math/rand/v2"
 	"net/netip"
+	"time"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
@@ -17,12 +19,7 @@ import (
 // further one has the next port.
 func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	out := make([]kvevents.Source, 0, len(endpoints))
-	rank := 0
-	for i := range endpoints {
-		at := &endpoints[i]
-		if rank++; i == 0 || endpoints[i-1].Addr.Addr() != at.Addr.Addr() {
-			rank = 0
-		}
+	for at, rank := range ranked(endpoints) {
 		s := kvevents.Source{Server: at.Addr, Pod: at.Pod}
 		if e.Port != 0 {
 			s.Publisher, s.Topic = publisherAt(at.Addr.Addr(), e.Port, rank), e.Topic
@@ -34,6 +31,40 @@ func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 		out = append(out, s)
 	}
 	return out
+}
+
+// ranked returns each endpoint with how many before it have its IP address.
+func ranked(endpoints []endpoint.Endpoint) iter.Seq2[*endpoint.Endpoint, int] {
+	return func(yield func(*endpoint.Endpoint, int) bool) {
+		rank := 0
+		for i := range endpoints {
+			if rank++; i == 0 || endpoints[i-1].Addr.Addr() != endpoints[i].Addr.Addr() {
+				rank = 0
+			}
+			if !yield(&endpoints[i], rank) {
+				return
+			}
+		}
+	}
+}
+
+// loadSources returns where each endpoint publishes its load.
+func loadSources(port uint16, endpoints []endpoint.Endpoint) (out []kvevents.LoadSource) {
+	for at, rank := range ranked(endpoints) {
+		out = append(out, kvevents.LoadSource{Server: at.Addr, Publisher: publisherAt(at.Addr.Addr(), port, rank)})
+	}
+	return out
+}
+
+// pushed takes the load that a server publishes.
+func (p *Picker) pushed(server netip.AddrPort, l kvevents.Load) {
+	r := endpoint.Reading{Queue: float64(l.Waiting), Running: float64(l.Running), CacheTokens: l.Fit}
+	if l.Fit > 0 {
+		r.KV = min(1, float64(l.Tokens)/float64(l.Fit))
+	}
+	if err := p.registry.Push(server, r, time.Now()); err != nil {
+		p.log.Debug("a model server publishes a load that it cannot have", "server", server, "error", err)
+	}
 }
 
 // renderPrompt completes a request whose prompt is text with its token IDs, if servers of the pool report what they have.

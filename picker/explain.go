@@ -65,7 +65,9 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints, max(a.MaxRetries, 0), a.Status, a.Reason
 	e.Verdicts = pool.strategy.Describe(&request, now, pool.snapshot.Endpoints, nil)
 	for i := range e.Verdicts {
-		e.Verdicts[i].Prefixes = pool.reported(pool.snapshot.Endpoints[i].Addr)
+		v, at := &e.Verdicts[i], pool.snapshot.Endpoints[i].Addr
+		v.Prefixes = pool.reported(at)
+		v.Problem = cmp.Or(v.Problem, pool.loads.Problem(at))
 	}
 	return e
 }

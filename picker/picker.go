@@ -80,7 +80,8 @@ type pool struct {
 	shadow      *schedule.Strategy // judges picks without effect; nil for none
 	unlimited   *schedule.Strategy // strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
 	snapshot    *endpoint.Snapshot
-	events      *kvevents.Subscription // nil if its servers publish none
+	events      *kvevents.Subscription     // nil if its servers publish none
+	loads       *kvevents.LoadSubscription // the same
 	rendering   *tokenize.Pool
 	counters    *poolMetrics
 	history     *history
@@ -115,7 +116,6 @@ func New(c Config) (*Picker, error) {
 		gateway:        c.Gateway,
 		access:         c.Access,
 		prefixes:       prefixes,
-		events:         kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Never: c.Never, Log: c.Log, OnPanic: c.OnPanic}),
 		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Read: c.Read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		renderer:       tokenize.New(tokenize.Config{}),
 		models:         models.New(models.Config{Never: c.Never}),
@@ -124,6 +124,7 @@ func New(c Config) (*Picker, error) {
 		nowhere:        new(endpoint.Load),
 		health:         health.NewServer(),
 	}
+	p.events = kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Load: p.pushed, Never: c.Never, Log: c.Log, OnPanic: c.OnPanic})
 	if p.log == nil {
 		p.log = slog.Default()
 	}
@@ -258,6 +259,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
 	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
+	if c.LoadPort != 0 && !c.Metrics.Off {
+		next.loads = p.events.SubscribeLoads(loadSources(c.LoadPort, next.snapshot.Endpoints))
+	}
 	if c.KVEvents != nil {
 		next.events = p.events.Subscribe(c.KVEvents.sources(next.snapshot.Endpoints))
 	}
@@ -304,6 +308,7 @@ func (p *Picker) swap(next map[string]*pool) {
 		}
 		p.registry.Release(was.snapshot)
 		was.events.Release()
+		was.loads.Release()
 		was.closeScorers(now)
 		if was.remote != nil && (now == nil || now.remote != was.remote) {
 			was.remote.Close()

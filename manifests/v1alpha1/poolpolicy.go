@@ -322,6 +322,14 @@ type MetricsSpec struct {
 	// +kubebuilder:validation:Maximum=8388608
 	// +kubebuilder:default=1048576
 	MaxPageBytes *int32 `json:"maxPageBytes,omitempty"`
+	// LoadStatPort is where SGLang publishes its load (--load-publish-endpoint, since 0.5.19: with "auto" the port after those of its KV
+	// events, which is 5558 for 5557). If a pod has several model servers, the second one in the order of their serving ports publishes at
+	// the next port, and so on. While loads arrive, metrics pages are not read. Without it, only metrics pages are.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	LoadStatPort *int32 `json:"loadStatPort,omitempty"`
 	// Queue is the name of the series with the number of waiting requests, in place of the engine's. With labels, as
 	// NAME{LABEL=VALUE}, only lines that have them count; so for running and kvCache.
 	//

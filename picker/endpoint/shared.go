@@ -10,7 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A page that another process of the control plane has just read is not read again here: each process publishes what its scrapes show
+// A page is not read while its load arrives by other means: as what another process has read, or from the server itself (Push). Each process publishes what its scrapes show
 // (Config.Read), and takes over what the others do (Receive). The process that reads a page goes on to: one that takes its readings over waits a
 // quarter longer before it reads the page itself, so that it does so only if the other is gone or slow, or if its own picks call for it.
 
@@ -58,23 +58,37 @@ func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, no
 	if !reading.valid() {
 		return errReading
 	}
+	r.receive(addr, reading, now, func(src *source) bool { return src.number == page })
+	return nil
+}
+
+// Push takes what a server has published of its own load, in place of what its pages show.
+func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) error {
+	if !reading.valid() {
+		return errReading
+	}
+	r.receive(addr, reading, now, func(*source) bool { return true })
+	return nil
+}
+
+// receive stores a reading that is not of a scrape for some of a server's pages, which are not read soon.
+func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, of func(*source) bool) {
 	load := r.Find(addr)
 	if load == nil {
-		return nil
+		return
 	}
 	list := load.sources.Load()
 	if list == nil {
-		return nil
+		return
 	}
 	for _, src := range *list {
-		if src.number == page {
+		if of(src) {
 			mark := src.begin()
 			src.due.Store(mark.sent + picksPerScrape)
 			mark.Succeed(reading, now)
 			src.received.Store(sinceStart(now))
 		}
 	}
-	return nil
 }
 
 // Share sets how many processes read the pages: they have one budget.

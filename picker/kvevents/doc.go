@@ -11,6 +11,8 @@
 // block of the engine, prefix.Server holds the key. Adapters, cache salts and other extra keys of a block are part of it. A block
 // counts as cached while one medium has it. Of engines with several KV cache groups only group 0 counts.
 //
+// loads.go reads what SGLang publishes of its load in the same framing, at a socket of its own.
+//
 // A server is prefix.Reported while all of its events are known: since its publisher's first one, or since its cache was cleared. It is
 // prefix.Partly if earlier events are missing, and prefix.Guessed without a connection for ten seconds.
 //

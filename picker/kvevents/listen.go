@@ -90,7 +90,7 @@ func (s *Subscriber) expects(host netip.Addr) bool {
 
 // publisher reads one connection of a publisher that dialled.
 func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr) error {
-	c, free, err := s.handshake(ctx, nc, host, zmtp.Sub)
+	c, free, err := s.handshake(ctx, nc, host, zmtp.Sub, 0)
 	if err != nil {
 		s.failAt(host, err)
 		return err

@@ -232,7 +232,7 @@ const (
 func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, replayTimeout)
 	defer cancel()
-	c, free, err := s.dial(ctx, src.Replay, zmtp.Dealer)
+	c, free, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Config struct {
 	Listener net.Listener
 	// Blocks of the engines that are kept, of all servers together; default DefaultBlocks.
 	Blocks int
+	// Load receives each load that a model server publishes (LoadSource). nil drops it.
+	Load func(server netip.AddrPort, l Load)
 	// Never returns the kind of an address that must not be dialled; "" if it may be. Nil allows all.
 	Never func(netip.Addr) string
 	// Retry is the time between two attempts to connect, at first; default 1 s. It doubles with each failure, up to 30 s.
@@ -49,6 +51,8 @@ type Subscriber struct {
 	added   []*source                // Run is to start
 	dialled map[netip.Addr][]*source // those whose publishers dial, by address
 	own     map[netip.Addr]*places   // places of the large messages of one address
+	loads   map[LoadSource]*loadSource
+	begun   []*loadSource // Run is to start
 }
 
 // places are those of the large messages of the connections with one address.
@@ -72,15 +76,26 @@ func New(c Config) *Subscriber {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
+	if c.Load == nil {
+		c.Load = func(netip.AddrPort, Load) {}
+	}
 	if c.OnPanic == nil {
 		c.OnPanic = func(string, any, []byte) {}
 	}
 	s := &Subscriber{
 		config: c, large: make(chan struct{}, readers), changed: make(chan struct{}, 1),
-		sources: map[Source]*source{}, dialled: map[netip.Addr][]*source{}, own: map[netip.Addr]*places{},
+		sources: map[Source]*source{}, dialled: map[netip.Addr][]*source{}, own: map[netip.Addr]*places{}, loads: map[LoadSource]*loadSource{},
 	}
 	s.quota.limit = int64(c.Blocks)
 	return s
+}
+
+// notify has Run look for sources that it is to start.
+func (s *Subscriber) notify() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Subscription is the sources of one pool.
@@ -112,10 +127,7 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 		src.refs++
 		out.sources = append(out.sources, src)
 	}
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	s.notify()
 	return out
 }
 
@@ -139,10 +151,7 @@ func (n *Subscription) Release() {
 		close(src.gone)
 		s.added = append(s.added, src)
 	}
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	s.notify()
 }
 
 func (s *Subscriber) forgetDialled(src *source) {
@@ -207,10 +216,15 @@ func (s *Subscriber) Run(ctx context.Context) error {
 			s.mu.Lock()
 			added := s.added
 			s.added = nil
+			begun := s.begun
+			s.begun = nil
 			some := len(s.sources) > 0
 			s.mu.Unlock()
 			for _, src := range added {
 				all.Go(func() { s.serve(ctx, src) })
+			}
+			for _, src := range begun {
+				all.Go(func() { s.serveLoads(ctx, src) })
 			}
 			if ticker.Stop(); some {
 				ticker.Reset(expireEvery)
@@ -237,7 +251,10 @@ func (s *Subscriber) serve(ctx context.Context, src *source) {
 	default:
 	}
 	if src.Publisher.IsValid() {
-		s.keepConnected(ctx, src)
+		s.keepConnected(ctx, src.gone, func(ctx context.Context) error { return s.connect(ctx, src) }, func(err error) {
+			src.fail(err)
+			s.config.Log.Debug("no KV events", "server", src.Server, "publisher", src.Publisher, "error", err)
+		})
 	}
 }
 
@@ -257,13 +274,14 @@ func (s *Subscriber) end(src *source) {
 	}
 }
 
-// keepConnected dials a publisher again and again.
-func (s *Subscriber) keepConnected(ctx context.Context, src *source) {
+// keepConnected calls connect, which dials a publisher and reads what it sends, again and again until gone closes. failed receives why
+// each connection has ended.
+func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, connect func(context.Context) error, failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with ctx
 		select {
-		case <-src.gone:
+		case <-gone:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -276,12 +294,11 @@ func (s *Subscriber) keepConnected(ctx context.Context, src *source) {
 		case <-time.After(wait):
 		}
 		began := time.Now()
-		err := s.connect(ctx, src)
+		err := connect(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		src.fail(err)
-		s.config.Log.Debug("no KV events", "server", src.Server, "publisher", src.Publisher, "error", err)
+		failed(err)
 		if failures++; time.Since(began) >= tried {
 			failures = 1
 		}
@@ -292,7 +309,7 @@ func (s *Subscriber) keepConnected(ctx context.Context, src *source) {
 
 // connect dials once, and reads until the connection ends.
 func (s *Subscriber) connect(ctx context.Context, src *source) error {
-	c, free, err := s.dial(ctx, src.Publisher, zmtp.Sub)
+	c, free, err := s.dial(ctx, src.Publisher, zmtp.Sub, 0)
 	if err != nil {
 		return fmt.Errorf("KV events at %s: %w", src.Publisher, err)
 	}
@@ -311,8 +328,8 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// dial connects to a socket. The caller frees the connection at its end.
-func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string) (c *zmtp.Conn, free func(), err error) {
+// dial connects to a socket whose messages have up to most bytes; 0: zmtp.DefaultMessage. The caller frees the connection at its end.
+func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn, free func(), err error) {
 	if s.config.Never != nil {
 		if kind := s.config.Never(to.Addr()); kind != "" {
 			return nil, nil, fmt.Errorf("%s is never read", kind)
@@ -323,11 +340,11 @@ func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType str
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.handshake(ctx, nc, to.Addr().Unmap(), socketType)
+	return s.handshake(ctx, nc, to.Addr().Unmap(), socketType, most)
 }
 
 // handshake makes a connection with a host. The caller frees it at its end.
-func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr, socketType string) (c *zmtp.Conn, free func(), err error) {
+func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr, socketType string, most int) (c *zmtp.Conn, free func(), err error) {
 	s.mu.Lock()
 	own := s.own[host]
 	if own == nil {
@@ -345,7 +362,7 @@ func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
-	if c, err = zmtp.Handshake(nc, socketType, zmtp.Limits{Large: s.large, Own: own.taken}); err != nil {
+	if c, err = zmtp.Handshake(nc, socketType, zmtp.Limits{Message: most, Large: s.large, Own: own.taken}); err != nil {
 		leave()
 		return nil, nil, err
 	}

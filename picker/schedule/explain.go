@@ -11,7 +11,7 @@ type Verdict struct {
 	Address string         `json:"address"`
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
-	// Problem is why the last scrape failed.
+	// Problem is why the last scrape failed, or why the server's load does not arrive.
 	Problem string `json:"problem,omitempty"`
 	// Prefixes is how far KV events show what the server has cached, and why there are none; "" for a pool without kvEvents. The
 	// caller of Describe sets it.

@@ -62,7 +62,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	}
 	if m := spec.Metrics; m != nil {
 		s.Engine, s.MetricsPath = m.Engine, m.Path
-		s.MetricsPort, s.MaxMetricsPage = or(m.Port, 0), or(m.MaxPageBytes, 0)
+		s.MetricsPort, s.MaxMetricsPage, s.LoadStatPort = or(m.Port, 0), or(m.MaxPageBytes, 0), or(m.LoadStatPort, 0)
 		s.QueueName, s.RunningName, s.KVCacheName = m.Queue, m.Running, m.KVCache
 	}
 	if e := spec.KVEvents; e != nil {

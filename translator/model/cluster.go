@@ -223,6 +223,7 @@ type PickerSettings struct {
 	MetricsPath        string // "": the engine's
 	MetricsPort        int32  // 0: the engine's, or the endpoint's own
 	MaxMetricsPage     int32  // in bytes; 0: the default of endpoint.Metrics
+	LoadStatPort       int32  // 0: loads are not published
 	QueueName          string // "" for the default series
 	RunningName        string
 	KVCacheName        string

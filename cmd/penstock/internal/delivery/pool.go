@@ -37,6 +37,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Fallbacks:     int(s.Fallbacks),
 		Metrics:       endpoint.Metrics{Engine: endpoint.Engine(s.Engine), Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
 	}
+	out.LoadPort = uint16(s.LoadStatPort)
 	out.Metrics.TLS, out.Metrics.TLSKey = serverTLS(pp)
 	if e := s.KVEvents; e.Dial || e.Listen {
 		out.KVEvents = &picker.KVEvents{Port: uint16(e.Port), ReplayPort: uint16(e.ReplayPort), Topic: e.Topic, Render: e.Render}

@@ -1,0 +1,177 @@
+package kvevents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/zmtp"
+)
+
+// SGLang publishes the load of each scheduler at a PUB socket beside that of its KV events (--load-publish-endpoint, since 0.5.19;
+// scheduler_components/load_publisher.py). A message has the frames of a KV event: the topic "load", a sequence number, and the MessagePack of
+// ["LoadStat", running, waiting, tokens in use, tokens that fit, rank]. It is sent when the load has changed, and every second.
+
+// LoadSource is a model server that publishes its load.
+type LoadSource struct {
+	Server    netip.AddrPort // as picks name it
+	Publisher netip.AddrPort // its PUB socket
+}
+
+// Load is what a server publishes.
+type Load struct {
+	Running, Waiting int // requests
+	Tokens, Fit      int // that the KV cache has in use, and that fit; Fit is 0 if it is not known
+}
+
+// loadTopic is the beginning of the topics that are read.
+const loadTopic = "load"
+
+// maxLoad is the size of the largest message, in bytes; those of SGLang have less than 100.
+const maxLoad = 4 << 10
+
+// maxCount is the largest number in a load.
+const maxCount = 1 << 40
+
+// loadSource is a LoadSource and its connection.
+type loadSource struct {
+	LoadSource
+	refs    int                    // of LoadSubscriptions; guarded by Subscriber.mu
+	gone    chan struct{}          // closed when there are none
+	problem atomic.Pointer[string] // why there are no loads; nil while they arrive
+}
+
+// LoadSubscription is the load sources of one pool.
+type LoadSubscription struct {
+	subscriber *Subscriber
+	sources    []*loadSource
+}
+
+// SubscribeLoads adds sources; equal ones are shared. Release ends their use.
+func (s *Subscriber) SubscribeLoads(list []LoadSource) *LoadSubscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &LoadSubscription{subscriber: s}
+	for _, key := range list {
+		src := s.loads[key]
+		if src == nil {
+			src = &loadSource{LoadSource: key, gone: make(chan struct{})}
+			src.fail(errors.New("no connection yet"))
+			s.loads[key] = src
+			s.begun = append(s.begun, src)
+		}
+		src.refs++
+		out.sources = append(out.sources, src)
+	}
+	s.notify()
+	return out
+}
+
+// Release ends the subscription: the loads of servers that no other one has are read no longer.
+func (n *LoadSubscription) Release() {
+	if n == nil {
+		return
+	}
+	s := n.subscriber
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, src := range n.sources {
+		if src.refs--; src.refs == 0 {
+			delete(s.loads, src.LoadSource)
+			close(src.gone)
+		}
+	}
+}
+
+// Problem returns why a server's load does not arrive; "" if it does, or if it is not subscribed to.
+func (n *LoadSubscription) Problem(server netip.AddrPort) string {
+	if n == nil {
+		return ""
+	}
+	for _, src := range n.sources {
+		if text := src.problem.Load(); src.Server == server && text != nil {
+			return *text
+		}
+	}
+	return ""
+}
+
+func (s *loadSource) fail(err error) {
+	text := fmt.Sprintf("load at %s: %v", s.Publisher, err)
+	s.problem.Store(&text)
+}
+
+// serveLoads reads a source until it is released.
+func (s *Subscriber) serveLoads(ctx context.Context, src *loadSource) {
+	s.keepConnected(ctx, src.gone, func(ctx context.Context) error { return s.readLoads(ctx, src) }, func(err error) {
+		src.fail(err)
+		s.config.Log.Debug("a model server does not publish its load", "server", src.Server, "publisher", src.Publisher, "error", err)
+	})
+}
+
+// readLoads dials once, and reads until the connection ends.
+func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.config.OnPanic("load of "+src.Server.String(), v, debug.Stack())
+			err = errors.New("reading it panicked")
+		}
+	}()
+	c, free, err := s.dial(ctx, src.Publisher, zmtp.Sub, maxLoad)
+	if err != nil {
+		return err
+	}
+	defer free()
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if err := c.Subscribe(loadTopic); err != nil {
+		return err
+	}
+	for pace := (pace{}); ; {
+		frames, err := c.Read()
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		topic, _, stat, err := parse(frames)
+		if err != nil {
+			return err
+		}
+		if string(topic) == loadTopic { // a PUB socket may send more than what was subscribed to
+			load, ok := decodeLoad(stat)
+			if !ok {
+				return errors.New("a message is not SGLang's LoadStat")
+			}
+			src.problem.Store(nil)
+			s.config.Load(src.Server, load)
+		}
+		if wait := pace.wait(messageBytes+len(stat), time.Since(began), time.Now()); wait > 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(wait):
+			}
+		}
+	}
+}
+
+// decodeLoad reads a LoadStat. Later versions may append fields.
+func decodeLoad(raw []byte) (l Load, ok bool) {
+	r := reader{p: raw}
+	if head := r.head(); head.kind != array || head.n < 5 || string(r.text()) != "LoadStat" {
+		return l, false
+	}
+	for _, to := range []*int{&l.Running, &l.Waiting, &l.Tokens, &l.Fit} {
+		v := r.head()
+		if v.kind != integer || v.n > maxCount {
+			return l, false
+		}
+		*to = int(v.n)
+	}
+	return l, !r.bad
+}
