@@ -3,14 +3,18 @@ package picker
 import (
 	"context"
 	"io"
+	"strconv"
 	"testing"
+	"unsafe"
 
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/tap"
 
+	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
@@ -36,7 +40,8 @@ func (s *memoryStream) RecvMsg(m any) error {
 
 func (s *memoryStream) SendMsg(m any) error {
 	s.answers++
-	_, err := s.codec.Marshal(m)
+	bufs, err := s.codec.Marshal(m)
+	bufs.Free()
 	return err
 }
 
@@ -53,32 +58,67 @@ func (h *handler) RegisterService(d *grpc.ServiceDesc, server any) {
 	}
 }
 
-// BenchmarkPickAllocations counts what a pick allocates beside gRPC: from the bytes of its messages to the bytes of its answers.
+// settled answers calls of a mode beside gRPC, from the bytes of their messages to the bytes of their answers. The access log ends each
+// call's request, as it does for Gateways.
+func settled(t testing.TB, body Body) (call func()) {
+	p := runPicker(t, Config{})
+	setPools(t, p, Pool{Name: "ns/pool", Body: body, Fallbacks: 2, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")})
+	var h handler
+	p.Register(&h)
+	mode := filterv3.ProcessingMode_NONE
+	if body != BodyNone {
+		mode = filterv3.ProcessingMode_BUFFERED
+	}
+	ctx, err := extproc.ReadCall(t.Context(), &tap.Info{FullMethodName: "/" + extproc.ServiceName + "/Process", Header: metadata.Pairs("x-penstock-pool", "ns/pool")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &memoryStream{ctx: ctx, codec: extproc.Codec()}
+	for _, m := range encoded(t, mode, 4<<10) {
+		s.messages = append(s.messages, mem.BufferSlice{mem.NewBuffer(&m, mem.NopBufferPool{})})
+	}
+	entry := accesslog.Entry{Served: "10.0.0.1:80", Status: 200}
+	var id []byte
+	number, wanted := uint64(0), s.answers
+	return func() {
+		s.next = 0
+		if err := h.process(h.server, s); err != nil {
+			t.Fatal(err)
+		}
+		if wanted += len(s.messages); s.answers != wanted {
+			t.Fatalf("%d answers, want %d", s.answers, wanted)
+		}
+		number++
+		id = strconv.AppendUint(append(append(id[:0], p.Owner()...), '.'), number, 36)
+		entry.Lease = unsafe.String(&id[0], len(id)) // the entry is read during the call only
+		if p.Log(entry); p.leases.Len() != 0 {
+			t.Fatalf("the request %s has not ended", entry.Lease)
+		}
+	}
+}
+
+// TestPick_AllocatesNothing counts what a pick and the end of its request allocate beside gRPC. Verdicts, which are made for one pick
+// in 20 ms, are not among the many.
+func TestPick_AllocatesNothing(t *testing.T) {
+	for _, body := range []Body{BodyNone, BodyPrompts} {
+		call := settled(t, body)
+		for range 2 * maxNotes { // until the ring of notes and the tables of prefixes have grown
+			call()
+		}
+		if n := testing.AllocsPerRun(5000, call); n != 0 {
+			t.Errorf("body %q: %v allocations", body, n)
+		}
+	}
+}
+
+// BenchmarkPickAllocations counts what a pick and the end of its request allocate beside gRPC.
 func BenchmarkPickAllocations(b *testing.B) {
 	for _, body := range []Body{BodyNone, BodyPrompts} {
 		b.Run("body="+string(body), func(b *testing.B) {
-			p := runPicker(b, Config{})
-			setPools(b, p, Pool{Name: "ns/pool", Body: body, Fallbacks: 2, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")})
-			var h handler
-			p.Register(&h)
-			mode := filterv3.ProcessingMode_NONE
-			if body != BodyNone {
-				mode = filterv3.ProcessingMode_BUFFERED
-			}
-			ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs("x-penstock-pool", "ns/pool"))
-			s := &memoryStream{ctx: ctx, codec: extproc.Codec()}
-			for _, m := range encoded(b, mode, 1<<10) {
-				s.messages = append(s.messages, mem.BufferSlice{mem.SliceBuffer(m)})
-			}
+			call := settled(b, body)
 			b.ReportAllocs()
 			for b.Loop() {
-				s.next = 0
-				if err := h.process(h.server, s); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if s.answers == 0 {
-				b.Fatal("no answers")
+				call()
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 }
 func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-func encoded(b *testing.B, mode filterv3.ProcessingMode_BodySendMode, size int) [][]byte {
+func encoded(b testing.TB, mode filterv3.ProcessingMode_BodySendMode, size int) [][]byte {
 	b.Helper()
 	var headers []*corev3.HeaderValue
 	for _, name := range []string{":authority", ":path", ":method", ":scheme", "content-type", "user-agent", "x-request-id", "x-forwarded-for", "content-length", "accept"} {

@@ -53,10 +53,10 @@ func pickTokens(t *testing.T, p *Picker, tokens []uint32) string {
 	s.Write(body)
 	r := extproc.Request{Pool: "ns/pool", Headers: new(extproc.Message), Facts: s.Facts()}
 	a := p.Pick(context.Background(), &r)
-	if a.Lease != "" {
-		p.leases.Find(a.Lease).Release()
+	if id := a.Lease.String(); id != "" {
+		p.leases.Find(id).Release()
 	}
-	return a.Endpoints
+	return a.Endpoints.String()
 }
 
 func TestKVEvents_RequestGoesWhereItsPromptIsReported(t *testing.T) {

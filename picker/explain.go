@@ -61,8 +61,8 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	}
 	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
-	a, _ := pool.compose(ranked, spill, &scratch, false, user)
-	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints, max(a.MaxRetries, 0), a.Status, a.Reason
+	a, _ := pool.compose(ranked, spill, &scratch, false, user, nil)
+	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints.String(), max(a.MaxRetries, 0), a.Status, a.Reason
 	e.Verdicts = pool.strategy.Describe(&request, now, pool.snapshot.Endpoints, nil)
 	for i := range e.Verdicts {
 		v, at := &e.Verdicts[i], pool.snapshot.Endpoints[i].Addr

@@ -90,10 +90,10 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 	request.External = d.external
 	record := &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: request.Model,
-		Result: d.result, Status: a.Status, Endpoints: a.Endpoints, Lease: a.Lease,
+		Result: d.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
 		OutOfRange: d.outOfRange, Error: d.problem,
 	}
-	record.Verdicts, record.Omitted = trim(pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed), a.Endpoints)
+	record.Verdicts, record.Omitted = trim(pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed), record.Endpoints)
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
 		record.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
 	}

@@ -79,13 +79,14 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	defer func() {
 		if !answered && d.lease != nil { // it panics: no other code ends the lease
 			d.lease.Release()
+			d.lease.Done()
 		}
 	}()
 	if pool.Relay != nil {
 		a, d = p.relay(ctx, pool, r)
 		d.model, d.tokens = r.Facts.Model, r.Facts.Tokens
 	} else {
-		a = p.choose(ctx, pool, r, &d)
+		a = p.choose(ctx, pool, r, &d, started)
 	}
 	pool.counters.count(d.result, time.Since(started))
 	if span != nil {
@@ -121,7 +122,13 @@ type decision struct {
 	external   [][]float64     // scores of scorers in other processes
 }
 
-var scratches = sync.Pool{New: func() any { return new(schedule.Scratch) }}
+// working is the memory of a Pick, which the next one takes over.
+type working struct {
+	candidates
+	memory schedule.Scratch
+}
+
+var workings = sync.Pool{New: func() any { return new(working) }}
 
 // reportDelay is how long a pick of a full pool waits for the report that a request has ended: Envoy sends its access log
 // every 100 ms (translator/envoy, feedbackInterval), and a peer that receives it publishes it 20 ms later.
@@ -129,7 +136,7 @@ const reportDelay = 250 * time.Millisecond
 
 // choose picks among the pool's own endpoints, and opens a lease for the first. If the pool is full and the request can't be
 // spilled, it waits for a report that may be on its way.
-func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *decision) extproc.Answer {
+func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *decision, started time.Time) extproc.Answer {
 	pool.snapshot.MarkUsed()
 	entries, restricted := r.Headers.Subset()
 	if restricted {
@@ -139,8 +146,13 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if restricted {
 		spill = nil // the subset hint bounds the pick, and no hop is in it
 	}
-	c := candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, time.Now()), allowed: d.allowed, scratch: scratches.Get().(*schedule.Scratch)}
-	defer scratches.Put(c.scratch)
+	w := workings.Get().(*working)
+	c := &w.candidates
+	defer func() {
+		*c = candidates{}
+		workings.Put(w)
+	}()
+	*c = candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, started), allowed: d.allowed, scratch: &w.memory}
 	p.renderPrompt(ctx, pool, r, &c.request)
 	p.scoreOutside(ctx, pool, &c.request, c.allowed, c.scratch)
 	d.external = c.request.External
@@ -161,21 +173,24 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 		d.model = string(name)
 	}
 	d.compare(len(c.ranked), c.scratch.Candidates())
-	a, result := pool.compose(c.ranked, spill, c.scratch, restricted, retries(r))
+	track := newTracker()
+	a, result := pool.compose(c.ranked, spill, c.scratch, restricted, retries(r), track.texts[:0])
 	d.result = result
 	if c.lease == nil {
 		return a
 	}
-	p.sent(&c)
+	p.sent(c)
 	if pool.sessions != nil {
-		pool.sessions.Keep(c.request.Session.ID, c.ranked[0].Endpoint.Addr, time.Now(), pool.SessionTTL)
+		pool.sessions.Keep(c.request.Session.ID, c.ranked[0].Endpoint.Addr, c.at, pool.SessionTTL)
 	}
 	if r.Pool == "" {
 		c.lease.KeepUntilEnd()
 		c.lease.Waits() // the stream reports the first byte at once
 	}
-	a.Pool, a.Lease = pool.Name, c.lease.ID()
-	a.Track = tracker{picker: p, lease: c.lease, untilEnd: r.Pool == "", session: c.request.Session.ID, sessions: pool.sessions, ttl: pool.SessionTTL}
+	a.Pool, a.Lease = pool.Name, extproc.Lease{Owner: p.leases.Owner(), Number: c.lease.Number()}
+	track.picker, track.lease, track.untilEnd = p, c.lease, r.Pool == ""
+	track.session, track.sessions, track.ttl = c.request.Session.ID, pool.sessions, pool.SessionTTL
+	a.Track = track
 	return a
 }
 
@@ -220,6 +235,7 @@ type candidates struct {
 	allowed func(*endpoint.Endpoint) bool
 	scratch *schedule.Scratch
 	ranked  []schedule.Candidate
+	at      time.Time       // of the rank
 	lease   *endpoint.Lease // at the first of ranked; nil if the Gateway has too many
 }
 
@@ -230,8 +246,8 @@ func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 		limit = 0
 	}
 	for {
-		now := time.Now()
-		c.ranked = s.Rank(&c.request, now, c.pool.snapshot.Endpoints, c.allowed, 1+c.pool.Fallbacks, c.scratch)
+		c.at = time.Now()
+		c.ranked = s.Rank(&c.request, c.at, c.pool.snapshot.Endpoints, c.allowed, 1+c.pool.Fallbacks, c.scratch)
 		if len(c.ranked) == 0 {
 			return false
 		}
@@ -240,11 +256,12 @@ func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 			return true
 		}
 		// Another pick may have taken the endpoint's last slot since, or its trial: the next rank takes that into account.
-		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, c.ranked[0].Work(&c.request), limit, now); c.lease == nil {
+		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, c.ranked[0].Work(&c.request), limit, c.at); c.lease == nil {
 			continue
 		}
 		if limit > 0 && !c.picker.confirm(ctx, c.ranked[0].Endpoint.Load(), limit) {
 			c.lease.Release()
+			c.lease.Done()
 			c.lease, c.ranked = nil, nil
 			return false
 		}
@@ -265,7 +282,9 @@ func (pool *pool) spill(asked []string) []string {
 //
 // Spill targets follow the pods in every pick. If every pod is full, or there is none, they are the whole pick, whatever the
 // pool's failure mode: a cluster that falls back to its spill endpoints anyway gets them one message earlier.
-func (pool *pool) compose(ranked []schedule.Candidate, spill []string, by *schedule.Scratch, restricted bool, retries int) (extproc.Answer, string) {
+//
+// The answer's list is in memory if that is large enough.
+func (pool *pool) compose(ranked []schedule.Candidate, spill []string, by *schedule.Scratch, restricted bool, retries int, memory []string) (extproc.Answer, string) {
 	if len(ranked) == 0 && len(spill) == 0 {
 		switch {
 		case by.Shed:
@@ -278,16 +297,12 @@ func (pool *pool) compose(ranked []schedule.Candidate, spill []string, by *sched
 		return immediate(503, ReasonNoEndpoints, "pool "+quoted(pool.Name)+" has no model server that takes requests"), ReasonNoEndpoints
 	}
 	if len(ranked) == 0 {
-		return listed(spill, retries), resultSpilled
+		return listed(slices.Clip(spill), retries), resultSpilled
 	}
-	if len(ranked) == 1 && len(spill) == 0 {
-		return listed([]string{ranked[0].Endpoint.Text}, retries), resultPicked
-	}
-	texts := make([]string, 0, maxEndpoints)
 	for i := range ranked {
-		texts = append(texts, ranked[i].Endpoint.Text)
+		memory = append(memory, ranked[i].Endpoint.Text)
 	}
-	return listed(append(texts, spill...), retries), resultPicked
+	return listed(append(memory, spill...), retries), resultPicked
 }
 
 // listed answers with a list of endpoints and with one retry for each further endpoint, or the user's retries if they are
@@ -295,20 +310,10 @@ func (pool *pool) compose(ranked []schedule.Candidate, spill []string, by *sched
 // which a FailClose pool lacks.
 func listed(texts []string, retries int) extproc.Answer {
 	a := extproc.Answer{MaxRetries: max(len(texts)-1, retries)}
-	if len(texts) == 1 && retries == 0 {
-		a.Endpoints = texts[0]
-		return a
+	for n := len(texts); len(texts) < min(1+retries, maxEndpoints); {
+		texts = append(texts, texts[len(texts)%n])
 	}
-	total := max(len(texts), min(1+retries, maxEndpoints))
-	var b strings.Builder
-	b.Grow(total * (len(texts[0]) + 8))
-	for i := range total {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(texts[i%len(texts)])
-	}
-	a.Endpoints = b.String()
+	a.Endpoints = texts
 	return a
 }
 

@@ -22,6 +22,8 @@ const (
 	notesAtFirst = 64
 	// maxChoices is how many endpoints a note has.
 	maxChoices = 8
+	// notedEndpoints is how many endpoints of a pick a note has without copying them: by default a pick names three.
+	notedEndpoints = 4
 	// maxNoted bounds a request's ID and its model in a note, in bytes.
 	maxNoted = 64
 )
@@ -40,8 +42,10 @@ type note struct {
 	pool, strategy     string
 	history            *history
 	gateway            string
-	result, endpoints  string
-	lease              string
+	result             string
+	endpoints          [notedEndpoints]string // of the list that was sent, the first ones
+	further            string                 // the others
+	lease              uint64
 	status             int
 	tokens, candidates int
 	idLength           uint8
@@ -90,7 +94,11 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, at, r.Gateway
 	to.pool, to.strategy, to.history = pool.Name, pool.strategy.Name(), pool.history // the pool itself may be replaced often
-	to.result, to.endpoints, to.lease, to.status = d.result, a.Endpoints, a.Lease, a.Status
+	to.result, to.lease, to.status = d.result, a.Lease.Number, a.Status
+	to.further = ""
+	if clear(to.endpoints[copy(to.endpoints[:], a.Endpoints):]); len(a.Endpoints) > notedEndpoints {
+		to.further = a.Endpoints[notedEndpoints:].String()
+	}
 	to.tokens, to.candidates = d.tokens, d.candidates
 	to.idLength, to.modelLength = uint8(copy(to.id[:], id)), uint8(copy(to.model[:], model))
 	to.compared = uint8(copy(to.choices[:], d.choices[:d.compared]))
@@ -166,22 +174,37 @@ func (n *notes) find(q Picks, limit int) (found []note) {
 // record is the note for a reader. If verdicts were made for the pick, it has them.
 func (n *note) record(by string) *Record {
 	r := &Record{}
+	lease := ""
+	if n.lease > 0 {
+		lease = extproc.Lease{Owner: by, Number: n.lease}.String()
+	}
 	for _, sampled := range n.history.list() {
-		if sampled.Time.Equal(n.at) && sampled.Lease == n.lease {
+		if sampled.Time.Equal(n.at) && sampled.Lease == lease {
 			*r = *sampled
 		}
 	}
 	r.Time, r.Pool, r.Strategy, r.Model = n.at, n.pool, n.strategy, string(n.model[:n.modelLength])
-	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.endpoints, n.lease
+	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
 	for _, c := range n.choices[:n.compared] {
 		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial})
 	}
-	if n.lease != "" {
+	if n.lease > 0 {
 		outcome := n.outcome
 		r.Outcome = &outcome
 	}
 	return r
+}
+
+// list returns the endpoints of the pick as they were sent.
+func (n *note) list() string {
+	l := make(extproc.List, 0, notedEndpoints+1)
+	for _, text := range append(n.endpoints[:], n.further) {
+		if text != "" {
+			l = append(l, text)
+		}
+	}
+	return l.String()
 }
 
 // compare keeps the best candidates of a pick: those that it names, and then the least costs.

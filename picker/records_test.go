@@ -31,11 +31,11 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 	for i := range maxNotes + 100 { // within a moment: verdicts are made for few of them
 		last = p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}})
 		if i%2 == 0 {
-			p.LogOwn(accesslog.Entry{Lease: last.Lease, Gateway: "ns/gw", Served: last.Endpoints, Status: 200, FirstByte: time.Second})
+			p.LogOwn(accesslog.Entry{Lease: last.Lease.String(), Gateway: "ns/gw", Served: last.Endpoints.String(), Status: 200, FirstByte: time.Second})
 		}
 	}
 	all := p.Picks(Picks{})
-	if len(all) != maxPicks || all[0].Lease != last.Lease || len(p.notes.ring) != maxNotes {
+	if len(all) != maxPicks || all[0].Lease != last.Lease.String() || len(p.notes.ring) != maxNotes {
 		t.Fatalf("%d records of %d notes, the newest %+v", len(all), len(p.notes.ring), all[0])
 	}
 	for i, r := range all {
@@ -66,7 +66,7 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 	p := poolOf(t, 1000, "least-request")
 	var picked []string
 	for range 300 {
-		picked = append(picked, p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}).Endpoints)
+		picked = append(picked, p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}).Endpoints.String())
 	}
 	r := p.Picks(Picks{Last: 1})[0]
 	if r.Candidates != 1000 || len(r.Compared) != maxChoices || r.Compared[0].Address != picked[299] {

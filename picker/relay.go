@@ -38,7 +38,7 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 	spill := pool.spill(r.Spill)
 	fail := func(reason, message string) (extproc.Answer, decision) {
 		if len(spill) > 0 {
-			return listed(spill, retries(r)), decision{result: resultSpilled}
+			return listed(slices.Clip(spill), retries(r)), decision{result: resultSpilled}
 		}
 		return immediate(503, reason, message), decision{result: reason}
 	}

@@ -23,6 +23,7 @@ const maxMessage = DefaultBodyLimit + 1<<20
 // number of CPUs is a good value; 0 keeps none.
 func ServerOptions(workers uint32) []grpc.ServerOption {
 	options := []grpc.ServerOption{
+		grpc.InTapHandle(extproc.ReadCall),
 		grpc.ForceServerCodecV2(extproc.Codec()),
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),

@@ -30,9 +30,9 @@ func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// shadowed is what a shadow has chosen. Its scratch has the costs of all candidates.
+// shadowed is what a shadow has chosen. Its memory has the costs of all candidates.
 type shadowed struct {
-	scratch *schedule.Scratch // nil without shadow
+	working *working // nil without shadow
 	chosen  *endpoint.Endpoint
 	cost    float64
 }
@@ -42,9 +42,9 @@ func (c *candidates) foreshadow() (s shadowed) {
 	if c.pool.shadow == nil {
 		return s
 	}
-	s.scratch = scratches.Get().(*schedule.Scratch)
+	s.working = workings.Get().(*working)
 	request := c.request
-	if best := c.pool.shadow.Rank(&request, time.Now(), c.pool.snapshot.Endpoints, c.allowed, 1, s.scratch); len(best) > 0 {
+	if best := c.pool.shadow.Rank(&request, time.Now(), c.pool.snapshot.Endpoints, c.allowed, 1, &s.working.memory); len(best) > 0 {
 		s.chosen, s.cost = best[0].Endpoint, best[0].Cost
 	}
 	return s
@@ -52,10 +52,10 @@ func (c *candidates) foreshadow() (s shadowed) {
 
 // judge compares a pick with the shadow's choice.
 func (c *candidates) judge(s shadowed, m *metrics) {
-	if s.scratch == nil {
+	if s.working == nil {
 		return
 	}
-	defer scratches.Put(s.scratch)
+	defer workings.Put(s.working)
 	if len(c.ranked) == 0 || s.chosen == nil {
 		return
 	}
@@ -64,7 +64,7 @@ func (c *candidates) judge(s shadowed, m *metrics) {
 		agrees = "yes"
 	}
 	m.shadows.WithLabelValues(c.pool.Name, c.pool.Shadow, agrees).Inc()
-	all := s.scratch.Candidates()
+	all := s.working.memory.Candidates()
 	for i := range all {
 		if all[i].Endpoint == c.ranked[0].Endpoint {
 			m.regret.WithLabelValues(c.pool.Name, c.pool.Shadow).Add(max(all[i].Cost-s.cost, 0))

@@ -20,7 +20,7 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	for range 3 {
 		p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
 	}
-	if first.Endpoints != "10.0.0.1:80" || p.leases.Len() != 4 || p.pool("ns/pool").snapshot.Endpoints[0].Load().InFlight() != 2 {
+	if first.Endpoints.String() != "10.0.0.1:80" || p.leases.Len() != 4 || p.pool("ns/pool").snapshot.Endpoints[0].Load().InFlight() != 2 {
 		t.Fatal("the shadow has an effect on round robin")
 	}
 	got := gathered(t, registry)
@@ -33,13 +33,13 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	list := p.pool("ns/pool").snapshot.Endpoints
 	busy := extproc.Answer{}
 	for range 6 {
-		if a := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}); a.Endpoints == list[1].Text {
-			p.leases.Find(a.Lease).Release()
+		if a := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}); a.Endpoints.String() == list[1].Text {
+			p.leases.Find(a.Lease.String()).Release()
 		} else {
 			busy = a
 		}
 	}
-	if regret := gathered(t, registry)["penstock_picker_shadow_regret_total ns/pool least-request"]; regret < 3 || busy.Lease == "" {
+	if regret := gathered(t, registry)["penstock_picker_shadow_regret_total ns/pool least-request"]; regret < 3 || len(busy.Endpoints) == 0 {
 		t.Errorf("regret %v of picks that went to the busier server", regret)
 	}
 	pool.Shadow = "nonsense"

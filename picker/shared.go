@@ -2,7 +2,6 @@ package picker
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
@@ -16,7 +15,7 @@ func (p *Picker) sent(c *candidates) {
 	to := &c.ranked[0]
 	server := to.Endpoint.Load().Prefixes()
 	p.prefixes.Add(server, c.request.Chain)
-	p.prefixes.Expect(server, &c.request.Exact, c.request.Model, time.Now())
+	p.prefixes.Expect(server, &c.request.Exact, c.request.Model, c.at)
 	if p.publish == nil {
 		return
 	}

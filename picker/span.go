@@ -62,7 +62,8 @@ func endSpan(span trace.Span, pool *pool, r *extproc.Request, a *extproc.Answer,
 			span.SetAttributes(attribute.Int("gen_ai.usage.cache_read.input_tokens", int(d.choices[0].cached)))
 		}
 	}
-	first, _, _ := strings.Cut(a.Endpoints, ",")
+	endpoints := a.Endpoints.String()
+	first, _, _ := strings.Cut(endpoints, ",")
 	if at, err := netip.ParseAddrPort(first); err == nil {
 		span.SetAttributes(attribute.String("server.address", at.Addr().String()), attribute.Int("server.port", int(at.Port())))
 	}
@@ -70,7 +71,7 @@ func endSpan(span trace.Span, pool *pool, r *extproc.Request, a *extproc.Answer,
 		attribute.String("penstock.pool", pool.Name),
 		attribute.String("penstock.strategy", pool.strategy.Name()),
 		attribute.Int("penstock.candidates", d.candidates),
-		attribute.String("penstock.chosen", a.Endpoints),
+		attribute.String("penstock.chosen", endpoints),
 		attribute.String("penstock.reason", d.result),
 	)
 	if a.Status != 0 {

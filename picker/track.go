@@ -2,6 +2,7 @@ package picker
 
 import (
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
@@ -22,10 +23,15 @@ type tracker struct {
 	sessions *schedule.Sessions // of the pool; nil if the strategy does not read them
 	session  uint64             // schedule.Session.ID
 	ttl      time.Duration
+	texts    [maxEndpoints]string // of the answer
 }
 
+var trackers = sync.Pool{New: func() any { return new(tracker) }}
+
+func newTracker() *tracker { return trackers.Get().(*tracker) }
+
 // Response implements extproc.Tracker. It moves the lease and the session to the endpoint that served the request.
-func (t tracker) Response(status int, served string) (set extproc.Header) {
+func (t *tracker) Response(status int, served string) (set extproc.Header) {
 	load, now := t.picker.loadOf(t.lease.Holder().Pool, served), time.Now()
 	if load == nil {
 		return set
@@ -49,10 +55,13 @@ func (t tracker) Response(status int, served string) (set extproc.Header) {
 }
 
 // End implements extproc.Tracker.
-func (t tracker) End() {
+func (t *tracker) End() {
 	if t.untilEnd {
 		t.lease.Release()
 	}
+	t.lease.Done()
+	*t = tracker{}
+	trackers.Put(t)
 }
 
 var _ accesslog.Sink = (*Picker)(nil)
@@ -65,6 +74,9 @@ func (p *Picker) Log(e accesslog.Entry) {
 		return
 	}
 	adopted := p.leases.Find(e.Lease)
+	if adopted != nil {
+		defer adopted.Done()
+	}
 	alive := p.peers.Alive(endpoint.Owner(e.Lease))
 	switch {
 	case adopted != nil && adopted.Holder().Gateway != e.Gateway:
@@ -76,7 +88,9 @@ func (p *Picker) Log(e accesslog.Entry) {
 		return
 	case !alive && e.Open:
 		if served := p.loadOf(e.Pool, e.Served); served != nil && p.allowed(e.Gateway, e.Pool) {
-			p.leases.Adopt(e.Lease, endpoint.Holder{Gateway: e.Gateway, Pool: e.Pool}, served, time.Now())
+			if lease := p.leases.Adopt(e.Lease, endpoint.Holder{Gateway: e.Gateway, Pool: e.Pool}, served, time.Now()); lease != nil {
+				lease.Done()
+			}
 		}
 		return
 	}
@@ -91,9 +105,12 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
 	switch {
 	case lease == nil && e.Open:
-		p.leases.Resume(e.Lease, e.Gateway, func(pool string) *endpoint.Load { return p.loadOf(pool, e.Served) }, time.Now())
+		lease = p.leases.Resume(e.Lease, e.Gateway, func(pool string) *endpoint.Load { return p.loadOf(pool, e.Served) }, time.Now())
 	case lease != nil && lease.Holder().Gateway == e.Gateway:
 		p.follow(lease, e)
+	}
+	if lease != nil {
+		lease.Done()
 	}
 }
 

@@ -22,7 +22,7 @@ func ask(t *testing.T, p *Picker, model string, status int) {
 	t.Helper()
 	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}, Facts: request.Facts{Kind: request.ChatCompletions, Model: model, Size: 600, Tokens: 150, Chain: prefix.Chain{7, 8}, MaxTokens: 99}}
 	a := p.Pick(t.Context(), r)
-	p.LogOwn(accesslog.Entry{Lease: a.Lease, Served: a.Endpoints, Status: status, FirstByte: time.Second})
+	p.LogOwn(accesslog.Entry{Lease: a.Lease.String(), Served: a.Endpoints.String(), Status: status, FirstByte: time.Second})
 }
 
 func TestMetrics_RequestsAndTokensByModel(t *testing.T) {

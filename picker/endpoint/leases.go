@@ -58,10 +58,15 @@ type expired struct {
 type shard struct {
 	mu   sync.Mutex
 	open map[uint64]*Lease
+	due  agenda
 }
 
 // Lease is one request in flight at an endpoint: it was picked for and is not known to have ended.
+//
+// Open, Find, Resume and Adopt return a lease for use until Done. After the last Done of a lease that is released its memory is
+// another lease's. A Done that is left out costs that memory and nothing else: the garbage collector has it.
 type Lease struct {
+	uses    atomic.Int32 // the table's until Release, and those until Done
 	id      uint64
 	adopted string // the ID of a lease that another process opened
 	holder  Holder
@@ -88,7 +93,7 @@ const untilEnd = math.MinInt64
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{}, expired: map[uint64]expired{}}
 	for i := range l.shards {
-		l.shards[i].open = map[uint64]*Lease{}
+		l.shards[i].open, l.shards[i].due = map[uint64]*Lease{}, newAgenda(l.tick())
 	}
 	return l
 }
@@ -121,7 +126,8 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 		return nil
 	}
 	e.load.follow(e.load.sent.Add(1))
-	lease := &Lease{id: l.next.Add(1), leases: l, picked: e.load, holder: h, work: w, trial: w.Trial}
+	lease := unused.Get().(*Lease)
+	lease.id, lease.leases, lease.picked, lease.holder, lease.work, lease.trial = l.next.Add(1), l, e.load, h, w, w.Trial
 	lease.beginPrompt(e.load, now)
 	if w.Adapter != 0 {
 		e.load.adapters.add(w.Adapter, w.Slots)
@@ -131,12 +137,14 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 
 // insert opens a lease of this process at an address that counts it.
 func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
+	lease.uses.Store(2)
 	lease.load = at
 	lease.Renew(now)
 	l.added(lease)
 	shard := &l.shards[lease.id%leaseShards]
 	shard.mu.Lock()
 	shard.open[lease.id] = lease
+	shard.due.add(lease.id, time.Duration(sinceStart(now))+l.timeout)
 	shard.mu.Unlock()
 	return lease
 }
@@ -179,10 +187,12 @@ func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	lease := l.adopted[id]
 	if lease == nil {
 		lease = &Lease{adopted: strings.Clone(id), leases: l, holder: h, load: at}
+		lease.uses.Store(1)
 		at.start(0)
 		l.added(lease)
 		l.adopted[lease.adopted] = lease
 	}
+	lease.uses.Add(1)
 	l.mu.Unlock()
 	lease.Renew(now)
 	return lease
@@ -195,6 +205,22 @@ func (l *Leases) added(lease *Lease) {
 		notify(l.first)
 	}
 }
+
+var unused = sync.Pool{New: func() any { return new(Lease) }}
+
+// Done ends the caller's use of a lease.
+func (lease *Lease) Done() {
+	if lease.uses.Add(-1) > 0 {
+		return
+	}
+	lease.id, lease.adopted, lease.holder, lease.ledger, lease.leases, lease.picked, lease.work = 0, "", Holder{}, nil, nil, nil, Work{}
+	lease.renewed.Store(0)
+	lease.load, lease.prompt, lease.begun, lease.ahead, lease.trial, lease.tag = nil, promptRead, false, 0, false, Tag{}
+	unused.Put(lease)
+}
+
+// Number distinguishes the lease among those of its process; 0 for an adopted one.
+func (lease *Lease) Number() uint64 { return lease.id }
 
 // ID is the lease's name in the metadata of a pick, as Find takes it.
 func (lease *Lease) ID() string {
@@ -230,7 +256,7 @@ func (l *Leases) Find(id string) *Lease {
 	if !l.Owns(id) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.adopted[id]
+		return l.adopted[id].use()
 	}
 	number, ok := l.number(id)
 	if !ok {
@@ -239,7 +265,15 @@ func (l *Leases) Find(id string) *Lease {
 	shard := &l.shards[number%leaseShards]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	return shard.open[number]
+	return shard.open[number].use()
+}
+
+// use returns a lease of the table, whose lock is held, for use until Done.
+func (lease *Lease) use() *Lease {
+	if lease != nil {
+		lease.uses.Add(1)
+	}
+	return lease
 }
 
 // Renew starts the lease's timeout again. A lease that lives until its Release stays so.
@@ -307,6 +341,7 @@ func (lease *Lease) Release() bool {
 	}
 	lease.ledger.open.Add(-1)
 	l.open.Add(-1)
+	lease.Done() // the table's use
 	return true
 }
 
@@ -332,9 +367,12 @@ func (lease *Lease) MoveTo(to *Load, now time.Time) {
 // Len returns how many leases are open.
 func (l *Leases) Len() int { return int(l.open.Load()) }
 
+// tick is how often leases expire.
+func (l *Leases) tick() time.Duration { return max(l.timeout/(agendaPages/2), time.Millisecond) }
+
 // Run expires leases until ctx ends. Without leases it does nothing.
 func (l *Leases) Run(ctx context.Context) error {
-	tick := time.NewTicker(max(l.timeout/16, time.Millisecond))
+	tick := time.NewTicker(l.tick())
 	defer tick.Stop()
 	for {
 		if l.open.Load() == 0 {
@@ -344,7 +382,7 @@ func (l *Leases) Run(ctx context.Context) error {
 				return nil
 			case <-l.first:
 			}
-			tick.Reset(max(l.timeout/16, time.Millisecond))
+			tick.Reset(l.tick())
 		}
 		select {
 		case <-ctx.Done():
@@ -358,17 +396,27 @@ func (l *Leases) Run(ctx context.Context) error {
 // expire releases the leases that were not renewed in time; now is the time since processStart.
 func (l *Leases) expire(now time.Duration) {
 	var old []*Lease
-	add := func(lease *Lease) {
-		if at := lease.renewed.Load(); at != untilEnd && now-time.Duration(at) >= l.timeout {
-			old = append(old, lease)
+	// add returns when the lease is due again.
+	add := func(lease *Lease) time.Duration {
+		at := time.Duration(lease.renewed.Load())
+		if at == untilEnd {
+			return now + l.timeout
 		}
+		if now-at < l.timeout {
+			return at + l.timeout
+		}
+		old = append(old, lease.use())
+		return never
 	}
 	for i := range l.shards {
 		shard := &l.shards[i]
 		shard.mu.Lock()
-		for _, lease := range shard.open {
-			add(lease)
-		}
+		shard.due.each(now, func(id uint64) time.Duration {
+			if lease := shard.open[id]; lease != nil {
+				return add(lease)
+			}
+			return never
+		})
 		shard.mu.Unlock()
 	}
 	l.mu.Lock()
@@ -388,5 +436,6 @@ func (l *Leases) expire(now time.Duration) {
 	l.mu.Unlock()
 	for _, lease := range old {
 		lease.Release()
+		lease.Done()
 	}
 }

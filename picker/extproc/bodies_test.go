@@ -28,7 +28,7 @@ func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ..
 // TestBodies_StalledUploadsTakeBoundedMemory: what does not fit is picked for without its body, which is sent back at once.
 func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	const limit = 1 << 20
-	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(limit), answer: func(*Request) Answer { return Answer{Endpoints: "10.0.0.1:8000"} }}
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(limit), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
 	next := stalled(t, p, 3, 280<<10)
 	if held := p.held.Held(); held > limit {
 		t.Errorf("%d bytes are held", held)
@@ -72,7 +72,7 @@ func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 
 // TestBodies_TinyChunksCountForTheirBuffers: a chunk of one byte takes far more.
 func TestBodies_TinyChunksCountForTheirBuffers(t *testing.T) {
-	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(64 << 10), answer: func(*Request) Answer { return Answer{Endpoints: "10.0.0.1:8000"} }}
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(64 << 10), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
 	k := open(t, start(t, p))
 	k.send(headersOf(modeDuplex, false))
 	for range 100 {
@@ -92,7 +92,7 @@ func TestBodies_NothingIsHeldAfterward(t *testing.T) {
 		"with another message": func(k client) { k.send(headersOf(modeDuplex, false)); _, _ = k.Recv() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 1 << 20}, held: NewBodies(0), answer: func(*Request) Answer { return Answer{Endpoints: "10.0.0.1:8000"} }}
+			p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 1 << 20}, held: NewBodies(0), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
 			k := open(t, start(t, p))
 			k.send(headersOf(modeDuplex, false))
 			k.send(bodyOf(strings.Repeat("x", 100), false))
@@ -108,7 +108,7 @@ func TestExtProc_FactsAreOfTheRequestsPath(t *testing.T) {
 	blocks := -1
 	p := &fakePicker{policy: BodyPolicy{Wait: true}, answer: func(r *Request) Answer {
 		blocks = len(r.Facts.Chain)
-		return Answer{Endpoints: "10.0.0.1:8000"}
+		return Answer{Endpoints: List{"10.0.0.1:8000"}}
 	}}
 	c := start(t, p)
 	for path, want := range map[string]int{"/v1/completions": 3, "/v1/unknown": 0} {

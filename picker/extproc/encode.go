@@ -2,7 +2,9 @@ package extproc
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -12,21 +14,19 @@ import (
 // stream is 64 KiB; the rest is for framing.
 const MaxChunk = 62 << 10
 
-// reply is one encoded ProcessingResponse; gRPC frees its buffers once they are sent.
-type reply struct{ bufs mem.BufferSlice }
-
 // Answer is a Picker's decision about one request.
 type Answer struct {
 	// Status is 0 for a pick, else the HTTP status of an immediate response (429 or 503 by the protocol; 413 for a body
 	// above the limit, 400 for an invalid one; 200 with a Body).
 	Status int
-	// Endpoints is the pick: "ip:port[,ip:port...]", also "envoy://NAME/" for a hop.
-	Endpoints string
+	// Endpoints is the pick: "ip:port", also "envoy://NAME/" for a hop. Its memory is the Picker's until Track's End.
+	Endpoints List
 	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
 	MaxRetries int
 	// Pool and Lease are sent in the metadata namespace "penstock" and return in the access log. Without a lease the
 	// namespace is not set.
-	Pool, Lease string
+	Pool  string
+	Lease Lease
 	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for display. Both are used only with a Status.
 	Reason, Message string
 	// Body is the whole JSON body of an immediate response with Status 200, which has no Reason.
@@ -38,6 +38,26 @@ type Answer struct {
 	Unavailable bool
 	// Passthrough is an encoded ImmediateResponse of a remote picker. It is sent unchanged, in place of Status's response.
 	Passthrough []byte
+}
+
+// List is a pick's endpoints in order. On the wire commas separate them.
+type List []string
+
+// String returns the list as it is on the wire.
+func (l List) String() string { return strings.Join(l, ",") }
+
+// Lease is the ID of a request in flight; the zero value is none.
+type Lease struct {
+	Owner  string // who opened it; without a dot
+	Number uint64
+}
+
+// String returns the ID as it is on the wire, such as "owner.1z"; "" for none.
+func (l Lease) String() string {
+	if l == (Lease{}) {
+		return ""
+	}
+	return l.Owner + "." + strconv.FormatUint(l.Number, 36)
 }
 
 // Header is a header of a response.
@@ -69,8 +89,6 @@ type writer struct {
 	buf []byte
 	at  int // the first byte written
 }
-
-func newWriter(size int) writer { return writer{buf: make([]byte, size), at: size} }
 
 func (w *writer) len() int { return len(w.buf) - w.at }
 
@@ -113,27 +131,37 @@ func (w *writer) str(num protowire.Number, s string) {
 	w.close(num, mark)
 }
 
+func (w *writer) list(num protowire.Number, l List) {
+	mark := w.len()
+	for i, s := range slices.Backward(l) {
+		if w.text(s); i > 0 {
+			w.text(",")
+		}
+	}
+	w.close(num, mark)
+}
+
 func (w *writer) uint(num protowire.Number, v uint64) {
 	w.varint(v)
 	w.tag(num, protowire.VarintType)
 }
 
 // header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers) that replaces the header's values.
-func (w *writer) header(name, value string) {
+func (w *writer) header(name string, value ...string) {
 	option := w.len()
 	w.uint(3, 2) // OVERWRITE_IF_EXISTS_OR_ADD
 	header := w.len()
-	w.str(3, value) // raw_value; Envoy drops value
+	w.list(3, value) // raw_value; Envoy drops value
 	w.str(1, name)
 	w.close(1, header)
 	w.close(1, option)
 }
 
 // field writes one entry of Struct.fields with a string value.
-func (w *writer) field(key, value string) {
+func (w *writer) field(key string, value ...string) {
 	entry := w.len()
 	v := w.len()
-	w.str(3, value)
+	w.list(3, value)
 	w.close(2, v)
 	w.str(1, key)
 	w.close(1, entry)
@@ -147,21 +175,18 @@ func (w *writer) namespace(name string, mark int) {
 	w.close(1, mark)
 }
 
-func (w *writer) done() *reply {
-	return &reply{bufs: mem.BufferSlice{mem.SliceBuffer(w.buf[w.at:])}}
-}
-
 // pickReply answers phase (request headers, body or trailers) with a pick. Trailers have no header mutation; there only the
 // metadata carries the pick.
 func pickReply(phase protowire.Number, a *Answer) *reply {
-	w := newWriter(320 + 3*len(a.Endpoints) + len(a.Pool))
+	r := newReply()
+	w := r.writer()
 	outer := w.len()
 	mark := w.len()
-	w.field(keyDestination, a.Endpoints)
+	w.field(keyDestination, a.Endpoints...)
 	w.namespace(namespaceLB, mark)
-	if a.Lease != "" {
+	if a.Lease != (Lease{}) {
 		mark = w.len()
-		w.field(MetadataLease, a.Lease)
+		w.lease(a.Lease)
 		w.field(MetadataPool, a.Pool)
 		w.namespace(MetadataNamespace, mark)
 	}
@@ -170,17 +195,31 @@ func pickReply(phase protowire.Number, a *Answer) *reply {
 	if phase == replyRequestTrailers {
 		w.varint(0)
 		w.tag(phase, protowire.BytesType)
-		return w.done()
+		return r.set(&w)
 	}
 	mark = w.len()
 	if a.MaxRetries >= 0 {
 		w.header("x-envoy-max-retries", strconv.Itoa(a.MaxRetries))
 	}
-	w.header(keyDestination, a.Endpoints)
+	w.header(keyDestination, a.Endpoints...)
 	w.close(2, mark)     // CommonResponse.header_mutation
 	w.close(1, mark)     // HeadersResponse.response, BodyResponse.response
 	w.close(phase, mark) // the oneof
-	return w.done()
+	return r.set(&w)
+}
+
+// lease writes the entry of a lease.
+func (w *writer) lease(l Lease) {
+	var memory [13]byte // the length of the largest number
+	digits := strconv.AppendUint(memory[:0], l.Number, 36)
+	entry := w.len()
+	w.text(string(digits))
+	w.text(".")
+	w.text(l.Owner)
+	w.close(3, entry)
+	w.close(2, entry)
+	w.str(1, MetadataLease)
+	w.close(1, entry)
 }
 
 // Dynamic metadata that returns a pick's pool and lease in the access log. The filter's receiving_namespaces must list
@@ -249,13 +288,14 @@ var (
 
 // headerReply answers a response's headers with one more.
 func headerReply(h Header) *reply {
-	w := newWriter(64 + len(h.Name) + len(h.Value))
+	r := newReply()
+	w := r.writer()
 	mark := w.len()
 	w.header(h.Name, h.Value)
 	w.close(2, mark) // CommonResponse.header_mutation
 	w.close(1, mark) // HeadersResponse.response
 	w.close(replyResponseHeaders, mark)
-	return w.done()
+	return r.set(&w)
 }
 
 func passReply(phase protowire.Number) *reply {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -60,6 +61,11 @@ type exchange struct {
 	track       Tracker
 }
 
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func newExchange() *exchange { return exchanges.Get().(*exchange) }
+
+// close ends the use of x, and of its Request.
 func (x *exchange) close() {
 	if x.track != nil {
 		x.track.End()
@@ -69,6 +75,8 @@ func (x *exchange) close() {
 	if x.request.Headers != nil {
 		x.request.Headers.Free()
 	}
+	*x = exchange{}
+	exchanges.Put(x)
 }
 
 func (x *exchange) send(r *reply) error { return x.stream.SendMsg(r) }

@@ -195,13 +195,13 @@ func decode(t testing.TB, r *reply) *extprocv3.ProcessingResponse {
 }
 
 func FuzzAnswer_EqualsGenerated(f *testing.F) {
-	f.Add("10.0.0.1:80,10.0.0.2:80", "ns/pool", "me.1f", "pool_full", "full", 3, 429)
-	f.Add("", "", "", "", "\x00\"<b>", 0, 0)
-	f.Fuzz(func(t *testing.T, endpoints, pool, lease, reason, message string, retries, status int) {
-		for _, s := range []*string{&endpoints, &pool, &lease, &reason, &message} {
+	f.Add("10.0.0.1:80,10.0.0.2:80", "ns/pool", "me", uint64(47), "pool_full", "full", 3, 429)
+	f.Add("", "", "", uint64(0), "", "\x00\"<b>", 0, 0)
+	f.Fuzz(func(t *testing.T, endpoints, pool, owner string, number uint64, reason, message string, retries, status int) {
+		for _, s := range []*string{&endpoints, &pool, &owner, &reason, &message} {
 			*s = strings.ToValidUTF8(*s, "?")
 		}
-		a := &Answer{Endpoints: endpoints, Pool: pool, Lease: lease, Reason: reason, Message: message, MaxRetries: retries, Status: status}
+		a := &Answer{Endpoints: strings.Split(endpoints, ","), Pool: pool, Lease: Lease{owner, number}, Reason: reason, Message: message, MaxRetries: retries, Status: status}
 		for _, phase := range []struct {
 			reply  *reply
 			common func(*extprocv3.ProcessingResponse) *extprocv3.CommonResponse
@@ -229,7 +229,7 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 				t.Errorf("headers: %s", diff)
 			}
 			metadata := map[string]any{namespaceLB: map[string]any{keyDestination: endpoints}}
-			if lease != "" {
+			if lease := a.Lease.String(); lease != "" {
 				metadata[MetadataNamespace] = map[string]any{MetadataPool: pool, MetadataLease: lease}
 			}
 			if diff := cmp.Diff(metadata, p.DynamicMetadata.AsMap()); diff != "" {
@@ -260,7 +260,7 @@ func FuzzEcho_EqualsGenerated(f *testing.F) {
 }
 
 func FuzzRemoteMessage_EqualsGenerated(f *testing.F) {
-	pick := &Answer{Endpoints: "10.0.0.1:80,10.0.0.2:80", Pool: "p", Lease: "l", MaxRetries: 1}
+	pick := &Answer{Endpoints: List{"10.0.0.1:80", "10.0.0.2:80"}, Pool: "p", Lease: Lease{"l", 1}, MaxRetries: 1}
 	for _, r := range []*reply{
 		pickReply(replyRequestHeaders, pick), pickReply(replyRequestBody, pick), passRequestHeaders,
 		immediateReply(&Answer{Status: 429, Reason: "r", Message: "m"}),

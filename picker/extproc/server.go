@@ -2,26 +2,8 @@ package extproc
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-)
-
-// Initial metadata of the ext_proc call, set by the gateway's configuration.
-const (
-	// MetadataKeyPool names the pool to pick from.
-	MetadataKeyPool = "x-penstock-pool"
-	// MetadataKeyRetries is how many retries the route's own retry policy allows, as decimal text.
-	MetadataKeyRetries = "x-penstock-retries"
-	// MetadataKeySpill lists the request's spill targets, comma-separated, such as "envoy://hop-b.default/".
-	MetadataKeySpill = "x-penstock-spill"
-	// MetadataKeyPools lists the pools of the route's rule, comma-separated, on routes whose requests for the list of models may be answered
-	// for all of them.
-	MetadataKeyPools = "x-penstock-pools"
-	// MetadataKeyLast is "true" for a request that was spilled already. It can't be spilled again: its call has no
-	// MetadataKeySpill.
-	MetadataKeyLast = "x-penstock-last"
 )
 
 // Picker decides about requests. Its methods are called by many streams concurrently.
@@ -85,6 +67,8 @@ func New(c Config) *Server {
 // ServiceName is the service's name on the wire and in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
+const processMethod = "/" + ServiceName + "/Process"
+
 // Register adds the service to a gRPC server, which must have been made with Codec.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&grpc.ServiceDesc{
@@ -103,16 +87,19 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // process serves one HTTP request. Envoy resets the stream as soon as it needs no more responses, so no end of the stream is
 // an error.
 func (s *Server) process(stream grpc.ServerStream) error {
-	if limit, is := uploadLimit(stream.Context()); is {
-		return s.upload(stream, limit)
+	ctx := stream.Context()
+	call := callOf(ctx)
+	if call.upload > 0 {
+		return s.upload(stream, call.upload)
 	}
-	x := exchange{picker: s.Picker, bodies: s.Bodies, stream: stream, ctx: stream.Context()}
-	x.request.readCall(x.ctx)
-	x.request.Gateway = s.Gateway(x.ctx)
-	if err := s.Picker.Permit(x.ctx, &x.request); err != nil {
+	x := newExchange()
+	defer x.close()
+	x.picker, x.bodies, x.stream, x.ctx = s.Picker, s.Bodies, stream, ctx
+	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last = call.pool, call.pools, call.retries, call.spill, call.last
+	x.request.TraceParent, x.request.Gateway = call.traceParent, s.Gateway(ctx)
+	if err := s.Picker.Permit(ctx, &x.request); err != nil {
 		return err
 	}
-	defer x.close()
 	for {
 		m := newMessage()
 		if err := stream.RecvMsg(m); err != nil {
@@ -129,24 +116,6 @@ func (s *Server) process(stream grpc.ServerStream) error {
 			return nil
 		}
 	}
-}
-
-// readCall reads the call's initial metadata.
-func (r *Request) readCall(ctx context.Context) {
-	first := func(key string) string {
-		if v := metadata.ValueFromIncomingContext(ctx, key); len(v) > 0 {
-			return v[0]
-		}
-		return ""
-	}
-	r.Pool, r.Retries, r.TraceParent = first(MetadataKeyPool), Number(first(MetadataKeyRetries)), first("traceparent")
-	if spill := first(MetadataKeySpill); spill != "" {
-		r.Spill = strings.Split(spill, ",")
-	}
-	if pools := first(MetadataKeyPools); pools != "" {
-		r.Pools = strings.Split(pools, ",")
-	}
-	r.Last = first(MetadataKeyLast) == "true"
 }
 
 // Number parses a decimal of up to four digits, such as a status or a number of retries. It returns 0 for anything else.

@@ -5,12 +5,7 @@ import (
 	"strconv"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 )
-
-// MetadataKeyUpload makes a call one about an upload, which picks nothing. Its value is how many bytes of bodies the Envoy may
-// hold in all, as decimal text. The call lasts as long as the request.
-const MetadataKeyUpload = "x-penstock-upload"
 
 // headerChunked has the Transfer-Encoding of a request at the edge.
 const headerChunked = "x-penstock-chunked"
@@ -33,16 +28,6 @@ type unlimited struct{}
 func (unlimited) Upload(context.Context, string, int64) Upload { return unlimited{} }
 func (unlimited) Take(int64) bool                              { return true }
 func (unlimited) Close()                                       {}
-
-// uploadLimit is the value of MetadataKeyUpload.
-func uploadLimit(ctx context.Context) (limit int64, is bool) {
-	values := metadata.ValueFromIncomingContext(ctx, MetadataKeyUpload)
-	if len(values) == 0 {
-		return 0, false
-	}
-	limit, err := strconv.ParseInt(values[0], 10, 64)
-	return limit, err == nil && limit > 0
-}
 
 // maxHeld is how much of one body an Envoy holds at most: it answers 413 to a larger one, or sends it on without a way to
 // repeat it (translator/envoy, maxBody).

@@ -49,7 +49,7 @@ func (p *fakePicker) Pick(_ context.Context, r *Request) Answer {
 	if p.answer != nil {
 		return p.answer(r)
 	}
-	return Answer{Endpoints: "10.0.0.1:8000,10.0.0.2:8000", MaxRetries: 1, Pool: "ns/pool", Lease: "me.1", Track: p}
+	return Answer{Endpoints: List{"10.0.0.1:8000", "10.0.0.2:8000"}, MaxRetries: 1, Pool: "ns/pool", Lease: Lease{"me", 1}, Track: p}
 }
 
 func (p *fakePicker) Response(status int, served string) Header {

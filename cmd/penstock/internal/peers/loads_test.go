@@ -80,10 +80,10 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 // pick returns the lease of a pick; "" if the pool is full.
 func pick(t *testing.T, p *picker.Picker) string {
 	a := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
-	if a.Lease == "" && a.Status != 429 {
+	if a.Lease.Number == 0 && a.Status != 429 {
 		t.Errorf("a pick without a lease has status %d", a.Status)
 	}
-	return a.Lease
+	return a.Lease.String()
 }
 
 // Clients of two Gateways' Envoys send at once, and each Envoy asks another process.

@@ -83,7 +83,7 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 	served, leases := map[int]string{}, []string{}
 	for i := range 40 {
 		a := pickers[0].Pick(t.Context(), prompt(i))
-		served[i], leases = a.Endpoints, append(leases, a.Lease)
+		served[i], leases = a.Endpoints.String(), append(leases, a.Lease.String())
 	}
 	for server, v := range agree(t, "both count the same", pickers...) {
 		if v.InFlight != 5 || v.Unread != 5*4096 {
@@ -94,8 +94,8 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 	same := 0
 	for i := range 40 {
 		a := pickers[1].Pick(t.Context(), prompt(i))
-		pickers[1].LogOwn(accesslog.Entry{Lease: a.Lease, Served: a.Endpoints, Status: 200})
-		if a.Endpoints == served[i] {
+		pickers[1].LogOwn(accesslog.Entry{Lease: a.Lease.String(), Served: a.Endpoints.String(), Status: 200})
+		if a.Endpoints.String() == served[i] {
 			same++
 		}
 	}
@@ -127,7 +127,7 @@ func TestPeers_ProcessThatStartsHasWhatTheOthersKnow(t *testing.T) {
 	first, _, _ := startPicker(t, listeners[0], addresses, eight())
 	served := map[int]string{}
 	for i := range 200 { // before there is a peer
-		served[i] = first.Pick(t.Context(), prompt(i)).Endpoints
+		served[i] = first.Pick(t.Context(), prompt(i)).Endpoints.String()
 	}
 	second, _, stop := startPicker(t, listeners[1], addresses, eight())
 	agree(t, "the second has a snapshot", first, second)
@@ -148,8 +148,8 @@ func TestPeers_ProcessThatStartsHasWhatTheOthersKnow(t *testing.T) {
 	same := 0
 	for i := range 200 {
 		a := restarted.Pick(t.Context(), prompt(i))
-		restarted.LogOwn(accesslog.Entry{Lease: a.Lease, Served: a.Endpoints, Status: 200})
-		if a.Endpoints == served[i] {
+		restarted.LogOwn(accesslog.Entry{Lease: a.Lease.String(), Served: a.Endpoints.String(), Status: 200})
+		if a.Endpoints.String() == served[i] {
 			same++
 		}
 	}
