@@ -33,6 +33,8 @@ type Config struct {
 	// Publish receives what each pick shows about a server's caches, for the pickers of other processes; see Learn. It must not block,
 	// and not keep the Chain. Nil drops it.
 	Publish func(Sent)
+	// Session receives where a session of a pool is, for the pickers of other processes; see LearnSession. It must not block. Nil drops it.
+	Session func(Session)
 	// Read receives what each metrics page shows, for the pickers of other processes (endpoint.Registry.Receive). It must not block. Nil
 	// drops it.
 	Read func(addr netip.AddrPort, page uint64, r endpoint.Reading)
@@ -68,6 +70,15 @@ type Sent struct {
 	Chain   prefix.Chain
 	Adapter uint64 // its hash; 0 for none
 	Slots   int    // the server's, for adapters
+}
+
+// Session is where a session of a pool is.
+type Session struct {
+	Pool string         `json:"p"`
+	ID   uint64         `json:"i"` // schedule.Session.ID
+	At   netip.AddrPort `json:"a"`
+	// Age is how long ago the session's last request was, in milliseconds.
+	Age int64 `json:"t,omitempty"`
 }
 
 // Peers are the pickers of other processes for the same gateways.
@@ -198,7 +209,7 @@ type KVEvents struct {
 
 // Scorer is where a scorer in another process serves.
 type Scorer struct {
-	Addresses []dial.Address // the first is used; none: it never answers
+	Addresses []dial.Address // the first that answers is used; none: it never answers
 	TLS       dial.TLS       // for those that are not Cleartext
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"text/template"
@@ -228,4 +229,22 @@ func portOf(address string) int {
 	_, port, _ := net.SplitHostPort(address)
 	n, _ := strconv.Atoi(port)
 	return n
+}
+
+// send sends a request with headers in pairs, and returns its response without the body.
+func (g *gateway) send(t testing.TB, method, path, body string, pairs ...string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequest(method, g.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		request.Header.Set(pairs[i], pairs[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response
 }

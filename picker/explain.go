@@ -19,6 +19,8 @@ type Explanation struct {
 	Body     string `json:"body,omitempty"` // what it reads of bodies; "" for nothing
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
+	// Scored is the time of the recorded pick whose scores of scorers in other processes are taken; nil without one.
+	Scored *time.Time `json:"scored,omitempty"`
 	// Relay lists the remote pickers that would be asked. If set, they choose, and nothing below is set.
 	Relay []string `json:"relay,omitempty"`
 	// Endpoints is the list that Envoy would get; "" with a Status (429 or 503) and its Reason.
@@ -59,6 +61,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
 		e.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
 	}
+	request.External, e.Scored = pool.recordedScores()
 	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
 	a, _ := pool.compose(ranked, spill, &scratch, false, user, nil)

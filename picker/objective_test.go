@@ -14,18 +14,7 @@ import (
 // chat sends a streamed chat completion with headers in pairs.
 func (g *gateway) chat(t testing.TB, pairs ...string) (pod string, status int, reason string) {
 	t.Helper()
-	request, err := http.NewRequest(http.MethodPost, g.url+"/a/v1/chat/completions", strings.NewReader(`{"model":"m","stream":true,"messages":[{"role":"user","content":"Hello"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(pairs); i += 2 {
-		request.Header.Set(pairs[i], pairs[i+1])
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
+	response := g.send(t, http.MethodPost, "/a/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"Hello"}]}`, pairs...)
 	return response.Header.Get("x-pod"), response.StatusCode, response.Header.Get("x-penstock-reason")
 }
 

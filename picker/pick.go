@@ -181,7 +181,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}
 	p.sent(c)
 	if pool.sessions != nil {
-		pool.sessions.Keep(c.request.Session.ID, c.ranked[0].Endpoint.Addr, c.at, pool.SessionTTL)
+		p.keepSession(pool, c.request.Session.ID, c.ranked[0].Endpoint.Addr, c.at)
 	}
 	if r.Pool == "" {
 		c.lease.KeepUntilEnd()
@@ -189,7 +189,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}
 	a.Pool, a.Lease = pool.Name, extproc.Lease{Owner: p.leases.Owner(), Number: c.lease.Number()}
 	track.picker, track.lease, track.untilEnd = p, c.lease, r.Pool == ""
-	track.session, track.sessions, track.ttl = c.request.Session.ID, pool.sessions, pool.SessionTTL
+	track.session, track.pool = c.request.Session.ID, pool
 	a.Track = track
 	return a
 }

@@ -42,6 +42,7 @@ type Picker struct {
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
 	publish        func(Sent)
+	publishSession func(Session)
 	peers          Peers
 	gateway        func(context.Context) string
 	access         Access
@@ -111,6 +112,7 @@ func New(c Config) (*Picker, error) {
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
 		publish:        c.Publish,
+		publishSession: c.Session,
 		recording:      c.Recording,
 		peers:          c.Peers,
 		gateway:        c.Gateway,

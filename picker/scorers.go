@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/picker/scoring"
@@ -22,7 +23,7 @@ func (pool *pool) connectScorers(old *pool) error {
 		var client *scoring.Client
 		if len(s.Addresses) > 0 {
 			var err error
-			if client, err = scoring.NewClient(s.Addresses[0], s.TLS); err != nil {
+			if client, err = scoring.NewClient(s.Addresses, s.TLS); err != nil {
 				return err
 			}
 		}
@@ -80,4 +81,36 @@ func byPlace(c []schedule.Candidate, scores []float64, n int) []float64 {
 		out[c[k].Place()] = scores[k]
 	}
 	return out
+}
+
+// recordedScores returns the scores that the pool's scorers in other processes have given the endpoints for the last recorded pick, and when
+// that was; nil without one. Explaining a pick asks no scorer.
+func (pool *pool) recordedScores() (external [][]float64, at *time.Time) {
+	if len(pool.scorers) == 0 || pool.Plugins == nil {
+		return nil, nil
+	}
+	records := pool.history.list()
+	if len(records) == 0 {
+		return nil, nil
+	}
+	given := map[string]map[string]float64{} // by plugin and address
+	for _, v := range records[0].Verdicts {
+		for _, s := range v.Scores {
+			if given[s.Plugin] == nil {
+				given[s.Plugin] = map[string]float64{}
+			}
+			given[s.Plugin][v.Address] = s.Score
+		}
+	}
+	for _, in := range pool.Plugins.Scorers {
+		if in.Type != endpointpicker.ExternalScorer {
+			continue
+		}
+		scores := make([]float64, len(pool.snapshot.Endpoints))
+		for i := range pool.snapshot.Endpoints {
+			scores[i] = given[in.Name][pool.snapshot.Endpoints[i].Text]
+		}
+		external = append(external, scores)
+	}
+	return external, &records[0].Time
 }

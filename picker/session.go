@@ -48,6 +48,40 @@ func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule
 	return s
 }
 
+// keepSession records that a session has a request at an endpoint, for all processes.
+func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.Time) {
+	if pool.sessions.Keep(id, at, now, pool.SessionTTL) && p.publishSession != nil {
+		p.publishSession(Session{Pool: pool.Name, ID: id, At: at})
+	}
+}
+
+// LearnSession records where another process has a session. One of a pool or an endpoint that this process does not have is ignored.
+func (p *Picker) LearnSession(s Session) {
+	pool := p.pools.Load().byName[s.Pool]
+	if pool == nil || pool.sessions == nil || pool.snapshot.Find(s.At) == nil || s.Age < 0 || s.Age > pool.SessionTTL.Milliseconds() {
+		return
+	}
+	now := time.Now()
+	pool.sessions.Learn(s.ID, s.At, now.Add(-time.Duration(s.Age)*time.Millisecond), now, pool.SessionTTL)
+}
+
+// Sessions calls f for the sessions of all pools, of each the last used first, until it returns false.
+func (p *Picker) Sessions(f func(Session) bool) {
+	now, more := time.Now(), true
+	for name, pool := range p.pools.Load().byName {
+		if pool.sessions == nil {
+			continue
+		}
+		pool.sessions.Each(now, pool.SessionTTL, func(id uint64, at netip.AddrPort, on time.Time) bool {
+			more = f(Session{Pool: name, ID: id, At: at, Age: now.Sub(on).Milliseconds()})
+			return more
+		})
+		if !more {
+			return
+		}
+	}
+}
+
 // cookie returns the value of a cookie; nil without it.
 func cookie(header []byte, name string) []byte {
 	for len(header) > 0 {

@@ -13,18 +13,7 @@ import (
 // ask sends a GET with headers in pairs, and returns the pod that served and the session token of the response.
 func (g *gateway) ask(t testing.TB, path string, pairs ...string) (pod, token string) {
 	t.Helper()
-	request, err := http.NewRequest(http.MethodGet, g.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(pairs); i += 2 {
-		request.Header.Set(pairs[i], pairs[i+1])
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
+	response := g.send(t, http.MethodGet, path, "", pairs...)
 	if response.StatusCode != 200 {
 		t.Fatalf("%s %v: %s", path, pairs, response.Status)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
-	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // tracker follows a request on its ext_proc stream.
@@ -20,9 +19,8 @@ type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
 	untilEnd bool
-	sessions *schedule.Sessions // of the pool; nil if the strategy does not read them
-	session  uint64             // schedule.Session.ID
-	ttl      time.Duration
+	pool     *pool
+	session  uint64               // schedule.Session.ID
 	texts    [maxEndpoints]string // of the answer
 }
 
@@ -45,11 +43,11 @@ func (t *tracker) Response(status int, served string) (set extproc.Header) {
 		t.picker.recorded(of, e, now)
 		load.Record(status < 500, 0, now)
 	}
-	if t.sessions == nil || status >= 500 {
+	if t.pool.sessions == nil || status >= 500 {
 		return set
 	}
 	if at, err := netip.ParseAddrPort(served); err == nil {
-		t.sessions.Keep(t.session, at, now, t.ttl)
+		t.picker.keepSession(t.pool, t.session, at, now)
 	}
 	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }

@@ -168,7 +168,14 @@ metadata: {name: scorer-1, labels: {kubernetes.io/service-name: scorer}}
 addressType: IPv4
 ports: [{name: grpc, port: %d}]
 endpoints: [{addresses: [127.0.0.1]}]
-`, at.Port()))
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: scorer-0, labels: {kubernetes.io/service-name: scorer}}
+addressType: IPv4
+ports: [{name: grpc, port: %d}]
+endpoints: [{addresses: [127.0.0.1]}]
+`, at.Port(), 1)) // at port 1 nothing listens
 	eventually(t, "the scorer decides", func() error {
 		for range 10 {
 			got, err := chat(t.Context(), local(port))
@@ -178,4 +185,8 @@ endpoints: [{addresses: [127.0.0.1]}]
 		}
 		return nil
 	})
+	url := local(port) + "/v1/chat/completions"
+	if text := s.penstock("explain", url); !strings.Contains(text, "score 1.000 (external-scorer 1.000 x 1)") || !strings.Contains(text, "score 0.000 (external-scorer 0.000 x 1)") || !strings.Contains(text, "are those of the pick at 20") {
+		t.Errorf("explain:\n%s", text)
+	}
 }

@@ -21,6 +21,8 @@ const (
 	maxCandidates = 1024
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
+	// maxAddresses of a scorer are asked, in their order.
+	maxAddresses = 4
 	// maxHeader bounds an answer's header and trailer, and window what arrives before it is read, in bytes.
 	maxHeader = 16 << 10
 	window    = 128 << 10
@@ -39,10 +41,15 @@ const (
 	Skipped Outcome = "skipped" // not asked: it fails, too many calls are in flight, or there are too many candidates
 )
 
-// Client asks one scorer.
+// Client asks one scorer, at the first of its addresses that answers.
 type Client struct {
+	targets []*target
+	calls   atomic.Int64
+}
+
+// target is one address of a scorer.
+type target struct {
 	conn     *grpc.ClientConn
-	calls    atomic.Int64
 	failures atomic.Int64 // in a row
 	until    atomic.Int64 // of being left out, in nanoseconds since start
 }
@@ -50,27 +57,32 @@ type Client struct {
 // start is the zero of times kept in atomics.
 var start = time.Now()
 
-// NewClient returns a client, which connects at once. The caller closes it.
-func NewClient(a dial.Address, t dial.TLS) (*Client, error) {
-	conn, err := dial.Connect(a, t, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithMaxHeaderListSize(maxHeader), grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
-	if err != nil {
-		return nil, fmt.Errorf("scorer %s: %w", a, err)
+// NewClient returns a client, which connects to the first maxAddresses of some addresses at once. The caller closes it.
+func NewClient(addresses []dial.Address, t dial.TLS) (*Client, error) {
+	c := new(Client)
+	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
+		conn, err := dial.Connect(a, t, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)),
+			grpc.WithMaxHeaderListSize(maxHeader), grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
+		if err != nil {
+			c.Close()
+			return nil, fmt.Errorf("scorer %s: %w", a, err)
+		}
+		conn.Connect()
+		c.targets = append(c.targets, &target{conn: conn})
 	}
-	conn.Connect()
-	return &Client{conn: conn}, nil
+	return c, nil
 }
 
-// Close ends the connection. Calls in flight fail.
-func (c *Client) Close() { _ = c.conn.Close() }
+// Close ends the connections. Calls in flight fail.
+func (c *Client) Close() {
+	for _, t := range c.targets {
+		_ = t.conn.Close()
+	}
+}
 
-// Score returns a score from 0 to 1 for each candidate, or none.
+// Score returns a score from 0 to 1 for each candidate, or none. An address that fails before the time is over is followed by the next.
 func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, error) {
 	if q.candidates > maxCandidates {
-		return nil, Skipped, nil
-	}
-	now := int64(time.Since(start))
-	if until := c.until.Load(); until > now || until > 0 && !c.until.CompareAndSwap(until, now+int64(leftOut)) { // one trial
 		return nil, Skipped, nil
 	}
 	if c.calls.Add(1) > maxCalls {
@@ -80,18 +92,48 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 	defer c.calls.Add(-1)
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	outcome, err := Skipped, error(nil)
+	for _, t := range c.targets {
+		if !t.ready(int64(time.Since(start))) {
+			continue
+		}
+		var answer scores
+		if answer, err = t.ask(limited, q); err == nil {
+			return answer, Scored, nil
+		}
+		outcome = Failed
+		if ctx.Err() == nil { // else the request is gone: that shows nothing of the scorer
+			t.failed()
+		}
+		if limited.Err() != nil {
+			break
+		}
+	}
+	return nil, outcome, err
+}
+
+// ready reports whether the address may be asked: it is not left out, or this is the one trial.
+func (t *target) ready(now int64) bool {
+	until := t.until.Load()
+	return until <= now && (until == 0 || t.until.CompareAndSwap(until, now+int64(leftOut)))
+}
+
+func (t *target) failed() {
+	if t.failures.Add(1) >= maxFailures {
+		t.until.Store(int64(time.Since(start) + leftOut))
+	}
+}
+
+// ask asks one address.
+func (t *target) ask(ctx context.Context, q *Question) (scores, error) {
 	var answer scores
-	err := c.conn.Invoke(limited, method, q, &answer)
-	if err == nil && len(answer) != q.candidates {
-		err = errors.New("the answer has another number of scores than there are candidates")
+	if err := t.conn.Invoke(ctx, method, q, &answer); err != nil {
+		return nil, err
 	}
-	switch {
-	case err == nil:
-		c.failures.Store(0)
-		c.until.Store(0)
-		return answer, Scored, nil
-	case ctx.Err() == nil && c.failures.Add(1) >= maxFailures:
-		c.until.Store(int64(time.Since(start) + leftOut))
+	if len(answer) != q.candidates {
+		return nil, errors.New("the answer has another number of scores than there are candidates")
 	}
-	return nil, Failed, err
+	t.failures.Store(0)
+	t.until.Store(0)
+	return answer, nil
 }

@@ -37,7 +37,7 @@ func two() *Question {
 
 func client(t *testing.T, at netip.AddrPort) *Client {
 	t.Helper()
-	c, err := NewClient(dial.Address{AddrPort: at, Cleartext: true}, dial.TLS{})
+	c, err := NewClient([]dial.Address{{AddrPort: at, Cleartext: true}}, dial.TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +157,37 @@ func TestExternalScorer_FailuresGiveNoScores(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestExternalScorer_FurtherAddressesAreTried(t *testing.T) {
+	var broken atomic.Bool
+	first := scoringtest.Start(t, func(context.Context, []byte) ([]byte, error) {
+		if broken.Load() {
+			return nil, errors.New("broken")
+		}
+		return scoringtest.Scores(1, 0), nil
+	})
+	second := scoringtest.Start(t, func(context.Context, []byte) ([]byte, error) { return scoringtest.Scores(0, 1), nil })
+	addresses := []dial.Address{{AddrPort: netip.MustParseAddrPort("127.0.0.1:1"), Cleartext: true}, {AddrPort: first, Cleartext: true}, {AddrPort: second, Cleartext: true}}
+	c, err := NewClient(addresses, dial.TLS{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	scored := func(want string) {
+		t.Helper()
+		poll.NoError(t, "scores "+want, 10*time.Second, func() error {
+			if got, outcome, err := c.Score(t.Context(), two()); fmt.Sprint(got) != want {
+				return fmt.Errorf("%v %s %v", got, outcome, err)
+			}
+			return nil
+		})
+	}
+	scored("[1 0]")
+	broken.Store(true)
+	scored("[0 1]")
+	broken.Store(false)
+	scored("[1 0]") // once it is tried again
 }
 
 func TestExternalScorer_ScoresAreBounded(t *testing.T) {

@@ -5,7 +5,8 @@
 //
 // Invariants:
 //   - A pick waits 5 ms at most. A scorer that fails, is late or answers with other numbers of scores decides nothing: no scores.
-//   - After failures in a row a scorer is left out for a second, then gets one request as a trial.
+//   - A scorer has up to four addresses, which are tried in their order. After failures in a row an address is left out for a second,
+//     then gets one request as a trial.
 //   - Messages are bounded: 1,024 candidates in a request, 64 KiB in an answer, 256 requests in flight.
 //   - Requests have no prompts.
 //

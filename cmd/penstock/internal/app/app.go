@@ -58,6 +58,7 @@ type App struct {
 	loads    *peers.Loads
 	shared   *peers.Picks
 	pages    *peers.Pages
+	sessions *peers.Sessions
 	asked    *peers.Asked
 	picker   *picker.Picker
 	learner  *learned.Keeper
@@ -122,10 +123,11 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.loads = peers.NewLoads(a.channel)
 	a.shared = peers.NewPicks(a.channel, func() peers.Caches { return a.picker })
 	a.pages = peers.NewPages(a.channel, func() peers.PageReader { return a.picker.Loads() })
+	a.sessions = peers.NewSessions(a.channel, func() peers.SessionKeeper { return a.picker })
 	a.asked = peers.NewAsked(a.channel, func(q picker.Picks) []*picker.Record { return a.picker.Picks(q) })
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.picker, err = picker.New(picker.Config{
-		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Read: a.pages.Add,
+		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Read: a.pages.Add, Session: a.sessions.Add,
 		Gateway: identity.Gateway, Access: a.access, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
@@ -163,7 +165,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.pools.Run,
+		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 	} {
 		start(run)

@@ -10,7 +10,8 @@
 //	asked.go        which picks each process has made, when one is asked for them
 //	picks.go        the prompts and adapters that picks have sent to servers, and what each server has cached
 //	pages.go        what the metrics pages of model servers show, so that one process reads each
-//	batches.go      publishes what matters to connected processes alone: entries, picks and pages
+//	sessions.go     where sessions are whose ID a client chose
+//	batches.go      publishes what matters to connected processes alone: entries, picks, pages and sessions
 //
 // So the process that writes status knows what each of them knows, and no Envoy loses an endpoint that the picker of
 // another process still names. Package app constructs the parts.

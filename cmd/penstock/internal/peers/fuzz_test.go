@@ -51,6 +51,9 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 				t.Errorf("%+v from %d bytes", s, len(value))
 			}
 		}
+		if n := len(w.counter.sessions); n > len(value)/2 {
+			t.Errorf("%d sessions from %d bytes", n, len(value))
+		}
 		if s := w.endpoint.State(); s.Queue < 0 || s.KV < 0 || s.KV > 1e15 {
 			t.Errorf("a page shows %+v", s)
 		}
@@ -88,9 +91,10 @@ type fuzzWorld struct {
 }
 
 type fuzzCounter struct {
-	loads   *endpoint.Registry
-	index   *prefix.Index
-	learned []picker.Sent // their chains are valid no more
+	loads    *endpoint.Registry
+	index    *prefix.Index
+	learned  []picker.Sent // their chains are valid no more
+	sessions []picker.Session
 }
 
 func (*fuzzCounter) Owner() string               { return "this" }
@@ -107,12 +111,18 @@ func (c *fuzzCounter) Restore(server netip.AddrPort, snapshot []byte) error {
 	return c.index.Restore(server, snapshot)
 }
 
+// LearnSession implements SessionKeeper.
+func (c *fuzzCounter) LearnSession(s picker.Session) { c.sessions = append(c.sessions, s) }
+
+// Sessions implements SessionKeeper.
+func (*fuzzCounter) Sessions(func(picker.Session) bool) {}
+
 func newFuzzWorld(f *testing.F) *fuzzWorld {
 	w := &fuzzWorld{peer: startPublisher(f), board: status.NewBoard(nil)}
 	counter := &fuzzCounter{loads: endpoint.NewRegistry(endpoint.Config{}), index: prefix.New(prefix.Config{})}
 	w.counter = counter
 	w.endpoint = &counter.loads.Snapshot(endpoint.Metrics{}, nil, []endpoint.Spec{{Addr: fuzzedAddress}}).Endpoints[0]
-	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "pages", "questions", "answers"} {
+	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "pages", "sessions", "questions", "answers"} {
 		w.topics = append(w.topics, w.peer.Topic(name))
 	}
 	c := channel.New(channel.Config{Peers: []string{w.peer.address}, OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
@@ -123,6 +133,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	NewRelays(w.board, c)
 	NewPicks(c, func() Caches { return counter })
 	NewPages(c, func() PageReader { return counter.loads })
+	NewSessions(c, func() SessionKeeper { return counter })
 	NewAsked(c, func(picker.Picks) []*picker.Record { return nil })
 	NewEntries(c, func(e accesslog.Entry) { w.entries = append(w.entries, e) })
 	NewProgrammed(ProgrammedConfig{Channel: c, Proxies: w.proxies, Changed: func(string) {}})
@@ -135,7 +146,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 
 // publish returns when an item is in effect on every topic.
 func (w *fuzzWorld) publish(t *testing.T, it channel.Item) {
-	w.entries, w.counter.learned = nil, nil
+	w.entries, w.counter.learned, w.counter.sessions = nil, nil, nil
 	for _, topic := range w.topics {
 		topic.Publish(it)
 	}

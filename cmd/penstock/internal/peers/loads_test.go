@@ -56,7 +56,8 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 	of = NewLoads(c)
 	shared := NewPicks(c, func() Caches { return p })
 	pages := NewPages(c, func() PageReader { return p.Loads() })
-	p, err := picker.New(picker.Config{Peers: of, Publish: shared.Add, Read: pages.Add})
+	sessions := NewSessions(c, func() SessionKeeper { return p })
+	p, err := picker.New(picker.Config{Peers: of, Publish: shared.Add, Read: pages.Add, Session: sessions.Add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Serve(l) })
-	for _, run := range []func(context.Context) error{c.Run, of.Run, shared.Run, pages.Run, p.Run} {
+	for _, run := range []func(context.Context) error{c.Run, of.Run, shared.Run, pages.Run, sessions.Run, p.Run} {
 		running.Go(func() { _ = run(ctx) })
 	}
 	end = sync.OnceFunc(func() { cancel(); s.Stop(); running.Wait() })

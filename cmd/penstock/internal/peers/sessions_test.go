@@ -1,0 +1,87 @@
+package peers
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// sessionPool has three servers.
+func sessionPool() picker.Pool {
+	pool := picker.Pool{Name: "ns/pool", Strategy: "session", Metrics: endpoint.Metrics{Off: true}}
+	for i := range 3 {
+		pool.Endpoints = append(pool.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:80", i+1))})
+	}
+	return pool
+}
+
+// sessionAt is where a picker would send a session's request, first.
+func sessionAt(p *picker.Picker, headers map[string]string) string {
+	for _, v := range p.Explain("ns/pool", headers).Verdicts {
+		if v.Session {
+			return v.Address
+		}
+	}
+	return ""
+}
+
+func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
+	pickers, _, _ := startPools(t, 2, sessionPool())
+	for _, headers := range []map[string]string{{"x-session-id": "user-1"}, {"cookie": "a=b; session-id=user-2"}} {
+		// By its ID, the session would begin at first. It has moved to another server, as by a retry.
+		first := pickers[0].Explain("ns/pool", headers).Endpoints
+		to := netip.MustParseAddrPort("10.0.0.1:80")
+		if first == to.String() || len(first) > len(to.String()) && first[:len(to.String())] == to.String() {
+			to = netip.MustParseAddrPort("10.0.0.2:80")
+		}
+		id := headers["x-session-id"]
+		if id == "" {
+			id = "user-2"
+		}
+		session := picker.Session{Pool: "ns/pool", ID: schedule.SessionID([]byte(id)), At: to}
+		pickers[0].LearnSession(session)
+		a := pickers[0].Pick(t.Context(), requestWith(t, headers))
+		if a.Endpoints.String() != to.String() {
+			t.Fatalf("%v: picked %s, want %s", headers, a.Endpoints, to)
+		}
+		poll.Until(t, "the other process has the session there", func() bool { return sessionAt(pickers[1], headers) == to.String() })
+	}
+	// What a peer publishes of pools and servers that this process does not have is ignored.
+	for _, s := range []picker.Session{{Pool: "ns/other", ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80")}, {Pool: "ns/pool", ID: 9, At: netip.MustParseAddrPort("10.9.9.9:80")}, {Pool: "ns/pool", ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80"), Age: -1}} {
+		pickers[0].LearnSession(s)
+	}
+	n := 0
+	pickers[0].Sessions(func(s picker.Session) bool { n++; return true })
+	if n != 2 {
+		t.Errorf("%d sessions, want 2", n)
+	}
+}
+
+// requestWith is a request without a body.
+func requestWith(t *testing.T, headers map[string]string) *extproc.Request {
+	t.Helper()
+	m := &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{}, EndOfStream: true}
+	for name, value := range headers {
+		m.Headers.Headers = append(m.Headers.Headers, &corev3.HeaderValue{Key: name, RawValue: []byte(value)})
+	}
+	raw, err := proto.Marshal(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: m}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}
+	if err := extproc.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw)}, r.Headers); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
