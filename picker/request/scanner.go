@@ -173,35 +173,22 @@ func (s *Scanner) text(p []byte) int {
 		from = 1
 		s.escaped = false
 	}
-	for {
-		q := bytes.IndexByte(p[from:], '"')
-		end := from + q
-		if q < 0 {
-			end = len(p)
-		}
-		odd := false
-		for k := end - 1; k >= from && p[k] == '\\'; k-- {
-			odd = !odd
-		}
-		if q < 0 {
-			s.escaped = odd
-			s.take(p)
-			return len(p)
-		}
-		if !odd {
-			s.take(p[:end])
-			s.inString = false
-			if s.skipped > 0 {
-				s.take(p[end : end+1])
-			} else if s.expect == aKey {
-				s.endKey()
-			} else {
-				s.endValue()
-			}
-			return end + 1
-		}
-		from = end + 1
+	end, odd := closing(p, from)
+	if end == len(p) {
+		s.escaped = odd
+		s.take(p)
+		return len(p)
 	}
+	s.take(p[:end])
+	s.inString = false
+	if s.skipped > 0 {
+		s.take(p[end : end+1])
+	} else if s.expect == aKey {
+		s.endKey()
+	} else {
+		s.endValue()
+	}
+	return end + 1
 }
 
 // take sends bytes of a string or a value to their sink.

@@ -223,6 +223,7 @@ func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 func BenchmarkScanner(b *testing.B) {
 	for _, size := range []int{1 << 10, 10 << 10, 100 << 10, 400 << 10} {
 		text := strings.Repeat(`lorem ipsum dolor \n sit amet `, size/30)
+		quotes := strings.Repeat(`The quick brown fox jumps over the lazy dog, and \"quotes\" it.\n`, size/64)
 		var ids strings.Builder
 		for i := range size / 6 {
 			fmt.Fprintf(&ids, ",%5d", 10000+i%80000)
@@ -232,6 +233,7 @@ func BenchmarkScanner(b *testing.B) {
 			kind       Kind
 		}{
 			{"chat", `{"messages":[{"role":"user","content":"` + text + `"}],"model":"llama"}`, ChatCompletions},
+			{"quotes", `{"messages":[{"role":"user","content":"` + quotes + `"}],"model":"llama"}`, ChatCompletions},
 			{"model", `{"messages":[{"role":"user","content":"` + text + `"}],"model":"llama"}`, OtherKind},
 			{"tokens", `{"prompt":[1` + ids.String() + `],"model":"llama"}`, Completions},
 		} {
