@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -159,9 +160,11 @@ type Pool struct {
 	Scorers []Scorer
 	// Criticality of the pool's requests; "" is Standard.
 	Criticality schedule.Criticality
-	// Models is what becomes of requests for some models, and of those with some objectives; nil: nothing. TrustHeaders lets requests
-	// name their objective.
-	Models       *Models
+	// Models is what becomes of requests for some models, and of those with some objectives; nil: nothing.
+	Models *Models
+	// FlowControl holds requests back while the pool is saturated; nil: none.
+	FlowControl *FlowControl
+	// TrustHeaders lets requests name their objective, and for FlowControl their fairness ID and deadline.
 	TrustHeaders bool
 	// Hashing configures the strategy "chwbl", whose key has up to UserMessages user messages of a chat completion; 0 is
 	// DefaultUserMessages.
@@ -205,6 +208,12 @@ type KVEvents struct {
 	// Render is how long a pick may wait for the token IDs of a prompt that is text, which a server of the pool is asked for; 0: they
 	// are not asked.
 	Render time.Duration
+}
+
+// FlowControl configures which requests wait while a pool is saturated.
+type FlowControl struct {
+	flow.Limits
+	flow.Saturation
 }
 
 // Scorer is where a scorer in another process serves.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -21,6 +22,8 @@ type Explanation struct {
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Scored is the time of the recorded pick whose scores of scorers in other processes are taken; nil without one.
 	Scored *time.Time `json:"scored,omitempty"`
+	// Flow is what flow control holds; nil without it. The rest is for a request that it admits.
+	Flow *Held `json:"flow,omitempty"`
 	// Relay lists the remote pickers that would be asked. If set, they choose, and nothing below is set.
 	Relay []string `json:"relay,omitempty"`
 	// Endpoints is the list that Envoy would get; "" with a Status (429 or 503) and its Reason.
@@ -29,6 +32,12 @@ type Explanation struct {
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // on every endpoint, by address
+}
+
+// Held is what flow control holds of a pool.
+type Held struct {
+	Saturation float64     `json:"saturation"` // 1 and more: requests wait
+	Waiting    []flow.Band `json:"waiting,omitempty"`
 }
 
 // explainTimeout is how long Explain waits for the metrics of an idle pool's servers.
@@ -62,6 +71,9 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 		e.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
 	}
 	request.External, e.Scored = pool.recordedScores()
+	if pool.queue != nil {
+		e.Flow = &Held{Saturation: pool.FlowControl.Measure(pool.snapshot.Endpoints, now).Saturation, Waiting: pool.queue.Bands()}
+	}
 	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
 	a, _ := pool.compose(ranked, spill, &scratch, false, user, nil)

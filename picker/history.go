@@ -30,6 +30,8 @@ type Record struct {
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
+	// Waited is how long flow control has held the request before the pick.
+	Waited time.Duration `json:"waited,omitempty"`
 	// Candidates is the number of endpoints that passed the filters. Compared are the best of them, 8 at most: first those that the
 	// pick names.
 	Candidates int      `json:"candidates,omitempty"`

@@ -2,12 +2,14 @@ package picker
 
 import (
 	"net/netip"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
@@ -23,12 +25,14 @@ type metrics struct {
 	shadows    *prometheus.CounterVec
 	regret     *prometheus.CounterVec
 	scores     *prometheus.CounterVec
+	waits      *prometheus.HistogramVec
 }
 
 // poolMetrics are one pool's series. They are created with its first pick: the series of unused pools would be most of the page.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec
+	waits   *prometheus.HistogramVec
 	name    string
 	results sync.Map // result -> prometheus.Counter
 }
@@ -54,6 +58,12 @@ var (
 		"Endpoints of the pool by what their KV events show: reported (all that they have cached), partly reported, or guessed (nothing).", []string{"pool", "state"}, nil)
 	eventFailuresDesc = prometheus.NewDesc("penstock_picker_kv_event_failures_total",
 		"Connections for KV events that could not be made or have ended, by endpoint; penstock explain shows why.", []string{"pool", "endpoint"}, nil)
+	waitingDesc = prometheus.NewDesc("penstock_picker_flow_requests",
+		"Requests that flow control holds now, by priority.", []string{"pool", "priority"}, nil)
+	waitingBytesDesc = prometheus.NewDesc("penstock_picker_flow_bytes",
+		"Bytes of their bodies, by content-length.", []string{"pool", "priority"}, nil)
+	flowSaturationDesc = prometheus.NewDesc("penstock_picker_flow_saturation_ratio",
+		"Saturation of a pool with flow control, as last measured: at 1 and more its requests wait.", []string{"pool"}, nil)
 	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
 		"Requests in flight that this process counts: its picks, and those of a process that is gone.", nil, nil)
 )
@@ -78,11 +88,14 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 		Help: "Requests with a large body that were answered 503, because an Envoy of the Gateway holds too many."}, []string{"gateway"})
 	m.scores = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_external_scores_total",
 		Help: "Calls to external scorers, by outcome: scored, failed (an error, no answer within 5 ms, or a wrong number of scores), or skipped (it fails, or there are too many calls or candidates)."}, []string{"pool", "outcome"})
+	m.waits = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "penstock_picker_flow_wait_seconds",
+		Help:    "Time that requests have waited for flow control, by priority and outcome: admitted, rejected (429, as many wait as may), expired (429, after ttlSeconds), no_endpoints (503), canceled (the client has left). A request that is admitted at once is not counted.",
+		Buckets: []float64{0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320}}, []string{"pool", "priority", "outcome"})
 	m.shadows, m.regret = newShadowMetrics()
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.shadows, m.regret, m.scores, poolCollector{p}} {
+	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.shadows, m.regret, m.scores, m.waits, poolCollector{p}} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -92,7 +105,7 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 
 func (m *metrics) pool(name string) *poolMetrics {
 	seconds := sync.OnceValue(func() prometheus.Observer { return m.seconds.WithLabelValues(name) })
-	return &poolMetrics{seconds: seconds, vec: m.picks, name: name}
+	return &poolMetrics{seconds: seconds, vec: m.picks, waits: m.waits, name: name}
 }
 
 // remove deletes a removed pool's series.
@@ -104,6 +117,7 @@ func (m *metrics) remove(name string) {
 	m.shadows.DeletePartialMatch(labels)
 	m.regret.DeletePartialMatch(labels)
 	m.scores.DeletePartialMatch(labels)
+	m.waits.DeletePartialMatch(labels)
 }
 
 func (m *poolMetrics) count(result string, took time.Duration) {
@@ -113,6 +127,11 @@ func (m *poolMetrics) count(result string, took time.Duration) {
 	}
 	counter.(prometheus.Counter).Inc()
 	m.seconds().Observe(took.Seconds())
+}
+
+// waited counts a request that flow control has held.
+func (m *poolMetrics) waited(o flow.Outcome, priority int, d time.Duration) {
+	m.waits.WithLabelValues(m.name, strconv.Itoa(priority), o.String()).Observe(d.Seconds())
 }
 
 // poolCollector reads gauges from the pools when Prometheus scrapes.
@@ -131,6 +150,9 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, queueDesc, saturationDesc} {
 		ch <- d
 	}
+	ch <- waitingDesc
+	ch <- waitingBytesDesc
+	ch <- flowSaturationDesc
 	ch <- rendersDesc
 	ch <- reportsDesc
 	ch <- eventFailuresDesc
@@ -182,6 +204,13 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		if use.endpoints > 0 {
 			ch <- prometheus.MustNewConstMetric(queueDesc, prometheus.GaugeValue, use.queue, name)
 			ch <- prometheus.MustNewConstMetric(saturationDesc, prometheus.GaugeValue, use.use/use.endpoints, name)
+		}
+		if pool.queue != nil {
+			for _, b := range pool.queue.Bands() {
+				gauge(waitingDesc, b.Requests, name, strconv.Itoa(b.Priority))
+				gauge(waitingBytesDesc, int(b.Bytes), name, strconv.Itoa(b.Priority))
+			}
+			ch <- prometheus.MustNewConstMetric(flowSaturationDesc, prometheus.GaugeValue, pool.queue.Room().Saturation, name)
 		}
 		gauge(inFlightDesc, int(inFlight), name)
 		gauge(endpointsDesc, fresh, name, "fresh")

@@ -21,6 +21,9 @@ const (
 	ReasonSubset      = "subset_empty"       // 503: no endpoint in the subset hint is eligible
 	ReasonFull        = "pool_full"          // 429: every endpoint is full
 	ReasonShed        = "shed"               // 429: no endpoint has capacity for a sheddable request, or serves it in time
+	ReasonQueue       = "queue_full"         // 429: the pool is saturated, and as many requests wait as may
+	ReasonTTL         = "queue_ttl"          // 429: the pool was saturated as long as a request may wait
+	ReasonCanceled    = "client_left"        // the client has left while its request waited; no one reads the answer
 	ReasonRelay       = "relay_failed"       // 503: the remote picker did not answer, or Envoy did not learn its endpoint
 	ReasonOutOfRange  = "relay_out_of_range" // 503: the remote picker named only addresses outside the declared ranges
 )
@@ -86,7 +89,15 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 		a, d = p.relay(ctx, pool, r)
 		d.model, d.tokens = r.Facts.Model, r.Facts.Tokens
 	} else {
-		a = p.choose(ctx, pool, r, &d, started)
+		held := false
+		if pool.queue.On() {
+			if pool, a, held = p.hold(ctx, pool, r, &d); d.waited > 0 {
+				started = time.Now()
+			}
+		}
+		if !held {
+			a = p.choose(ctx, pool, r, &d, started)
+		}
 	}
 	pool.counters.count(d.result, time.Since(started))
 	if span != nil {
@@ -119,6 +130,7 @@ type decision struct {
 	outOfRange []string        // of a relay: addresses outside the declared ranges
 	problem    string          // of a relay: why the remote picker did not answer
 	lease      *endpoint.Lease // nil if none was opened
+	waited     time.Duration   // for flow control
 	external   [][]float64     // scores of scorers in other processes
 }
 
@@ -337,7 +349,22 @@ func subset(entries []string) func(*endpoint.Endpoint) bool {
 }
 
 func immediate(status int, reason, message string) extproc.Answer {
-	return extproc.Answer{Status: status, Reason: reason, Message: message, MaxRetries: -1}
+	a := extproc.Answer{Status: status, Reason: reason, Message: message, MaxRetries: -1, Dropped: dropped[reason]}
+	if status == 429 {
+		a.RetryAfter = time.Second
+	}
+	return a
+}
+
+// dropped are the values of x-llm-d-request-dropped-reason, as llm-d's router has them.
+var dropped = map[string]string{
+	ReasonNoEndpoints: "rejected-no-endpoints",
+	ReasonSubset:      "rejected-no-endpoints",
+	ReasonFull:        "rejected-saturated",
+	ReasonShed:        "rejected-saturated",
+	ReasonQueue:       "rejected-saturated",
+	ReasonTTL:         "rejected-ttl-expired",
+	ReasonCanceled:    "rejected-context-cancelled",
 }
 
 func quoted(name string) string {

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/models"
 	"github.com/penstock-project/penstock/picker/prefix"
@@ -88,6 +89,7 @@ type pool struct {
 	history     *history
 	rules       *modelRules        // of Pool.Models; nil without
 	sessions    *schedule.Sessions // nil if the strategy does not read sessions
+	queue       *flow.Queue        // nil without flow control
 	slots       *endpoint.Slots    // nil if the requests in flight are not limited
 	remote      *extproc.Remote    // of a relayed pool
 	relayHealth *relayHealth       // of a relayed pool
@@ -214,7 +216,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	}
 	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL), cmp.Or(c.SessionCookie, DefaultSessionCookie)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter, Profile: c.Plugins}
-	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options) && (c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
+	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options) && c.FlowControl == nil && (c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
 	next := &pool{Pool: c, options: options}
 	if schedule.UsesSessions(&options) {
 		if next.sessions = new(schedule.Sessions); old != nil && old.sessions != nil {
@@ -264,6 +266,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.LoadPort != 0 && !c.Metrics.Off {
 		next.loads = p.events.SubscribeLoads(loadSources(c.LoadPort, next.snapshot.Endpoints))
 	}
+	p.control(next, old)
 	if c.KVEvents != nil {
 		next.events = p.events.Subscribe(c.KVEvents.sources(next.snapshot.Endpoints))
 	}
@@ -317,6 +320,9 @@ func (p *Picker) swap(next map[string]*pool) {
 		}
 		if was.relayHealth != nil && (now == nil || now.relayHealth != was.relayHealth) {
 			p.resolveRelay(was)
+		}
+		if was.queue != nil && (now == nil || now.queue == nil) {
+			was.letGo(now)
 		}
 		if now == nil {
 			p.metrics.remove(name)

@@ -343,7 +343,7 @@ func TestMetrics_CountPicksAndDropRemovedPools(t *testing.T) {
 	}
 }
 
-// gathered returns counters and gauges by name and label values.
+// gathered returns counters, gauges, and how many values histograms have, by name and label values.
 func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -357,7 +357,7 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 			for _, l := range m.Label {
 				name += " " + l.GetValue()
 			}
-			out[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			out[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return out

@@ -47,6 +47,7 @@ type note struct {
 	further            string                 // the others
 	lease              uint64
 	status             int
+	waited             time.Duration
 	tokens, candidates int
 	idLength           uint8
 	modelLength        uint8
@@ -99,7 +100,7 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 	if clear(to.endpoints[copy(to.endpoints[:], a.Endpoints):]); len(a.Endpoints) > notedEndpoints {
 		to.further = a.Endpoints[notedEndpoints:].String()
 	}
-	to.tokens, to.candidates = d.tokens, d.candidates
+	to.tokens, to.candidates, to.waited = d.tokens, d.candidates, d.waited
 	to.idLength, to.modelLength = uint8(copy(to.id[:], id)), uint8(copy(to.model[:], model))
 	to.compared = uint8(copy(to.choices[:], d.choices[:d.compared]))
 	to.outcome = Outcome{}
@@ -185,6 +186,7 @@ func (n *note) record(by string) *Record {
 	}
 	r.Time, r.Pool, r.Strategy, r.Model = n.at, n.pool, n.strategy, string(n.model[:n.modelLength])
 	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
+	r.Waited = n.waited
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
 	for _, c := range n.choices[:n.compared] {
 		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial})

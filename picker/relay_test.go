@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/picker/dial"
@@ -32,9 +34,10 @@ type remotePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
 	mu      sync.Mutex
-	list    string // endpoints to name; "" answers 429
-	reason  string // the body of that
-	headers bool   // name them in the header only
+	list    string        // endpoints to name; "" answers 429
+	reason  string        // the body of that
+	headers bool          // name them in the header only
+	takes   time.Duration // to answer, for which it asks if it is not 0
 	paths   []string
 	bodies  []string
 	served  []string
@@ -77,6 +80,12 @@ func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer)
 		p.mu.Lock()
 		p.paths, p.bodies = append(p.paths, path), append(p.bodies, body.String())
 		p.mu.Unlock()
+		if p.takes > 0 {
+			if err := stream.Send(&extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(10 * time.Second)}); err != nil {
+				return err
+			}
+			time.Sleep(p.takes)
+		}
 		for _, r := range p.answer(body.Len() > 0) {
 			if err := stream.Send(r); err != nil {
 				return err
@@ -167,6 +176,27 @@ func at(addrs ...netip.AddrPort) (out []dial.Address) {
 
 func relayed(pickers ...netip.AddrPort) Pool {
 	return Pool{Name: "import/c", Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: at(pickers...), Within: [][]netip.Prefix{{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}}
+}
+
+// A remote picker that queues the request asks for the time that it may wait there.
+func TestRelay_RemotePickerMayAskForTime(t *testing.T) {
+	remote := &remotePicker{takes: 2 * time.Second} // more than a relay waits otherwise
+	p := runPicker(t, Config{Learner: &learner{}})
+	_, address := servePicker(t, p)
+	setPools(t, p, relayed(remote.serve(t)))
+	remote.name("10.1.0.5:8000", false)
+	stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
+	r := exchange(t, stream, headerMessage(nil))
+	if asked := r.GetOverrideMessageTimeout().AsDuration(); asked < 10*time.Second || asked > 15*time.Second {
+		t.Errorf("the gateway is asked for %v, want what the remote picker asks for and a little more", asked)
+	}
+	r, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, _, status := answered(r); list != "10.1.0.5:8000" {
+		t.Errorf("%q %d, want the remote picker's answer", list, status)
+	}
 }
 
 func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {

@@ -263,6 +263,13 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	if raw == nil || json.Unmarshal(raw, &e) != nil {
 		return
 	}
+	if e.Flow != nil {
+		text := fmt.Sprintf("saturation %.2f", e.Flow.Saturation)
+		for _, b := range e.Flow.Waiting {
+			text += fmt.Sprintf("; of priority %d wait %d requests, of %d fairness IDs", b.Priority, b.Requests, b.Flows)
+		}
+		p.line(indent+"flow control", "%s", text)
+	}
 	switch {
 	case len(e.Relay) > 0:
 		p.line(indent+"now", "the remote picker decides: %s", strings.Join(e.Relay, " "))

@@ -90,6 +90,9 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		if r.Tokens > 0 {
 			how += fmt.Sprintf(", a prompt of %d tokens", r.Tokens)
 		}
+		if r.Waited > 0 {
+			p.line("  waited", "%.3f s, while the pool was saturated", r.Waited.Seconds())
+		}
 		switch {
 		case r.Status != 0:
 			p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)

@@ -150,9 +150,10 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:default=Standard
 	Criticality Criticality `json:"criticality,omitempty"`
-	// TrustHeaders lets clients decide about their requests' priority by headers: x-llm-d-inference-objective (or
-	// x-gateway-inference-objective) names an InferenceObjective. Without it the headers have no effect, because any client can send
-	// them.
+	// TrustHeaders lets clients decide about their requests by headers: x-llm-d-inference-objective (or x-gateway-inference-objective)
+	// names an InferenceObjective, which has a priority; and flow control reads the fairness ID of x-llm-d-inference-fairness-id (or
+	// x-gateway-inference-fairness-id) and the deadline of x-llm-d-slo-ttft-ms. Without it these have no effect there, because any client
+	// can send them. Set it where something before the gateway sets or removes them.
 	//
 	// +optional
 	TrustHeaders bool `json:"trustHeaders,omitempty"`
@@ -165,6 +166,12 @@ type PickerSpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('10m')",message="shedAfter must be 1ms to 10m, such as 1500ms"
 	ShedAfter *metav1.Duration `json:"shedAfter,omitempty"`
+	// FlowControl holds requests back while the pool is saturated, and decides which of them goes next: those of a higher priority first,
+	// and among these each fairness ID in turn. Without it all requests go to the model servers at once, whose queues know neither. A
+	// request that can spill does not wait: it spills while the pool is saturated.
+	//
+	// +optional
+	FlowControl *FlowControlSpec `json:"flowControl,omitempty"`
 	// CHWBL configures the strategy chwbl.
 	//
 	// +optional
@@ -254,6 +261,63 @@ type CHWBLSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=2
 	MaxUserMessagesForCache *int32 `json:"maxUserMessagesForCache,omitempty"`
+}
+
+// FlowControlSpec configures flow control. A pool's saturation is the mean of its servers', and a server's is the larger one of its
+// waiting requests / saturation.queue and its KV cache's use / saturation.kvCachePercent. At 1 the pool takes no further request. A
+// request of criticality Sheddable is sent only to servers without waiting requests.
+type FlowControlSpec struct {
+	// Order is which of the requests with one fairness ID goes first: FCFS, the one that waits longest, or Deadline, the one whose
+	// deadline for the first token is nearest.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=FCFS;Deadline
+	// +kubebuilder:default=FCFS
+	Order string `json:"order,omitempty"`
+	// MaxRequests is how many requests of each priority wait. Further ones are answered 429; if another fairness ID has more requests
+	// than theirs, one of it is in their place.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +kubebuilder:default=5000
+	MaxRequests *int32 `json:"maxRequests,omitempty"`
+	// MaxBytes is how many bytes their bodies may have, by content-length.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:default=1000000000
+	MaxBytes *int64 `json:"maxBytes,omitempty"`
+	// TTLSeconds is how long a request waits before it is answered 429. While the pool has no endpoint it waits for 10 s at most, and is
+	// answered 503.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=280
+	// +kubebuilder:default=60
+	TTLSeconds *int32 `json:"ttlSeconds,omitempty"`
+	// Saturation is when a model server takes no more.
+	//
+	// +optional
+	Saturation SaturationSpec `json:"saturation,omitzero"`
+}
+
+// SaturationSpec is when a model server is saturated.
+type SaturationSpec struct {
+	// Queue is the number of waiting requests.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:default=5
+	Queue *int32 `json:"queue,omitempty"`
+	// KVCachePercent is the use of the KV cache in percent.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=80
+	KVCachePercent *int32 `json:"kvCachePercent,omitempty"`
 }
 
 // SessionSpec configures the strategy session. A request's session is known by the header x-session-token, which the picker sets in

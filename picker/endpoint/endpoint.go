@@ -78,6 +78,8 @@ type State struct {
 	// Unseen counts this process's requests in flight that were sent after the last scrape began, so that neither Queue nor
 	// Running includes them.
 	Unseen int64 `json:"unseen"`
+	// UnseenElsewhere is how many more requests peers have in flight than when the last scrape began.
+	UnseenElsewhere int64 `json:"-"`
 
 	// Unread is the number of uncached prompt tokens of all requests, those of peers included, whose first token is not reported yet. Confirmed is the part of
 	// it that is known to wait.
@@ -110,7 +112,8 @@ func (e *Endpoint) State() State {
 func (e *Endpoint) ReadState(s *State, at Moment) {
 	load := e.load
 	own := load.inFlight.Load()
-	s.InFlight, s.Unseen = own+load.elsewhere.Load(), own
+	elsewhere := load.elsewhere.Load()
+	s.InFlight, s.Unseen, s.UnseenElsewhere = own+elsewhere, own, elsewhere
 	s.Failing, s.Trial = load.health.failing(int64(at))
 	s.Proven = load.health.proven.Load()
 	load.prefill.read(s, int64(at))
@@ -131,6 +134,7 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 	s.OthersQueue, s.OthersRunning = sample.othersQueue, sample.othersRunning
 	s.Fresh = src.failures.Load() < src.staleAfter && int64(at)-sample.at < src.freshFor.Load()
 	s.Unseen = max(0, min(own, int64(load.sent.Load()-sample.sentBefore)))
+	s.UnseenElsewhere = max(0, elsewhere-sample.elsewhere)
 }
 
 // Snapshot is one pool's endpoints at one time, sorted by address.

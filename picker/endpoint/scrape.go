@@ -73,6 +73,7 @@ type sample struct {
 	Reading
 	at         int64  // in nanoseconds since processStart
 	sentBefore uint64 // Load.sent when the scrape began
+	elsewhere  int64  // Load.elsewhere then
 	// The parts of Queue and Running that are other senders' requests.
 	othersQueue, othersRunning float64
 }
@@ -82,6 +83,8 @@ type Scrape struct {
 	src  *source
 	sent uint64 // Load.sent when it began
 	ours int64  // the requests in flight then
+	// elsewhere is the part of ours that peers have in flight.
+	elsewhere int64
 }
 
 // BeginScrape begins a reading of e's page, for callers that have pages by other means than a Registry that runs. Without
@@ -94,7 +97,8 @@ func (e *Endpoint) BeginScrape() Scrape {
 }
 
 func (src *source) begin() Scrape {
-	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.Total()}
+	elsewhere := src.load.elsewhere.Load()
+	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
 // Succeed stores what the page shows. The requests of ours that it may count are those in flight when the scrape began, and
@@ -103,7 +107,7 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
 	}
-	next := &sample{Reading: r, at: sinceStart(now), sentBefore: s.sent}
+	next := &sample{Reading: r, at: sinceStart(now), sentBefore: s.sent, elsewhere: s.elsewhere}
 	if all := r.Queue + r.Running; all > 0 {
 		others := max(0, all-float64(s.ours)-float64(s.src.load.sent.Load()-s.sent))
 		next.othersQueue, next.othersRunning = r.Queue*others/all, r.Running*others/all

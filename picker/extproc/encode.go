@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -31,6 +32,10 @@ type Answer struct {
 	Reason, Message string
 	// Body is the whole JSON body of an immediate response with Status 200, which has no Reason.
 	Body string
+	// RetryAfter is the value of the header Retry-After, rounded up to seconds, and Dropped that of x-llm-d-request-dropped-reason. Both are
+	// used only with a Status; zero: without the header.
+	RetryAfter time.Duration
+	Dropped    string
 	// Track receives the response's outcome and the stream's end; may be nil.
 	Track Tracker
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message instead of an answer. The gateway then asks another
@@ -82,6 +87,7 @@ const (
 	replyResponseTrailers protowire.Number = 6
 	replyImmediate        protowire.Number = 7
 	replyMetadata         protowire.Number = 8
+	replyTimeout          protowire.Number = 10
 )
 
 // writer encodes a message from its end to its beginning: a nested message's length is known when its tag is written.
@@ -250,6 +256,12 @@ func immediateReply(a *Answer) *reply {
 	if a.Body == "" {
 		w.header("x-penstock-reason", a.Reason)
 	}
+	if a.Dropped != "" {
+		w.header("x-llm-d-request-dropped-reason", a.Dropped)
+	}
+	if a.RetryAfter > 0 {
+		w.header("retry-after", strconv.Itoa(int((a.RetryAfter+time.Second-1)/time.Second)))
+	}
 	w.close(2, headers)
 	status := w.len()
 	w.uint(1, uint64(a.Status))
@@ -296,6 +308,18 @@ func headerReply(h Header) *reply {
 	w.close(1, mark) // HeadersResponse.response
 	w.close(replyResponseHeaders, mark)
 	return r.set(&w)
+}
+
+// timeoutReply asks the gateway to wait longer for the answer to its last message.
+func timeoutReply(d time.Duration) *reply {
+	w := newWriter(32)
+	mark := w.len()
+	if nanos := d % time.Second; nanos > 0 {
+		w.uint(2, uint64(nanos))
+	}
+	w.uint(1, uint64(d/time.Second))
+	w.close(replyTimeout, mark)
+	return w.done()
 }
 
 func passReply(phase protowire.Number) *reply {

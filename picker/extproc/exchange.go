@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -33,6 +34,24 @@ type Request struct {
 	// Facts are read from the body; zero without a body, and if too many bodies are held to read this one. Their Chain is valid
 	// during Pick.
 	Facts request.Facts
+
+	exchange *exchange // that it is part of
+	extended bool
+}
+
+// MaxExtension is the most that Extend asks for: below what Envoy is configured to grant (translator/envoy, maxMessageTimeout).
+const MaxExtension = 290 * time.Second
+
+// Extend asks the gateway to wait for the answer to its last message for up to d from now, which is more than the 2 s that it waits otherwise.
+// It does so once for a request, as Envoy takes it once for a message. In FULL_DUPLEX_STREAMED it does nothing: there no answer has a
+// timeout.
+func (r *Request) Extend(d time.Duration) {
+	x := r.exchange
+	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {
+		return
+	}
+	r.extended = true
+	_ = x.send(timeoutReply(min(d, MaxExtension))) // fails if the gateway has ended the call, as ctx shows
 }
 
 // exchange is the state of one stream: one HTTP request and its response.

@@ -3,14 +3,15 @@ package extproc
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// converse sends a request to a remote picker and reads its answer.
-func converse(stream grpc.ClientStream, q *Request) (RemoteAnswer, error) {
+// converse sends a request to a remote picker and reads its answer. extend receives how long the remote picker wants to have.
+func converse(stream grpc.ClientStream, q *Request, extend func(time.Duration)) (RemoteAnswer, error) {
 	if err := stream.SendMsg(forwardHeaders(q.Headers, len(q.Body) == 0)); err != nil {
 		return RemoteAnswer{}, fmt.Errorf("headers: %w", err)
 	}
@@ -36,6 +37,8 @@ func converse(stream grpc.ClientStream, q *Request) (RemoteAnswer, error) {
 			return RemoteAnswer{Immediate: m.immediate, Status: m.status}, nil
 		case m.destination() != "":
 			return RemoteAnswer{Endpoints: endpoints(m.destination())}, nil
+		case m.timeout > 0:
+			extend(m.timeout)
 		}
 	}
 	return RemoteAnswer{}, fmt.Errorf("no pick in %d messages", maxMessages)
@@ -150,6 +153,7 @@ type remoteMessage struct {
 	header, metadata string
 	immediate        []byte
 	status           int
+	timeout          time.Duration // that it asks for
 }
 
 // destination prefers the metadata, which is what Envoy follows.
@@ -179,6 +183,13 @@ func (m *remoteMessage) unmarshal(data mem.BufferSlice) error {
 					}
 					return nil
 				})
+			})
+		case replyTimeout:
+			return fields(val, func(num protowire.Number, _ []byte, v uint64, typ protowire.Type) error {
+				if num == 1 && typ == protowire.VarintType { // its nanoseconds do not matter
+					m.timeout = time.Duration(min(v, uint64(MaxExtension/time.Second))) * time.Second
+				}
+				return nil
 			})
 		case replyMetadata:
 			eachEntry(val, namespaceLB, func(value []byte) {

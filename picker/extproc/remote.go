@@ -113,6 +113,9 @@ type RemoteAnswer struct {
 // as one without a body, because the remote would wait for it in vain. Only the destination of the remote's response is
 // used; other headers and a rewritten body are ignored.
 //
+// A remote picker that needs longer, as one that queues requests does, may ask for it once with override_message_timeout; the gateway is
+// asked for the same, and a little more.
+//
 // An address that does not answer in time is left out for a while (outlier), and the next one is asked. If all are left out, Ask
 // fails at once.
 func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
@@ -147,10 +150,16 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
 	call, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(time.Until(limit), func() { cancel(errLate) })
+	extend := func(wish time.Duration) {
+		if wish = min(wish, MaxExtension-answerTimeout); !q.extended && wish > time.Until(limit) {
+			timer.Reset(wish)
+			q.Extend(wish + answerTimeout)
+		}
+	}
 	err := connected(call, p.ClientConn)
 	var a RemoteAnswer
 	if err == nil {
-		a, err = r.ask(call, func() { cancel(nil) }, p.ClientConn, q)
+		a, err = r.ask(call, func() { cancel(nil) }, p.ClientConn, q, extend)
 	}
 	if timer.Stop(); err == nil {
 		return a, answered, nil
@@ -232,7 +241,8 @@ func Reason(err error) string {
 var processStream = grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}
 
 // ask calls one remote picker. On success the call's end calls cancel and releases r; on an error the caller does both.
-func (r *Remote) ask(ctx context.Context, cancel func(), conn *grpc.ClientConn, q *Request) (RemoteAnswer, error) {
+// extend receives how long the remote picker wants to have.
+func (r *Remote) ask(ctx context.Context, cancel func(), conn *grpc.ClientConn, q *Request, extend func(time.Duration)) (RemoteAnswer, error) {
 	if q.TraceParent != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", q.TraceParent)
 	}
@@ -240,7 +250,7 @@ func (r *Remote) ask(ctx context.Context, cancel func(), conn *grpc.ClientConn, 
 	if err != nil {
 		return RemoteAnswer{}, err
 	}
-	a, err := converse(stream, q)
+	a, err := converse(stream, q, extend)
 	if err != nil {
 		return a, err
 	}

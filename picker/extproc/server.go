@@ -94,6 +94,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 	x := newExchange()
 	defer x.close()
+	x.request.exchange = x
 	x.picker, x.bodies, x.stream, x.ctx = s.Picker, s.Bodies, stream, ctx
 	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last = call.pool, call.pools, call.retries, call.spill, call.last
 	x.request.TraceParent, x.request.Gateway = call.traceParent, s.Gateway(ctx)

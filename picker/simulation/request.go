@@ -7,6 +7,9 @@ type Request struct {
 	At            time.Duration // arrival, since the start
 	Input, Output int           // tokens of the prompt and of the answer, at least 1 each
 	Adapter       int           // 0: the base model
+	// Priority and Fairness are for flow control.
+	Priority int
+	Fairness string
 	// Key is what strategy chwbl hashes: the system prompt and the first messages of the user.
 	Key uint64
 	// Blocks are the prompt's blocks of BlockTokens tokens in the workload's tree; the last one may be a part of one.
@@ -85,6 +88,19 @@ func (w *Workload) At(speed float64) *Workload {
 		faster.Requests[i] = r
 	}
 	return &faster
+}
+
+// Label returns the workload with each request as label, which gets its number, changes it; one for which it returns false is left
+// out. The tree is shared.
+func (w *Workload) Label(label func(i int, r *Request) bool) *Workload {
+	out := *w
+	out.Requests = make([]Request, 0, len(w.Requests))
+	for i, r := range w.Requests {
+		if label(i, &r) {
+			out.Requests = append(out.Requests, r)
+		}
+	}
+	return &out
 }
 
 // Rate is the mean of requests a second.

@@ -21,6 +21,8 @@ type Scenario struct {
 	// ShedAfter rejects a request if a longer time to its first token is predicted at the server chosen for it; 0: none is rejected.
 	// Production's strategies do so themselves.
 	ShedAfter time.Duration
+	// Flow has requests wait while the servers are saturated; nil: none does.
+	Flow *FlowControl
 	// Seed of ties and delays. Arrivals and delays do not depend on the strategy.
 	Seed uint64
 }
@@ -63,6 +65,7 @@ type run struct {
 	servers  []*server
 	inFlight []int // by server
 	policies []Policy
+	gates    []*gate // by picker; none without flow control
 	outcomes []Outcome
 	picks    []*Pick
 	pickers  []int // by request
@@ -84,6 +87,11 @@ func newRun(s Scenario) *run {
 	for i := range s.Pickers {
 		r.policies = append(r.policies, s.Strategy.New(Pool{Servers: start, Room: s.Servers, Config: s.Server, Workload: s.Workload,
 			Random: rand.New(rand.NewPCG(s.Seed, uint64(i))), Oracle: r, ShedAfter: s.ShedAfter}))
+	}
+	if s.Flow != nil {
+		for i := range s.Pickers {
+			r.gates = append(r.gates, newGate(r, i))
+		}
 	}
 	for i := range s.Servers {
 		switch {
@@ -148,14 +156,28 @@ func (r *run) arrive(i int) {
 
 func (r *run) pick(i int, request *Request) {
 	by := int(r.draw(i, 0) * float64(len(r.policies)))
-	choice := r.policies[by].Choose(r.clock.now, request)
+	if r.pickers[i] = by; r.gates != nil {
+		r.gates[by].enter(i, request)
+		return
+	}
+	r.choose(i, request)
+}
+
+// shed ends a request that no server gets.
+func (r *run) shed(i int) {
+	r.outcomes[i].Server = -1
+	r.ended++
+}
+
+// choose sends a request to the server that its picker chooses.
+func (r *run) choose(i int, request *Request) {
+	choice := r.policies[r.pickers[i]].Choose(r.clock.now, request)
 	if choice.Server < 0 || r.ShedAfter > 0 && choice.Wait > r.ShedAfter {
-		r.outcomes[i].Server = -1
-		r.ended++
+		r.shed(i)
 		return
 	}
 	pick := &Pick{Choice: choice, Request: request, At: r.clock.now}
-	r.picks[i], r.pickers[i] = pick, by
+	r.picks[i] = pick
 	r.outcomes[i].Server = choice.Server
 	r.inFlight[choice.Server]++
 	r.learn(i, r.clock.now, Picked)

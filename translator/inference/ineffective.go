@@ -20,8 +20,8 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		out = append(out, unused(policy, pickerFields(spec), p.Ref.String()+" has an external picker, which decides alone", "remove it, or remove endpointPickerRef from the pool"))
 	} else {
 		if p.Settings.Criticality != string(v1alpha1.Standard) && p.Settings.Strategy != string(v1alpha1.StrategyTree) &&
-			p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.ShedAfter == 0 {
-			out = append(out, unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, set shedAfter, or use strategy tree or load"))
+			p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.ShedAfter == 0 && !p.Settings.FlowControl.On {
+			out = append(out, unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, set shedAfter or flowControl, or use strategy tree or load"))
 		}
 		if p.Settings.ShedAfter > 0 && p.Settings.Criticality != string(v1alpha1.Sheddable) && !p.Settings.ReadsModels && !p.Settings.TrustHeaders {
 			out = append(out, unused(policy, []string{"spec.picker.shedAfter"}, "requests of criticality "+p.Settings.Criticality+" are not shed", "remove it, set criticality: Sheddable, or write an InferenceModel that does"))
@@ -32,7 +32,7 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		if spec.Session != nil && !readsSessions(&p.Settings) {
 			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
 		}
-		if spec.Metrics != nil && !readsPages(&p.Settings) && !readsPages(&model.PickerSettings{Strategy: p.Settings.Shadow}) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 && p.Settings.ShedAfter == 0 {
+		if spec.Metrics != nil && !readsPages(&p.Settings) && !readsPages(&model.PickerSettings{Strategy: p.Settings.Shadow}) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 && p.Settings.ShedAfter == 0 && !p.Settings.FlowControl.On {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
 		}
 	}
@@ -108,6 +108,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		{"criticality", spec.Criticality != "" && spec.Criticality != v1alpha1.Standard},
 		{"trustHeaders", spec.TrustHeaders},
 		{"shedAfter", spec.ShedAfter != nil},
+		{"flowControl", spec.FlowControl != nil},
 		{"shadow", spec.Shadow != ""},
 		{"chwbl", spec.CHWBL != nil},
 		{"session", spec.Session != nil},

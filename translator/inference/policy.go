@@ -54,6 +54,10 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	if d := spec.ShedAfter; d != nil {
 		s.ShedAfter = d.Duration
 	}
+	if f := spec.FlowControl; f != nil {
+		s.FlowControl = model.FlowControl{On: true, Deadlines: f.Order == "Deadline", Requests: or(f.MaxRequests, 0), Bytes: or(f.MaxBytes, 0),
+			TTL: time.Duration(or(f.TTLSeconds, 0)) * time.Second, Queue: or(f.Saturation.Queue, 0), KVCachePct: or(f.Saturation.KVCachePercent, 0)}
+	}
 	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
 		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
 	}
@@ -90,7 +94,7 @@ const (
 	defaultRender = 20
 )
 
-func or(v *int32, otherwise int32) int32 {
+func or[T int32 | int64](v *T, otherwise T) T {
 	if v == nil {
 		return otherwise
 	}

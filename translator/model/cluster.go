@@ -205,7 +205,8 @@ type PickerSettings struct {
 	Plugins            *endpointpicker.Profile // of strategy plugins; nil if what configures them is invalid
 	Criticality        string
 	ShedAfter          time.Duration // 0: off
-	VirtualNodes       int32         // of strategy chwbl, as the next two; 0: the defaults of picker.Pool
+	FlowControl        FlowControl
+	VirtualNodes       int32 // of strategy chwbl, as the next two; 0: the defaults of picker.Pool
 	LoadFactorPercent  int32
 	UserMessages       int32
 	SessionTTL         int32 // of strategy session, in seconds, as the next one; 0: the default of picker.Pool
@@ -228,6 +229,18 @@ type PickerSettings struct {
 	RunningName        string
 	KVCacheName        string
 	KVEvents           KVEvents
+}
+
+// FlowControl holds requests back while the pool is saturated. The zero value: it is off. Zero values of the others: the defaults of
+// picker/flow.
+type FlowControl struct {
+	On         bool
+	Deadlines  bool // the nearest goes first
+	Requests   int32
+	Bytes      int64
+	TTL        time.Duration
+	Queue      int32 // at which a server is saturated, as the next one
+	KVCachePct int32
 }
 
 // KVEvents is where the model servers of a pool publish KV events. The zero value: nowhere.

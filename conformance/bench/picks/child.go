@@ -19,11 +19,13 @@ import (
 
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/flow"
 )
 
 // The kinds of servers.
 const (
 	Ours = "ours" // the production picker, as penstock serve registers it
+	Flow = "flow" // ours with flow control, of pools that are never saturated
 	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
 	JSON = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
 )
@@ -68,7 +70,7 @@ func serve(kind string, servers []string) error {
 	defer cancel()
 	var server *grpc.Server
 	switch kind {
-	case Ours:
+	case Ours, Flow:
 		server = grpc.NewServer(picker.ServerOptions(uint32(4 * runtime.NumCPU()))...)
 		p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -82,9 +84,13 @@ func serve(kind string, servers []string) error {
 			}
 			specs = append(specs, endpoint.Spec{Addr: address})
 		}
+		var control *picker.FlowControl
+		if kind == Flow {
+			control = &picker.FlowControl{Saturation: flow.Saturation{Queue: 1e9}}
+		}
 		err = p.SetPools([]picker.Pool{
-			{Name: PoolHeaders, Endpoints: specs, Fallbacks: 2},
-			{Name: PoolPrompts, Endpoints: specs, Fallbacks: 2, Body: picker.BodyPrompts},
+			{Name: PoolHeaders, Endpoints: specs, Fallbacks: 2, FlowControl: control},
+			{Name: PoolPrompts, Endpoints: specs, Fallbacks: 2, FlowControl: control, Body: picker.BodyPrompts},
 		})
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
@@ -27,6 +28,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Models:        models(pp.Models),
 		TrustHeaders:  s.TrustHeaders,
 		ShedAfter:     s.ShedAfter,
+		FlowControl:   flowControl(&s),
 		Hashing:       schedule.Hashing{VirtualNodes: int(s.VirtualNodes), LoadFactor: float64(s.LoadFactorPercent) / 100},
 		UserMessages:  int(s.UserMessages),
 		SessionTTL:    time.Duration(s.SessionTTL) * time.Second,
@@ -91,6 +93,22 @@ func models(m *model.Models) *picker.Models {
 		for name, r := range m.Named {
 			out.Named[name] = rule(r)
 		}
+	}
+	return out
+}
+
+// flowControl converts that of a pool; nil if it is off.
+func flowControl(s *model.PickerSettings) *picker.FlowControl {
+	f := s.FlowControl
+	if !f.On {
+		return nil
+	}
+	out := &picker.FlowControl{
+		Limits:     flow.Limits{Requests: int(f.Requests), Bytes: f.Bytes, TTL: f.TTL},
+		Saturation: flow.Saturation{Queue: float64(f.Queue), KV: float64(f.KVCachePct) / 100, InFlight: int64(s.FullInFlight)},
+	}
+	if f.Deadlines {
+		out.Limits.Order = flow.Deadline
 	}
 	return out
 }

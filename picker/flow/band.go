@@ -1,0 +1,81 @@
+package flow
+
+import (
+	"container/heap"
+	"container/list"
+)
+
+// band has the requests of one priority that wait.
+type band struct {
+	priority int
+	byID     map[string]*flow
+	order    *list.List // of *flow: whose turn is next
+	all      map[*Request]struct{}
+	bytes    int64
+}
+
+func newBand(priority int) *band {
+	return &band{priority: priority, byID: map[string]*flow{}, order: list.New(), all: map[*Request]struct{}{}}
+}
+
+// sharedID is the flow of the fairness IDs beyond maxFlows. No header's value has a NUL.
+const sharedID = "\x00"
+
+// flow has the requests of one fairness ID that wait, as a heap.
+type flow struct {
+	id       string
+	at       *list.Element // in band.order
+	requests []*Request
+}
+
+// next returns the request that goes next. The band has one.
+func (b *band) next() *Request { return b.order.Front().Value.(*flow).requests[0] }
+
+// turn puts a flow that had its turn behind the others.
+func (b *band) turn(f *flow) {
+	if len(f.requests) > 0 {
+		b.order.MoveToBack(f.at)
+	}
+}
+
+// longest returns the flow with the most requests; nil if there is none.
+func (b *band) longest() (of *flow) {
+	for _, f := range b.byID {
+		if of == nil || len(f.requests) > len(of.requests) {
+			of = f
+		}
+	}
+	return of
+}
+
+func (f *flow) add(r *Request)    { heap.Push(f, r) }
+func (f *flow) remove(r *Request) { heap.Remove(f, r.index) }
+
+// Len, Less, Swap, Push and Pop implement heap.Interface.
+func (f *flow) Len() int { return len(f.requests) }
+
+func (f *flow) Less(i, k int) bool {
+	a, b := f.requests[i], f.requests[k]
+	if !a.Deadline.Equal(b.Deadline) {
+		return !a.Deadline.IsZero() && (b.Deadline.IsZero() || a.Deadline.Before(b.Deadline))
+	}
+	return a.number < b.number
+}
+
+func (f *flow) Swap(i, k int) {
+	f.requests[i], f.requests[k] = f.requests[k], f.requests[i]
+	f.requests[i].index, f.requests[k].index = i, k
+}
+
+func (f *flow) Push(x any) {
+	r := x.(*Request)
+	r.index = len(f.requests)
+	f.requests = append(f.requests, r)
+}
+
+func (f *flow) Pop() any {
+	r := f.requests[len(f.requests)-1]
+	f.requests[len(f.requests)-1] = nil
+	f.requests = f.requests[:len(f.requests)-1]
+	return r
+}

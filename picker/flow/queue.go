@@ -1,0 +1,492 @@
+package flow
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of Limits: those of llm-d's router.
+const (
+	DefaultRequests = 5000
+	DefaultBytes    = 1_000_000_000
+	DefaultTTL      = time.Minute
+	DefaultEmptyTTL = 10 * time.Second
+)
+
+const (
+	// maxFlows bounds the flows of a pool. Fairness IDs beyond it share one flow.
+	maxFlows = 1000
+	// maxBands bounds the bands of a pool. Priorities beyond it share the lowest.
+	maxBands = 64
+	// interval is how often a pool is measured, at most, and how often requests that wait are tried.
+	interval = 5 * time.Millisecond
+	// emptyInterval is how often requests for a pool without endpoints are checked.
+	emptyInterval = 100 * time.Millisecond
+	// lag is how long it takes until other processes count what this one admits, and it counts what they do.
+	lag = 64 * time.Millisecond
+)
+
+// Order is which request of a flow goes first.
+type Order string
+
+// The orders. Deadline is by Request.Deadline; a request without one goes after all that have one.
+const (
+	FCFS     Order = "FCFS"
+	Deadline Order = "Deadline"
+)
+
+// Limits of a Queue. Zero values mean the defaults.
+type Limits struct {
+	Requests int           // of each band that wait
+	Bytes    int64         // of their bodies
+	TTL      time.Duration // how long a request waits
+	EmptyTTL time.Duration // how long while the pool has no endpoint
+	Order    Order
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Requests, l.Bytes = cmp.Or(l.Requests, DefaultRequests), cmp.Or(l.Bytes, DefaultBytes)
+	l.TTL, l.EmptyTTL = cmp.Or(l.TTL, DefaultTTL), cmp.Or(l.EmptyTTL, DefaultEmptyTTL)
+	l.Order = cmp.Or(l.Order, FCFS)
+	return l
+}
+
+// Room is how much a pool takes at one moment.
+type Room struct {
+	Endpoints int // that take requests
+	// Requests is how many more the pool takes, and Sheddable how many of them may be of a priority below 0.
+	Requests, Sheddable int
+	// Saturation of the pool: 1 and more is saturated.
+	Saturation float64
+	// Others is how many other processes admit requests to the same servers, and First reports whether this one goes before them.
+	Others int
+	First  bool
+}
+
+// Request is one that asks to be admitted.
+type Request struct {
+	Priority int       // higher goes first; below 0 is sheddable
+	Fairness string    // the ID of its flow
+	Bytes    int64     // of its body
+	Deadline time.Time // zero: none
+
+	state   Outcome // guarded by Queue.mu
+	result  chan struct{}
+	arrived time.Time
+	number  uint64 // of its arrival
+	band    *band
+	flow    *flow
+	index   int // in flow.requests
+}
+
+// Outcome is what became of a request.
+type Outcome int
+
+// The outcomes. All but Queued are final.
+const (
+	Queued      Outcome = iota
+	Admitted            // its endpoint may be chosen now
+	Rejected            // its band is full
+	Expired             // it has waited for its TTL
+	NoEndpoints         // it has waited for EmptyTTL, and the pool has no endpoint
+	Canceled            // its client has left
+)
+
+var outcomes = [...]string{"queued", "admitted", "rejected", "expired", "no_endpoints", "canceled"}
+
+// String is the outcome as metrics have it.
+func (o Outcome) String() string { return outcomes[o] }
+
+// Queue holds the requests of one pool that wait.
+type Queue struct {
+	waiting   atomic.Int64
+	room      atomic.Int64 // how many more requests may be admitted until the next measurement
+	sheddable atomic.Int64 // of them
+	measured  atomic.Int64 // when, in nanoseconds since begin
+	settings  atomic.Pointer[settings]
+	last      atomic.Pointer[Room]
+	begin     time.Time // with a monotonic clock: one that jumps moves nothing
+
+	mu      sync.Mutex
+	bands   []*band // by priority, the highest first; none is empty
+	flows   int     // of all bands
+	number  uint64
+	pumping bool
+	delay   time.Duration // how long the request that was admitted last has waited
+	emptyAt time.Time     // when expireEmpty was called last
+	granted mix           // the room of the last measurement
+	usual   mix           // what was admitted over the last seconds
+	lately  [2]struct {
+		window   int64 // of length lag; since begin
+		admitted int
+	}
+}
+
+type settings struct {
+	Limits
+	measure func(now time.Time) Room
+}
+
+// New returns an empty Queue. measure returns the pool's Room; it is called while the Queue is locked, at most every few
+// milliseconds, and must not block.
+func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
+	q := &Queue{begin: now}
+	q.measured.Store(-int64(interval))
+	q.Set(l, measure)
+	return q
+}
+
+// Set replaces limits and measure. Requests that wait stay.
+func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
+	q.settings.Store(&settings{l.withDefaults(), measure})
+}
+
+// Limits returns those in force.
+func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
+
+// On reports whether there is flow control: a pool without it has no Queue.
+func (q *Queue) On() bool { return q != nil }
+
+// Enter admits a request, queues it, or rejects it. Without requests that wait, and with room, it takes no lock.
+func (q *Queue) Enter(r *Request, now time.Time) Outcome {
+	if q.waiting.Load() == 0 && !q.due(now) && q.take(r.Priority) {
+		r.state = Admitted
+		return Admitted
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.settings.Load()
+	r.arrived, r.state, r.result = now, Queued, make(chan struct{}, 1)
+	if s.Order == FCFS {
+		r.Deadline = time.Time{}
+	}
+	b := q.band(r.Priority)
+	if (len(b.all) >= s.Requests || b.bytes+r.Bytes > s.Bytes) && !q.makePlace(b, r, s) {
+		q.drop(b)
+		r.state = Rejected
+		if last := q.last.Load(); last != nil && last.Endpoints == 0 {
+			r.state = NoEndpoints
+		}
+		return r.state
+	}
+	q.number++
+	r.number = q.number
+	q.add(b, r)
+	q.admit(now)
+	return r.state
+}
+
+// Await blocks until a queued request has a final outcome.
+func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
+	s := q.settings.Load()
+	q.pump()
+	over := time.NewTimer(s.TTL - time.Since(r.arrived))
+	defer over.Stop()
+	end := Canceled
+	select {
+	case <-r.result:
+	case <-ctx.Done():
+	case <-over.C:
+		if end = Expired; q.Room().Endpoints == 0 {
+			end = NoEndpoints
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.finish(r, end)
+	return r.state
+}
+
+// Remove takes a queued request out, whose client has left.
+func (q *Queue) Remove(r *Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.finish(r, Canceled)
+}
+
+// Admit admits the requests that the pool has room for at a time, and returns how many wait then.
+func (q *Queue) Admit(now time.Time) (waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.admit(now)
+	return int(q.waiting.Load())
+}
+
+// Room returns what was measured last.
+func (q *Queue) Room() Room {
+	if last := q.last.Load(); last != nil {
+		return *last
+	}
+	return Room{}
+}
+
+// Delay returns how long the request that was admitted last has waited.
+func (q *Queue) Delay() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.delay
+}
+
+// Band is what waits of one priority.
+type Band struct {
+	Priority int       `json:"priority"`
+	Requests int       `json:"requests"`
+	Flows    int       `json:"flows"`
+	Bytes    int64     `json:"bytes"` // of their bodies
+	Oldest   time.Time `json:"oldest"`
+}
+
+// Bands returns what waits, the highest priority first.
+func (q *Queue) Bands() []Band {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := make([]Band, 0, len(q.bands))
+	for _, b := range q.bands {
+		shown := Band{Priority: b.priority, Requests: len(b.all), Flows: len(b.byID), Bytes: b.bytes}
+		for r := range b.all {
+			if shown.Oldest.IsZero() || r.arrived.Before(shown.Oldest) {
+				shown.Oldest = r.arrived
+			}
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+// due reports whether the room was measured too long ago.
+func (q *Queue) due(now time.Time) bool {
+	return int64(now.Sub(q.begin))-q.measured.Load() >= int64(interval)
+}
+
+// take takes one place of the room.
+func (q *Queue) take(priority int) bool {
+	if priority < 0 && q.sheddable.Add(-1) < 0 || q.room.Add(-1) < 0 {
+		return false
+	}
+	return true
+}
+
+// admit admits what there is room for. q.mu is held.
+func (q *Queue) admit(now time.Time) {
+	if q.due(now) {
+		q.measure(now)
+	}
+	for len(q.bands) > 0 {
+		b := q.bands[0]
+		if !q.take(b.priority) {
+			return // a lower band has no room either
+		}
+		r := b.next()
+		q.delay = now.Sub(r.arrived)
+		q.finish(r, Admitted)
+		b.turn(r.flow)
+	}
+}
+
+// measure sets the room. q.mu is held.
+func (q *Queue) measure(now time.Time) {
+	s := q.settings.Load()
+	at := int64(now.Sub(q.begin))
+	m := s.measure(now)
+	q.roll(at)
+	taken := mix{q.granted.all - float64(max(q.room.Load(), 0)), q.granted.sheddable - float64(max(q.sheddable.Load(), 0))}
+	q.lately[0].admitted += int(taken.all)
+	q.usual.add(taken, time.Duration(at-q.measured.Load()))
+	room, sheddable := q.share(m.Requests, &m), q.share(m.Sheddable-q.usual.reserve(m.Endpoints), &m)
+	q.measured.Store(at)
+	q.sheddable.Store(int64(sheddable))
+	q.room.Store(int64(room))
+	q.granted = mix{float64(max(room, 0)), float64(max(sheddable, 0))}
+	q.last.Store(&m)
+	if m.Endpoints == 0 && now.Sub(q.emptyAt) >= emptyInterval {
+		q.emptyAt = now
+		q.expireEmpty(s, now)
+	}
+}
+
+// mix is how many requests were admitted, and how many of them were sheddable.
+type mix struct{ all, sheddable float64 }
+
+// usualTime is how long an admission counts for what is usual.
+const usualTime = 5 * time.Second
+
+// add adds what was admitted in a time, in which what was admitted before lost weight.
+func (m *mix) add(taken mix, after time.Duration) {
+	kept := math.Exp(-after.Seconds() / usualTime.Seconds())
+	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
+}
+
+// reserve is how many servers are kept free of sheddable prompts: the share of other requests among those that are admitted, and half
+// of them at most. A server reads one prompt after the other, so a request that arrives while all read sheddable ones waits for one.
+func (m *mix) reserve(servers int) int {
+	if m.all <= 0 {
+		return 0
+	}
+	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
+}
+
+// share returns this process's part of a room: the others have the same, and have admitted as much in the time that reports between
+// processes take.
+func (q *Queue) share(n int, m *Room) int {
+	if m.Others == 0 || n <= 0 {
+		return n
+	}
+	n -= m.Others * (q.lately[0].admitted + q.lately[1].admitted)
+	if n <= 0 {
+		return 0
+	}
+	part := n / (m.Others + 1)
+	if m.First {
+		part += n % (m.Others + 1)
+	}
+	return part
+}
+
+// roll begins a new window of what was admitted lately.
+func (q *Queue) roll(at int64) {
+	window := at / int64(lag)
+	switch window - q.lately[0].window {
+	case 0:
+		return
+	case 1:
+		q.lately[1] = q.lately[0]
+	default:
+		q.lately[1].admitted = 0
+	}
+	q.lately[0].window, q.lately[0].admitted = window, 0
+}
+
+// expireEmpty ends the requests of a pool without endpoints that have waited for EmptyTTL. q.mu is held.
+func (q *Queue) expireEmpty(s *settings, now time.Time) {
+	var over []*Request
+	for _, b := range q.bands {
+		for r := range b.all {
+			if now.Sub(r.arrived) >= s.EmptyTTL {
+				over = append(over, r)
+			}
+		}
+	}
+	for _, r := range over {
+		q.finish(r, NoEndpoints)
+	}
+}
+
+// finish removes a request that waits, and sets its outcome. q.mu is held.
+func (q *Queue) finish(r *Request, o Outcome) {
+	if r.state != Queued {
+		return
+	}
+	r.state = o
+	b, f := r.band, r.flow
+	f.remove(r)
+	b.bytes -= r.Bytes
+	delete(b.all, r)
+	q.waiting.Add(-1)
+	if len(f.requests) == 0 {
+		b.order.Remove(f.at)
+		delete(b.byID, f.id)
+		q.flows--
+	}
+	q.drop(b)
+	r.result <- struct{}{}
+}
+
+// pump has Admit called while requests wait.
+func (q *Queue) pump() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pumping || q.waiting.Load() == 0 {
+		return
+	}
+	q.pumping = true
+	go func() {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for now := range tick.C {
+			q.mu.Lock()
+			q.admit(now)
+			if q.waiting.Load() == 0 {
+				q.pumping = false
+				q.mu.Unlock()
+				return
+			}
+			q.mu.Unlock()
+		}
+	}()
+}
+
+// band returns that of a priority. q.mu is held.
+func (q *Queue) band(priority int) *band {
+	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return cmp.Compare(p, b.priority) })
+	switch {
+	case ok:
+		return q.bands[i]
+	case len(q.bands) >= maxBands:
+		return q.bands[len(q.bands)-1]
+	}
+	b := newBand(priority)
+	q.bands = slices.Insert(q.bands, i, b)
+	return b
+}
+
+// drop removes a band without requests. q.mu is held.
+func (q *Queue) drop(b *band) {
+	if len(b.all) > 0 {
+		return
+	}
+	if i := slices.Index(q.bands, b); i >= 0 {
+		q.bands = slices.Delete(q.bands, i, i+1)
+	}
+}
+
+// add puts a request into its band. q.mu is held.
+func (q *Queue) add(b *band, r *Request) {
+	f := b.byID[r.Fairness]
+	if f == nil {
+		id := r.Fairness
+		if q.flows >= maxFlows {
+			id = sharedID
+		}
+		if f = b.byID[id]; f == nil {
+			f = &flow{id: id}
+			f.at = b.order.PushBack(f)
+			b.byID[id] = f
+			q.flows++
+		}
+	}
+	r.band, r.flow = b, f
+	f.add(r)
+	b.all[r] = struct{}{}
+	b.bytes += r.Bytes
+	q.waiting.Add(1)
+}
+
+// makePlace rejects a request of the band's longest flow, so that a flow that sends more than all others does not take their places.
+// It returns false if r would be of that flow, or if one place is not enough. q.mu is held.
+func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
+	longest := b.longest()
+	if longest == nil || longest.id == r.Fairness {
+		return false
+	}
+	if own := b.byID[r.Fairness]; own != nil && len(own.requests)+1 >= len(longest.requests) {
+		return false
+	}
+	last := longest.requests[len(longest.requests)-1]
+	if len(longest.requests) < 2 || b.bytes-last.Bytes+r.Bytes > s.Bytes {
+		return false
+	}
+	q.finish(last, Rejected)
+	return true
+}
+
+// Outcome returns what has become of a request that Enter has seen.
+func (q *Queue) Outcome(r *Request) Outcome {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return r.state
+}

@@ -1,0 +1,228 @@
+package picker
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/flow"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// oneAtATime is flow control for servers that run one request.
+func oneAtATime(l flow.Limits) *FlowControl {
+	return &FlowControl{Limits: l, Saturation: flow.Saturation{InFlight: 1}}
+}
+
+// waiting returns how many requests of a pool wait.
+func waiting(p *Picker, pool string) (n int) {
+	for _, b := range p.pool(pool).queue.Bands() {
+		n += b.Requests
+	}
+	return n
+}
+
+// immediateHeaders are those of an immediate response.
+func immediateHeaders(r *extprocv3.ProcessingResponse) http.Header {
+	out := http.Header{}
+	for _, h := range r.GetImmediateResponse().GetHeaders().GetSetHeaders() {
+		out.Add(h.Header.Key, string(h.Header.RawValue))
+	}
+	return out
+}
+
+func TestFlowControl_RequestWaitsForSaturatedPool(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	p := runPicker(t, Config{Registerer: registry})
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{Name: "ns/pool", Default: true, FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")})
+	conn := dialPicker(t, address)
+	first, end := call(t, conn)
+	if list, _, _ := answered(exchange(t, first, headerMessage(nil))); list != "10.0.0.1:80" {
+		t.Fatalf("the first request went to %q", list)
+	}
+	second, _ := call(t, conn)
+	r := exchange(t, second, headerMessage(nil))
+	if asked := r.GetOverrideMessageTimeout().AsDuration(); asked != 65*time.Second || r.Response != nil {
+		t.Fatalf("a request that waits: %v, want it to ask the gateway for 65 s", r)
+	}
+	if got := gathered(t, registry)["penstock_picker_flow_requests ns/pool 0"]; got != 1 {
+		t.Errorf("%v requests wait by the metrics", got)
+	}
+	if e := p.Explain("ns/pool", nil).Flow; e == nil || e.Saturation != 1 || len(e.Waiting) != 1 || e.Waiting[0].Requests != 1 {
+		t.Errorf("explained as %+v, want one request that waits", e)
+	}
+	end()
+	r, err := second.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, _, _ := answered(r); list != "10.0.0.1:80" {
+		t.Errorf("when the first one has ended: %v", r)
+	}
+	if picks := p.Picks(Picks{Last: 1}); len(picks) != 1 || picks[0].Waited <= 0 {
+		t.Errorf("the record of the pick has no wait: %+v", picks)
+	}
+	if got := gathered(t, registry)["penstock_picker_flow_wait_seconds admitted ns/pool 0"]; got != 1 {
+		t.Errorf("%v waits are counted", got)
+	}
+}
+
+func TestFlowControl_RejectionHasReasonAndTime(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	conn := dialPicker(t, address)
+	one := oneAtATime(flow.Limits{Requests: 1, TTL: 300 * time.Millisecond})
+	empty := oneAtATime(flow.Limits{EmptyTTL: 100 * time.Millisecond})
+	setPools(t, p, Pool{Name: "ns/pool", FlowControl: one, Endpoints: specs("10.0.0.1:80")}, Pool{Name: "ns/empty", FlowControl: empty})
+	busy, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+	exchange(t, busy, headerMessage(nil))
+	waits, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+	exchange(t, waits, headerMessage(nil))
+	over, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+	expect := func(what string, r *extprocv3.ProcessingResponse, status int, reason, dropped, retry string) {
+		t.Helper()
+		h := immediateHeaders(r)
+		if _, _, got := answered(r); got != status || h.Get("x-penstock-reason") != reason || h.Get("x-llm-d-request-dropped-reason") != dropped || h.Get("retry-after") != retry {
+			t.Errorf("%s: %v %v, want %d, %s, %s and to retry after %q", what, r.GetImmediateResponse().GetStatus(), h, status, reason, dropped, retry)
+		}
+	}
+	expect("a request more than may wait", exchange(t, over, headerMessage(nil)), 429, "queue_full", "rejected-saturated", "1")
+	r, err := waits.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("one that has waited too long", r, 429, "queue_ttl", "rejected-ttl-expired", "1")
+	nowhere, _ := call(t, conn, "x-penstock-pool", "ns/empty")
+	exchange(t, nowhere, headerMessage(nil))
+	if r, err = nowhere.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	expect("one of a pool without endpoints", r, 503, "no_endpoints", "rejected-no-endpoints", "")
+}
+
+func TestFlowControl_ClientThatLeavesFreesItsPlace(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")})
+	conn := dialPicker(t, address)
+	busy, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+	exchange(t, busy, headerMessage(nil))
+	stream, leave := call(t, conn, "x-penstock-pool", "ns/pool")
+	exchange(t, stream, headerMessage(nil))
+	if n := waiting(p, "ns/pool"); n != 1 {
+		t.Fatalf("%d requests wait", n)
+	}
+	leave()
+	poll.Until(t, "the client's place to be free", func() bool { return waiting(p, "ns/pool") == 0 })
+}
+
+func TestFlowControl_FairnessIDCountsOnlyIfTrusted(t *testing.T) {
+	for name, c := range map[string]struct {
+		trust bool
+		want  int
+	}{"trusted": {true, 3}, "not trusted": {false, 1}} {
+		t.Run(name, func(t *testing.T) {
+			p := runPicker(t, Config{})
+			_, address := servePicker(t, p)
+			setPools(t, p, Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), TrustHeaders: c.trust, Endpoints: specs("10.0.0.1:80")})
+			conn := dialPicker(t, address)
+			for i, headers := range [][]string{{}, {}, {"x-llm-d-inference-fairness-id", "a"}, {"x-gateway-inference-fairness-id", "b"},
+				{"x-gateway-inference-fairness-id", "b", "x-llm-d-inference-fairness-id", "a"}} {
+				stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+				if r := exchange(t, stream, headerMessage(nil, headers...)); i > 0 && r.GetOverrideMessageTimeout() == nil {
+					t.Fatalf("request %d does not wait: %v", i, r)
+				}
+			}
+			if bands := p.pool("ns/pool").queue.Bands(); len(bands) != 1 || bands[0].Flows != c.want || bands[0].Requests != 4 {
+				t.Errorf("%+v, want 4 requests of %d flows", bands, c.want)
+			}
+		})
+	}
+}
+
+func TestFlowControl_RequestThatCanSpillDoesNotWait(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), Spills: true, Spill: []string{"envoy://b/"}, Endpoints: specs("10.0.0.1:80")})
+	conn := dialPicker(t, address)
+	for _, want := range []string{"10.0.0.1:80,envoy://b/", "envoy://b/"} {
+		stream, _ := call(t, conn, "x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/")
+		if list, _, _ := answered(exchange(t, stream, headerMessage(nil))); list != want {
+			t.Errorf("%q, want %q", list, want)
+		}
+	}
+}
+
+func TestFlowControl_TurnedOffSendsThoseThatWait(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	pool := Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), Criticality: schedule.Sheddable, Endpoints: specs("10.0.0.1:80")}
+	setPools(t, p, pool)
+	conn := dialPicker(t, address)
+	busy, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+	exchange(t, busy, headerMessage(nil))
+	stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+	exchange(t, stream, headerMessage(nil))
+	pool.FlowControl = nil
+	setPools(t, p, pool)
+	r, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, _, _ := answered(r); list != "10.0.0.1:80" {
+		t.Errorf("%v, want the pick", r)
+	}
+}
+
+// Envoy gives up on a picker after 2 s, unless it asks for more.
+func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
+	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none}, route{Name: "buffered", Cluster: "closed", Mode: buffered})
+	control := &FlowControl{Saturation: flow.Saturation{InFlight: 1}}
+	setPools(t, g.picker, Pool{Name: "ns/pool", FlowControl: control, Body: BodyBuffered, Endpoints: g.endpoints()[:1]})
+	blocked, release := g.pods[0].hold(t)
+	statuses := make(chan string, 3)
+	send := func(path string) {
+		response, err := http.Post(g.url+path, "application/json", strings.NewReader(`{"model":"m","prompt":"p"}`))
+		if err != nil {
+			statuses <- err.Error()
+			return
+		}
+		_ = response.Body.Close()
+		statuses <- path + response.Status
+	}
+	go send("/none/")
+	<-blocked
+	go send("/none/")
+	go send("/buffered/")
+	poll.Until(t, "two requests to wait", func() bool { return waiting(g.picker, "ns/pool") == 2 })
+	time.Sleep(2500 * time.Millisecond) // more than Envoy's message_timeout
+	release()
+	var got []string
+	for range 3 {
+		got = append(got, <-statuses)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"/buffered/200 OK", "/none/200 OK", "/none/200 OK"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if served := len(g.pods[0].begun); served != 3 {
+		t.Errorf("the pod got %d requests, want 3", served)
+	}
+}
+
+func TestFlowControl_ReadsPagesWhateverTheStrategy(t *testing.T) {
+	p := runPicker(t, Config{})
+	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", FlowControl: &FlowControl{}, Endpoints: []endpoint.Spec{{Addr: specs("10.0.0.1:80")[0].Addr}}})
+	if p.pool("ns/pool").Metrics.Off {
+		t.Error("saturation is measured without pages")
+	}
+}
