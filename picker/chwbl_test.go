@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -76,13 +77,21 @@ func TestCHWBL_InvalidBodyIs400(t *testing.T) {
 		"deep":      strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
 		"huge":      `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 2<<20),
 	}
-	for _, strategy := range []string{"chwbl", "load", "tree", "random"} {
-		setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: strategy, Endpoints: g.endpoints(), Body: BodyBuffered})
+	profiles := map[string]*endpointpicker.Profile{
+		"prefixes alone": parsed(t, "plugins: [{type: prefix-cache-scorer}]"),
+	}
+	for _, strategy := range []string{"chwbl", "load", "tree", "random", "prefixes alone"} {
+		pool := Pool{Name: "ns/pool", Strategy: strategy, Endpoints: g.endpoints(), Body: BodyBuffered, Plugins: profiles[strategy]}
+		needs := strategy == "chwbl"
+		if pool.Plugins != nil {
+			pool.Strategy, needs = schedule.Plugins, true
+		}
+		setPools(t, g.picker, pool)
 		for _, mode := range []string{"/buffered", "/duplex"} {
 			for name, body := range broken {
 				response, text := g.post(t, mode+"/v1/chat/completions", []byte(body))
 				switch {
-				case strategy != "chwbl":
+				case !needs:
 					if _, got := g.podOf(response).received(); response.StatusCode != 200 || !bytes.Equal(got, []byte(body)) {
 						t.Errorf("%s %s, %s: %s, %d of %d bytes", strategy, mode, name, response.Status, len(got), len(body))
 					}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/prefix"
@@ -54,10 +55,21 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 		UserMessages: pool.UserMessages,
 		Limit:        pool.BodyLimit, Wait: pool.Pool.Body == BodyBuffered || pool.Relay != nil, Prompts: pool.Pool.Body == BodyPrompts, Whole: pool.Relay != nil, Keep: pool.KVEvents != nil && pool.KVEvents.Render > 0,
 	}
+	if pool.Strategy == schedule.Plugins && pool.Relay == nil && needsPrompts(pool.Plugins) {
+		policy.Valid, policy.Keep = true, true
+	}
 	if pool.Pool.Body != BodyNone {
 		policy.Assume = extproc.ModeBuffered
 	}
 	return policy
+}
+
+// needsPrompts reports whether a profile has nothing but the prompt to go by: all of its scorers compare what servers have cached of it. Every
+// other strategy but chwbl has something to go by without a body.
+func needsPrompts(profile *endpointpicker.Profile) bool {
+	return profile != nil && len(profile.Scorers) > 0 && !slices.ContainsFunc(profile.Scorers, func(in endpointpicker.Instance) bool {
+		return in.Type != endpointpicker.PrefixCacheScorer
+	})
 }
 
 // Pick implements extproc.Picker.

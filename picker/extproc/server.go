@@ -26,6 +26,8 @@ type BodyPolicy struct {
 	Whole bool
 	// Keep means that Pick can use the body itself, and does without if too many are held.
 	Keep bool
+	// Valid answers a request of an API whose prompts are known 400 if its body is no JSON: Pick has nothing else to go by. It needs Keep.
+	Valid bool
 	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is not computed. A chat completion
 	// that is no JSON is answered 400.
 	UserMessages int

@@ -8,15 +8,38 @@ const ReasonInvalidBody = "invalid_body"
 // readFacts reads the facts of the body. It returns an answer if the body is invalid and the pool needs it.
 func (x *exchange) readFacts() *Answer {
 	x.request.Facts = x.scanner.Facts()
+	if x.policy.Valid && x.request.Facts.Kind.JSON() {
+		if err := x.check(); err != nil {
+			return invalidBody(err)
+		}
+	}
 	if x.spread == nil {
 		return nil
 	}
 	hash, err := x.spread.Sum()
 	if err != nil {
-		return &Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: " + err.Error(), MaxRetries: -1}
+		return invalidBody(err)
 	}
 	x.request.Facts.Spread = hash
 	return nil
+}
+
+func invalidBody(err error) *Answer {
+	return &Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: " + err.Error(), MaxRetries: -1}
+}
+
+// check returns why the whole body is invalid. It passes if too many bodies are held to copy this one.
+func (x *exchange) check() error {
+	if len(x.request.Body) == 1 {
+		return request.Check(x.request.Body[0].ReadOnlyData())
+	}
+	copied := int64(x.size)
+	if !x.bodies.take(copied, &x.held) {
+		x.bodies.unread.Add(1)
+		return nil
+	}
+	defer x.bodies.give(copied, &x.held)
+	return request.Check(x.request.Body.Materialize())
 }
 
 // spreadOfNothing is the Facts.Spread of a request without a body.
