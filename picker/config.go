@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/recording"
@@ -56,6 +57,8 @@ type Config struct {
 	Access Access
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
+	// Protocol is how gateways that name no pool are spoken to: Penstock does not configure them.
+	Protocol Protocol
 	// Never returns the kind of an address whose metrics page is never read, "" for all others. Nil allows all.
 	Never func(netip.Addr) string
 	// Outside returns why no remote picker may name an address, whatever the ranges of its pool; "" if one may. Nil allows all.
@@ -63,6 +66,18 @@ type Config struct {
 	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed
 	// again or the pool is removed or replaced. It must not call the Picker. Nil drops the reports.
 	OnRelayFailure func(pool string, f RelayFailure)
+}
+
+// Protocol has what differs for gateways that Penstock does not configure.
+type Protocol struct {
+	extproc.Names
+	// Duplex takes a gateway that does not send its body mode to use FULL_DUPLEX_STREAMED, as the protocol demands.
+	Duplex bool
+	// IgnoreSubset picks among all endpoints, whatever subset hint a gateway sends.
+	IgnoreSubset bool
+	// Conformance obeys the request's header test-epp-endpoint-selection, and sends x-conformance-test-served-endpoint: the conformance
+	// suite of the inference extension demands it. Any client may then choose its endpoint.
+	Conformance bool
 }
 
 // Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an adapter.

@@ -58,7 +58,10 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 	if pool.Strategy == schedule.Plugins && pool.Relay == nil && needsPrompts(pool.Plugins) {
 		policy.Valid, policy.Keep = true, true
 	}
-	if pool.Pool.Body != BodyNone {
+	switch {
+	case p.protocol.Duplex:
+		policy.Assume = extproc.ModeFullDuplexStreamed
+	case pool.Pool.Body != BodyNone:
 		policy.Assume = extproc.ModeBuffered
 	}
 	return policy
@@ -111,6 +114,9 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 			a = p.choose(ctx, pool, r, &d, started)
 		}
 	}
+	if r.Pool == "" && a.MaxRetries == 0 {
+		a.MaxRetries = -1 // a gateway that Penstock does not configure has a retry policy of its own
+	}
 	pool.counters.count(d.result, time.Since(started))
 	if span != nil {
 		endSpan(span, pool, r, &a, &d)
@@ -162,7 +168,7 @@ const reportDelay = 250 * time.Millisecond
 // spilled, it waits for a report that may be on its way.
 func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *decision, started time.Time) extproc.Answer {
 	pool.snapshot.MarkUsed()
-	entries, restricted := r.Headers.Subset()
+	entries, restricted := p.protocol.subset(r.Headers)
 	if restricted {
 		d.allowed = subset(entries)
 	}
@@ -215,6 +221,9 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	track.picker, track.lease, track.untilEnd = p, c.lease, r.Pool == ""
 	track.session, track.pool = c.request.Session.ID, pool
 	a.Track = track
+	if p.protocol.Conformance {
+		a.Track = servedReport{track}
+	}
 	return a
 }
 
@@ -341,8 +350,12 @@ func listed(texts []string, retries int) extproc.Answer {
 	return a
 }
 
-// retries returns the user's number of retries: the route's policy, or the header of a sender that the gateway trusts.
+// retries returns the user's number of retries: the route's policy, or the header of a sender that the gateway trusts. A gateway that
+// Penstock does not configure may read no list (Envoy's ORIGINAL_DST clusters), so none repeats there.
 func retries(r *extproc.Request) int {
+	if r.Pool == "" {
+		return 0
+	}
 	return max(r.Retries, extproc.Number(r.Headers.Header("x-envoy-max-retries")))
 }
 

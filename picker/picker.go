@@ -64,8 +64,11 @@ type Picker struct {
 	recording      *recording.File
 	usage          usage
 
-	mu    sync.Mutex // serialises changes; picks do not take it
-	pools atomic.Pointer[poolSet]
+	protocol Protocol
+
+	mu      sync.Mutex // serialises changes; picks do not take it
+	leaving bool       // Leave was called
+	pools   atomic.Pointer[poolSet]
 }
 
 // poolSet is everything that a pick looks up; it is replaced as a whole.
@@ -105,8 +108,10 @@ func New(c Config) (*Picker, error) {
 	if c.Outside == nil {
 		c.Outside = func(netip.Addr) string { return "" }
 	}
+	c.Protocol.Names = c.Protocol.Names.WithDefaults()
 	prefixes := prefix.New(prefix.Config{Seed: mathrand.Uint64()})
 	p := &Picker{
+		protocol:       c.Protocol,
 		log:            c.Log,
 		learner:        c.Learner,
 		never:          c.Never,

@@ -161,7 +161,8 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 		{"two", "1", "", "", "10.0.0.1:80,10.0.0.2:80 1"},
 		{"none", "", "envoy://b/", "", "envoy://b/ 0"},
 		{"none", "", "envoy://new/,envoy://b/", "", "envoy://b/ 0"}, // Envoy does not have the first one yet
-		{"", "", "", "", "10.0.0.9:80 0"},
+		{"", "", "", "", "10.0.0.9:80 "},                            // the retry policy of a gateway that Penstock does not configure stays
+		{"", "", "", "2", "10.0.0.9:80 "},
 	} {
 		var pairs []string
 		for key, value := range map[string]string{"x-penstock-pool": tt.pool, "x-penstock-retries": tt.retries, "x-penstock-spill": tt.spill} {

@@ -43,9 +43,24 @@ func ServerOptions(workers uint32) []grpc.ServerOption {
 
 // Register adds the picker's services to a server: external processing, the access log, health.
 func (p *Picker) Register(r grpc.ServiceRegistrar) {
-	extproc.New(extproc.Config{Picker: p, Bodies: p.bodies, Gateway: p.gateway, Uploads: p}).Register(r)
+	extproc.New(extproc.Config{Picker: p, Bodies: p.bodies, Gateway: p.gateway, Uploads: p, Names: p.protocol.Names}).Register(r)
 	accesslog.New(accesslog.Config{Sink: p, Gateway: p.gateway}).Register(r)
+	p.RegisterHealth(r)
+}
+
+// RegisterHealth adds the health service alone.
+func (p *Picker) RegisterHealth(r grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(r, p.health)
+}
+
+// Leave has health checks report that this picker is about to end, so that gateways ask another one. It still picks.
+func (p *Picker) Leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaving = true
+	for _, name := range healthServices {
+		p.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	}
 }
 
 // healthServices are the names under which gateways, kubelets and the conformance suite check health. "liveness" is the
@@ -59,8 +74,11 @@ func (p *Picker) startHealth() {
 	}
 }
 
-// ready sets the health services to SERVING: the picker has pools.
+// ready sets the health services to SERVING: the picker has pools. p.mu is held.
 func (p *Picker) ready() {
+	if p.leaving {
+		return
+	}
 	for _, name := range healthServices {
 		p.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	}

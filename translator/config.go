@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -28,6 +29,8 @@ type Config struct {
 	// PickerName is the name in the certificate of our own picker, which then speaks TLS and is shown a key; both are in the
 	// store's Authority. Empty: cleartext.
 	PickerName string
+	// StandAlone, if set, has all InferencePools picked from by this process, for gateways that it does not configure.
+	StandAlone *inference.StandAlone
 	// OnDemand are tables of the store that hold only what is read: Output.Wanted asks for it.
 	OnDemand []string
 	// Slices is set if every Service has EndpointSlices, as a cluster makes them. Else a Service without any selects its

@@ -54,6 +54,9 @@ func (t *tables) declarePools() {
 		Sources: t.stored(store.InferencePools.Kind()),
 		Compute: func(r *graph.Reader, key string) (*model.Pool, bool) {
 			t.selections.Get(r, key)
+			if only := t.cfg.StandAlone; only != nil {
+				return inference.StandAlonePool(r, key, only)
+			}
 			p, ok := inference.Pool(r, key)
 			t.awaitSpill(r, p)
 			return p, ok

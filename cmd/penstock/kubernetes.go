@@ -48,20 +48,10 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	}
 	out := &app.Kubernetes{Features: features.Names()}
 	var err error
-	if k.kubeconfig == "" {
-		out.REST, err = rest.InClusterConfig()
-		out.Namespace = cmp.Or(k.namespace, os.Getenv("POD_NAMESPACE"), ownNamespace())
-	} else {
-		load := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: k.kubeconfig}, nil)
-		if out.REST, err = load.ClientConfig(); err == nil {
-			out.Namespace, _, err = load.Namespace()
-			out.Namespace = cmp.Or(k.namespace, out.Namespace)
-		}
+	if out.REST, out.Namespace, err = clusterAt(k.kubeconfig); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
-	}
-	out.REST.UserAgent = "penstock"
+	out.Namespace = cmp.Or(k.namespace, out.Namespace)
 	if out.Namespace == "" {
 		return nil, errors.New("the namespace that penstock runs in is unknown: set it with --namespace")
 	}
@@ -81,6 +71,24 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 		return nil, err
 	}
 	return out, nil
+}
+
+// clusterAt returns how to reach the cluster of a kubeconfig, or that of this pod for "", and the namespace of this process there.
+func clusterAt(kubeconfig string) (config *rest.Config, namespace string, err error) {
+	if kubeconfig == "" {
+		config, err = rest.InClusterConfig()
+		namespace = cmp.Or(os.Getenv("POD_NAMESPACE"), ownNamespace())
+	} else {
+		load := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, nil)
+		if config, err = load.ClientConfig(); err == nil {
+			namespace, _, err = load.Namespace()
+		}
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("cluster: %w", err)
+	}
+	config.UserAgent = "penstock"
+	return config, namespace, nil
 }
 
 // ownNamespace is the namespace of the pod's service account; empty outside a cluster.

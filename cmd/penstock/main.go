@@ -15,7 +15,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newRoot().ExecuteContext(ctx); err != nil {
+	root := newRoot()
+	root.SetArgs(withCommand(root, os.Args[1:]))
+	if err := root.ExecuteContext(ctx); err != nil {
 		var code exitCode
 		if errors.As(err, &code) { // the error is already printed
 			os.Exit(int(code))
@@ -39,6 +41,7 @@ server for every request.`,
 		newDemo(),
 		newUp(),
 		newServe(),
+		newPicker(),
 		newBootstrap(),
 		newCredentials(),
 		newTranslate(),

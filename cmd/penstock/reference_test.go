@@ -156,7 +156,7 @@ func flagType(f *pflag.Flag) string {
 		return "list of strings"
 	case "intSlice":
 		return "list of integers"
-	case "int":
+	case "int", "uint16":
 		return "integer"
 	case "float64":
 		return "number"

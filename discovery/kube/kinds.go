@@ -22,6 +22,8 @@ type kind struct {
 	list     func() runtime.Object
 	builtIn  bool         // always served; the other kinds have a CRD
 	vital    bool         // required for any traffic
+	assumed  bool         // it is read without its CRD (Config.Only)
+	optional bool         // the same, and it counts as without objects while it cannot be read
 	plain    bool         // its annotations are dropped
 	role     role         // its role for a request
 	status   *shape.Shape // nil: the kind gets no status

@@ -28,10 +28,18 @@ type Config struct {
 	// Namespaces are the only namespaces in which objects are read; none: all. Objects of other namespaces count as not
 	// existing. GatewayClasses and CRDs have no namespace and are always read.
 	Namespaces []string
+	// Only are the only kinds to read; none: all. They count as installed, so that no CustomResourceDefinition is read.
+	Only []Kind
 	// Report receives all findings about the cluster itself each time that one may have changed: kinds that are not installed or
 	// cannot be read. May be nil.
 	Report func([]report.Report)
 	Log    *slog.Logger // nil: slog.Default
+}
+
+// Kind is a kind of Config.Only. One that is not Required counts as without objects while it is not installed, or forbidden.
+type Kind struct {
+	Group, Kind string
+	Required    bool
 }
 
 // Source follows a cluster. Safe for concurrent use.
@@ -80,7 +88,7 @@ func New(cfg Config) (*Source, error) {
 		cfg.Report = func([]report.Report) {}
 	}
 	s := &Source{
-		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(), lives: &lives{all: map[report.Ref]Live{}}, kinds: kinds(),
+		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(), lives: &lives{all: map[report.Ref]Live{}}, kinds: only(kinds(), cfg.Only),
 		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, changed: make(chan struct{}, 1), ready: make(chan struct{}),
 		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{}, gaps: map[part]gap{},
 	}
@@ -115,7 +123,12 @@ func (s *Source) Synced(ctx context.Context) error {
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.failing)+len(s.gaps) > 0
+	for p, err := range s.failing {
+		if !p.kind.optional || !absent(err) {
+			return true
+		}
+	}
+	return len(s.gaps) > 0
 }
 
 // Forbidden returns true if the last read of some part failed, and all failures are that the API server forbids the read:
@@ -136,7 +149,7 @@ func (s *Source) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.feed.run(ctx) })
 	for _, k := range s.kinds {
-		if !k.builtIn {
+		if !k.installed() {
 			group.Go(func() error { return s.followCRD(ctx, k) })
 		}
 	}
@@ -198,6 +211,11 @@ func (s *Source) answered(p part, err error) {
 	}
 	s.mu.Unlock()
 	switch {
+	case err != nil && p.kind.optional && absent(err):
+		if before == nil {
+			s.cfg.Log.Info("not read: the kind is not installed, or its objects may not be read", "kind", p.kind.table.Kind(), "error", err)
+			s.notify()
+		}
 	case err != nil && (before == nil || before.Error() != err.Error()):
 		s.cfg.Log.Warn("cannot read from the API server; retrying", "kind", p.kind.table.Kind(), "part", p.scope.String(), "error", err)
 		s.notify()
@@ -217,7 +235,7 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 			continue
 		}
 		version := k.versions[0]
-		if !k.builtIn {
+		if !k.installed() {
 			c, known := s.crds[k]
 			if !known {
 				synced = false
@@ -229,7 +247,7 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 			}
 		}
 		for _, p := range s.wholeParts(k) {
-			synced = s.expect(p, version) && synced
+			synced = (s.expect(p, version) || k.optional && absent(s.failing[p])) && synced
 		}
 	}
 	var over []*intake
@@ -370,6 +388,9 @@ func (s *Source) findings() []report.Report {
 		}
 	}
 	for p, err := range s.failing {
+		if p.kind.optional && absent(err) {
+			continue
+		}
 		fix := ""
 		if apierrors.IsForbidden(err) {
 			fix = "allow penstock's service account to get, list and watch it"

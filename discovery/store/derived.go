@@ -76,6 +76,10 @@ type Authority struct {
 // OwnAuthority is the name of the one Authority.
 const OwnAuthority = "own"
 
+// OwnPickerConfig is the name of the EndpointPickerConfig that this process was started with. It has no namespace, and no object that
+// users write has such a name.
+const OwnPickerConfig = "--config-file"
+
 // DeepCopyObject implements runtime.Object.
 func (a *Authority) DeepCopyObject() runtime.Object {
 	c := *a

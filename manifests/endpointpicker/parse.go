@@ -12,6 +12,16 @@ const maxText = 256 << 10
 
 // Parse reads a document in YAML or JSON, and resolves it.
 func Parse(text string) (*Profile, []Problem) {
+	c, problems := Read(text)
+	if c == nil {
+		return nil, problems
+	}
+	p, _ := Resolve(c)
+	return p, problems
+}
+
+// Read reads a document in YAML or JSON. It returns nil if the document is invalid.
+func Read(text string) (*EndpointPickerConfig, []Problem) {
 	if len(text) > maxText {
 		return nil, []Problem{{Problem: fmt.Sprintf("has %d bytes; at most %d are allowed", len(text), maxText), Fix: "remove comments and plugins that no profile names"}}
 	}
@@ -28,9 +38,9 @@ func Parse(text string) (*Profile, []Problem) {
 	if v := c.APIVersion; v != Group+"/"+Version && v != FormerGroup+"/"+Version {
 		problems = append(problems, Problem{Field: "apiVersion", Problem: fmt.Sprintf("must be %s/%s, is %q", Group, Version, v), Fix: "write apiVersion: " + Group + "/" + Version})
 	}
-	p, found := Resolve(&c)
+	_, found := Resolve(&c)
 	if problems = append(problems, found...); Invalid(problems) {
-		p = nil
+		return nil, problems
 	}
-	return p, problems
+	return &c, problems
 }

@@ -35,15 +35,6 @@ const (
 	ModeFullDuplexStreamed Mode = 4
 )
 
-// Metadata namespaces and keys of the endpoint picker protocol.
-const (
-	namespaceLB     = "envoy.lb"
-	namespaceSubset = "envoy.lb.subset_hint"
-	keySubset       = "x-gateway-destination-endpoint-subset"
-	keyDestination  = "x-gateway-destination-endpoint"
-	keyServed       = "x-gateway-destination-endpoint-served"
-)
-
 // Message is one ProcessingRequest, reduced to what a picker reads. Views into it are valid until Free.
 type Message struct {
 	Kind        Kind

@@ -183,13 +183,13 @@ func (w *writer) namespace(name string, mark int) {
 
 // pickReply answers phase (request headers, body or trailers) with a pick. Trailers have no header mutation; there only the
 // metadata carries the pick.
-func pickReply(phase protowire.Number, a *Answer) *reply {
+func pickReply(phase protowire.Number, a *Answer, names *Names) *reply {
 	r := newReply()
 	w := r.writer()
 	outer := w.len()
 	mark := w.len()
-	w.field(keyDestination, a.Endpoints...)
-	w.namespace(namespaceLB, mark)
+	w.field(names.Destination, a.Endpoints...)
+	w.namespace(names.Namespace, mark)
 	if a.Lease != (Lease{}) {
 		mark = w.len()
 		w.lease(a.Lease)
@@ -207,7 +207,7 @@ func pickReply(phase protowire.Number, a *Answer) *reply {
 	if a.MaxRetries >= 0 {
 		w.header("x-envoy-max-retries", strconv.Itoa(a.MaxRetries))
 	}
-	w.header(keyDestination, a.Endpoints...)
+	w.header(names.Destination, a.Endpoints...)
 	w.close(2, mark)     // CommonResponse.header_mutation
 	w.close(1, mark)     // HeadersResponse.response, BodyResponse.response
 	w.close(phase, mark) // the oneof

@@ -58,6 +58,7 @@ func (r *Request) Extend(d time.Duration) {
 type exchange struct {
 	picker Picker
 	bodies *Bodies
+	names  *Names
 	stream grpc.ServerStream
 	ctx    context.Context
 
@@ -233,7 +234,7 @@ func (x *exchange) answer(phase protowire.Number, a *Answer) error {
 		x.dropBody()
 		return x.send(immediateReply(a))
 	}
-	return x.send(pickReply(phase, a))
+	return x.send(pickReply(phase, a, x.names))
 }
 
 func (x *exchange) dropBody() {
@@ -400,7 +401,7 @@ func (x *exchange) requestTrailers() error {
 func (x *exchange) responseHeaders(m *Message) error {
 	var set Header
 	if x.track != nil {
-		set = x.track.Response(Number(m.Header(":status")), string(m.Served()))
+		set = x.track.Response(Number(m.Header(":status")), string(m.Served(x.names.Namespace)))
 	}
 	switch {
 	case x.observe:

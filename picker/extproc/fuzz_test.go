@@ -57,8 +57,8 @@ type view struct {
 func ours(m *Message) view {
 	v := view{Kind: m.Kind, End: m.EndOfStream, Observe: m.Observe, Body: string(m.Body.Materialize()),
 		RequestMode: m.RequestMode, ResponseMode: m.ResponseMode,
-		Headers: map[string]string{}, Served: string(m.Served())}
-	v.Subset, v.SubsetSet = m.Subset()
+		Headers: map[string]string{}, Served: string(m.Served(namespaceLB))}
+	v.Subset, v.SubsetSet = m.Subset(namespaceSubset)
 	for _, name := range lookedUp {
 		if value := m.Header(name); value != nil {
 			v.Headers[name] = string(value)
@@ -206,10 +206,10 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 			reply  *reply
 			common func(*extprocv3.ProcessingResponse) *extprocv3.CommonResponse
 		}{
-			{pickReply(replyRequestHeaders, a), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
+			{pickReply(replyRequestHeaders, a, &protocolNames), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
 				return p.GetRequestHeaders().GetResponse()
 			}},
-			{pickReply(replyRequestBody, a), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
+			{pickReply(replyRequestBody, a, &protocolNames), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
 				return p.GetRequestBody().GetResponse()
 			}},
 		} {
@@ -262,7 +262,7 @@ func FuzzEcho_EqualsGenerated(f *testing.F) {
 func FuzzRemoteMessage_EqualsGenerated(f *testing.F) {
 	pick := &Answer{Endpoints: List{"10.0.0.1:80", "10.0.0.2:80"}, Pool: "p", Lease: Lease{"l", 1}, MaxRetries: 1}
 	for _, r := range []*reply{
-		pickReply(replyRequestHeaders, pick), pickReply(replyRequestBody, pick), passRequestHeaders,
+		pickReply(replyRequestHeaders, pick, &protocolNames), pickReply(replyRequestBody, pick, &protocolNames), passRequestHeaders,
 		immediateReply(&Answer{Status: 429, Reason: "r", Message: "m"}),
 	} {
 		f.Add(r.bufs.Materialize())
@@ -320,3 +320,5 @@ func shape(data []byte) string {
 	})
 	return b.String()
 }
+
+var protocolNames = DefaultNames()

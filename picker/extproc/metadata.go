@@ -6,10 +6,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Subset returns the endpoints of the protocol's subset hint, and whether the data plane set a hint. A hint that is set but
+// Subset returns the endpoints of the subset hint in a metadata namespace, and whether the data plane set a hint. A hint that is set but
 // empty allows no endpoint. Entries are strings, "ip:port" or "ip"; values of other types are skipped.
-func (m *Message) Subset() (entries []string, set bool) {
-	value, ok := m.metadata(namespaceSubset, keySubset)
+func (m *Message) Subset(namespace string) (entries []string, set bool) {
+	value, ok := m.metadata(namespace, keySubset)
 	if !ok {
 		return nil, false
 	}
@@ -38,9 +38,12 @@ func (m *Message) Subset() (entries []string, set bool) {
 }
 
 // Served returns the endpoint that served the request ("ip:port"), which Envoy sends with the response's headers. It returns
-// nil if none did.
-func (m *Message) Served() []byte {
-	value, ok := m.metadata(namespaceLB, keyServed)
+// nil if none did. A data plane that uses another namespace for picks may still report in the protocol's own.
+func (m *Message) Served(namespace string) []byte {
+	value, ok := m.metadata(namespace, keyServed)
+	if !ok && namespace != namespaceLB {
+		value, ok = m.metadata(namespaceLB, keyServed)
+	}
 	if !ok {
 		return nil
 	}

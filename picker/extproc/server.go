@@ -47,6 +47,7 @@ type Config struct {
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
 	Uploads Uploads // nil: all are taken
+	Names   Names
 }
 
 // Server is envoy.service.ext_proc.v3.ExternalProcessor. It has no state of its own.
@@ -63,6 +64,7 @@ func New(c Config) *Server {
 	if c.Bodies == nil {
 		c.Bodies = NewBodies(0)
 	}
+	c.Names = c.Names.WithDefaults()
 	return &Server{c}
 }
 
@@ -97,7 +99,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	x := newExchange()
 	defer x.close()
 	x.request.exchange = x
-	x.picker, x.bodies, x.stream, x.ctx = s.Picker, s.Bodies, stream, ctx
+	x.picker, x.bodies, x.names, x.stream, x.ctx = s.Picker, s.Bodies, &s.Names, stream, ctx
 	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last = call.pool, call.pools, call.retries, call.spill, call.last
 	x.request.TraceParent, x.request.Gateway = call.traceParent, s.Gateway(ctx)
 	if err := s.Picker.Permit(ctx, &x.request); err != nil {

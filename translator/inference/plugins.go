@@ -52,7 +52,11 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		found(fieldPlugins, "", problems...)
 	case ref == nil: // an API server and discovery/file do not admit it
 	case ref.Kind == endpointpicker.Kind:
-		doc, ok := store.EndpointPickerConfigs.Get(r, policy.Namespace+"/"+ref.Name)
+		key := policy.Namespace + "/" + ref.Name
+		if ref.Name == store.OwnPickerConfig {
+			key = ref.Name
+		}
+		doc, ok := store.EndpointPickerConfigs.Get(r, key)
 		if !ok {
 			found(fieldConfigRef+".name", "", endpointpicker.Problem{Problem: fmt.Sprintf("there is no valid EndpointPickerConfig %s/%s", policy.Namespace, ref.Name),
 				Fix: "write it into a file of the folder; on Kubernetes put the document into a ConfigMap"})

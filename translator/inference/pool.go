@@ -32,6 +32,21 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 // that spill to each other.
 func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1alpha1.PoolPolicy) {
 	policy, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
+	p := describe(obj, policy, ignored)
+	p.Settings.ReadsModels, p.Settings.RewritesModels = modelUse(r, obj.Namespace, obj.Name)
+	if ref := obj.Spec.EndpointPickerRef; ref == nil {
+		plugins(r, p, policy)
+		ourPicker(p, policy)
+	} else {
+		externalPicker(r, p, obj.Namespace, ref)
+	}
+	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort them in place
+	nameLast(p, policy)
+	return p, policy
+}
+
+// describe returns what of a pool does not depend on whose picker it has.
+func describe(obj *inferencev1.InferencePool, policy *v1alpha1.PoolPolicy, ignored []report.Finding) *model.Pool {
 	p := &model.Pool{
 		Name:     model.PoolID{Namespace: obj.Namespace, Name: obj.Name},
 		Ref:      store.InferencePools.Ref(obj),
@@ -52,16 +67,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 	for _, port := range obj.Spec.TargetPorts {
 		p.Ports = append(p.Ports, uint16(port.Number))
 	}
-	p.Settings.ReadsModels, p.Settings.RewritesModels = modelUse(r, obj.Namespace, obj.Name)
-	if ref := obj.Spec.EndpointPickerRef; ref == nil {
-		plugins(r, p, policy)
-		ourPicker(p, policy)
-	} else {
-		externalPicker(r, p, obj.Namespace, ref)
-	}
-	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort them in place
-	nameLast(p, policy)
-	return p, policy
+	return p
 }
 
 func protocolOf[S ~string](appProtocol S) model.Protocol {

@@ -43,6 +43,7 @@ type App struct {
 	// credentials follows cfg.Credentials; nil without.
 	credentials *holder
 	budget      *admission.Budget
+	drain       time.Duration // how long calls of the picker may go on after the end of Run's context
 
 	cache    *cache.Cache
 	xds      *server.Server
@@ -70,11 +71,13 @@ type wiring struct {
 	security security
 	lagging  func() bool          // whether the sources are behind, so that nothing may be removed; nil: never
 	proxies  func(gateway string) // is called when a gateway has more or fewer Envoys
+	// standAlone is the role of a picker without a control plane; nil: another role.
+	standAlone *StandAlone
 }
 
 // newApp makes the parts of every role that serves.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
-	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget)}
+	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget), drain: pickDrainTime}
 	if cfg.Credentials != nil {
 		if a.credentials, err = newHolder(*cfg.Credentials, c.store, c.log); err != nil {
 			return nil, err
@@ -126,8 +129,14 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.sessions = peers.NewSessions(a.channel, func() peers.SessionKeeper { return a.picker })
 	a.asked = peers.NewAsked(a.channel, func(q picker.Picks) []*picker.Record { return a.picker.Picks(q) })
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
+	var waiter delivery.EndpointWaiter = envoys
+	var protocol picker.Protocol
+	if w.standAlone != nil {
+		waiter, protocol, a.drain = noEnvoys{}, w.standAlone.Protocol, callsDrainTime
+	}
 	a.picker, err = picker.New(picker.Config{
-		Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Read: a.pages.Add, Session: a.sessions.Add,
+		Protocol: protocol,
+		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Read: a.pages.Add, Session: a.sessions.Add,
 		Gateway: identity.Gateway, Access: a.access, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
@@ -136,7 +145,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	}
 	a.loads.Publish(a.picker)
 	a.pools = delivery.NewPools(delivery.PoolsConfig{
-		Picker: a.picker, Envoys: envoys, Holds: a.holds, DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: a.log,
+		Picker: a.picker, Envoys: waiter, Holds: a.holds, DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: a.log,
 	})
 	a.prober, err = probe.New(probe.Config{OnAnswer: a.storeDialect, Log: a.log})
 	return a, err
@@ -195,7 +204,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 	group.Go(func() error {
 		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU())), a.panics.calls(partPick), a.security.picks)
-		return serveGRPC(ctx, keyed(a.cfg.Picker, a.security.keyed, a.log), pickDrainTime, options, a.picker.Register)
+		return serveGRPC(ctx, keyed(a.cfg.Picker, a.security.keyed, a.log), a.drain, options, a.picker.Register)
 	})
 }
 

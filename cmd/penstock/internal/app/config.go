@@ -23,7 +23,7 @@ const Controller = "penstock.dev/gateway-controller"
 
 // Config is what every App needs.
 type Config struct {
-	// StateDir keeps last good objects, the status file and the socket for other penstock commands.
+	// StateDir keeps last good objects, the status file and the socket for other penstock commands. A stand-alone picker may do without.
 	StateDir string
 	// XDS and Picker are listeners for Envoys; the App closes them. XDS may be nil if there is Local.
 	XDS, Picker net.Listener

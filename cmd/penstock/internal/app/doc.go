@@ -2,11 +2,13 @@
 // package pipeline and package delivery, what processes exchange in package peers.
 //
 // Each role is a constructor. NewFolder serves a folder of files (up, serve, demo), NewKubernetes the objects of a cluster
-// (serve), NewOffline translates files without running anything (translate, diff, explain).
+// (serve), NewStandAlone picks for gateways that Penstock does not configure (picker), NewOffline translates files without running
+// anything (translate, diff, explain).
 //
 //	config.go       what the roles need
 //	core.go         the parts of every role          offline.go      the role that runs nothing
 //	app.go          the parts of every role that serves, and Run
+//	standalone.go   a picker alone      document.go     its EndpointPickerConfig
 //	folder.go       a folder of files                kubernetes.go   a cluster        fleets.go   that runs proxies
 //	security.go     who may connect, and how peers are dialled
 //	pages.go        metrics, health, status, explain     explain.go   one request through everything

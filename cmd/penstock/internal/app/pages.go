@@ -53,7 +53,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	open := a.openPages()
 	handler := a.panics.pages(a.allPages(open))
-	switch l, err := ListenSocket(Socket(a.cfg.StateDir)); {
+	switch l, err := a.listenSocket(); {
+	case l == nil && err == nil:
 	case err == nil:
 		group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
 	case Unwritable(err):
@@ -72,6 +73,14 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 		group.Go(func() error { return serveHandler(ctx, a.cfg.Admin, sameOrigin(handler)) })
 	}
 	return nil
+}
+
+// listenSocket returns nil for a process without a state folder.
+func (a *App) listenSocket() (net.Listener, error) {
+	if a.cfg.StateDir == "" {
+		return nil, nil
+	}
+	return ListenSocket(Socket(a.cfg.StateDir))
 }
 
 // Unwritable reports whether an error is that of a folder that takes no files: a full disk, or a read-only one.

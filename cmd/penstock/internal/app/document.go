@@ -1,0 +1,114 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+)
+
+const (
+	// documentInterval is how often the file of an EndpointPickerConfig is read again. A ConfigMap's files are replaced by a symbolic
+	// link some folders above, which no watch of the file reports.
+	documentInterval = time.Second
+	// maxDocument is how many bytes of the file are read. A longer text is invalid.
+	maxDocument = 1 << 20
+)
+
+// Document is the EndpointPickerConfig that a process was started with. Its strategy is that of all pools.
+type Document struct {
+	path   string // "" for a text
+	last   []byte
+	config *endpointpicker.EndpointPickerConfig
+}
+
+// ReadDocument reads an EndpointPickerConfig from a file, or else from a text. An error names what is invalid; what has no effect is
+// logged.
+func ReadDocument(path, text string, log *slog.Logger) (*Document, error) {
+	d := &Document{path: path, last: []byte(text)}
+	if path != "" {
+		var err error
+		if d.last, err = readDocument(path); err != nil {
+			return nil, err
+		}
+	}
+	return d, d.parse(log)
+}
+
+func readDocument(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, maxDocument))
+}
+
+// parse keeps the last valid document.
+func (d *Document) parse(log *slog.Logger) error {
+	config, problems := endpointpicker.Read(string(d.last))
+	var invalid []error
+	for _, p := range problems {
+		if p.Warning {
+			log.Warn("a field of the EndpointPickerConfig has no effect", "problem", p.String())
+		} else {
+			invalid = append(invalid, errors.New(p.String()))
+		}
+	}
+	if config == nil {
+		return fmt.Errorf("the EndpointPickerConfig is invalid: %w", errors.Join(invalid...))
+	}
+	config.Name, config.Namespace = store.OwnPickerConfig, ""
+	d.config = config
+	return nil
+}
+
+// store puts the document where translation reads it.
+func (d *Document) store(s *store.Store) error {
+	_, err := s.Apply(store.EndpointPickerConfigs.Put(d.config))
+	return err
+}
+
+// run follows the file until ctx ends. A document that is invalid, or cannot be read, is logged once, and the last valid one stays.
+func (d *Document) run(ctx context.Context, s *store.Store, log *slog.Logger) error {
+	if d.path == "" {
+		return nil
+	}
+	tick := time.NewTicker(documentInterval)
+	defer tick.Stop()
+	missing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		text, err := readDocument(d.path)
+		if err != nil {
+			if !missing {
+				log.Error("--config-file cannot be read; its last content stays in use", "error", err)
+			}
+			missing = true
+			continue
+		}
+		if missing = false; bytes.Equal(text, d.last) {
+			continue
+		}
+		d.last = text
+		if err := d.parse(log); err != nil {
+			log.Error("the new content of --config-file is not used; the last valid one stays", "error", err)
+			continue
+		}
+		if err := d.store(s); err != nil {
+			return err
+		}
+		log.Info("--config-file is read again", "file", d.path)
+	}
+}

@@ -1,0 +1,213 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"k8s.io/client-go/rest"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/translator/inference"
+)
+
+// StandAlone is what the role of a picker for other gateways needs: one whose Envoys, if it has any, get their configuration elsewhere.
+type StandAlone struct {
+	// Paths are folders and files with objects; none: REST.
+	Paths []string
+	REST  *rest.Config
+	// Pool is the InferencePool, "namespace/name"; "" is the only one of the files. On Kubernetes only objects of its namespace are read.
+	Pool string
+	// Group is the API group of InferencePools on Kubernetes.
+	Group string
+	// Own takes the place of an InferencePool that is read; nil: none.
+	Own *inferencev1.InferencePool
+	// Document is the EndpointPickerConfig; nil: the pool's PoolPolicy has the strategy.
+	Document *Document
+	// Protocol is how gateways are spoken to.
+	Protocol picker.Protocol
+	// TLS is for the picker's port; nil: cleartext.
+	TLS *tls.Config
+	// Health serves gRPC health checks in cleartext; nil: the picker's port alone does.
+	Health net.Listener
+	// Drain is how long the picker goes on after its end was requested, while health checks fail: gateways leave it meanwhile.
+	Drain time.Duration
+}
+
+// callsDrainTime is how long calls in flight may go on once a stand-alone picker accepts no more: a call lasts as long as its request.
+const callsDrainTime = 90 * time.Second
+
+// noEnvoys implements delivery.EndpointWaiter: no Envoy gets its endpoints from this process.
+type noEnvoys struct{}
+
+func (noEnvoys) EndpointsKnown(context.Context, ...string) error { return nil }
+
+// NewStandAlone makes an App that picks for gateways that Penstock does not configure. It starts nothing.
+func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
+	translation := cfg.translation()
+	translation.Controller, translation.AnyClass = "", false // no Gateway is ours
+	translation.StandAlone = &inference.StandAlone{Pool: s.Pool}
+	cfg.DefaultPool = s.Pool
+	var c core
+	var source discovery
+	var err error
+	if s.REST == nil {
+		var files *file.Reader
+		c, files, err = newFileCore(s.Paths, cfg.StateDir, translation, cfg.Addresses, cfg.Log)
+		source = &fromFiles{files, make(chan struct{})}
+	} else {
+		addresses := cfg.Addresses
+		addresses.shared = true
+		translation.Slices, translation.OnDemand = true, kube.OnDemand()
+		if c, err = newCore(cfg.StateDir, translation, addresses, nil, cfg.Log); err == nil {
+			source, err = fromCluster(c, s, cfg)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	own := openSecurity(cfg.Peers)
+	if s.TLS != nil {
+		own.picks = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(s.TLS))}
+	}
+	a, err := newApp(cfg, c, wiring{security: own, standAlone: &s, proxies: func(string) {}})
+	if err != nil {
+		return nil, err
+	}
+	found := delivery.On(delivery.Observe, func(context.Context, *delivery.Change) {
+		if len(a.picker.Pools()) == 0 {
+			cfg.Log.Warn("there is no InferencePool to pick from: health checks fail until there is one", "pool", s.Pool)
+		}
+	})
+	line := a.pipeline(pipeline.Config{Fetch: source.fetch(a), First: []func(context.Context){a.settleNames, a.syncPeers}}, found)
+	a.run = func(ctx context.Context) error { return s.run(ctx, a, source, line) }
+	return a, nil
+}
+
+// run serves health at once, and picks when the objects are read. When ctx ends, it goes on for s.Drain.
+func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pipeline.Pipeline) error {
+	drained, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group, running := errgroup.WithContext(drained)
+	group.Go(func() error {
+		defer end()
+		select {
+		case <-running.Done():
+			return nil
+		case <-ctx.Done():
+		}
+		a.picker.Leave()
+		select {
+		case <-running.Done():
+		case <-time.After(s.Drain):
+		}
+		return nil
+	})
+	if err := a.servePages(running, group); err != nil {
+		return err
+	}
+	if s.Health != nil {
+		group.Go(func() error { return serveGRPC(running, s.Health, 0, nil, a.picker.RegisterHealth) })
+	}
+	group.Go(func() error { return quiet(running, source.run(running)) })
+	group.Go(func() error {
+		if err := source.read(running); err != nil {
+			return quiet(running, err)
+		}
+		if s.Own != nil {
+			if _, err := a.store.Apply(store.InferencePools.Put(s.Own)); err != nil {
+				return err
+			}
+		}
+		if s.Document != nil {
+			if err := s.Document.store(a.store); err != nil {
+				return err
+			}
+			group.Go(func() error { return quiet(running, s.Document.run(running, a.store, a.log)) })
+		}
+		if err := a.hosts.Restore(); err != nil {
+			return err
+		}
+		a.serve(running, group, line)
+		return nil
+	})
+	return group.Wait()
+}
+
+// discovery is where a stand-alone picker's objects come from.
+type discovery interface {
+	// read returns when all objects have been read once, and run follows them.
+	read(context.Context) error
+	run(context.Context) error
+	// fetch reads objects on demand; nil if read does.
+	fetch(*App) *pipeline.Fetch
+}
+
+type fromFiles struct {
+	files  *file.Reader
+	loaded chan struct{} // closed after read
+}
+
+func (f *fromFiles) read(ctx context.Context) error {
+	defer close(f.loaded)
+	return f.files.Load(ctx)
+}
+
+func (f *fromFiles) run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.loaded:
+	}
+	return f.files.Run(ctx)
+}
+
+func (f *fromFiles) fetch(*App) *pipeline.Fetch { return nil }
+
+type clusterSource struct{ source *kube.Source }
+
+// fromCluster reads what a picker needs of its pool's namespace. llm-d's EPP may read InferencePools, Pods and objectives; what else an
+// API server forbids is done without.
+func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
+	namespace, _ := store.ParseID(s.Pool)
+	kinds := []kube.Kind{{Group: store.Pods.Group(), Kind: store.Pods.Kind(), Required: true}}
+	if s.Own == nil {
+		for _, group := range []string{store.InferencePools.Group(), inferenceapi.Group} {
+			kinds = append(kinds, kube.Kind{Group: group, Kind: store.InferencePools.Kind(), Required: group == s.Group})
+		}
+	}
+	for _, k := range []store.Kind{store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites, store.InferenceObjectives, store.ConfigMaps} {
+		kinds = append(kinds, kube.Kind{Group: k.Group(), Kind: k.Kind()})
+	}
+	for _, k := range []store.Kind{store.InferenceModelRewrites, store.InferenceObjectives} {
+		kinds = append(kinds, kube.Kind{Group: inferenceapi.Group, Kind: k.Kind()})
+	}
+	source, err := kube.New(kube.Config{
+		REST: s.REST, Store: c.store, Namespaces: []string{namespace}, Only: kinds, Log: cfg.Log,
+		Report: func(reports []report.Report) { c.board.Replace(status.Cluster, reports...) },
+	})
+	if err != nil {
+		return nil, errors.Join(errors.New("the API server cannot be read"), err)
+	}
+	return &clusterSource{source}, nil
+}
+
+func (k *clusterSource) read(ctx context.Context) error { return k.source.Synced(ctx) }
+func (k *clusterSource) run(ctx context.Context) error  { return k.source.Run(ctx) }
+func (k *clusterSource) fetch(a *App) *pipeline.Fetch {
+	return pipeline.NewFetch(k.source, a.translation, a.log)
+}

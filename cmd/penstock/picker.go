@@ -1,0 +1,302 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/extproc"
+)
+
+// standAlone has the flags of penstock picker.
+type standAlone struct {
+	files
+	kubeconfig, bind                string
+	grpcPort, healthPort, pagesPort uint16
+	pool, namespace, group          string
+	selector                        string
+	ports                           []uint
+	configFile, configText          string
+	tls                             pickerTLS
+	protocol                        picker.Protocol
+	drain                           time.Duration
+	tracing                         bool
+	heldBodies                      resource.QuantityValue
+	memory                          resource.QuantityValue
+	addresses                       addressFlags
+	peers                           peerFlags
+	logs                            pickerLogs
+	upstream                        upstreamFlags
+}
+
+func newPicker() *cobra.Command {
+	var s standAlone
+	cmd := &cobra.Command{
+		Use:   "picker",
+		Short: "Run the endpoint picker (EPP) alone, for a gateway that Penstock does not configure",
+		Long: `Run the endpoint picker alone, for one InferencePool and for gateways that Penstock does not configure: Envoy Gateway, Istio,
+kgateway, GKE, or a bare Envoy. It speaks the endpoint picker protocol (ext_proc) at port 9002, gRPC health checks at 9003,
+and serves metrics at 9090. It takes the place of llm-d's EPP: it has the same flags, and reads the same
+EndpointPickerConfig. A flag of llm-d's that has no effect here is accepted and logged. Flags without a command are those of
+this command, so the image replaces an EPP's where the arguments stay.
+
+In a pod, or with --kubeconfig, the pool and its pods are read from the cluster; with -f from files, as penstock serve reads
+them. The pool's endpointPickerRef does not count. The port serves TLS to every client, with a certificate made at the start,
+as llm-d's EPP does: --cert-path and --client-ca change that.
+
+When it ends, health checks fail for --drain-timeout while it still picks, so that gateways ask another replica.`,
+		Example: `  # The only pool in a folder, for an Envoy on this machine
+  penstock picker -f ./config --bind-address 127.0.0.1 --secure-serving=false
+
+  # In a pod: what llm-d's manifests state
+  penstock picker --pool-name vllm-qwen --pool-namespace default --config-file /config/default-plugins.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
+	}
+	f := cmd.Flags()
+	s.files.flags(cmd, "required without --kubeconfig, except in a pod")
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster to read instead of files (default: the cluster that penstock runs in, if no -f is given)")
+	f.StringVar(&s.bind, "bind-address", "", "IP address of all ports (default: every address)")
+	f.Uint16Var(&s.grpcPort, "grpc-port", 9002, "port of the endpoint picker protocol; 0 is any free port")
+	f.Uint16Var(&s.healthPort, "grpc-health-port", 9003, "port of gRPC health checks, without TLS; 0 is any free port")
+	f.Uint16Var(&s.pagesPort, "metrics-port", 9090, "port of /metrics, /healthz and /readyz, for every client that reaches it; 0 is any free port")
+	f.StringVar(&s.pool, "pool-name", "", "name of the InferencePool, or NAMESPACE/NAME (default: the only one of the files)")
+	f.StringVar(&s.namespace, "pool-namespace", "", "namespace of the InferencePool (default: the environment's NAMESPACE, else the pod's or the kubeconfig's, else default)")
+	f.StringVar(&s.group, "pool-group", store.InferencePools.Group(), "API group of the InferencePool on Kubernetes, "+store.InferencePools.Group()+" or "+inferenceapi.Group)
+	f.StringVar(&s.selector, "endpoint-selector", "", "labels of the model servers' pods, in place of an InferencePool, as KEY=VALUE,KEY=VALUE; requires --endpoint-target-ports (default: none)")
+	f.UintSliceVar(&s.ports, "endpoint-target-ports", nil, "ports of the model servers of --endpoint-selector, one to eight (default: none)")
+	f.StringVar(&s.configFile, "config-file", "", "file with the EndpointPickerConfig, whose plugins pick; read again when it changes (default: the strategy of the pool's PoolPolicy, else load)")
+	f.StringVar(&s.configText, "config-text", "", "the EndpointPickerConfig itself, in place of --config-file (default: none)")
+	s.tls.flags(f)
+	f.StringVar(&s.protocol.Destination, "destination-endpoint-hint-key", extproc.DefaultNames().Destination, "header and metadata key by which a pick names endpoints")
+	f.StringVar(&s.protocol.Namespace, "destination-endpoint-hint-metadata-namespace", extproc.DefaultNames().Namespace, "metadata namespace of a pick, and of the endpoint that served")
+	f.StringVar(&s.protocol.Subset, "destination-endpoint-subset-metadata-namespace", extproc.DefaultNames().Subset, "metadata namespace of the endpoints among which a gateway has the picker choose")
+	f.BoolVar(&s.protocol.IgnoreSubset, "disable-endpoint-subset-filter", false, "pick among all endpoints, whatever subset a gateway sends")
+	f.BoolVar(&s.protocol.Conformance, "conformance", false, "obey the request header test-epp-endpoint-selection, and send x-conformance-test-served-endpoint, for the conformance suite of the inference extension: every client may then choose its endpoint")
+	f.DurationVar(&s.drain, "drain-timeout", 30*time.Second, "how long the picker still picks after it was asked to end, while its health checks fail (default for files: 0)")
+	f.BoolVar(&s.tracing, "tracing", true, "send spans where the environment has an OpenTelemetry endpoint (OTEL_*)")
+	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
+	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone")
+	f.Var(&s.memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: Go's memory limit is 10 percent below it, unless GOMEMLIMIT is set (default: none)")
+	s.addresses.flags(cmd)
+	s.peers.flags(cmd)
+	s.logs.flags(f)
+	s.upstream.flags(f)
+	return cmd
+}
+
+// withCommand adds the command picker to arguments that begin with one of its long flags.
+func withCommand(root *cobra.Command, args []string) []string {
+	if len(args) == 0 || !strings.HasPrefix(args[0], "--") {
+		return args
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(args[0], "--"), "=")
+	cmd, _, err := root.Find([]string{"picker"})
+	if err != nil || root.Flags().Lookup(name) != nil || cmd.Flags().Lookup(name) == nil {
+		return args
+	}
+	return append([]string{"picker"}, args...)
+}
+
+func (s *standAlone) run(cmd *cobra.Command) error {
+	log, err := s.logs.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if err := s.upstream.check(cmd, log); err != nil {
+		return err
+	}
+	role, err := s.role(cmd, log)
+	if err != nil {
+		return err
+	}
+	if !s.tracing {
+		if err := os.Setenv("OTEL_SDK_DISABLED", "true"); err != nil {
+			return err
+		}
+	}
+	t, err := newTelemetry(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer t.end()
+	cfg, err := s.config(cmd.Context(), role, log, t)
+	if err != nil {
+		return err
+	}
+	p, err := app.NewStandAlone(cfg, *role)
+	if err != nil {
+		return err
+	}
+	log.Info("picking", "pool", cmp.Or(role.Pool, "(the only one)"), "picker", cfg.Picker.Addr(), "health", role.Health.Addr(), "metrics", cfg.HTTP.Addr())
+	group, ctx := errgroup.WithContext(cmd.Context())
+	group.Go(func() error { return p.Run(ctx) })
+	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
+	return group.Wait()
+}
+
+// role is where the pool is read, and how gateways are spoken to.
+func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone, error) {
+	out := &app.StandAlone{Paths: s.paths, Group: s.group, Protocol: s.protocol, Drain: s.drain}
+	out.Protocol.Duplex = true
+	namespace := ""
+	var err error
+	switch cluster := s.kubeconfig != "" || len(s.paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""; {
+	case cluster && len(s.paths) > 0:
+		return nil, errors.New("objects come from files or from a cluster: remove -f or --kubeconfig")
+	case cluster:
+		if out.REST, namespace, err = clusterAt(s.kubeconfig); err != nil {
+			return nil, err
+		}
+	case len(s.paths) == 0:
+		return nil, errNoFiles
+	case !cmd.Flags().Changed("drain-timeout"):
+		out.Drain = 0
+	}
+	if s.drain < 0 {
+		return nil, fmt.Errorf("--drain-timeout %s: write a duration of 0 or more, such as 30s", s.drain)
+	}
+	if !slices.Contains([]string{store.InferencePools.Group(), inferenceapi.Group}, s.group) {
+		return nil, fmt.Errorf("--pool-group %q: write %s or %s", s.group, store.InferencePools.Group(), inferenceapi.Group)
+	}
+	namespace = cmp.Or(s.namespace, os.Getenv("NAMESPACE"), namespace, metav1.NamespaceDefault)
+	if out.Pool, err = s.poolID(namespace); err != nil {
+		return nil, err
+	}
+	if s.selector != "" || len(s.ports) > 0 {
+		if out.Own, err = s.own(namespace); err != nil {
+			return nil, err
+		}
+		out.Pool = store.ID(out.Own)
+	}
+	if out.Pool == "" && out.REST != nil {
+		return nil, errors.New("--pool-name is required on Kubernetes: write the InferencePool's name, or use --endpoint-selector and --endpoint-target-ports")
+	}
+	switch {
+	case s.configFile != "" && s.configText != "":
+		return nil, errors.New("--config-file and --config-text exclude each other: remove one")
+	case s.configFile != "" || s.configText != "":
+		if out.Document, err = app.ReadDocument(s.configFile, s.configText, log); err != nil {
+			return nil, fmt.Errorf("%s: %w", map[bool]string{true: "--config-file", false: "--config-text"}[s.configFile != ""], err)
+		}
+	}
+	out.TLS, err = s.tls.config()
+	return out, err
+}
+
+// poolID is the pool of --pool-name; "" without it.
+func (s *standAlone) poolID(namespace string) (string, error) {
+	ns, name := store.ParseID(s.pool)
+	switch {
+	case s.pool == "":
+		return "", nil
+	case s.selector != "":
+		return "", errors.New("--pool-name and --endpoint-selector exclude each other: remove one")
+	case strings.Count(s.pool, "/") > 1 || name == "" || strings.HasPrefix(s.pool, "/"):
+		return "", fmt.Errorf("--pool-name %q: write the InferencePool's name, or NAMESPACE/NAME", s.pool)
+	}
+	return cmp.Or(ns, namespace) + "/" + name, nil
+}
+
+// own is the InferencePool that --endpoint-selector stands for.
+func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
+	if s.selector == "" || len(s.ports) == 0 || len(s.ports) > 8 {
+		return nil, errors.New("--endpoint-selector and --endpoint-target-ports require each other, with one to eight ports")
+	}
+	out := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "endpoint-selector"}}
+	out.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{}
+	for pair := range strings.SplitSeq(s.selector, ",") {
+		key, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
+		value = strings.TrimPrefix(value, "=")
+		if !ok || key == "" || strings.ContainsAny(key+value, " !()=") {
+			return nil, fmt.Errorf("--endpoint-selector %q: write KEY=VALUE,KEY=VALUE; sets and inequalities are not supported, as in an InferencePool", s.selector)
+		}
+		out.Spec.Selector.MatchLabels[inferencev1.LabelKey(key)] = inferencev1.LabelValue(value)
+	}
+	for _, port := range s.ports {
+		if port < 1 || port > 65535 {
+			return nil, fmt.Errorf("--endpoint-target-ports %d: write ports from 1 to 65535", port)
+		}
+		out.Spec.TargetPorts = append(out.Spec.TargetPorts, inferencev1.Port{Number: inferencev1.PortNumber(port)})
+	}
+	return out, nil
+}
+
+// config opens the listeners. The app closes them when it ends.
+func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog.Logger, t *telemetry) (cfg app.Config, err error) {
+	if s.bind != "" {
+		if _, err := netip.ParseAddr(s.bind); err != nil {
+			return cfg, fmt.Errorf("--bind-address %q: write an IP address, such as 127.0.0.1", s.bind)
+		}
+	}
+	if role.REST == nil || s.state != "" {
+		if cfg.StateDir, err = s.stateDir(); err != nil {
+			return cfg, err
+		}
+		if s.state == "" {
+			cfg.StateDir += "-picker" // penstock serve may run for the same files
+		}
+		if err := state.Open(cfg.StateDir); err != nil {
+			return cfg, err
+		}
+	}
+	if cfg.Peers, err = s.peers.config(ctx); err != nil {
+		return cfg, err
+	}
+	if err := s.trustPeers(cfg.Peers); err != nil {
+		return cfg, err
+	}
+	if cfg.HeldBodies = s.heldBodies.Value(); cfg.HeldBodies < 1 {
+		return cfg, fmt.Errorf("--picker-held-bodies %s: write a positive quantity, such as 256Mi", s.heldBodies.String())
+	}
+	if cfg.Addresses, err = s.addresses.config(role.REST != nil); err != nil {
+		return cfg, err
+	}
+	for _, l := range []struct {
+		flag string
+		port uint16
+		at   *net.Listener
+	}{{"--grpc-port", s.grpcPort, &cfg.Picker}, {"--grpc-health-port", s.healthPort, &role.Health}, {"--metrics-port", s.pagesPort, &cfg.HTTP}} {
+		if *l.at, err = listen(ctx, l.flag, net.JoinHostPort(s.bind, strconv.Itoa(int(l.port)))); err != nil {
+			return cfg, err
+		}
+	}
+	cfg.Memory, cfg.Log, cfg.Tracer = s.memory.Value(), log, t.provider
+	return cfg, nil
+}
+
+// trustPeers returns an error if others than peers could publish to this process, or read what it publishes.
+func (s *standAlone) trustPeers(p app.Peers) error {
+	if len(p.Addresses) > 0 && p.Listener == nil {
+		return errors.New("--peers requires --peers-listen: this process serves no ADS, whose port peers would use")
+	}
+	if p.Listener != nil && p.TLS == nil && !loopback(p.Listener.Addr()) {
+		return fmt.Errorf("--peers-listen %s is not a loopback address, and every client that reaches it could read prompts' hashes: add --peers-ca, --peers-cert and --peers-key", p.Listener.Addr())
+	}
+	for _, a := range p.Addresses {
+		if p.TLS == nil && !loopback(dialed(a)) {
+			return fmt.Errorf("--peers %s is not a loopback address: add --peers-ca, --peers-cert and --peers-key", a)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// upstreamFlags are the flags of llm-d's EPP (v0.8 to v0.10) that have no effect here, or that penstock picker does not accept. Manifests
+// for that EPP carry them, so that swapping the image must either keep its meaning or report what differs.
+type upstreamFlags struct{}
+
+// upstreamFlag is one of them.
+type upstreamFlag struct {
+	name  string
+	value string // one that has the effect that penstock has anyway; "" for none
+	why   string // why it has no effect, or what to write instead
+	// instead makes a value an error.
+	instead bool
+	isBool  bool
+}
+
+var upstream = []upstreamFlag{
+	{name: "ha-enable-leader-election", value: "false", isBool: true, why: "every replica picks, and none leads"},
+	{name: "health-checking", value: "true", isBool: true, why: "the picker's port always answers health checks"},
+	{name: "enable-pprof", value: "true", isBool: true, why: "profiles are served on the socket of --state alone"},
+	{name: "enable-cert-reload", value: "true", isBool: true, why: "the certificate is always read again for each connection"},
+	{name: "metrics-endpoint-auth", value: "false", isBool: true, why: "/metrics has no content of requests and is served to every client: restrict the port by a NetworkPolicy"},
+	{name: "enable-grpc-stream-metrics", value: "false", isBool: true, why: "penstock_picker_pick_seconds and penstock_picker_open_leases measure calls"},
+	{name: "emit-endpoint-scores", value: "false", isBool: true, why: "penstock explain --why shows what a pick compared"},
+	{name: "allow-experimental-plugins", value: "false", isBool: true, why: "each plugin that is supported is allowed; others are reported by name"},
+	{name: "grpc-max-recv-msg-size", why: "the largest message is 33Mi"},
+	{name: "grpc-max-send-msg-size", why: "a message sent has 64Ki at most"},
+	{name: "refresh-metrics-interval", why: "metrics pages are read by what picks need, up to 20 times a second; those of an idle pool are not read"},
+	{name: "refresh-prometheus-metrics-interval", why: "metrics are computed when they are read"},
+	{name: "metrics-staleness-threshold", why: "what a page shows ages continuously in the cost of a server"},
+	{name: "zap-devel", isBool: true, why: "logs have one form; see --zap-encoder"},
+	{name: "zap-stacktrace-level", why: "logs have no stack traces, except for panics"},
+	{name: "zap-time-encoding", why: "times are those of RFC 3339"},
+	{name: "total-queued-requests-metric", value: "vllm:num_requests_waiting", instead: true, why: "spec.picker.metrics.queue of a PoolPolicy for the pool"},
+	{name: "total-running-requests-metric", value: "vllm:num_requests_running", instead: true, why: "spec.picker.metrics.running of a PoolPolicy for the pool"},
+	{name: "kv-cache-usage-percentage-metric", value: "vllm:kv_cache_usage_perc", instead: true, why: "spec.picker.metrics.kvCache of a PoolPolicy for the pool"},
+	{name: "lora-info-metric", value: "vllm:lora_requests_info", instead: true, why: "spec.picker.metrics.engine of a PoolPolicy for the pool; each engine's own metric of adapters is read"},
+	{name: "cache-info-metric", value: "vllm:cache_config_info", instead: true, why: "spec.picker.metrics.engine of a PoolPolicy for the pool; each engine's own metric of its cache is read"},
+	{name: "model-server-metrics-scheme", value: "http", instead: true, why: "a BackendTLSPolicy for the InferencePool, by which its pages are read over TLS"},
+	{name: "model-server-metrics-path", value: "/metrics", instead: true, why: "spec.picker.metrics.path of a PoolPolicy for the pool"},
+	{name: "model-server-metrics-port", instead: true, why: "spec.picker.metrics.port of a PoolPolicy for the pool"},
+	{name: "model-server-metrics-https-insecure-skip-verify", isBool: true, why: "pages are read over TLS where a BackendTLSPolicy demands it, which verifies"},
+	{name: "metrics-client-ca-file", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
+	{name: "metrics-cert-dir", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
+}
+
+func (upstreamFlags) flags(f *pflag.FlagSet) {
+	for _, u := range upstream {
+		help := "of llm-d's EPP; no effect: " + u.why
+		if u.instead {
+			help = "of llm-d's EPP; an error: write " + u.why
+		}
+		if u.isBool {
+			value, _ := strconv.ParseBool(u.value)
+			f.Bool(u.name, value, help)
+		} else {
+			f.String(u.name, "", help)
+		}
+	}
+}
+
+// check logs the flags that have no effect, and returns an error for one that is not accepted.
+func (upstreamFlags) check(cmd *cobra.Command, log *slog.Logger) error {
+	for _, u := range upstream {
+		f := cmd.Flags().Lookup(u.name)
+		switch {
+		case !f.Changed || f.Value.String() == u.value:
+		case u.instead:
+			return fmt.Errorf("--%s is not supported: remove it, and write %s", u.name, u.why)
+		default:
+			log.Warn("a flag has no effect", "flag", "--"+u.name, "reason", u.why)
+		}
+	}
+	return nil
+}
+
+// pickerLogs has the flags of logs: ours, and those of llm-d's EPP.
+type pickerLogs struct {
+	level, zapLevel, encoder string
+	verbosity                int
+}
+
+func (l *pickerLogs) flags(f *pflag.FlagSet) {
+	f.StringVar(&l.level, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
+	f.StringVar(&l.zapLevel, "zap-log-level", "", "of llm-d's EPP: debug, info, error, panic, or a number, of which 4 and above are debug (default: that of --log-level)")
+	f.IntVarP(&l.verbosity, "v", "v", 0, "of llm-d's EPP: 4 and above log at level debug")
+	f.StringVar(&l.encoder, "zap-encoder", "console", "form of logs: json or console (key=value)")
+}
+
+// debugVerbosity is that of llm-d's EPP from which on it logs requests.
+const debugVerbosity = 4
+
+func (l *pickerLogs) logger(out io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", l.level)
+	}
+	switch n, err := strconv.Atoi(l.zapLevel); {
+	case l.zapLevel == "":
+	case err == nil && n >= debugVerbosity, l.zapLevel == "debug":
+		level = slog.LevelDebug
+	case err == nil && n >= 0, l.zapLevel == "info":
+		level = slog.LevelInfo
+	case l.zapLevel == "error", l.zapLevel == "panic":
+		level = slog.LevelError
+	default:
+		return nil, fmt.Errorf("--zap-log-level %q: write debug, info, error, panic, or a number of 0 or more", l.zapLevel)
+	}
+	if l.verbosity >= debugVerbosity {
+		level = slog.LevelDebug
+	}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: bounded}
+	switch l.encoder {
+	case "json":
+		return slog.New(newRepeats(slog.NewJSONHandler(out, options))), nil
+	case "console":
+		return slog.New(newRepeats(slog.NewTextHandler(out, options))), nil
+	}
+	return nil, fmt.Errorf("--zap-encoder %q: write json or console", l.encoder)
+}

@@ -1,0 +1,27 @@
+package kube
+
+import (
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// only returns the kinds of Config.Only among all; all of them if there are none.
+func only(all []*kind, wanted []Kind) []*kind {
+	if len(wanted) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(k *kind) bool {
+		i := slices.IndexFunc(wanted, func(w Kind) bool { return w.Kind == k.table.Kind() && w.Group == k.table.Group() })
+		if i >= 0 {
+			k.assumed, k.optional = true, !wanted[i].Required
+		}
+		return i < 0
+	})
+}
+
+// installed returns true if the kind is read without asking for its CRD.
+func (k *kind) installed() bool { return k.builtIn || k.assumed }
+
+// absent returns true for the answer to a read of a kind that is not installed, or whose objects a client may not read.
+func absent(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }

@@ -1,0 +1,41 @@
+package picker
+
+import (
+	"strings"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+)
+
+// Headers of the inference extension's conformance suite. See Protocol.Conformance.
+const (
+	selectionHeader = "test-epp-endpoint-selection"
+	servedHeader    = "x-conformance-test-served-endpoint"
+)
+
+// subset returns the endpoints to which a request's gateway restricts the pick, and whether it does.
+func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricted bool) {
+	if p.Conformance {
+		if chosen := headers.Header(selectionHeader); len(chosen) > 0 {
+			for entry := range strings.SplitSeq(string(chosen), ",") {
+				entries = append(entries, strings.TrimSpace(entry))
+			}
+			return entries, true
+		}
+	}
+	if p.IgnoreSubset {
+		return nil, false
+	}
+	return headers.Subset(p.Subset)
+}
+
+// servedReport adds the endpoint that served to the response's headers.
+type servedReport struct{ extproc.Tracker }
+
+// Response implements extproc.Tracker.
+func (s servedReport) Response(status int, served string) extproc.Header {
+	s.Tracker.Response(status, served)
+	if served == "" {
+		served = "fail: the gateway has not reported which endpoint served"
+	}
+	return extproc.Header{Name: servedHeader, Value: served}
+}

@@ -1,0 +1,73 @@
+package inference
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// StandAlone is the role of a picker that gateways ask which Penstock does not configure.
+type StandAlone struct {
+	// Pool is the only InferencePool, "namespace/name"; "" for all.
+	Pool string
+}
+
+// StandAlonePool decides about the InferencePool with a key for a stand-alone picker; false if there is none. The pool's
+// endpointPickerRef names this process, so it does not count. Where the process was started with an EndpointPickerConfig, that takes
+// the place of the strategy in the pool's policy. Nothing spills: hops are endpoints of Envoys that Penstock configures.
+func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, bool) {
+	obj, ok := store.InferencePools.Get(r, key)
+	if !ok || only.Pool != "" && only.Pool != key {
+		return nil, false
+	}
+	written, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
+	policy := written
+	if _, ok := store.EndpointPickerConfigs.Get(r, store.OwnPickerConfig); ok {
+		policy = withOwnConfig(obj.Namespace, written)
+	}
+	p := describe(obj, policy, ignored)
+	p.Settings.ReadsModels, p.Settings.RewritesModels = modelUse(r, obj.Namespace, obj.Name)
+	p.Owners = []report.Ref{p.Ref}
+	if written != nil {
+		p.Owners = append(p.Owners, store.PoolPolicies.Ref(written))
+	}
+	plugins(r, p, policy)
+	ourPicker(p, policy)
+	if policy == nil || policy.Spec.Picker.Fallbacks == nil {
+		p.Settings.Fallbacks = 0 // an ORIGINAL_DST cluster reads one address
+	}
+	p.Last = p.Cluster
+	if policy != written { // what is found in the document is not the policy's fault
+		for i := range p.Findings {
+			if f := &p.Findings[i]; f.Field == fieldConfigRef && f.Owner == store.PoolPolicies.Ref(policy) {
+				f.Owner, f.Field = p.Ref, store.OwnPickerConfig
+			}
+		}
+	}
+	p.Findings = append(p.Findings, ineffective(p, written)...)
+	if written != nil && len(written.Spec.Spill) > 0 {
+		p.Findings = append(p.Findings, report.Finding{
+			Severity: report.Warning, Owner: store.PoolPolicies.Ref(written), Field: "spec.spill",
+			Problem: "has no effect: a stand-alone picker names endpoints of its own pool alone", Fix: "remove it, or serve the pool with penstock serve",
+		})
+	}
+	slices.SortFunc(p.Owners, report.Ref.Compare)
+	return p, true
+}
+
+// withOwnConfig returns a policy with the EndpointPickerConfig of this process in place of its strategy.
+func withOwnConfig(namespace string, written *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicy {
+	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+	if written != nil {
+		policy = written.DeepCopy()
+	}
+	policy.Spec.Picker.Strategy, policy.Spec.Picker.Plugins = v1alpha1.StrategyPlugins, nil
+	policy.Spec.Picker.ConfigRef = &v1alpha1.ConfigRef{Kind: endpointpicker.Kind, Name: store.OwnPickerConfig}
+	return policy
+}
