@@ -65,6 +65,10 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 			"priorityClassName": "high", "podAnnotations": map[string]any{"a": "b"}, "logLevel": "debug", "gatewayClass": "edge",
 			"fleet": map[string]any{"replicas": 1}, "externalIPs": []any{"192.0.2.0/24", "2001:db8::/64"}, "clientCA": "clients", "trustDomain": "cluster.local", "xdsAddress": "192.0.2.1:18000", "args": []any{"--drain-time=1m"},
 		},
+		"events and traces": {
+			"replicas": 1, "kvEvents": map[string]any{"port": 5557, "from": []any{map[string]any{"namespaceSelector": map[string]any{}}}},
+			"record": map[string]any{"volume": map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "traces"}}, "bytes": 4e9},
+		},
 		"no class":    {"gatewayClass": ""},
 		"no policies": {"admissionPolicy": "never", "networkPolicy": map[string]any{"enabled": false}},
 		"more clients": {"networkPolicy": map[string]any{
@@ -160,6 +164,47 @@ func TestRBAC_RulesNameExistingKinds(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestChart_RecordAndKVEventsReachProcess(t *testing.T) {
+	values := map[string]any{
+		"replicas": 1, "kvEvents": map[string]any{"port": 6557},
+		"record": map[string]any{"volume": map[string]any{"emptyDir": map[string]any{"sizeLimit": "5Gi"}}, "bytes": 4e9},
+	}
+	var d appsv1.Deployment
+	var policy networkingv1.NetworkPolicy
+	var service corev1.Service
+	for _, document := range render(t, values) {
+		for kind, object := range map[string]any{"kind: Deployment": &d, "kind: NetworkPolicy": &policy, "kind: Service\n": &service} {
+			if strings.Contains(document.text, kind) {
+				if err := yaml.UnmarshalStrict([]byte(document.text), object); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	c := d.Spec.Template.Spec.Containers[0]
+	for _, arg := range []string{"--picker-kv-events=0.0.0.0:5557", "--record=/var/lib/penstock/record/$(POD_NAME).jsonl", "--record-bytes=4000000000"} {
+		if !slices.Contains(c.Args, arg) {
+			t.Errorf("%s is missing in %q", arg, c.Args)
+		}
+	}
+	if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "record" && m.MountPath == "/var/lib/penstock/record"
+	}) ||
+		!slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.Name == "record" && v.EmptyDir != nil && v.EmptyDir.SizeLimit.String() == "5Gi"
+		}) {
+		t.Errorf("mounts %v, volumes %v", c.VolumeMounts, d.Spec.Template.Spec.Volumes)
+	}
+	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 6557 && p.TargetPort.StrVal == "kv-events" }) {
+		t.Errorf("ports of the Service: %v", service.Spec.Ports)
+	}
+	if !slices.ContainsFunc(policy.Spec.Ingress, func(r networkingv1.NetworkPolicyIngressRule) bool {
+		return len(r.Ports) == 1 && r.Ports[0].Port.StrVal == "kv-events" && len(r.From) == 0
+	}) {
+		t.Errorf("ingress: %v", policy.Spec.Ingress)
 	}
 }
 
