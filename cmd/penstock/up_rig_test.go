@@ -216,7 +216,10 @@ func freePort(t *testing.T) int {
 // modelServer runs a simulated model server until the test ends, and returns its address.
 func modelServer(t *testing.T, cfg sim.Config) string {
 	t.Helper()
-	cfg.Model, cfg.Listen, cfg.Log, cfg.Grace = cmp.Or(cfg.Model, "llama"), []string{"127.0.0.1:0"}, slog.New(slog.DiscardHandler), time.Millisecond
+	cfg.Model, cfg.Log, cfg.Grace = cmp.Or(cfg.Model, "llama"), slog.New(slog.DiscardHandler), time.Millisecond
+	if cfg.Listen == nil {
+		cfg.Listen = []string{"127.0.0.1:0"}
+	}
 	server, err := sim.New(cfg)
 	if err != nil {
 		t.Fatal(err)
