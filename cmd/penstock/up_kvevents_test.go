@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -43,7 +44,7 @@ func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 	eventually(t, "requests follow what the servers have cached", func() error {
 		for range 20 {
 			number++
-			server := servers[number%2]
+			server := servers[rand.IntN(2)]
 			beginning := strings.Repeat(fmt.Sprintf("document-%d ", number), 1000)
 			if _, err := askFor(t, "http://"+server, beginning+"one"); err != nil {
 				return err
