@@ -214,6 +214,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.Strategy == schedule.Plugins && c.Plugins == nil {
 		if c.Strategy = "load"; old != nil {
 			c.Strategy, c.Plugins, c.Scorers = old.Strategy, old.Plugins, old.Scorers
+			if c.FlowControl == nil { // it may be the document's
+				c.FlowControl = old.FlowControl
+			}
 		}
 	}
 	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {

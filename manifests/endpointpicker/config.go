@@ -26,13 +26,16 @@ type EndpointPickerConfig struct {
 	// SchedulingProfiles: at most one. Without one, all filters, scorers and pickers of Plugins are used, with weight 1.
 	SchedulingProfiles []SchedulingProfile `json:"schedulingProfiles,omitempty"`
 
+	// FeatureGates: flowControl, or nothing.
+	FeatureGates []string `json:"featureGates,omitempty"`
+	// FlowControl has an effect with the feature gate flowControl. SaturationDetector is its own in older documents.
+	FlowControl        *FlowControl `json:"flowControl,omitempty"`
+	SaturationDetector *Ref         `json:"saturationDetector,omitempty"`
+
 	// Parts of llm-d's router that are not configured so here. Each is an error that names what to write instead.
-	FeatureGates       []string              `json:"featureGates,omitempty"`
-	DataLayer          *runtime.RawExtension `json:"dataLayer,omitempty"`
-	FlowControl        *runtime.RawExtension `json:"flowControl,omitempty"`
-	RequestHandler     *runtime.RawExtension `json:"requestHandler,omitempty"`
-	SaturationDetector *runtime.RawExtension `json:"saturationDetector,omitempty"`
-	Parser             *runtime.RawExtension `json:"parser,omitempty"`
+	DataLayer      *runtime.RawExtension `json:"dataLayer,omitempty"`
+	RequestHandler *runtime.RawExtension `json:"requestHandler,omitempty"`
+	Parser         *runtime.RawExtension `json:"parser,omitempty"`
 }
 
 // Plugin is an instance of a type of plugins.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -107,8 +108,15 @@ func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
 		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: a}, {name: b}]":                                "schedulingProfiles[1]: is not supported",
 		"plugins: [{type: max-score-picker}, {type: random-picker}]":                                                 "plugins[1]: the profile has a picker already: max-score-picker",
 		"plugins: [{type: queue-scorer}]\ndataLayer: {sources: []}":                                                  "dataLayer: is not supported",
-		"plugins: [{type: queue-scorer}]\nfeatureGates: [flowControl]":                                               "featureGates: is not supported",
-		"plugins: [{type: queue-scorer}]\nflowControl: {}":                                                           "flowControl: is not supported; remove it, and set spec.picker.full",
+		"plugins: [{type: queue-scorer}]\nfeatureGates: [prepareDataPlugins]":                                        `featureGates[0]: "prepareDataPlugins" is not supported; remove it`,
+		"plugins: [{type: queue-scorer}]\nfeatureGates: [flowControl=yes]":                                           `featureGates[0]: "yes" is neither true nor false`,
+		flowing + "{defaultRequestTTL: 0s}":                                                                          "flowControl.defaultRequestTTL: must be 1s to 4m40s, is 0s; write a time such as 60s",
+		flowing + "{enableEviction: true}":                                                                           "flowControl.enableEviction: is not supported",
+		flowing + "{saturationDetector: {pluginRef: queue-scorer}}":                                                  `flowControl.saturationDetector.pluginRef: "queue-scorer" is not the name of such a plugin; name a plugin of type utilization-detector`,
+		flowing + "{defaultPriorityBand: {orderingPolicyRef: edf}}":                                                  `flowControl.defaultPriorityBand.orderingPolicyRef: "edf" is not the name of such a plugin; name a plugin of type fcfs-ordering-policy or slo-deadline-ordering-policy`,
+		flowing + "{defaultPriorityBand: {maxRequests: -1}}":                                                         "flowControl.defaultPriorityBand.maxRequests: must be at least 0, is -1",
+		"plugins: [{type: utilization-detector, parameters: {queueDepthThreshold: 0}}]":                              "plugins[0].parameters.queueDepthThreshold: must be above 0, is 0",
+		"plugins: [{type: static-usage-limit-policy, parameters: {threshold: 2}}]":                                   "plugins[0].parameters.threshold: must be above 0 and at most 1, is 2",
 		"plugins: [{type: external-scorer}]":                                                                         `plugins[0].parameters.service: must be the name of a Service, is ""`,
 		"plugins: [{type: external-scorer, parameters: {service: a.b}}]":                                             `plugins[0].parameters.service: must be the name of a Service, is "a.b"`,
 		"plugins: [{type: external-scorer, parameters: {service: a, port: 0}}]":                                      "plugins[0].parameters.port: must be from 1 to 65535, is 0",
@@ -222,4 +230,39 @@ func FuzzEndpointPickerConfig_ProfilesAreComplete(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// flowing begins a document with flow control.
+const flowing = "plugins: [{type: queue-scorer}]\nfeatureGates: [flowControl]\nflowControl: "
+
+func TestEndpointPickerConfig_FlowControlIsRead(t *testing.T) {
+	for text, c := range map[string]struct {
+		want     *Flow
+		warnings string
+	}{
+		"plugins: [{type: queue-scorer}]\nfeatureGates: [flowControl]":                           {want: &Flow{}},
+		"plugins: [{type: queue-scorer}]\nfeatureGates: [flowControl=false]":                     {},
+		"plugins: [{type: queue-scorer}]\nflowControl: {defaultRequestTTL: 5s}":                  {warnings: "flowControl: has no effect: flow control is off; add flowControl to featureGates, or remove it"},
+		"plugins: [{type: queue-scorer}]\nsaturationDetector: {pluginRef: utilization-detector}": {warnings: "saturationDetector: has no effect: flow control is off; add flowControl to featureGates, or set spec.picker.full of the PoolPolicy"},
+		flowing + "{defaultRequestTTL: 30s, defaultPriorityBand: {maxRequests: 2k, maxBytes: 1Gi, orderingPolicyRef: slo-deadline-ordering-policy, fairnessPolicyRef: round-robin-fairness-policy}}": {
+			want: &Flow{TTL: 30 * time.Second, EmptyTTL: 30 * time.Second, Requests: 2000, Bytes: 1 << 30, Deadlines: true}},
+		flowing + "{noEndpointRequestTTL: 200s, maxRequests: 7, priorityBands: [{priority: 1, maxRequests: 3}]}": {
+			want:     &Flow{EmptyTTL: 200 * time.Second},
+			warnings: "flowControl.maxRequests: has no effect: each priority has a limit of its own; set it in defaultPriorityBand\nflowControl.priorityBands[0]: has no effect: all priorities have the limits and the order of defaultPriorityBand; set these in defaultPriorityBand"},
+		"plugins: [{type: utilization-detector, name: d, parameters: {queueDepthThreshold: 10}}, {type: static-usage-limit-policy, parameters: {threshold: 0.5}}, {type: queue-scorer}]\nfeatureGates: [flowControl=true]\nflowControl: {saturationDetector: {pluginRef: d}, usageLimitPolicyPluginRef: static-usage-limit-policy}": {
+			want: &Flow{Queue: 5, KV: 0.4}},
+	} {
+		p, problems := Parse(head + text)
+		var warnings []string
+		for _, w := range problems {
+			warnings = append(warnings, w.String())
+		}
+		if p == nil || Invalid(problems) || strings.Join(warnings, "\n") != c.warnings {
+			t.Errorf("%s:\n%s\nwant\n%s", text, strings.Join(warnings, "\n"), c.warnings)
+			continue
+		}
+		if diff := cmp.Diff(c.want, p.Flow); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+	}
 }

@@ -15,6 +15,7 @@ const (
 	Picker   Role = "picker"
 	Handler  Role = "profile handler"
 	Producer Role = "data producer"
+	Policy   Role = "policy of flow control"
 )
 
 // Types of plugins.
@@ -76,6 +77,13 @@ var kinds = map[string]kind{
 
 	SingleProfileHandler: {role: Handler},
 
+	UtilizationDetector:  {role: Policy, parameters: func() parameters { return &Utilization{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8} }},
+	FCFSOrdering:         {role: Policy},
+	DeadlineOrdering:     {role: Policy},
+	RoundRobinFairness:   {role: Policy},
+	GlobalStrictFairness: {role: Policy},
+	StaticUsageLimit:     {role: Policy, parameters: func() parameters { return &usageLimit{Threshold: 1} }},
+
 	ApproximatePrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
 	PrecisePrefixProducer:     {role: Producer, parameters: func() parameters { return &precisePrefix{} }},
 	InFlightLoadProducer:      {role: Producer, parameters: func() parameters { return &inFlightLoad{} }},
@@ -94,19 +102,22 @@ func Types(roles ...Role) []string {
 
 // instead is what to write in place of types that llm-d's router has, and Penstock has under another name or not at all.
 var instead = map[string]string{
-	"by-label-selector":            "use label-selector-filter, which has the same parameters",
-	"by-label":                     "use label-selector-filter with matchExpressions",
-	"decode-filter":                "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
-	"prefill-filter":               "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
-	"encode-filter":                "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
-	"disagg-profile-handler":       "use single-profile-handler: Penstock does not separate prefill and decode",
-	"pd-profile-handler":           "use single-profile-handler: Penstock does not separate prefill and decode",
-	"precise-prefix-cache-scorer":  "use precise-prefix-cache-producer, and prefix-cache-scorer with prefixMatchInfoProducerName",
-	"metrics-data-source":          "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy",
-	"core-metrics-extractor":       "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy",
-	"endpoint-notification-source": "remove it: Penstock knows the pool's endpoints by itself",
-	"token-producer":               "remove it: Penstock counts tokens by itself",
-	"openai-parser":                "remove it: Penstock reads requests by itself",
-	"utilization-detector":         "remove it, and set spec.picker.full of the PoolPolicy",
-	"concurrency-detector":         "remove it, and set spec.picker.full.inFlight of the PoolPolicy",
+	"by-label-selector":              "use label-selector-filter, which has the same parameters",
+	"by-label":                       "use label-selector-filter with matchExpressions",
+	"decode-filter":                  "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
+	"prefill-filter":                 "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
+	"encode-filter":                  "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
+	"disagg-profile-handler":         "use single-profile-handler: Penstock does not separate prefill and decode",
+	"pd-profile-handler":             "use single-profile-handler: Penstock does not separate prefill and decode",
+	"precise-prefix-cache-scorer":    "use precise-prefix-cache-producer, and prefix-cache-scorer with prefixMatchInfoProducerName",
+	"metrics-data-source":            "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy",
+	"core-metrics-extractor":         "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy",
+	"endpoint-notification-source":   "remove it: Penstock knows the pool's endpoints by itself",
+	"token-producer":                 "remove it: Penstock counts tokens by itself",
+	"openai-parser":                  "remove it: Penstock reads requests by itself",
+	"concurrency-detector":           "use utilization-detector, or set spec.picker.full.inFlight of the PoolPolicy",
+	"edf-ordering-policy":            "use slo-deadline-ordering-policy",
+	"program-aware-fairness":         "use round-robin-fairness-policy",
+	"priority-holdback-policy":       "remove it: requests of a negative priority leave servers free for the others by themselves",
+	"soft-reflective-ceiling-policy": "remove it: requests of a negative priority leave servers free for the others by themselves",
 }

@@ -31,6 +31,8 @@ type Profile struct {
 	External []*External
 	// Precise means that prefixes come from KV events.
 	Precise bool
+	// Flow is the flow control of the document; nil if it is off.
+	Flow *Flow
 }
 
 // Instance is a plugin with its parameters.
@@ -76,6 +78,7 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r.plugins(c.Plugins)
 	r.producers()
 	p := r.profile(c)
+	p.Flow = r.flow(c)
 	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
 	if Invalid(r.problems) {
 		return nil, r.problems
@@ -108,11 +111,8 @@ func (r *resolver) unsupported(c *EndpointPickerConfig) {
 		set   bool
 		fix   string
 	}{
-		{"featureGates", len(c.FeatureGates) > 0, "remove it"},
 		{"dataLayer", c.DataLayer != nil, "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy"},
-		{"flowControl", c.FlowControl != nil, "remove it, and set spec.picker.full of the PoolPolicy"},
 		{"requestHandler", c.RequestHandler != nil, "remove it: Penstock reads requests by itself"},
-		{"saturationDetector", c.SaturationDetector != nil, "remove it, and set spec.picker.full of the PoolPolicy"},
 		{"parser", c.Parser != nil, "remove it: Penstock reads requests by itself"},
 	} {
 		if part.set {

@@ -3,6 +3,7 @@ package inference
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -83,6 +84,12 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	field := fieldPlugins
 	if spec.ConfigRef != nil {
 		field = fieldConfigRef
+	}
+	if f := profile.Flow; f != nil && spec.FlowControl == nil {
+		p.Settings.FlowControl = model.FlowControl{On: true, Deadlines: f.Deadlines, Requests: int32(min(f.Requests, math.MaxInt32)), Bytes: f.Bytes,
+			TTL: f.TTL, EmptyTTL: f.EmptyTTL, Queue: f.Queue, KVCache: f.KV}
+	} else if f != nil {
+		found(field, "", endpointpicker.Problem{Warning: true, Problem: "the document's flowControl has no effect: spec.picker.flowControl is in force", Fix: "keep one of them"})
 	}
 	if profile.Precise && spec.KVEvents == nil {
 		found(field, "", endpointpicker.Problem{Warning: true, Problem: endpointpicker.PrecisePrefixProducer + " has no KV events: prefixes are those of picks", Fix: "set spec.picker.kvEvents"})

@@ -3,6 +3,9 @@ package inference_test
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/inference"
@@ -40,6 +43,22 @@ func TestPoolPolicy_PluginsReachThePicker(t *testing.T) {
 		}
 		if !p.Settings.Prefix || p.Settings.EveryBody || p.Picker.Body != model.BodyBuffered {
 			t.Errorf("%s: prompts are not read: %+v", name, p.Settings)
+		}
+	}
+}
+
+func TestFlowControl_DocumentTurnsItOnUnlessThePolicyDoes(t *testing.T) {
+	doc := scorers + "featureGates: [flowControl]\nflowControl: {defaultRequestTTL: 30s, defaultPriorityBand: {maxRequests: 7}}\n"
+	for policy, want := range map[string]model.FlowControl{
+		"{strategy: plugins, configRef: {name: scorers}}":                                {On: true, TTL: 30 * time.Second, EmptyTTL: 30 * time.Second, Requests: 7},
+		"{strategy: plugins, configRef: {name: scorers}, flowControl: {ttlSeconds: 20}}": {On: true, TTL: 20 * time.Second},
+	} {
+		p := pool(t, world(t, poolWith(policy)+configMap(doc, "a")), "default/chat")
+		if diff := cmp.Diff(want, p.Settings.FlowControl); diff != "" {
+			t.Errorf("%s: %s", policy, diff)
+		}
+		if both := strings.Contains(policy, "ttl"); len(p.Findings) > 0 != both || both && !strings.Contains(p.Findings[0].Problem, "the document's flowControl has no effect") {
+			t.Errorf("%s: findings %v", policy, p.Findings)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	}
 	if f := spec.FlowControl; f != nil {
 		s.FlowControl = model.FlowControl{On: true, Deadlines: f.Order == "Deadline", Requests: or(f.MaxRequests, 0), Bytes: or(f.MaxBytes, 0),
-			TTL: time.Duration(or(f.TTLSeconds, 0)) * time.Second, Queue: or(f.Saturation.Queue, 0), KVCachePct: or(f.Saturation.KVCachePercent, 0)}
+			TTL: time.Duration(or(f.TTLSeconds, 0)) * time.Second, Queue: float64(or(f.Saturation.Queue, 0)), KVCache: float64(or(f.Saturation.KVCachePercent, 0)) / 100}
 	}
 	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
 		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)

@@ -234,13 +234,14 @@ type PickerSettings struct {
 // FlowControl holds requests back while the pool is saturated. The zero value: it is off. Zero values of the others: the defaults of
 // picker/flow.
 type FlowControl struct {
-	On         bool
-	Deadlines  bool // the nearest goes first
-	Requests   int32
-	Bytes      int64
-	TTL        time.Duration
-	Queue      int32 // at which a server is saturated, as the next one
-	KVCachePct int32
+	On        bool
+	Deadlines bool // the nearest goes first
+	Requests  int32
+	Bytes     int64
+	TTL       time.Duration
+	EmptyTTL  time.Duration // how long a request waits while the pool has no endpoint
+	Queue     float64       // waiting requests at which a server is saturated
+	KVCache   float64       // use of the KV cache, 0 to 1, at which it is
 }
 
 // KVEvents is where the model servers of a pool publish KV events. The zero value: nowhere.

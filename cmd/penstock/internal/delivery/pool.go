@@ -104,8 +104,8 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 		return nil
 	}
 	out := &picker.FlowControl{
-		Limits:     flow.Limits{Requests: int(f.Requests), Bytes: f.Bytes, TTL: f.TTL},
-		Saturation: flow.Saturation{Queue: float64(f.Queue), KV: float64(f.KVCachePct) / 100, InFlight: int64(s.FullInFlight)},
+		Limits:     flow.Limits{Requests: int(f.Requests), Bytes: f.Bytes, TTL: f.TTL, EmptyTTL: f.EmptyTTL},
+		Saturation: flow.Saturation{Queue: f.Queue, KV: f.KVCache, InFlight: int64(s.FullInFlight)},
 	}
 	if f.Deadlines {
 		out.Limits.Order = flow.Deadline
