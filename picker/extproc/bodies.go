@@ -21,6 +21,10 @@ const (
 )
 
 // Bodies bounds the bodies that the streams of a process hold while picks wait for them. Above the bound picks do without bodies.
+//
+// gRPC holds a message until it is whole, before it is counted here. Envoy sends a body in BUFFERED once it has all of it, and once its headers
+// are answered: it is not asked for a body that would not fit. What it was asked for before, and what is in flight, is bounded by what Envoys
+// may hold of large bodies (package upload), and by 32 MiB a message.
 type Bodies struct {
 	limit            int64
 	held             atomic.Int64
@@ -51,6 +55,10 @@ func (b *Bodies) take(n int64, of *int64) bool {
 	*of += n
 	return true
 }
+
+// room reports whether a body of n bytes would fit now; one of unknown length, 0, may. It reserves nothing: a client may declare a body and
+// send none.
+func (b *Bodies) room(n int64) bool { return n == 0 || b.held.Load()+n+scannerBytes <= b.limit }
 
 // give returns n of what a stream holds.
 func (b *Bodies) give(n int64, of *int64) {

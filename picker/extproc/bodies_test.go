@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
@@ -67,6 +68,39 @@ func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	}
 	if p.held.Rejected() != 1 || p.held.Unread() != 0 {
 		t.Errorf("%d picks without a body, %d rejected", p.held.Unread(), p.held.Rejected())
+	}
+}
+
+// TestBodies_BodyThatWouldNotFitIsNotSent: its headers are answered with the pick, so that neither Envoy nor gRPC has to hold it.
+func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: whole, Limit: 32 << 20}, held: NewBodies(1 << 20), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
+		conn := start(t, p)
+		for length, fits := range map[string]bool{"100000": true, "1000000": true, "1048576": false, "33000000": false, "99999999999999": true, "-1": true, "x": true} {
+			k := open(t, conn)
+			headers := headersOf(modeBuffered, false)
+			list := headers.GetRequestHeaders().GetHeaders()
+			list.Headers = append(list.Headers, &corev3.HeaderValue{Key: "content-length", RawValue: []byte(length)})
+			k.send(headers)
+			r := k.receive()
+			mutation := r.GetRequestHeaders().GetResponse().GetHeaderMutation()
+			switch {
+			case fits:
+				if r.GetRequestHeaders() == nil || mutation != nil {
+					t.Errorf("a body of %s bytes: %v", length, r)
+				}
+			case whole:
+				if i := r.GetImmediateResponse(); i.GetStatus().GetCode() != 503 || !strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
+					t.Errorf("a body of %s bytes that is needed: %v", length, r)
+				}
+			default:
+				wantPick(t, r, r.GetRequestHeaders().GetResponse())
+			}
+			k.cancel()
+		}
+		if n := p.held.Unread() + p.held.Rejected(); n != 2 {
+			t.Errorf("%d bodies are counted as not read", n)
+		}
 	}
 }
 

@@ -169,6 +169,14 @@ func (x *exchange) requestHeaders(m *Message) error {
 	}
 	switch x.requestMode {
 	case ModeBuffered, ModeBufferedPartial:
+		if !x.bodies.room(declared(m)) {
+			// gRPC receives a message as a whole before it is counted: a body that finds no room must not be sent.
+			if problem := x.overloaded(); problem != nil {
+				return x.answer(replyRequestHeaders, problem)
+			}
+			x.done = x.request.Pool != ""
+			return x.pick(replyRequestHeaders)
+		}
 		x.waiting = true
 		return x.send(passRequestHeaders)
 	case ModeFullDuplexStreamed:
@@ -272,6 +280,31 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
+// overloaded counts a body that is not read because too many are held. It returns the answer of a request that cannot do without.
+func (x *exchange) overloaded() *Answer {
+	if x.policy.Whole {
+		x.bodies.rejected.Add(1)
+		return &Answer{Status: 503, Reason: ReasonOverloaded, Message: "this picker holds as many bodies as it may, and the pool's picker needs this one: try again"}
+	}
+	x.bodies.unread.Add(1)
+	return nil
+}
+
+// declared is the length that a request's headers give its body, in bytes; 0 if they give none.
+func declared(m *Message) (n int64) {
+	text := m.Header("content-length")
+	if len(text) > 12 {
+		return 0
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n
+}
+
 // read reads a chunk of the body that the pick waits for, and holds it if it is needed further on. It returns an answer if the
 // body is too large. If all streams hold too much, whole is false: the pick must do without the body, or there is an answer.
 func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer) {
@@ -291,11 +324,9 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 		charge += int64(x.spread.Holds(m.Body.Len()))
 	}
 	if !x.bodies.take(charge, &x.held) {
-		if x.policy.Whole {
-			x.bodies.rejected.Add(1)
-			return false, &Answer{Status: 503, Reason: ReasonOverloaded, Message: "this picker holds as many bodies as it may, and the pool's picker needs this one: try again"}
+		if problem := x.overloaded(); problem != nil {
+			return false, problem
 		}
-		x.bodies.unread.Add(1)
 		if streamed {
 			x.request.Body = m.TakeBody(x.request.Body) // to be sent back with the pick
 		}
