@@ -201,7 +201,7 @@ func servePicker(t testing.TB, p *Picker) (*grpc.Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(ServerOptions(4)...)
+	server := grpc.NewServer(ServerOptions(4, nil)...)
 	p.Register(server)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)

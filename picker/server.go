@@ -1,11 +1,13 @@
 package picker
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/tap"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/extproc"
@@ -20,10 +22,21 @@ const maxMessage = DefaultBodyLimit + 1<<20
 // ServerOptions returns the options of a gRPC server that hosts a Picker.
 //
 // workers is the number of goroutines that the server keeps for streams, so that their stacks grow once. Four times the
-// number of CPUs is a good value; 0 keeps none.
-func ServerOptions(workers uint32) []grpc.ServerOption {
+// number of CPUs is a good value; 0 keeps none. admit decides which calls may begin, and comes before the picker's own tap handle: gRPC
+// has one for a server. nil admits all.
+func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption {
+	begin := extproc.ReadCall
+	if admit != nil {
+		begin = func(ctx context.Context, info *tap.Info) (context.Context, error) {
+			ctx, err := admit(ctx, info)
+			if err != nil {
+				return nil, err
+			}
+			return extproc.ReadCall(ctx, info)
+		}
+	}
 	options := []grpc.ServerOption{
-		grpc.InTapHandle(extproc.ReadCall),
+		grpc.InTapHandle(begin),
 		grpc.ForceServerCodecV2(extproc.Codec()),
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -16,9 +15,9 @@ type gatewayKey struct{}
 
 // WithKey denies calls without the key of a Gateway as a bearer token, before a message of the call is read. owner returns
 // the Gateway whose key a token is, "" for any other token; it must not block. exempt are services without a key, such as
-// health. A connection with a key is admitted (xds/admission).
-func WithKey(owner func(token string) (gateway string), exempt ...string) []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
+// health. A connection with a key is admitted (xds/admission). A server has one tap handle: the picker has calls pass this one before its own.
+func WithKey(owner func(token string) (gateway string), exempt ...string) tap.ServerInHandle {
+	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		for _, token := range bearers(call.Header) {
 			if gateway := owner(token); gateway != "" {
 				admission.Admit(ctx)
@@ -31,7 +30,7 @@ func WithKey(owner func(token string) (gateway string), exempt ...string) []grpc
 			}
 		}
 		return ctx, status.Error(codes.Unauthenticated, "the call has no key of a Gateway of this installation")
-	})}
+	}
 }
 
 // Gateway returns the Gateway whose key a call has; "" if calls need none.

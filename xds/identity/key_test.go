@@ -25,7 +25,7 @@ func TestPickerKey_DeniesCallsWithoutIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := grpc.NewServer(identity.WithKey(func(token string) string { return map[string]string{"new": "a/gw", "old": "a/gw"}[token] }, exempt...)...)
+		s := grpc.NewServer(grpc.InTapHandle(identity.WithKey(func(token string) string { return map[string]string{"new": "a/gw", "old": "a/gw"}[token] }, exempt...)))
 		healthv1.RegisterHealthServer(s, health.NewServer())
 		go func() { _ = s.Serve(l) }()
 		defer s.Stop()
@@ -65,7 +65,7 @@ func TestPickerKey_NamesItsGatewayToHandlers(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := make(chan string, 1)
-	options := append(identity.WithKey(func(token string) string { return map[string]string{"k": "a/gw"}[token] }),
+	options := append([]grpc.ServerOption{grpc.InTapHandle(identity.WithKey(func(token string) string { return map[string]string{"k": "a/gw"}[token] }))},
 		grpc.StreamInterceptor(func(_ any, s grpc.ServerStream, _ *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
 			seen <- identity.Gateway(s.Context())
 			return nil
@@ -97,7 +97,7 @@ func TestPickerKey_LargeHealthCheckIsDenied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := append(identity.WithKey(func(token string) string { return map[string]string{"k": "a/gw"}[token] }, "grpc.health.v1.Health"), grpc.MaxRecvMsgSize(64<<20))
+	options := append([]grpc.ServerOption{grpc.InTapHandle(identity.WithKey(func(token string) string { return map[string]string{"k": "a/gw"}[token] }, "grpc.health.v1.Health"))}, grpc.MaxRecvMsgSize(64<<20))
 	s := grpc.NewServer(options...)
 	healthv1.RegisterHealthServer(s, health.NewServer())
 	go func() { _ = s.Serve(admission.Listen(l, admission.Config{Bytes: 64 << 10, Every: time.Hour})) }()

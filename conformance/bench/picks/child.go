@@ -71,7 +71,7 @@ func serve(kind string, servers []string) error {
 	var server *grpc.Server
 	switch kind {
 	case Ours, Flow:
-		server = grpc.NewServer(picker.ServerOptions(uint32(4 * runtime.NumCPU()))...)
+		server = grpc.NewServer(picker.ServerOptions(uint32(4*runtime.NumCPU()), nil)...)
 		p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err

@@ -203,7 +203,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		serve(a.cfg.Peers.Listener, a.security.peers != nil, a.security.peers, a.channel.Register)
 	}
 	group.Go(func() error {
-		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU())), a.panics.calls(partPick), a.security.picks)
+		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), a.security.keys), a.panics.calls(partPick), a.security.picks)
 		return serveGRPC(ctx, keyed(a.cfg.Picker, a.security.keyed, a.log), a.drain, options, a.picker.Register)
 	})
 }

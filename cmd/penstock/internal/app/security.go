@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/translator/model"
@@ -22,6 +23,7 @@ type security struct {
 	ads, picks, peers []grpc.ServerOption
 	dial              credentials.TransportCredentials // nil: cleartext
 	keyed             bool                             // picks need a key
+	keys              tap.ServerInHandle               // admits calls with one; nil: all
 }
 
 // openSecurity admits every Envoy; peers prove their identity if TLS is configured.
@@ -71,7 +73,7 @@ func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next 
 // guardPicks has calls of the picker carry the key of a Gateway, made with one of the root keys. Health checks carry none.
 func (s *security) guardPicks(roots func() []string) {
 	s.keyed = true
-	s.picks = append(s.picks, identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, grpc_health_v1.Health_ServiceDesc.ServiceName)...)
+	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, grpc_health_v1.Health_ServiceDesc.ServiceName)
 }
 
 // keyed limits what a client of the picker may send without a key: health checks alone.
