@@ -73,6 +73,8 @@ type Protocol struct {
 	extproc.Names
 	// Duplex takes a gateway that does not send its body mode to use FULL_DUPLEX_STREAMED, as the protocol demands.
 	Duplex bool
+	// Upstream registers metrics with the names of llm-d's EPP, for the default pool.
+	Upstream bool
 	// IgnoreSubset picks among all endpoints, whatever subset hint a gateway sends.
 	IgnoreSubset bool
 	// Conformance obeys the request's header test-epp-endpoint-selection, and sends x-conformance-test-served-endpoint: the conformance

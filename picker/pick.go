@@ -131,6 +131,7 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 		}
 		d.lease.SetTag(tag)
 	}
+	p.upstream.picked(pool, r, &a, &d, started)
 	pool.history.offer(started, len(pool.snapshot.Endpoints), func() *Record { return pool.record(r, &a, &d, started) })
 	answered = true
 	return a

@@ -65,6 +65,7 @@ type Picker struct {
 	usage          usage
 
 	protocol Protocol
+	upstream *upstreamMetrics // nil without Protocol.Upstream
 
 	mu      sync.Mutex // serialises changes; picks do not take it
 	leaving bool       // Leave was called
@@ -147,6 +148,11 @@ func New(c Config) (*Picker, error) {
 	var err error
 	if p.metrics, err = newMetrics(c.Registerer, p); err != nil {
 		return nil, fmt.Errorf("picker metrics: %w", err)
+	}
+	if c.Protocol.Upstream {
+		if p.upstream, err = newUpstreamMetrics(c.Registerer, p); err != nil {
+			return nil, fmt.Errorf("picker metrics: %w", err)
+		}
 	}
 	p.startHealth()
 	return p, nil

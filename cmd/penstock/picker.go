@@ -158,7 +158,7 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 // role is where the pool is read, and how gateways are spoken to.
 func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone, error) {
 	out := &app.StandAlone{Paths: s.paths, Group: s.group, Protocol: s.protocol, Drain: s.drain}
-	out.Protocol.Duplex = true
+	out.Protocol.Duplex, out.Protocol.Upstream = true, true
 	namespace := ""
 	var err error
 	switch cluster := s.kubeconfig != "" || len(s.paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""; {

@@ -43,8 +43,16 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 			t.Errorf("%s, empty subset: %d %q %v", way, got.status, got.header.Get("x-penstock-reason"), err)
 		}
 	}
-	if page := p.page(); !strings.Contains(page, `penstock_picker_picks_total{pool="default/chat",result="picked"}`) {
-		t.Errorf("metrics:\n%s", page)
+	page := p.page()
+	for _, want := range []string{
+		`penstock_picker_picks_total{pool="default/chat",result="picked"}`, `llm_d_epp_ready_endpoints{name="chat"} 2`, `inference_pool_ready_pods{name="chat"} 2`,
+		`llm_d_epp_request_total{fairness_id="",model_name="llama",priority="0",target_model_name="llama"}`, `inference_pool_average_queue_size{name="chat"} 0`,
+		`llm_d_epp_scheduler_attempts_total{endpoint_name="chat/127.0.0.1",namespace="default",port="` + fmt.Sprint(portOf(east)) + `",status="success",target_model_name="llama"}`,
+		`error_code="503"`, "llm_d_epp_request_duration_seconds_count", "llm_d_epp_scheduler_e2e_duration_seconds_count", "llm_d_epp_request_ttft_seconds_count",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("metrics lack %s:\n%s", want, page)
+		}
 	}
 	eventually(t, "no request is in flight any more", func() error {
 		if page := p.page(); !strings.Contains(page, "penstock_picker_open_leases 0\n") {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/penstock-project/penstock/conformance/lab"
+	"github.com/penstock-project/penstock/conformance/lab/image"
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
@@ -52,7 +53,11 @@ func certify(ctx context.Context, c config, chosen *regexp.Regexp) (err error) {
 // on runs a suite on the given cluster, or on a lab of its own, so that suites cannot disturb each other.
 func (s suite) on(ctx context.Context, c config) (err error) {
 	if c.kubeconfig == "" {
-		l, err := installed.Start(ctx, lab.Config{Dir: "../.lab-" + s.name, ReleasesOf: s.pinned})
+		config := lab.Config{Dir: "../.lab-" + s.name, ReleasesOf: s.pinned}
+		if s.picker {
+			config.Images = []image.Image{{Name: "lwepp", Program: "../bin/penstock", First: []string{"picker", "--conformance"}}}
+		}
+		l, err := installed.Start(ctx, config)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}

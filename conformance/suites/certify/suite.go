@@ -27,6 +27,8 @@ type suite struct {
 	pinned   string // folder of the go.mod that names the CRDs' releases, if not conformance's
 	profiles string // of Gateway API's suite
 	core     string // the features of -core
+	// picker runs penstock picker in place of the suite's own endpoint picker, whose image it replaces.
+	picker bool
 	// prepare changes a cluster before the suite runs, and skip are the tests, comma-separated, that then prove
 	// nothing. Such a run writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error
@@ -38,6 +40,7 @@ var suites = []suite{
 		// The core contains tests that these two modes are not accepted, for implementations that do not claim them.
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inferencepool"},
+	{name: "inference-epp", program: "inference-conformance", pinned: "suites/inferencepool", picker: true},
 	{name: "inference-own-picker", program: "inference-conformance", pinned: "suites/inferencepool", prepare: ownPicker, skip: needPicker},
 }
 
