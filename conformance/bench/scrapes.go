@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-project/penstock/conformance/bench/picks"
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
@@ -24,6 +25,48 @@ func (c *countedPages) RoundTrip(*http.Request) (*http.Response, error) {
 
 // published is how long what one process reads takes to reach another (cmd/penstock/internal/peers, batchDelay).
 const published = 20 * time.Millisecond
+
+const (
+	scrapedPages = 100
+	scrapedSize  = 22 << 10 // as vLLM's with one model
+	scrapesLast  = 10 * time.Second
+)
+
+// measureScrapes measures the CPU of reading the pages of 100 servers, of a pool that hardly picks, and of one whose picks have each
+// page read every 50 ms. The servers are in this process, the reader is in its own.
+func measureScrapes(ctx context.Context, _ config, out report) error {
+	for _, m := range []struct{ name, kind string }{{"pick_idle", picks.Idle}, {"pick_scrape_50ms", picks.Busy}} {
+		models, err := picks.StartPages(scrapedPages, scrapedSize)
+		if err != nil {
+			return err
+		}
+		defer models.Close()
+		p := &pickers{servers: map[string]*process{}}
+		defer p.close()
+		if _, err := p.child(ctx, m.kind, models.Addresses); err != nil {
+			return err
+		}
+		before, pages := time.Duration(0), int64(0)
+		for _, wait := range []time.Duration{2 * time.Second, scrapesLast} { // the first pages, which are all read at once
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(wait):
+			}
+			used, err := p.servers[m.kind].cpu()
+			if err != nil {
+				return err
+			}
+			read := models.Pages()
+			before, pages, used, read = used, read, used-before, read-pages
+			if wait == scrapesLast {
+				out(m.name, "", 100*used.Seconds()/wait.Seconds())
+				out(m.name, "pages", float64(read)/wait.Seconds())
+			}
+		}
+	}
+	return nil
+}
 
 // measureScrapeRate has two processes pick from a pool of 100 endpoints, 10 times a second in all. What one of them reads reaches the other.
 func measureScrapeRate(ctx context.Context, _ config, out report) error {

@@ -28,6 +28,10 @@ const (
 	Flow = "flow" // ours with flow control, of pools that are never saturated
 	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
 	JSON = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
+	// They read the metrics pages of a pool in use as a picker does, and pick themselves: once a second in all, or often enough for each
+	// page to be read every 50 ms.
+	Idle = "idle"
+	Busy = "busy"
 )
 
 // The pools of Ours, which have the same servers.
@@ -97,6 +101,9 @@ func serve(kind string, servers []string) error {
 		}
 		p.Register(server)
 		go func() { _ = p.Run(ctx) }()
+	case Idle, Busy:
+		go scrape(ctx, kind == Busy, servers)
+		server = grpc.NewServer()
 	case Echo, JSON:
 		server = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
 		extprocv3.RegisterExternalProcessorServer(server, echo{reads: kind == JSON})
