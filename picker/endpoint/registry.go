@@ -17,7 +17,7 @@ import (
 
 // Config of a Registry. Zero values mean the defaults given.
 type Config struct {
-	// Transport reads the metrics pages. Default: a transport that keeps two connections to each server.
+	// Transport reads the metrics pages that need no TLS, for tests. Default: each scraper has a connection of its own.
 	Transport http.RoundTripper
 	Fast      time.Duration // between scrapes, at least; default 50 ms
 	Slow      time.Duration // between scrapes, at most; default 1 s. Two picks of an endpoint have its page read earlier
@@ -79,9 +79,6 @@ func NewRegistry(c Config) *Registry {
 	}
 	if c.OnPanic == nil {
 		c.OnPanic = func(string, any, []byte) {}
-	}
-	if c.Transport == nil {
-		c.Transport = &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: maxHeader}
 	}
 	r := &Registry{
 		config:  c,

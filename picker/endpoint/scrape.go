@@ -55,7 +55,7 @@ type source struct {
 	number    uint64       // Metrics.number
 	received  atomic.Int64 // when another process has read it last, as sinceStart; 0: never
 	url       string
-	transport http.RoundTripper
+	transport http.RoundTripper // nil: a pageConn
 	names     dialect
 	load      *Load
 	problem   atomic.Pointer[string] // of the last scrape; nil if it succeeded
@@ -176,10 +176,15 @@ func (s *Snapshot) Refresh(timeout time.Duration) {
 func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	r.countScrapers(1)
 	defer r.countScrapers(-1)
+	conn := newPageConn(src.url)
+	defer conn.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	// wait returns false if there is to be no further scrape. early ends it.
 	wait := func(d time.Duration, early <-chan struct{}) bool {
+		if d <= 0 && early == nil {
+			return true
+		}
 		timer.Reset(d)
 		select {
 		case <-ctx.Done():
@@ -199,7 +204,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 		var took time.Duration
 		if src.received.Load() == received {
 			var ok bool
-			if took, ok = r.scrapeOnce(ctx, src); !ok {
+			if took, ok = r.scrapeOnce(ctx, src, conn); !ok {
 				return
 			}
 		}
@@ -209,7 +214,8 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 				return
 			}
 			received = src.received.Load()
-			if !wait(least, nil) || !wait(most-least, src.scrapeNow) {
+			from := time.Now()
+			if !wait(r.aligned(from, most), src.scrapeNow) || !wait(least-time.Since(from), nil) {
 				return
 			}
 			last := src.received.Load()
@@ -225,7 +231,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 }
 
 // scrapeOnce reads a page when there is a buffer, and stores what it shows. It returns false if the scraper is to end.
-func (r *Registry) scrapeOnce(ctx context.Context, src *source) (took time.Duration, ok bool) {
+func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) (took time.Duration, ok bool) {
 	var page *bufio.Reader
 	select {
 	case <-ctx.Done():
@@ -243,7 +249,7 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source) (took time.Durat
 	}
 	began, mark := time.Now(), src.begin()
 	src.due.Store(mark.sent + picksPerScrape)
-	reading, err := r.scrape(ctx, src, page)
+	reading, err := r.scrape(ctx, src, conn, page)
 	took = time.Since(began)
 	page.Reset(nil)
 	r.buffers <- page
@@ -274,6 +280,17 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 	return r.jittered(least), r.jittered(most)
 }
 
+// aligned prolongs a wait so that many pages are read at one time: of a pool of 100 that hardly picks, the wake-ups of the process cost
+// more than reading the pages. Short waits, as of picks, stay as they are.
+func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
+	every := r.config.Fast
+	if wait < 4*every {
+		return wait
+	}
+	past := time.Duration(sinceStart(now)) + wait
+	return wait + (every-past%every)%every
+}
+
 func (r *Registry) jittered(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*r.config.Jitter()))
 }
@@ -282,7 +299,7 @@ func (r *Registry) jittered(d time.Duration) time.Duration {
 var errPanic = errors.New("metrics page: reading it panicked")
 
 // scrape reads a page once. A panic on the way is a failed scrape.
-func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) (reading Reading, err error) {
+func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page *bufio.Reader) (reading Reading, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.config.OnPanic(src.url, v, debug.Stack())
@@ -294,29 +311,48 @@ func (r *Registry) scrape(ctx context.Context, src *source, page *bufio.Reader) 
 			return reading, fmt.Errorf("metrics page %s: %s is never read", src.url, kind)
 		}
 	}
+	if src.transport == nil {
+		err = conn.read(ctx, time.Now().Add(r.config.Timeout), func(response *http.Response) (err error) {
+			reading, err = src.read(response, page)
+			return err
+		})
+	} else {
+		reading, err = r.transported(ctx, src, page)
+	}
+	if err != nil {
+		return reading, fmt.Errorf("metrics page %s: %w", src.url, err)
+	}
+	return reading, nil
+}
+
+// transported reads a page over its transport.
+func (r *Registry) transported(ctx context.Context, src *source, page *bufio.Reader) (reading Reading, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, src.url, nil)
 	if err != nil {
-		return reading, fmt.Errorf("metrics page: %w", err)
+		return reading, err
 	}
 	response, err := src.transport.RoundTrip(request)
 	if err != nil {
-		return reading, fmt.Errorf("metrics page: %w", err)
+		return reading, err
 	}
 	defer response.Body.Close()
+	return src.read(response, page)
+}
+
+// read reads a page from a response.
+func (src *source) read(response *http.Response, page *bufio.Reader) (reading Reading, err error) {
 	if response.StatusCode != http.StatusOK {
-		return reading, fmt.Errorf("metrics page %s: status %d", src.url, response.StatusCode)
+		return reading, fmt.Errorf("status %d", response.StatusCode)
 	}
 	fault(response.Header)
 	limit := min(cmp.Or(src.key.metrics.MaxPage, DefaultMaxPage), LargestMaxPage)
 	page.Reset(&limitedReader{response.Body, limit})
 	if reading, err = parsePage(page, &src.names); errors.Is(err, errLargePage) {
-		return reading, fmt.Errorf("metrics page %s: %w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", src.url, err, limit, LargestMaxPage)
-	} else if err != nil {
-		return reading, fmt.Errorf("metrics page %s: %w", src.url, err)
+		err = fmt.Errorf("%w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", err, limit, LargestMaxPage)
 	}
-	return reading, nil
+	return reading, err
 }
 
 // limitedReader fails when more than left bytes are read. The end of io.LimitedReader would look like the end of the page.

@@ -21,7 +21,7 @@ func TestScrape_PanicIsAFailedScrape(t *testing.T) {
 		}
 	}})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("192.0.2.1:8000")}})
-	if _, err := r.scrape(context.Background(), s.Endpoints[0].source, bufio.NewReader(nil)); err == nil || page != "http://192.0.2.1:8000/metrics" {
+	if _, err := r.scrape(context.Background(), s.Endpoints[0].source, nil, bufio.NewReader(nil)); err == nil || page != "http://192.0.2.1:8000/metrics" {
 		t.Errorf("error %v of page %q", err, page)
 	}
 }
