@@ -76,6 +76,21 @@ func (s *site) page(path string) (string, error) {
 	return string(text), err
 }
 
+// metric is the value of one of penstock's series, named as its page of metrics has it.
+func (s *site) metric(series string) (value float64, err error) {
+	page, err := s.page("/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(page) {
+		if text, ok := strings.CutPrefix(line, series+" "); ok {
+			_, err = fmt.Sscan(text, &value)
+			return value, err
+		}
+	}
+	return 0, errors.New("no metric " + series)
+}
+
 // A tenant writes a route at which the translator panics.
 func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 	binary, err := process.Penstock(t.Context(), t.TempDir(), "-tags", "faults")

@@ -52,18 +52,8 @@ spec: {targetRef: {name: strict}, picker: {failureMode: FailClose, full: {inFlig
 
 // panics is how many panics of a part are counted.
 func (s *site) panics(part string) (n int, err error) {
-	page, err := s.page("/metrics")
-	if err != nil {
-		return 0, err
-	}
-	prefix := fmt.Sprintf("penstock_panics_total{part=%q} ", part)
-	for line := range strings.Lines(page) {
-		if value, ok := strings.CutPrefix(line, prefix); ok {
-			_, err = fmt.Sscan(value, &n)
-			return n, err
-		}
-	}
-	return 0, errors.New("no metric " + prefix)
+	value, err := s.metric(fmt.Sprintf("penstock_panics_total{part=%q}", part))
+	return int(value), err
 }
 
 // picked is the status of the answer to a request whose pick is asked to panic.

@@ -2,17 +2,20 @@ package attacks
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // hostilePicker is the picker of another cluster, which answers a request, once that was read to its end, as attack does.
@@ -39,8 +42,8 @@ func (p *hostilePicker) attacks(with func(extprocv3.ExternalProcessor_ProcessSer
 	p.attack.Store(&with)
 }
 
-// serve serves the picker and returns the objects of an import that it exports to, which the route /far leads to.
-func (p *hostilePicker) serve(s *site) string {
+// listen serves the picker and returns its address.
+func (p *hostilePicker) listen(s *site) string {
 	s.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,6 +53,13 @@ func (p *hostilePicker) serve(s *site) string {
 	extprocv3.RegisterExternalProcessorServer(server, p)
 	go func() { _ = server.Serve(l) }()
 	s.Cleanup(server.Stop)
+	return l.Addr().String()
+}
+
+// serve serves the picker and returns the objects of an import that it exports to, which the route /far leads to.
+func (p *hostilePicker) serve(s *site) string {
+	s.Helper()
+	_, port, _ := net.SplitHostPort(p.listen(s))
 	_, pods, _ := net.SplitHostPort(s.server.Listener.Addr().String())
 	return fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
 kind: InferencePoolImport
@@ -60,7 +70,7 @@ status:
     routingMode: EndpointMode
     targetPortNumber: %s
     podCIDRs: [127.0.0.0/8]
-    endpointPicker: {service: [{addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}]}
+    endpointPicker: {service: [{addresses: [127.0.0.1], ports: [{number: %s, appProtocol: kubernetes.io/h2c}]}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -70,7 +80,7 @@ spec:
   rules:
   - matches: [{path: {value: /far}}]
     backendRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}]
-`, pods, l.Addr().(*net.TCPAddr).Port)
+`, pods, port)
 }
 
 // picks answers with a list of endpoints.
@@ -135,6 +145,13 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 			return stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 				ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: junk}}})
 		},
+		"the wish for more time, without end": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
+			for {
+				if err := stream.Send(&extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(100 * time.Hour)}); err != nil {
+					return err
+				}
+			}
+		},
 		"a pick with an endless body": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
 			err := stream.Send(picks(pod))
 			for err == nil {
@@ -153,5 +170,51 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	traffic.end()
 	if most := peak(); most > before+128 {
 		t.Errorf("resident memory rose from %.0f to %.0f MiB", before, most)
+	}
+}
+
+// Envoy itself asks the picker that a pool names, and its messages are bounded as well.
+func TestExternalPicker_LargeMessagesFailOnePickAlone(t *testing.T) {
+	s := prepare(t, nil)
+	p := &hostilePicker{}
+	junk := bytes.Repeat([]byte("x"), 3<<20)
+	p.attacks(func(stream extprocv3.ExternalProcessor_ProcessServer) error {
+		return stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
+			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: junk}}})
+	})
+	_, port, _ := net.SplitHostPort(p.listen(s))
+	s.write("own.yaml", strings.Replace(poolObjects("own", "/own", []string{"gw"}, at(s.server)), "targetPorts: [{number: 8000}]}",
+		"targetPorts: [{number: 8000}], endpointPickerRef: {name: own-picker, port: {number: "+port+"}, failureMode: FailClose}}", 1)+fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: own-picker}
+spec: {ports: [{port: %[1]s, appProtocol: kubernetes.io/h2c}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: own-picker, labels: {kubernetes.io/service-name: own-picker}}
+addressType: IPv4
+ports: [{port: %[1]s}]
+endpoints: [{addresses: [127.0.0.1]}]
+`, port))
+	s.serve()
+	s.attach()
+	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.eventually("the picker is asked", func() error {
+		_ = s.ask(http.MethodPost, "/own", "{}")
+		if p.calls.Load() == 0 {
+			return errors.New("no call")
+		}
+		return nil
+	})
+	before, most := s.rss(s.envoy), s.peak(s.envoy)
+	traffic := s.traffic()
+	for i := range 50 {
+		if err := s.ask(http.MethodPost, "/own", "{}"); err == nil || strings.Contains(err.Error(), "429") {
+			t.Fatalf("pick %d, whose answer has 3 MiB: %v, want it failed", i, err)
+		}
+	}
+	traffic.end()
+	if m := most(); m > before+96 {
+		t.Errorf("resident memory of Envoy rose from %.0f to %.0f MiB", before, m)
 	}
 }
