@@ -147,7 +147,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- bodiesDesc
 	ch <- unreadDesc
 	ch <- leasesDesc
-	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, queueDesc, saturationDesc} {
+	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, modelOutputDesc, queueDesc, saturationDesc} {
 		ch <- d
 	}
 	ch <- waitingDesc

@@ -34,6 +34,7 @@ type modelUsage struct {
 	served, failed uint64
 	firstByte      time.Duration // of all that were served
 	input, cached  uint64        // tokens of prompts of all that were served
+	output         uint64        // of their responses, where they are read
 }
 
 // ended counts a request.
@@ -51,6 +52,7 @@ func (u *usage) ended(pool string, of endpoint.Tag, e accesslog.Entry) {
 	}
 	m.served++
 	m.firstByte += e.FirstByte
+	m.output += uint64(max(e.OutputTokens, 0))
 	m.input += uint64(max(of.Tokens, 0))
 	m.cached += uint64(max(min(of.Cached, of.Tokens), 0))
 }
@@ -99,6 +101,8 @@ var (
 		"Total time to the first byte of all requests served, by model.", []string{"pool", "model"}, nil)
 	modelTokensDesc = prometheus.NewDesc("penstock_picker_model_prompt_tokens_total",
 		"Tokens of the prompts of all requests served, by model, where the picker reads prompts: a quarter of their bytes, unless token IDs are given. Of type cached are those that the picker took to be cached where it sent them; of type input are all.", []string{"pool", "model", "type"}, nil)
+	modelOutputDesc = prometheus.NewDesc("penstock_picker_model_output_tokens_total",
+		"Tokens of the responses of all requests served, by model and the responses' own account, of pools whose PoolPolicy has picker.tokenUsage.", []string{"pool", "model"}, nil)
 	queueDesc = prometheus.NewDesc("penstock_picker_queue_requests",
 		"Requests that wait at the pool's endpoints, by their metrics pages; only endpoints with fresh metrics count.", []string{"pool"}, nil)
 	saturationDesc = prometheus.NewDesc("penstock_picker_saturation_ratio",
@@ -126,6 +130,9 @@ func (u *usage) collect(ch chan<- prometheus.Metric) {
 		count(modelRequestsDesc, float64(m.served), "served")
 		count(modelRequestsDesc, float64(m.failed), "failed")
 		count(modelFirstByteDesc, m.firstByte.Seconds())
+		if m.output > 0 {
+			count(modelOutputDesc, float64(m.output))
+		}
 		if m.input > 0 {
 			count(modelTokensDesc, float64(m.input), "input")
 			count(modelTokensDesc, float64(m.cached), "cached")

@@ -6,6 +6,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	datav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	aidatav3 "github.com/envoyproxy/go-control-plane/envoy/data/ai/v3"
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/grpc"
 )
@@ -28,6 +29,8 @@ type Entry struct {
 	// LastByte is the time from the request's start to the response's last byte, and Bytes the size of its body.
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
+	// OutputTokens is how many tokens the response has by its own account; 0 if it is not read.
+	OutputTokens int64 `json:",omitempty"`
 	// Body means that a part of the response's body has been sent to the client.
 	Body bool `json:",omitempty"`
 }
@@ -104,8 +107,25 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	e.Bytes = int64(logged.GetResponse().GetResponseBodyBytes())
 	flags := common.GetResponseFlags()
 	e.Canceled = flags.GetDownstreamConnectionTermination() || flags.GetDownstreamRemoteReset()
+	e.OutputTokens = outputTokens(common.GetMetadata())
 	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0
 	return e, true
+}
+
+// maxOutputTokens bounds what is believed of a response.
+const maxOutputTokens = 1 << 24
+
+// outputTokens reads what Envoy has found in a response (translator/envoy, filterTokenUsage).
+func outputTokens(m *corev3.Metadata) int64 {
+	found := m.GetTypedFilterMetadata()["envoy.ai.token_usage"]
+	if found == nil {
+		return 0
+	}
+	var usage aidatav3.TokenUsage
+	if err := found.UnmarshalTo(&usage); err != nil {
+		return 0
+	}
+	return int64(min(usage.GetOutputTokens().GetValue(), maxOutputTokens))
 }
 
 func text(m *corev3.Metadata, namespace, key string) string {

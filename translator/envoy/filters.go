@@ -33,6 +33,7 @@ const (
 	filterHeaders     = "header-mutation"  //
 	filterPicker      = "picker"           // its 503 or 429 is the client's answer
 	filterSpillPicker = "picker-spill"     // its 503 or 429 counts as "no pick"
+	filterTokenUsage  = "token-usage"      // composite: envoy.filters.http.ai_protocol_manager
 	filterRouter      = "router"           //
 )
 
@@ -40,7 +41,7 @@ const (
 // configuration asks for it, and none is disabled: Envoy builds a stream's filters from the route that it finds first,
 // so a filter that is disabled there stays out when the model scanner's clearRouteCache leads to another route.
 //
-// API keys, JWT and external authorization have no configuration of their own that does nothing (an API key filter
+// The filter of token usage logs a warning wherever it is configured. API keys, JWT and external authorization have no configuration of their own that does nothing (an API key filter
 // without keys denies every request, ext_authz wants a service, jwt_authn takes providers only from the listener), so each
 // is a composite filter without a match tree: an empty place that costs nothing, into which a route puts the filter
 // with all of its configuration (e2e_filters_test.go does).
@@ -63,6 +64,7 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64) []*hc
 		{filterHeaders, &headersv3.HeaderMutation{}},
 		{filterPicker, b.picker(false, requestTimeout)},
 		{filterSpillPicker, b.picker(true, requestTimeout)},
+		{filterTokenUsage, &compositev3.Composite{}},
 		{filterRouter, &routerv3.Router{}},
 	}
 	filters := make([]*hcmv3.HttpFilter, len(list))

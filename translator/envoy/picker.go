@@ -8,6 +8,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	aiv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ai_protocol_manager/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -67,13 +68,20 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 	if name == filterPicker && !cluster.External() && (calls.models || strings.Contains(pools, ",")) {
 		meta(metaPools, pools)
 	}
-	return map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
+	config := map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
 		Override: &extprocv3.ExtProcPerRoute_Overrides{Overrides: &extprocv3.ExtProcOverrides{
 			GrpcService:      service,
 			FailureModeAllow: boolean(true),
 			ProcessingMode:   processingMode(body, p.Served),
 		}},
 	})}
+	if p.TokenUsage {
+		// Envoy logs a warning for each use of this filter, because its API is work in progress: it is in no list of a listener.
+		config[filterTokenUsage] = b.fill(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
+			TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
+		}})
+	}
+	return config
 }
 
 // callAgain moves a call to another picker when one is gone, within the time that a request may wait for it.

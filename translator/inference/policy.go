@@ -61,6 +61,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
 		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
 	}
+	s.TokenUsage = spec.TokenUsage
 	if k := spec.Session; k != nil {
 		s.SessionTTL, s.SessionCookie = or(k.TTLSeconds, 0), k.CookieName
 	}
@@ -109,7 +110,7 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Prefix || p.Settings.EveryBody || p.Settings.ReadsModels {
 		p.Picker.Body = model.BodyBuffered
 	}
-	p.Picker.Served = readsSessions(&p.Settings) // for the token in the response
+	p.Picker.Served, p.Picker.TokenUsage = readsSessions(&p.Settings), p.Settings.TokenUsage // Served is for the token in the response
 	if policy != nil {
 		p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
 	}

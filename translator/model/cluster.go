@@ -228,6 +228,7 @@ type PickerSettings struct {
 	QueueName          string // "" for the default series
 	RunningName        string
 	KVCacheName        string
+	TokenUsage         bool // Envoy reads the usage of responses
 	KVEvents           KVEvents
 }
 

@@ -143,8 +143,9 @@ type PickerCall struct {
 	Body BodyMode
 	// Served sends the response's headers to the picker, with the endpoint that served (endpoint picker protocol): to external
 	// ones, also behind ours, and to ours if its strategy answers them.
-	Served bool
-	Spills bool // the pool has somewhere to spill: immediate responses count as "no pick"
+	Served     bool
+	TokenUsage bool // Envoy reads the token usage of responses, for metrics
+	Spills     bool // the pool has somewhere to spill: immediate responses count as "no pick"
 	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is sent in the gRPC
 	// metadata x-penstock-spill (comma-separated).
 	Spill []string
