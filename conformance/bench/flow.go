@@ -116,7 +116,7 @@ func measureFlowCritical(ctx context.Context, _ config, out report) error {
 
 // besideSheddable returns the ratio of a drawing.
 func besideSheddable(name string, load float64, on bool, drawing int) float64 {
-	const sheddable, lasts = 5, 4 * time.Minute
+	const sheddable, lasts = 5, 2 * time.Minute
 	source, rate := flowSource(name, load+sheddable, lasts)
 	both := source.Draw(rate, drawing).Label(func(i int, r *simulation.Request) bool {
 		if r.Priority = -1; lot(i) < load/(load+sheddable) {
