@@ -107,7 +107,6 @@ func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
 		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{plugins: [{pluginRef: queue-scorer, weight: -1}]}]":  "schedulingProfiles[0].plugins[0].weight: must be at least 0",
 		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: a}, {name: b}]":                                "schedulingProfiles[1]: is not supported",
 		"plugins: [{type: max-score-picker}, {type: random-picker}]":                                                 "plugins[1]: the profile has a picker already: max-score-picker",
-		"plugins: [{type: queue-scorer}]\ndataLayer: {sources: []}":                                                  "dataLayer: is not supported",
 		"plugins: [{type: queue-scorer}]\nfeatureGates: [prepareDataPlugins]":                                        `featureGates[0]: "prepareDataPlugins" is not supported; remove it`,
 		"plugins: [{type: queue-scorer}]\nfeatureGates: [flowControl=yes]":                                           `featureGates[0]: "yes" is neither true nor false`,
 		flowing + "{defaultRequestTTL: 0s}":                                                                          "flowControl.defaultRequestTTL: must be 1s to 4m40s, is 0s; write a time such as 60s",
@@ -263,6 +262,21 @@ func TestEndpointPickerConfig_FlowControlIsRead(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, p.Flow); diff != "" {
 			t.Errorf("%s: %s", text, diff)
+		}
+	}
+}
+
+func TestEndpointPickerConfig_DefaultOfLLMDsChartIsValid(t *testing.T) {
+	const doc = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: queue-scorer\n- type: passthrough-parser\n" +
+		"- {type: metrics-data-source, parameters: {scheme: %s, path: %s, insecureSkipVerify: true}}\n- type: core-metrics-extractor\n" +
+		"schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer, weight: 2}]}]\nrequestHandler: {parsers: [{pluginRef: passthrough-parser}]}\n"
+	p, problems := Parse(fmt.Sprintf(doc, "http", "/metrics"))
+	if p == nil || len(p.Scorers) != 1 || Invalid(problems) || len(problems) != 4 {
+		t.Errorf("%+v %v", p, problems)
+	}
+	for _, tt := range []struct{ scheme, path, want string }{{"https", "/metrics", "BackendTLSPolicy"}, {"http", "/stats", "spec.picker.metrics.path"}} {
+		if _, problems := Parse(fmt.Sprintf(doc, tt.scheme, tt.path)); !Invalid(problems) || !strings.Contains(fmt.Sprint(problems), tt.want) {
+			t.Errorf("%s %s: %v", tt.scheme, tt.path, problems)
 		}
 	}
 }

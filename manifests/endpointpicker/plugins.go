@@ -110,14 +110,35 @@ var instead = map[string]string{
 	"disagg-profile-handler":         "use single-profile-handler: Penstock does not separate prefill and decode",
 	"pd-profile-handler":             "use single-profile-handler: Penstock does not separate prefill and decode",
 	"precise-prefix-cache-scorer":    "use precise-prefix-cache-producer, and prefix-cache-scorer with prefixMatchInfoProducerName",
-	"metrics-data-source":            "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy",
-	"core-metrics-extractor":         "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy",
-	"endpoint-notification-source":   "remove it: Penstock knows the pool's endpoints by itself",
 	"token-producer":                 "remove it: Penstock counts tokens by itself",
-	"openai-parser":                  "remove it: Penstock reads requests by itself",
 	"concurrency-detector":           "use utilization-detector, or set spec.picker.full.inFlight of the PoolPolicy",
 	"edf-ordering-policy":            "use slo-deadline-ordering-policy",
 	"program-aware-fairness":         "use round-robin-fairness-policy",
 	"priority-holdback-policy":       "remove it: requests of a negative priority leave servers free for the others by themselves",
 	"soft-reflective-ceiling-policy": "remove it: requests of a negative priority leave servers free for the others by themselves",
+}
+
+const (
+	readsPages    = "Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy"
+	readsRequests = "Penstock reads requests by itself, by their path"
+)
+
+// needless are the types of plugins that llm-d's router is given for what Penstock does by itself, with the reason. Its chart writes the
+// first two into every document.
+var needless = map[string]string{
+	metricsDataSource:              readsPages,
+	"core-metrics-extractor":       readsPages,
+	"endpoint-notification-source": "Penstock knows the pool's endpoints by itself",
+	"openai-parser":                readsRequests,
+	"anthropic-parser":             readsRequests,
+	"vllmgrpc-parser":              readsRequests,
+	"passthrough-parser":           readsRequests,
+}
+
+const metricsDataSource = "metrics-data-source"
+
+// dataSource are the parameters of metrics-data-source.
+type dataSource struct {
+	Scheme string `json:"scheme"`
+	Path   string `json:"path"`
 }

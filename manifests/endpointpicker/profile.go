@@ -104,20 +104,33 @@ func (r *resolver) wrong(field, fix, problem string, args ...any) {
 	r.problems = append(r.problems, Problem{Field: field, Problem: fmt.Sprintf(problem, args...), Fix: fix})
 }
 
+// needless reports a plugin for what Penstock does by itself, unless it demands what Penstock would do otherwise.
+func (r *resolver) needless(in *instance, why string, raw *runtime.RawExtension) {
+	r.problems = append(r.problems, noEffect(in.field, true, why)...)
+	var s dataSource
+	if in.Type != metricsDataSource || raw == nil || json.Unmarshal(raw.Raw, &s) != nil {
+		return
+	}
+	if s.Scheme == "https" {
+		r.wrong(in.field+".parameters.scheme", "remove it, and write a BackendTLSPolicy for the InferencePool, by which its pages are read over TLS", "https is not supported")
+	}
+	if s.Path != "" && s.Path != "/metrics" {
+		r.wrong(in.field+".parameters.path", "remove it, and set spec.picker.metrics.path of the PoolPolicy", "%q is not supported", s.Path)
+	}
+}
+
 // unsupported reports the parts of a document that are for other parts of llm-d's router.
 func (r *resolver) unsupported(c *EndpointPickerConfig) {
 	for _, part := range []struct {
 		field string
 		set   bool
-		fix   string
+		why   string
 	}{
-		{"dataLayer", c.DataLayer != nil, "remove it: Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy"},
-		{"requestHandler", c.RequestHandler != nil, "remove it: Penstock reads requests by itself"},
-		{"parser", c.Parser != nil, "remove it: Penstock reads requests by itself"},
+		{"dataLayer", c.DataLayer != nil, readsPages},
+		{"requestHandler", c.RequestHandler != nil, readsRequests},
+		{"parser", c.Parser != nil, readsRequests},
 	} {
-		if part.set {
-			r.wrong(part.field, part.fix, "is not supported")
-		}
+		r.problems = append(r.problems, noEffect(part.field, part.set, part.why)...)
 	}
 }
 
@@ -134,7 +147,10 @@ func (r *resolver) plugins(list []Plugin) {
 		in := &instance{field: field}
 		in.Name, in.Type = cmp.Or(list[i].Name, list[i].Type), list[i].Type
 		known := false
-		if in.kind, known = kinds[in.Type]; !known {
+		if why, ok := needless[in.Type]; ok {
+			in.kind = kind{role: Producer}
+			r.needless(in, why, list[i].Parameters)
+		} else if in.kind, known = kinds[in.Type]; !known {
 			r.wrong(field+".type", cmp.Or(instead[in.Type], "use one of "+strings.Join(Types(), ", ")), "%q is not a type of plugins that Penstock has", in.Type)
 		} else {
 			r.parameters(in, list[i].Parameters)
