@@ -46,6 +46,7 @@ type modelRules struct {
 	other    *modelRule
 	rewrites bool // some rule has targets
 	random   func() uint64
+	draw     func(model string) *request.Target // target
 }
 
 type modelRule struct {
@@ -76,6 +77,7 @@ func newModelRules(m *Models, random func() uint64) *modelRules {
 	if m.Other != nil {
 		out.other = compile(m.Other)
 	}
+	out.draw = out.target
 	return out
 }
 
@@ -116,10 +118,15 @@ const (
 // priority is how much a request counts: that of its objective, if headers are trusted and name one of the pool, else what the
 // criticality of its model means.
 func (pool *pool) priority(r *extproc.Request) int32 {
+	return pool.priorityOf(r.Headers.Header, r.Facts.Model)
+}
+
+// priorityOf is priority by a request's model and what header returns for its headers.
+func (pool *pool) priorityOf(header func(string) []byte, model string) int32 {
 	if pool.TrustHeaders && pool.rules != nil && len(pool.rules.of.Objectives) > 0 {
-		name := r.Headers.Header(objectiveHeader)
+		name := header(objectiveHeader)
 		if name == nil {
-			name = r.Headers.Header(plainObjectiveHeader)
+			name = header(plainObjectiveHeader)
 		}
 		if p, ok := pool.rules.of.Objectives[string(name)]; ok {
 			return p
@@ -127,7 +134,7 @@ func (pool *pool) priority(r *extproc.Request) int32 {
 	}
 	c := pool.Criticality
 	if pool.rules != nil {
-		if rule := pool.rules.rule(r.Facts.Model); rule != nil && rule.criticality != "" {
+		if rule := pool.rules.rule(model); rule != nil && rule.criticality != "" {
 			c = rule.criticality
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -57,6 +58,9 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 	}
 	if pool.Strategy == schedule.Plugins && pool.Relay == nil && needsPrompts(pool.Plugins) {
 		policy.Valid, policy.Keep = true, true
+	}
+	if pool.rules != nil && pool.rules.rewrites && pool.Relay == nil {
+		policy.Target = pool.rules.draw
 	}
 	switch {
 	case p.protocol.Duplex:
@@ -230,7 +234,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 
 // scheduled is what a request's pick is decided by.
 func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
-	q := schedule.Request{Model: r.Facts.Model, Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
+	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
 		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers.Header),
 		Session: pool.session(r.Headers.Header, now)}
 	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
@@ -240,6 +244,14 @@ func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request 
 		q.Model = string(r.Headers.Header(modelHeader))
 	}
 	return q
+}
+
+// servedModel is the model that the server gets.
+func servedModel(f *request.Facts) string {
+	if f.Target != nil {
+		return f.Target.Name
+	}
+	return f.Model
 }
 
 // length reads a content-length of at most 9 digits; 0 for any other text.

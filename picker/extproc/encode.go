@@ -183,9 +183,28 @@ func (w *writer) namespace(name string, mark int) {
 
 // pickReply answers phase (request headers, body or trailers) with a pick. Trailers have no header mutation; there only the
 // metadata carries the pick.
-func pickReply(phase protowire.Number, a *Answer, names *Names) *reply {
+func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *reply {
+	if c.replaced {
+		w := newWriter(replyBytes)
+		w.pick(phase, a, c, names)
+		r := w.done()
+		r.bufs = append(r.bufs, c.body...)
+		return r
+	}
 	r := newReply()
 	w := r.writer()
+	w.pick(phase, a, c, names)
+	return r.set(&w)
+}
+
+// pick writes a message that ends with the oneof: a new body is behind it.
+func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
+	if phase == replyRequestTrailers {
+		w.varint(0)
+		w.tag(phase, protowire.BytesType)
+	} else {
+		w.oneof(phase, a, c, names)
+	}
 	outer := w.len()
 	mark := w.len()
 	w.field(names.Destination, a.Endpoints...)
@@ -197,21 +216,27 @@ func pickReply(phase protowire.Number, a *Answer, names *Names) *reply {
 		w.namespace(MetadataNamespace, mark)
 	}
 	w.close(replyMetadata, outer)
+}
 
-	if phase == replyRequestTrailers {
-		w.varint(0)
-		w.tag(phase, protowire.BytesType)
-		return r.set(&w)
+func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Names) {
+	size := c.body.Len()
+	if c.replaced {
+		w.varint(uint64(size))
+		w.tag(1, protowire.BytesType) // BodyMutation.body
+		w.varint(uint64(w.len() + size))
+		w.tag(3, protowire.BytesType) // CommonResponse.body_mutation
 	}
-	mark = w.len()
+	mark := w.len()
 	if a.MaxRetries >= 0 {
 		w.header("x-envoy-max-retries", strconv.Itoa(a.MaxRetries))
 	}
 	w.header(names.Destination, a.Endpoints...)
-	w.close(2, mark)     // CommonResponse.header_mutation
-	w.close(1, mark)     // HeadersResponse.response, BodyResponse.response
-	w.close(phase, mark) // the oneof
-	return r.set(&w)
+	c.headers(w)
+	w.close(2, mark) // CommonResponse.header_mutation
+	w.varint(uint64(w.len() + size))
+	w.tag(1, protowire.BytesType) // HeadersResponse.response, BodyResponse.response
+	w.varint(uint64(w.len() + size))
+	w.tag(phase, protowire.BytesType) // the oneof
 }
 
 // lease writes the entry of a lease.

@@ -73,6 +73,8 @@ type exchange struct {
 	held    int64            // what x takes of bodies
 	scanner *request.Scanner // of the body; nil before its first bytes
 	spread  *request.Spread  // the same; nil if the pool needs none
+	change  change           // of the request, by its pick
+	rewrite *request.Rewriter
 
 	done        bool // the call may end
 	rejected    bool // an immediate response was sent: no message is answered after it
@@ -92,6 +94,9 @@ func (x *exchange) close() {
 	}
 	x.dropBody()
 	x.endScan()
+	if x.rewrite != nil {
+		x.rewrite.Release()
+	}
 	if x.request.Headers != nil {
 		x.request.Headers.Free()
 	}
@@ -183,6 +188,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 		x.waiting = true
 		return nil // the pick answers the headers, after the body has been read
 	}
+	x.rewriteChunks()
 	return x.pick(replyRequestHeaders)
 }
 
@@ -242,7 +248,7 @@ func (x *exchange) answer(phase protowire.Number, a *Answer) error {
 		x.dropBody()
 		return x.send(immediateReply(a))
 	}
-	return x.send(pickReply(phase, a, x.names))
+	return x.send(pickReply(phase, a, x.changed(phase), x.names))
 }
 
 func (x *exchange) dropBody() {
@@ -258,6 +264,8 @@ func (x *exchange) requestBody(m *Message) error {
 	}
 	streamed := x.requestMode == ModeFullDuplexStreamed
 	switch {
+	case x.rewrite != nil:
+		return x.rewriteChunk(m)
 	case !x.waiting && !streamed:
 		return x.send(passRequestBody)
 	case !x.waiting && x.requestEnd:
@@ -282,9 +290,9 @@ func (x *exchange) requestBody(m *Message) error {
 
 // overloaded counts a body that is not read because too many are held. It returns the answer of a request that cannot do without.
 func (x *exchange) overloaded() *Answer {
-	if x.policy.Whole {
+	if x.policy.Whole || x.policy.Target != nil {
 		x.bodies.rejected.Add(1)
-		return &Answer{Status: 503, Reason: ReasonOverloaded, Message: "this picker holds as many bodies as it may, and the pool's picker needs this one: try again"}
+		return &Answer{Status: 503, Reason: ReasonOverloaded, Message: "this picker holds as many bodies as it may, and must hold this one: try again"}
 	}
 	x.bodies.unread.Add(1)
 	return nil
@@ -341,7 +349,7 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 			x.spread.Write(b.ReadOnlyData())
 		}
 	}
-	if streamed || x.policy.Whole || x.policy.Keep {
+	if streamed || x.policy.Whole || x.policy.Keep || x.policy.Target != nil {
 		x.request.Body = m.TakeBody(x.request.Body)
 	} else {
 		n := charged(m.Body)

@@ -201,20 +201,29 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 		for _, s := range []*string{&endpoints, &pool, &owner, &reason, &message} {
 			*s = strings.ToValidUTF8(*s, "?")
 		}
+		body := mem.BufferSlice{mem.SliceBuffer([]byte(message)), mem.SliceBuffer([]byte(reason))}
+		changed := change{model: pool, length: retries, dropModel: pool == "", dropLength: retries <= 0, replaced: status%2 == 0, body: body}
+		if !changed.replaced {
+			changed.body = nil
+		}
 		a := &Answer{Endpoints: strings.Split(endpoints, ","), Pool: pool, Lease: Lease{owner, number}, Reason: reason, Message: message, MaxRetries: retries, Status: status}
+		ofBody := pickReply(replyRequestBody, a, &changed, &protocolNames)
 		for _, phase := range []struct {
 			reply  *reply
 			common func(*extprocv3.ProcessingResponse) *extprocv3.CommonResponse
 		}{
-			{pickReply(replyRequestHeaders, a, &protocolNames), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
+			{pickReply(replyRequestHeaders, a, &change{}, &protocolNames), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
 				return p.GetRequestHeaders().GetResponse()
 			}},
-			{pickReply(replyRequestBody, a, &protocolNames), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
+			{ofBody, func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
 				return p.GetRequestBody().GetResponse()
 			}},
 		} {
 			p := decode(t, phase.reply)
 			want := map[string]string{keyDestination: endpoints}
+			if phase.reply == ofBody {
+				changed.expect(t, want, phase.common(p))
+			}
 			if retries >= 0 {
 				want["x-envoy-max-retries"] = strconv.Itoa(retries)
 			}
@@ -243,6 +252,33 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 	})
 }
 
+// expect adds the headers that c sets to want, and compares what it removes, and the body.
+func (c *change) expect(t *testing.T, want map[string]string, got *extprocv3.CommonResponse) {
+	t.Helper()
+	var removed []string
+	if c.dropModel {
+		removed = append(removed, headerModel)
+	}
+	if c.dropLength {
+		removed = append(removed, "content-length")
+	}
+	if c.model != "" {
+		want[headerModel] = c.model
+	}
+	if c.length > 0 {
+		want["content-length"] = strconv.Itoa(c.length)
+	}
+	list := got.GetHeaderMutation().GetRemoveHeaders()
+	slices.Sort(removed)
+	slices.Sort(list)
+	if !slices.Equal(removed, list) {
+		t.Errorf("removes %q, want %q", list, removed)
+	}
+	if text := string(got.GetBodyMutation().GetBody()); (got.GetBodyMutation() != nil) != c.replaced || text != string(c.body.Materialize()) {
+		t.Errorf("the body becomes %q", text)
+	}
+}
+
 func FuzzEcho_EqualsGenerated(f *testing.F) {
 	f.Add([]byte("chunk"), uint8(2), true)
 	f.Fuzz(func(t *testing.T, data []byte, n uint8, end bool) {
@@ -262,7 +298,7 @@ func FuzzEcho_EqualsGenerated(f *testing.F) {
 func FuzzRemoteMessage_EqualsGenerated(f *testing.F) {
 	pick := &Answer{Endpoints: List{"10.0.0.1:80", "10.0.0.2:80"}, Pool: "p", Lease: Lease{"l", 1}, MaxRetries: 1}
 	for _, r := range []*reply{
-		pickReply(replyRequestHeaders, pick, &protocolNames), pickReply(replyRequestBody, pick, &protocolNames), passRequestHeaders,
+		pickReply(replyRequestHeaders, pick, &change{}, &protocolNames), pickReply(replyRequestBody, pick, &change{}, &protocolNames), passRequestHeaders,
 		immediateReply(&Answer{Status: 429, Reason: "r", Message: "m"}),
 	} {
 		f.Add(r.bufs.Materialize())

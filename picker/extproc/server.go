@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/picker/request"
 )
 
 // Picker decides about requests. Its methods are called by many streams concurrently.
@@ -28,6 +30,9 @@ type BodyPolicy struct {
 	Keep bool
 	// Valid answers a request of an API whose prompts are known 400 if its body is no JSON: Pick has nothing else to go by. It needs Keep.
 	Valid bool
+	// Target returns what replaces the model of a request; nil if it stays. Nil: no model is replaced. Bodies that are replaced in
+	// are held, in modes that allow it: a request whose body cannot be held is answered 503.
+	Target func(model string) *request.Target
 	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is not computed. A chat completion
 	// that is no JSON is answered 400.
 	UserMessages int

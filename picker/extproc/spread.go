@@ -7,7 +7,13 @@ const ReasonInvalidBody = "invalid_body"
 
 // readFacts reads the facts of the body. It returns an answer if the body is invalid and the pool needs it.
 func (x *exchange) readFacts() *Answer {
+	model, problem := x.replaceModel()
+	if problem != nil {
+		return problem
+	}
 	x.request.Facts = x.scanner.Facts()
+	x.request.Facts.Model = model
+	x.noteModel()
 	if x.policy.Valid && x.request.Facts.Kind.JSON() {
 		if err := x.check(); err != nil {
 			return invalidBody(err)

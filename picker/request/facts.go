@@ -12,6 +12,8 @@ type Facts struct {
 	// Model is the top-level "model", unescaped. It is "" if there is none, if it is not a string, or if it is longer than
 	// 6,144 bytes as written. Of several the last is used, as by the model servers' JSON parsers.
 	Model string
+	// Target replaces the model; nil: it stays. The Chain and the prompt's hash are those of a request for the target.
+	Target *Target
 	// Stream is the top-level "stream": true only for the literal true. Of several the last is used.
 	Stream bool
 	// MaxTokens bounds the answer: max_tokens, max_completion_tokens or max_output_tokens, the last of them; 0: no bound is known.

@@ -75,3 +75,119 @@ func NewTarget(name string) *Target {
 	_ = e.Encode(name) // a string always has a form
 	return &Target{Name: name, quoted: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
 }
+
+// Replace has the body's model replaced by a target: in Facts, which count as those of a request for it, and in Splices. It returns
+// false if the body names its model too often.
+func (s *Scanner) Replace(by *Target) bool {
+	s.target = by
+	return !s.named.tooMany
+}
+
+// Splices replace each of the body's models by the target, once all of the body is written.
+func (s *Scanner) Splices() []Splice {
+	if s.target == nil {
+		return nil
+	}
+	out := make([]Splice, 0, len(s.named.list))
+	for _, at := range s.named.list {
+		out = append(out, Splice{at.start, at.end, s.target.quoted})
+	}
+	return out
+}
+
+// servedModel is the model that the server gets, as it is written.
+func (s *Scanner) servedModel() []byte {
+	if s.target != nil {
+		return s.target.quoted[1 : len(s.target.quoted)-1]
+	}
+	return s.model
+}
+
+// Rewriter replaces the models of a body that is passed on before its end is known. NewRewriter returns one.
+type Rewriter struct {
+	scanner *Scanner
+	target  func(model string) *Target
+	held    mem.BufferSlice // what is not passed on: the beginning of a value that has not ended
+	at      int             // the offset of held in the body
+}
+
+// NewRewriter returns a Rewriter that replaces each model by what target returns for it; nil: it stays.
+func NewRewriter(target func(model string) *Target) *Rewriter {
+	return &Rewriter{scanner: New(OtherKind), target: target}
+}
+
+// Release ends the use of w.
+func (w *Rewriter) Release() {
+	w.held.Free()
+	w.held = nil
+	w.scanner.Release()
+}
+
+// Write returns what is to be passed on in place of the next chunk, and false if the body names its model too often. It consumes
+// chunk's references.
+func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool) {
+	for _, b := range chunk {
+		w.scanner.Write(b.ReadOnlyData())
+	}
+	w.held = append(w.held, chunk...)
+	var splices []Splice
+	for _, s := range w.scanner.named.list {
+		if s.start < w.at || s.end-s.start > maxValue {
+			continue
+		}
+		if t := w.targetOf(s); t != nil {
+			splices = append(splices, Splice{s.start - w.at, s.end - w.at, t.quoted})
+		}
+	}
+	tooMany := w.scanner.named.tooMany
+	w.scanner.named.list = w.scanner.named.list[:0]
+	upTo := w.scanner.size
+	if n := &w.scanner.named; n.reading && !end && n.start >= w.at && upTo-n.start <= maxValue {
+		upTo = n.start
+	}
+	front, rest := split(w.held, upTo-w.at)
+	w.held, w.at = rest, upTo
+	return Apply(front, splices), !tooMany
+}
+
+// maxValue is the length of the longest model that is replaced, as written, in bytes.
+const maxValue = maxModel + 2
+
+// targetOf reads a model that is held.
+func (w *Rewriter) targetOf(s span) *Target {
+	raw := make([]byte, 0, s.end-s.start)
+	at := w.at
+	for _, b := range w.held {
+		from, to := max(s.start-at, 0), min(s.end-at, b.Len())
+		if from < to {
+			raw = append(raw, b.ReadOnlyData()[from:to]...)
+		}
+		at += b.Len()
+	}
+	if raw[0] != '"' {
+		return nil
+	}
+	if name := unquote(raw[1 : len(raw)-1]); name != "" {
+		return w.target(name)
+	}
+	return nil
+}
+
+// split cuts a body behind its first n bytes. It consumes body's references.
+func split(body mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
+	for i, b := range body {
+		size := b.Len()
+		if size <= n {
+			n -= size
+			continue
+		}
+		if n == 0 {
+			return body[:i:i], append(rest, body[i:]...)
+		}
+		front = append(body[:i:i], b.Slice(0, n))
+		rest = append(append(rest, b.Slice(n, size)), body[i+1:]...)
+		b.Free()
+		return front, rest
+	}
+	return body, nil
+}

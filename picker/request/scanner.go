@@ -76,6 +76,8 @@ type Scanner struct {
 	digits   bool // all bytes of the scalar so far are digits
 
 	model       []byte // as written, without quotes
+	named       spans  // the values of the body's "model"
+	target      *Target
 	stream      bool
 	limitTokens int
 	salt        uint64
@@ -108,6 +110,8 @@ func (s *Scanner) Release() {
 	s.size, s.expect, s.depth, s.use = 0, theBody, 0, unused
 	s.inString, s.escaped, s.sink, s.skipped, s.inScalar = false, false, dropped, 0, false
 	s.model, s.stream, s.limitTokens, s.salt = s.model[:0], false, 0, 0
+	s.named.reset()
+	s.target = nil
 	s.front.Reset()
 	s.rest.Reset()
 	s.ids.Reset()
@@ -120,6 +124,7 @@ func (s *Scanner) Release() {
 
 // Write reads the next chunk. It keeps copies of captured values only, and of gRPC messages.
 func (s *Scanner) Write(chunk []byte) {
+	base := s.size // the chunk's offset in the body
 	s.size += len(chunk)
 	if s.kind.GRPC() {
 		s.message = append(s.message, chunk...)
@@ -137,6 +142,9 @@ func (s *Scanner) Write(chunk []byte) {
 			s.structure(chunk[i])
 			i++
 		}
+		if s.named.pending != 0 {
+			s.named.settle(base + i)
+		}
 	}
 }
 
@@ -145,21 +153,22 @@ func (s *Scanner) Facts() Facts {
 	if s.kind.GRPC() {
 		s.readMessage()
 	}
-	f := Facts{Kind: s.kind, Model: s.modelName(), Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size}
+	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size}
 	if s.kind != OtherKind {
 		f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken
-		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.model), &s.front, &s.rest)
+		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
 		// Only if all of the prompt is one list of token IDs, which may be the one of a list, without images.
 		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 2 && s.front.Empty() {
 			f.Exact = s.ids.Exact()
 		}
 		f.Exact.Salt = s.salt
-		f.Prompt = prefix.PromptHash(prefix.Seed(uint64(s.kind), s.model), &s.front, &s.rest)
+		f.Prompt = prefix.PromptHash(prefix.Seed(uint64(s.kind), s.servedModel()), &s.front, &s.rest)
 	}
 	return f
 }
 
-func (s *Scanner) modelName() string {
+// Model returns Facts.Model of the chunks written so far.
+func (s *Scanner) Model() string {
 	if string(s.model) != s.lastRaw {
 		s.lastRaw, s.lastModel = string(s.model), unquote(s.model)
 	}
@@ -326,6 +335,9 @@ func (s *Scanner) reset() {
 
 // value reads the first byte of a value.
 func (s *Scanner) value(c byte) {
+	if s.use == forModel {
+		s.named.pending = opened
+	}
 	switch c {
 	case '"':
 		s.begin(true)
@@ -388,6 +400,7 @@ func (s *Scanner) endValue() {
 	s.expect = aComma
 	switch s.use {
 	case forModel:
+		s.named.pending = closed
 		if s.sink == captured && !s.tooLong {
 			s.model = append(s.model[:0], s.capture...)
 		}

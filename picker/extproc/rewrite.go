@@ -1,0 +1,164 @@
+package extproc
+
+import (
+	"strconv"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/penstock-project/penstock/picker/request"
+)
+
+// headerModel has the model that the client asked for. It comes from the body.
+const headerModel = "x-gateway-model-name"
+
+// maxModelHeader bounds the value of headerModel, in bytes, as the script that chooses routes by it does.
+const maxModelHeader = 1024
+
+// change is what a pick changes in its request, beside naming endpoints.
+type change struct {
+	model      string // of headerModel; "" leaves it alone
+	length     int    // of the new body, for content-length; 0 leaves it alone
+	dropModel  bool   // removes headerModel
+	dropLength bool   // removes content-length
+	replaced   bool   // the body is replaced by body, in this message
+	body       mem.BufferSlice
+}
+
+// headers writes into a HeaderMutation.
+func (c *change) headers(w *writer) {
+	if c.dropModel {
+		w.str(2, headerModel)
+	}
+	if c.dropLength {
+		w.str(2, "content-length")
+	}
+	if c.model != "" {
+		w.header(headerModel, c.model)
+	}
+	if c.length > 0 {
+		w.header("content-length", strconv.Itoa(c.length))
+	}
+}
+
+// tooManyModels answers a body of which a server might read another model than we replace.
+var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
+
+// replaceModel draws the target of a request whose body is read, and replaces the model in it. It returns the model that the client
+// asked for. The scanner's facts are then those of the new body.
+func (x *exchange) replaceModel() (model string, problem *Answer) {
+	served := x.scanner.Model()
+	if x.policy.Target == nil || served == "" {
+		return served, nil
+	}
+	model = x.clientsModel(served)
+	target := x.policy.Target(model)
+	if target == nil && model != served {
+		target = request.NewTarget(model)
+	}
+	if target == nil {
+		return model, nil
+	}
+	if !x.scanner.Replace(target) {
+		return model, &tooManyModels
+	}
+	splices := x.scanner.Splices()
+	x.request.Body = request.Apply(x.request.Body, splices)
+	x.change.replaced, x.change.length = true, x.size+request.Grown(splices)
+	return model, nil
+}
+
+// clientsModel is the model that the client asked for. Behind a hop, the body may have another one: that of an earlier pick for the
+// same pool, which was lost. Its picker has set the header, and on the edge the one of a client is removed.
+func (x *exchange) clientsModel(served string) string {
+	if name := x.request.Headers.Header(headerModel); x.request.Last && len(name) > 0 {
+		return string(name)
+	}
+	return served
+}
+
+// noteModel sets headerModel to what the body has, and removes the one of a client.
+func (x *exchange) noteModel() {
+	model, given := x.request.Facts.Model, x.request.Headers.Header(headerModel)
+	switch {
+	case model != "" && model == string(given):
+	case validHeader(model):
+		x.change.model = model
+	case given != nil:
+		x.change.dropModel = true
+	}
+}
+
+// validHeader reports whether Envoy takes a text as the value of a header.
+func validHeader(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == 0x7f {
+			return false
+		}
+	}
+	return text != "" && len(text) <= maxModelHeader && text[0] != ' ' && text[len(text)-1] != ' '
+}
+
+// changed returns the changes for the answer to a phase, and takes the new body out of the request if it belongs there.
+func (x *exchange) changed(phase protowire.Number) *change {
+	c := &x.change
+	if x.request.Pool == "" && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
+		c.dropModel = true // of a gateway that does not remove it
+	}
+	if c.replaced {
+		if phase == replyRequestBody {
+			c.body, x.request.Body = x.request.Body, nil
+		} else {
+			c.replaced = false // the body is sent back behind the headers
+		}
+		if x.request.Headers.Header("content-length") == nil {
+			c.length = 0
+		}
+		if x.requestMode == ModeBufferedPartial { // the rest of the body is not known
+			c.length, c.dropLength = 0, true
+		}
+	}
+	return c
+}
+
+// rewriteChunks begins to replace models in a body that is passed on chunk by chunk, after the pick: in STREAMED. The pick goes by the
+// model in the header, if any.
+func (x *exchange) rewriteChunks() {
+	if x.requestMode != ModeStreamed || x.policy.Target == nil {
+		return
+	}
+	f := &x.request.Facts
+	if f.Model = string(x.request.Headers.Header(headerModel)); f.Model != "" {
+		f.Target = x.policy.Target(f.Model)
+	}
+	x.change.dropLength = true
+	x.rewrite = request.NewRewriter(func(model string) *request.Target {
+		if model == f.Model {
+			return f.Target
+		}
+		return x.policy.Target(model)
+	})
+}
+
+// rewriteChunk answers a chunk in STREAMED.
+func (x *exchange) rewriteChunk(m *Message) error {
+	body, ok := x.rewrite.Write(m.TakeBody(nil), m.EndOfStream)
+	if !ok {
+		body.Free()
+		return x.answer(replyRequestBody, &tooManyModels)
+	}
+	return x.send(bodyReply(body))
+}
+
+// bodyReply replaces a chunk of a request's body. body's references move to the reply.
+func bodyReply(body mem.BufferSlice) *reply {
+	size := body.Len()
+	w := newWriter(48)
+	w.varint(uint64(size))
+	for _, num := range [...]protowire.Number{1 /* body */, 3 /* body_mutation */, 1 /* response */} {
+		w.tag(num, protowire.BytesType)
+		w.varint(uint64(w.len() + size))
+	}
+	w.tag(replyRequestBody, protowire.BytesType)
+	return &reply{bufs: append(mem.BufferSlice{mem.SliceBuffer(w.buf[w.at:])}, body...)}
+}

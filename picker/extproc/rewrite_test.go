@@ -1,0 +1,172 @@
+package extproc
+
+import (
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/penstock-project/penstock/picker/request"
+)
+
+// rewriting is the policy of a pool that maps "public" to "v1".
+var rewriting = BodyPolicy{Wait: true, Target: func(model string) *request.Target {
+	if model == "public" {
+		return request.NewTarget("v1")
+	}
+	return nil
+}}
+
+const (
+	asked     = `{"model":"public","seed":9007199254740993,"prompt":"<b>"}`
+	rewritten = `{"model":"v1","seed":9007199254740993,"prompt":"<b>"}`
+)
+
+// headersWith are headersOf with more of them.
+func headersWith(r *extprocv3.ProcessingRequest, pairs ...string) *extprocv3.ProcessingRequest {
+	m := r.GetRequestHeaders().Headers
+	for i := 0; i < len(pairs); i += 2 {
+		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
+	}
+	return r
+}
+
+// set returns a header that a response sets.
+func set(c *extprocv3.CommonResponse, name string) string {
+	for _, h := range c.GetHeaderMutation().GetSetHeaders() {
+		if h.Header.Key == name {
+			return string(h.Header.RawValue)
+		}
+	}
+	return ""
+}
+
+func removes(c *extprocv3.CommonResponse) string {
+	return strings.Join(c.GetHeaderMutation().GetRemoveHeaders(), " ")
+}
+
+func TestRewrite_BufferedBodyIsReplacedWithItsLength(t *testing.T) {
+	p := &fakePicker{policy: rewriting}
+	k := open(t, start(t, p))
+	k.send(headersWith(headersOf(modeBuffered, false), "content-length", "60", headerModel, "forged"))
+	k.receive()
+	k.send(bodyOf(asked, true))
+	r := k.receive()
+	c := r.GetRequestBody().GetResponse()
+	wantPick(t, r, c)
+	if got := string(c.GetBodyMutation().GetBody()); got != rewritten || set(c, "content-length") != "53" || set(c, headerModel) != "public" {
+		t.Errorf("%s\nof %v", got, c.GetHeaderMutation())
+	}
+	if q := p.asked[0]; q.Facts.Model != "public" || q.Facts.Target.Name != "v1" {
+		t.Errorf("the pick has model %q", q.Facts.Model)
+	}
+}
+
+func TestRewrite_DuplexBodyIsReplacedBehindItsHeaders(t *testing.T) {
+	p := &fakePicker{policy: rewriting}
+	k := open(t, start(t, p))
+	k.send(headersWith(headersOf(modeDuplex, false), "content-length", "60"))
+	for i, text := range []string{asked[:13], asked[13:20], asked[20:]} {
+		k.send(bodyOf(text, i == 2))
+	}
+	r := k.receive()
+	c := r.GetRequestHeaders().GetResponse()
+	wantPick(t, r, c)
+	if set(c, "content-length") != "53" || set(c, headerModel) != "public" || c.GetBodyMutation() != nil {
+		t.Errorf("headers: %v", c)
+	}
+	s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse()
+	if string(s.GetBody()) != rewritten || !s.GetEndOfStream() {
+		t.Errorf("%v", s)
+	}
+}
+
+// The pick is made before the body arrives.
+func TestRewrite_StreamedBodyIsReplacedChunkByChunk(t *testing.T) {
+	p := &fakePicker{policy: rewriting}
+	k := open(t, start(t, p))
+	k.send(headersWith(headersOf(modeStreamed, false), "content-length", "60"))
+	r := k.receive()
+	wantPick(t, r, r.GetRequestHeaders().GetResponse())
+	if removed := removes(r.GetRequestHeaders().GetResponse()); removed != "content-length" {
+		t.Errorf("removes %q", removed)
+	}
+	var got strings.Builder
+	for i, text := range []string{asked[:13], asked[13:20], asked[20:]} {
+		k.send(bodyOf(text, i == 2))
+		m := k.receive().GetRequestBody().GetResponse().GetBodyMutation()
+		if m == nil {
+			t.Fatal("a chunk passes as it is")
+		}
+		got.Write(m.GetBody())
+	}
+	if got.String() != rewritten {
+		t.Errorf("%s", got.String())
+	}
+}
+
+func TestRewrite_UnknownModelPassesUnchanged(t *testing.T) {
+	p := &fakePicker{policy: rewriting}
+	k := open(t, start(t, p))
+	k.send(headersOf(modeBuffered, false))
+	k.receive()
+	k.send(bodyOf(`{"model":"other"}`, true))
+	if c := k.receive().GetRequestBody().GetResponse(); c.GetBodyMutation() != nil || set(c, headerModel) != "other" || set(c, "content-length") != "" {
+		t.Errorf("%v", c)
+	}
+}
+
+func TestRewrite_TooManyModelsAreInvalid(t *testing.T) {
+	p := &fakePicker{policy: rewriting}
+	k := open(t, start(t, p))
+	k.send(headersOf(modeBuffered, false))
+	k.receive()
+	k.send(bodyOf("{"+strings.Repeat(`"model":"public",`, 20)+`"x":1}`, true))
+	if r := k.receive().GetImmediateResponse(); r.GetStatus().GetCode() != 400 || !strings.Contains(string(r.GetBody()), `too many members`) {
+		t.Errorf("%v", r)
+	}
+	if len(p.asked) > 0 {
+		t.Error("it was picked for")
+	}
+}
+
+// A body that cannot be held would reach a server with a model that it does not have.
+func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
+	p := &fakePicker{policy: rewriting, held: NewBodies(1)}
+	k := open(t, start(t, p))
+	k.send(headersOf(modeBuffered, false))
+	k.receive()
+	k.send(bodyOf(asked, true))
+	if r := k.receive().GetImmediateResponse(); r.GetStatus().GetCode() != 503 {
+		t.Errorf("%v", r)
+	}
+}
+
+// A hop to the pool itself, where a pick was lost after the model was replaced: the edge's picker has set the header.
+func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
+	for header, want := range map[string]string{"public": rewritten, "client's": strings.Replace(asked, "public", "client's", 1)} {
+		p := &fakePicker{policy: rewriting}
+		k := open(t, start(t, p), MetadataKeyPool, "ns/pool", MetadataKeyLast, "true")
+		k.send(headersWith(headersOf(modeBuffered, false), headerModel, header))
+		k.receive()
+		k.send(bodyOf(strings.Replace(asked, "public", "v0", 1), true))
+		if got := string(k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetBody()); got != want || p.asked[0].Facts.Model != header {
+			t.Errorf("%s: %s, model %q", header, got, p.asked[0].Facts.Model)
+		}
+	}
+}
+
+// A client could choose what a server takes for its model.
+func TestModelHeader_OfAClientIsStripped(t *testing.T) {
+	for text, want := range map[string]string{`{"model":"a\nb"}`: headerModel, `{"model":5}`: headerModel, `[]`: headerModel, `{"model":"m"}`: ""} {
+		p := &fakePicker{policy: BodyPolicy{Wait: true}}
+		k := open(t, start(t, p))
+		k.send(headersWith(headersOf(modeBuffered, false), headerModel, "forged"))
+		k.receive()
+		k.send(bodyOf(text, true))
+		if c := k.receive().GetRequestBody().GetResponse(); removes(c) != want || (set(c, headerModel) != "m") != (want != "") {
+			t.Errorf("%s: %v", text, c)
+		}
+	}
+}
