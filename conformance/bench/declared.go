@@ -142,6 +142,8 @@ var figures = map[string]figure{
 	"pick_tax_prefix.ours": {"us", none, ""},
 
 	"pick_memory":            {"MiB", 300, "Memory of the prompt prefixes of 1,000 endpoints, 4 Mi blocks of prompts without common prefixes."},
+	"dropin_failed":          {"requests", 0, "Requests that failed while two penstock picker, with the flags and the EndpointPickerConfig of llm-d's chart, were replaced twice each, one after the other, behind an Envoy with nothing of Penstock."},
+	"dropin_failed.of":       {"requests", none, ""},
 	"scrape_rate":            {"pages/s", 2, "Reads of the metrics page of one endpoint of 100, by two processes that pick 10 times a second in all."},
 	"pick_idle":              {"% of a core", 2, "CPU of reading the metrics pages of 100 servers, 22 KB each, of a pool that picks once a second."},
 	"pick_idle.pages":        {"pages/s", none, ""},
@@ -203,6 +205,7 @@ var measurements = []measurement{
 	{names: []string{"kube_attached", "kube_attached_writes"}, what: "1,000 routes at once on Kubernetes", needs: haveKube, run: measureAttached},
 	{names: []string{"kube_failed_requests"}, what: "common operations on Kubernetes", needs: haveKube, run: measureKubeTraffic},
 	{names: []string{"pick_none", "pick_1k", "pick_10k", "pick_100k", "pick_400k", "pick_vs_json"}, what: "CPU of picks through a real Envoy, beside echoes: two minutes", needs: havePickerEnvoy, run: measurePicks},
+	{names: []string{"dropin_failed"}, what: "a rollout of penstock picker in the place of llm-d's EPP", needs: havePickerEnvoy, run: measureDropin},
 	{names: []string{"pick_p99"}, what: "the time of Envoy's calls", needs: havePickerEnvoy, run: measurePickTime},
 	{names: []string{"pick_tax", "pick_tax_prefix"}, what: "CPU of penstock up and Envoy, with picks and without", needs: havePickerEnvoy, run: measurePickTax},
 	{names: []string{"flow_off"}, what: "flow control that is off", needs: havePicker, run: measureFlowOff},
