@@ -35,6 +35,7 @@ var promised = map[string]figure{
 	"pick_tax": {unit: "ratio", limit: 4.5}, "pick_tax_prefix": {unit: "ratio", limit: 6}, "pick_p99": {unit: "ratio", limit: 1.5},
 	"pick_memory": {unit: "MiB", limit: 300}, "kv_event": {unit: "us", limit: 3}, "scrape_rate": {unit: "pages/s", limit: 2},
 	"pick_idle": {unit: "% of a core", limit: 2}, "pick_scrape_50ms": {unit: "% of a core", limit: 30},
+	"rewrite_100k": {unit: "ratio", limit: 1.15}, "models_1000": {unit: "ratio", limit: 1.05},
 	"flow_off": {unit: "ns", limit: 5}, "flow_idle": {unit: "ratio", limit: 1.08}, "flow_fair": {unit: "ratio", limit: 1.1},
 	"flow_critical": {unit: "ratio", limit: 1.3},
 	"sim_chat":      {unit: "ratio", limit: 0.25}, "sim_best": {unit: "ratio", limit: 1.03}, "sim_best_p50": {unit: "ratio", limit: 1.15},

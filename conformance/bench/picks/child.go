@@ -26,8 +26,11 @@ import (
 const (
 	Ours = "ours" // the production picker, as penstock serve registers it
 	Flow = "flow" // ours with flow control, of pools that are never saturated
-	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
-	JSON = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
+	// Ours with an InferenceModel that replaces the model of each request, alone and as one of 1,000.
+	RewriteOne  = "rewrite-one"
+	RewriteMany = "rewrite-many"
+	Echo        = "echo" // grpc-go with its default codec; it answers every message with an empty one
+	JSON        = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
 	// They read the metrics pages of a pool in use as a picker does, and pick themselves: once a second in all, or often enough for each
 	// page to be read every 50 ms.
 	Idle = "idle"
@@ -74,7 +77,7 @@ func serve(kind string, servers []string) error {
 	defer cancel()
 	var server *grpc.Server
 	switch kind {
-	case Ours, Flow:
+	case Ours, Flow, RewriteOne, RewriteMany:
 		server = grpc.NewServer(picker.ServerOptions(uint32(4*runtime.NumCPU()), nil)...)
 		p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -94,7 +97,7 @@ func serve(kind string, servers []string) error {
 		}
 		err = p.SetPools([]picker.Pool{
 			{Name: PoolHeaders, Endpoints: specs, Fallbacks: 2, FlowControl: control},
-			{Name: PoolPrompts, Endpoints: specs, Fallbacks: 2, FlowControl: control, Body: picker.BodyPrompts},
+			{Name: PoolPrompts, Endpoints: specs, Fallbacks: 2, FlowControl: control, Body: picker.BodyPrompts, Models: models(kind)},
 		})
 		if err != nil {
 			return err
@@ -120,6 +123,23 @@ func serve(kind string, servers []string) error {
 		server.Stop()
 	}()
 	return server.Serve(listener)
+}
+
+// models are the InferenceModels of a kind; nil for most.
+func models(kind string) *picker.Models {
+	n := map[string]int{RewriteOne: 1, RewriteMany: 1000}[kind]
+	if n == 0 {
+		return nil
+	}
+	m := &picker.Models{Named: map[string]picker.ModelRule{}}
+	for i := range n {
+		name := fmt.Sprint(chatModel, "-", i)
+		if i == 0 {
+			name = chatModel
+		}
+		m.Named[name] = picker.ModelRule{Targets: []picker.ModelTarget{{Name: "v1", Weight: 75}, {Name: "v2", Weight: 25}}}
+	}
+	return m
 }
 
 type echo struct {

@@ -24,11 +24,14 @@ func Request(route string, body []byte) []byte {
 	return append([]byte(head), body...)
 }
 
+// chatModel is the model of Chat.
+const chatModel = "meta-llama/Llama-3.1-8B-Instruct"
+
 // Chat is a chat completion of about size bytes; n makes its prompt differ from that of others at its end.
 func Chat(size, n int) []byte {
 	const sentence = "The quick brown fox jumps over the lazy dog, and \\\"quotes\\\" it.\\n"
 	text := strings.Repeat(sentence, max(1, (size-160)/len(sentence)))
-	return fmt.Appendf(nil, `{"model":"meta-llama/Llama-3.1-8B-Instruct","stream":true,"max_tokens":256,"messages":[{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, text, n)
+	return fmt.Appendf(nil, `{"model":"`+chatModel+`","stream":true,"max_tokens":256,"messages":[{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, text, n)
 }
 
 // Saturate sends requests for a time, each connection the next one when the last is answered, and returns how many were
