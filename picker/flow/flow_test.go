@@ -3,6 +3,7 @@ package flow_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,11 +240,16 @@ func TestFlowControl_WaitEnds(t *testing.T) {
 
 func TestFlowControl_WaitingRequestGoesWhenThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := full()
-		q := flow.New(flow.Limits{}, s.measure, time.Now())
+		var free atomic.Bool
+		q := flow.New(flow.Limits{}, func(time.Time) flow.Room {
+			if free.Load() {
+				return flow.Room{Endpoints: 1, Requests: 1}
+			}
+			return flow.Room{Endpoints: 1}
+		}, time.Now())
 		r := &flow.Request{}
 		q.Enter(r, time.Now())
-		time.AfterFunc(time.Second, func() { s.room = 1 })
+		time.AfterFunc(time.Second, func() { free.Store(true) })
 		start := time.Now()
 		if got := q.Await(t.Context(), r); got != flow.Admitted || time.Since(start) > time.Second+10*time.Millisecond {
 			t.Errorf("the request is %v after %v, want it admitted after 1 s", got, time.Since(start))
