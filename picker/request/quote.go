@@ -10,8 +10,8 @@ import (
 // whether p ends in the first byte of an escape. At i no escape is open.
 //
 // Prompts are full of escaped quotes: with two in each 64 bytes, a search for each takes more time than hashing the text, because no
-// branch predictor foresees them. Reading 100 KB takes 66 us with bytes.IndexByte, 49 us by words, and 22 us by blocks of vectors, which
-// have no branch for an escaped quote.
+// branch predictor foresees them. By blocks of vectors, which have no branch for an escaped quote, such a text takes as long as one without
+// quotes; with bytes.IndexByte it takes some three times as long.
 func closing(p []byte, i int) (end int, escaped bool) {
 	from := i // of what backslashes are counted in
 	for {
