@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -198,19 +198,13 @@ func eventually(t *testing.T, what string, check func() error) {
 	poll.NoError(t, what, poll.Limit, check)
 }
 
-// freePort returns a free port, below those that the kernel gives to clients: another test's connection does
-// not take it before its Envoy does.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		port := 10000 + rand.IntN(20000)
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			_ = l.Close()
-			return port
-		}
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return 0
+	return port
 }
 
 // modelServer runs a simulated model server until the test ends, and returns its address.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
 // measureEffective measures from a saved file to the first request through a real Envoy that sees the change.
@@ -143,9 +144,6 @@ func (v *visit) revision(ctx context.Context) (string, error) {
 
 // freePort returns an unused port.
 func freePort() (int32, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return int32(l.Addr().(*net.TCPAddr).Port), l.Close()
+	port, err := freeport.Find()
+	return int32(port), err
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 
 	"github.com/penstock-project/penstock/conformance/lab"
+	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
 // An Envoy that its owner runs attaches with the output of `penstock bootstrap`. When the kubelet replaces the token's
@@ -235,10 +236,9 @@ func (f *forwarder) cut() {
 // freePort returns an unused port of this machine.
 func freePort(p place) int {
 	p.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Find()
 	if err != nil {
 		p.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }

@@ -184,13 +184,3 @@ func startWithSecrets(t *testing.T, c bootstrap.Config, p *plane) *envoytest.Env
 	}
 	return envoytest.StartGateway(t, c)
 }
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}

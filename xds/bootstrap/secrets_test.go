@@ -73,7 +73,7 @@ func TestCertificate_RotationNeedsNoRestart(t *testing.T) {
 
 func TestReadiness_FromFirstConfigurationUntilDrain(t *testing.T) {
 	plane := startPlane(t, false)
-	port := freePort(t)
+	port := int(envoytest.FreePort(t))
 	c := bootstrap.Config{Gateway: "a/b", ADS: []string{plane.address}, Ready: fmt.Sprintf("127.0.0.1:%d", port)}
 	envoy := envoytest.StartGateway(t, c)
 	plane.expect(t, "") // connected, without a response

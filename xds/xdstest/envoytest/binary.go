@@ -1,13 +1,12 @@
 package envoytest
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
 // Binary is the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or one above, or envoy on the PATH. The
@@ -42,16 +41,11 @@ func Binary(t testing.TB) string {
 // FreePort is a TCP port of 127.0.0.1 without a listener, for addresses that must be known before Envoy binds them.
 func FreePort(t testing.TB) uint32 {
 	t.Helper()
-	// Below the kernel's ephemeral ports: otherwise the connection of another test may take it before Envoy does.
-	for range 100 {
-		port := 10000 + rand.IntN(20000)
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			_ = l.Close()
-			return uint32(port)
-		}
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("envoytest: no free port")
-	return 0
+	return uint32(port)
 }
 
 // Validate runs `--mode validate` with a bootstrap, and returns Envoy's output if the bootstrap is invalid.

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
 // timeout is how long the demo waits for changes that normally take a fraction of a second.
@@ -111,11 +112,11 @@ func (s *stage) prepare() error {
 	})
 }
 
-// choosePorts finds a free port for each name. All are open at the same time, so that they differ. They are used a moment
-// later: the kernel chooses ports at random, so another process hardly gets one of them before.
+// choosePorts finds a free port for each name. All are held at the same time, so that they differ; the gateways and the picker
+// bind them a moment later.
 func (s *stage) choosePorts(names ...string) error {
 	for _, name := range names {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := freeport.Listen()
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -62,12 +62,11 @@ func (s *subscribed) eventually(t *testing.T, what string, tokens []uint32, mode
 
 func freePort(t *testing.T) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String())
+	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(port))
 }
 
 func postJSON(t *testing.T, url string, body, answer any) {
