@@ -42,7 +42,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.dialect, c.class, c.model, c.rewrite, c.inferenceObjective, c.fleet,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite, c.inferenceObjective, c.fleet,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {

@@ -31,7 +31,7 @@ func (e *Engine) follow(wait bool, tables []string) {
 }
 
 // WaitForDemands makes rows wait from now on for the keys that they begin to read, until an Update has the keys among those
-// that have arrived. A row that waits keeps its last value. A row without one does not exist yet, and a row that reads it by
+// that have arrived. A row that waits keeps its last value, and so does a row that would go while a row that is its source waits. A row without one does not exist yet, and a row that reads it by
 // its key waits too: so a change takes effect when all that it reads is there, and nothing else waits for it.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
@@ -73,6 +73,21 @@ func (e *Engine) arrive(keys []Key) {
 			c.changed(k.Key, false)
 		}
 	}
+}
+
+// sourceWaits reports whether a source has a key because of the last value of a row that waits. Rows that read that value may name
+// the row of the key, which therefore does not go before. (A Gateway's new certificate has not arrived, and the old one is
+// deleted: its listener still names the old one.)
+func (t *Table[K, V]) sourceWaits(key K) bool {
+	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
+}
+
+// keep makes the next Update compute a row again: the end of a source's wait, alone, invalidates no row.
+func (t *Table[K, V]) keep(key K) {
+	if t.kept == nil {
+		t.kept = map[K]struct{}{}
+	}
+	t.kept[key] = struct{}{}
 }
 
 // readersChanged notes that a subject gets or loses a reader.

@@ -56,6 +56,8 @@ func (s stored) has(key string) bool {
 	return s.engine.world.Rows(s.table, s.index, key).Len() > 0
 }
 
+func (s stored) waits(string) bool { return false }
+
 func (s stored) feed(to dependent[string]) {
 	c := s.engine.column(s.table, s.index)
 	c.dependents = append(c.dependents, to)

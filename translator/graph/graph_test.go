@@ -292,6 +292,51 @@ func TestGraph_RowKeepsItsValueWhileItWaits(t *testing.T) {
 	}
 }
 
+// As a Gateway (pod) whose new certificate (ConfigMap) has not arrived when the old one is deleted: its listener still names the old one.
+func TestGraph_RowThatIsNamedByALastValueStays(t *testing.T) {
+	e, s := graph.New(), store.New()
+	gateways := graph.Declare(e, graph.Table[string, string]{
+		Name: "gateways", Order: strings.Compare, Sources: []graph.Source[string]{e.Stored("Pod", store.ByID)},
+		Compute: func(r *graph.Reader, key string) (string, bool) {
+			p, _ := store.Pods.Get(r, key)
+			store.ConfigMaps.Get(r, "default/"+p.Labels["wants"])
+			return p.Labels["wants"], true
+		},
+	})
+	certificates := graph.Declare(e, graph.Table[string, string]{
+		Name: "certificates", Order: strings.Compare,
+		Sources: []graph.Source[string]{graph.NewIndex(gateways, "certificate", func(_, certificate string) []string { return []string{certificate} })},
+		Compute: func(r *graph.Reader, key string) (string, bool) {
+			c, ok := store.ConfigMaps.Get(r, "default/"+key)
+			if !ok {
+				return "", false
+			}
+			return c.Data["zone"], true
+		},
+	})
+	e.Demand("ConfigMap")
+	update := func(arrived []graph.Key, ops ...store.Op) (names []string) {
+		t.Helper()
+		rev, err := s.Apply(ops...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Update(s.View(), rev.Changes, arrived...)
+		for name := range certificates.All(e.Reader()) {
+			names = append(names, name)
+		}
+		return names
+	}
+	update(nil, wanting("gw", "old"), inZone("old", "a"))
+	e.WaitForDemands()
+	if got := update(nil, wanting("gw", "new"), store.ConfigMaps.Delete("default/old")); !slices.Equal(got, []string{"old"}) {
+		t.Errorf("while the new certificate is waited for, there are %q, want the old one", got)
+	}
+	if got := update([]graph.Key{{Table: "ConfigMap", Index: store.ByID, Key: "default/new"}}, inZone("new", "b")); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("after the arrival there are %q, want the new one", got)
+	}
+}
+
 func TestGraph_RowsThatWaitedEqualFresh(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))

@@ -31,6 +31,11 @@ func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string, ke
 
 func (ix *Index[K, V, I]) has(key I) bool { return len(ix.rows[key]) > 0 }
 
+// waits reports whether a row with a key waits: its last value has the key, and its next may not.
+func (ix *Index[K, V, I]) waits(key I) bool {
+	return slices.ContainsFunc(ix.rows[key], func(n *row[K, V]) bool { return n.waits })
+}
+
 func (ix *Index[K, V, I]) feed(to dependent[I]) {
 	ix.reads.dependents = append(ix.reads.dependents, to)
 }

@@ -67,6 +67,10 @@ func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (
 		}
 	}()
 	c.New, c.Has = compute(r, c.Key)
+	if c.Had && !c.Has && t.sourceWaits(c.Key) {
+		t.keep(c.Key)
+		r.waits = true
+	}
 	if r.waits {
 		c.New, c.Has = c.Old, c.Had
 		return false, nil

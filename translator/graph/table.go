@@ -29,6 +29,7 @@ type Table[K comparable, V any] struct {
 	indexes  []index[K, V]
 	dirty    map[K]*subject   // what changed; nil: the key came to, or went from, a source
 	fallen   map[K]fallen     // rows whose last computation panicked
+	kept     map[K]struct{}   // rows without a value but the last, which sources that wait still have
 	byKey    column[K]        // reads of single rows
 	all      column[struct{}] // reads of the whole table
 }
@@ -36,6 +37,7 @@ type Table[K comparable, V any] struct {
 // Source is a set of keys of type K, for which a table has rows.
 type Source[K comparable] interface {
 	has(key K) bool
+	waits(key K) bool // for a key that it has: whether that is of a last value, of a row that waits
 	feed(to dependent[K])
 }
 
@@ -91,11 +93,17 @@ func (t *Table[K, V]) has(key K) bool {
 	return n != nil && n.exist
 }
 
+func (t *Table[K, V]) waits(key K) bool { return t.rows[key].waits }
+
 func (t *Table[K, V]) feed(to dependent[K]) { t.byKey.dependents = append(t.byKey.dependents, to) }
 
 // update recomputes the dirty rows.
 func (t *Table[K, V]) update(d *Diff) {
 	var changes []Change[K, V]
+	for key := range t.kept {
+		t.markDirty(key, nil)
+	}
+	t.kept = nil
 	for _, key := range slices.SortedFunc(maps.Keys(t.dirty), t.Order) {
 		d.Computed[t.Name]++
 		if c, changed := t.recompute(key, t.dirty[key], d); changed {
