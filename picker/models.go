@@ -58,6 +58,13 @@ func (p *Picker) listModels(ctx context.Context, pool *pool, r *extproc.Request,
 func (pool *pool) servers() models.Pool {
 	pool.snapshot.MarkUsed() // so that pages show which adapters are loaded
 	out := models.Pool{Name: pool.Name, TLS: pool.Metrics.TLS}
+	if pool.rules != nil {
+		for name, rule := range pool.rules.of.Named {
+			if len(rule.Targets) > 0 {
+				out.Names = append(out.Names, name)
+			}
+		}
+	}
 	for i := range pool.snapshot.Endpoints {
 		e := &pool.snapshot.Endpoints[i]
 		s := models.Server{Addr: e.Addr}

@@ -48,6 +48,8 @@ type Lister struct {
 type Pool struct {
 	Name    string
 	Servers []Server
+	// Names are further models of the pool: names that requests may give, and that its picker replaces by those of its servers.
+	Names []string
 	// TLS is how the servers are spoken to; nil: in cleartext.
 	TLS *tls.Config
 }
@@ -246,6 +248,15 @@ func (known *pool) merge(p *Pool) (list []Model) {
 				adapter.Parent, adapter.Created, adapter.OwnedBy = bases[0].ID, bases[0].Created, bases[0].OwnedBy
 			}
 			list = append(list, adapter)
+		}
+	}
+	if len(list) == 0 {
+		return nil // names alone would be a list of models that no server has
+	}
+	for _, name := range p.Names {
+		if !has[name] && named(name) && len(list) < maxPool {
+			has[name] = true
+			list = append(list, Model{ID: name, Object: "model"})
 		}
 	}
 	return list

@@ -164,6 +164,13 @@ func TestModels_AdaptersOfPagesHaveTheirServersBase(t *testing.T) {
 	if text != want {
 		t.Errorf("%s, want %s", text, want)
 	}
+	pool.Names = []string{"alias", "sql", "a\n"}
+	if got := ids(l.List(t.Context(), []Pool{pool})); !slices.Equal(got, []string{"alias<", "base<", "sql<base"}) {
+		t.Errorf("with names: %q", got)
+	}
+	if got := l.List(t.Context(), []Pool{{Name: "empty", Names: pool.Names}}); len(got) != 0 {
+		t.Errorf("names of a pool whose servers have no models: %q", ids(got))
+	}
 	long := make([]Model, 5*maxList)
 	for i := range long {
 		long[i].ID = fmt.Sprint(len(long) - i)
