@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ type Explanation struct {
 	Body     string `json:"body,omitempty"` // what it reads of bodies; "" for nothing
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
+	// Targets are the models, of which one replaces the request's; none: it stays. The rest is for the one with the most weight.
+	Targets []ModelTarget `json:"targets,omitempty"`
 	// Scored is the time of the recorded pick whose scores of scorers in other processes are taken; nil without one.
 	Scored *time.Time `json:"scored,omitempty"`
 	// Flow is what flow control holds; nil without it. The rest is for a request that it admits.
@@ -63,12 +66,20 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	}
 	pool.snapshot.Refresh(explainTimeout)
 	var scratch schedule.Scratch
-	request := schedule.Request{Model: headers[modelHeader], Criticality: pool.Criticality}
 	now := time.Now()
-	header := func(name string) []byte { return []byte(headers[name]) }
+	header := func(name string) []byte {
+		if text, ok := headers[name]; ok {
+			return []byte(text)
+		}
+		return nil
+	}
+	request := schedule.Request{Model: headers[modelHeader], Criticality: criticality(pool.priorityOf(header, headers[modelHeader]))}
+	if e.Targets = pool.targets(request.Model); len(e.Targets) > 0 {
+		request.Model = slices.MaxFunc(e.Targets, func(a, b ModelTarget) int { return cmp.Compare(a.Weight, b.Weight) }).Name
+	}
 	request.Session, request.Objective = pool.session(header, now), pool.objective(header)
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
-		e.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
+		e.Criticality = cmp.Or(request.Criticality, schedule.Standard)
 	}
 	request.External, e.Scored = pool.recordedScores()
 	if pool.queue != nil {

@@ -26,8 +26,8 @@ type ModelRule struct {
 
 // ModelTarget is a model that a server has.
 type ModelTarget struct {
-	Name   string
-	Weight int32 // at least 1
+	Name   string `json:"name"`
+	Weight int32  `json:"weight"` // at least 1
 }
 
 func (m *Models) equal(o *Models) bool {
@@ -87,6 +87,20 @@ func (m *modelRules) rule(model string) *modelRule {
 		return r
 	}
 	return m.other
+}
+
+// targets are the models of which one replaces a request's.
+func (pool *pool) targets(model string) []ModelTarget {
+	if pool.rules == nil || model == "" {
+		return nil
+	}
+	if rule, ok := pool.rules.of.Named[model]; ok {
+		return rule.Targets
+	}
+	if other := pool.rules.of.Other; other != nil {
+		return other.Targets
+	}
+	return nil
 }
 
 // target draws the model that a request's is replaced by; nil: it stays.

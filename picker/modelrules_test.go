@@ -7,7 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
 const streamed = "{request_header_mode: SEND, response_header_mode: SKIP, request_body_mode: STREAMED}"
@@ -101,5 +107,32 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	response.Body.Close()
 	if header, got := g.pods[0].received(); string(got) != `{"model":"a-much-longer-name"}` || header.Get("Content-Length") != "" {
 		t.Errorf("%s with %v", got, header)
+	}
+}
+
+func TestInferenceModel_MetricsAndSpansHaveBothNames(t *testing.T) {
+	spans, registry := tracetest.NewSpanRecorder(), prometheus.NewRegistry()
+	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans)), Registerer: registry, Protocol: Protocol{Upstream: true}})
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: specs("10.0.0.1:80"), Body: BodyBuffered,
+		Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"served", 1})}}})
+	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01")
+	headers := headerMessage(nil, ":path", "/v1/completions", ":method", "POST")
+	headers.GetRequestHeaders().EndOfStream = false
+	headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}
+	if err := stream.Send(headers); err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, stream, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte(`{"model":"public"}`), EndOfStream: true}}})
+	cancel()
+	got := map[attribute.Key]string{}
+	for _, a := range spans.Ended()[0].Attributes() {
+		got[a.Key] = a.Value.String()
+	}
+	if got["gen_ai.request.model"] != "public" || got["penstock.served_model"] != "served" {
+		t.Errorf("span: %v", got)
+	}
+	if got := gathered(t, registry); got["llm_d_epp_request_total  public 0 served"] != 1 || got["llm_d_epp_scheduler_attempts_total 10.0.0.1 ns 80 success served"] != 1 {
+		t.Errorf("metrics: %v", got)
 	}
 }

@@ -50,6 +50,9 @@ func endSpan(span trace.Span, pool *pool, r *extproc.Request, a *extproc.Answer,
 	if d.model != "" {
 		span.SetAttributes(attribute.String("gen_ai.request.model", d.model))
 	}
+	if t := r.Facts.Target; t != nil {
+		span.SetAttributes(attribute.String("penstock.served_model", t.Name))
+	}
 	if name := operations[r.Facts.Kind]; name != "" {
 		span.SetAttributes(attribute.String("gen_ai.operation.name", name))
 	}

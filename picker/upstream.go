@@ -96,8 +96,8 @@ func (u *upstreamMetrics) picked(pool *pool, r *extproc.Request, a *extproc.Answ
 	if id == nil {
 		id = r.Headers.Header(plainFairnessHeader)
 	}
-	target := u.models.of(d.model)
-	labels := []string{u.models.of(cmp.Or(r.Facts.Model, d.model)), target, u.fairness.of(string(id)), strconv.Itoa(int(pool.priority(r)))}
+	target := u.models.of(cmp.Or(servedModel(&r.Facts), d.model))
+	labels := []string{u.models.of(d.model), target, u.fairness.of(string(id)), strconv.Itoa(int(pool.priority(r)))}
 	if a.Status != 0 || d.lease == nil {
 		u.attempts.WithLabelValues("failure", target, "", "", "").Inc()
 		u.errors.WithLabelValues(append(labels, strconv.Itoa(a.Status))...).Inc()

@@ -270,6 +270,9 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 		}
 		p.line(indent+"flow control", "%s", text)
 	}
+	if len(e.Targets) > 0 {
+		p.line(indent+"model", "%s", targetsText(e.Targets))
+	}
 	switch {
 	case len(e.Relay) > 0:
 		p.line(indent+"now", "the remote picker decides: %s", strings.Join(e.Relay, " "))
@@ -285,6 +288,30 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 		p.line("", indent+"%s", verdictText(v))
 	}
 }
+
+// targetsText describes the models that replace the request's, with their shares.
+func targetsText(targets []picker.ModelTarget) string {
+	var sum, rest float64
+	for _, t := range targets {
+		sum += float64(max(t.Weight, 1))
+	}
+	texts := make([]string, 0, maxTargets+1)
+	for i, t := range targets {
+		share := float64(max(t.Weight, 1)) / sum
+		if i >= maxTargets {
+			rest += share
+			continue
+		}
+		texts = append(texts, fmt.Sprintf("%s (%.3g%%)", t.Name, 100*share))
+	}
+	if rest > 0 {
+		texts = append(texts, fmt.Sprintf("%d more (%.3g%%)", len(targets)-maxTargets, 100*rest))
+	}
+	return "replaced by " + strings.Join(texts, ", ")
+}
+
+// maxTargets bounds how many models a line names.
+const maxTargets = 8
 
 // strategyText describes how an explanation's picker chooses.
 func strategyText(e picker.Explanation) string {

@@ -107,7 +107,7 @@ func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
 	if !found || strings.Count(picker, ":") != 1 {
 		t.Fatalf("the seed's pool is another one:\n%s", seed(2))
 	}
-	up(t, map[string]string{
+	s := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port),
 		"model.yaml":   seed(1),
 		"pool.yaml":    pool,
@@ -123,6 +123,9 @@ func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
 				got[v]++
 			}
 		}
+	}
+	if text := s.penstock("explain", local(port)+"/v1/completions", "--model", "llama2"); !strings.Contains(text, "replaced by vllm-llama2-7b-2024-11-20 (75%), vllm-llama2-7b-2025-03-24 (25%)") {
+		t.Errorf("explain:\n%s", text)
 	}
 	// Five standard deviations.
 	if n := got["vllm-llama2-7b-2024-11-20"]; n+got["vllm-llama2-7b-2025-03-24"] != 400 || n < 255 || n > 345 {
