@@ -246,6 +246,8 @@ type Relay struct {
 	Pickers []dial.Address
 	// TLS is for those that are not Cleartext.
 	TLS dial.TLS
+	// Names are those by which the external picker names endpoints; empty ones are the protocol's.
+	Names extproc.Names
 	// Within are the ranges of the remote pods: a pick never names an address that is not in a range of each list. If empty, all
 	// addresses are allowed but loopback, link-local and multicast ones.
 	Within [][]netip.Prefix

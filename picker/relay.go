@@ -22,12 +22,12 @@ func (pool *pool) connect(old *pool) error {
 	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay, relay) {
 		pool.relayHealth = old.relayHealth
 	}
-	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay.TLS, relay.TLS) && slices.Equal(old.Relay.Pickers, relay.Pickers) {
+	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay.TLS, relay.TLS) && slices.Equal(old.Relay.Pickers, relay.Pickers) && old.Relay.Names == relay.Names {
 		pool.remote = old.remote
 		return nil
 	}
 	var err error
-	pool.remote, err = extproc.NewRemote(extproc.RemoteConfig{Addrs: relay.Pickers, TLS: relay.TLS})
+	pool.remote, err = extproc.NewRemote(extproc.RemoteConfig{Addrs: relay.Pickers, TLS: relay.TLS, Names: relay.Names})
 	return err
 }
 
@@ -91,7 +91,7 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		texts = append(texts, addr.String())
 	}
 	a := listed(append(texts, spill...), retries(r))
-	a.Track = remote.Track
+	a.Track, a.ServedNamespace = remote.Track, pool.Relay.Names.Namespace
 	return a, decision{result: resultRelayed, candidates: len(addrs), outOfRange: outOfRange}
 }
 

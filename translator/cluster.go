@@ -78,7 +78,7 @@ func servesHealth(id model.ClusterID) bool { return id.Variant == model.HealthVa
 
 // poolCluster is the table of DESIGN, "What Envoy gets": where a request without a usable pick goes.
 func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
-	c := &model.Cluster{Name: id, Protocol: p.Protocol, Owners: p.Owners}
+	c := &model.Cluster{Name: id, Protocol: p.Protocol, Names: p.Picker.Names, Owners: p.Owners}
 	last := id.Variant == model.LastVariant
 	spills, again := len(p.Spill) > 0 && !last, p.PicksAgain() && !last
 	c.Hops = spills || again

@@ -43,6 +43,11 @@ type PoolPolicySpec struct {
 	//
 	// +optional
 	Picker PickerSpec `json:"picker,omitzero"`
+	// ExternalPicker states by which names the pool's external picker, or the picker of an import's exporting cluster, exchanges
+	// endpoints with the gateway, if it was started with other names than those of the endpoint picker protocol.
+	//
+	// +optional
+	ExternalPicker *ExternalPickerSpec `json:"externalPicker,omitempty"`
 	// Spill lists where a request goes when the pool is full, or has no pick and no endpoint, in this order. A request spills
 	// once: the spill targets of a target's own policy are not used.
 	//
@@ -54,6 +59,37 @@ type PoolPolicySpec struct {
 	//
 	// +optional
 	Remote RemoteSpec `json:"remote,omitzero"`
+}
+
+// ExternalPickerSpec has the names of an external picker, which are flags of the picker's: penstock picker and the inference extension's
+// EPP name them --destination-endpoint-hint-key and --destination-endpoint-hint-metadata-namespace.
+type ExternalPickerSpec struct {
+	// DestinationKey is the key of dynamic metadata, and the header, in which the picker names endpoints.
+	//
+	// +optional
+	// +kubebuilder:default=x-gateway-destination-endpoint
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[a-z0-9._-]+$`
+	DestinationKey string `json:"destinationKey,omitempty"`
+	// DestinationNamespace is the namespace of that metadata. The gateway reports the endpoint that served there, too, under
+	// x-gateway-destination-endpoint-served.
+	//
+	// +optional
+	// +kubebuilder:default=envoy.lb
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
+	// +kubebuilder:validation:XValidation:rule="self != 'penstock'",message="the namespace penstock is the gateway's own: use another one, here and in the picker's flag"
+	DestinationNamespace string `json:"destinationNamespace,omitempty"`
+	// SubsetNamespace is the namespace in which the gateway lists the endpoints among which the picker must choose.
+	//
+	// +optional
+	// +kubebuilder:default=envoy.lb.subset_hint
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
+	SubsetNamespace string `json:"subsetNamespace,omitempty"`
 }
 
 // PoolRef names a pool. It is in the policy's namespace; a spill target may be in another one with a ReferenceGrant.

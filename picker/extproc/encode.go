@@ -36,6 +36,8 @@ type Answer struct {
 	// used only with a Status; zero: without the header.
 	RetryAfter time.Duration
 	Dropped    string
+	// ServedNamespace is the metadata namespace in which the gateway reports the endpoint that served; "" for that of Config.Names.
+	ServedNamespace string
 	// Track receives the response's outcome and the stream's end; may be nil.
 	Track Tracker
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message instead of an answer. The gateway then asks another

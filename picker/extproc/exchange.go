@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,7 @@ type exchange struct {
 
 	request      Request
 	policy       BodyPolicy
+	served       string // namespace of the endpoint that served
 	requestMode  Mode
 	responseMode Mode
 	observe      bool
@@ -222,7 +224,7 @@ func (x *exchange) pick(phase protowire.Number) error {
 	x.waiting = false
 	a := x.picker.Pick(x.ctx, &x.request)
 	x.endScan()
-	x.track = a.Track
+	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace)
 	return x.answer(phase, &a)
 }
 
@@ -440,7 +442,7 @@ func (x *exchange) requestTrailers() error {
 func (x *exchange) responseHeaders(m *Message) error {
 	var set Header
 	if x.track != nil {
-		set = x.track.Response(Number(m.Header(":status")), string(m.Served(x.names.Namespace)))
+		set = x.track.Response(Number(m.Header(":status")), string(m.Served(x.served)))
 	}
 	switch {
 	case x.observe:

@@ -11,7 +11,7 @@ import (
 )
 
 // converse sends a request to a remote picker and reads its answer. extend receives how long the remote picker wants to have.
-func converse(stream grpc.ClientStream, q *Request, extend func(time.Duration)) (RemoteAnswer, error) {
+func converse(stream grpc.ClientStream, q *Request, names *Names, extend func(time.Duration)) (RemoteAnswer, error) {
 	if err := stream.SendMsg(forwardHeaders(q.Headers, len(q.Body) == 0)); err != nil {
 		return RemoteAnswer{}, fmt.Errorf("headers: %w", err)
 	}
@@ -26,7 +26,7 @@ func converse(stream grpc.ClientStream, q *Request, extend func(time.Duration)) 
 		}
 	}
 	for range maxMessages {
-		var m remoteMessage
+		m := remoteMessage{names: names}
 		if err := stream.RecvMsg(&m); err != nil {
 			return RemoteAnswer{}, fmt.Errorf("no pick: %w", err)
 		}
@@ -108,7 +108,7 @@ func (t remoteTracker) Response(status int, served string) Header {
 		mark := w.len()
 		w.field(keyServed, served)
 		w.close(2, mark)
-		w.str(1, namespaceLB)
+		w.str(1, t.remote.names.Namespace)
 		w.close(1, mark) // Metadata.filter_metadata
 		w.close(8, mark)
 	}
@@ -150,6 +150,7 @@ type discarded int
 
 // remoteMessage is one ProcessingResponse of a remote picker, reduced to a pick or an immediate response.
 type remoteMessage struct {
+	names            *Names
 	header, metadata string
 	immediate        []byte
 	status           int
@@ -192,10 +193,10 @@ func (m *remoteMessage) unmarshal(data mem.BufferSlice) error {
 				return nil
 			})
 		case replyMetadata:
-			eachEntry(val, namespaceLB, func(value []byte) {
+			eachEntry(val, m.names.Namespace, func(value []byte) {
 				m.metadata = ""                                     // of two entries with one key the later one is used
 				_ = eachField(value, 5, func(object []byte) error { // struct_value
-					eachEntry(object, keyDestination, func(value []byte) {
+					eachEntry(object, m.names.Destination, func(value []byte) {
 						m.metadata = ""
 						if kind, text := structValue(value); kind == valueString {
 							m.metadata = string(text)
@@ -224,7 +225,7 @@ func (m *remoteMessage) mutation(b []byte) error {
 				}
 				return nil
 			})
-			if strings.EqualFold(name, keyDestination) {
+			if strings.EqualFold(name, m.names.Destination) {
 				m.header = value
 			}
 			return err

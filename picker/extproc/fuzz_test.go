@@ -305,7 +305,8 @@ func FuzzRemoteMessage_EqualsGenerated(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var reference extprocv3.ProcessingResponse
-		var m remoteMessage
+		names := DefaultNames()
+		m := remoteMessage{names: &names}
 		err := m.unmarshal(mem.BufferSlice{mem.SliceBuffer(data)})
 		// An answer with several members of the oneof has no defined meaning here.
 		if proto.Unmarshal(data, &reference) != nil || strings.Count(shape(data), "r") > 1 {

@@ -38,11 +38,13 @@ var pings = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 2 * time
 type RemoteConfig struct {
 	Addrs []dial.Address // tried in order; required
 	TLS   dial.TLS       // for those that are not Cleartext
+	Names Names          // that the remote picker uses
 }
 
 // Remote is the client side of the protocol: it forwards a gateway's request to another picker.
 type Remote struct {
 	peers []*peer
+	names Names
 	users atomic.Int64 // open calls, and one for the owner until Close
 }
 
@@ -60,7 +62,7 @@ var errLate = errors.New("no answer in time")
 
 // NewRemote returns a Remote, which connects at the first Ask. The caller closes it.
 func NewRemote(c RemoteConfig) (*Remote, error) {
-	r := &Remote{}
+	r := &Remote{names: c.Names.WithDefaults()}
 	r.users.Store(1)
 	for _, addr := range c.Addrs {
 		conn, err := dial.Connect(addr, c.TLS, grpc.WithKeepaliveParams(pings),
@@ -250,7 +252,7 @@ func (r *Remote) ask(ctx context.Context, cancel func(), conn *grpc.ClientConn, 
 	if err != nil {
 		return RemoteAnswer{}, err
 	}
-	a, err := converse(stream, q, extend)
+	a, err := converse(stream, q, &r.names, extend)
 	if err != nil {
 		return a, err
 	}

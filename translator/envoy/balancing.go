@@ -26,7 +26,8 @@ const (
 const servedKey = "x-gateway-destination-endpoint-served"
 
 // loadBalancing follows the pick in the request's metadata, where there is one; the fallback decides otherwise.
-func (b *builder) loadBalancing(f model.Fallback) *clusterv3.LoadBalancingPolicy {
+func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy {
+	f := c.Fallback
 	least := b.policy("envoy.load_balancing_policies.least_request", &leastv3.LeastRequest{})
 	if f == model.PlainLB || f == model.FallbackHops {
 		return least
@@ -48,10 +49,18 @@ func (b *builder) loadBalancing(f model.Fallback) *clusterv3.LoadBalancingPolicy
 	default:
 		b.fail("no such fallback: %q", f)
 	}
+	own := model.ProtocolNames()
+	names := own
+	// Metadata only: a header would let a client steer.
+	sources := []*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(own.Namespace, own.Destination)}}
+	if c.Names != nil && *c.Names != own {
+		// Our picker, which relays requests whose bodies no picker gets, names endpoints by the protocol's names.
+		names = *c.Names
+		sources = append([]*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(names.Namespace, names.Destination)}}, sources...)
+	}
 	return b.policy("envoy.load_balancing_policies.override_host", &overridev3.OverrideHost{
-		// Metadata only: a header would let a client steer.
-		OverrideHostSources: []*overridev3.OverrideHost_OverrideHostSource{{Metadata: lbKey(endpointHeader)}},
-		SelectedHostKey:     lbKey(servedKey),
+		OverrideHostSources: sources,
+		SelectedHostKey:     metadataKey(names.Namespace, servedKey),
 		FallbackPolicy:      b.policy("envoy.load_balancing_policies.subset", subset),
 	})
 }
@@ -62,8 +71,8 @@ func (b *builder) policy(name string, config proto.Message) *clusterv3.LoadBalan
 	}}}
 }
 
-func lbKey(name string) *metadatav3.MetadataKey {
-	return &metadatav3.MetadataKey{Key: "envoy.lb", Path: []*metadatav3.MetadataKey_PathSegment{{
+func metadataKey(namespace, name string) *metadatav3.MetadataKey {
+	return &metadatav3.MetadataKey{Key: namespace, Path: []*metadatav3.MetadataKey_PathSegment{{
 		Segment: &metadatav3.MetadataKey_PathSegment_Key{Key: name},
 	}}}
 }

@@ -29,7 +29,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: b.eds(name)},
 		ConnectTimeout:       seconds(connectTimeout),
-		LoadBalancingPolicy:  b.loadBalancing(c.Fallback),
+		LoadBalancingPolicy:  b.loadBalancing(c),
 		CircuitBreakers:      circuitBreakers(c.Own),
 		// One slow cluster must not hold back the answer to all others (ENVOY.md, "Delivery").
 		WaitForWarmOnInit: boolean(false),

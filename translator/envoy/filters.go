@@ -81,6 +81,23 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64) []*hc
 // protocol's, penstock carries our picker's lease to the access log.
 var pickMetadata = []string{"envoy.lb", "penstock"}
 
+// metadataOptions are the namespaces that a picker sees, and those that it may write.
+func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
+	return &extprocv3.MetadataOptions{
+		ForwardingNamespaces: &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: sees},
+		ReceivingNamespaces:  &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: writes},
+	}
+}
+
+// callMetadata are the options of one pool's calls; nil: those of the filter.
+func callMetadata(p *model.PickerCall) *extprocv3.MetadataOptions {
+	if p.Names == nil || *p.Names == model.ProtocolNames() {
+		return nil
+	}
+	namespaces := append([]string{p.Names.Namespace}, pickMetadata...)
+	return metadataOptions(namespaces, namespaces)
+}
+
 // picker is the endpoint picker's filter. It makes no call until a weighted cluster names its picker (pickerOverride).
 // What happens without a pick is decided by the cluster's fallback, never of this filter: it always lets a request
 // pass when the picker fails, also when the picker dies after its pick (ENVOY.md, "Calls to pickers").
@@ -89,7 +106,6 @@ func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.E
 	if requestTimeout > 0 {
 		longest = max(messageTimeout, min(longest, requestTimeout))
 	}
-	namespaces := &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: pickMetadata}
 	return &extprocv3.ExternalProcessor{
 		GrpcService:      b.grpc(model.OurPicker),
 		FailureModeAllow: true,
@@ -103,7 +119,7 @@ func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.E
 		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
 		// The picker sets x-envoy-max-retries to what its list of endpoints can serve.
 		MutationRules:            &mutationv3.HeaderMutationRules{AllowEnvoy: boolean(true)},
-		MetadataOptions:          &extprocv3.MetadataOptions{ForwardingNamespaces: namespaces, ReceivingNamespaces: namespaces},
+		MetadataOptions:          metadataOptions(pickMetadata, pickMetadata),
 		DisableImmediateResponse: spills,
 		// In FULL_DUPLEX_STREAMED a picker that breaks off cannot be passed by; the default would be 500.
 		StatusOnError:            &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},

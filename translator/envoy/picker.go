@@ -73,6 +73,7 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 			GrpcService:      service,
 			FailureModeAllow: boolean(true),
 			ProcessingMode:   processingMode(body, p.Served),
+			MetadataOptions:  callMetadata(p),
 		}},
 	})}
 	if p.TokenUsage {

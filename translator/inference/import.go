@@ -210,6 +210,7 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.I
 		Protocol: protocolOf(c.AppProtocol),
 		FailOpen: c.FailureMode == "FailOpen",
 		Settings: settings(policy),
+		Picker:   model.PickerCall{Names: pickerNames(policy)},
 		Owners:   []report.Ref{imp.Ref},
 		Resolved: report.Condition{Type: "ResolvedRefs", Status: report.True, Reason: "ResolvedRefs"},
 	}
@@ -265,7 +266,7 @@ func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c in
 			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: "spec.remote.podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
 		}
 	}
-	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyBuffered, Served: true}
+	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, Body: model.BodyBuffered, Served: true}
 	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field}
 	for _, list := range [][]netip.Prefix{importer, exporter} {
 		if len(list) > 0 {

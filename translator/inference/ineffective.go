@@ -39,6 +39,9 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	if spec.Prefix != nil && *spec.Prefix && !p.External && !p.Settings.Prefix {
 		out = append(out, unused(policy, []string{"spec.picker.prefix"}, "strategy "+p.Settings.Strategy+" reads no prompts", "remove it, or use strategy load"))
 	}
+	if policy.Spec.ExternalPicker != nil && !p.External {
+		out = append(out, unused(policy, []string{"spec.externalPicker"}, p.Ref.String()+" has no external picker", "remove it, or name the picker in the pool's endpointPickerRef"))
+	}
 	if len(policy.Spec.Remote.PodCIDRs) > 0 {
 		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
 	}
@@ -88,9 +91,13 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own", ref), Fix: "remove it, or one of theirs"}}
 	}
 	out = append(out, unused(policy, pickerFields(&policy.Spec.Picker), "the picker of the exporting cluster decides for "+ref.String(), "remove it, and configure the picker there"))
-	relays := false
+	relays, pickers := false, false
 	for _, m := range members {
+		pickers = pickers || m.Pool != nil
 		relays = relays || m.Pool != nil && m.Pool.Relay != nil
+	}
+	if policy.Spec.ExternalPicker != nil && !pickers {
+		out = append(out, unused(policy, []string{"spec.externalPicker"}, fmt.Sprintf("no exporting cluster of %s has a picker that is asked: their gateways are", ref), "remove it"))
 	}
 	if len(policy.Spec.Remote.PodCIDRs) > 0 && !relays {
 		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, fmt.Sprintf("no exporting cluster of %s has a picker that may name addresses: their pods are declared, or their gateways are asked", ref), "remove it"))

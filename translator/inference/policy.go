@@ -83,6 +83,19 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	return s
 }
 
+// pickerNames are the names that a policy states for an external picker; nil for those of the protocol.
+func pickerNames(policy *v1alpha1.PoolPolicy) *model.PickerNames {
+	if policy == nil || policy.Spec.ExternalPicker == nil {
+		return nil
+	}
+	e, own := policy.Spec.ExternalPicker, model.ProtocolNames()
+	return &model.PickerNames{
+		Destination: cmp.Or(e.DestinationKey, own.Destination),
+		Namespace:   cmp.Or(e.DestinationNamespace, own.Namespace),
+		Subset:      cmp.Or(e.SubsetNamespace, own.Subset),
+	}
+}
+
 // readsBodies reports whether a strategy reads every body: tree for the model, chwbl for the hash.
 func readsBodies(s v1alpha1.Strategy) bool {
 	return s == v1alpha1.StrategyTree || s == v1alpha1.StrategyCHWBL

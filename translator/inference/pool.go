@@ -38,6 +38,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 		plugins(r, p, policy)
 		ourPicker(p, policy)
 	} else {
+		p.Picker.Names = pickerNames(policy)
 		externalPicker(r, p, obj.Namespace, ref)
 	}
 	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort them in place
@@ -136,7 +137,7 @@ func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 // askExternal makes Envoy ask an external picker by the endpoint picker protocol, or in the mode that it supports
 // (picker/probe). field names the picker; mode is the field of its failure mode.
 func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
-	p.Picker = model.PickerCall{Cluster: cluster, Pool: p.Name, Body: model.BodyDuplex, Served: true}
+	p.Picker = model.PickerCall{Cluster: cluster, Names: p.Picker.Names, Pool: p.Name, Body: model.BodyDuplex, Served: true}
 	d, known := store.Dialects.Get(r, cluster.String())
 	if known && d.Health {
 		p.Picker.Cluster = cluster.As(model.HealthVariant)

@@ -45,6 +45,7 @@ type Cluster struct {
 	// Cleartext: some endpoints speak no TLS, though the cluster has it (Endpoint.Cleartext).
 	Cleartext bool
 	Fallback  Fallback
+	Names     *PickerNames // by which picks are found; nil: those of the endpoint picker protocol
 	// Hops: the cluster has hops among its endpoints. So HTTP/1.1 trailers must pass (grpc-status), and TLS is for the others.
 	Hops bool
 	// HealthService is the gRPC health service to check, for pickers; "" for no active health check. Of external ones, those that are not

@@ -134,9 +134,23 @@ const (
 // know which these are: ours does so, unless it must follow the response for another picker.
 func (p *PickerCall) EndsStreams() bool { return p.Body == BodyBuffered && !p.Served }
 
+// PickerNames are the names by which Envoy and an external picker exchange endpoints.
+type PickerNames struct {
+	Destination string // key of the metadata, and header
+	Namespace   string // of the metadata, and of the endpoint that served
+	Subset      string // namespace of the endpoints among which the picker must choose
+}
+
+// ProtocolNames are those of the endpoint picker protocol.
+func ProtocolNames() PickerNames {
+	return PickerNames{"x-gateway-destination-endpoint", "envoy.lb", "envoy.lb.subset_hint"}
+}
+
 // PickerCall is how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID // of the picker
+	// Names are those by which the picker names endpoints; nil: those of the endpoint picker protocol.
+	Names *PickerNames
 	// Pool is the pool's name at our picker. Of a pool with an external picker too: ours relays the requests whose bodies no
 	// picker gets (see envoy's bodyless), because one that waits for bodies would never answer headers alone.
 	Pool PoolID

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator"
@@ -58,6 +59,9 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	if at := pp.External; at != nil {
 		out.Relay = &picker.Relay{Listed: pp.Pool.Relay == nil}
 		out.Relay.Pickers, out.Relay.TLS = dialed(at)
+		if names := pp.Pool.Picker.Names; names != nil {
+			out.Relay.Names = extproc.Names(*names)
+		}
 		if r := pp.Pool.Relay; r != nil {
 			out.Relay.Ports, out.Relay.Within = pp.Pool.Ports, r.Within
 		}
