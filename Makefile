@@ -16,8 +16,9 @@ RACY := /(fleet|identity|authority|store|file|kube|status|graph|cache|publish|se
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab
 AUDIT := $(TOOLS)/govulncheck $(TOOLS)/go-licenses
 
-# The image: its name is the chart's default, and its programs are for Linux.
+# The images: their names are the charts' defaults, and their programs are for Linux.
 IMAGE ?= $(shell sed -n 's/^image: //p' manifests/charts/penstock/values.yaml)
+EXTERNAL_IMAGE ?= ghcr.io/penstock-project/penstock-external:0.1.0
 ARCHES ?= amd64 arm64
 SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 
@@ -32,9 +33,9 @@ help: ## list the targets
 demo: build envoy ## two pools, two gateways, one imported pool, on this machine (KEEP=1 leaves it running)
 	@ENVOY="$(ENVOY_PATH)" bin/penstock demo $(if $(KEEP),--keep)
 
-build: go ## compile bin/penstock
+build: go ## compile bin/penstock and bin/penstock-external
 	@[ -e bin/penstock ] || echo 'compiling Penstock: some minutes the first time' >&2
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/penstock ./cmd/penstock
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/ ./cmd/penstock ./cmd/penstock-external
 
 test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy included
 	@echo 'compiling Penstock and its tests: some minutes the first time' >&2
@@ -44,12 +45,14 @@ test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy include
 	(cd conformance/tools/image && go test $(FLAVOR) ./...) || failed=1; \
 	exit $$failed
 
-image: go $(TOOLS)/image ## build the OCI image in bin/image, with an SBOM and without a container engine (IMAGE=name, ARCHES=amd64, PUSH=1)
-	@programs=(); for arch in $(ARCHES); do \
-	  echo "compiling Penstock for linux/$$arch" >&2; mkdir -p bin/linux-$$arch; \
-	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=auto -o bin/linux-$$arch/penstock ./cmd/penstock; \
-	  programs+=("linux/$$arch=bin/linux-$$arch/penstock"); \
-	done; $(TOOLS)/image -tag '$(IMAGE)' -out bin/image $(if $(PUSH),-push) "$${programs[@]}"
+image: go $(TOOLS)/image ## build the OCI images in bin/image and bin/image-external, with an SBOM and without a container engine (IMAGE=name, EXTERNAL_IMAGE=name, ARCHES=amd64, PUSH=1)
+	@image() { \
+	  local programs=() arch; for arch in $(ARCHES); do \
+	    echo "compiling $$1 for linux/$$arch" >&2; mkdir -p bin/linux-$$arch; \
+	    CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=auto -o bin/linux-$$arch/$$1 ./cmd/$$1; \
+	    programs+=("linux/$$arch=bin/linux-$$arch/$$1"); \
+	  done; $(TOOLS)/image -tag "$$2" -out "$$3" $(if $(PUSH),-push) "$${programs[@]}"; \
+	}; image penstock '$(IMAGE)' bin/image; image penstock-external '$(EXTERNAL_IMAGE)' bin/image-external
 
 audit: go $(AUDIT) ## check the sources of modules, licenses, and known vulnerabilities (VULNDB=file:///folder/of/OSV/files, if the network is out of reach)
 	@conformance/tools/audit.sh

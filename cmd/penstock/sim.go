@@ -23,7 +23,8 @@ and repeats the prompt. Embeddings and scores depend on the words of a text alon
 
 Flags set how slow it is and how soon it is full. At most --max-num-seqs requests run and the others wait in its queue;
 each request occupies KV cache while it runs; at most --max-loras adapters are active. /metrics shows all of this to an
-endpoint picker. One word is one token.`,
+endpoint picker. One word is one token, unless a request brings the token IDs of its prompt: as token_ids in the body, or by a key
+in the header x-req-tokens-key that the token store of --tokens has. The response's header x-tokens-from states which.`,
 		Example: `  # A server and a request. The response names the server.
   penstock sim --port 8001 --name pod-1 &
   curl -s localhost:8001/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hello there"}]}'
@@ -90,6 +91,7 @@ endpoint picker. One word is one token.`,
 	flags.StringVar(&cfg.KVEventsReplay, "kv-events-replay", "", "address at which KV events are sent again, as HOST:PORT (default: none)")
 	flags.StringVar(&cfg.KVEventsConnect, "kv-events-connect", "", "address of a subscriber that listens, to which KV events are published, as HOST:PORT (default: none)")
 	flags.StringVar(&cfg.KVEventsTopic, "kv-events-topic", "", "topic of KV events (default: kv@NAME@MODEL, by --name and --model)")
+	flags.StringVar(&cfg.Tokens, "tokens", "", "URL of the token store (penstock-external tokens) that has the token IDs of requests with a key in x-req-tokens-key, as http://HOST:PORT (default: none)")
 	flags.Float64Var(&cfg.FailRate, "fail-rate", 0, "share of requests to a model that fail, from 0 to 1, spread evenly (default 0)")
 	flags.IntVar(&cfg.Status, "status", 503, "HTTP status of a failed request")
 	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "grace period for requests in flight after SIGTERM")

@@ -18,6 +18,7 @@ var known = []struct {
 	{"envoy", Image{Name: "envoyproxy/envoy", Args: []string{"-c", "/etc/envoy/envoy.yaml"}}},
 	{"envoy", Image{Name: "envoyproxy/envoy-distroless", User: 65532, Args: []string{"-c", "/etc/envoy/envoy.yaml"}}},
 	{"penstock", Image{Name: "penstock"}},
+	{"penstock-external", Image{Name: "penstock-project/penstock-external"}},
 }
 
 // Known returns the predefined images whose programs exist in one of the folders; the first folder that has a program

@@ -1,5 +1,6 @@
-// Command image writes the OCI image of Penstock, without a container engine: one Linux image for each platform whose program
-// it is given, their index, and an SBOM of each (CycloneDX) that refers to its image. `make image` calls it.
+// Command image writes the OCI image of a program, without a container engine: one Linux image for each platform whose program
+// it is given, their index, and an SBOM of each (CycloneDX) that refers to its image. `make image` calls it for penstock and for
+// penstock-external.
 //
 // There is no base image: a static Go program needs none. Beside the program, the image has the user that runs it, the root
 // certificates of Mozilla (golang.org/x/crypto/x509roots), and /tmp.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -61,9 +62,9 @@ func build(platform v1.Platform, path string) (*built, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, v1.Time{Time: about.time}
 	config.Config = v1.Config{
-		User: user + ":" + user, Entrypoint: []string{entrypoint}, WorkingDir: "/", Env: []string{"PATH=/usr/local/bin"},
+		User: user + ":" + user, Entrypoint: []string{entrypoint(path)}, WorkingDir: "/", Env: []string{"PATH=/usr/local/bin"},
 		Labels: map[string]string{
-			"org.opencontainers.image.title": "penstock", "org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.title": filepath.Base(path), "org.opencontainers.image.licenses": "Apache-2.0",
 			"org.opencontainers.image.source": "https://" + about.main.Path, "org.opencontainers.image.revision": about.revision,
 		},
 	}

@@ -121,7 +121,7 @@ func TestImage_RunsAsNonRootWithoutABaseImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Config.User != "65532:65532" || config.Config.Entrypoint[0] != entrypoint || len(config.RootFS.DiffIDs) != 2 {
+	if config.Config.User != "65532:65532" || config.Config.Entrypoint[0] != entrypoint(program) || len(config.RootFS.DiffIDs) != 2 {
 		t.Errorf("%+v", config)
 	}
 	rootfs := filepath.Join(dir, "rootfs-"+runtime.GOOS+"-"+runtime.GOARCH)
@@ -129,7 +129,7 @@ func TestImage_RunsAsNonRootWithoutABaseImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(filepath.Join(rootfs, entrypoint)); err != nil || string(got) != string(want) {
+	if got, err := os.ReadFile(filepath.Join(rootfs, entrypoint(program))); err != nil || string(got) != string(want) {
 		t.Errorf("the program in the image differs: %v", err)
 	}
 	roots, err := os.ReadFile(filepath.Join(rootfs, "etc/ssl/certs/ca-certificates.crt"))

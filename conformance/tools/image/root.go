@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
@@ -43,11 +44,11 @@ func base() []file {
 // program has the files of one platform.
 func program(path string) ([]file, error) {
 	data, err := os.ReadFile(path)
-	return []file{{"usr/", 0o755, nil}, {"usr/local/", 0o755, nil}, {"usr/local/bin/", 0o755, nil}, {entrypoint[1:], 0o755, data}}, err
+	return []file{{"usr/", 0o755, nil}, {"usr/local/", 0o755, nil}, {"usr/local/bin/", 0o755, nil}, {entrypoint(path)[1:], 0o755, data}}, err
 }
 
-// entrypoint is the program's path in the image.
-const entrypoint = "/usr/local/bin/penstock"
+// entrypoint is a program's path in its image.
+func entrypoint(path string) string { return "/usr/local/bin/" + filepath.Base(path) }
 
 // archive writes files, all of root and of one time.
 func archive(files []file) ([]byte, error) {

@@ -10,6 +10,8 @@
 // With prefix caching, the full blocks of prompts stay, the least recently used are evicted first, and what a prompt has in common with
 // them costs no time. KV events are published as vLLM does. A word's token is its hash, and a number's is the number.
 //
+// A request may bring the token IDs of its prompt: as token_ids in its body, or as the key of a token store (tokens.go).
+//
 // The APIs: chat completions, completions and responses of OpenAI and Anthropic's messages, each an api of its own file that generate
 // serves; embeddings and rerank, of which each input runs as a request of its own.
 //

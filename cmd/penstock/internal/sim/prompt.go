@@ -25,6 +25,7 @@ type fields struct {
 	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's: continue until max_tokens
 	N                   *int            `json:"n"`
 	CacheSalt           string          `json:"cache_salt"`
+	TokenIDs            []uint32        `json:"token_ids"` // of the prompt, in place of those of its words
 
 	Input              json.RawMessage `json:"input"` // of responses and embeddings
 	Instructions       string          `json:"instructions"`
@@ -109,8 +110,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error
 	if err != nil {
 		return job{}, err
 	}
-	j, err := s.job(f, limit, text, len(words))
-	j.tokens, j.salt = tokenIDs(words), f.CacheSalt
+	tokens, err := s.prompt(w, r, &f, words)
+	if err != nil {
+		return job{}, err
+	}
+	j, err := s.job(f, limit, text, len(tokens))
+	j.tokens, j.salt = tokens, f.CacheSalt
 	return j, err
 }
 

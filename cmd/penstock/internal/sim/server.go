@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
 )
 
 // Config describes one simulated model server. Only Model is required.
@@ -36,6 +38,9 @@ type Config struct {
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
+	// Tokens is the URL of the token store that has the token IDs of requests with a key in x-req-tokens-key; "" for none.
+	Tokens string
+
 	FailRate float64 // the fraction, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
 	Status   int     // of failed requests; 0 means 503
 
@@ -50,8 +55,9 @@ type Server struct {
 	cfg       Config
 	log       *slog.Logger
 	engine    *engine
-	cache     *cache    // nil without PrefixCaching
-	events    *kvEvents // nil if none are published
+	cache     *cache             // nil without PrefixCaching
+	events    *kvEvents          // nil if none are published
+	tokens    *tokenstore.Client // nil without Config.Tokens
 	mux       *http.ServeMux
 	listeners []net.Listener
 	started   time.Time
@@ -104,6 +110,12 @@ func New(cfg Config) (*Server, error) {
 	if publishes {
 		setDefault(&cfg.KVEventsTopic, "kv@"+cfg.Name+"@"+cfg.Model)
 		s.events = &kvEvents{topic: cfg.KVEventsTopic}
+	}
+	if cfg.Tokens != "" {
+		var err error
+		if s.tokens, err = tokenstore.NewClient(cfg.Tokens, time.Second); err != nil {
+			return nil, fmt.Errorf("sim: %w", err)
+		}
 	}
 	if cfg.PrefixCaching {
 		s.cache = newCache(s.engine.blocks, s.events)

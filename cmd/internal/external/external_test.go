@@ -1,0 +1,133 @@
+package external
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestRelease_PeerOfAnotherMinorReleaseIsNotUsed(t *testing.T) {
+	for _, c := range []struct {
+		mine, theirs string
+		used         bool
+	}{
+		{"v0.1.0", "v0.1.7", true}, {"v0.1.0", "v0.2.0", false}, {"v1.2.0", "v0.2.0", false}, {"v0.1.0", "v0.10.0", false},
+		{"(devel)", "v0.2.0", true}, {"v0.1.0", "", true}, {"v0.1.0", "nginx", true},
+		{"v0.0.0-20260102030405-abcdefabcdef", "v0.0.0-20260202030405-abcdefabcdee+dirty", true},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(VersionHeader, c.theirs) }))
+		peer, err := NewPeer(PeerConfig{Name: "router", URL: server.URL, Release: c.mine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = peer.Do(t.Context(), Call{Method: http.MethodPost, Path: "/route"})
+		if (err == nil) != c.used {
+			t.Errorf("%s calls %s: %v", c.mine, c.theirs, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), c.mine) || !strings.Contains(err.Error(), c.theirs) || !strings.Contains(err.Error(), "router "+server.URL)) {
+			t.Errorf("the error names neither both releases nor the peer: %v", err)
+		}
+		server.Close()
+	}
+}
+
+func TestPeer_FailingPeerIsLeftOut(t *testing.T) {
+	var calls atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	defer server.Close()
+	peer, err := NewPeer(PeerConfig{Name: "token store", URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if _, err = peer.Do(t.Context(), Call{Method: http.MethodGet, Path: "/"}); err == nil {
+			t.Fatal("status 500 is no error")
+		}
+	}
+	if n := calls.Load(); n != failures {
+		t.Errorf("%d calls", n)
+	}
+	if !strings.Contains(err.Error(), "left out") {
+		t.Error(err)
+	}
+}
+
+func TestPeer_SlowOrEndlessAnswerIsBounded(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/slow":
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		case "/long":
+			fmt.Fprint(w, strings.Repeat("x", 1000))
+		case "/elsewhere":
+			http.Redirect(w, r, "/long", http.StatusFound)
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	peer, err := NewPeer(PeerConfig{Name: "router", URL: server.URL + "/", Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/slow": "no answer in 50ms", "/long": "more than 999 bytes"} {
+		if _, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: path, Limit: 999}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if r, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: "/elsewhere", Limit: 999}); err != nil || r.Status != http.StatusFound {
+		t.Errorf("a redirect was followed: %+v %v", r, err)
+	}
+}
+
+func TestPeer_InvalidURLNamesTheForm(t *testing.T) {
+	for _, url := range []string{"", "router:8080", "ftp://router", "http://", "http://user:pass@router", "http://router?a=b"} {
+		if _, err := NewPeer(PeerConfig{Name: "router", URL: url}); err == nil || !strings.Contains(err.Error(), "http://HOST:PORT") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+func TestServer_BodiesHaveLimits(t *testing.T) {
+	s := NewServer(ServerConfig{Component: "router", Body: 100, Bodies: 150, Release: "v1.2.3"})
+	inside, leave := make(chan struct{}), make(chan struct{})
+	s.Handle("POST /hold", func(http.ResponseWriter, *http.Request, []byte) { inside <- struct{}{}; <-leave })
+	s.Handle("POST /", func(w http.ResponseWriter, _ *http.Request, body []byte) { fmt.Fprint(w, len(body)) })
+	ask := func(path string, size int) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(strings.Repeat("x", size))))
+		return w
+	}
+	if w := ask("/", 101); w.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("101 bytes: %d", w.Code)
+	}
+	unknown := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x"))
+	unknown.ContentLength = -1
+	w := httptest.NewRecorder()
+	if s.ServeHTTP(w, unknown); w.Code != http.StatusLengthRequired {
+		t.Errorf("a body of unknown length: %d", w.Code)
+	}
+	go ask("/hold", 100)
+	<-inside
+	if w := ask("/", 51); w.Code != http.StatusServiceUnavailable || w.Header().Get("retry-after") == "" {
+		t.Errorf("while 100 of 150 bytes are held: %d", w.Code)
+	}
+	if w := ask("/", 50); w.Body.String() != "50" || w.Header().Get(VersionHeader) != "v1.2.3" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	close(leave)
+	w = httptest.NewRecorder()
+	if s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/version", nil)); !strings.Contains(w.Body.String(), `{"component":"router","version":"v1.2.3"}`) {
+		t.Errorf("%s", w.Body)
+	}
+}

@@ -1,0 +1,133 @@
+package external
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+const (
+	// failures in a row leave a peer out for leftOut; then one call tries again.
+	failures = 5
+	leftOut  = 2 * time.Second
+	// maxIdle bounds the idle connections to a peer.
+	maxIdle = 64
+)
+
+// PeerConfig of a Peer. URL is required.
+type PeerConfig struct {
+	Name    string        // in errors, such as "router"
+	URL     string        // as http://HOST:PORT or https://HOST:PORT
+	Timeout time.Duration // of a call; default 300 ms
+	Release string        // of this program; default Release()
+}
+
+// Peer is another program, which may be absent, slow or of another release.
+type Peer struct {
+	cfg     PeerConfig
+	base    string // the URL without a slash at its end
+	client  *http.Client
+	breaker *gobreaker.CircuitBreaker[*Response]
+}
+
+// NewPeer returns a Peer. The error names what is wrong with the URL.
+func NewPeer(cfg PeerConfig) (*Peer, error) {
+	at, err := url.Parse(cfg.URL)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" {
+		return nil, fmt.Errorf("%s: %q must have the form http://HOST:PORT or https://HOST:PORT", cfg.Name, cfg.URL)
+	}
+	cfg.Timeout, cfg.Release = cmp.Or(cfg.Timeout, 300*time.Millisecond), cmp.Or(cfg.Release, Release())
+	p := &Peer{cfg: cfg, base: strings.TrimSuffix(at.String(), "/")}
+	p.client = &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: 16 << 10},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+	p.breaker = gobreaker.NewCircuitBreaker[*Response](gobreaker.Settings{
+		MaxRequests: 1, Timeout: leftOut,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= failures },
+		IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) },
+	})
+	return p, nil
+}
+
+// Call is one call of a Peer.
+type Call struct {
+	Method, Path string
+	Body         []byte
+	TraceParent  string // W3C trace context; "" for none
+	Limit        int64  // of the answer, in bytes
+}
+
+// Response of a Peer.
+type Response struct {
+	Status int
+	Body   []byte
+}
+
+// Do calls the peer. Each error names the peer. Responses with a status from 500 on are errors, as are those of another release.
+func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
+	r, err := p.breaker.Execute(func() (*Response, error) { return p.do(ctx, c) })
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
+		err = fmt.Errorf("it failed %d times in a row and is left out for %v", failures, leftOut)
+	}
+	return nil, fmt.Errorf("%s %s: %w", p.cfg.Name, p.base, err)
+}
+
+func (p *Peer) do(ctx context.Context, c Call) (*Response, error) {
+	limited, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(limited, c.Method, p.base+c.Path, bytes.NewReader(c.Body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("content-type", "application/json")
+	if c.TraceParent != "" {
+		request.Header.Set("traceparent", c.TraceParent)
+	}
+	response, err := p.client.Do(request)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && limited.Err() != nil:
+		return nil, fmt.Errorf("no answer in %v", p.cfg.Timeout)
+	case err != nil:
+		return nil, unwrapped(err)
+	}
+	defer response.Body.Close()
+	if theirs := response.Header.Get(VersionHeader); !compatible(p.cfg.Release, theirs) {
+		return nil, fmt.Errorf("it is of release %.40s and this program of %s: run both from one release of the chart", theirs, p.cfg.Release)
+	}
+	if response.StatusCode >= 500 {
+		return nil, fmt.Errorf("status %d", response.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, c.Limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(body)) > c.Limit {
+		return nil, fmt.Errorf("the answer has more than %d bytes", c.Limit)
+	}
+	return &Response{Status: response.StatusCode, Body: body}, nil
+}
+
+// unwrapped removes the method and URL, which Do names, from an error of http.Client.
+func unwrapped(err error) error {
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}

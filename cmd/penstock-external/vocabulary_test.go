@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTokenizer_KnownTexts(t *testing.T) {
+	for name, want := range map[string][]uint32{
+		"o200k_base":  {13225, 11, 2375, 0}, // as tiktoken has them
+		"cl100k_base": {9906, 11, 1917, 0},
+	} {
+		encode, err := vocabulary(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := encode("Hello, world!"); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+		if got, err := encode("<|endoftext|>"); err != nil || len(got) < 2 {
+			t.Errorf("%s: a special token in a prompt became %v: %v", name, got, err)
+		}
+		if got, err := encode("a\xffb"); err != nil || len(got) == 0 {
+			t.Errorf("%s: invalid UTF-8: %v %v", name, got, err)
+		}
+	}
+	if _, err := vocabulary("gpt2"); err == nil || !strings.Contains(err.Error(), "o200k_base or cl100k_base") {
+		t.Error(err)
+	}
+}
+
+// Prompts of repeated characters must not take longer than their size explains: a client chooses them.
+func BenchmarkTokenizer(b *testing.B) {
+	encode, err := vocabulary("o200k_base")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, piece := range []string{"The quick brown fox. ", "a", "A", " ", "\n", "世", "1", "'s"} {
+		b.Run(fmt.Sprintf("%q", piece), func(b *testing.B) {
+			text := strings.Repeat(piece, 1<<20/len(piece))
+			for b.Loop() {
+				if _, err := encode(text); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestCommands_InvalidFlagsNameTheFix(t *testing.T) {
+	for line, want := range map[string]string{
+		"processor --encoding gpt2":       "o200k_base or cl100k_base",
+		"processor --router router:8080":  "http://HOST:PORT",
+		"processor --tokens tokens":       "http://HOST:PORT",
+		"router":                          "the DNS name",
+		"router --worker a":               "HOST:PORT",
+		"router --worker a:1 --workers b": "HOST:PORT",
+		"tokens --max-bytes 1Mi":          "must be at least 8388608",
+		"tokens --ttl 0s":                 "--ttl",
+		"tokens --listen nowhere":         "tokens: listen",
+		"worker":                          "unknown command",
+	} {
+		root := newRoot()
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetArgs(strings.Fields(line))
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/cmd/internal/external"
+	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
+)
+
+func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
+	server := external.NewServer(tokenstore.ServerConfig())
+	tokenstore.New(tokenstore.Config{}, prometheus.NewRegistry()).Paths(server)
+	store := httptest.NewServer(server)
+	defer store.Close()
+	client, err := tokenstore.NewClient(store.URL, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := client.Put(t.Context(), []byte("[1,2,3,4,5]"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, without := Config{Model: "m", PrefixCaching: true, Tokens: store.URL}, Config{Model: "m"}
+	for _, c := range []struct {
+		name   string
+		cfg    Config
+		fields string
+		key    string
+		from   string
+		prompt int
+	}{
+		{"words", with, ``, "", "", 2},
+		{"token IDs in the body", with, `,"token_ids":[7,8,9]`, "", "body", 3},
+		{"token IDs in the body, no token store", without, `,"token_ids":[7,8,9]`, key, "body", 3},
+		{"a key", with, ``, key, "store", 5},
+		{"a key that the token store does not have", with, ``, tokenstore.NewKey(), "prompt", 2},
+		{"a key that is none", with, ``, "../version", "prompt", 2},
+		{"a key without a token store", without, ``, key, "", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := New(c.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"two words"}]`+c.fields+`}`))
+			if c.key != "" {
+				r.Header.Set(TokensKeyHeader, c.key)
+			}
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			var a struct{ Usage usage }
+			if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK {
+				t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+			}
+			if got := w.Header().Get(TokensFromHeader); got != c.from || a.Usage.PromptTokens != c.prompt {
+				t.Errorf("%d tokens from %q, want %d from %q", a.Usage.PromptTokens, got, c.prompt, c.from)
+			}
+		})
+	}
+	s, err := New(without)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	if s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(`{"prompt":"a","token_ids":[-1]}`))); w.Code != http.StatusBadRequest {
+		t.Errorf("an invalid token ID: %d", w.Code)
+	}
+}
