@@ -18,7 +18,7 @@ AUDIT := $(TOOLS)/govulncheck $(TOOLS)/go-licenses
 
 # The images: their names are the charts' defaults, and their programs are for Linux.
 IMAGE ?= $(shell sed -n 's/^image: //p' manifests/charts/penstock/values.yaml)
-EXTERNAL_IMAGE ?= ghcr.io/penstock-project/penstock-external:0.1.0
+EXTERNAL_IMAGE ?= $(shell sed -n 's/^image: //p' manifests/charts/external/values.yaml)
 ARCHES ?= amd64 arm64
 SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 

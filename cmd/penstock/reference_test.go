@@ -167,12 +167,17 @@ func flagType(f *pflag.Flag) string {
 	}
 }
 
-// chartSection is the chart's values, with their comments.
+// chartSection is the charts' values, with their comments.
 func chartSection(t *testing.T) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(root, "manifests", "charts", "penstock", "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	var b strings.Builder
+	for _, chart := range []string{"penstock", "external"} {
+		path := filepath.Join("manifests", "charts", chart)
+		raw, err := os.ReadFile(filepath.Join(root, path, "values.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "\n### `%s`\n\n```yaml\n%s\n```\n", filepath.ToSlash(path), strings.TrimSpace(string(raw)))
 	}
-	return "\n```yaml\n" + strings.TrimSpace(string(raw)) + "\n```\n"
+	return b.String()
 }

@@ -265,6 +265,12 @@ type document struct{ file, text string }
 // render returns the objects of the chart with some values, in the order in which Helm installs them.
 func render(t *testing.T, values map[string]any) (out []document) {
 	t.Helper()
+	return renderChart(t, chartDir, "penstock", system, values)
+}
+
+// renderChart does so for any chart, as a release in a namespace.
+func renderChart(t *testing.T, dir, release, namespace string, values map[string]any) (out []document) {
+	t.Helper()
 	raw, err := yaml.Marshal(values)
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +280,7 @@ func render(t *testing.T, values map[string]any) (out []document) {
 		t.Fatal(err)
 	}
 	const source = "# Source: "
-	text := "\n" + helm(t, "template", "penstock", chartDir, "--namespace", system, "--values", file)
+	text := "\n" + helm(t, "template", release, dir, "--namespace", namespace, "--values", file)
 	for _, part := range strings.Split(text, "\n---\n"+source)[1:] {
 		name, object, _ := strings.Cut(part, "\n")
 		out = append(out, document{name, strings.TrimSpace(object)})
@@ -287,6 +293,16 @@ func render(t *testing.T, values map[string]any) (out []document) {
 
 // helm runs Helm with a separate home, and returns its output.
 func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := runHelm(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// runHelm is helm for commands that may fail. The error has what Helm printed.
+func runHelm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	program, err := filepath.Abs("../../../.tools/bin/helm")
 	if err == nil {
@@ -302,7 +318,7 @@ func helm(t *testing.T, args ...string) string {
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, errs.String())
+		return "", fmt.Errorf("helm %s: %w\n%s%s", strings.Join(args, " "), err, out, errs.String())
 	}
-	return string(out)
+	return string(out), nil
 }
