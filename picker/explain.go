@@ -35,6 +35,15 @@ type Explanation struct {
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // on every endpoint, by address
+	// Stages are those for which further servers would be chosen, if a request has them.
+	Stages []Stage `json:"stages,omitempty"`
+}
+
+// Stage is a choice of further servers.
+type Stage struct {
+	Name      string             `json:"name"`                // prefill or encode
+	Endpoints string             `json:"endpoints,omitempty"` // "" if no server takes requests
+	Verdicts  []schedule.Verdict `json:"verdicts,omitempty"`
 }
 
 // Held is what flow control holds of a pool.
@@ -95,6 +104,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 		v.Prefixes = pool.reported(at)
 		v.Problem = cmp.Or(v.Problem, pool.loads.Problem(at))
 	}
+	e.Stages = pool.explainStages(&request, now)
 	return e
 }
 

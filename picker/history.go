@@ -21,6 +21,11 @@ type Record struct {
 	Status      int                  `json:"status,omitempty"`
 	Endpoints   string               `json:"endpoints,omitempty"` // as sent to Envoy
 	Lease       string               `json:"lease,omitempty"`
+	// Prefill is the server that reads the prompt, and Encode those that encode images; "" for those of Endpoints. Missing are the stages
+	// that no server was free for.
+	Prefill string   `json:"prefill,omitempty"`
+	Encode  string   `json:"encode,omitempty"`
+	Missing []string `json:"missing,omitempty"`
 	// OutOfRange lists addresses that a remote picker named outside the declared ranges; Error is why it did not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
@@ -94,6 +99,7 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: request.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
 		OutOfRange: d.outOfRange, Error: d.problem,
+		Prefill: d.further.text(stagePrefill), Encode: d.further.text(stageEncode), Missing: d.further.lacks,
 	}
 	record.Verdicts, record.Omitted = trim(pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed), record.Endpoints)
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {

@@ -26,6 +26,8 @@ type metrics struct {
 	regret     *prometheus.CounterVec
 	scores     *prometheus.CounterVec
 	waits      *prometheus.HistogramVec
+	stages     *prometheus.CounterVec
+	lacking    *prometheus.CounterVec
 }
 
 // poolMetrics are one pool's series. They are created with its first pick: the series of unused pools would be most of the page.
@@ -92,10 +94,11 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 		Help:    "Time that requests have waited for flow control, by priority and outcome: admitted, rejected (429, as many wait as may), expired (429, after ttlSeconds), no_endpoints (503), canceled (the client has left). A request that is admitted at once is not counted.",
 		Buckets: []float64{0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320}}, []string{"pool", "priority", "outcome"})
 	m.shadows, m.regret = newShadowMetrics()
+	m.stages, m.lacking = newStageMetrics()
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.shadows, m.regret, m.scores, m.waits, poolCollector{p}} {
+	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.shadows, m.regret, m.scores, m.waits, m.stages, m.lacking, poolCollector{p}} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -118,6 +121,8 @@ func (m *metrics) remove(name string) {
 	m.regret.DeletePartialMatch(labels)
 	m.scores.DeletePartialMatch(labels)
 	m.waits.DeletePartialMatch(labels)
+	m.stages.DeletePartialMatch(labels)
+	m.lacking.DeletePartialMatch(labels)
 }
 
 func (m *poolMetrics) count(result string, took time.Duration) {

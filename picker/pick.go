@@ -155,12 +155,15 @@ type decision struct {
 	lease      *endpoint.Lease // nil if none was opened
 	waited     time.Duration   // for flow control
 	external   [][]float64     // scores of scorers in other processes
+	further    further         // servers
+	staged     bool            // the pool's profile handler has decided about them
 }
 
 // working is the memory of a Pick, which the next one takes over.
 type working struct {
 	candidates
 	memory schedule.Scratch
+	stage  schedule.Scratch // of one stage at a time
 }
 
 var workings = sync.Pool{New: func() any { return new(working) }}
@@ -187,7 +190,8 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 		*c = candidates{}
 		workings.Put(w)
 	}()
-	*c = candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, started), allowed: d.allowed, scratch: &w.memory}
+	*c = candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, started), allowed: d.allowed, scratch: &w.memory,
+		stage: &w.stage, media: r.Facts.Media}
 	p.renderPrompt(ctx, pool, r, &c.request)
 	p.scoreOutside(ctx, pool, &c.request, c.allowed, c.scratch)
 	d.external = c.request.External
@@ -211,6 +215,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	track := newTracker()
 	a, result := pool.compose(c.ranked, spill, c.scratch, restricted, retries(r), track.texts[:0])
 	d.result = result
+	pool.nameFurther(&a, c, d, spill, retries(r))
 	if c.lease == nil {
 		return a
 	}
@@ -280,6 +285,9 @@ type candidates struct {
 	request schedule.Request
 	allowed func(*endpoint.Endpoint) bool
 	scratch *schedule.Scratch
+	stage   *schedule.Scratch
+	media   bool // the prompt has some
+	further further
 	ranked  []schedule.Candidate
 	at      time.Time       // of the rank
 	lease   *endpoint.Lease // at the first of ranked; nil if the Gateway has too many
@@ -297,18 +305,23 @@ func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 		if len(c.ranked) == 0 {
 			return false
 		}
+		work := c.ranked[0].Work(&c.request)
+		c.addFurther(&work)
 		if c.picker.leases.Bounded(c.holder.Gateway) {
 			c.picker.metrics.uncounted.WithLabelValues(c.holder.Gateway).Inc()
 			return true
 		}
 		// Another pick may have taken the endpoint's last slot since, or its trial: the next rank takes that into account.
-		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, c.ranked[0].Work(&c.request), limit, c.at); c.lease == nil {
+		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, work, limit, c.at); c.lease == nil {
+			c.further.release()
 			continue
 		}
+		c.lease.AddParts(c.further.leases...)
+		c.further.leases = nil
 		if limit > 0 && !c.picker.confirm(ctx, c.ranked[0].Endpoint.Load(), limit) {
 			c.lease.Release()
 			c.lease.Done()
-			c.lease, c.ranked = nil, nil
+			c.lease, c.ranked, c.further = nil, nil, further{}
 			return false
 		}
 		return true

@@ -83,6 +83,7 @@ type pool struct {
 	Pool
 	options     schedule.Options
 	strategy    *schedule.Strategy
+	stages      stages
 	shadow      *schedule.Strategy // judges picks without effect; nil for none
 	unlimited   *schedule.Strategy // strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
 	snapshot    *endpoint.Snapshot
@@ -265,6 +266,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		}
 	}
 	if err := next.addUnlimited(options, old); err != nil {
+		return nil, err
+	}
+	if err := next.addStages(options, old); err != nil {
 		return nil, err
 	}
 	if err := next.addShadow(options, old); err != nil {

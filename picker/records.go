@@ -45,6 +45,8 @@ type note struct {
 	result             string
 	endpoints          [notedEndpoints]string // of the list that was sent, the first ones
 	further            string                 // the others
+	prefill, encode    string                 // addresses of further servers
+	lacks              []string               // stages
 	lease              uint64
 	status             int
 	waited             time.Duration
@@ -97,6 +99,7 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 	to.pool, to.strategy, to.history = pool.Name, pool.strategy.Name(), pool.history // the pool itself may be replaced often
 	to.result, to.lease, to.status = d.result, a.Lease.Number, a.Status
 	to.further = ""
+	to.prefill, to.encode, to.lacks = d.further.text(stagePrefill), d.further.text(stageEncode), d.further.lacks
 	if clear(to.endpoints[copy(to.endpoints[:], a.Endpoints):]); len(a.Endpoints) > notedEndpoints {
 		to.further = a.Endpoints[notedEndpoints:].String()
 	}
@@ -186,7 +189,7 @@ func (n *note) record(by string) *Record {
 	}
 	r.Time, r.Pool, r.Strategy, r.Model = n.at, n.pool, n.strategy, string(n.model[:n.modelLength])
 	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
-	r.Waited = n.waited
+	r.Waited, r.Prefill, r.Encode, r.Missing = n.waited, n.prefill, n.encode, n.lacks
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
 	for _, c := range n.choices[:n.compared] {
 		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial})

@@ -13,6 +13,13 @@ import (
 // sent records what the first of a pick's endpoints is sent.
 func (p *Picker) sent(c *candidates) {
 	to := &c.ranked[0]
+	if e := c.further.prefill; e != nil { // both will have the prompt's cache
+		p.prefixes.Add(e.Load().Prefixes(), c.request.Chain)
+		p.prefixes.Expect(e.Load().Prefixes(), &c.request.Exact, c.request.Model, c.at)
+		if p.publish != nil && len(c.request.Chain) > 0 {
+			p.publish(Sent{Server: e.Addr, Chain: c.request.Chain})
+		}
+	}
 	server := to.Endpoint.Load().Prefixes()
 	p.prefixes.Add(server, c.request.Chain)
 	p.prefixes.Expect(server, &c.request.Exact, c.request.Model, c.at)

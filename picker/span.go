@@ -70,6 +70,14 @@ func endSpan(span trace.Span, pool *pool, r *extproc.Request, a *extproc.Answer,
 	if at, err := netip.ParseAddrPort(first); err == nil {
 		span.SetAttributes(attribute.String("server.address", at.Addr().String()), attribute.Int("server.port", int(at.Port())))
 	}
+	for _, stage := range [...]string{stagePrefill, stageEncode} {
+		if at := d.further.text(stage); at != "" {
+			span.SetAttributes(attribute.String("penstock."+stage, at))
+		}
+	}
+	if len(d.further.lacks) > 0 {
+		span.SetAttributes(attribute.StringSlice("penstock.missing", d.further.lacks))
+	}
 	span.SetAttributes(
 		attribute.String("penstock.pool", pool.Name),
 		attribute.String("penstock.strategy", pool.strategy.Name()),

@@ -34,6 +34,7 @@ func (t *tracker) Response(status int, served string) (set extproc.Header) {
 	if load == nil {
 		return set
 	}
+	load = t.lease.Served(load)
 	t.lease.MoveTo(load, now)
 	t.lease.Begun(0)
 	if t.untilEnd {
@@ -114,7 +115,7 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 
 // follow updates a lease.
 func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
-	served := p.loadOf(lease.Holder().Pool, e.Served)
+	served := lease.Served(p.loadOf(lease.Holder().Pool, e.Served))
 	ok, now := e.Status > 0 && e.Status < 500, time.Now()
 	p.notes.ended(lease.Tag().Number, e, now)
 	switch {

@@ -19,6 +19,7 @@ import (
 type upstreamMetrics struct {
 	picker                     *Picker
 	requests, errors, attempts *prometheus.CounterVec
+	stages                     *prometheus.CounterVec
 	running                    *prometheus.GaugeVec
 	seconds, firstToken, input *prometheus.HistogramVec
 	scheduling                 prometheus.Histogram
@@ -42,6 +43,7 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 		requests: counter("request_total", "Requests that a model server was picked for (llm-d's name).", labels...),
 		errors:   counter("request_error_total", "Requests that ended with an error, by its status (llm-d's name).", append(labels, "error_code")...),
 		attempts: counter("scheduler_attempts_total", "Picks, by status and endpoint (llm-d's name).", "status", "target_model_name", "endpoint_name", "namespace", "port"),
+		stages:   counter("disagg_decision_total", "Picks by the stages of the request (llm-d's name).", "plugin_name", "plugin_type", "model_name", "decision_type"),
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "llm_d_epp_request_running",
 			Help: "Requests in flight (llm-d's name)."}, labels),
 		seconds:    histogram("request_duration_seconds", "Time from a request's pick to the end of its response (llm-d's name).", upstreamSeconds, labels...),
@@ -54,7 +56,7 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 	if r == nil {
 		return u, nil
 	}
-	for _, c := range []prometheus.Collector{u.requests, u.errors, u.attempts, u.running, u.seconds, u.firstToken, u.input, u.scheduling, upstreamPools{p}} {
+	for _, c := range []prometheus.Collector{u.requests, u.errors, u.attempts, u.stages, u.running, u.seconds, u.firstToken, u.input, u.scheduling, upstreamPools{p}} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -111,6 +113,9 @@ func (u *upstreamMetrics) picked(pool *pool, r *extproc.Request, a *extproc.Answ
 	name, port := pool.named(first)
 	u.attempts.WithLabelValues("success", target, name, namespace, port).Inc()
 	u.requests.WithLabelValues(labels...).Inc()
+	if of := pool.disagg(); d.staged && of != nil {
+		u.stages.WithLabelValues(of.Handler, of.HandlerType, cmp.Or(target, "unknown"), d.further.decision()).Inc()
+	}
 	if d.tokens > 0 {
 		u.input.WithLabelValues(labels...).Observe(float64(d.tokens))
 	}

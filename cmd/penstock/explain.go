@@ -287,6 +287,12 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	for _, v := range e.Verdicts {
 		p.line("", indent+"%s", verdictText(v))
 	}
+	for _, s := range e.Stages {
+		p.line(indent+s.Name, "%s", cmp.Or(s.Endpoints, "no server takes requests: those of decode do it"))
+		for _, v := range s.Verdicts {
+			p.line("", indent+"%s", verdictText(v))
+		}
+	}
 }
 
 // targetsText describes the models that replace the request's, with their shares.

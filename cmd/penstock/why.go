@@ -99,6 +99,15 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		default:
 			p.line("  choice", "%s: %s (%s)", r.Result, r.Endpoints, how)
 		}
+		if r.Prefill != "" {
+			p.line("  prefill", "%s", r.Prefill)
+		}
+		if r.Encode != "" {
+			p.line("  encode", "%s", r.Encode)
+		}
+		if len(r.Missing) > 0 {
+			p.line("  missing", "no server is free for %s", strings.Join(r.Missing, ", "))
+		}
 		if r.Error != "" {
 			p.line("  error", "%s", r.Error)
 		}

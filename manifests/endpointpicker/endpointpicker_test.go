@@ -84,9 +84,9 @@ func TestEndpointPickerConfig_ParametersHaveDefaults(t *testing.T) {
 func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
 	many := strings.Repeat("{type: queue-scorer, name: x},", 65)
 	for doc, want := range map[string]string{
-		"plugins: [{type: disagg-profile-handler}]":                                                                  `plugins[0].type: "disagg-profile-handler" is not a type of plugins that Penstock has; use single-profile-handler`,
+		"plugins: [{type: disagg-profile-handler}]":                                                                  `schedulingProfiles: has no profile "decode", which disagg-profile-handler needs; add one with the filter decode-filter`,
 		"plugins: [{type: by-label-selector}]":                                                                       "use label-selector-filter",
-		"plugins: [{type: queue}]":                                                                                   "use one of active-request-scorer, approx-prefix-cache-producer, ",
+		"plugins: [{type: queue}]":                                                                                   "use one of active-request-scorer, always-disagg-multimodal-decider, ",
 		"plugins: [{}]":                                                                                              `plugins[0].type: "" is not a type`,
 		"plugins: []":                                                                                                "plugins: is empty",
 		"plugins: [" + many + "]":                                                                                    "plugins: has 65 plugins; at most 64",

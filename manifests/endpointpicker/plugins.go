@@ -8,13 +8,14 @@ import (
 // Role is what plugins of a type do.
 type Role string
 
-// The roles. Handlers and producers are part of a document and have nothing to configure here.
+// The roles. Producers are part of a document and have nothing to configure here.
 const (
 	Filter   Role = "filter"
 	Scorer   Role = "scorer"
 	Picker   Role = "picker"
 	Handler  Role = "profile handler"
 	Producer Role = "data producer"
+	Decision Role = "decider"
 	Policy   Role = "policy of flow control"
 )
 
@@ -76,6 +77,18 @@ var kinds = map[string]kind{
 	PowerOfTwoPicker:     {role: Picker},
 
 	SingleProfileHandler: {role: Handler},
+	DisaggProfileHandler: {role: Handler, parameters: func() parameters { return &disaggParameters{} }},
+	PDProfileHandler: {role: Handler, parameters: func() parameters {
+		return &pdParameters{DecodeProfile: "decode", PrefillProfile: "prefill", DeciderPluginName: PrefixBasedDecider}
+	}},
+	DataParallelProfileHandler: {role: Handler, parameters: func() parameters { return &dataParallelParameters{PrimaryPort: 8000} }},
+
+	DecodeFilter:            {role: Filter},
+	PrefillFilter:           {role: Filter},
+	EncodeFilter:            {role: Filter},
+	PrefixBasedDecider:      {role: Decision, parameters: func() parameters { return &prefixDecider{} }},
+	AlwaysPrefillDecider:    {role: Decision},
+	AlwaysMultimodalDecider: {role: Decision},
 
 	UtilizationDetector:  {role: Policy, parameters: func() parameters { return &Utilization{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8} }},
 	FCFSOrdering:         {role: Policy},
@@ -104,11 +117,6 @@ func Types(roles ...Role) []string {
 var instead = map[string]string{
 	"by-label-selector":              "use label-selector-filter, which has the same parameters",
 	"by-label":                       "use label-selector-filter with matchExpressions",
-	"decode-filter":                  "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
-	"prefill-filter":                 "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
-	"encode-filter":                  "use label-selector-filter with matchExpressions for the label llm-d.ai/role; Penstock does not separate prefill and decode",
-	"disagg-profile-handler":         "use single-profile-handler: Penstock does not separate prefill and decode",
-	"pd-profile-handler":             "use single-profile-handler: Penstock does not separate prefill and decode",
 	"precise-prefix-cache-scorer":    "use precise-prefix-cache-producer, and prefix-cache-scorer with prefixMatchInfoProducerName",
 	"token-producer":                 "remove it: Penstock counts tokens by itself",
 	"concurrency-detector":           "use utilization-detector, or set spec.picker.full.inFlight of the PoolPolicy",
@@ -120,12 +128,15 @@ var instead = map[string]string{
 
 const (
 	readsPages    = "Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy"
+	setsHeaders   = "the profile handler sets the headers"
 	readsRequests = "Penstock reads requests by itself, by their path"
 )
 
 // needless are the types of plugins that llm-d's router is given for what Penstock does by itself, with the reason. Its chart writes the
 // first two into every document.
 var needless = map[string]string{
+	"disagg-headers-handler":       setsHeaders,
+	"prefill-header-handler":       setsHeaders,
 	metricsDataSource:              readsPages,
 	"core-metrics-extractor":       readsPages,
 	"endpoint-notification-source": "Penstock knows the pool's endpoints by itself",

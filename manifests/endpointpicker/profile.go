@@ -33,6 +33,10 @@ type Profile struct {
 	Precise bool
 	// Flow is the flow control of the document; nil if it is off.
 	Flow *Flow
+	// Disagg has the further servers of requests; nil: there are none.
+	Disagg *Disagg
+	// MaxEndpoints is the picker's maxNumOfEndpoints, which only the profile of encode has a use for; at least 1.
+	MaxEndpoints int
 }
 
 // Instance is a plugin with its parameters.
@@ -214,42 +218,61 @@ func (r *resolver) producers() {
 	}
 }
 
-// profile selects the plugins of the document's profile.
+// profile selects the plugins of the document's profiles.
 func (r *resolver) profile(c *EndpointPickerConfig) *Profile {
+	if handler := r.handler(); handler != nil {
+		return r.disagg(c, handler)
+	}
+	return r.single(c, SingleProfileHandler)
+}
+
+// single selects the plugins of a document with one profile.
+func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 	if len(c.SchedulingProfiles) > 1 {
-		r.wrong("schedulingProfiles[1]", "keep one profile", "is not supported: single-profile-handler runs one profile")
+		r.wrong("schedulingProfiles[1]", "keep one profile, or add "+DisaggProfileHandler, "is not supported: %s runs one profile", handler)
+	}
+	if len(c.SchedulingProfiles) > 0 {
+		return r.selected(c, 0)
 	}
 	p := &Profile{}
-	if len(c.SchedulingProfiles) == 0 {
-		for _, name := range r.names {
-			if in := r.instances[name]; in.kind.role == Filter || in.kind.role == Scorer || in.kind.role == Picker {
-				r.add(p, in, 1, in.field)
-			}
-		}
-	} else {
-		refs := c.SchedulingProfiles[0].Plugins
-		if len(refs) > maxSelected {
-			r.wrong("schedulingProfiles[0].plugins", "remove some", "has %d plugins; at most %d are allowed", len(refs), maxSelected)
-			refs = refs[:maxSelected]
-		}
-		for i, ref := range refs {
-			field := fmt.Sprintf("schedulingProfiles[0].plugins[%d]", i)
-			in := r.instances[ref.PluginRef]
-			if in == nil {
-				r.wrong(field+".pluginRef", "write the name of one of the plugins: "+strings.Join(r.names, ", "), "there is no plugin %q", ref.PluginRef)
-				continue
-			}
-			weight := 1.0
-			if ref.Weight != nil {
-				weight = *ref.Weight
-			}
-			if weight < 0 || math.IsInf(weight, 0) || math.IsNaN(weight) {
-				r.wrong(field+".weight", "write 0 or more", "must be at least 0, is %g", weight)
-			}
-			r.add(p, in, weight, field+".pluginRef")
+	for _, name := range r.names {
+		if in := r.instances[name]; in.kind.role == Filter || in.kind.role == Scorer || in.kind.role == Picker {
+			r.add(p, in, 1, in.field)
 		}
 	}
-	p.Picker = cmp.Or(p.Picker, r.onlyPicker(), MaxScorePicker)
+	return r.choice(p)
+}
+
+// selected selects the plugins of a profile by its place.
+func (r *resolver) selected(c *EndpointPickerConfig, at int) *Profile {
+	p, refs := &Profile{}, c.SchedulingProfiles[at].Plugins
+	of := fmt.Sprintf("schedulingProfiles[%d].plugins", at)
+	if len(refs) > maxSelected {
+		r.wrong(of, "remove some", "has %d plugins; at most %d are allowed", len(refs), maxSelected)
+		refs = refs[:maxSelected]
+	}
+	for i, ref := range refs {
+		field := fmt.Sprintf("%s[%d]", of, i)
+		in := r.instances[ref.PluginRef]
+		if in == nil {
+			r.wrong(field+".pluginRef", "write the name of one of the plugins: "+strings.Join(r.names, ", "), "there is no plugin %q", ref.PluginRef)
+			continue
+		}
+		weight := 1.0
+		if ref.Weight != nil {
+			weight = *ref.Weight
+		}
+		if weight < 0 || math.IsInf(weight, 0) || math.IsNaN(weight) {
+			r.wrong(field+".weight", "write 0 or more", "must be at least 0, is %g", weight)
+		}
+		r.add(p, in, weight, field+".pluginRef")
+	}
+	return r.choice(p)
+}
+
+// choice completes a profile that names no picker.
+func (r *resolver) choice(p *Profile) *Profile {
+	p.Picker, p.MaxEndpoints = cmp.Or(p.Picker, r.onlyPicker(), MaxScorePicker), max(p.MaxEndpoints, 1)
 	return p
 }
 
@@ -285,6 +308,9 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 			r.wrong(field, "keep one of them", "the profile has a picker already: %s", p.Picker)
 		}
 		p.Picker = in.Type
+		if named, ok := in.Parameters.(*pickerParameters); ok && named.MaxNumOfEndpoints != nil {
+			p.MaxEndpoints = *named.MaxNumOfEndpoints
+		}
 	default:
 		if in.kind.role != "" {
 			r.problems = append(r.problems, Problem{Warning: true, Field: field, Problem: "has no effect: a " + string(in.kind.role) + " is not part of a profile", Fix: "remove it"})

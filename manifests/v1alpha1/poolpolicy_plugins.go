@@ -30,7 +30,7 @@ type PluginsSpec struct {
 type FilterPlugin struct {
 	// Type of the filter.
 	//
-	// +kubebuilder:validation:Enum=label-selector-filter
+	// +kubebuilder:validation:Enum=label-selector-filter;decode-filter;prefill-filter;encode-filter
 	Type string `json:"type"`
 	// Parameters of the filter: for label-selector-filter matchLabels and matchExpressions, as in a label selector.
 	//

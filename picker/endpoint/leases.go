@@ -83,6 +83,8 @@ type Lease struct {
 	ahead  int64       // tokens that load reads before this prompt
 	trial  bool        // picked waits for its outcome
 	tag    Tag
+	parts  []*Lease // of the request at other servers, until its first token
+	front  *Load    // an address that passes requests on to picked; nil for none
 }
 
 // untilEnd is the renewal of a lease that lives until its Release.
@@ -216,6 +218,7 @@ func (lease *Lease) Done() {
 	lease.id, lease.adopted, lease.holder, lease.ledger, lease.leases, lease.picked, lease.work = 0, "", Holder{}, nil, nil, nil, Work{}
 	lease.renewed.Store(0)
 	lease.load, lease.prompt, lease.begun, lease.ahead, lease.trial, lease.tag = nil, promptRead, false, 0, false, Tag{}
+	lease.front = nil
 	unused.Put(lease)
 }
 
@@ -326,7 +329,9 @@ func (lease *Lease) Release() bool {
 	lease.endPrompt()
 	lease.endTrial()
 	lease.load = nil
+	parts := lease.takeParts()
 	lease.mu.Unlock()
+	endParts(parts, 0)
 	load.end()
 	l := lease.leases
 	if lease.adopted != "" {
@@ -349,6 +354,9 @@ func (lease *Lease) Release() bool {
 func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	lease.mu.Lock()
 	from := lease.load
+	if to != nil && to == lease.front {
+		to = lease.picked
+	}
 	if to == nil || from == nil || from == to {
 		lease.mu.Unlock()
 		return

@@ -42,7 +42,11 @@ func (lease *Lease) endTrial() {
 // request; 0 if that is unknown.
 func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
-	defer lease.mu.Unlock()
+	parts := lease.takeParts()
+	defer func() {
+		lease.mu.Unlock()
+		endParts(parts, after)
+	}()
 	if !lease.begun && after > 0 && lease.predicted() {
 		lease.load.learner().sentHeaders(&lease.work.Features, after)
 	}

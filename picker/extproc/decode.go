@@ -52,6 +52,7 @@ type Message struct {
 	headers [][]byte        // encoded HeaderMaps
 	named   [names][]byte   // first values of the headers that nameOf has; nil without one
 	context [][]byte        // encoded Metadata
+	routing bool            // headers has one of endpointpicker.RoutingHeaders
 }
 
 var messages = sync.Pool{New: func() any { return new(Message) }}

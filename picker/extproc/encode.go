@@ -24,6 +24,8 @@ type Answer struct {
 	Endpoints List
 	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
 	MaxRetries int
+	// Headers are set in the request: those of endpointpicker.RoutingHeaders that name further servers. The others of them are removed.
+	Headers []Header
 	// Pool and Lease are sent in the metadata namespace "penstock" and return in the access log. Without a lease the
 	// namespace is not set.
 	Pool  string
@@ -67,7 +69,7 @@ func (l Lease) String() string {
 	return l.Owner + "." + strconv.FormatUint(l.Number, 36)
 }
 
-// Header is a header of a response.
+// Header is a header of a request or a response.
 type Header struct{ Name, Value string }
 
 // Tracker follows one request after its pick. Calls come from the stream's goroutine, End last.

@@ -250,6 +250,7 @@ func (x *exchange) answer(phase protowire.Number, a *Answer) error {
 		x.dropBody()
 		return x.send(immediateReply(a))
 	}
+	x.route(a)
 	return x.send(pickReply(phase, a, x.changed(phase), x.names))
 }
 

@@ -1,6 +1,10 @@
 package extproc
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+)
 
 // name is a header that picks look up. One pass over the headers finds all of them, because a pick asks for up to a dozen: with a
 // pass for each, a pick by headers takes 5.2 us of this process beside gRPC, and one with a prompt of 1 KB 8.2; with one, 4.0 and 4.9.
@@ -25,6 +29,9 @@ const (
 	namePlainTTFT
 	namePlainTPOT
 	names // how many
+
+	// routing is a header of endpointpicker.RoutingHeaders. Its value is not kept.
+	routing
 )
 
 // nameOf returns the place of a header's value in Message.named; otherName for a header that has none. Header finds those too,
@@ -63,6 +70,10 @@ func nameOf[T string | []byte](text T) name {
 		return namePlainTTFT
 	case "x-slo-tpot-ms":
 		return namePlainTPOT
+	case endpointpicker.HeaderPrefill, endpointpicker.HeaderEncode, endpointpicker.HeaderDataParallel, "x-kv-cache-source-host-port",
+		"x-worker-instance-id", "x-prefill-instance-id", "x-dp-rank", "x-prefill-dp-rank", "x-data-parallel-rank", "x-dynamo-routing-mode",
+		"x-dynamo-worker-instance-id", "x-dynamo-prefill-instance-id", "x-dynamo-dp-rank", "x-dynamo-prefill-dp-rank":
+		return routing
 	}
 	return otherName
 }
@@ -70,7 +81,7 @@ func nameOf[T string | []byte](text T) name {
 // Header returns the first value of a header, or nil without one. name is in lower case; pseudo-headers begin with a colon.
 // Current Envoys send the value in raw_value; value is read for data planes that still use it.
 func (m *Message) Header(name string) []byte {
-	if n := nameOf(name); n != otherName {
+	if n := nameOf(name); n != otherName && n != routing {
 		return m.named[n]
 	}
 	for key, value := range m.Each {
@@ -103,7 +114,10 @@ func (m *Message) nameHeaders() {
 			if key, value, block, ok = nextHeader(block); !ok {
 				continue
 			}
-			if n := nameOf(key); n != otherName && m.named[n] == nil {
+			switch n := nameOf(key); {
+			case n == routing:
+				m.routing = true
+			case n != otherName && m.named[n] == nil:
 				m.named[n] = value
 			}
 		}

@@ -21,7 +21,9 @@ type change struct {
 	length     int    // of the new body, for content-length; 0 leaves it alone
 	dropModel  bool   // removes headerModel
 	dropLength bool   // removes content-length
-	replaced   bool   // the body is replaced by body, in this message
+	set        []Header
+	remove     []string // headers
+	replaced   bool     // the body is replaced by body, in this message
 	body       mem.BufferSlice
 }
 
@@ -32,6 +34,12 @@ func (c *change) headers(w *writer) {
 	}
 	if c.dropLength {
 		w.str(2, "content-length")
+	}
+	for _, name := range c.remove {
+		w.str(2, name)
+	}
+	for i := range c.set {
+		w.header(c.set[i].Name, c.set[i].Value)
 	}
 	if c.model != "" {
 		w.header(headerModel, c.model)

@@ -25,6 +25,8 @@ type Facts struct {
 	Tokens int
 	// Spread is the hash of the body's key; 0 if it is not computed. See Spread.
 	Spread uint64
+	// Media means that the prompt has images, audio, video or files.
+	Media bool
 	// Chain of the prompt, valid until the Scanner's Release.
 	Chain prefix.Chain
 	// Exact is the prompt if it is given as token IDs, valid as long; else it has the salt alone.

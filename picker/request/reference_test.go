@@ -206,6 +206,7 @@ func (r *reference) object(raw json.RawMessage, to *prefix.Builder, depth int, u
 			to.Write(inner(m.value))
 		case use == "image" && string(m.value) == "null":
 		case use == "image":
+			r.facts.Media = true
 			to.Mix(xxhash.Sum64(inner(m.value)))
 		case use == "content":
 			r.content(m.value, to, depth)

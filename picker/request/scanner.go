@@ -85,6 +85,7 @@ type Scanner struct {
 	front, rest prefix.Builder
 	ids         prefix.Tokens // of a prompt of token IDs
 	lists       int           // arrays of the prompt
+	media       bool          // the prompt has some
 	message     []byte        // of a gRPC request
 
 	chain [prefix.MaxBlocks]uint64
@@ -115,7 +116,7 @@ func (s *Scanner) Release() {
 	s.front.Reset()
 	s.rest.Reset()
 	s.ids.Reset()
-	s.lists = 0
+	s.lists, s.media = 0, false
 	if s.message = s.message[:0]; cap(s.message) > maxKept {
 		s.message = nil
 	}
@@ -153,7 +154,7 @@ func (s *Scanner) Facts() Facts {
 	if s.kind.GRPC() {
 		s.readMessage()
 	}
-	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size}
+	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size, Media: s.media}
 	if s.kind != OtherKind {
 		f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
@@ -407,6 +408,7 @@ func (s *Scanner) endValue() {
 	case forSalt:
 		s.salt = s.digest.Sum64()
 	case asImage:
+		s.media = true
 		s.builder().Mix(s.digest.Sum64())
 	case asSeed:
 		s.front.Mix(s.digest.Sum64())

@@ -16,3 +16,8 @@ func labelSelector(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint
 	}
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return selector.Matches(labels.Set(e.Labels)) }
 }
+
+// role is decode-filter, prefill-filter and encode-filter.
+func role(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
+	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return endpointpicker.HasRole(p.Type, e.Labels) }
+}

@@ -35,6 +35,9 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 // pluginFilters are the filters by their types.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
+	endpointpicker.DecodeFilter:        role,
+	endpointpicker.PrefillFilter:       role,
+	endpointpicker.EncodeFilter:        role,
 }
 
 // choices are the pickers by their types.

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"slices"
 	"time"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
@@ -12,6 +13,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -21,9 +23,17 @@ const endpointHeader = "x-gateway-destination-endpoint"
 
 var (
 	// edgeHeaders are what no client may send, hopHeaders what a request must not bring along from one pool to another.
-	edgeHeaders = []*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-"), noteChunked()}
-	hopHeaders  = []*mutationv3.HeaderMutation{removeHeader(endpointHeader)}
+	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-"), noteChunked()}, routingHeaders())
+	hopHeaders  = append(routingHeaders(), removeHeader(endpointHeader))
 )
+
+// routingHeaders removes those by which a server would send a request to any address that its client names.
+func routingHeaders() (out []*mutationv3.HeaderMutation) {
+	for _, name := range endpointpicker.RoutingHeaders() {
+		out = append(out, removeHeader(name))
+	}
+	return out
+}
 
 // manager is what the connection managers of edges and hops have in common. The name is that of the route
 // configuration; owner is the gateway or hop, for the picker's access log.

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// prefillDecode is llm-d's example of a document for prefill and decode; prompts of 64 and more tokens that are not cached have prefill.
+const prefillDecode = `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: approx-prefix-cache-producer
+- type: prefix-cache-scorer
+- type: queue-scorer
+- type: prefill-filter
+- type: decode-filter
+- type: max-score-picker
+- type: disagg-profile-handler
+  parameters:
+    deciders:
+      prefill: prefix-based-pd-decider
+- type: prefix-based-pd-decider
+  parameters:
+    nonCachedTokens: 64
+schedulingProfiles:
+- name: prefill
+  plugins:
+  - pluginRef: prefill-filter
+  - pluginRef: max-score-picker
+  - {pluginRef: prefix-cache-scorer, weight: 2}
+  - {pluginRef: queue-scorer, weight: 1}
+- name: decode
+  plugins:
+  - pluginRef: decode-filter
+  - pluginRef: max-score-picker
+  - {pluginRef: prefix-cache-scorer, weight: 2}
+  - {pluginRef: queue-scorer, weight: 1}
+`
+
+// inRole is serversYAML of servers of the pool chat in a role.
+func inRole(role string, addresses ...string) string {
+	return strings.Replace(serversYAML(role, addresses...), "app: "+role, "app: chat, llm-d.ai/role: "+role, 1)
+}
+
+// lastHeaders are the headers of the last request that a model server got.
+func lastHeaders(t *testing.T, server string) http.Header {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+server+"/debug/last", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := do(client(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last struct {
+		Headers http.Header `json:"headers"`
+	}
+	if err := json.Unmarshal([]byte(got.body), &last); err != nil {
+		t.Fatal(err, got.body)
+	}
+	return last.Headers
+}
+
+// prompt is a request with a prompt of some tokens that begins with a text.
+func prompt(begin string, tokens int) string {
+	return fmt.Sprintf(`{"model":"llama","max_tokens":4,"messages":[{"role":"user","content":"%s %s"}]}`, begin, strings.Repeat("abc ", tokens))
+}
+
+// A long prompt is read by a server of prefill, which a header names; a short one, and one that decode has cached, is not. What clients
+// write into the header is removed.
+func TestDisagg_PrefillServerIsNamed(t *testing.T) {
+	t.Parallel()
+	prefill, decode := modelServer(t, sim.Config{Name: "prefill"}), modelServer(t, sim.Config{Name: "decode"})
+	port := freePort(t)
+	files := chatFiles(port)
+	files["servers.yaml"] = inRole("prefill", prefill) + "---\n" + inRole("decode", decode)
+	files["policy.yaml"] = zonePolicy("{kind: EndpointPickerConfig, name: zone}")
+	files["roles.yaml"] = named(prefillDecode)
+	s := up(t, files)
+	answers(t, local(port), http.StatusOK)
+	const header = "X-Prefiller-Host-Port"
+	served := func(body, want string) {
+		t.Helper()
+		got := ask(t, local(port), body, header, "169.254.169.254:80", "x-encoder-hosts-ports", "10.0.0.1:1", "x-dynamo-worker-instance-id", "7")
+		if got.status != http.StatusOK || got.header.Get("x-served-by") != "decode" {
+			t.Fatalf("%d from %q: %s", got.status, got.header.Get("x-served-by"), got.body)
+		}
+		h := lastHeaders(t, decode)
+		if h.Get(header) != want || h.Get("x-encoder-hosts-ports") != "" || h.Get("x-dynamo-worker-instance-id") != "" {
+			t.Errorf("%s..: it got %v, want %q", body[:80], h, want)
+		}
+	}
+	served(prompt("short", 8), "")
+	served(prompt("long", 400), prefill)
+	served(prompt("long", 400), "") // decode has it now
+	if text := s.penstock("explain", "--last", "2"); strings.Count(text, "prefill") != 1 || !strings.Contains(text, prefill) {
+		t.Errorf("explain --last:\n%s", text)
+	}
+	if text := s.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, "out: decode-filter") || !strings.Contains(text, "out: prefill-filter") {
+		t.Errorf("explain:\n%s", text)
+	}
+
+	// Without a server of prefill, decode does all.
+	s.write("servers.yaml", inRole("decode", decode))
+	eventually(t, "decode is alone", func() error {
+		ask(t, local(port), prompt(fmt.Sprint(freePort(t)), 400))
+		if h := lastHeaders(t, decode).Get(header); h != "" {
+			return fmt.Errorf("it got %q", h)
+		}
+		return nil
+	})
+	// Without one of decode, there is no answer.
+	s.write("servers.yaml", inRole("prefill", prefill))
+	answers(t, local(port), http.StatusServiceUnavailable)
+}
+
+// The first pool's servers are gone: the second pool's, which serves the request, gets no header of the first one.
+func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
+	t.Parallel()
+	closed := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	prefill, other := modelServer(t, sim.Config{Name: "prefill"}), modelServer(t, sim.Config{Name: "other"})
+	port := freePort(t)
+	files := chatFiles(port)
+	files["servers.yaml"] = inRole("prefill", prefill) + "---\n" + inRole("decode", closed) + "---\n" + serversYAML("other", other)
+	files["other.yaml"] = poolYAML("other")
+	files["policy.yaml"] = strings.Replace(zonePolicy("{kind: EndpointPickerConfig, name: zone}"), "spec:", "spec:\n  spill: [{name: other}]", 1)
+	files["roles.yaml"] = named(prefillDecode)
+	up(t, files)
+	answers(t, local(port), http.StatusOK)
+	for i := range 3 {
+		got := ask(t, local(port), prompt(fmt.Sprint(i), 400))
+		if h := lastHeaders(t, other); got.status != http.StatusOK || got.header.Get("x-served-by") != "other" || h.Get("x-prefiller-host-port") != "" {
+			t.Errorf("%d from %q, which got %v: %s", got.status, got.header.Get("x-served-by"), h, got.body)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package endpointpicker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Types of plugins for servers of several roles.
+const (
+	DecodeFilter  = "decode-filter"
+	PrefillFilter = "prefill-filter"
+	EncodeFilter  = "encode-filter"
+
+	DisaggProfileHandler       = "disagg-profile-handler"
+	PDProfileHandler           = "pd-profile-handler"
+	DataParallelProfileHandler = "data-parallel-profile-handler"
+
+	PrefixBasedDecider      = "prefix-based-pd-decider"
+	AlwaysPrefillDecider    = "always-disagg-pd-decider"
+	AlwaysMultimodalDecider = "always-disagg-multimodal-decider"
+)
+
+// RoleLabel of a server's pod or ModelServers entry has its roles.
+const RoleLabel = "llm-d.ai/role"
+
+// roleFilter is a filter by role.
+type roleFilter struct {
+	roles     []string
+	unlabeled bool // servers without the label pass too
+}
+
+var roleFilters = map[string]roleFilter{
+	DecodeFilter:  {[]string{"decode", "prefill-decode", "encode-prefill-decode", "both"}, true},
+	PrefillFilter: {[]string{"prefill", "encode-prefill", "prefill-decode", "encode-prefill-decode", "both"}, false},
+	EncodeFilter:  {[]string{"encode", "encode-prefill", "encode-prefill-decode"}, false},
+}
+
+// HasRole reports whether a server with labels passes a filter by role.
+func HasRole(filter string, labels map[string]string) bool {
+	f := roleFilters[filter]
+	role, ok := labels[RoleLabel]
+	return !ok && f.unlabeled || ok && slices.Contains(f.roles, role)
+}
+
+// Disagg is how further servers take part in a request: some encode its images, one reads its prompt. The Profile that has it chooses
+// the server that the request is sent to, which writes the answer.
+//
+// +kubebuilder:object:generate=false
+type Disagg struct {
+	Handler, HandlerType string // the profile handler
+	Prefill, Encode      *Stage // nil: none
+	// PrimaryPort is where a pod takes requests for all of its data-parallel ranks, each of which is a port of its own; 0: each takes its
+	// own.
+	PrimaryPort uint16
+}
+
+// Stage is the choice of further servers.
+//
+// +kubebuilder:object:generate=false
+type Stage struct {
+	*Profile
+	Decider Decider
+}
+
+// Decider decides which requests have a stage.
+//
+// +kubebuilder:object:generate=false
+type Decider struct {
+	// Always: all requests; Multimodal: those with images or other media. Else those that the next two select.
+	Always, Multimodal bool
+	// NonCachedTokens is the least number of tokens of the prompt that the server of decode lacks; 0: no request has the stage.
+	NonCachedTokens int
+	// PromptTokens is the least number of tokens of the prompt.
+	PromptTokens int
+}
+
+// Wants reports whether a request has the stage: by the tokens of its prompt, how many of them the server of decode has cached, and
+// whether it has media.
+func (d *Decider) Wants(tokens, cached int, media bool) bool {
+	switch {
+	case d.Always:
+		return true
+	case d.Multimodal:
+		return media
+	}
+	return d.NonCachedTokens > 0 && tokens >= d.PromptTokens && tokens-cached >= d.NonCachedTokens
+}
+
+// prefixDecider are the parameters of prefix-based-pd-decider.
+type prefixDecider struct {
+	NonCachedTokens int `json:"nonCachedTokens"`
+	PromptTokens    int `json:"promptTokens"`
+}
+
+func (p *prefixDecider) check() (out []Problem) {
+	for field, value := range map[string]int{"nonCachedTokens": p.NonCachedTokens, "promptTokens": p.PromptTokens} {
+		if value < 0 {
+			out = append(out, Problem{Field: field, Problem: fmt.Sprintf("must be at least 0, is %d", value), Fix: "write a number of tokens"})
+		}
+	}
+	if p.NonCachedTokens == 0 {
+		out = append(out, Problem{Warning: true, Field: "nonCachedTokens", Problem: "is 0: no request is disaggregated", Fix: "write the number of tokens from which on it is, such as 512"})
+	}
+	return out
+}
+
+// handlerParameters are those of a profile handler for servers of several roles.
+type handlerParameters interface {
+	// stages returns the names of profiles and of deciders.
+	stages() stageNames
+}
+
+type stageNames struct {
+	decode, prefill, encode       string // profiles
+	prefillDecider, encodeDecider string // "": the stage is off
+	prefillFirst                  bool   // each request has prefill
+	primaryPort                   int
+	field                         string // of the deciders, in parameters
+}
+
+// disaggParameters are those of disagg-profile-handler, in their present form and in the former one.
+type disaggParameters struct {
+	StageOrder string `json:"stageOrder"`
+	Profiles   struct {
+		Decode  string `json:"decode"`
+		Prefill string `json:"prefill"`
+		Encode  string `json:"encode"`
+	} `json:"profiles"`
+	Deciders struct {
+		Prefill string `json:"prefill"`
+		Encode  string `json:"encode"`
+	} `json:"deciders"`
+
+	DecodeProfile            string `json:"decodeProfile"`
+	PrefillProfile           string `json:"prefillProfile"`
+	EncodeProfile            string `json:"encodeProfile"`
+	PrefillDeciderPluginName string `json:"prefillDeciderPluginName"`
+	EncodeDeciderPluginName  string `json:"encodeDeciderPluginName"`
+	DeciderPluginName        string `json:"deciderPluginName"`
+}
+
+const (
+	decodeFirst  = "decode-first"
+	prefillFirst = "prefill-first"
+)
+
+func (p *disaggParameters) check() (out []Problem) {
+	former := p.DecodeProfile + p.PrefillProfile + p.EncodeProfile + p.PrefillDeciderPluginName + p.EncodeDeciderPluginName + p.DeciderPluginName
+	present := p.Profiles.Decode + p.Profiles.Prefill + p.Profiles.Encode + p.Deciders.Prefill + p.Deciders.Encode
+	if former != "" && present != "" {
+		out = append(out, Problem{Problem: "has fields of two forms", Fix: "write profiles and deciders alone"})
+	}
+	switch strings.ToLower(p.StageOrder) {
+	case "", decodeFirst, prefillFirst:
+	default:
+		out = append(out, Problem{Field: "stageOrder", Problem: fmt.Sprintf("must be %s or %s, is %q", decodeFirst, prefillFirst, p.StageOrder), Fix: "write one of them, or remove it for " + decodeFirst})
+	}
+	if s := p.stages(); s.prefillFirst && s.prefillDecider != "" {
+		out = append(out, Problem{Field: s.field + "prefill", Problem: "is not possible with stageOrder " + prefillFirst + ", in which each request has prefill", Fix: "remove one of them"})
+	}
+	return out
+}
+
+func (p *disaggParameters) stages() stageNames {
+	return stageNames{
+		decode:         cmp.Or(p.Profiles.Decode, p.DecodeProfile, "decode"),
+		prefill:        cmp.Or(p.Profiles.Prefill, p.PrefillProfile, "prefill"),
+		encode:         cmp.Or(p.Profiles.Encode, p.EncodeProfile, "encode"),
+		prefillDecider: cmp.Or(p.Deciders.Prefill, p.PrefillDeciderPluginName, p.DeciderPluginName),
+		encodeDecider:  cmp.Or(p.Deciders.Encode, p.EncodeDeciderPluginName),
+		prefillFirst:   strings.EqualFold(p.StageOrder, prefillFirst),
+		field:          "deciders.",
+	}
+}
+
+// pdParameters are those of pd-profile-handler, which came before disagg-profile-handler.
+type pdParameters struct {
+	DecodeProfile     string `json:"decodeProfile"`
+	PrefillProfile    string `json:"prefillProfile"`
+	DeciderPluginName string `json:"deciderPluginName"`
+	PrimaryPort       int    `json:"primaryPort"`
+
+	PrefixPluginType            string `json:"prefixPluginType"`
+	PrefixPluginName            string `json:"prefixPluginName"`
+	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
+}
+
+func (p *pdParameters) check() []Problem { return checkPrimaryPort(p.PrimaryPort) }
+
+func (p *pdParameters) stages() stageNames {
+	return stageNames{decode: p.DecodeProfile, prefill: p.PrefillProfile, prefillDecider: p.DeciderPluginName, primaryPort: p.PrimaryPort}
+}
+
+// dataParallelParameters are those of data-parallel-profile-handler, which has one profile.
+type dataParallelParameters struct {
+	PrimaryPort int `json:"primaryPort"`
+}
+
+func (p *dataParallelParameters) check() []Problem { return checkPrimaryPort(p.PrimaryPort) }
+
+func (p *dataParallelParameters) stages() stageNames { return stageNames{primaryPort: p.PrimaryPort} }
+
+func checkPrimaryPort(port int) []Problem {
+	if port < 0 || port > 65535 {
+		return []Problem{{Field: "primaryPort", Problem: fmt.Sprintf("must be a port, is %d", port), Fix: "write one of the InferencePool's targetPorts"}}
+	}
+	return nil
+}
+
+// handler returns the document's profile handler for servers of several roles; nil without.
+func (r *resolver) handler() *instance {
+	var first *instance
+	for _, name := range r.names {
+		in := r.instances[name]
+		if in.kind.role != Handler {
+			continue
+		}
+		if first != nil {
+			r.wrong(in.field+".type", "keep one of them", "the document has a profile handler already: %s", first.Name)
+			continue
+		}
+		first = in
+	}
+	if first == nil {
+		return nil
+	}
+	if _, ok := first.Parameters.(handlerParameters); !ok {
+		return nil
+	}
+	return first
+}
+
+// disagg resolves a document with a profile handler for servers of several roles.
+func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
+	names := in.Parameters.(handlerParameters).stages()
+	d := &Disagg{Handler: in.Name, HandlerType: in.Type, PrimaryPort: uint16(names.primaryPort)}
+	if names.decode == "" { // one profile, of any name
+		p := r.single(c, in.Type)
+		p.Disagg = d
+		return p
+	}
+	at := func(name string) int {
+		return slices.IndexFunc(c.SchedulingProfiles, func(p SchedulingProfile) bool { return p.Name == name && name != "" })
+	}
+	for i, p := range c.SchedulingProfiles {
+		field := fmt.Sprintf("schedulingProfiles[%d].name", i)
+		switch {
+		case at(p.Name) < i && p.Name != "":
+			r.wrong(field, "give one of them another name", "%q is the name of another profile too", p.Name)
+		case p.Name == names.decode || p.Name == names.prefill || p.Name == names.encode && names.encode != "":
+		default:
+			r.problems = append(r.problems, noEffect(field, true, in.Type+" has no profile of this name")...)
+		}
+	}
+	decode := &Profile{}
+	if i := at(names.decode); i >= 0 {
+		decode = r.selected(c, i)
+	} else {
+		r.wrong("schedulingProfiles", "add one with the filter "+DecodeFilter, "has no profile %q, which %s needs", names.decode, in.Type)
+	}
+	decode.Disagg = d
+	d.Prefill = r.stage(c, in, names.prefill, names.prefillDecider, names.field+"prefill", names.prefillFirst, at)
+	d.Encode = r.stage(c, in, names.encode, names.encodeDecider, names.field+"encode", false, at)
+	for _, s := range []*Stage{d.Prefill, d.Encode} {
+		if s == nil {
+			continue
+		}
+		decode.Pages, decode.Prompts, decode.Precise = decode.Pages || s.Pages, decode.Prompts || s.Prompts || !s.Decider.Always, decode.Precise || s.Precise
+	}
+	return decode
+}
+
+// stage resolves a profile for further servers, and its decider; nil if there is none.
+func (r *resolver) stage(c *EndpointPickerConfig, handler *instance, profile, decider, field string, always bool, at func(string) int) *Stage {
+	i := at(profile)
+	switch {
+	case decider == "" && !always:
+		if i >= 0 {
+			r.problems = append(r.problems, Problem{Warning: true, Field: fmt.Sprintf("schedulingProfiles[%d]", i), Problem: "has no effect: " + handler.Type + " has no decider for it", Fix: "name a decider in its parameters"})
+		}
+		return nil
+	case i < 0 && decider != "":
+		r.problems = append(r.problems, Problem{Warning: true, Field: handler.field + ".parameters", Problem: fmt.Sprintf("the decider %s has no effect: there is no profile %q", decider, profile), Fix: "add the profile"})
+		return nil
+	case i < 0:
+		return nil
+	}
+	s := &Stage{Profile: r.selected(c, i), Decider: Decider{Always: always}}
+	if len(s.External) > 0 {
+		r.wrong(fmt.Sprintf("schedulingProfiles[%d]", i), "use it in the profile of decode", "%s is not supported for further servers", ExternalScorer)
+	}
+	if always {
+		return s
+	}
+	switch in := r.instances[decider]; {
+	case in == nil || in.kind.role != Decision:
+		r.wrong(handler.field+".parameters", "name a plugin of type "+strings.Join(Types(Decision), ", "), "%q is not the name of a decider", decider)
+	case in.Type == AlwaysPrefillDecider:
+		s.Decider.Always = true
+	case in.Type == AlwaysMultimodalDecider:
+		s.Decider.Multimodal = true
+	default:
+		p := in.Parameters.(*prefixDecider)
+		s.Decider.NonCachedTokens, s.Decider.PromptTokens = p.NonCachedTokens, p.PromptTokens
+	}
+	return s
+}

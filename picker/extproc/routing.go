@@ -1,0 +1,27 @@
+package extproc
+
+import (
+	"slices"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+)
+
+var routingHeaders = endpointpicker.RoutingHeaders()
+
+// route has a request name the further servers of its pick, and no others: a client's own could have a server send the request to any
+// address. Edges and hops of ours have removed them.
+func (x *exchange) route(a *Answer) {
+	x.change.set = a.Headers
+	m := x.request.Headers
+	if m == nil || !m.routing || x.request.Pool != "" {
+		return
+	}
+	for key := range m.Each {
+		i := slices.Index(routingHeaders, string(key))
+		if i < 0 || slices.Contains(x.change.remove, routingHeaders[i]) ||
+			slices.ContainsFunc(a.Headers, func(h Header) bool { return h.Name == routingHeaders[i] }) {
+			continue
+		}
+		x.change.remove = append(x.change.remove, routingHeaders[i])
+	}
+}
