@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -73,6 +74,10 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if text := headers[extproc.MetadataKeySpill]; text != "" {
 		spill = strings.Split(text, ",")
 	}
+	var allowed func(*endpoint.Endpoint) bool
+	if text := headers[extproc.MetadataKeySubset]; text != "" {
+		allowed = pool.selected(text, nil)
+	}
 	pool.snapshot.Refresh(explainTimeout)
 	var scratch schedule.Scratch
 	now := time.Now()
@@ -94,11 +99,11 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if pool.queue != nil {
 		e.Flow = &Held{Saturation: pool.FlowControl.Measure(pool.snapshot.Endpoints, now).Saturation, Waiting: pool.queue.Bands()}
 	}
-	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, nil, 1+pool.Fallbacks, &scratch)
+	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, allowed, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
-	a, _ := pool.compose(ranked, spill, &scratch, false, user, nil)
+	a, _ := pool.compose(ranked, spill, &scratch, allowed != nil, user, nil)
 	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints.String(), max(a.MaxRetries, 0), a.Status, a.Reason
-	e.Verdicts = pool.strategy.Describe(&request, now, pool.snapshot.Endpoints, nil)
+	e.Verdicts = pool.strategy.Describe(&request, now, pool.snapshot.Endpoints, allowed)
 	for i := range e.Verdicts {
 		v, at := &e.Verdicts[i], pool.snapshot.Endpoints[i].Addr
 		v.Prefixes = pool.reported(at)

@@ -184,6 +184,9 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if restricted {
 		spill = nil // the subset hint bounds the pick, and no hop is in it
 	}
+	if r.Subset != "" {
+		d.allowed, restricted = pool.selected(r.Subset, d.allowed), true
+	}
 	w := workings.Get().(*working)
 	c := &w.candidates
 	defer func() {

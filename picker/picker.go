@@ -92,6 +92,7 @@ type pool struct {
 	rendering   *tokenize.Pool
 	counters    *poolMetrics
 	history     *history
+	subsets     subsets
 	rules       *modelRules        // of Pool.Models; nil without
 	sessions    *schedule.Sessions // nil if the strategy does not read sessions
 	queue       *flow.Queue        // nil without flow control

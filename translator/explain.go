@@ -52,7 +52,8 @@ type BackendView struct {
 	Share     string   `json:"share"` // "50.0%"
 	Cluster   string   `json:"cluster,omitempty"`
 	Picker    string   `json:"picker,omitempty"`
-	Pool      string   `json:"pool,omitempty"` // model.PoolID, for questions to our picker
+	Pool      string   `json:"pool,omitempty"`   // model.PoolID, for questions to our picker
+	Subset    string   `json:"subset,omitempty"` // labels of the endpoints that it chooses among
 	Body      string   `json:"body,omitempty"`
 	TLS       string   `json:"tls,omitempty"` // how its servers are known
 	Filters   []string `json:"filters,omitempty"`
@@ -274,6 +275,9 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 		v.Picker, v.Body = b.Picker.Cluster.String(), string(b.Picker.Body)
 		if !b.Picker.Cluster.External() {
 			v.Pool = b.Picker.Pool.String()
+		}
+		if b.Picker.Subset != nil {
+			v.Subset = b.Picker.Subset.Selector
 		}
 		v.Spill = b.Picker.Spill
 	}

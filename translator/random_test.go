@@ -191,6 +191,10 @@ func (c *chaos) backend() gatewayv1.HTTPBackendRef {
 	if c.some(5) {
 		b.Namespace = ptr[gatewayv1.Namespace]("other")
 	}
+	if c.some(4) {
+		b.Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterExtensionRef, ExtensionRef: &gatewayv1.LocalObjectReference{
+			Group: v1alpha1.Group, Kind: "PoolPolicy", Name: gatewayv1.ObjectName(fmt.Sprint("policy", c.IntN(3)))}}}
+	}
 	return b
 }
 
@@ -290,11 +294,25 @@ func (c *chaos) pod() (store.Op, func(string) store.Op, string) {
 	return made(store.Pods, p)
 }
 
+func (c *chaos) subset() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: pick(c, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, "odd"), Values: []string{pick(c, "a", "b")}}}}
+}
+
 func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 	p := &v1alpha1.PoolPolicy{ObjectMeta: c.numbered("policy", 3)}
 	p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePool", Name: fmt.Sprint("pool", c.IntN(3))}
 	if c.some(4) {
 		p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: fmt.Sprint("imp", c.IntN(2))}
+	}
+	if c.some(3) {
+		p.Spec.Subset = c.subset()
+	}
+	if c.some(4) {
+		p.Spec.ExternalPicker = &v1alpha1.ExternalPickerSpec{DestinationKey: pick(c, "", "x-pod"), DestinationNamespace: pick(c, "", "picks")}
+	}
+	if c.some(4) {
+		p.Spec = v1alpha1.PoolPolicySpec{Subset: c.subset()}
+		return made(store.PoolPolicies, p)
 	}
 	p.Spec.Picker.Strategy = pick(c, v1alpha1.StrategyLoad, v1alpha1.StrategyRoundRobin)
 	p.Spec.Picker.FailureMode = pick(c, "", "FailOpen", "FailClose")

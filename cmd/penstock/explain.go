@@ -220,6 +220,9 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	if b.Picker != "" {
 		p.line(indent+"picker", "%s, which receives %s", b.Picker, bodyText(b, e))
 	}
+	if b.Subset != "" {
+		p.line(indent+"subset", "endpoints with the labels %s", b.Subset)
+	}
 	if len(b.Endpoints) > 0 {
 		p.line(indent+"endpoints", "%s", strings.Join(b.Endpoints, " "))
 	} else if b.Cluster != "" {

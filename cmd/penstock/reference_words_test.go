@@ -124,6 +124,7 @@ var conditionRows = []conditionRow{
 	{"PoolPolicy", "Accepted", "True", "Accepted", "The policy is in force"},
 	{"PoolPolicy", "Accepted", "False", "TargetNotFound", "The pool or import does not exist in the policy's namespace"},
 	{"PoolPolicy", "Accepted", "False", "Conflicted", "An older policy has the same target"},
+	{"PoolPolicy", "Accepted", "False", "InvalidSubset", "`spec.subset` is not a label selector; the message states why. Requests for it are answered 503, or spill"},
 	{"PoolPolicy", "Accepted", "False", "InvalidPlugins", "A plugin in `spec.picker.plugins` is invalid; the message names it. The picker keeps the last valid plugins, and after a restart the strategy `load`"},
 	{"PoolPolicy", "ResolvedRefs", "True", "ResolvedRefs", "All spill targets can receive requests, and `spec.picker.configRef` names a valid document"},
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidConfigRef", "`spec.picker.configRef` names no document, or an invalid one; the message names what is wrong in it. The picker keeps the last valid document, and after a restart the strategy `load`"},

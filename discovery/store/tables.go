@@ -143,6 +143,9 @@ var (
 	}}
 	PoolPolicies = &Table[*v1alpha1.PoolPolicy]{group: v1alpha1.Group, kind: "PoolPolicy", indexes: []Index[*v1alpha1.PoolPolicy]{
 		{ByTarget, func(p *v1alpha1.PoolPolicy) []string {
+			if p.Spec.TargetRef.Name == "" {
+				return nil // for routes alone
+			}
 			kind := p.Spec.TargetRef.Kind
 			if kind == "" {
 				kind = "InferencePool"

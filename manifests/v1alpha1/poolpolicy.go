@@ -23,7 +23,7 @@ type PoolPolicy struct {
 
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
-	// Conditions: Accepted, False with reason TargetNotFound, Conflicted or InvalidPlugins; ResolvedRefs, False with reason
+	// Conditions: Accepted, False with reason TargetNotFound, Conflicted, InvalidPlugins or InvalidSubset; ResolvedRefs, False with reason
 	// InvalidSpillTarget if requests cannot spill to a target, InvalidConfigRef if configRef names no valid document, or
 	// InvalidScorerRef if an external-scorer names no Service with the port.
 	//
@@ -35,14 +35,27 @@ type PoolPolicyStatus struct {
 }
 
 // PoolPolicySpec is the specification of a PoolPolicy.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.targetRef) || has(self.subset)",message="write targetRef, the pool; or subset alone, for backendRefs of routes that name this policy by an ExtensionRef filter"
+// +kubebuilder:validation:XValidation:rule="has(self.targetRef) || !has(self.picker) && !has(self.externalPicker) && !has(self.spill) && !has(self.remote)",message="without targetRef only subset has an effect: add targetRef, or remove the other fields"
+// +kubebuilder:validation:XValidation:rule="!has(self.subset) || !has(self.targetRef) || !has(self.targetRef.kind) || self.targetRef.kind != 'InferencePoolImport'",message="subset selects endpoints of an InferencePool by their labels, which those of an InferencePoolImport do not have: remove it"
 type PoolPolicySpec struct {
 	// TargetRef is the pool, in the policy's own namespace. Of several policies for one pool the oldest is in force, then the
-	// first by name; the others have the condition Accepted False.
-	TargetRef PoolRef `json:"targetRef"`
+	// first by name; the others have the condition Accepted False. A policy without it is for routes alone, see subset.
+	//
+	// +optional
+	TargetRef PoolRef `json:"targetRef,omitzero"`
 	// Picker configures Penstock's own picker. It has no effect on an external picker.
 	//
 	// +optional
 	Picker PickerSpec `json:"picker,omitzero"`
+	// Subset selects, by labels of their Pods or ModelServers, the endpoints of an InferencePool among which its picker must choose. In a
+	// policy with targetRef it is for all requests to the pool. For some of them, have an HTTPRoute's backendRef to the pool name a policy
+	// of the route's namespace without targetRef, by a filter of type ExtensionRef; if the pool has a subset, too, both must match. Without
+	// a pick among them a request spills, if the pool does, or is answered 503, also with failureMode FailOpen.
+	//
+	// +optional
+	Subset *metav1.LabelSelector `json:"subset,omitempty"`
 	// ExternalPicker states by which names the pool's external picker, or the picker of an import's exporting cluster, exchanges
 	// endpoints with the gateway, if it was started with other names than those of the endpoint picker protocol.
 	//

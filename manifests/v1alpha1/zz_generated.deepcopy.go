@@ -817,6 +817,11 @@ func (in *PoolPolicySpec) DeepCopyInto(out *PoolPolicySpec) {
 	*out = *in
 	out.TargetRef = in.TargetRef
 	in.Picker.DeepCopyInto(&out.Picker)
+	if in.Subset != nil {
+		in, out := &in.Subset, &out.Subset
+		*out = new(metav1.LabelSelector)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.ExternalPicker != nil {
 		in, out := &in.ExternalPicker, &out.ExternalPicker
 		*out = new(ExternalPickerSpec)

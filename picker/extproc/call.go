@@ -23,6 +23,8 @@ const (
 	// MetadataKeyLast is "true" for a request that was spilled already. It can't be spilled again: its call has no
 	// MetadataKeySpill.
 	MetadataKeyLast = "x-penstock-last"
+	// MetadataKeySubset selects, by a label selector, the endpoints of the pool among which the picker chooses.
+	MetadataKeySubset = "x-penstock-subset"
 	// MetadataKeyUpload makes a call one about an upload, which picks nothing. Its value is how many bytes of bodies the Envoy may
 	// hold in all, as decimal text. The call lasts as long as the request.
 	MetadataKeyUpload = "x-penstock-upload"
@@ -31,6 +33,7 @@ const (
 // call is what the initial metadata of an ext_proc call shows, as Request has it.
 type call struct {
 	pool, traceParent string
+	subset            string
 	retries           int
 	spill, pools      []string
 	last              bool
@@ -45,6 +48,7 @@ func readCall(md metadata.MD) (c call) {
 		return ""
 	}
 	c.pool, c.retries, c.traceParent = first(MetadataKeyPool), Number(first(MetadataKeyRetries)), first("traceparent")
+	c.subset = first(MetadataKeySubset)
 	if spill := first(MetadataKeySpill); spill != "" {
 		c.spill = strings.Split(spill, ",")
 	}

@@ -24,6 +24,7 @@ type Request struct {
 	Pool        string   // as the gateway named it; "" if it named none
 	Retries     int      // of the route's own retry policy
 	Spill       []string // spill targets, in order
+	Subset      string   // label selector of the endpoints to choose among; "" for all
 	Pools       []string // of the route's rule; nil unless the gateway names them
 	Last        bool     // the request was spilled already
 	Bodyless    bool     // the request ended with its headers

@@ -105,7 +105,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	defer x.close()
 	x.request.exchange = x
 	x.picker, x.bodies, x.names, x.stream, x.ctx = s.Picker, s.Bodies, &s.Names, stream, ctx
-	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last = call.pool, call.pools, call.retries, call.spill, call.last
+	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = call.pool, call.pools, call.retries, call.spill, call.last, call.subset
 	x.request.TraceParent, x.request.Gateway = call.traceParent, s.Gateway(ctx)
 	if err := s.Picker.Permit(ctx, &x.request); err != nil {
 		return err

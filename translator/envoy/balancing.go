@@ -20,6 +20,8 @@ const (
 	// roleLater marks hops after the first: only a picker chooses one of them. A fallback that spread over all hops
 	// would ignore the user's order.
 	roleLater = "spill-later"
+	// roleNone is the role of no endpoint (subsetMatch).
+	roleNone = "none"
 )
 
 // servedKey is where the endpoint picker protocol has the endpoint that served.
@@ -41,7 +43,8 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 		}
 		subset.FallbackPolicy = subsetv3.Subset_DEFAULT_SUBSET
 		subset.DefaultSubset = &structpb.Struct{Fields: map[string]*structpb.Value{roleKey: structpb.NewStringValue(role)}}
-		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{{Keys: []string{roleKey}}}
+		// Without a fallback of its own, a request that asks for a role (subsetMatch) would get the default subset.
+		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{{Keys: []string{roleKey}, FallbackPolicy: subsetv3.Subset_LbSubsetSelector_NO_FALLBACK}}
 	case model.FallbackNone:
 		// No request ever asks for this key, and NO_FALLBACK then finds no host: 503.
 		subset.FallbackPolicy = subsetv3.Subset_NO_FALLBACK

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"slices"
 	"time"
 
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
@@ -31,6 +32,7 @@ const (
 	filterRateLimit   = "local-rate-limit" //
 	filterSession     = "stateful-session" //
 	filterHeaders     = "header-mutation"  //
+	filterSubset      = "subset"           // composite: envoy.filters.http.set_metadata
 	filterPicker      = "picker"           // its 503 or 429 is the client's answer
 	filterSpillPicker = "picker-spill"     // its 503 or 429 counts as "no pick"
 	filterTokenUsage  = "token-usage"      // composite: envoy.filters.http.ai_protocol_manager
@@ -62,6 +64,7 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64) []*hc
 		{filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}},
 		{filterSession, &sessionv3.StatefulSession{}},
 		{filterHeaders, &headersv3.HeaderMutation{}},
+		{filterSubset, &compositev3.Composite{}},
 		{filterPicker, b.picker(false, requestTimeout)},
 		{filterSpillPicker, b.picker(true, requestTimeout)},
 		{filterTokenUsage, &compositev3.Composite{}},
@@ -91,11 +94,22 @@ func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
 
 // callMetadata are the options of one pool's calls; nil: those of the filter.
 func callMetadata(p *model.PickerCall) *extprocv3.MetadataOptions {
-	if p.Names == nil || *p.Names == model.ProtocolNames() {
+	names, subset := namesOf(p), p.Subset != nil && p.Cluster.External()
+	if names == model.ProtocolNames() && !subset {
 		return nil
 	}
-	namespaces := append([]string{p.Names.Namespace}, pickMetadata...)
+	namespaces := slices.Clip(slices.Compact(append([]string{names.Namespace}, pickMetadata...)))
+	if subset {
+		return metadataOptions(append(namespaces, names.Subset), namespaces)
+	}
 	return metadataOptions(namespaces, namespaces)
+}
+
+func namesOf(p *model.PickerCall) model.PickerNames {
+	if p.Names == nil {
+		return model.ProtocolNames()
+	}
+	return *p.Names
 }
 
 // picker is the endpoint picker's filter. It makes no call until a weighted cluster names its picker (pickerOverride).

@@ -23,6 +23,7 @@ const (
 	metaPool    = "x-penstock-pool"    // model.PoolID
 	metaSpill   = "x-penstock-spill"   // model.HopID.Address of each place to spill, comma-separated
 	metaLast    = "x-penstock-last"    // "true" on a hop, which spills no further
+	metaSubset  = "x-penstock-subset"  // Subset.Selector
 	metaPools   = "x-penstock-pools"   // model.PoolID of each pool of the rule, comma-separated, where there are several
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
 )
@@ -54,6 +55,9 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 		if retry != nil && retry.Attempts > 0 {
 			meta(metaRetries, strconv.FormatUint(uint64(retry.Attempts), 10))
 		}
+		if p.Subset != nil {
+			meta(metaSubset, p.Subset.Selector)
+		}
 		if len(p.Spill) > 0 {
 			meta(metaSpill, strings.Join(p.Spill, ","))
 		}
@@ -62,7 +66,7 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 		}
 	}
 	name := filterPicker
-	if p.Spills && p.Body != model.BodyDuplex && !calls.models { // there, an ignored immediate response would be a 503 all the same
+	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models { // there, an ignored immediate response would be a 503 all the same
 		name = filterSpillPicker
 	}
 	if name == filterPicker && !cluster.External() && (calls.models || strings.Contains(pools, ",")) {
@@ -76,6 +80,9 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 			MetadataOptions:  callMetadata(p),
 		}},
 	})}
+	if p.Subset != nil && p.Cluster.External() && !calls.models {
+		config[filterSubset] = b.fill(filterSubset, subsetHint(p))
+	}
 	if p.TokenUsage {
 		// Envoy logs a warning for each use of this filter, because its API is work in progress: it is in no list of a listener.
 		config[filterTokenUsage] = b.fill(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{

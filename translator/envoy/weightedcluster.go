@@ -29,6 +29,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		}
 		if !w.Cluster.IsZero() {
 			s.Name = b.cluster(w.Cluster)
+			s.MetadataMatch = subsetMatch(w.Picker)
 			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, pools, calls)
 		}
 		shares = append(shares, s)

@@ -24,11 +24,12 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		if spec.Weight != nil {
 			s.weight = uint32(max(0, *spec.Weight))
 		}
-		f := b.filters(spec.Filters, matches, at+".filters")
+		f := b.filters(spec.Filters, matches, at+".filters", true)
 		s.request, s.response, s.rewriteHost, s.own = f.request, f.response, f.rewriteHost, f.own()
 
 		ref := backendRef(b.out.Route.Namespace, &spec.BackendObjectReference)
 		res := b.resolve(ref, spec.Port)
+		b.restrict(&res, ref, &f, at+".filters")
 		s.backend = store.TargetKey(ref.Kind, ref.Namespace, ref.Name)
 		if res.Ref != "" {
 			s.backend = res.Ref

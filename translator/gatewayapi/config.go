@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -38,6 +39,8 @@ func (c Config) controller() string {
 type Backends interface {
 	// Resolve finds where requests for ref go. port is the backendRef's, 0 if it has none.
 	Resolve(r store.Reader, ref report.Ref, port int32) Resolution
+	// Restrict is Resolve for an InferencePool of whose endpoints the requests may reach a policy's subset alone.
+	Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.PoolPolicy) Resolution
 }
 
 // Resolution is where requests for one backend go.

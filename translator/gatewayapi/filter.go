@@ -9,6 +9,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -21,7 +22,8 @@ type filters struct {
 	mirrors           []model.Mirror
 	cors              *model.CORS
 	auth              *model.ExternalAuth
-	clusters          []model.ClusterID // what mirrors and auth stand on
+	clusters          []model.ClusterID    // what mirrors and auth stand on
+	subset            *v1alpha1.PoolPolicy // of an ExtensionRef
 	// fails is set if a filter that must not be skipped refers to an object that does not exist: requests are answered 500.
 	fails bool
 }
@@ -34,8 +36,8 @@ func (f *filters) own() *model.OwnFilters {
 	return &model.OwnFilters{Redirect: f.redirect, RewritePath: f.rewritePath, Mirrors: f.mirrors, CORS: f.cors, Auth: f.auth}
 }
 
-// filters reads a rule's or backendRef's filters. field is the list's.
-func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model.Match, field string) filters {
+// filters reads a rule's filters, or those of a backend. field is the list's.
+func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model.Match, field string, backend bool) filters {
 	var f filters
 	var seen []gatewayv1.HTTPRouteFilterType
 	for i := range specs {
@@ -64,6 +66,8 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 			f.cors = b.cors(spec.CORS, at+".cors")
 		case spec.Type == gatewayv1.HTTPRouteFilterExternalAuth && spec.ExternalAuth != nil:
 			b.externalAuth(&f, spec.ExternalAuth, at+".externalAuth")
+		case spec.Type == gatewayv1.HTTPRouteFilterExtensionRef && spec.ExtensionRef != nil:
+			b.extension(&f, spec.ExtensionRef, at, backend)
 		default:
 			b.unsupported(at, "filter %s is not supported", spec.Type)
 		}

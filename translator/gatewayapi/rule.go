@@ -145,7 +145,7 @@ func (b *ruleBuilder) elsewhere() string {
 // action reads what a rule does. What is wrong goes to b.problems; with more of them than before the rule was read, the
 // result does not count and needs nothing.
 func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string, before int) model.Action {
-	f := b.filters(spec.Filters, matches, field+".filters")
+	f := b.filters(spec.Filters, matches, field+".filters", false)
 	action := model.Action{RequestHeaders: f.request, ResponseHeaders: f.response, CORS: f.cors, Auth: f.auth}
 	timeout, perTry := b.timeouts(spec.Timeouts, field+".timeouts")
 	retry := b.retry(spec.Retry, field+".retry")

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
@@ -102,6 +103,10 @@ func view(t *testing.T, ops []store.Op) *store.View {
 
 // fakeBackends knows the pools and imports in the store; an import's targets are its clusters with their weights.
 type fakeBackends struct{}
+
+func (b fakeBackends) Restrict(r store.Reader, ref report.Ref, _ *v1alpha1.PoolPolicy) gatewayapi.Resolution {
+	return b.Resolve(r, ref, 0)
+}
 
 func (fakeBackends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Resolution {
 	if ref.Kind == "InferencePool" {

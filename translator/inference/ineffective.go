@@ -39,9 +39,6 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	if spec.Prefix != nil && *spec.Prefix && !p.External && !p.Settings.Prefix {
 		out = append(out, unused(policy, []string{"spec.picker.prefix"}, "strategy "+p.Settings.Strategy+" reads no prompts", "remove it, or use strategy load"))
 	}
-	if policy.Spec.ExternalPicker != nil && !p.External {
-		out = append(out, unused(policy, []string{"spec.externalPicker"}, p.Ref.String()+" has no external picker", "remove it, or name the picker in the pool's endpointPickerRef"))
-	}
 	if len(policy.Spec.Remote.PodCIDRs) > 0 {
 		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
 	}

@@ -25,6 +25,9 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	p, policy := basePool(r, obj)
 	addSpill(r, p, policy)
 	p.Findings = append(p.Findings, ineffective(p, policy)...)
+	if policy != nil && policy.Spec.ExternalPicker != nil && !p.External {
+		p.Findings = append(p.Findings, unused(policy, []string{"spec.externalPicker"}, p.Ref.String()+" has no external picker", "remove it, or name the picker in the pool's endpointPickerRef"))
+	}
 	return p, true
 }
 
@@ -41,6 +44,8 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 		p.Picker.Names = pickerNames(policy)
 		externalPicker(r, p, obj.Namespace, ref)
 	}
+	text, _ := subsetSelector(policy)
+	withSubset(r, p, text)
 	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort them in place
 	nameLast(p, policy)
 	return p, policy

@@ -69,13 +69,19 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 		if imp, found = importNamed(r, policy.Namespace, target.Name, func(key string) (*model.Import, bool) { return tables.Import(r, key) }); found {
 			all = imp.Findings
 		}
-	} else {
+	} else if target.Name != "" {
 		var p *model.Pool
 		if p, found = tables.Pool(r, policy.Namespace+"/"+target.Name); found {
 			all = p.Findings
 		}
 	}
+	if target.Name == "" { // routes name it
+		found = true
+	}
 	rep.Findings = of(owner, all)
+	if f, invalid := subsetFinding(policy); invalid {
+		rep.Findings = append(rep.Findings, f)
+	}
 	accepted := report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
 	conflict := func(f report.Finding) bool { return f.Field == "spec.targetRef" }
 	switch {
@@ -85,6 +91,9 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: "spec.targetRef.name", Problem: problem, Fix: "name a pool of the policy's own namespace"})
 	case slices.ContainsFunc(rep.Findings, conflict):
 		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted", Message: rep.Findings[slices.IndexFunc(rep.Findings, conflict)].Problem}
+	case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool { return f.Field == fieldSubset && f.Severity == report.Error }):
+		f := rep.Findings[slices.IndexFunc(rep.Findings, func(f report.Finding) bool { return f.Field == fieldSubset })]
+		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "InvalidSubset", Message: f.Field + ": " + f.Problem + "; " + f.Fix}
 	default:
 		if c, invalid := pluginsCondition(rep.Findings); invalid {
 			accepted = c

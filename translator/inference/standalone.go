@@ -57,6 +57,12 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 			Problem: "has no effect: a stand-alone picker names endpoints of its own pool alone", Fix: "remove it, or serve the pool with penstock serve",
 		})
 	}
+	if written != nil && written.Spec.Subset != nil {
+		p.Findings = append(p.Findings, report.Finding{
+			Severity: report.Warning, Owner: store.PoolPolicies.Ref(written), Field: fieldSubset,
+			Problem: "has no effect: a stand-alone picker chooses among the endpoints that the gateway lists", Fix: "remove it, or have Penstock configure the gateway",
+		})
+	}
 	slices.SortFunc(p.Owners, report.Ref.Compare)
 	return p, true
 }

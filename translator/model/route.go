@@ -146,11 +146,22 @@ func ProtocolNames() PickerNames {
 	return PickerNames{"x-gateway-destination-endpoint", "envoy.lb", "envoy.lb.subset_hint"}
 }
 
+// Subset is the endpoints of a pool among which its picker must choose. It must not be changed.
+type Subset struct {
+	// Selector is the labels that they have, as text of a label selector. Our picker gets it, in the gRPC metadata x-penstock-subset.
+	Selector string
+	// Addresses are those that match now, sorted. External pickers get them (endpoint picker protocol); nil for ours.
+	Addresses []string
+	// Elsewhere is set if the hop to the pool itself (Pool.PicksAgain) picks without the subset. Then it serves no such request.
+	Elsewhere bool
+}
+
 // PickerCall is how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID // of the picker
 	// Names are those by which the picker names endpoints; nil: those of the endpoint picker protocol.
-	Names *PickerNames
+	Names  *PickerNames
+	Subset *Subset // nil: the picker chooses among all endpoints of the pool
 	// Pool is the pool's name at our picker. Of a pool with an external picker too: ours relays the requests whose bodies no
 	// picker gets (see envoy's bodyless), because one that waits for bodies would never answer headers alone.
 	Pool PoolID

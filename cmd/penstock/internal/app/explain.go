@@ -60,6 +60,7 @@ func (a *App) picks(into map[string]json.RawMessage, backends []translator.Backe
 	for _, b := range backends {
 		if b.Pool != "" {
 			header := flat(h)
+			header["x-penstock-subset"] = b.Subset
 			header["x-penstock-spill"] = strings.Join(b.Spill, ",")
 			if raw, err := json.Marshal(a.picker.Explain(b.Pool, header)); err == nil {
 				into[b.Pool] = raw

@@ -1,0 +1,47 @@
+package picker
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// maxSubsets bounds the selectors whose endpoints a pool remembers. Those of further ones are looked up for each request.
+const maxSubsets = 64
+
+// subsets are the endpoints of a pool by the label selectors of requests. A change of the pool's endpoints makes another pool.
+type subsets struct {
+	known sync.Map // text of the selector -> map[netip.AddrPort]bool
+	count atomic.Int32
+}
+
+// selected returns a filter for the endpoints that a selector matches, and within allows; a nil within allows all. A selector that is
+// none matches no endpoint.
+func (pool *pool) selected(selector string, within func(*endpoint.Endpoint) bool) func(*endpoint.Endpoint) bool {
+	var match map[netip.AddrPort]bool
+	if found, ok := pool.subsets.known.Load(selector); ok {
+		match = found.(map[netip.AddrPort]bool)
+	} else if match = pool.match(selector); pool.subsets.count.Load() < maxSubsets {
+		pool.subsets.count.Add(1)
+		pool.subsets.known.Store(selector, match)
+	}
+	return func(e *endpoint.Endpoint) bool { return match[e.Addr] && (within == nil || within(e)) }
+}
+
+func (pool *pool) match(text string) map[netip.AddrPort]bool {
+	match := map[netip.AddrPort]bool{}
+	selector, err := labels.Parse(text)
+	if err != nil {
+		return match
+	}
+	for i := range pool.snapshot.Endpoints {
+		if e := &pool.snapshot.Endpoints[i]; selector.Matches(labels.Set(e.Labels)) {
+			match[e.Addr] = true
+		}
+	}
+	return match
+}

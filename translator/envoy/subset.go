@@ -1,0 +1,39 @@
+package envoy
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	setv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_metadata/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// subsetKey is where the endpoint picker protocol has the endpoints among which a picker must choose.
+const subsetKey = "x-gateway-destination-endpoint-subset"
+
+// subsetHint sets the metadata that has an external picker choose among some endpoints. An empty list allows none (endpoint picker
+// protocol).
+func subsetHint(p *model.PickerCall) *setv3.Config {
+	list := &structpb.ListValue{Values: make([]*structpb.Value, 0, len(p.Subset.Addresses))}
+	for _, a := range p.Subset.Addresses {
+		list.Values = append(list.Values, structpb.NewStringValue(a))
+	}
+	return &setv3.Config{Metadata: []*setv3.Metadata{{
+		MetadataNamespace: namesOf(p).Subset,
+		AllowOverwrite:    true,
+		Value:             field(subsetKey, structpb.NewListValue(list)),
+	}}}
+}
+
+// subsetMatch is what a request of a subset asks of an endpoint that no picker has named: to be a place to spill. A cluster without such
+// endpoints then has none for it (balancing.go), whatever its failure mode: any other might be outside of the subset.
+func subsetMatch(p *model.PickerCall) *corev3.Metadata {
+	if p == nil || p.Subset == nil {
+		return nil
+	}
+	role := roleSpill
+	if p.Subset.Elsewhere {
+		role = roleNone
+	}
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.lb": field(roleKey, structpb.NewStringValue(role))}}
+}

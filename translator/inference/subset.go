@@ -1,0 +1,94 @@
+package inference
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+const (
+	fieldSubset = "spec.subset"
+	// nothing is a selector that matches nothing.
+	nothing = "penstock.dev/none,!penstock.dev/none"
+	// maxSelector bounds the text of a selector, in bytes: it is in every call of our picker.
+	maxSelector = 4 << 10
+)
+
+// subsetSelector is a policy's subset as text; "" for all endpoints. An invalid one matches nothing, and problem is why.
+func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
+	if policy == nil || policy.Spec.Subset == nil {
+		return "", ""
+	}
+	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.Subset)
+	switch {
+	case err != nil:
+		return nothing, err.Error()
+	case len(selector.String()) > maxSelector:
+		return nothing, fmt.Sprintf("the selector has %d bytes; the limit is %d", len(selector.String()), maxSelector)
+	}
+	return selector.String(), ""
+}
+
+// subsetFinding is the finding about a policy whose subset is not a label selector.
+func subsetFinding(policy *v1alpha1.PoolPolicy) (report.Finding, bool) {
+	_, problem := subsetSelector(policy)
+	return report.Finding{
+		Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldSubset,
+		Problem: problem + "; requests for the subset are answered 503", Fix: "write matchLabels or matchExpressions as in a Deployment's selector",
+	}, problem != ""
+}
+
+// withSubset has a pool's picker choose among the endpoints that a selector matches; "" changes nothing. What a pool has already stays:
+// both must match.
+func withSubset(r store.Reader, p *model.Pool, text string) {
+	if text == "" {
+		return
+	}
+	if s := p.Picker.Subset; s != nil {
+		text = s.Selector + "," + text
+	}
+	p.Picker.Subset = &model.Subset{Selector: text}
+	if !p.External {
+		return
+	}
+	selector, err := labels.Parse(text)
+	if err != nil { // of two that are long, or that mean nothing together
+		selector = labels.Nothing()
+	}
+	p.Picker.Subset.Addresses = []string{}
+	for _, m := range Members(r, p) {
+		if !m.Draining && selector.Matches(labels.Set(m.Labels)) {
+			p.Picker.Subset.Addresses = append(p.Picker.Subset.Addresses, m.Address.String())
+		}
+	}
+}
+
+// Restrict implements gatewayapi.Backends.
+func (b Backends) Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.PoolPolicy) gatewayapi.Resolution {
+	whole, ok := b.Tables.Pool(r, ref.Key())
+	if !ok {
+		return missing(ref, store.InferencePools.All(r))
+	}
+	p := *whole
+	text, _ := subsetSelector(policy)
+	if withSubset(r, &p, text); p.ViaHops() {
+		return gatewayapi.Resolution{
+			Ref: targetKey(p.Ref), Reason: "UnsupportedValue",
+			Message: fmt.Sprintf("%s spills from behind a picker of its own, where the subset of %s is unknown: remove the filter, and write subset in the pool's own PoolPolicy", ref, store.PoolPolicies.Ref(policy)),
+		}
+	}
+	if p.PicksAgain() && p.Picker.Subset != whole.Picker.Subset {
+		p.Picker.Subset.Elsewhere = true
+	}
+	res := gatewayapi.Resolution{Ref: targetKey(p.Ref)}
+	addPool(&res, &p, 1)
+	useSpillNames(r, &p)
+	return finish(res)
+}

@@ -1,0 +1,98 @@
+package translator_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Endpoints come and go: with a subset for an external picker, whose list Envoy has, that is one route configuration beside the
+// endpoints; in front of our picker, which has the labels itself, nothing.
+func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
+	const servers = 1000
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+	pod := func(i int, zone string) store.Op {
+		p := &corev1.Pod{ObjectMeta: named(fmt.Sprint("pod-", i))}
+		p.Labels = map[string]string{"app": "a", "zone": zone}
+		p.Status.PodIP = fmt.Sprintf("10.100.%d.%d", 100+i/200, 1+i%200)
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		return store.Pods.Put(p)
+	}
+	pods := make([]store.Op, servers)
+	for i := range pods {
+		pods[i] = pod(i, "east")
+	}
+	for _, external := range []bool{false, true} {
+		t.Run(fmt.Sprint("external ", external), func(t *testing.T) {
+			pool := &inferencev1.InferencePool{ObjectMeta: named("chat"), Spec: inferencev1.InferencePoolSpec{
+				Selector:    inferencev1.LabelSelector{MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "a"}},
+				TargetPorts: []inferencev1.Port{{Number: 8000}},
+			}}
+			if external {
+				pool.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Name: "epp", Port: &inferencev1.Port{Number: 9002}}
+			}
+			epp := &corev1.Service{ObjectMeta: named("epp"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 9002}}}}
+			route := func(name string, filters ...gatewayv1.HTTPRouteFilter) *gatewayv1.HTTPRoute {
+				r := &gatewayv1.HTTPRoute{ObjectMeta: named(name)}
+				r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
+				r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(name + ".example")}
+				backend := gatewayv1.HTTPBackendRef{Filters: filters}
+				backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool"), "chat"
+				r.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
+				return r
+			}
+			policy := &v1alpha1.PoolPolicy{ObjectMeta: named("east"), Spec: v1alpha1.PoolPolicySpec{Subset: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "east"}}}}
+			filter := gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterExtensionRef, ExtensionRef: &gatewayv1.LocalObjectReference{Group: v1alpha1.Group, Kind: "PoolPolicy", Name: "east"}}
+			s := store.New()
+			if _, err := s.Apply(append(pods, store.InferencePools.Put(pool), store.Services.Put(epp), store.PoolPolicies.Put(policy),
+				store.HTTPRoutes.Put(route("east", filter)), store.HTTPRoutes.Put(route("all")),
+				store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: named("gw"), Spec: gatewayv1.GatewaySpec{
+					GatewayClassName: "penstock",
+					Listeners:        []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+				}}))...); err != nil {
+				t.Fatal(err)
+			}
+			tr := translator.New(config())
+			if out := tr.Update(s.View(), store.Everything(s.View())); out.Err != nil {
+				t.Fatal(out.Err)
+			}
+			for _, r := range tr.Resources("default/gw") {
+				// The list is in the routes for streams, for upgrades and for all else.
+				if size := len(r.Body()); r.Type == resource.RouteConfiguration && (size > 80*servers || external != (size > 60*servers)) {
+					t.Errorf("%s has %d bytes", r.Name, len(r.Body()))
+				}
+			}
+			changes, err := s.Apply(pod(servers-1, "west"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := tr.Update(s.View(), changes.Changes)
+			if out.Err != nil {
+				t.Fatal(out.Err)
+			}
+			var changed []string
+			for _, d := range out.Deltas {
+				for _, r := range d.Upserts {
+					changed = append(changed, r.Ref.String())
+				}
+			}
+			want := []string{}
+			if external {
+				want = []string{resource.Ref{Type: resource.RouteConfiguration, Name: "http/80"}.String()}
+			}
+			if !slices.Equal(changed, want) && len(changed)+len(want) > 0 {
+				t.Errorf("another label of an endpoint changes %v, want %v", changed, want)
+			}
+		})
+	}
+}
