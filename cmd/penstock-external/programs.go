@@ -105,7 +105,7 @@ func newRouter() *cobra.Command {
 		Use:   "router",
 		Short: "Choose workers by token IDs: POST /route",
 		Long: `Answer POST /route {"token_ids": [1, 15043]} with {"worker_address": "10.0.0.1:8000"}: the worker with the fewest tokens to read,
-which are those of the prompt that it was not sent before, and those that it was sent within the last seconds.`,
+which are those of the prompt that it was not sent before, and those that it was sent a moment ago.`,
 		Example: `  # Workers by address, or by the name of their pod
   penstock-external router --listen 127.0.0.1:8091 --worker 127.0.0.1:8001 --worker worker-3:8080 &
   curl -s localhost:8091/route -d '{"token_ids": [1, 15043, 29892]}'

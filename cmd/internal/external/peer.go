@@ -75,7 +75,8 @@ type Response struct {
 	Body   []byte
 }
 
-// Do calls the peer. Each error names the peer. Responses with a status from 500 on are errors, as are those of another release.
+// Do calls the peer. Each error names the peer. Responses with a status from 500 on are errors, but for 503, as are those of another
+// release.
 func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
 	r, err := p.breaker.Execute(func() (*Response, error) { return p.do(ctx, c) })
 	switch {
@@ -111,7 +112,7 @@ func (p *Peer) do(ctx context.Context, c Call) (*Response, error) {
 	if theirs := response.Header.Get(VersionHeader); !compatible(p.cfg.Release, theirs) {
 		return nil, fmt.Errorf("it is of release %.40s and this program of %s: run both from one release of the chart", theirs, p.cfg.Release)
 	}
-	if response.StatusCode >= 500 {
+	if response.StatusCode >= 500 && response.StatusCode != http.StatusServiceUnavailable { // 503: the router has no worker yet
 		return nil, fmt.Errorf("status %d", response.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, c.Limit+1))

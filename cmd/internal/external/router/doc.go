@@ -1,6 +1,6 @@
 // Package router is the program `penstock-external router`: POST /route {"token_ids": [1, 15043]} -> {"worker_address": "10.0.0.1:8000"}.
-// It chooses the worker that can begin to answer first: the one with the fewest tokens to read, which are those of the prompt that it
-// does not have cached and those that it was sent a moment ago.
+// It chooses the worker with the fewest tokens to read: those of the prompt that it does not have cached, which count twice, and those
+// that it was sent a moment ago.
 //
 // What a worker has cached is what it was sent (picker/prefix), whole blocks of 64 tokens. Workers are a list of addresses (HOST:PORT,
 // where HOST may be a pod's name), or those that a DNS name resolves to, such as a headless Service's, which has ready pods only.

@@ -32,8 +32,10 @@ const (
 	blocks = 1 << 20
 	// lookupEvery is how often the workers' DNS name is resolved.
 	lookupEvery = 2 * time.Second
-	// halfLife is how long it takes until half of what a worker was sent no longer counts as waiting there.
-	halfLife = 2 * time.Second
+	// readRate is how many tokens a worker is expected to read in a second.
+	readRate = 8000
+	// rereadWeight is what a token costs that a worker has to read and another one may have cached: it also delays later prompts.
+	rereadWeight = 2
 )
 
 // Config of a Router. Workers or Service is required.
@@ -139,7 +141,7 @@ type hasher struct {
 
 var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
-// Route returns the address of the worker that can begin to answer first, and counts the prompt as sent there; "" if there is no worker.
+// Route returns the address of the worker with the least to read, and counts the prompt as sent there; "" if there is no worker.
 func (r *Router) Route(tokens []uint32, now time.Time) string {
 	h := hashers.Get().(*hasher)
 	defer hashers.Put(h)
@@ -162,7 +164,7 @@ func (r *Router) Route(tokens []uint32, now time.Time) string {
 	r.index.Match(chain, caches, cached)
 	best, least := 0, math.Inf(1)
 	for i, w := range r.workers {
-		cost := w.backlog(now) + float64(len(tokens)-int(cached[i]))
+		cost := w.backlog(now) + rereadWeight*float64(len(tokens)-int(cached[i]))
 		if cost < least || cost == least && w.at.Before(r.workers[best].at) {
 			best, least = i, cost
 		}
@@ -180,14 +182,7 @@ func (r *Router) Route(tokens []uint32, now time.Time) string {
 
 // backlog returns how many tokens a worker still has to read.
 func (w *worker) backlog(now time.Time) float64 {
-	if w.waiting == 0 {
-		return 0
-	}
-	left := w.waiting * math.Exp2(-now.Sub(w.at).Seconds()/halfLife.Seconds())
-	if left < 1 {
-		return 0
-	}
-	return left
+	return max(0, w.waiting-readRate*now.Sub(w.at).Seconds())
 }
 
 // set replaces the workers. Those that stay keep what they have.
