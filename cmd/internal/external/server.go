@@ -112,7 +112,9 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		Handler: s, ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:  5 * time.Second, // a stalled body takes the room of others
+		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn),
 	}
 	group, groupCtx := errgroup.WithContext(ctx)

@@ -38,15 +38,20 @@ func Envoy(ctx context.Context) (string, error) {
 // Penstock builds the penstock binary from the source tree, into a folder. flags are further flags of go build. It compiles
 // with -trimpath, as make test does: any other flavor compiles every dependency once more, which takes a fresh clone minutes.
 func Penstock(ctx context.Context, dir string, flags ...string) (string, error) {
+	return Build(ctx, dir, "penstock", flags...)
+}
+
+// Build is Penstock for a program of any name below cmd.
+func Build(ctx context.Context, dir, program string, flags ...string) (string, error) {
 	tree, err := root(ctx)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "penstock")
-	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-o", path}, flags...), "./cmd/penstock")...)
+	path := filepath.Join(dir, program)
+	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-o", path}, flags...), "./cmd/"+program)...)
 	build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build penstock: %w\n%s", err, text)
+		return "", fmt.Errorf("build %s: %w\n%s", program, err, text)
 	}
 	return path, nil
 }

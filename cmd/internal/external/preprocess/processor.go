@@ -21,7 +21,7 @@ import (
 
 const (
 	// maxBody bounds a request, in bytes: the largest body of a gateway, and what surrounds it. heldBodies bounds all at a time.
-	maxBody, heldBodies = 33 << 20, 128 << 20
+	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
 	// maxText bounds the text of a prompt in bytes, and maxTokens what it may become.
 	maxText, maxTokens = 4 << 20, 1 << 20
 )

@@ -27,7 +27,7 @@ import (
 const (
 	maxWorkers = 1000
 	// maxBody bounds a request, in bytes; heldBodies all that are read at a time.
-	maxBody, heldBodies = 8 << 20, 64 << 20
+	maxBody, heldBodies = 8 << 20, 32 << 20
 	// blocks bounds the table of prefixes, over all workers: 60 MiB.
 	blocks = 1 << 20
 	// lookupEvery is how often the workers' DNS name is resolved.

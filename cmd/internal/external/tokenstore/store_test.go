@@ -1,6 +1,7 @@
 package tokenstore
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -62,7 +63,7 @@ func TestTokenStore_InvalidListsAndKeysAreNotStored(t *testing.T) {
 		status    int
 	}{
 		{key, `[1,15043]`, 204}, {key, `[1,15043]`, 409}, {key, `[2]`, 409},
-		{NewKey(), `{"a":1}`, 400}, {NewKey(), `null`, 400}, {NewKey(), `["a"]`, 400}, {NewKey(), `[-1]`, 400}, {NewKey(), `[4294967296]`, 400}, {NewKey(), `[1`, 400}, {NewKey(), ``, 400},
+		{NewKey(), `{"a":1}`, 400}, {NewKey(), `null`, 400}, {NewKey(), `["a"]`, 400}, {NewKey(), `[-1]`, 400}, {NewKey(), `[4294967296]`, 400}, {NewKey(), `[1`, 400}, {NewKey(), ``, 400}, {NewKey(), `[[1]]`, 400}, {NewKey(), `[1.0]`, 400}, {NewKey(), `[1 2]`, 400}, {NewKey(), ` [1]`, 400}, {NewKey(), `[ 1 , 4294967295 ]`, 204}, {NewKey(), `[]`, 204},
 		{"guess", `[1]`, 400}, {strings.Repeat("g", 32), `[1]`, 400},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/tokens/"+c.key, strings.NewReader(c.body))
@@ -132,6 +133,21 @@ func TestTokenStore_ListsExpireUsedOrNot(t *testing.T) {
 		synctest.Wait()
 		if s.size() != 0 {
 			t.Errorf("an idle store keeps %d bytes", s.size())
+		}
+	})
+}
+
+// FuzzTokenStore_StoresWhatWorkersRead compares the check of a list with decoding it.
+func FuzzTokenStore_StoresWhatWorkersRead(f *testing.F) {
+	for _, seed := range []string{`[1,15043]`, `[]`, `[4294967296]`, `[-1]`, `[1e3]`, `[[1]]`, `null`, `[1,]`, `[01]`, "[1,\n2]", `["1"]`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var tokens []*uint32
+		err := json.Unmarshal(text, &tokens)
+		readable := err == nil && tokens != nil && !slices.Contains(tokens, nil) && text[0] == '['
+		if got := validList(text); got != readable {
+			t.Errorf("%q: %v, and decoding: %v", text, got, err)
 		}
 	})
 }
