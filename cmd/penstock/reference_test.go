@@ -171,7 +171,7 @@ func flagType(f *pflag.Flag) string {
 func chartSection(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	for _, chart := range []string{"penstock", "external"} {
+	for _, chart := range []string{"penstock", "picker", "external"} {
 		path := filepath.Join("manifests", "charts", chart)
 		raw, err := os.ReadFile(filepath.Join(root, path, "values.yaml"))
 		if err != nil {

@@ -245,7 +245,7 @@ func check(t *testing.T, d document) string {
 		t.Fatalf("%s: %v\n%s", d.file, err, d.text)
 	}
 	into := map[string]runtime.Object{
-		"Deployment": &appsv1.Deployment{}, "Service": &corev1.Service{}, "ServiceAccount": &corev1.ServiceAccount{},
+		"Deployment": &appsv1.Deployment{}, "StatefulSet": &appsv1.StatefulSet{}, "ConfigMap": &corev1.ConfigMap{}, "Service": &corev1.Service{}, "ServiceAccount": &corev1.ServiceAccount{},
 		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "ClusterRole": &rbacv1.ClusterRole{}, "Role": &rbacv1.Role{},
 		"ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
 		"ValidatingAdmissionPolicy": &admissionv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},

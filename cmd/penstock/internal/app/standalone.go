@@ -190,7 +190,10 @@ func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 			kinds = append(kinds, kube.Kind{Group: group, Kind: store.InferencePools.Kind(), Required: group == s.Group})
 		}
 	}
-	for _, k := range []store.Kind{store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites, store.InferenceObjectives, store.ConfigMaps} {
+	for _, k := range []store.Kind{
+		store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites, store.InferenceObjectives, store.ConfigMaps,
+		store.Services, store.EndpointSlices, store.BackendTLSPolicies, // of scorers in other processes, and TLS of model servers
+	} {
 		kinds = append(kinds, kube.Kind{Group: k.Group(), Kind: k.Kind()})
 	}
 	for _, k := range []store.Kind{store.InferenceModelRewrites, store.InferenceObjectives} {

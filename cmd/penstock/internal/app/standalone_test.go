@@ -13,7 +13,9 @@ import (
 	tracing "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -90,4 +92,39 @@ func TestStandAlonePicker_PoolThatComesLaterIsPickedFrom(t *testing.T) {
 		api.Apply(t, o.plural, strings.Replace(o.text, "phase: Running", `phase: Running, conditions: [{type: Ready, status: "True"}]`, 1))
 	}
 	a.endpoints(t, "default/chat", "10.244.0.1:8001")
+}
+
+// A scorer's Service and its EndpointSlices are read where the Role allows it, as the picker's chart does.
+func TestStandAlonePicker_FindsScorersBehindServices(t *testing.T) {
+	t.Parallel()
+	api := kubetest.New(t)
+	for _, o := range clusterObjects[3:] {
+		api.Apply(t, o.plural, strings.Replace(o.text, "phase: Running", `phase: Running, conditions: [{type: Ready, status: "True"}]`, 1))
+	}
+	api.Apply(t, "poolpolicies", "{apiVersion: penstock.dev/v1alpha1, kind: PoolPolicy, metadata: {namespace: default, name: chat}, spec: {targetRef: {name: chat}, picker: {strategy: plugins, plugins: {scorers: [{type: external-scorer, parameters: {service: scorer, port: 9003}}]}}}}")
+	a := pickAlone(t, api, "default/chat")
+	resolved := func(status string) {
+		t.Helper()
+		poll.NoError(t, "ResolvedRefs of the policy is "+status, poll.Limit, func() error {
+			got, _ := a.board.Get(report.Ref{Group: v1alpha1.Group, Kind: "PoolPolicy", Namespace: "default", Name: "chat"})
+			if !slices.ContainsFunc(got.Conditions, func(c report.Condition) bool { return c.Type == "ResolvedRefs" && c.Status == status }) {
+				return fmt.Errorf("%+v", got)
+			}
+			return nil
+		})
+	}
+	resolved(report.False)
+	api.Apply(t, "services", "{apiVersion: v1, kind: Service, metadata: {namespace: default, name: scorer}, spec: {ports: [{name: grpc, port: 9003, appProtocol: kubernetes.io/h2c}]}}")
+	resolved(report.True)
+	api.Apply(t, "endpointslices", "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: default, name: scorer-1, labels: {kubernetes.io/service-name: scorer}}, addressType: IPv4, ports: [{name: grpc, port: 9003}], endpoints: [{addresses: [10.244.0.9]}]}")
+	poll.NoError(t, "the pool reads the scorer's addresses", poll.Limit, func() error {
+		for _, row := range a.rows("default/chat") {
+			if slices.ContainsFunc(row.Reads, func(read string) bool {
+				return strings.Contains(read, "EndpointSlice") && strings.Contains(read, "scorer")
+			}) && len(api.Asked("endpointslices")) > 0 {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", a.rows("default/chat"))
+	})
 }
