@@ -43,6 +43,7 @@ var allowed = []struct{ from, to string }{
 // forbidden takes back, inside one top-level folder, what sharing that folder would allow.
 var forbidden = []struct{ from, to, why string }{
 	{"discovery/status/report", "discovery", "every package imports report, so it imports nothing"},
+	{"cmd/penstock", "cmd/internal/external/commands", "its vocabularies would take memory of every penstock serve"},
 	{"discovery/store", "discovery/file", "file writes the store, which does not know its writers"},
 	{"discovery/store", "discovery/kube", "kube writes the store, which does not know its writers"},
 	{"discovery/store", "discovery/status", "the store does not know who reads it"},
@@ -56,9 +57,9 @@ var forbidden = []struct{ from, to, why string }{
 	{"xds/resource", "xds", "translator imports resource, and must not get the server with it"},
 }
 
-// testsMayUse lists what every test may also import: the fake Envoy, the real one with its bootstrap, and the store for
-// fixtures.
-var testsMayUse = []string{"xds/xdstest", "xds/bootstrap", "discovery/store"}
+// testsMayUse lists what every test may also import: the fake Envoy, the real one with its bootstrap, the store for
+// fixtures, and the commands of penstock-external for REFERENCE.md.
+var testsMayUse = []string{"xds/xdstest", "xds/bootstrap", "discovery/store", "cmd/internal/external/commands"}
 
 // source is one Go file of the main module.
 type source struct {
@@ -102,6 +103,8 @@ func TestLayout_RulesRejectForbiddenImports(t *testing.T) {
 	}{
 		{"cmd/penstock", "xds/server", false, true},
 		{"cmd/penstock", "cmd/penstock/internal/sim", false, true},
+		{"cmd/penstock/internal/sim", "cmd/internal/external/tokenstore", false, true},
+		{"cmd/penstock/internal/app", "cmd/internal/external/commands", false, false},
 		{"translator/gatewayapi", "discovery/store", false, true},
 		{"translator/envoy", "xds/resource", false, true},
 		{"picker/endpoint", "discovery/status/report", false, true},

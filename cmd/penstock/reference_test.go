@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/penstock-project/penstock/cmd/internal/external/commands"
 )
 
 // REFERENCE.md is what a user looks names up in. The parts of it between "<!-- generated: NAME -->" and "<!-- end -->" come
@@ -115,7 +117,7 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 func commandsSection(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	for _, cmd := range newRoot().Commands() {
+	for _, cmd := range slices.Concat(newRoot().Commands(), commands.New().Commands()) {
 		if !cmd.IsAvailableCommand() || cmd.Name() == "completion" || cmd.Name() == "help" {
 			continue
 		}

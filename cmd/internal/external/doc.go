@@ -5,6 +5,7 @@
 //	preprocess   POST /process: tokenizes a prompt, and asks the other two
 //	router       POST /route: chooses a worker by the prefix of its token IDs
 //	tokenstore   PUT and GET /tokens/KEY: keeps token IDs until a worker fetches them
+//	commands     the command line of them all
 //
 // The worker is the simulated model server (package sim), which fetches token IDs by tokenstore.Client.
 //

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"context"
@@ -18,6 +18,24 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/external/router"
 	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
 )
+
+// New returns the root command.
+func New() *cobra.Command {
+	root := &cobra.Command{
+		Use:     "penstock-external",
+		Short:   "Run a small external processor, router or token store, for pools with picker.processor",
+		Version: external.Release(),
+		Long: `Run one of the services that a pool with picker.processor works with: a processor, which tokenizes prompts; a router, which
+chooses workers by token IDs; and a token store, from which workers fetch token IDs. They are small, hold nothing on disk, and show
+the protocol; the Helm chart in manifests/charts/external deploys them, and each can be replaced by a program of your own.
+
+Each serves GET /healthz, /version and /metrics beside its own path, and does not use a peer of another minor release.`,
+		SilenceUsage:  true, // a failed run prints its error, not all flags
+		SilenceErrors: true, // main prints them, once
+	}
+	root.AddCommand(newProcessor(), newRouter(), newTokens())
+	return root
+}
 
 // program has the flags of each program.
 type program struct {

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"bytes"
@@ -63,7 +63,7 @@ func TestCommands_InvalidFlagsNameTheFix(t *testing.T) {
 		"tokens --listen nowhere":         "tokens: listen",
 		"worker":                          "unknown command",
 	} {
-		root := newRoot()
+		root := New()
 		var out bytes.Buffer
 		root.SetOut(&out)
 		root.SetErr(&out)
