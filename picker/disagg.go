@@ -174,33 +174,43 @@ func (pool *pool) front(c *candidates) *endpoint.Endpoint {
 
 // nameFurther has a pick's answer name the further servers of its request. spill and retries are those of the answer.
 func (pool *pool) nameFurther(a *extproc.Answer, c *candidates, d *decision, spill []string, retries int) {
-	if pool.disagg() == nil || len(c.ranked) == 0 {
+	if pool.Strategy != schedule.Plugins || pool.Plugins == nil || len(c.ranked) == 0 {
 		return
 	}
-	d.staged = true
-	d.further = c.further
-	c.picker.metrics.stages.WithLabelValues(pool.Name, d.further.decision()).Inc()
-	for _, stage := range d.further.lacks {
-		c.picker.metrics.lacking.WithLabelValues(pool.Name, stage).Inc()
+	to := c.ranked[0].Endpoint
+	if pool.Plugins.Disagg != nil {
+		d.further, d.staged = c.further, true
+		c.picker.metrics.stages.WithLabelValues(pool.Name, d.further.decision()).Inc()
+		for _, stage := range d.further.lacks {
+			c.picker.metrics.lacking.WithLabelValues(pool.Name, stage).Inc()
+		}
+	}
+	if p := pool.Plugins.Dynamo; p != nil {
+		if a.Headers = pool.dynamoHeaders(p, to, d.further.prefill); len(a.Headers) > 0 {
+			pool.only(a, to, spill, retries)
+		}
+		return
 	}
 	set := func(name, value string) {
 		if value != "" {
 			a.Headers = append(a.Headers, extproc.Header{Name: name, Value: value})
 		}
 	}
-	set(endpointpicker.HeaderPrefill, c.further.text(stagePrefill))
-	set(endpointpicker.HeaderEncode, c.further.text(stageEncode))
-	front := pool.front(c)
-	if front == nil {
-		return
+	set(endpointpicker.HeaderPrefill, d.further.text(stagePrefill))
+	set(endpointpicker.HeaderEncode, d.further.text(stageEncode))
+	if front := pool.front(c); front != nil {
+		set(endpointpicker.HeaderDataParallel, to.Text)
+		pool.only(a, front, spill, retries)
+		if c.lease != nil {
+			c.lease.Behind(front.Load())
+		}
 	}
-	// Another pod does not have the rank: the list has this one alone, and spill targets.
-	set(endpointpicker.HeaderDataParallel, c.ranked[0].Endpoint.Text)
-	one := listed(append([]string{front.Text}, spill...), retries)
+}
+
+// only has an answer name one endpoint, and spill targets: a header names it too, and would be wrong at another one.
+func (pool *pool) only(a *extproc.Answer, to *endpoint.Endpoint, spill []string, retries int) {
+	one := listed(append([]string{to.Text}, spill...), retries)
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries
-	if c.lease != nil {
-		c.lease.Behind(front.Load())
-	}
 }
 
 // decision describes which stages a request has, in llm-d's words.

@@ -76,6 +76,9 @@ func TestDisagg_ErrorsNameWhatToWrite(t *testing.T) {
 		roles("{type: pd-profile-handler, parameters: {primaryPort: 70000}}, {type: prefix-based-pd-decider}"):                                     "parameters.primaryPort: must be a port, is 70000; write one of the InferencePool's targetPorts",
 		roles("{type: data-parallel-profile-handler}"):                                                                                             "schedulingProfiles[1]: is not supported: data-parallel-profile-handler runs one profile; keep one profile, or add disagg-profile-handler",
 		strings.Replace(roles("{type: disagg-profile-handler}"), "name: encode", "name: decode", 1):                                                `schedulingProfiles[2].name: "decode" is the name of another profile too`,
+		head + "plugins: [{type: queue-scorer}, {type: dynamo-headers, parameters: {names: x}}]":                                                   `plugins[1].parameters.names: must be dynamo, plain or both, is "x"`,
+		head + "plugins: [{type: queue-scorer}, {type: dynamo-headers}, {type: dynamo-headers, name: second}]":                                     "plugins[2].type: the document has dynamo-headers already; keep one of them",
+		head + "plugins: [{type: dyn-decode-scorer}]":                                                                                              "use prefix-cache-scorer, and list dynamo-headers",
 		head + "plugins: [{type: external-scorer, parameters: {service: s}}, {type: always-disagg-pd-decider}, {type: disagg-profile-handler, parameters: {deciders: {prefill: always-disagg-pd-decider}}}]\nschedulingProfiles: [{name: decode}, {name: prefill, plugins: [{pluginRef: external-scorer}]}]": "schedulingProfiles[1]: external-scorer is not supported for further servers",
 	} {
 		p, problems := Parse(doc)

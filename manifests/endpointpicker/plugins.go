@@ -16,6 +16,7 @@ const (
 	Handler  Role = "profile handler"
 	Producer Role = "data producer"
 	Decision Role = "decider"
+	Header   Role = "header"
 	Policy   Role = "policy of flow control"
 )
 
@@ -90,6 +91,8 @@ var kinds = map[string]kind{
 	AlwaysPrefillDecider:    {role: Decision},
 	AlwaysMultimodalDecider: {role: Decision},
 
+	DynamoHeaders: {role: Header, parameters: func() parameters { return &Dynamo{Names: namesDynamo} }},
+
 	UtilizationDetector:  {role: Policy, parameters: func() parameters { return &Utilization{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8} }},
 	FCFSOrdering:         {role: Policy},
 	DeadlineOrdering:     {role: Policy},
@@ -118,6 +121,9 @@ var instead = map[string]string{
 	"by-label-selector":              "use label-selector-filter, which has the same parameters",
 	"by-label":                       "use label-selector-filter with matchExpressions",
 	"precise-prefix-cache-scorer":    "use precise-prefix-cache-producer, and prefix-cache-scorer with prefixMatchInfoProducerName",
+	"dyn-prefill-scorer":             "use prefix-cache-scorer, and list " + DynamoHeaders,
+	"dyn-decode-scorer":              "use prefix-cache-scorer, and list " + DynamoHeaders,
+	"label-filter":                   "use label-selector-filter with matchExpressions",
 	"token-producer":                 "remove it: Penstock counts tokens by itself",
 	"concurrency-detector":           "use utilization-detector, or set spec.picker.full.inFlight of the PoolPolicy",
 	"edf-ordering-policy":            "use slo-deadline-ordering-policy",

@@ -35,6 +35,8 @@ type Profile struct {
 	Flow *Flow
 	// Disagg has the further servers of requests; nil: there are none.
 	Disagg *Disagg
+	// Dynamo has requests name workers of Dynamo; nil: they do not.
+	Dynamo *Dynamo
 	// MaxEndpoints is the picker's maxNumOfEndpoints, which only the profile of encode has a use for; at least 1.
 	MaxEndpoints int
 }
@@ -82,7 +84,7 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r.plugins(c.Plugins)
 	r.producers()
 	p := r.profile(c)
-	p.Flow = r.flow(c)
+	p.Flow, p.Dynamo = r.flow(c), r.dynamo()
 	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
 	if Invalid(r.problems) {
 		return nil, r.problems
