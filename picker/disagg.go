@@ -53,6 +53,14 @@ func (pool *pool) disagg() *endpointpicker.Disagg {
 	return pool.Plugins.Disagg
 }
 
+// dynamo returns how the pool's requests name workers of Dynamo; nil if they do not.
+func (pool *pool) dynamo() *endpointpicker.Dynamo {
+	if pool.Strategy != schedule.Plugins || pool.Plugins == nil {
+		return nil
+	}
+	return pool.Plugins.Dynamo
+}
+
 // further are the servers of a request beside the one that it is sent to.
 type further struct {
 	prefill *endpoint.Endpoint // reads the prompt; nil: the one that the request is sent to
@@ -174,22 +182,21 @@ func (pool *pool) front(c *candidates) *endpoint.Endpoint {
 
 // nameFurther has a pick's answer name the further servers of its request. spill and retries are those of the answer.
 func (pool *pool) nameFurther(a *extproc.Answer, c *candidates, d *decision, spill []string, retries int) {
-	if pool.Strategy != schedule.Plugins || pool.Plugins == nil || len(c.ranked) == 0 {
+	if len(c.ranked) == 0 {
 		return
 	}
 	to := c.ranked[0].Endpoint
-	if pool.Plugins.Disagg != nil {
+	if pool.disagg() != nil {
 		d.further, d.staged = c.further, true
 		c.picker.metrics.stages.WithLabelValues(pool.Name, d.further.decision()).Inc()
 		for _, stage := range d.further.lacks {
 			c.picker.metrics.lacking.WithLabelValues(pool.Name, stage).Inc()
 		}
 	}
-	if p := pool.Plugins.Dynamo; p != nil {
+	if p := pool.dynamo(); p != nil {
 		if a.Headers = pool.dynamoHeaders(p, to, d.further.prefill); len(a.Headers) > 0 {
 			pool.only(a, to, spill, retries)
 		}
-		return
 	}
 	set := func(name, value string) {
 		if value != "" {

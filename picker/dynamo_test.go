@@ -35,7 +35,7 @@ func TestDynamo_HeadersNameWorkers(t *testing.T) {
 	unnumbered := withRoles("10.0.0.1:8000", "decode")
 	unnumbered[0].Pod = "servers/10.0.0.1"
 	ranked := func(prefix string) map[string]string {
-		return map[string]string{prefix + "worker-instance-id": "1186445869714687", prefix + "prefill-instance-id": "7410589986301036", prefix + "prefill-dp-rank": "", "x-dynamo-routing-mode": "disaggregated"}
+		return map[string]string{prefix + "worker-instance-id": "1186445869714687", prefix + "prefill-instance-id": "7410589986301036", prefix + "prefill-dp-rank": "", "x-dynamo-routing-mode": "disaggregated", "x-prefiller-host-port": ""}
 	}
 	alone := map[string]string{"x-dynamo-worker-instance-id": "1186445869714687", "x-dynamo-routing-mode": "aggregated"}
 	for what, tt := range map[string]struct {
@@ -48,7 +48,7 @@ func TestDynamo_HeadersNameWorkers(t *testing.T) {
 		"plain names":        {Pool{Endpoints: endpoints}, "plugins: [" + disagg + "{type: dynamo-headers, parameters: {names: plain}}" + profiles, 600, ranked("x-")},
 		"a short prompt":     {Pool{Endpoints: endpoints}, "plugins: [" + disagg + "{type: dynamo-headers}" + profiles, 100, alone},
 		"without stages":     {Pool{Endpoints: endpoints[:1]}, "plugins: [{type: active-request-scorer}, {type: dynamo-headers}]", 600, alone},
-		"numbers of labels":  {Pool{Endpoints: numbered}, "plugins: [" + disagg + "{type: dynamo-headers}" + profiles, 600, map[string]string{"x-dynamo-worker-instance-id": "17", "x-dynamo-prefill-instance-id": "18", "x-dynamo-routing-mode": "disaggregated"}},
+		"numbers of labels":  {Pool{Endpoints: numbered}, "plugins: [" + disagg + "{type: dynamo-headers}" + profiles, 600, map[string]string{"x-dynamo-worker-instance-id": "17", "x-dynamo-prefill-instance-id": "18", "x-dynamo-routing-mode": "disaggregated", "x-prefiller-host-port": ""}},
 		"number not known":   {Pool{Endpoints: unnumbered}, "plugins: [{type: active-request-scorer}, {type: dynamo-headers}]", 600, map[string]string{}},
 		"without the plugin": {Pool{Endpoints: endpoints[:1]}, "plugins: [{type: active-request-scorer}]", 600, map[string]string{}},
 	} {
@@ -62,6 +62,9 @@ func TestDynamo_HeadersNameWorkers(t *testing.T) {
 			if r, ok := got[rank]; ok && (r == "0" || r == "1") {
 				got[rank] = ""
 			}
+		}
+		if _, ok := got["x-prefiller-host-port"]; ok {
+			got["x-prefiller-host-port"] = ""
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" || a.Endpoints.String() != "10.0.0.1:8000" {
 			t.Errorf("%s at %s: %s", what, a.Endpoints, diff)

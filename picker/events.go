@@ -67,16 +67,19 @@ func (p *Picker) pushed(server netip.AddrPort, l kvevents.Load) {
 	}
 }
 
-// renderPrompt completes a request whose prompt is text with its token IDs, if servers of the pool report what they have.
-func (p *Picker) renderPrompt(ctx context.Context, pool *pool, r *extproc.Request, q *schedule.Request) {
+// renderPrompt completes a request whose prompt is text with its token IDs, if servers of the pool report what they have. It returns the
+// IDs as a JSON array, if requests of the pool carry them.
+func (p *Picker) renderPrompt(ctx context.Context, pool *pool, r *extproc.Request, q *schedule.Request) (ids []byte) {
 	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 || !tokenize.Known(r.Facts.Kind) ||
 		q.Tokens < prefix.End(0) || !pool.reports() {
-		return
+		return nil
 	}
-	prompt := tokenize.Prompt{Key: r.Facts.Prompt, Kind: r.Facts.Kind, Body: r.Body, Salt: q.Exact.Salt}
-	if exact, tokens, ok := p.renderer.Tokens(ctx, func() string { return p.renderBase(pool) }, &prompt, pool.rendering, pool.KVEvents.Render); ok {
-		q.Exact, q.Tokens = exact, tokens
+	prompt := tokenize.Prompt{Key: r.Facts.Prompt, Kind: r.Facts.Kind, Body: r.Body, Salt: q.Exact.Salt, IDs: pool.dynamo() != nil}
+	if tokens, ok := p.renderer.Tokens(ctx, func() string { return p.renderBase(pool) }, &prompt, pool.rendering, pool.KVEvents.Render); ok {
+		q.Exact, q.Tokens = tokens.Exact, tokens.Count
+		return tokens.IDs
 	}
+	return nil
 }
 
 // reports reports whether one of the pool's servers reports what it has cached.

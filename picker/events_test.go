@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -174,10 +175,11 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	go func() { _ = events.Serve(t.Context(), listener) }()
 	at := netip.MustParseAddrPort(listener.Addr().String())
 	server := specs(model.Listener.Addr().String())
-	setPools(t, p, Pool{
+	pool := Pool{
 		Name: "ns/pool", Endpoints: server, Metrics: endpoint.Metrics{Off: true}, Body: BodyPrompts,
 		KVEvents: &KVEvents{Port: at.Port(), Render: time.Minute},
-	})
+	}
+	setPools(t, p, pool)
 	poll.Until(t, "the picker subscribes", func() bool { return events.Subscribers() == 1 })
 	events.publish(t, []any{"AllBlocksCleared"})
 	load := p.pool("ns/pool").snapshot.Find(server[0].Addr)
@@ -188,7 +190,7 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	}
 	_, address := servePicker(t, p)
 	conn := dialPicker(t, address)
-	pick := func() {
+	pick := func() []byte {
 		stream, cancel := call(t, conn, "x-penstock-pool", "ns/pool")
 		defer cancel()
 		headers := headerMessage(nil, ":path", "/v1/chat/completions", "content-type", "application/json")
@@ -199,6 +201,7 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 		if answer.GetRequestBody() == nil {
 			t.Fatalf("%v", answer)
 		}
+		return answer.GetRequestBody().GetResponse().GetBodyMutation().GetBody()
 	}
 	unread := func() int64 { return p.pool("ns/pool").snapshot.Endpoints[0].State().Unread }
 	pick()
@@ -212,6 +215,23 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 		t.Errorf("with a second one that is cached, %d tokens are to be read", got)
 	}
 	if rendered.Load() != 1 {
+		t.Errorf("the prompt was rendered %d times", rendered.Load())
+	}
+	// Dynamo's frontends get the token IDs, which are then kept.
+	pool.Strategy, pool.Plugins = "plugins", parsed(t, "plugins: [{type: active-request-scorer}, {type: dynamo-headers}]")
+	setPools(t, p, pool)
+	for range 2 {
+		var got struct {
+			Nvext struct {
+				Tokens []uint32 `json:"token_data"`
+			} `json:"nvext"`
+			Messages []any `json:"messages"`
+		}
+		if err := json.Unmarshal(pick(), &got); err != nil || !slices.Equal(got.Nvext.Tokens, tokens) || len(got.Messages) != 1 {
+			t.Errorf("the frontend gets %d token IDs, %v", len(got.Nvext.Tokens), err)
+		}
+	}
+	if rendered.Load() != 2 {
 		t.Errorf("the prompt was rendered %d times", rendered.Load())
 	}
 	poll.Until(t, "no body is held", func() bool { return p.bodies.Held() == 0 })

@@ -120,9 +120,7 @@ func TestInferenceModel_MetricsAndSpansHaveBothNames(t *testing.T) {
 	headers := headerMessage(nil, ":path", "/v1/completions", ":method", "POST")
 	headers.GetRequestHeaders().EndOfStream = false
 	headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}
-	if err := stream.Send(headers); err != nil {
-		t.Fatal(err)
-	}
+	exchange(t, stream, headers)
 	exchange(t, stream, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte(`{"model":"public"}`), EndOfStream: true}}})
 	cancel()
 	got := map[attribute.Key]string{}

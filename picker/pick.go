@@ -59,6 +59,7 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 	if pool.Strategy == schedule.Plugins && pool.Relay == nil && needsPrompts(pool.Plugins) {
 		policy.Valid, policy.Keep = true, true
 	}
+	policy.OwnWorkers = pool.dynamo() != nil && pool.Relay == nil
 	if pool.rules != nil && pool.rules.rewrites && pool.Relay == nil {
 		policy.Target = pool.rules.draw
 	}
@@ -195,7 +196,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}()
 	*c = candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, started), allowed: d.allowed, scratch: &w.memory,
 		stage: &w.stage, media: r.Facts.Media}
-	p.renderPrompt(ctx, pool, r, &c.request)
+	ids := p.renderPrompt(ctx, pool, r, &c.request)
 	p.scoreOutside(ctx, pool, &c.request, c.allowed, c.scratch)
 	d.external = c.request.External
 	shadow := c.foreshadow()
@@ -219,6 +220,9 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	a, result := pool.compose(c.ranked, spill, c.scratch, restricted, retries(r), track.texts[:0])
 	d.result = result
 	pool.nameFurther(&a, c, d, spill, retries(r))
+	if pool.dynamo() != nil {
+		a.TokenData = ids
+	}
 	if c.lease == nil {
 		return a
 	}

@@ -47,8 +47,18 @@ func inRole(role string, addresses ...string) string {
 	return strings.Replace(serversYAML(role, addresses...), "app: "+role, "app: chat, llm-d.ai/role: "+role, 1)
 }
 
-// lastHeaders are the headers of the last request that a model server got.
+// received is the last request that a model server got.
+type received struct {
+	Headers http.Header `json:"headers"`
+	Body    string      `json:"body"`
+}
+
 func lastHeaders(t *testing.T, server string) http.Header {
+	t.Helper()
+	return lastRequest(t, server).Headers
+}
+
+func lastRequest(t *testing.T, server string) (last received) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+server+"/debug/last", nil)
 	if err != nil {
@@ -58,13 +68,10 @@ func lastHeaders(t *testing.T, server string) http.Header {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var last struct {
-		Headers http.Header `json:"headers"`
-	}
 	if err := json.Unmarshal([]byte(got.body), &last); err != nil {
 		t.Fatal(err, got.body)
 	}
-	return last.Headers
+	return last
 }
 
 // prompt is a request with a prompt of some tokens that begins with a text.
@@ -131,12 +138,57 @@ func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
 	files["other.yaml"] = poolYAML("other")
 	files["policy.yaml"] = strings.Replace(zonePolicy("{kind: EndpointPickerConfig, name: zone}"), "spec:", "spec:\n  spill: [{name: other}]", 1)
 	files["roles.yaml"] = named(prefillDecode)
+	s := up(t, files)
+	spilled := func(body string) {
+		t.Helper()
+		eventually(t, "the other pool serves what the client sent", func() error {
+			for range 3 {
+				got := ask(t, local(port), body)
+				last := lastRequest(t, other)
+				if got.status != http.StatusOK || got.header.Get("x-served-by") != "other" || last.Headers.Get("x-prefiller-host-port") != "" || last.Headers.Get("x-dynamo-worker-instance-id") != "" || last.Body != body {
+					return fmt.Errorf("%d from %q, which got %v: %.100s", got.status, got.header.Get("x-served-by"), last.Headers, last.Body)
+				}
+			}
+			return nil
+		})
+	}
+	answers(t, local(port), http.StatusOK)
+	spilled(prompt("one", 400))
+	// Dynamo's picks change bodies too.
+	s.write("servers.yaml", strings.ReplaceAll(files["servers.yaml"], "app: chat", `app: chat, penstock.dev/dynamo-instance-id: "5"`))
+	s.write("roles.yaml", named(strings.Replace(prefillDecode, "- type: max-score-picker", "- type: max-score-picker\n- type: dynamo-headers", 1)))
+	spilled(strings.Replace(prompt("two", 400), "{", `{"nvext":{"token_data":[1,2]},`, 1))
+}
+
+// Dynamo's frontends get the numbers of the workers, and no others than those of the pick.
+func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
+	t.Parallel()
+	prefill, decode := modelServer(t, sim.Config{Name: "prefill"}), modelServer(t, sim.Config{Name: "decode"})
+	numbered := func(role, address, number string) string {
+		return strings.Replace(inRole(role, address), "app: chat", "app: chat, penstock.dev/dynamo-instance-id: \""+number+"\"", 1)
+	}
+	port := freePort(t)
+	files := chatFiles(port)
+	files["servers.yaml"] = numbered("prefill", prefill, "17") + "---\n" + numbered("decode", decode, "18")
+	files["policy.yaml"] = zonePolicy("{kind: EndpointPickerConfig, name: zone}")
+	files["roles.yaml"] = named(strings.Replace(prefillDecode, "- type: max-score-picker", "- type: max-score-picker\n- type: dynamo-headers", 1))
 	up(t, files)
 	answers(t, local(port), http.StatusOK)
-	for i := range 3 {
-		got := ask(t, local(port), prompt(fmt.Sprint(i), 400))
-		if h := lastHeaders(t, other); got.status != http.StatusOK || got.header.Get("x-served-by") != "other" || h.Get("x-prefiller-host-port") != "" {
-			t.Errorf("%d from %q, which got %v: %s", got.status, got.header.Get("x-served-by"), h, got.body)
+	body := strings.Replace(prompt("long", 400), "{", `{"nvext":{"token_data":[1,2],"prefill_worker_id":666,"annotations":["big: 9007199254740993"]},`, 1)
+	got := ask(t, local(port), body, "x-worker-instance-id", "666", "x-dynamo-prefill-instance-id", "666", "x-dp-rank", "5")
+	if got.status != http.StatusOK || got.header.Get("x-served-by") != "decode" {
+		t.Fatalf("%d from %q: %s", got.status, got.header.Get("x-served-by"), got.body)
+	}
+	last := lastRequest(t, decode)
+	for name, want := range map[string]string{
+		"x-dynamo-worker-instance-id": "18", "x-dynamo-prefill-instance-id": "17", "x-dynamo-routing-mode": "disaggregated",
+		"x-worker-instance-id": "", "x-dp-rank": "", "x-prefiller-host-port": prefill,
+	} {
+		if got := last.Headers.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
 		}
+	}
+	if want := strings.NewReplacer("[1,2]", "null", "666", "null").Replace(body); last.Body != want {
+		t.Errorf("the server got %.200s, want %.200s", last.Body, want)
 	}
 }

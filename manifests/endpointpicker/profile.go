@@ -85,6 +85,7 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r.producers()
 	p := r.profile(c)
 	p.Flow, p.Dynamo = r.flow(c), r.dynamo()
+	p.Prompts = p.Prompts || p.Dynamo != nil // bodies name workers too
 	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
 	if Invalid(r.problems) {
 		return nil, r.problems

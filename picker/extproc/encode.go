@@ -26,6 +26,9 @@ type Answer struct {
 	MaxRetries int
 	// Headers are set in the request: those of endpointpicker.RoutingHeaders that name further servers. The others of them are removed.
 	Headers []Header
+	// TokenData is the prompt as token IDs, a JSON array, for the body's nvext.token_data; nil: the body has none. Without a body that is
+	// read (BodyPolicy.OwnWorkers) it has no effect.
+	TokenData []byte
 	// Pool and Lease are sent in the metadata namespace "penstock" and return in the access log. Without a lease the
 	// namespace is not set.
 	Pool  string

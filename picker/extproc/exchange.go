@@ -77,6 +77,7 @@ type exchange struct {
 	scanner *request.Scanner // of the body; nil before its first bytes
 	spread  *request.Spread  // the same; nil if the pool needs none
 	change  change           // of the request, by its pick
+	splices []request.Splice // of its body, before its pick
 	rewrite *request.Rewriter
 
 	done        bool // the call may end
@@ -224,6 +225,7 @@ func prefixed(value []byte, text string) bool {
 func (x *exchange) pick(phase protowire.Number) error {
 	x.waiting = false
 	a := x.picker.Pick(x.ctx, &x.request)
+	x.addTokens(a.TokenData)
 	x.endScan()
 	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace)
 	return x.answer(phase, &a)
@@ -294,7 +296,7 @@ func (x *exchange) requestBody(m *Message) error {
 
 // overloaded counts a body that is not read because too many are held. It returns the answer of a request that cannot do without.
 func (x *exchange) overloaded() *Answer {
-	if x.policy.Whole || x.policy.Target != nil {
+	if x.policy.Whole || x.policy.Target != nil || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
 		return &Answer{Status: 503, Reason: ReasonOverloaded, Message: "this picker holds as many bodies as it may, and must hold this one: try again"}
 	}
@@ -353,7 +355,7 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 			x.spread.Write(b.ReadOnlyData())
 		}
 	}
-	if streamed || x.policy.Whole || x.policy.Keep || x.policy.Target != nil {
+	if streamed || x.policy.Whole || x.policy.Keep || x.policy.Target != nil || x.policy.OwnWorkers {
 		x.request.Body = m.TakeBody(x.request.Body)
 	} else {
 		n := charged(m.Body)

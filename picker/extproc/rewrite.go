@@ -52,8 +52,40 @@ func (c *change) headers(w *writer) {
 // tooManyModels answers a body of which a server might read another model than we replace.
 var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
-// replaceModel draws the target of a request whose body is read, and replaces the model in it. It returns the model that the client
+// rewriteBody replaces the model in a body that is read, and removes the workers that its client names. It returns the model that the client
 // asked for. The scanner's facts are then those of the new body.
+func (x *exchange) rewriteBody() (model string, problem *Answer) {
+	model, problem = x.replaceModel()
+	if problem == nil && x.policy.OwnWorkers && !x.scanner.RemoveWorkers() {
+		problem = &tooManyWorkers
+	}
+	if problem != nil {
+		return model, problem
+	}
+	if x.splices = x.scanner.Splices(); len(x.splices) > 0 {
+		x.request.Body = request.Apply(x.request.Body, x.splices)
+		x.change.replaced, x.change.length = true, x.size+request.Grown(x.splices)
+	}
+	return model, nil
+}
+
+// addTokens adds token IDs to a body that is read.
+func (x *exchange) addTokens(ids []byte) {
+	if len(ids) == 0 || x.scanner == nil || x.request.Facts.Size == 0 || len(x.request.Body) == 0 {
+		return
+	}
+	add, ok := x.scanner.AddTokens(x.request.Body, x.splices, ids)
+	if !ok {
+		return
+	}
+	x.request.Body = request.Apply(x.request.Body, []request.Splice{add})
+	x.change.replaced, x.change.length = true, x.size+request.Grown(x.splices)+len(add.With)
+}
+
+// tooManyWorkers is the same of workers.
+var tooManyWorkers = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: its member \"nvext\" names too many workers", MaxRetries: -1}
+
+// replaceModel draws the target of a request whose body is read. It returns the model that the client asked for.
 func (x *exchange) replaceModel() (model string, problem *Answer) {
 	served := x.scanner.Model()
 	if x.policy.Target == nil || served == "" {
@@ -70,9 +102,6 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 	if !x.scanner.Replace(target) {
 		return model, &tooManyModels
 	}
-	splices := x.scanner.Splices()
-	x.request.Body = request.Apply(x.request.Body, splices)
-	x.change.replaced, x.change.length = true, x.size+request.Grown(splices)
 	return model, nil
 }
 

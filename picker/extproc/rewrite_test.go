@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -168,5 +169,43 @@ func TestModelHeader_OfAClientIsStripped(t *testing.T) {
 		if c := k.receive().GetRequestBody().GetResponse(); removes(c) != want || (set(c, headerModel) != "m") != (want != "") {
 			t.Errorf("%s: %v", text, c)
 		}
+	}
+}
+
+const (
+	workers      = `{"model":"public","nvext":{"dp_rank":3,"annotations":[]}}`
+	ownedWorkers = `{"model":"v1","nvext":{"token_data":[1,2],"dp_rank":null,"annotations":[]}}`
+)
+
+// Workers that a client names are removed with the model's replacement, and token IDs of the pick are added.
+func TestNvext_BodyHasTheWorkersOfThePick(t *testing.T) {
+	policy := rewriting
+	policy.OwnWorkers = true
+	p := &fakePicker{policy: policy, answer: func(*Request) Answer {
+		return Answer{Endpoints: List{"10.0.0.1:80"}, TokenData: []byte("[1,2]"), Headers: []Header{{"x-dynamo-worker-instance-id", "7"}}}
+	}}
+	length := strconv.Itoa(len(ownedWorkers))
+	k := open(t, start(t, p))
+	k.send(headersWith(headersOf(modeBuffered, false), "content-length", "60", "x-dynamo-worker-instance-id", "666"))
+	k.receive()
+	k.send(bodyOf(workers, true))
+	c := k.receive().GetRequestBody().GetResponse()
+	if got := string(c.GetBodyMutation().GetBody()); got != ownedWorkers || set(c, "content-length") != length || set(c, "x-dynamo-worker-instance-id") != "7" {
+		t.Errorf("%s\nof %v", got, c.GetHeaderMutation())
+	}
+	k = open(t, start(t, p))
+	k.send(headersWith(headersOf(modeDuplex, false), "content-length", "60"))
+	k.send(bodyOf(workers[:30], false))
+	k.send(bodyOf(workers[30:], true))
+	c = k.receive().GetRequestHeaders().GetResponse()
+	s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse()
+	if got := string(s.GetBody()); got != ownedWorkers || set(c, "content-length") != length {
+		t.Errorf("%s\nof %v", got, c)
+	}
+	p.held = NewBodies(1)
+	k = open(t, start(t, p))
+	k.send(headersWith(headersOf(modeBuffered, false), "content-length", "60"))
+	if r := k.receive(); r.GetImmediateResponse().GetStatus().GetCode() != 503 {
+		t.Errorf("a body that cannot be held: %v", r)
 	}
 }

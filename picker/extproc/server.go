@@ -33,6 +33,9 @@ type BodyPolicy struct {
 	// Target returns what replaces the model of a request; nil if it stays. Nil: no model is replaced. Bodies that are replaced in
 	// are held, in modes that allow it: a request whose body cannot be held is answered 503.
 	Target func(model string) *request.Target
+	// OwnWorkers removes the workers and token IDs that a body names in nvext: the pick decides about them. As with Target, bodies are
+	// held. In STREAMED they pass as they are.
+	OwnWorkers bool
 	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is not computed. A chat completion
 	// that is no JSON is answered 400.
 	UserMessages int

@@ -7,7 +7,7 @@ const ReasonInvalidBody = "invalid_body"
 
 // readFacts reads the facts of the body. It returns an answer if the body is invalid and the pool needs it.
 func (x *exchange) readFacts() *Answer {
-	model, problem := x.replaceModel()
+	model, problem := x.rewriteBody()
 	if problem != nil {
 		return problem
 	}

@@ -11,6 +11,7 @@ const (
 	inContent        // an array of parts
 	inPart           // an object with a text or an image
 	inSampling       // vLLM's sampling_params
+	inNvext          // Dynamo's nvext
 )
 
 // use is what a value is read for.
@@ -27,6 +28,9 @@ const (
 	forText    // a text
 	forContent // a text, a part, or an array of them
 	forParams  // an object with limits
+	forNvext   // an object with workers and token IDs
+	forWorker  // one of them
+	forTokens  // token IDs of it
 	asWritten  // the bytes of any value
 	asImage    // the hash of any value
 	asSeed     // the same, in front of the prompt
@@ -39,6 +43,8 @@ func (k Kind) use(in place, key []byte) use {
 	switch in {
 	case inBody:
 		return k.bodyUse(key)
+	case inNvext:
+		return nvextUse(key)
 	case inSampling:
 		if string(key) == "max_tokens" {
 			return forLimit
@@ -87,6 +93,8 @@ func (k Kind) bodyUse(key []byte) use {
 		return forModel
 	case "stream":
 		return forStream
+	case "nvext":
+		return forNvext
 	case "max_tokens", "max_completion_tokens", "max_output_tokens":
 		return forLimit
 	}
@@ -128,6 +136,8 @@ func (u use) opens(bracket byte) place {
 		return inPart
 	case u == forParams && bracket == '{':
 		return inSampling
+	case u == forNvext && bracket == '{':
+		return inNvext
 	}
 	return nowhere
 }

@@ -2,7 +2,9 @@ package request
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"slices"
 
 	"google.golang.org/grpc/mem"
 )
@@ -83,14 +85,19 @@ func (s *Scanner) Replace(by *Target) bool {
 	return !s.named.tooMany
 }
 
-// Splices replace each of the body's models by the target, once all of the body is written.
+// Splices are what Replace and RemoveWorkers have asked for, once all of the body is written.
 func (s *Scanner) Splices() []Splice {
-	if s.target == nil {
-		return nil
+	var out []Splice
+	if s.target != nil {
+		for _, at := range s.named.list {
+			out = append(out, Splice{at.start, at.end, s.target.quoted})
+		}
 	}
-	out := make([]Splice, 0, len(s.named.list))
-	for _, at := range s.named.list {
-		out = append(out, Splice{at.start, at.end, s.target.quoted})
+	if s.bare && len(s.nvext.removed.list) > 0 {
+		for _, at := range s.nvext.removed.list {
+			out = append(out, Splice{at.start, at.end, null})
+		}
+		slices.SortFunc(out, func(a, b Splice) int { return cmp.Compare(a.Start, b.Start) })
 	}
 	return out
 }

@@ -76,7 +76,10 @@ type Scanner struct {
 	digits   bool // all bytes of the scalar so far are digits
 
 	model       []byte // as written, without quotes
+	due         bool   // the byte before has done something to a value that is spliced
 	named       spans  // the values of the body's "model"
+	nvext       nvext
+	bare        bool // RemoveWorkers was called
 	target      *Target
 	stream      bool
 	limitTokens int
@@ -112,7 +115,8 @@ func (s *Scanner) Release() {
 	s.inString, s.escaped, s.sink, s.skipped, s.inScalar = false, false, dropped, 0, false
 	s.model, s.stream, s.limitTokens, s.salt = s.model[:0], false, 0, 0
 	s.named.reset()
-	s.target = nil
+	s.nvext.reset()
+	s.target, s.bare, s.due = nil, false, false
 	s.front.Reset()
 	s.rest.Reset()
 	s.ids.Reset()
@@ -143,8 +147,8 @@ func (s *Scanner) Write(chunk []byte) {
 			s.structure(chunk[i])
 			i++
 		}
-		if s.named.pending != 0 {
-			s.named.settle(base + i)
+		if s.due {
+			s.settle(base + i)
 		}
 	}
 }
@@ -271,6 +275,7 @@ func (s *Scanner) structure(c byte) {
 			return
 		}
 		s.enter(inBody, false, nil)
+		s.nvext.enters, s.due = &s.nvext.body, true
 	case aKey:
 		if c == '"' {
 			s.inString, s.sink, s.limit = true, captured, maxKey
@@ -336,8 +341,18 @@ func (s *Scanner) reset() {
 
 // value reads the first byte of a value.
 func (s *Scanner) value(c byte) {
-	if s.use == forModel {
-		s.named.pending = opened
+	switch s.use {
+	case forModel:
+		s.named.pending, s.due = opened, true
+	case forTokens:
+		s.nvext.tokens = true
+		fallthrough
+	case forWorker:
+		s.nvext.removed.pending, s.due = opened, true
+	case forNvext:
+		if s.nvext.seen, s.nvext.members = true, 0; c == '{' {
+			s.nvext.enters, s.due = &s.nvext.members, true
+		}
 	}
 	switch c {
 	case '"':
@@ -401,10 +416,12 @@ func (s *Scanner) endValue() {
 	s.expect = aComma
 	switch s.use {
 	case forModel:
-		s.named.pending = closed
+		s.named.pending, s.due = closed, true
 		if s.sink == captured && !s.tooLong {
 			s.model = append(s.model[:0], s.capture...)
 		}
+	case forWorker, forTokens:
+		s.nvext.removed.pending, s.due = closed, true
 	case forSalt:
 		s.salt = s.digest.Sum64()
 	case asImage:

@@ -37,4 +37,18 @@ func (s *spans) settle(at int) {
 	s.pending = 0
 }
 
+// settle is spans.settle of what is pending.
+func (s *Scanner) settle(at int) {
+	s.due = false
+	if s.named.pending != 0 {
+		s.named.settle(at)
+	}
+	if s.nvext.removed.pending != 0 {
+		s.nvext.removed.settle(at)
+	}
+	if s.nvext.enters != nil {
+		*s.nvext.enters, s.nvext.enters = at, nil
+	}
+}
+
 func (s *spans) reset() { *s = spans{list: s.list[:0]} }

@@ -6,6 +6,7 @@ import (
 	"container/list"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,8 @@ const (
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
 	// maxResponse bounds what is read of a response: 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
+	// maxIDs bounds the token IDs that are kept as text, in bytes of all prompts.
+	maxIDs = 32 << 20
 
 	// failures in a row have a pool's servers left alone, for firstPause at first and lastPause at most.
 	failures   = 5
@@ -51,6 +54,7 @@ type Renderer struct {
 	mu      sync.Mutex
 	prompts map[uint64]*list.Element
 	order   *list.List // of *prompt, the last used in front
+	held    int        // bytes of their ids
 
 	Cached, Rendered, Failed, Skipped atomic.Uint64 // requests by result
 }
@@ -59,6 +63,14 @@ type prompt struct {
 	key    uint64
 	exact  prefix.Exact
 	tokens int
+	ids    []byte
+}
+
+// Tokens are a prompt's token IDs.
+type Tokens struct {
+	Exact prefix.Exact
+	Count int
+	IDs   []byte // as a JSON array, if they were asked for; must not be changed
 }
 
 // New returns a Renderer.
@@ -131,6 +143,7 @@ type Prompt struct {
 	Kind request.Kind
 	Body mem.BufferSlice // the whole request
 	Salt uint64
+	IDs  bool // Tokens.IDs are needed
 }
 
 // path returns the path to ask for a kind; "" if there is none.
@@ -147,28 +160,28 @@ func path(k request.Kind) string {
 // Known reports whether prompts of a kind can be rendered.
 func Known(k request.Kind) bool { return path(k) != "" }
 
-// Tokens returns a prompt as token IDs, and how many they are. Within wait it asks the server at base, a URL without a path. It
+// Tokens returns a prompt as token IDs. Within wait it asks the server at base, a URL without a path. It
 // returns false if the server does not answer in time.
-func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (prefix.Exact, int, bool) {
-	if known := r.find(p.Key); known != nil {
+func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens, bool) {
+	if known := r.find(p.Key); known != nil && (!p.IDs || known.ids != nil) {
 		r.Cached.Add(1)
-		return salted(known, p.Salt), known.tokens, true
+		return salted(known, p.Salt), true
 	}
 	if path(p.Kind) == "" || p.Body.Len() == 0 || p.Body.Len() > MaxBody || !pool.ready(time.Now()) {
 		r.Skipped.Add(1)
-		return prefix.Exact{}, 0, false
+		return Tokens{}, false
 	}
 	select {
 	case r.calls <- struct{}{}:
 		defer func() { <-r.calls }()
 	default:
 		r.Skipped.Add(1)
-		return prefix.Exact{}, 0, false
+		return Tokens{}, false
 	}
 	at := base()
 	if at == "" {
 		r.Skipped.Add(1)
-		return prefix.Exact{}, 0, false
+		return Tokens{}, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -176,17 +189,17 @@ func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, po
 	pool.result(err == nil, time.Now())
 	if err != nil {
 		r.Failed.Add(1)
-		return prefix.Exact{}, 0, false
+		return Tokens{}, false
 	}
 	r.Rendered.Add(1)
 	r.keep(found)
-	return salted(found, p.Salt), found.tokens, true
+	return salted(found, p.Salt), true
 }
 
-func salted(p *prompt, salt uint64) prefix.Exact {
-	e := p.exact
-	e.Salt = salt
-	return e
+func salted(p *prompt, salt uint64) Tokens {
+	t := Tokens{p.exact, p.tokens, p.ids}
+	t.Exact.Salt = salt
+	return t
 }
 
 // ask calls a server. The body is not copied: the transport closes it when it is sent, which may be after the call.
@@ -205,7 +218,22 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("status %d", response.StatusCode)
 	}
-	return read(response.Body, p.Key)
+	if !p.IDs {
+		return read(response.Body, p.Key)
+	}
+	var copied bytes.Buffer
+	found, err := read(io.TeeReader(response.Body, &copied), p.Key)
+	if err != nil {
+		return nil, err
+	}
+	var of struct {
+		IDs []uint32 `json:"token_ids"`
+	}
+	if err := json.NewDecoder(bytes.NewReader(bytes.TrimLeft(copied.Bytes(), " \t\r\n["))).Decode(&of); err != nil {
+		return nil, err
+	}
+	found.ids, err = json.Marshal(of.IDs)
+	return found, err
 }
 
 var errNoTokens = errors.New("the response has no token_ids")
@@ -257,9 +285,17 @@ func (r *Renderer) keep(p *prompt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old := r.prompts[p.key]; old != nil {
-		r.order.Remove(old)
-	} else if len(r.prompts) >= r.limit {
-		delete(r.prompts, r.order.Remove(r.order.Back()).(*prompt).key)
+		r.drop(old)
+	}
+	for len(r.prompts) > 0 && (len(r.prompts) >= r.limit || r.held+len(p.ids) > maxIDs) {
+		r.drop(r.order.Back())
 	}
 	r.prompts[p.key] = r.order.PushFront(p)
+	r.held += len(p.ids)
+}
+
+func (r *Renderer) drop(e *list.Element) {
+	old := r.order.Remove(e).(*prompt)
+	delete(r.prompts, old.key)
+	r.held -= len(old.ids)
 }

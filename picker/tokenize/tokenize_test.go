@@ -56,14 +56,46 @@ func TestRender_TokensAreReadAndKept(t *testing.T) {
 		base, calls := server(t, answer)
 		r := New(Config{})
 		for range 3 {
-			got, n, ok := r.Tokens(context.Background(), base, &Prompt{Key: 7, Kind: kind, Body: body("the body"), Salt: 5}, new(Pool), time.Minute)
-			if !ok || n != 1000 || got.Salt != 5 || len(got.Ends) != len(want.Ends) || got.Ends[14] != want.Ends[14] {
+			all, ok := r.Tokens(context.Background(), base, &Prompt{Key: 7, Kind: kind, Body: body("the body"), Salt: 5}, new(Pool), time.Minute)
+			got, n := all.Exact, all.Count
+			if !ok || n != 1000 || all.IDs != nil || got.Salt != 5 || len(got.Ends) != len(want.Ends) || got.Ends[14] != want.Ends[14] {
 				t.Fatalf("kind %d: %v %d tokens, %d ends, want %d", kind, ok, n, len(got.Ends), len(want.Ends))
 			}
 		}
 		if calls.Load() != 1 {
 			t.Errorf("%d calls", calls.Load())
 		}
+	}
+}
+
+// IDs are kept as text for those who need them, in a bounded memory.
+func TestRender_IDsAreKeptWithinBounds(t *testing.T) {
+	list, _ := tokens(100_000)
+	base, calls := server(t, `[{"prompt": "[1]", "token_ids": `+list+`}]`)
+	r := New(Config{})
+	ask := func(key uint64, ids bool) Tokens {
+		t.Helper()
+		got, ok := r.Tokens(context.Background(), base, &Prompt{Key: key, Kind: request.Completions, Body: body("the body"), IDs: ids}, new(Pool), time.Minute)
+		if !ok || got.Count != 100_000 {
+			t.Fatal(ok, got.Count)
+		}
+		return got
+	}
+	ask(1, false)
+	want := strings.ReplaceAll(list, " ", "")
+	for range 2 {
+		if got := ask(1, true); string(got.IDs) != want {
+			t.Fatalf("%d bytes, want %d", len(got.IDs), len(want))
+		}
+	}
+	if calls.Load() != 2 {
+		t.Errorf("%d calls", calls.Load())
+	}
+	for key := range uint64(2 * maxIDs / len(want)) {
+		ask(2+key, true)
+	}
+	if r.held > maxIDs || r.held < maxIDs/2 || len(r.prompts) != r.order.Len() {
+		t.Errorf("%d bytes of %d prompts are kept", r.held, len(r.prompts))
 	}
 }
 
@@ -77,7 +109,7 @@ func TestRender_WhatHasNoTokensIsApproximate(t *testing.T) {
 		"too large":        `{"token_ids": [` + strings.Repeat("1,", 2<<20) + `1]}`,
 	} {
 		base, _ := server(t, answer)
-		if _, _, ok := New(Config{}).Tokens(context.Background(), base, &Prompt{Kind: request.ChatCompletions, Body: body("the body")}, new(Pool), time.Minute); ok {
+		if _, ok := New(Config{}).Tokens(context.Background(), base, &Prompt{Kind: request.ChatCompletions, Body: body("the body")}, new(Pool), time.Minute); ok {
 			t.Errorf("%s: there are tokens", name)
 		}
 	}
@@ -90,7 +122,7 @@ func TestRender_LateServerDelaysNoPickBeyondItsDeadline(t *testing.T) {
 	defer close(release)
 	r, pool := New(Config{Concurrent: 1}), new(Pool)
 	ask := func() bool {
-		_, _, ok := r.Tokens(context.Background(), func() string { return s.URL }, &Prompt{Kind: request.ChatCompletions, Body: body("the body")}, pool, time.Millisecond)
+		_, ok := r.Tokens(context.Background(), func() string { return s.URL }, &Prompt{Kind: request.ChatCompletions, Body: body("the body")}, pool, time.Millisecond)
 		return ok
 	}
 	for range failures + 10 {

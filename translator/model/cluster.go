@@ -123,7 +123,12 @@ type Pool struct {
 // hops, the first of them to itself. What a picker changes in a request behind its pool's own hop is undone with the hop: the next
 // pool's picker receives what the client sent.
 func (p *Pool) ViaHops() bool {
-	return len(p.Spill) > 0 && (p.External || p.Protocol != HTTP1 || p.Settings.RewritesModels)
+	return len(p.Spill) > 0 && (p.External || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
+}
+
+// ChangesBodies reports whether picks change the bodies of requests, so that a spill must undo it.
+func (s *PickerSettings) ChangesBodies() bool {
+	return s.RewritesModels || s.Plugins != nil && s.Plugins.Dynamo != nil
 }
 
 // PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the pool itself: nothing else would
