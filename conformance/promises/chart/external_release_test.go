@@ -23,10 +23,39 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
+// assisted leads a Gateway to the release's pool.
+const assisted = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: chat}
+spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: external}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
+`
+
 // The chart installs a processor, a router, a token store and workers, which answer each branch of the proposal's diagram, also while
 // one of them is away. The test takes the place of the endpoint picker.
 func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 	e := installExternal(t)
+	if err := installed.Apply(t.Context(), e.p.REST, e.p.Namespace, []byte(assisted)); err != nil {
+		t.Fatal(err)
+	}
+	gateway := &releases{place: e.p}
+	gateway.clients()
+	e.p.Until("the Gateway leads to the workers", func(ctx context.Context) error {
+		address, err := gateway.address(ctx)
+		if err != nil {
+			return err
+		}
+		by, err := post(ctx, "http://"+address+"/v1/chat/completions", `{"model": "sim-model", "messages": [{"role": "user", "content": "hello"}]}`)
+		if err == nil && !strings.HasPrefix(by, "external-workers-") {
+			err = fmt.Errorf("answered by %q", by)
+		}
+		return err
+	})
 
 	versions := map[string]string{}
 	for _, component := range []string{"processor", "router", "tokens"} {

@@ -173,16 +173,22 @@ func prepare(t *testing.T) *releases {
 		}
 	})
 	r.place = labtest.NewPlace(t, r.lab.Kubeconfig(), "")
+	r.clients()
+	return r
+}
+
+// clients makes the clients of the place.
+func (r *releases) clients() {
+	r.place.Helper()
 	client, err := dynamic.NewForConfig(r.place.REST)
 	if err != nil {
-		t.Fatal(err)
+		r.place.Fatal(err)
 	}
 	of := func(group, version, plural string) dynamic.NamespaceableResourceInterface {
 		return client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
 	}
 	r.gateways, r.classes = of("gateway.networking.k8s.io", "v1", "gateways"), of("gateway.networking.k8s.io", "v1", "gatewayclasses")
 	r.fleets = of("penstock.dev", "v1alpha1", "envoyfleets")
-	return r
 }
 
 // replicas checks that n processes of Penstock are ready, which Helm has waited for, and that they have an argument.
@@ -232,17 +238,22 @@ func (r *releases) served() {
 	r.place.Helper()
 	p := r.place
 	var address string
-	p.Until("the Gateway is programmed", func(ctx context.Context) error {
-		gw, err := r.gateways.Namespace(p.Namespace).Get(ctx, "gw", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		list, _, _ := unstructured.NestedSlice(gw.Object, "status", "addresses")
-		if text := fmt.Sprint(gw.Object["status"]); len(list) == 0 || !strings.Contains(text, "reason:Programmed") {
-			return errors.New(text)
-		}
-		address = fmt.Sprint(list[0].(map[string]any)["value"])
-		return nil
+	p.Until("the Gateway is programmed", func(ctx context.Context) (err error) {
+		address, err = r.address(ctx)
+		return err
 	})
 	p.Until("an answer", func(ctx context.Context) error { return labtest.Get(ctx, "http://"+address) })
+}
+
+// address returns the address of the Gateway gw once it is programmed.
+func (r *releases) address(ctx context.Context) (string, error) {
+	gw, err := r.gateways.Namespace(r.place.Namespace).Get(ctx, "gw", metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	list, _, _ := unstructured.NestedSlice(gw.Object, "status", "addresses")
+	if text := fmt.Sprint(gw.Object["status"]); len(list) == 0 || !strings.Contains(text, "reason:Programmed") {
+		return "", errors.New(text)
+	}
+	return fmt.Sprint(list[0].(map[string]any)["value"]), nil
 }

@@ -61,10 +61,11 @@ http://{{ .root.Release.Name }}-{{ .component }}.{{ .root.Release.Namespace }}.s
 {{- end }}
 {{- end }}
 
-{{/* A list of one NetworkPolicyPeer: Penstock's pods. */}}
+{{/* A list of two NetworkPolicyPeers: Penstock's pods, and those of the chart picker in this namespace. */}}
 {{- define "external.penstock" -}}
 - podSelector: {matchLabels: {app.kubernetes.io/name: penstock}}
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Values.networkPolicy.penstockNamespace }}}}
+- podSelector: {matchLabels: {app.kubernetes.io/name: penstock-picker}}
 {{- end }}
 
 {{/* The Deployment of a component. arguments: those of our program. port: its port. */}}
