@@ -26,7 +26,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo build test race fuzz lint bench bench-kube bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab bin/lab bin/certify go
+.PHONY: help demo build test race fuzz lint bench bench-kube bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients bin/lab bin/certify go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -68,7 +68,7 @@ fuzz: go envoy ## run every fuzz target for FUZZTIME=30s, one after the other (F
 lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout, the glossary, and whether generated files are up to date
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	@go vet ./... && (cd conformance && go vet -tags lab ./...)
+	@go vet -tags clients ./... && (cd conformance && go vet -tags lab ./...)
 	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab ./...)
 	@go test -count=1 -run '^Test(Layout|Glossary)' ./cmd/penstock
 	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R go.mod go.sum manifests "$$copy"; \
@@ -119,6 +119,13 @@ lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=
 test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's promises, attacks, the Helm chart, and the lab itself (some minutes once built; root, or unshare -rn)
 	@$(MAKE) --no-print-directory image ARCHES="$$(go env GOARCH)"
 	@export ENVOY="$(ENVOY_PATH)" PENSTOCK_IMAGE="$(CURDIR)/bin/image/rootfs-linux-$$(go env GOARCH)"; cd conformance && go test -count=1 -timeout 20m -p 1 -parallel 4 -tags lab ./lab ./promises/apiserver ./promises/chart ./promises/attacks ./promises
+
+test-clients: go envoy $(TOOLS)/clients/bin/python ## the Python clients openai and anthropic through pools that replace models (installs them, once)
+	@ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0 PENSTOCK_PYTHON="$(TOOLS)/clients/bin/python" go test $(FLAVOR) -count=1 -tags clients -run TestPythonClients ./cmd/penstock
+
+$(TOOLS)/clients/bin/python: cmd/penstock/testdata/clients.txt
+	@python3 -m venv $(TOOLS)/clients && $(TOOLS)/clients/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
 
 soak: build envoy labs ## changes, traffic and faults for HOURS=1, in a folder and on Kubernetes at the same time, and whether memory grows (root, or unshare -rn)
 	@export ENVOY="$(ENVOY_PATH)"; cd conformance; failed=0; \

@@ -10,8 +10,12 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// maxSubsets bounds the selectors whose endpoints a pool remembers. Those of further ones are looked up for each request.
-const maxSubsets = 64
+const (
+	// maxSubsets bounds the selectors whose endpoints a pool remembers. Those of further ones are looked up for each request.
+	maxSubsets = 64
+	// maxSelector bounds a selector, in bytes. A longer one matches no endpoint.
+	maxSelector = 16 << 10
+)
 
 // subsets are the endpoints of a pool by the label selectors of requests. A change of the pool's endpoints makes another pool.
 type subsets struct {
@@ -34,8 +38,8 @@ func (pool *pool) selected(selector string, within func(*endpoint.Endpoint) bool
 
 func (pool *pool) match(text string) map[netip.AddrPort]bool {
 	match := map[netip.AddrPort]bool{}
-	selector, err := labels.Parse(text)
-	if err != nil {
+	selector, err := labels.Parse(text[:min(len(text), maxSelector)])
+	if err != nil || len(text) > maxSelector {
 		return match
 	}
 	for i := range pool.snapshot.Endpoints {
