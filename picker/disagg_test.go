@@ -1,7 +1,9 @@
 package picker
 
 import (
+	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -254,5 +256,43 @@ func TestDisagg_HeadersOfClientsAreRemoved(t *testing.T) {
 	}
 	if value != "10.0.0.2:80OVERWRITE_IF_EXISTS_OR_ADD" {
 		t.Errorf("prefill at %q", value)
+	}
+}
+
+// Picks, first tokens and ends at the same time leave nothing in flight.
+func TestDisagg_ConcurrentRequestsLeaveNothingInFlight(t *testing.T) {
+	p := runPicker(t, Config{})
+	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill", "10.0.0.4:80", "encode")
+	setPools(t, p, Pool{Name: "ns/pool", Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Full: schedule.Full{InFlight: 8}, Endpoints: list})
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for i := range 50 {
+				r := longPrompt(600 + i)
+				r.Facts.Media = i%2 == 0
+				a := p.Pick(context.Background(), r)
+				if a.Status != 0 {
+					continue
+				}
+				e := accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: a.Lease.String(), Served: "10.0.0.1:80", Status: 200, FirstByte: time.Millisecond}
+				var ends sync.WaitGroup
+				for _, open := range []bool{true, false} {
+					entry := e
+					entry.Open, entry.Body = open, open
+					ends.Go(func() { p.Log(entry) })
+				}
+				ends.Wait()
+				a.Track.End()
+			}
+		})
+	}
+	all.Wait()
+	for _, e := range list {
+		if n := inFlight(p, e.Addr.String()); n != 0 {
+			t.Errorf("%s has %d in flight", e.Addr, n)
+		}
+	}
+	if n := p.leases.Len(); n != 0 {
+		t.Errorf("%d leases are open", n)
 	}
 }

@@ -15,6 +15,9 @@
 // Where servers publish KV events (Pool.KVEvents), kvevents keeps what they have cached in prefix, and a pick whose prompt is known as
 // token IDs goes by that.
 //
+// A pool may have servers of several roles (endpointpicker.Disagg): disagg.go chooses one to read a request's prompt and others to encode its
+// images, beside the one that the request is sent to, and names them in headers; dynamo.go names the workers of Dynamo.
+//
 // Invariants:
 //   - Picks lock no pool: configuration is an immutable snapshot behind an atomic pointer.
 //   - Each lease is released exactly once: by the access log, by its timeout when no report comes any more, or by the end of

@@ -192,3 +192,62 @@ func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
 		t.Errorf("the server got %.200s, want %.200s", last.Body, want)
 	}
 }
+
+// A request with an image has it encoded elsewhere; one without does not.
+func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
+	t.Parallel()
+	encode, decode := modelServer(t, sim.Config{Name: "encode"}), echoServer(t, "decode")
+	port := freePort(t)
+	files := chatFiles(port)
+	files["servers.yaml"] = inRole("encode", encode) + "---\n" + inRole("decode", decode)
+	files["policy.yaml"] = zonePolicy("{kind: EndpointPickerConfig, name: zone}")
+	files["roles.yaml"] = named(`apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: encode-filter
+- type: decode-filter
+- type: max-score-picker
+- type: always-disagg-multimodal-decider
+- {type: disagg-profile-handler, parameters: {deciders: {encode: always-disagg-multimodal-decider}}}
+schedulingProfiles:
+- {name: encode, plugins: [{pluginRef: encode-filter}]}
+- {name: decode, plugins: [{pluginRef: decode-filter}]}
+`)
+	up(t, files)
+	answers(t, local(port), http.StatusOK)
+	for content, want := range map[string]string{
+		`"text"`: "",
+		`[{"type":"text","text":"what is it?"},{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]`: encode,
+		`[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}]`:                                       encode,
+	} {
+		got := ask(t, local(port), `{"model":"llama","messages":[{"role":"user","content":`+content+`}]}`)
+		if got.status != http.StatusOK || got.header.Get("x-encoders") != want {
+			t.Errorf("%s: %d, encoded at %q, want %q", content, got.status, got.header.Get("x-encoders"), want)
+		}
+	}
+}
+
+// A sidecar at the pod's first port passes requests on to its data-parallel ranks, which the picker counts apart.
+func TestDisagg_DataParallelRankIsNamed(t *testing.T) {
+	t.Parallel()
+	first, second := freePort(t), freePort(t)
+	server := modelServer(t, sim.Config{Name: "pod", Listen: []string{fmt.Sprintf("127.0.0.1:%d", first), fmt.Sprintf("127.0.0.1:%d", second)}})
+	port := freePort(t)
+	files := chatFiles(port)
+	files["servers.yaml"] = strings.Replace(serversYAML("chat", server), fmt.Sprintf("ports: [%d]", first), fmt.Sprintf("ports: [%d, %d]", first, second), 1)
+	files["policy.yaml"] = zonePolicy("{kind: EndpointPickerConfig, name: zone}")
+	files["roles.yaml"] = named(fmt.Sprintf("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: random-picker\n- {type: data-parallel-profile-handler, parameters: {primaryPort: %d}}\n", first))
+	up(t, files)
+	answers(t, local(port), http.StatusOK)
+	seen := map[string]int{}
+	for range 40 {
+		got := ask(t, local(port), question)
+		if got.status != http.StatusOK || got.header.Get("x-served-at") != server {
+			t.Fatalf("%d at %q: %s", got.status, got.header.Get("x-served-at"), got.body)
+		}
+		seen[lastHeaders(t, server).Get("x-data-parallel-host-port")]++
+	}
+	if len(seen) != 2 || seen[server] == 0 || seen[fmt.Sprintf("127.0.0.1:%d", second)] == 0 {
+		t.Errorf("ranks: %v", seen)
+	}
+}

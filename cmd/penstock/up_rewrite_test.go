@@ -11,12 +11,13 @@ import (
 	"testing"
 )
 
-// echoServer is a model server that answers with the body that it received, and with its name and the model's header in headers.
+// echoServer is a model server that answers with the body that it received, and with its name, the model's header and that of encoders in headers.
 func echoServer(t *testing.T, name string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("x-served-by", name)
 		w.Header().Set("x-model-header", r.Header.Get("x-gateway-model-name"))
+		w.Header().Set("x-encoders", r.Header.Get("x-encoder-hosts-ports"))
 		_, _ = io.Copy(w, r.Body)
 	}))
 	t.Cleanup(server.Close)

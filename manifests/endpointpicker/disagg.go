@@ -190,7 +190,7 @@ type pdParameters struct {
 func (p *pdParameters) check() []Problem { return checkPrimaryPort(p.PrimaryPort) }
 
 func (p *pdParameters) stages() stageNames {
-	return stageNames{decode: p.DecodeProfile, prefill: p.PrefillProfile, prefillDecider: p.DeciderPluginName, primaryPort: p.PrimaryPort}
+	return stageNames{decode: cmp.Or(p.DecodeProfile, "decode"), prefill: cmp.Or(p.PrefillProfile, "prefill"), prefillDecider: cmp.Or(p.DeciderPluginName, PrefixBasedDecider), primaryPort: p.PrimaryPort}
 }
 
 // dataParallelParameters are those of data-parallel-profile-handler, which has one profile.

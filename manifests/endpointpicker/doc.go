@@ -1,5 +1,6 @@
 // Package endpointpicker is the EndpointPickerConfig of llm-d's router: the document that lists the filters, scorers and picker
-// of a scheduling profile. Translation and discovery/file check documents with it; package schedule implements the plugins.
+// of a scheduling profile, and with servers of several roles a profile for each stage of a request (disagg.go). headers.go names the headers
+// by which such a request names its servers. Translation and discovery/file check documents with it; package schedule implements the plugins.
 //
 // A plugin is a row of the table in plugins.go, with its parameters in parameters.go, and a row in picker/schedule.
 //

@@ -208,6 +208,8 @@ func FuzzEndpointPickerConfig_ProfilesAreComplete(f *testing.F) {
 	f.Add("plugins: [{type: queue-scorer, parameters: {}}]\nschedulingProfiles: [{plugins: [{pluginRef: queue-scorer, weight: 2}]}]")
 	f.Add("plugins: [{type: label-selector-filter, parameters: {matchLabels: {a: b}}}, {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: x}}]")
 	f.Add("plugins: &a [*a]")
+	f.Add(strings.TrimPrefix(roles("{type: always-disagg-multimodal-decider}, {type: dynamo-headers}, {type: disagg-profile-handler, parameters: {stageOrder: prefill-first, deciders: {encode: always-disagg-multimodal-decider}}}"), head))
+	f.Add("plugins: [{type: pd-profile-handler, parameters: {primaryPort: 1}}, {type: prefix-based-pd-decider}]\nschedulingProfiles: [{name: decode}, {name: prefill}]")
 	f.Add("{}")
 	f.Fuzz(func(t *testing.T, doc string) {
 		p, problems := Parse(head + doc)
@@ -217,13 +219,23 @@ func FuzzEndpointPickerConfig_ProfilesAreComplete(f *testing.F) {
 		if p == nil {
 			return
 		}
-		for _, in := range append(p.Filters, p.Scorers...) {
-			if k := kinds[in.Type]; k.parameters != nil && in.Parameters == nil || in.Weight < 0 {
-				t.Fatalf("incomplete: %+v", in)
+		profiles := []*Profile{p}
+		if d := p.Disagg; d != nil {
+			for _, s := range []*Stage{d.Prefill, d.Encode} {
+				if s != nil {
+					profiles = append(profiles, s.Profile)
+				}
 			}
 		}
-		if kinds[p.Picker].role != Picker {
-			t.Fatalf("picker %q", p.Picker)
+		for _, p := range profiles {
+			for _, in := range append(p.Filters, p.Scorers...) {
+				if k := kinds[in.Type]; k.parameters != nil && in.Parameters == nil || in.Weight < 0 {
+					t.Fatalf("incomplete: %+v", in)
+				}
+			}
+			if kinds[p.Picker].role != Picker || p.MaxEndpoints < 1 {
+				t.Fatalf("picker %q of %d endpoints", p.Picker, p.MaxEndpoints)
+			}
 		}
 		if _, err := json.Marshal(p); err != nil {
 			t.Fatal(err)

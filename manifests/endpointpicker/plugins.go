@@ -80,7 +80,7 @@ var kinds = map[string]kind{
 	SingleProfileHandler: {role: Handler},
 	DisaggProfileHandler: {role: Handler, parameters: func() parameters { return &disaggParameters{} }},
 	PDProfileHandler: {role: Handler, parameters: func() parameters {
-		return &pdParameters{DecodeProfile: "decode", PrefillProfile: "prefill", DeciderPluginName: PrefixBasedDecider}
+		return &pdParameters{}
 	}},
 	DataParallelProfileHandler: {role: Handler, parameters: func() parameters { return &dataParallelParameters{PrimaryPort: 8000} }},
 

@@ -94,11 +94,34 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if profile.Precise && spec.KVEvents == nil {
 		found(field, "", endpointpicker.Problem{Warning: true, Problem: endpointpicker.PrecisePrefixProducer + " has no KV events: prefixes are those of picks", Fix: "set spec.picker.kvEvents"})
 	}
+	found(field, "", stageProblems(p, profile)...)
 	for _, s := range profile.External {
 		if problem, fix := scorerService(r, policy.Namespace, s); problem != "" {
 			found(field, "", endpointpicker.Problem{Problem: scorerProblem + problem, Fix: fix})
 		}
 	}
+}
+
+// stageProblems are what a profile for servers of several roles asks of its pool and does not get.
+func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpointpicker.Problem) {
+	if profile.Dynamo != nil {
+		p.Settings.Prefix = true // bodies name workers too
+	}
+	d := profile.Disagg
+	if d == nil {
+		return nil
+	}
+	if d.PrimaryPort != 0 && len(p.Ports) > 0 && !slices.Contains(p.Ports, d.PrimaryPort) {
+		out = append(out, endpointpicker.Problem{Warning: true, Problem: fmt.Sprintf("primaryPort %d of %s is not one of the pool's targetPorts: where no server has it, requests go to the ports of ranks", d.PrimaryPort, d.HandlerType),
+			Fix: "write the port that passes requests on to the ranks"})
+	}
+	for _, s := range []*endpointpicker.Stage{d.Prefill, d.Encode} {
+		if s != nil && !s.Decider.Always && !p.Settings.Prefix {
+			out = append(out, endpointpicker.Problem{Warning: true, Problem: "a decider of " + d.HandlerType + " reads prompts, which spec.picker.prefix turns off: it goes by content-length alone", Fix: "remove prefix: false"})
+			break
+		}
+	}
+	return out
 }
 
 // scorerProblem begins the problems of a scorer's Service: without it the scorer does not count, and all else is in force.

@@ -132,6 +132,33 @@ func TestPoolPolicy_PreciseProducerNeedsKVEvents(t *testing.T) {
 	}
 }
 
+func TestPoolPolicy_StagesThatThePoolCannotHaveAreReported(t *testing.T) {
+	const handlers = "[{type: prefix-based-pd-decider, parameters: {nonCachedTokens: 1}}, {type: pd-profile-handler, parameters: {primaryPort: 9}}]\nschedulingProfiles: [{name: decode}, {name: prefill}]"
+	doc := func(plugins string) string {
+		return "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: " + plugins
+	}
+	for name, tt := range map[string]struct {
+		picker, doc string
+		want        []string
+		body        model.BodyMode
+	}{
+		"both":           {"prefix: false", doc(handlers), []string{"primaryPort 9 of pd-profile-handler is not one of the pool's targetPorts", "goes by content-length alone"}, model.BodyNone},
+		"prompts":        {"prefix: true", doc(strings.Replace(handlers, "primaryPort: 9", "primaryPort: 8000", 1)), nil, model.BodyBuffered},
+		"Dynamo's nvext": {"prefix: false", doc("[{type: queue-scorer}, {type: dynamo-headers}]"), nil, model.BodyBuffered},
+	} {
+		p := pool(t, world(t, poolWith("{strategy: plugins, configRef: {name: scorers}, "+tt.picker+"}")+configMap(tt.doc, "a")), "default/chat")
+		if len(p.Findings) != len(tt.want) || p.Picker.Body != tt.body {
+			t.Errorf("%s: body %s, findings %+v", name, p.Picker.Body, p.Findings)
+			continue
+		}
+		for i, want := range tt.want {
+			if f := p.Findings[i]; f.Severity != report.Warning || !strings.Contains(f.Problem, want) {
+				t.Errorf("%s: %+v, want %s", name, f, want)
+			}
+		}
+	}
+}
+
 func TestPoolPolicy_ListenModeNeedsTheFlag(t *testing.T) {
 	for picker, want := range map[string]bool{"{kvEvents: {mode: Listen}}": true, "{kvEvents: {}}": false, "{}": false} {
 		f, found := inference.NotListening(world(t, poolWith(picker)), "default/chat")
