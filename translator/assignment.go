@@ -72,7 +72,9 @@ func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 		return true
 	}
 	if !last && p.ViaHops() {
-		a.Endpoints = hopsOf(p)
+		one := *p
+		one.Cluster = id
+		a.Endpoints = hopsOf(&one)
 		return true
 	}
 	members, _ := t.members.Get(r, p.Name)

@@ -97,6 +97,8 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 	port := freePort(t)
 	files := chatFiles(port)
 	files["servers.yaml"] = zoneServers("chat", "west", modelServer(t, sim.Config{Name: "pod-west"}))
+	zoned := aloneFiles()
+	zoned["servers.yaml"] = files["servers.yaml"] + zoneServers("chat", "east", modelServer(t, sim.Config{Name: "pod-east"}))
 	files["spare.yaml"] = poolYAML("spare") + "---\n" + serversYAML("spare", modelServer(t, sim.Config{Name: "spare-1"}))
 	files["east.yaml"] = routeYAML("east", "/east", within("chat", "east", 1))
 	// FailOpen: a request without a pick goes to any endpoint of the pool, but for those with a subset.
@@ -111,13 +113,36 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 			t.Errorf("without a subset: from %q", by)
 		}
 	}
+	// Behind a hop of its own, with an external picker that picks among all endpoints that it is not forbidden: one in zone east at first.
+	p := startPicker(t, zoned, otherNames...)
+	external := strings.Replace(poolYAML("chat"), "spec:\n", fmt.Sprintf("spec:\n  endpointPickerRef: {name: epp, port: {number: %d}, failureMode: FailOpen}\n", p.port), 1) + pickerService(p.port)
+	s.write("pool.yaml", external)
+	s.write("servers.yaml", zoned["servers.yaml"])
+	spilling := subsetPolicy("east") + strings.Replace(policy, "  picker: {failureMode: FailOpen}", "  "+otherNamesField, 1) + "  spill: [{name: spare}]\n"
+	s.write("policies.yaml", spilling)
+	goes := func(to string) {
+		t.Helper()
+		eventually(t, "zone east is served by "+to, func() error {
+			for range 5 {
+				if got, err := chat(t.Context(), local(port)+"/east"); err != nil || got.header.Get("x-served-by") != to {
+					return fmt.Errorf("%d from %q: %s %w", got.status, got.header.Get("x-served-by"), got.body, err)
+				}
+			}
+			return nil
+		})
+	}
+	goes("pod-east")
+	s.write("servers.yaml", files["servers.yaml"])
+	goes("spare-1")
+	s.write("servers.yaml", zoned["servers.yaml"])
+	goes("pod-east")
 	// A picker that cannot be reached names no endpoint.
 	gone := freePort(t)
 	s.write("pool.yaml", strings.Replace(poolYAML("chat"), "spec:\n", fmt.Sprintf("spec:\n  endpointPickerRef: {name: epp, port: {number: %d}, failureMode: FailOpen}\n", gone), 1)+pickerService(gone))
 	s.write("policies.yaml", subsetPolicy("east"))
 	answers(t, local(port)+"/east", http.StatusServiceUnavailable)
 	for range 5 {
-		if by := answers(t, local(port), http.StatusOK).header.Get("x-served-by"); by != "pod-west" {
+		if by := answers(t, local(port), http.StatusOK).header.Get("x-served-by"); !strings.HasPrefix(by, "pod-") {
 			t.Errorf("without a subset and without a picker: from %q", by)
 		}
 	}

@@ -1,6 +1,8 @@
 package inference
 
 import (
+	"slices"
+
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -16,6 +18,15 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 		}
 		p, _ := basePool(r, obj)
 		hop.Owners = p.Owners
+		if id.Member != "" {
+			policy, ok := store.PoolPolicies.Get(r, model.SubsetPolicy(id.Member))
+			if !ok {
+				return nil, false
+			}
+			text, _ := subsetSelector(policy)
+			withSubset(r, p, text)
+			hop.Owners = append(slices.Clip(hop.Owners), store.PoolPolicies.Ref(policy))
+		}
 		hop.Backends = []model.WeightedBackend{lastBackend(p, 1)}
 	} else {
 		imp, ok := importBehind(r, id)

@@ -79,10 +79,7 @@ func (b Backends) Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.Pool
 	p := *whole
 	text, _ := subsetSelector(policy)
 	if withSubset(r, &p, text); p.ViaHops() {
-		return gatewayapi.Resolution{
-			Ref: targetKey(p.Ref), Reason: "UnsupportedValue",
-			Message: fmt.Sprintf("%s spills from behind a picker of its own, where the subset of %s is unknown: remove the filter, and write subset in the pool's own PoolPolicy", ref, store.PoolPolicies.Ref(policy)),
-		}
+		p.Cluster.Member = model.SubsetMember(policy.Namespace, policy.Name) // its own hop picks
 	}
 	if p.PicksAgain() && p.Picker.Subset != whole.Picker.Subset {
 		p.Picker.Subset.Elsewhere = true

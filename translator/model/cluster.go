@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -139,10 +140,10 @@ func (p *Pool) PicksAgain() bool {
 	return (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
 }
 
-// OwnHop is the hop in front of the pool itself.
+// OwnHop is the hop in front of the pool itself, or in front of the subset whose hops Cluster has.
 func (p *Pool) OwnHop() HopID {
 	hop := HopTo(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
-	hop.Member = p.Name.Member
+	hop.Member = cmp.Or(p.Name.Member, p.Cluster.Member)
 	return hop
 }
 

@@ -14,7 +14,7 @@ import (
 // IDs are keys of many maps, so the struct is small: its strings are those of the objects.
 type ClusterID struct {
 	Namespace, Name string         // of the object
-	Member          string         // exporting cluster of an import; "" for other kinds
+	Member          string         // exporting cluster of an import, or subset of a pool's hops (SubsetMember); "" for others
 	Port            int32          // of a Service; 0 for other kinds
 	Kind            ClusterKind    // of object, and of protocol for a Service
 	Variant         ClusterVariant // what sets the cluster apart from the plain one of the same object
@@ -165,7 +165,8 @@ func (k ClusterKind) hasPort() bool   { return k >= ServiceKind && k <= PickerKi
 func (k ClusterKind) hasMember() bool { return k >= ImportKind }
 
 // String is the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
-// "import/NAMESPACE/NAME/CLUSTER"; with the variant before it, "last/pool/NAMESPACE/NAME". That of the zero ID is "".
+// "import/NAMESPACE/NAME/CLUSTER"; with the variant before it, "last/pool/NAMESPACE/NAME", and with a subset's member,
+// "hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY". That of the zero ID is "".
 func (id ClusterID) String() string {
 	var room [96]byte
 	b := room[:0]
@@ -181,7 +182,7 @@ func (id ClusterID) String() string {
 	switch {
 	case id.Kind.hasPort():
 		b = strconv.AppendInt(append(b, '/'), int64(id.Port), 10)
-	case id.Kind.hasMember():
+	case id.Kind.hasMember(), id.Member != "":
 		b = append(append(b, '/'), id.Member...)
 	}
 	return string(b)
@@ -206,8 +207,11 @@ func ParseClusterID(name string) (ClusterID, bool) {
 	}
 	id.Name, rest, more = strings.Cut(rest, "/")
 	switch {
-	case id.Name == "" || more != (id.Kind != PoolKind):
+	case id.Name == "" || more != (id.Kind != PoolKind) && (id.Kind != PoolKind || id.Variant != HopsVariant):
 		return ClusterID{}, false
+	case id.Kind == PoolKind:
+		id.Member = rest
+		return id, !more || rest != ""
 	case id.Kind.hasPort():
 		port, err := strconv.ParseInt(rest, 10, 32)
 		id.Port = int32(port)

@@ -10,7 +10,19 @@ import (
 type HopID struct {
 	Import          bool // in front of an InferencePoolImport, not of an InferencePool
 	Namespace, Name string
-	Member          string // one exporting cluster of an import; "" for all of them, and for a pool
+	Member          string // one exporting cluster of an import, or a pool's subset (SubsetMember); "" for all of it
+}
+
+// SubsetMember is the Member of the hops and clusters by which requests of a PoolPolicy's subset reach a pool.
+func SubsetMember(namespace, policy string) string { return namespace + "." + policy }
+
+// SubsetPolicy is the store's key of the policy that a SubsetMember names, "namespace/name"; "" for none.
+func SubsetPolicy(member string) string {
+	namespace, name, ok := strings.Cut(member, ".") // namespaces have no dot, names may
+	if !ok {
+		return ""
+	}
+	return namespace + "/" + name
 }
 
 // HopTo is the hop in front of an object of kind InferencePool or InferencePoolImport.
@@ -36,7 +48,7 @@ func (id HopID) Compare(o HopID) int {
 }
 
 // String is the listener's name: "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME" or
-// "hop.NAMESPACE.import.NAME@CLUSTER". It has no '/', because a picker names it as envoy://HOP/. That of the zero ID is "".
+// "hop.NAMESPACE.import.NAME@CLUSTER"; of a subset, "hop.NAMESPACE.pool.NAME@NAMESPACE.POLICY". It has no '/', because a picker names it as envoy://HOP/. That of the zero ID is "".
 func (id HopID) String() string {
 	if id.IsZero() {
 		return ""
@@ -64,7 +76,7 @@ func ParseHopID(name string) (HopID, bool) {
 	id := HopID{Import: parts[2] == "import", Namespace: parts[1]}
 	var one bool
 	id.Name, id.Member, one = strings.Cut(parts[3], "@")
-	return id, id.Name != "" && (!one || id.Import && id.Member != "")
+	return id, id.Name != "" && (!one || id.Member != "")
 }
 
 // MarshalText implements encoding.TextMarshaler: the hop's name.

@@ -28,6 +28,7 @@ func TestNames_DifferForDifferentThings(t *testing.T) {
 		"import picker":       model.ImportPickerCluster("ns", "a", "east"),
 		"pool, last":          model.PoolCluster("ns", "a").As(model.LastVariant),
 		"pool, hops":          model.PoolCluster("ns", "a").As(model.HopsVariant),
+		"pool, hops, subset":  subsetOf(model.PoolCluster("ns", "a"), model.SubsetMember("ns", "b.c")),
 		"import, last":        model.ImportCluster("ns", "a", "east").As(model.LastVariant),
 		"hop of a pool":       model.HopTo("InferencePool", "ns", "a"),
 		"hop of an import":    model.HopTo("InferencePoolImport", "ns", "a"),
@@ -39,6 +40,12 @@ func TestNames_DifferForDifferentThings(t *testing.T) {
 		}
 		seen[name.String()] = what
 	}
+}
+
+// subsetOf is the cluster of the hops of a pool's subset.
+func subsetOf(id model.ClusterID, member string) model.ClusterID {
+	id.Member = member
+	return id.As(model.HopsVariant)
 }
 
 type text string
@@ -87,6 +94,9 @@ func (p pick) cluster() model.ClusterID {
 		model.ParentCluster(p.word(), p.word(), p.word()), model.ImportPickerCluster(p.word(), p.word(), p.word()),
 		model.OurPicker, model.Collector,
 	}
+	if p.IntN(10) == 0 {
+		return subsetOf(model.PoolCluster(p.word(), p.word()), p.word())
+	}
 	variants := []model.ClusterVariant{model.Plain, model.LastVariant, model.HopsVariant, model.HealthVariant}
 	return kinds[p.IntN(len(kinds))].As(variants[p.IntN(len(variants))])
 }
@@ -109,7 +119,7 @@ func TestHopID_ParseReadsWhatStringMakes(t *testing.T) {
 	p := pick{rand.New(rand.NewPCG(3, 4))}
 	for range 20_000 {
 		id := model.HopID{Import: p.IntN(2) == 0, Namespace: "ns-" + fmt.Sprint(p.IntN(9)), Name: p.word()}
-		if id.Import && p.IntN(2) == 0 {
+		if p.IntN(2) == 0 {
 			id.Member = p.word()
 		}
 		if got, ok := model.ParseHopID(id.String()); !ok || got != id {
@@ -155,7 +165,7 @@ func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 	for range 50 {
 		f.Add(p.cluster().String())
 	}
-	for _, name := range []string{"", "/", "last/", "last/last/pool/a/b", "service/a/b/080", "service/a/b/+1", "pool/a", "pool/a/b/c", "hops", "health/x"} {
+	for _, name := range []string{"", "/", "last/", "last/last/pool/a/b", "service/a/b/080", "service/a/b/+1", "pool/a", "pool/a/b/c", "hops/pool/a/b/c", "hops/pool/a/b/", "hops", "health/x"} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -79,7 +79,11 @@ func pickedIn(ref resource.Ref) (model.PoolID, bool) {
 	if !ok || id.Kind != model.PoolKind && id.Kind != model.ImportKind {
 		return model.PoolID{}, false
 	}
-	return model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}, true
+	pool := model.PoolID{Namespace: id.Namespace, Name: id.Name}
+	if id.Kind == model.ImportKind {
+		pool.Member = id.Member
+	}
+	return pool, true
 }
 
 func (a *Access) notify() {
