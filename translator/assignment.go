@@ -49,7 +49,7 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 		}
 		a.Owners = []report.Ref{store.InferencePoolImports.Ref(obj)}
 		if gatewayapi.BackendPolicy(r, id).Trusts() {
-			a.Endpoints = remoteEndpoints(inference.Dialable(r, c), false)
+			a.Endpoints = remoteEndpoints(inference.Dialable(r, obj, c), false)
 		}
 		return a, true
 	}

@@ -64,7 +64,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		}
 		out := &model.Cluster{Name: id, Protocol: model.GRPC, HealthService: pickerHealth, ServesHealth: servesHealth(id), Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
 		var some bool
-		if some, out.Cleartext = remoteTLS(inference.Dialable(r, c)); some {
+		if some, out.Cleartext = remoteTLS(inference.Dialable(r, obj, c)); some {
 			out.TLS = &model.UpstreamTLS{Insecure: true}
 			gatewayapi.BackendPolicy(r, id).Secure(out)
 		}
@@ -155,7 +155,7 @@ func (t *tables) importMember(r *graph.Reader, id model.ClusterID) (*model.Impor
 
 // importedCluster finds the exporting cluster of an import, as its exporter declares it.
 func importedCluster(r store.Reader, id model.ClusterID) (*inferenceapi.InferencePoolImport, *inferenceapi.ImportedCluster, bool) {
-	obj, ok := store.InferencePoolImports.Get(r, id.Key())
+	obj, ok := gatewayapi.Imported(r, id.Key())
 	if !ok {
 		return nil, nil, false
 	}

@@ -66,7 +66,7 @@ func (t *tables) declarePools() {
 	t.imports = graph.Declare(t.engine, graph.Table[string, *model.Import]{
 		Name:    "imports",
 		Order:   order,
-		Sources: t.stored(store.InferencePoolImports.Kind()),
+		Sources: append(t.stored(store.InferencePoolImports.Kind()), t.engine.Stored(store.Offers.Kind(), store.ByImport)),
 		Compute: func(r *graph.Reader, key string) (*model.Import, bool) {
 			imp, ok := inference.Import(r, key)
 			if ok {

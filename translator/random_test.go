@@ -42,7 +42,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite, c.inferenceObjective, c.fleet,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.offer, c.offer, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite, c.inferenceObjective, c.fleet,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {
@@ -244,25 +244,39 @@ func (c *chaos) pool() (store.Op, func(string) store.Op, string) {
 func (c *chaos) imported() (store.Op, func(string) store.Op, string) {
 	imp := &inferenceapi.InferencePoolImport{ObjectMeta: c.numbered("imp", 2)}
 	for i := range c.IntN(3) {
-		svc := []inferenceapi.ServiceImport{{Addresses: []string{pick(c, "10.9.0.1", "10.9.0.2", "gpu.example")}, Ports: []inferenceapi.Port{{Number: 9002}}}}
-		m := inferenceapi.ImportedCluster{Name: fmt.Sprint("c-", i), RoutingMode: pick(c, inferenceapi.EndpointMode, inferenceapi.ParentMode), TargetPortNumber: 8000}
-		if c.some(3) {
-			m.Weight = ptr(pick[int32](c, 0, 1, 3))
-		}
-		if c.some(3) {
-			m.Endpoints = []inferenceapi.ImportedEndpoint{{Address: fmt.Sprint("10.8.0.", c.IntN(3))}}
-		}
-		if !c.some(5) {
-			m.EndpointPicker = &inferenceapi.EndpointPickerImport{Service: svc}
-			m.Parents = []inferenceapi.ParentImport{{Service: svc}}
-		}
-		imp.Status.Clusters = append(imp.Status.Clusters, m)
+		imp.Status.Clusters = append(imp.Status.Clusters, c.importedCluster(i))
 	}
 	c.Shuffle(len(imp.Status.Clusters), func(i, j int) {
 		l := imp.Status.Clusters
 		l[i], l[j] = l[j], l[i]
 	})
 	return made(store.InferencePoolImports, imp)
+}
+
+func (c *chaos) importedCluster(i int) inferenceapi.ImportedCluster {
+	svc := []inferenceapi.ServiceImport{{Addresses: []string{pick(c, "10.9.0.1", "10.9.0.2", "gpu.example")}, Ports: []inferenceapi.Port{{Number: 9002}}}}
+	m := inferenceapi.ImportedCluster{Name: fmt.Sprint("c-", i), RoutingMode: pick(c, inferenceapi.EndpointMode, inferenceapi.ParentMode), TargetPortNumber: 8000}
+	if c.some(3) {
+		m.Weight = ptr(pick[int32](c, 0, 1, 3))
+	}
+	if c.some(3) {
+		m.Endpoints = []inferenceapi.ImportedEndpoint{{Address: fmt.Sprint("10.8.0.", c.IntN(3))}}
+	}
+	if !c.some(5) {
+		m.EndpointPicker = &inferenceapi.EndpointPickerImport{Service: svc}
+		m.Parents = []inferenceapi.ParentImport{{Service: svc}}
+	}
+	return m
+}
+
+// offer is what a member of the cluster set exports: to an import that may exist or not.
+func (c *chaos) offer() (store.Op, func(string) store.Op, string) {
+	name, i := fmt.Sprint("imp", c.IntN(2)), c.IntN(3)
+	o := &store.Offer{ObjectMeta: c.meta(store.OfferName(name, fmt.Sprint("c-", i))), Import: name, Cluster: c.importedCluster(i)}
+	if c.some(3) {
+		o.Allowed = []string{pick(c, "10.9.0.1/32", "10.0.0.0/8")}
+	}
+	return made(store.Offers, o)
 }
 
 func (c *chaos) servers() (store.Op, func(string) store.Op, string) {

@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
 // Host holds the addresses of a host name that some object uses as an address. discovery/hostname writes it. Its name is
@@ -43,6 +45,33 @@ func (l *Learned) DeepCopyObject() runtime.Object {
 	c := *l
 	l.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
 	c.Endpoints = slices.Clone(l.Endpoints)
+	return &c
+}
+
+// Offer is what one member of the cluster set exports: its entry of the import of the same name. multicluster/imports writes it. Its
+// namespace is the pool's, its name OfferName.
+//
+// An Offer needs no InferencePoolImport: a route may name what a member offers before the import of that name is written, and after
+// somebody's CRD has pruned the import's clusters[]. Where the import has an entry of the same cluster, the Offer counts.
+type Offer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Import  string // the import's name
+	Cluster inferenceapi.ImportedCluster
+	// Allowed are the ranges in which the member may have pickers, gateways and pods, as CIDRs; empty allows all that the AddressPolicy does.
+	Allowed []string
+}
+
+// OfferName returns the name of the Offer of one exporting cluster of an import.
+func OfferName(importName, cluster string) string { return importName + "." + cluster }
+
+// DeepCopyObject implements runtime.Object.
+func (o *Offer) DeepCopyObject() runtime.Object {
+	c := *o
+	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	o.Cluster.DeepCopyInto(&c.Cluster)
+	c.Allowed = slices.Clone(o.Allowed)
 	return &c
 }
 

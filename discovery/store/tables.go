@@ -40,6 +40,8 @@ const (
 	// ByModel has a ModelKey for each model that an InferenceModel or InferenceModelRewrite names; with the model "" for one with a
 	// rule for all models.
 	ByModel = "model"
+	// ByImport has "namespace/name" of the import that an Offer is for.
+	ByImport = "import"
 	// ByMention has the name of a Host, as ByID has. To read a Host by its ID makes its name used, so that it is resolved;
 	// reports about names that no traffic uses read by this index.
 	ByMention = "mention"
@@ -160,10 +162,13 @@ var (
 		{ByMention, func(h *Host) []string { return []string{h.Name} }},
 	}}
 	LearnedEndpoints = &Table[*Learned]{group: v1alpha1.Group, kind: "Learned"}
-	Dialects         = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
-	Authorities      = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
-	AddressPolicies  = &Table[*AddressPolicy]{group: v1alpha1.Group, kind: "AddressPolicy", clusterWide: true}
-	Occupants        = &Table[*Occupant]{group: v1alpha1.Group, kind: "Occupant", clusterWide: true, indexes: []Index[*Occupant]{
+	Offers           = &Table[*Offer]{group: v1alpha1.Group, kind: "Offer", indexes: []Index[*Offer]{
+		{ByImport, func(o *Offer) []string { return []string{o.Namespace + "/" + o.Import} }},
+	}}
+	Dialects        = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
+	Authorities     = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
+	AddressPolicies = &Table[*AddressPolicy]{group: v1alpha1.Group, kind: "AddressPolicy", clusterWide: true}
+	Occupants       = &Table[*Occupant]{group: v1alpha1.Group, kind: "Occupant", clusterWide: true, indexes: []Index[*Occupant]{
 		{ByAddresses, func(o *Occupant) []string { return o.Lists }},
 	}}
 )
@@ -174,7 +179,7 @@ func Tables() []Kind {
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets,
-		Hosts, LearnedEndpoints, Dialects, Authorities, AddressPolicies, Occupants,
+		Hosts, LearnedEndpoints, Offers, Dialects, Authorities, AddressPolicies, Occupants,
 	}
 }
 

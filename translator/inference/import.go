@@ -62,7 +62,7 @@ func unique(findings []report.Finding) (out []report.Finding) {
 
 // baseImport is Import without the spill targets, as basePool is to Pool. whole is its policy, policies are those of the members.
 func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy, policies []*v1alpha1.PoolPolicy, ok bool) {
-	obj, ok := store.InferencePoolImports.Get(r, key)
+	obj, ok := gatewayapi.Imported(r, key)
 	if !ok {
 		return nil, nil, nil, false
 	}
@@ -128,10 +128,11 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		problem(".name", "the name has control characters", "write the name of the exporting cluster")
 		return m
 	}
+	allowed := allowedFor(r, imp.Ref.Namespace, imp.Ref.Name, c.Name)
 	if c.RoutingMode == inferenceapi.ParentMode {
 		m.Cluster = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
 		for i, parent := range c.Parents {
-			addrs, outside := dialable(r, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(appProtocol string) bool { return appProtocol != "https" })
+			addrs, outside := dialable(r, allowed, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(appProtocol string) bool { return appProtocol != "https" })
 			m.Parents = append(m.Parents, addrs...)
 			imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 		}
@@ -146,7 +147,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		problem(".endpointPicker", "EndpointMode needs the remote picker", "add endpointPicker with its service, or use ParentMode")
 		return m
 	}
-	pickers, outside := dialablePickers(r, c.EndpointPicker.Service, field+".endpointPicker.service")
+	pickers, outside := dialablePickers(r, allowed, c.EndpointPicker.Service, field+".endpointPicker.service")
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
 		problem(".endpointPicker.service", "no address of the remote picker is known", "give service addresses (IP addresses, or host names that resolve) and ports")
@@ -163,9 +164,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		m.Pool.Owners = append(m.Pool.Owners, tls.Policy)
 	}
 	if len(c.Endpoints) > 0 {
-		declaredEndpoints(r, m.Pool, imp, c, field)
+		declaredEndpoints(r, m.Pool, imp, c, allowed, field)
 	} else {
-		relayed(m.Pool, imp, policy, c, pickers, field)
+		relayed(m.Pool, imp, policy, c, allowed, pickers, field)
 	}
 	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", "leave appProtocol: kubernetes.io/h2c out of the service's port")...)
 	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, m.Cluster, []model.RemoteAddress{{Cleartext: true}}, "its model servers", field, "")...)
@@ -227,7 +228,7 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.I
 }
 
 // declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself.
-func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, field string) {
+func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, allowed ranges, field string) {
 	p.External = true
 	policy := addresses.Of(r)
 	askExternal(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
@@ -240,7 +241,7 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 		if e.Draining {
 			continue
 		}
-		if why := policy.Written(addr); why != "" {
+		if why := cmp.Or(policy.Written(addr), allowed.outside(addr)); why != "" {
 			p.Findings = append(p.Findings, notAllowed(imp.Ref, c.Name, []outside{{fmt.Sprintf("%s.endpoints[%d].address", field, i), fmt.Sprintf("address %s %s", e.Address, why)}})...)
 			continue
 		}
@@ -254,21 +255,21 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 
 // relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
 // cluster before it answers.
-func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, pickers []model.RemoteAddress, field string) {
-	exporter, bad := ranges(c.PodCIDRs)
+func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress, field string) {
+	exporter, bad := parseRanges(c.PodCIDRs)
 	for _, cidr := range bad {
 		p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
 	}
 	var importer []netip.Prefix
 	if policy != nil {
-		importer, bad = ranges(policy.Spec.Remote.PodCIDRs)
+		importer, bad = parseRanges(policy.Spec.Remote.PodCIDRs)
 		for _, cidr := range bad {
 			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: "spec.remote.podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
 		}
 	}
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, Body: model.BodyBuffered, Served: true}
 	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field}
-	for _, list := range [][]netip.Prefix{importer, exporter} {
+	for _, list := range [][]netip.Prefix{importer, exporter, allowed.prefixes} {
 		if len(list) > 0 {
 			p.Relay.Within = append(p.Relay.Within, list)
 		}
@@ -282,8 +283,32 @@ func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c in
 	}
 }
 
-// ranges parses CIDRs, sorted; bad are those that are none.
-func ranges(cidrs []string) (list []netip.Prefix, bad []string) {
+// ranges are what the ClusterSet lets one of its members have addresses in; without prefixes, what the operator allows.
+type ranges struct {
+	member   string
+	prefixes []netip.Prefix
+}
+
+// allowedFor returns the ranges of an exporting cluster of an import. One that no member offers has none of its own.
+func allowedFor(r store.Reader, namespace, name, cluster string) ranges {
+	o, ok := store.Offers.Get(r, namespace+"/"+store.OfferName(name, cluster))
+	if !ok {
+		return ranges{}
+	}
+	list, _ := parseRanges(o.Allowed) // multicluster/imports has checked them
+	return ranges{cluster, list}
+}
+
+// outside returns why an address may not become an endpoint, as a phrase that follows it; "" if it may.
+func (a ranges) outside(ip netip.Addr) string {
+	if len(a.prefixes) == 0 || slices.ContainsFunc(a.prefixes, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) }) {
+		return ""
+	}
+	return fmt.Sprintf("is outside the ranges that the ClusterSet allows member %s", a.member)
+}
+
+// parseRanges parses CIDRs, sorted; bad are those that are none.
+func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 	for _, cidr := range cidrs {
 		p, err := addresses.ParseRange(cidr)
 		if err != nil {
@@ -310,7 +335,7 @@ func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.
 // dialable lists the addresses of remote Services, each at its Service's first port, host names looked up. cleartext decides by
 // the port's appProtocol whether it is spoken to without TLS. field is where the list is. A name is resolved once a route uses the
 // import (useNames).
-func dialable(r store.Reader, list []inferenceapi.ServiceImport, field string, cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
+func dialable(r store.Reader, allowed ranges, list []inferenceapi.ServiceImport, field string, cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
 		if len(s.Ports) == 0 {
 			continue
@@ -319,6 +344,10 @@ func dialable(r store.Reader, list []inferenceapi.ServiceImport, field string, c
 		for j, a := range s.Addresses {
 			host := services.Mention(r, a)
 			for _, ip := range host.Addresses {
+				if why := allowed.outside(ip); why != "" {
+					no = append(no, outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j), fmt.Sprintf("address %s %s", ip, why)})
+					continue
+				}
 				out = append(out, model.RemoteAddress{Addr: netip.AddrPortFrom(ip, uint16(port.Number)), Cleartext: cleartext(port.AppProtocol)})
 			}
 			if host.Outside != "" {
@@ -343,22 +372,22 @@ func distinct(list []model.RemoteAddress) []model.RemoteAddress {
 	return slices.CompactFunc(list, func(a, b model.RemoteAddress) bool { return a.Addr == b.Addr })
 }
 
-func dialablePickers(r store.Reader, list []inferenceapi.ServiceImport, field string) ([]model.RemoteAddress, []outside) {
-	return dialable(r, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
+func dialablePickers(r store.Reader, allowed ranges, list []inferenceapi.ServiceImport, field string) ([]model.RemoteAddress, []outside) {
+	return dialable(r, allowed, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
 }
 
-// Dialable lists where the picker of an exporting cluster is asked.
-func Dialable(r store.Reader, c *inferenceapi.ImportedCluster) []model.RemoteAddress {
+// Dialable lists where the picker of an exporting cluster of an import is asked.
+func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedCluster) []model.RemoteAddress {
 	if c.EndpointPicker == nil {
 		return nil
 	}
-	out, _ := dialablePickers(r, c.EndpointPicker.Service, "")
+	out, _ := dialablePickers(r, allowedFor(r, imp.Namespace, imp.Name, c.Name), c.EndpointPicker.Service, "")
 	return out
 }
 
 // useNames makes the host names of an import used.
 func useNames(r store.Reader, key string) {
-	imp, ok := store.InferencePoolImports.Get(r, key)
+	imp, ok := gatewayapi.Imported(r, key)
 	if !ok {
 		return
 	}

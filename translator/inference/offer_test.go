@@ -1,0 +1,58 @@
+package inference_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const offers = `
+---
+kind: Offer
+metadata: {name: llm.north}
+Import: llm
+Cluster: {name: north, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16], endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
+Allowed: [10.3.1.0/24, 192.0.2.0/30]
+---
+kind: Offer
+metadata: {name: llm.east}
+Import: llm
+Cluster: {name: east, routingMode: ParentMode, parents: [{service: [{addresses: [192.0.2.9], ports: [{number: 80}]}]}]}
+`
+
+func TestOffer_IsPartOfTheImportOfItsName(t *testing.T) {
+	_, imp := imported(t, llmImport+westHost+offers)
+	var got []string
+	for _, m := range imp.Members {
+		got = append(got, m.Name+" "+m.Cluster.String())
+	}
+	want := []string{"east parent/default/llm/east", "north import/default/llm/north", "west-2 parent/default/llm/west-2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("members %q, want %q: an offer counts for its cluster, and other entries stay", got, want)
+	}
+}
+
+func TestOffer_NeedsNoImport(t *testing.T) {
+	v := world(t, strings.TrimPrefix(offers, "\n---"))
+	clusters, shares, reason := resolve(v, "llm")
+	if len(clusters) != 2 || !slices.Equal(shares, []uint32{1, 1}) || reason != "" {
+		t.Errorf("%q %v %s", clusters, shares, reason)
+	}
+	if pinned, _, _ := resolve(v, "llm-north"); len(pinned) != 1 || !strings.Contains(pinned[0], "north") {
+		t.Errorf("NAME-CLUSTER leads to %q", pinned)
+	}
+}
+
+func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
+	_, imp := imported(t, strings.Replace(strings.TrimPrefix(offers, "\n---"), "192.0.2.3", "192.0.2.3, 192.0.2.77", 1))
+	north := imp.Members[1]
+	if len(north.Pool.Relay.Pickers) != 1 || north.Pool.Relay.Pickers[0].Addr.String() != "192.0.2.3:9002" || len(north.Pool.Relay.Within) != 2 {
+		t.Errorf("pickers %v, ranges %v", north.Pool.Relay.Pickers, north.Pool.Relay.Within)
+	}
+	if got := texts(imp.Findings); !strings.Contains(got, "address 192.0.2.77 is outside the ranges that the ClusterSet allows member north") {
+		t.Errorf("findings: %s", got)
+	}
+	if east := imp.Members[0]; len(east.Parents) != 1 {
+		t.Errorf("a member without ranges: parents %v", east.Parents)
+	}
+}
