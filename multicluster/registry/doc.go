@@ -1,0 +1,26 @@
+// Package registry holds what is known about a cluster set: its members, the pools that they export, where this cluster's own exports
+// have arrived, and until when each member's lease runs.
+//
+// Sources write: multicluster/federation for members that are peers, multicluster/hub for members that an API server is watched of. Apply
+// takes a batch of their updates in one transaction, and returns which pools are to be assembled again. multicluster/imports assembles
+// them; multicluster/export writes the conditions of this cluster's exports from the placements; penstock clusters prints all of it.
+// Readers read one snapshot. One that waits passes a WatchSet, reads again when it fires, and compares.
+//
+//	registry.go   Registry, and how an update changes it       schema.go   the tables and their indexes
+//	member.go     members, states and leases                   export.go   exports, draining, collection
+//	placement.go  where exports have arrived
+//
+// Lifecycle: a member's lease lasts Config.Lease from its last update, by this process's monotonic clock. When it expires, the member is
+// Stale, or Unreachable if it is not connected; its exports stay as they are, because silence is not withdrawal and the data plane's
+// health decides. Only an update of the member itself withdraws an export, or the removal of the member from the set. A withdrawn export
+// drains: it takes no new request, and is collected after Config.Drain.
+//
+// Fencing: every update has the UID of its cluster and a Stamp, and an older one changes nothing. So neither a leader that was paused, nor
+// an old hub, nor a cluster that was restored from a backup revives or withdraws an export. Another UID takes a member's name over only
+// after the lease of the one before has expired.
+//
+// Invariants: rows are immutable. An export that is not withdrawn belongs to a member. Only a snapshot, or an explicit withdrawal, removes: nothing is removed
+// before a source is in sync. Endpoints are a value of an export, never an index: a key of go-memdb costs 450 bytes.
+//
+// Tests: go test ./multicluster/registry
+package registry

@@ -1,0 +1,96 @@
+package registry
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+// Pool names a pool in all clusters of the set: namespaces of one name are the same namespace.
+type Pool struct{ Namespace, Name string }
+
+// Compare orders pools by namespace, then by name.
+func (p Pool) Compare(o Pool) int {
+	return cmp.Or(cmp.Compare(p.Namespace, o.Namespace), cmp.Compare(p.Name, o.Name))
+}
+
+// Export is a pool that a member exports.
+type Export struct {
+	Cluster string
+	Pool    Pool
+	Stamp   Stamp
+	// Entry is how to reach the pool: the cluster's entry of the import. Its name is Cluster.
+	Entry inferenceapi.ImportedCluster
+	// Draining: the export is withdrawn, or its member drains. It takes no new request.
+	Draining bool
+
+	withdrawn bool
+	collect   time.Duration // when a withdrawn export is dropped, since the registry was made
+}
+
+// addresses are what requests for the pool are sent to, less its endpoints: pickers and gateways.
+func (e *Export) addresses() (out []string) {
+	add := func(list []inferenceapi.ServiceImport) {
+		for _, s := range list {
+			for _, a := range s.Addresses {
+				if !slices.Contains(out, a) {
+					out = append(out, a)
+				}
+			}
+		}
+	}
+	if e.Entry.EndpointPicker != nil {
+		add(e.Entry.EndpointPicker.Service)
+	}
+	for _, p := range e.Entry.Parents {
+		add(p.Service)
+	}
+	return out
+}
+
+// withdraw has an export drain.
+func (r *Registry) withdraw(t txn, e *Export, at Stamp) {
+	if e.withdrawn {
+		return
+	}
+	next := *e
+	next.Stamp, next.Draining, next.withdrawn, next.collect = at, true, true, r.now()+r.cfg.Drain
+	must(t.Insert(exportTable, &next))
+}
+
+// collectDrained drops the exports that have drained.
+func (r *Registry) collectDrained(t txn) {
+	now := r.now()
+	for _, e := range slices.Collect(until(t, exportTable, byDraining, func(e *Export) time.Duration { return e.collect }, now)) {
+		must(t.Delete(exportTable, e))
+	}
+}
+
+// Exports returns what members export under a pool's name, sorted by cluster. ws, which may be nil, fires when Exports would return
+// something else.
+func (r *Registry) Exports(ws WatchSet, p Pool) (out []Export) {
+	for e := range walk[Export](txn{r.db.Txn(false)}, ws, exportTable, byPool, poolKey(p)) {
+		out = append(out, *e)
+	}
+	slices.SortFunc(out, func(a, b Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	return out
+}
+
+// ExportsOf returns what a member exports, sorted by pool.
+func (r *Registry) ExportsOf(cluster string) (out []Export) {
+	for e := range walk[Export](txn{r.db.Txn(false)}, nil, exportTable, byID, key(cluster)) {
+		out = append(out, *e)
+	}
+	return out
+}
+
+// ExportsAt returns the exports whose picker or gateways have an address, sorted by cluster and pool.
+func (r *Registry) ExportsAt(address string) (out []Export) {
+	for e := range walk[Export](txn{r.db.Txn(false)}, nil, exportTable, byAddress, key(address)) {
+		out = append(out, *e)
+	}
+	slices.SortFunc(out, func(a, b Export) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), a.Pool.Compare(b.Pool)) })
+	return out
+}

@@ -1,0 +1,158 @@
+package registry
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// State is what is known of a member's condition.
+type State string
+
+// The states of a member.
+const (
+	// Ready: its lease runs.
+	Ready State = "Ready"
+	// Draining: it is leaving the set, or was drained. Its exports take no new request.
+	Draining State = "Draining"
+	// Stale: it is connected and silent. Its exports stay.
+	Stale State = "Stale"
+	// Unreachable: it is not connected. Its exports stay.
+	Unreachable State = "Unreachable"
+)
+
+// Stamp orders the updates of a cluster: by the transitions of its exporting process's lease, then by what that process has counted.
+type Stamp struct{ Epoch, Sequence uint64 }
+
+// Compare orders stamps.
+func (s Stamp) Compare(o Stamp) int {
+	return cmp.Or(cmp.Compare(s.Epoch, o.Epoch), cmp.Compare(s.Sequence, o.Sequence))
+}
+
+// Member is one other cluster of the set.
+type Member struct {
+	Name string
+	// Source is what brings its updates.
+	Source string
+	State  State
+	// UID of the cluster; "" before its first update.
+	UID string
+	// Known is the stamp up to which all exports of the member are known.
+	Known Stamp
+
+	connected bool
+	drained   bool // by its own update
+}
+
+// lease is until when a member is Ready without a further update.
+type lease struct {
+	cluster  string
+	deadline time.Duration // since the registry was made
+}
+
+// SetMembers replaces the members of the set, each with its source, and returns the pools to assemble again. The exports of a member that
+// is none any more drain.
+func (r *Registry) SetMembers(sources map[string]string) []Pool {
+	return r.write(func(t txn) {
+		for _, m := range slices.Collect(walk[Member](t, nil, memberTable, byID, nil)) {
+			if _, stays := sources[m.Name]; !stays {
+				r.remove(t, m)
+			}
+		}
+		for name, source := range sources {
+			m := first[Member](t, memberTable, key(name))
+			switch {
+			case m == nil:
+				must(t.Insert(memberTable, &Member{Name: name, Source: source, State: Unreachable}))
+			case m.Source != source:
+				next := *m
+				next.Source = source
+				must(t.Insert(memberTable, &next))
+			}
+		}
+	})
+}
+
+// remove drops a member. Its exports stay while they drain.
+func (r *Registry) remove(t txn, m *Member) {
+	must(t.Delete(memberTable, m))
+	if l := first[lease](t, leaseTable, key(m.Name)); l != nil {
+		must(t.Delete(leaseTable, l))
+	}
+	for _, e := range slices.Collect(walk[Export](t, nil, exportTable, byID, key(m.Name))) {
+		r.withdraw(t, e, e.Stamp)
+	}
+}
+
+// Connected notes whether a member's source has a connection to it. A member that is connected again is Ready with its next update.
+func (r *Registry) Connected(name string, is bool) []Pool {
+	return r.write(func(t txn) {
+		m := first[Member](t, memberTable, key(name))
+		if m == nil || m.connected == is {
+			return
+		}
+		next := *m
+		next.connected = is
+		if m.State == Stale || m.State == Unreachable {
+			next.State = silent(is)
+		}
+		must(t.Insert(memberTable, &next))
+	})
+}
+
+// silent is the state of a member whose lease has expired.
+func silent(connected bool) State {
+	if connected {
+		return Stale
+	}
+	return Unreachable
+}
+
+// renew has a member's lease run from now on.
+func (r *Registry) renew(t txn, m *Member) {
+	must(t.Insert(leaseTable, &lease{m.Name, r.now() + r.cfg.Lease}))
+}
+
+// running reports whether a member's lease runs.
+func (r *Registry) running(t txn, m *Member) bool {
+	l := first[lease](t, leaseTable, key(m.Name))
+	return l != nil && l.deadline > r.now()
+}
+
+// expireLeases gives the members whose lease has expired their state.
+func (r *Registry) expireLeases(t txn) {
+	now := r.now()
+	for _, l := range slices.Collect(until(t, leaseTable, byDeadline, func(l *lease) time.Duration { return l.deadline }, now)) {
+		must(t.Delete(leaseTable, l))
+		if m := first[Member](t, memberTable, key(l.cluster)); m != nil && m.State == Ready {
+			next := *m
+			next.State = silent(m.connected)
+			must(t.Insert(memberTable, &next))
+		}
+	}
+}
+
+// Members returns all members, sorted by name. ws, which may be nil, fires when Members would return something else.
+func (r *Registry) Members(ws WatchSet) (out []Member) {
+	for m := range walk[Member](txn{r.db.Txn(false)}, ws, memberTable, byID, nil) {
+		out = append(out, *m)
+	}
+	return out
+}
+
+// Member returns a member; false if there is none of that name.
+func (r *Registry) Member(name string) (Member, bool) {
+	if m := first[Member](txn{r.db.Txn(false)}, memberTable, key(name)); m != nil {
+		return *m, true
+	}
+	return Member{}, false
+}
+
+// InState returns the names of the members in a state, sorted.
+func (r *Registry) InState(s State) (names []string) {
+	for m := range walk[Member](txn{r.db.Txn(false)}, nil, memberTable, byState, key(string(s))) {
+		names = append(names, m.Name)
+	}
+	slices.Sort(names)
+	return names
+}

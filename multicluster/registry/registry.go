@@ -1,0 +1,217 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-memdb"
+)
+
+// WatchSet collects what a reader has read. WatchCtx returns once any of it has changed.
+type WatchSet = memdb.WatchSet
+
+// NewWatchSet makes an empty WatchSet.
+func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
+
+// Config is what a Registry needs.
+type Config struct {
+	// Lease is how long a member is Ready after its last update. Default: 15 s.
+	Lease time.Duration
+	// Drain is how long a withdrawn export stays, for its requests in flight. Default: 10 minutes.
+	Drain time.Duration
+	// Now is this process's monotonic clock; time.Now if nil.
+	Now func() time.Time
+}
+
+// Registry is safe for concurrent use.
+type Registry struct {
+	cfg   Config
+	began time.Time
+	db    *memdb.MemDB
+}
+
+// New makes a registry without members.
+func New(c Config) *Registry {
+	c.Lease, c.Drain = cmp.Or(c.Lease, 15*time.Second), cmp.Or(c.Drain, 10*time.Minute)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	db, err := memdb.NewMemDB(schema())
+	must(err) // the schema is a constant
+	return &Registry{cfg: c, began: c.Now(), db: db}
+}
+
+// now is how long the registry has been.
+func (r *Registry) now() time.Duration { return max(r.cfg.Now().Sub(r.began), 0) }
+
+// Update is what a source has received of one member.
+type Update struct {
+	Member string
+	UID    string // of the member's cluster
+	// Stamp is that of the update: with it, all that the member exports up to Stamp is known.
+	Stamp Stamp
+	// Snapshot: Exports are all that the member exports. Others are withdrawn.
+	Snapshot bool
+	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
+	Exports   []Export
+	Withdrawn []Pool
+	// Draining: the member itself drains.
+	Draining bool
+}
+
+// Rejection is an update that changed nothing, or not all that it has.
+type Rejection struct {
+	Member  string
+	Problem string
+}
+
+// Apply processes updates in one transaction. It returns the pools to assemble again, sorted, and what was rejected. An update renews its
+// member's lease, even one that says nothing new.
+func (r *Registry) Apply(updates ...Update) (changed []Pool, rejected []Rejection) {
+	changed = r.write(func(t txn) {
+		for i := range updates {
+			if problem := r.apply(t, &updates[i]); problem != "" {
+				rejected = append(rejected, Rejection{updates[i].Member, problem})
+			}
+		}
+	})
+	return changed, rejected
+}
+
+func (r *Registry) apply(t txn, u *Update) (problem string) {
+	m := first[Member](t, memberTable, key(u.Member))
+	if m == nil {
+		return "it is no member of the cluster set"
+	}
+	next := *m
+	switch {
+	case m.UID == "" || m.UID == u.UID:
+	case r.running(t, m):
+		return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID)
+	default: // the cluster was made anew: nothing of the one before is known any more
+		next.Known = Stamp{}
+		for _, e := range slices.Collect(walk[Export](t, nil, exportTable, byID, key(m.Name))) {
+			if !e.withdrawn {
+				old := *e
+				old.Stamp = Stamp{}
+				must(t.Insert(exportTable, &old))
+			}
+		}
+	}
+	if u.Stamp.Compare(next.Known) < 0 {
+		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, next.Known.Epoch, next.Known.Sequence)
+	}
+	r.renew(t, m)
+	next.UID, next.State, next.connected, next.drained = u.UID, Ready, true, u.Draining
+	if u.Draining {
+		next.State = Draining
+	}
+	for i := range u.Exports {
+		e := u.Exports[i]
+		e.Cluster, e.Entry.Name = m.Name, m.Name
+		e.Draining = u.Draining
+		r.export(t, &e, next.Known)
+	}
+	withdrawn := slices.Clone(u.Withdrawn)
+	if u.Snapshot || m.drained != u.Draining {
+		for _, e := range slices.Collect(walk[Export](t, nil, exportTable, byID, key(m.Name))) {
+			named := slices.ContainsFunc(u.Exports, func(o Export) bool { return o.Pool == e.Pool })
+			switch {
+			case named:
+			case u.Snapshot:
+				withdrawn = append(withdrawn, e.Pool)
+			case !e.withdrawn:
+				same := *e
+				same.Draining = u.Draining
+				must(t.Insert(exportTable, &same))
+			}
+		}
+	}
+	for _, p := range withdrawn {
+		if e := first[Export](t, exportTable, exportKey(m.Name, p)); e != nil && e.Stamp.Compare(u.Stamp) <= 0 {
+			r.withdraw(t, e, u.Stamp)
+		}
+	}
+	next.Known = u.Stamp
+	if next != *m {
+		must(t.Insert(memberTable, &next))
+	}
+	return ""
+}
+
+// export stores an export, unless it is older than what is known.
+func (r *Registry) export(t txn, e *Export, known Stamp) {
+	old := first[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
+	switch {
+	case old == nil && e.Stamp.Compare(known) < 0, old != nil && e.Stamp.Compare(old.Stamp) < 0:
+		return
+	case old != nil && reflect.DeepEqual(*old, *e):
+		return
+	}
+	must(t.Insert(exportTable, e))
+}
+
+// Next returns how long it is until Expire has something to do; false if nothing will expire.
+func (r *Registry) Next() (time.Duration, bool) {
+	t := txn{r.db.Txn(false)}
+	next, ok := time.Duration(0), false
+	consider := func(deadline time.Duration) {
+		if !ok || deadline < next {
+			next, ok = deadline, true
+		}
+	}
+	forever := time.Duration(1<<63 - 1)
+	for l := range until(t, leaseTable, byDeadline, func(*lease) time.Duration { return 0 }, forever) {
+		consider(l.deadline)
+		break
+	}
+	for e := range until(t, exportTable, byDraining, func(*Export) time.Duration { return 0 }, forever) {
+		consider(e.collect)
+		break
+	}
+	return max(next-r.now(), 0), ok
+}
+
+// Expire ends the leases that have expired and drops the exports that have drained. It returns the pools to assemble again.
+func (r *Registry) Expire() []Pool {
+	return r.write(func(t txn) {
+		r.expireLeases(t)
+		r.collectDrained(t)
+	})
+}
+
+// write runs change in a write transaction, and returns the pools whose exports, or whose exports' members, have changed, sorted.
+func (r *Registry) write(change func(t txn)) []Pool {
+	t := txn{r.db.Txn(true)}
+	defer t.Abort() // after a panic; a committed one stays
+	t.TrackChanges()
+	change(t)
+	changes := t.Changes()
+	t.Commit()
+	read := txn{r.db.Txn(false)}
+	pools := map[Pool]bool{}
+	for _, c := range changes {
+		for _, row := range []any{c.Before, c.After} {
+			switch row := row.(type) {
+			case *Export:
+				pools[row.Pool] = true
+			case *Member:
+				if before, ok := c.Before.(*Member); ok && c.After != nil && before.State == c.After.(*Member).State {
+					continue
+				}
+				for e := range walk[Export](read, nil, exportTable, byID, key(row.Name)) {
+					pools[e.Pool] = true
+				}
+			}
+		}
+	}
+	out := make([]Pool, 0, len(pools))
+	for p := range pools {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, Pool.Compare)
+	return out
+}

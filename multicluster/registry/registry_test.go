@@ -1,0 +1,269 @@
+package registry_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+var chat, code = registry.Pool{Namespace: "ns", Name: "chat"}, registry.Pool{Namespace: "ns", Name: "code"}
+
+func stamp(epoch, sequence uint64) registry.Stamp {
+	return registry.Stamp{Epoch: epoch, Sequence: sequence}
+}
+
+func export(p registry.Pool, at registry.Stamp, address string) registry.Export {
+	return registry.Export{Pool: p, Stamp: at, Entry: inferenceapi.ImportedCluster{EndpointPicker: &inferenceapi.EndpointPickerImport{
+		Service: []inferenceapi.ServiceImport{{Addresses: []string{address}}}}}}
+}
+
+// set is a registry with the members east and west.
+func set() *registry.Registry {
+	r := registry.New(registry.Config{})
+	r.SetMembers(map[string]string{"east": "peer", "west": "peer"})
+	return r
+}
+
+// apply applies an update that nothing is rejected of.
+func apply(t *testing.T, r *registry.Registry, u registry.Update) []registry.Pool {
+	t.Helper()
+	changed, rejected := r.Apply(u)
+	if len(rejected) > 0 {
+		t.Fatalf("rejected: %v", rejected)
+	}
+	return changed
+}
+
+// of describes what is exported under a pool's name.
+func of(r *registry.Registry, p registry.Pool) string {
+	var out []string
+	for _, e := range r.Exports(nil, p) {
+		text := e.Cluster + "=" + e.Entry.EndpointPicker.Service[0].Addresses[0]
+		if e.Draining {
+			text += ", draining"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := set()
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a")}})
+		apply(t, r, registry.Update{Member: "west", UID: "w", Stamp: stamp(1, 9), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 3), "b")}})
+		if got := of(r, chat); got != "east=a; west=b" {
+			t.Errorf("exports: %s", got)
+		}
+		changed := apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Withdrawn: []registry.Pool{chat}})
+		if got := of(r, chat); !slices.Equal(changed, []registry.Pool{chat}) || got != "east=a, draining; west=b" {
+			t.Errorf("after the withdrawal %v have changed: %s", changed, got)
+		}
+		if at := r.ExportsAt("a"); len(at) != 2 {
+			t.Errorf("%d exports at the address, want 2", len(at))
+		}
+		time.Sleep(10 * time.Minute)
+		if wait, ok := r.Next(); !ok || wait != 0 {
+			t.Errorf("next in %v", wait)
+		}
+		r.Expire()
+		if got := of(r, chat); got != "west=b" {
+			t.Errorf("after the drain time: %s", got)
+		}
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 3), Exports: []registry.Export{export(chat, stamp(1, 3), "c")}})
+		if got := of(r, chat); got != "east=c; west=b" {
+			t.Errorf("exported again: %s", got)
+		}
+	})
+}
+
+func TestMember_SilenceWithdrawsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := set()
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
+		state := func() registry.State {
+			m, _ := r.Member("east")
+			return m.State
+		}
+		time.Sleep(14 * time.Second)
+		if wait, _ := r.Next(); wait != time.Second {
+			t.Errorf("the lease runs for %v more", wait)
+		}
+		time.Sleep(time.Second)
+		if changed := r.Expire(); state() != registry.Stale || !slices.Equal(changed, []registry.Pool{chat}) {
+			t.Errorf("a member that is connected and silent is %s; changed: %v", state(), changed)
+		}
+		r.Connected("east", false)
+		if state() != registry.Unreachable {
+			t.Errorf("disconnected, it is %s", state())
+		}
+		time.Sleep(1000 * time.Hour)
+		r.Expire()
+		if got := of(r, chat); got != "east=a" {
+			t.Errorf("its export: %q", got)
+		}
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1)})
+		if state() != registry.Ready {
+			t.Errorf("after an update that has nothing new it is %s", state())
+		}
+		if changed := r.SetMembers(map[string]string{"west": "peer"}); !slices.Equal(changed, []registry.Pool{chat}) || of(r, chat) != "east=a, draining" {
+			t.Errorf("removed from the set, its export is %q; changed: %v", of(r, chat), changed)
+		}
+	})
+}
+
+func TestStamp_OlderUpdatesChangeNothing(t *testing.T) {
+	r := set()
+	apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(2, 5), Snapshot: true, Exports: []registry.Export{export(chat, stamp(2, 4), "new")}})
+	for what, u := range map[string]registry.Update{
+		"a leader that was paused withdraws":      {Member: "east", UID: "e", Stamp: stamp(1, 900), Withdrawn: []registry.Pool{chat}},
+		"a backup that was restored revives":      {Member: "east", UID: "e", Stamp: stamp(2, 3), Snapshot: true, Exports: []registry.Export{export(code, stamp(2, 3), "old")}},
+		"another cluster takes the name":          {Member: "east", UID: "other", Stamp: stamp(9, 9), Snapshot: true},
+		"a cluster that is no member exports":     {Member: "south", UID: "s", Stamp: stamp(1, 1), Exports: []registry.Export{export(chat, stamp(1, 1), "x")}},
+		"an old hub sends one change that is old": {Member: "east", UID: "e", Stamp: stamp(2, 4), Exports: []registry.Export{export(chat, stamp(2, 1), "old")}},
+	} {
+		changed, rejected := r.Apply(u)
+		if len(changed) > 0 || len(rejected) != 1 || rejected[0].Member != u.Member || of(r, chat) != "east=new" || of(r, code) != "" {
+			t.Errorf("%s: changed %v, rejected %v, now %q and %q", what, changed, rejected, of(r, chat), of(r, code))
+		}
+	}
+}
+
+func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := set()
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(7, 7), Snapshot: true, Exports: []registry.Export{export(chat, stamp(7, 7), "a"), export(code, stamp(7, 7), "a")}})
+		time.Sleep(16 * time.Second)
+		r.Expire()
+		apply(t, r, registry.Update{Member: "east", UID: "rebuilt", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "b")}})
+		if of(r, chat) != "east=b" || of(r, code) != "east=a, draining" {
+			t.Errorf("%q and %q", of(r, chat), of(r, code))
+		}
+	})
+}
+
+func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {
+	r := set()
+	first := registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}}
+	apply(t, r, first)
+	for i, draining := range []bool{true, false} {
+		changed := apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, uint64(2+i)), Draining: draining})
+		if got := strings.HasSuffix(of(r, chat), ", draining"); got != draining || !slices.Equal(changed, []registry.Pool{chat}) {
+			t.Errorf("draining %v: %s; changed: %v", draining, of(r, chat), changed)
+		}
+	}
+	if _, ok := r.Next(); !ok || len(r.InState(registry.Ready)) != 1 || len(r.InState(registry.Unreachable)) != 1 {
+		t.Errorf("ready: %v, unreachable: %v", r.InState(registry.Ready), r.InState(registry.Unreachable))
+	}
+}
+
+func TestPlacement_NamesMembersWithoutTheImport(t *testing.T) {
+	r := set()
+	ws := registry.NewWatchSet()
+	if list := r.Placements(ws, chat); len(list) != 0 {
+		t.Fatalf("placements: %v", list)
+	}
+	want := []registry.Placement{{Member: "east", Pool: chat}, {Member: "west", Pool: chat, Reason: "NamespaceNotFound", Message: "namespace ns does not exist there"}}
+	r.Place(want...)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := ws.WatchCtx(ctx); err != nil {
+		t.Errorf("the waiter: %v", err)
+	}
+	if diff := cmp.Diff(want, r.Placements(nil, chat)); diff != "" {
+		t.Error(diff)
+	}
+	if got := r.Failed("west"); len(got) != 1 || len(r.Failed("east")) != 0 {
+		t.Errorf("failed: %v", got)
+	}
+	r.Unplace(chat, func(member string) bool { return member == "east" })
+	if diff := cmp.Diff(want[:1], r.Placements(nil, chat)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A cluster changes its exports at random. Two sources bring its updates, each late and each from its own snapshot on, in an order of
+// their own. The registry never has what the cluster had only before the newest update that has arrived, and ends with what it has.
+func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		r := set()
+		pools := []registry.Pool{chat, code, {Namespace: "ns", Name: "embed"}}
+		truth, stamped := map[registry.Pool]string{}, map[registry.Pool]registry.Stamp{}
+		var history []registry.Update // one a step
+		at := stamp(1, 0)
+		snapshot := func() registry.Update {
+			u := registry.Update{Member: "east", UID: "e", Stamp: at, Snapshot: true}
+			for _, p := range pools {
+				if address := truth[p]; address != "" {
+					u.Exports = append(u.Exports, export(p, stamped[p], address))
+				}
+			}
+			return u
+		}
+		var snapshots []registry.Update
+		for range 20 {
+			snapshots = append(snapshots, snapshot())
+			if at.Sequence++; rng.IntN(6) == 0 {
+				at = stamp(at.Epoch+1, 0)
+			}
+			u := registry.Update{Member: "east", UID: "e", Stamp: at}
+			if p := pools[rng.IntN(len(pools))]; truth[p] != "" && rng.IntN(2) == 0 {
+				truth[p] = ""
+				u.Withdrawn = append(u.Withdrawn, p)
+			} else {
+				truth[p], stamped[p] = fmt.Sprint("v", at.Epoch, ".", at.Sequence), at
+				u.Exports = append(u.Exports, export(p, at, truth[p]))
+			}
+			history = append(history, u)
+		}
+		snapshots = append(snapshots, snapshot())
+		var sources [2][]registry.Update // the rest of what each brings
+		for i := range sources {
+			from := rng.IntN(len(history))
+			sources[i] = append([]registry.Update{snapshots[from]}, history[from:]...)
+		}
+		var newest registry.Stamp
+		for len(sources[0])+len(sources[1]) > 0 {
+			i := rng.IntN(2)
+			if len(sources[i]) == 0 {
+				continue
+			}
+			u := sources[i][0]
+			sources[i] = sources[i][1:]
+			if rng.IntN(5) == 0 && len(sources[i]) > 0 { // it connects again, to an older replica or a newer one
+				sources[i][0] = snapshots[len(history)-len(sources[i])+1]
+			}
+			r.Apply(u)
+			if u.Stamp.Compare(newest) > 0 {
+				newest = u.Stamp
+			}
+			if m, _ := r.Member("east"); m.Known != newest {
+				t.Fatalf("seed %d: known up to %v, want %v", seed, m.Known, newest)
+			}
+		}
+		for _, p := range pools {
+			want := ""
+			if truth[p] != "" {
+				want = "east=" + truth[p]
+			}
+			got := of(r, p)
+			if strings.HasSuffix(got, ", draining") {
+				got = ""
+			}
+			if got != want {
+				t.Fatalf("seed %d: pool %s is %q, want %q", seed, p.Name, got, want)
+			}
+		}
+	}
+}
