@@ -158,6 +158,8 @@ var (
 	EndpointPickerConfigs = &Table[*endpointpicker.EndpointPickerConfig]{group: endpointpicker.Group, kind: endpointpicker.Kind}
 	EnvoyFleets           = &Table[*v1alpha1.EnvoyFleet]{group: v1alpha1.Group, kind: "EnvoyFleet"}
 
+	ClusterSets = &Table[*v1alpha1.ClusterSet]{group: v1alpha1.Group, kind: "ClusterSet", clusterWide: true}
+
 	Hosts = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true, indexes: []Index[*Host]{
 		{ByMention, func(h *Host) []string { return []string{h.Name} }},
 	}}
@@ -178,7 +180,7 @@ func Tables() []Kind {
 	return []Kind{
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
-		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets,
+		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets,
 		Hosts, LearnedEndpoints, Offers, Dialects, Authorities, AddressPolicies, Occupants,
 	}
 }

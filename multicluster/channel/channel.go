@@ -21,6 +21,11 @@ type Config struct {
 	Peers []string
 	// Credentials are used to dial peers; nil: cleartext. The caller of Register chooses those of the server.
 	Credentials credentials.TransportCredentials
+	// CredentialsOf returns those that are used to dial one peer, in place of Credentials; nil: Credentials are used for all.
+	CredentialsOf func(address string) credentials.TransportCredentials
+	// Identify returns the name of a subscriber, by the context of its call, or an error that ends it. Topic.Visible gets it. nil: subscribers
+	// have no names.
+	Identify func(ctx context.Context) (string, error)
 	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms. A pick may take 2 s, so this leaves time for the
 	// rest of it, and a frozen process costs a pick this time once. It is enough for a process that a busy machine seldom runs: with
 	// 250 ms, at 7 % of a core, picks named endpoints that Envoy did not have yet, and pools that fail closed answered 503.

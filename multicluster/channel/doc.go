@@ -34,7 +34,7 @@
 //
 // Invariants: each subscriber has at most one response in flight per topic, and items published meanwhile collapse; no call
 // waits longer than Config.AckTimeout for a peer that does not acknowledge; an address that turns out to be the process
-// itself is ignored, so all processes can be given one list.
+// itself is ignored, so all processes can be given one list; a subscriber receives no item that Topic.Visible hides from it.
 //
 // Tests: go test ./multicluster/channel
 package channel

@@ -76,8 +76,12 @@ var errSelf = errors.New("this process itself")
 
 // dial makes the connection to a peer, which is established when it is used.
 func (c *Channel) dial(p *peer) (*grpc.ClientConn, error) {
+	with := c.cfg.Credentials
+	if c.cfg.CredentialsOf != nil {
+		with = c.cfg.CredentialsOf(p.address)
+	}
 	conn, err := grpc.NewClient(p.address,
-		grpc.WithTransportCredentials(c.cfg.Credentials),
+		grpc.WithTransportCredentials(with),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryInterval, MaxDelay: time.Second, Multiplier: 1.6, Jitter: 0.2},
 			MinConnectTimeout: connectTimeout,

@@ -40,6 +40,7 @@ func (c *Channel) Register(g grpc.ServiceRegistrar) {
 // subscriber is one process that subscribes to this one. Guarded by Channel.mu.
 type subscriber struct {
 	id     string // Channel.id of that process
+	name   string // that Config.Identify gives it
 	topics map[string]*subscription
 	wake   chan struct{}
 }
@@ -68,7 +69,14 @@ func (c *Channel) serve(stream *serverStream) error {
 	if !until.IsZero() && !c.cfg.Now().Before(until) {
 		return errExpired
 	}
-	s := &subscriber{topics: map[string]*subscription{}, wake: make(chan struct{}, 1)}
+	name := ""
+	if c.cfg.Identify != nil {
+		var err error
+		if name, err = c.cfg.Identify(stream.Context()); err != nil {
+			return err
+		}
+	}
+	s := &subscriber{name: name, topics: map[string]*subscription{}, wake: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.subscribers[s] = struct{}{}
 	for _, p := range c.peers {
@@ -182,20 +190,20 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 		}
 		r := &response{TypeUrl: name, SystemVersionInfo: c.id, Nonce: strconv.FormatUint(t.seq, 10)}
 		for _, it := range sub.first {
-			if _, ok := t.items[it.Key]; !ok {
+			if _, ok := t.items[it.Key]; !ok && t.shows(s, it.Key) {
 				r.Resources = append(r.Resources, published{value: it.Value}.encode(it.Key, now))
 			}
 		}
 		sub.first = nil
 		for key, it := range t.items {
-			if it.seq <= sub.sent && sub.begun || it.expired(now) {
+			if it.seq <= sub.sent && sub.begun || it.expired(now) || !t.shows(s, key) {
 				continue
 			}
 			r.Resources = append(r.Resources, it.encode(key, now))
 			sub.known[key] = true
 		}
 		for key := range sub.known {
-			if _, ok := t.items[key]; !ok {
+			if _, ok := t.items[key]; !ok || !t.shows(s, key) {
 				r.RemovedResources = append(r.RemovedResources, key)
 				delete(sub.known, key)
 			}

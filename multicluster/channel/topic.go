@@ -36,8 +36,9 @@ type Topic struct {
 
 	// Set before Channel.Run.
 	handlers []func(context.Context, Update) error
-	snapshot func() []Item           // nil: none
-	run      []func(context.Context) // what Mirrors run beside the channel
+	snapshot func() []Item                     // nil: none
+	visible  func(subscriber, key string) bool // nil: all items are
+	run      []func(context.Context)           // what Mirrors run beside the channel
 
 	subscribed atomic.Int64 // processes other than this one
 
@@ -79,6 +80,14 @@ func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 // that are published: so what is published needs no longer to stay than for the processes that are connected. make may
 // publish. Call Snapshot before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
+
+// Visible has is decide which items a subscriber may receive, by the name that Config.Identify gave the subscriber and by the item's
+// key. An item that is no longer visible is retracted there with the next response. Call Visible before Run.
+func (t *Topic) Visible(is func(subscriber, key string) bool) { t.visible = is }
+
+func (t *Topic) shows(s *subscriber, key string) bool {
+	return t.visible == nil || t.visible(s.name, key)
+}
 
 // Subscribed reports whether another process subscribes. One that does so later gets a snapshot.
 func (t *Topic) Subscribed() bool { return t.subscribed.Load() > 0 }

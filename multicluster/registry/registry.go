@@ -58,6 +58,8 @@ type Update struct {
 	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
 	Exports   []Export
 	Withdrawn []Pool
+	// Unread are exports that the member has, and that the source cannot read: what is known of them stays.
+	Unread []Pool
 	// Draining: the member itself drains.
 	Draining bool
 }
@@ -120,8 +122,8 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		for _, e := range slices.Collect(walk[Export](t, nil, exportTable, byID, key(m.Name))) {
 			named := slices.ContainsFunc(u.Exports, func(o Export) bool { return o.Pool == e.Pool })
 			switch {
-			case named:
-			case u.Snapshot:
+			case named, slices.Contains(u.Unread, e.Pool) && !e.withdrawn && m.drained == u.Draining:
+			case u.Snapshot && !slices.Contains(u.Unread, e.Pool):
 				withdrawn = append(withdrawn, e.Pool)
 			case !e.withdrawn:
 				same := *e

@@ -1,0 +1,299 @@
+package federation
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// authority is the CA of a cluster.
+type authority struct {
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	bundle []byte
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+func (a *authority) issue(t *testing.T, id string) func() (*tls.Certificate, error) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri, err := url.Parse(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), URIs: []*url.URL{uri}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() (*tls.Certificate, error) {
+		return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	}
+}
+
+// site is a cluster: its federation, and a registry of what it has received.
+type site struct {
+	*Federation
+	*authority
+	t        *testing.T
+	name     string
+	listener net.Listener
+	registry *registry.Registry
+	stop     func()
+	logs     *lines
+}
+
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func newSite(t *testing.T, name, id string) *site {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, name: name, authority: newAuthority(t), listener: l, registry: registry.New(registry.Config{}), logs: &lines{}}
+	s.Federation = New(Config{
+		UID: "uid-of-" + name, Epoch: 1, Certificate: s.issue(t, id),
+		Apply:     func(u ...registry.Update) { s.registry.Apply(u...) },
+		Connected: func(member string, is bool) { s.registry.Connected(member, is) },
+	})
+	server := grpc.NewServer(s.ServerOptions()...)
+	s.Register(server)
+	go func() { _ = server.Serve(l) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Run(ctx)
+	}()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		server.Stop()
+		<-done
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+// join makes sites members of each other.
+func join(sites ...*site) {
+	for _, s := range sites {
+		var members []Member
+		sources := map[string]string{}
+		for _, o := range sites {
+			if o != s {
+				members = append(members, Member{o.name, o.listener.Addr().String(), o.name, o.bundle})
+				sources[o.name] = "peer"
+			}
+		}
+		s.registry.SetMembers(sources)
+		s.SetMembers(members)
+	}
+}
+
+func id(name string) string { return "spiffe://" + name + ProcessPath }
+
+var chat = registry.Pool{Namespace: "ns", Name: "chat"}
+
+func exported(address string, to ...string) Export {
+	return Export{Pool: chat, To: to, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{address}}}}}}
+}
+
+// has polls until a site's registry has something.
+func (s *site) has(want string) {
+	s.t.Helper()
+	poll.NoError(s.t, fmt.Sprintf("%s has %q", s.name, want), poll.Limit, func() error {
+		if got := s.got(); got != want {
+			return fmt.Errorf("it has %q", got)
+		}
+		return nil
+	})
+}
+
+func (s *site) got() string {
+	var out []string
+	for _, e := range s.registry.Exports(nil, chat) {
+		text := e.Cluster + "=" + e.Entry.EndpointPicker.Service[0].Addresses[0]
+		if e.Draining {
+			text += ", draining"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+func (s *site) export(list ...Export) {
+	s.t.Helper()
+	if err := s.SetExports(list, false); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestFederation_MembersReceiveWhatIsExportedToThem(t *testing.T) {
+	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
+	join(a, b, c)
+	a.export(exported("10.0.0.1"))
+	b.has("a=10.0.0.1")
+	c.has("a=10.0.0.1")
+	a.export(exported("10.0.0.2", "c"))
+	c.has("a=10.0.0.2")
+	b.has("a=10.0.0.1, draining")
+	b.export(exported("10.1.0.1"))
+	c.has("a=10.0.0.2; b=10.1.0.1")
+	a.has("b=10.1.0.1")
+	a.export()
+	c.has("a=10.0.0.2, draining; b=10.1.0.1")
+}
+
+func TestFederation_SilentMemberWithdrawsNothing(t *testing.T) {
+	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
+	join(a, b)
+	a.export(exported("10.0.0.1"))
+	b.has("a=10.0.0.1")
+	a.stop()
+	poll.Until(t, "b notices", func() bool {
+		// The lease runs on: until it expires, a member that is not connected is Ready.
+		return !b.channel.Connected(a.listener.Addr().String())
+	})
+	b.has("a=10.0.0.1")
+}
+
+func TestFederation_OnlyMembersTakePart(t *testing.T) {
+	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
+	join(a, b)
+	a.export(exported("10.0.0.1"))
+	b.has("a=10.0.0.1")
+	for what, certificate := range map[string]func() (*tls.Certificate, error){
+		"a stranger":                          newAuthority(t).issue(t, id("stranger")),
+		"a stranger with a member's name":     newAuthority(t).issue(t, id("b")),
+		"a member with another member's name": b.issue(t, id("a")),
+		"another process of a member":         b.issue(t, "spiffe://b/ns/default/sa/default"),
+	} {
+		got := make(chan channel.Update, 10)
+		f := New(Config{UID: "x", Epoch: 1, Certificate: certificate, Apply: func(...registry.Update) {}, Connected: func(string, bool) {}})
+		f.exports.Subscribe(func(_ context.Context, u channel.Update) error {
+			got <- u
+			return nil
+		})
+		f.SetMembers([]Member{{"a", a.listener.Addr().String(), "a", a.bundle}})
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		_ = f.Run(ctx)
+		cancel()
+		if len(got) > 0 {
+			t.Errorf("%s receives %v", what, <-got)
+		}
+	}
+}
+
+func TestFederation_ImpostorAtAMembersAddressIsNotReceivedFrom(t *testing.T) {
+	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
+	join(a, b, c)
+	a.export(exported("10.0.0.1"))
+	b.export(exported("10.6.6.6"))
+	c.has("a=10.0.0.1; b=10.6.6.6")
+	// c is led to b where a should be.
+	d := newSite(t, "d", id("d"))
+	b.SetMembers([]Member{{"d", d.listener.Addr().String(), "d", d.bundle}})
+	d.registry.SetMembers(map[string]string{"a": "peer"})
+	d.SetMembers([]Member{{"a", b.listener.Addr().String(), "a", a.bundle}, {"b", "127.0.0.1:1", "b", b.bundle}})
+	poll.Until(t, "d has tried", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return d.channel.Synced(ctx) == nil
+	})
+	if got := d.got(); got != "" {
+		t.Errorf("d has %q", got)
+	}
+}
+
+func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
+	for key, value := range map[string]string{
+		"":             `{}`,
+		"chat":         `{"entry":{"routingMode":"EndpointMode"}}`,
+		"ns/Chat":      `{"entry":{"routingMode":"EndpointMode"}}`,
+		"ns/../../x":   `{"entry":{"routingMode":"EndpointMode"}}`,
+		"ns/mode":      `{"entry":{"routingMode":"Other"}}`,
+		"ns/truncated": `{"entry":{"routing`,
+		"ns/large":     `{"entry":{"routingMode":"EndpointMode"}}` + strings.Repeat(" ", maxRecord),
+	} {
+		if e, err := decodeRecord(key, []byte(value)); err == nil {
+			t.Errorf("%s is %v", key, e)
+		}
+	}
+	for _, value := range []string{`{}`, `[`, `{"uid":"` + strings.Repeat("x", maxUID+1) + `"}`, `{"uid":"x"}` + strings.Repeat(" ", 5000)} {
+		if c, err := decodeCluster([]byte(value)); err == nil {
+			t.Errorf("%.20s is %v", value, c)
+		}
+	}
+	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }, Connected: func(string, bool) {}})
+	var got []registry.Update
+	f.cfg.Apply = func(u ...registry.Update) { got = append(got, u...) }
+	f.members["at"] = Member{Name: "m"}
+	items := []channel.Item{{Key: "ns/bad", Value: []byte(`{`)}, {Key: "ns/chat", Value: []byte(`{"sequence":3,"entry":{"routingMode":"ParentMode"}}`)}}
+	if err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: items}); err == nil || len(got) != 0 {
+		t.Errorf("without a state: %v, %v", err, got)
+	}
+	err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: append(items, channel.Item{Value: []byte(`{"uid":"u","epoch":1,"sequence":3}`)})})
+	if err == nil || !strings.Contains(err.Error(), "ns/bad") || len(got) != 1 || len(got[0].Exports) != 1 || len(got[0].Unread) != 1 || got[0].Stamp != (registry.Stamp{Epoch: 1, Sequence: 3}) {
+		t.Errorf("%v, %+v", err, got)
+	}
+}
+
+func FuzzRecord_DecodesOrFails(f *testing.F) {
+	f.Add("ns/chat", []byte(`{"epoch":1,"sequence":3,"entry":{"routingMode":"ParentMode","parents":[{"name":"gw"}]}}`))
+	f.Fuzz(func(t *testing.T, key string, value []byte) {
+		if e, err := decodeRecord(key, value); err == nil && (e.Pool.Name == "" || e.Entry.RoutingMode == "") {
+			t.Errorf("%+v", e)
+		}
+		_, _ = decodeCluster(value)
+	})
+}
