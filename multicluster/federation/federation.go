@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -76,7 +77,7 @@ func (a *audience) has(member, key string) bool {
 	return ok && (to == nil || slices.Contains(to, member))
 }
 
-func (a *audience) set(list []Export) {
+func (a *audience) set(list []export.Export) {
 	of := make(map[string][]string, len(list))
 	for _, e := range list {
 		of[poolKey(e.Pool)] = e.To
@@ -146,7 +147,7 @@ func (f *Federation) SetMembers(members []Member) {
 }
 
 // SetExports replaces what this cluster exports. draining: it takes no new request of other members.
-func (f *Federation) SetExports(list []Export, draining bool) error {
+func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sequence++

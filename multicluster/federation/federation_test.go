@@ -21,6 +21,7 @@ import (
 
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
@@ -143,8 +144,8 @@ func id(name string) string { return "spiffe://" + name + ProcessPath }
 
 var chat = registry.Pool{Namespace: "ns", Name: "chat"}
 
-func exported(address string, to ...string) Export {
-	return Export{Pool: chat, To: to, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+func exported(address string, to ...string) export.Export {
+	return export.Export{Pool: chat, To: to, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
 		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{address}}}}}}
 }
 
@@ -171,7 +172,7 @@ func (s *site) got() string {
 	return strings.Join(out, "; ")
 }
 
-func (s *site) export(list ...Export) {
+func (s *site) exports(list ...export.Export) {
 	s.t.Helper()
 	if err := s.SetExports(list, false); err != nil {
 		s.t.Fatal(err)
@@ -181,23 +182,23 @@ func (s *site) export(list ...Export) {
 func TestFederation_MembersReceiveWhatIsExportedToThem(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)
-	a.export(exported("10.0.0.1"))
+	a.exports(exported("10.0.0.1"))
 	b.has("a=10.0.0.1")
 	c.has("a=10.0.0.1")
-	a.export(exported("10.0.0.2", "c"))
+	a.exports(exported("10.0.0.2", "c"))
 	c.has("a=10.0.0.2")
 	b.has("a=10.0.0.1, draining")
-	b.export(exported("10.1.0.1"))
+	b.exports(exported("10.1.0.1"))
 	c.has("a=10.0.0.2; b=10.1.0.1")
 	a.has("b=10.1.0.1")
-	a.export()
+	a.exports()
 	c.has("a=10.0.0.2, draining; b=10.1.0.1")
 }
 
 func TestFederation_SilentMemberWithdrawsNothing(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
-	a.export(exported("10.0.0.1"))
+	a.exports(exported("10.0.0.1"))
 	b.has("a=10.0.0.1")
 	a.stop()
 	poll.Until(t, "b notices", func() bool {
@@ -210,7 +211,7 @@ func TestFederation_SilentMemberWithdrawsNothing(t *testing.T) {
 func TestFederation_OnlyMembersTakePart(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
-	a.export(exported("10.0.0.1"))
+	a.exports(exported("10.0.0.1"))
 	b.has("a=10.0.0.1")
 	for what, certificate := range map[string]func() (*tls.Certificate, error){
 		"a stranger":                          newAuthority(t).issue(t, id("stranger")),
@@ -237,8 +238,8 @@ func TestFederation_OnlyMembersTakePart(t *testing.T) {
 func TestFederation_ImpostorAtAMembersAddressIsNotReceivedFrom(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)
-	a.export(exported("10.0.0.1"))
-	b.export(exported("10.6.6.6"))
+	a.exports(exported("10.0.0.1"))
+	b.exports(exported("10.6.6.6"))
 	c.has("a=10.0.0.1; b=10.6.6.6")
 	// c is led to b where a should be.
 	d := newSite(t, "d", id("d"))

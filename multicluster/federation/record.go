@@ -19,21 +19,13 @@ const (
 	maxExports = 10_000
 )
 
-// Export is a pool that this cluster exports.
-type Export struct {
-	Pool  registry.Pool
-	Entry inferenceapi.ImportedCluster // its name is set by whoever imports it
-	// To are the members that it is for; nil: all.
-	To []string
-}
-
 // record is the wire form of an export.
 type record struct {
 	Epoch    uint64                       `json:"epoch"`
 	Sequence uint64                       `json:"sequence"`
 	Entry    inferenceapi.ImportedCluster `json:"entry"`
 
-	to []string // Export.To; no member receives it
+	to []string // export.Export.To; no member receives it
 }
 
 // cluster is the wire form of a cluster's state.

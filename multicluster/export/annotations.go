@@ -1,0 +1,86 @@
+package export
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+// The annotations of an InferencePool. The first two are the multi-cluster proposal's ("Export Annotations").
+const (
+	// ModeAnnotation has EndpointMode (the default) or ParentMode.
+	ModeAnnotation = "inference.networking.x-k8s.io/export-mode"
+	// ToAnnotation has the members that may import the pool, comma-separated; without it, all may.
+	ToAnnotation = "penstock.dev/export-to"
+	// WeightAnnotation is the share of this cluster among the exporters of a pool: 0 to 1,000,000, 1 without it.
+	WeightAnnotation = "penstock.dev/export-weight"
+)
+
+// Annotation asks for the export of a pool; its one value is ClusterSet.
+var Annotation = upstream.ExportAnnotationKey
+
+const maxWeight = 1_000_000
+
+// wish is what the annotations of a pool ask for.
+type wish struct {
+	mode   inferenceapi.RoutingMode
+	to     []string // nil: all members
+	weight *int32
+}
+
+// problem is a mistake in an annotation.
+type problem struct{ annotation, text, fix string }
+
+// parse reads the annotations of a pool. asked is false if they ask for no export. A pool with a problem is not exported.
+func parse(annotations map[string]string, members []string) (w wish, asked bool, problems []problem) {
+	add := func(annotation, fix, format string, args ...any) {
+		problems = append(problems, problem{annotation, fmt.Sprintf(format, args...), fix})
+	}
+	value, asked := annotations[Annotation]
+	if !asked {
+		for _, a := range []string{ModeAnnotation, ToAnnotation, WeightAnnotation} {
+			if _, ok := annotations[a]; ok {
+				add(a, fmt.Sprintf("add %s: %s, or remove it", Annotation, upstream.ExportAnnotationVal), "it has no effect without %s", Annotation)
+			}
+		}
+		return w, false, problems
+	}
+	if value != upstream.ExportAnnotationVal {
+		add(Annotation, "write "+upstream.ExportAnnotationVal, "%.100q is not supported", value)
+	}
+	switch mode := inferenceapi.RoutingMode(annotations[ModeAnnotation]); mode {
+	case "":
+		w.mode = inferenceapi.EndpointMode
+	case inferenceapi.EndpointMode, inferenceapi.ParentMode:
+		w.mode = mode
+	default:
+		add(ModeAnnotation, fmt.Sprintf("write %s or %s", inferenceapi.EndpointMode, inferenceapi.ParentMode), "%.100q is not supported", string(mode))
+	}
+	if text, ok := annotations[ToAnnotation]; ok {
+		w.to = []string{}
+		for name := range strings.SplitSeq(text, ",") {
+			switch name = strings.TrimSpace(name); {
+			case name == "" || slices.Contains(w.to, name):
+			case slices.Contains(members, name):
+				w.to = append(w.to, name)
+			default:
+				add(ToAnnotation, "name members of the ClusterSet, separated by commas", "%.100q is no member of the ClusterSet", name)
+			}
+		}
+	}
+	if text, ok := annotations[WeightAnnotation]; ok {
+		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
+		if err != nil || n < 0 || n > maxWeight {
+			add(WeightAnnotation, fmt.Sprintf("write a number from 0 to %d", maxWeight), "%.40q is no weight", text)
+		} else {
+			weight := int32(n)
+			w.weight = &weight
+		}
+	}
+	return w, true, problems
+}

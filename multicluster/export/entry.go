@@ -1,0 +1,200 @@
+package export
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+// Reasons of the condition Exported, if it is False. The first is upstream's.
+const (
+	ReasonNotSupported = string(inferencev1.InferencePoolReasonNotSupported)
+	ReasonNoAddress    = "NoAddress"
+	ReasonNotAllowed   = "NotAllowed"
+)
+
+// Pool is what translation has decided of a pool.
+type Pool struct {
+	// Endpoints are its model servers that may take requests.
+	Endpoints []netip.AddrPort
+	// Gateways are those that route to the pool, for ParentMode.
+	Gateways []Gateway
+}
+
+// Gateway is a Gateway that routes to a pool.
+type Gateway struct {
+	Namespace, Name string
+	Addresses       []string
+	Port            int32
+	HTTPS           bool
+}
+
+// Maxima of an entry (InferencePoolImport's schema).
+const (
+	maxEndpoints = 1024
+	maxParents   = 16
+	maxAddresses = 64
+)
+
+// missing is why a pool can't be exported.
+type missing struct{ reason, message string }
+
+// entry returns how others reach a pool.
+func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, has Pool) (e inferenceapi.ImportedCluster, no *missing) {
+	e = inferenceapi.ImportedCluster{Name: c.Cluster, RoutingMode: w.mode, Weight: w.weight}
+	for _, p := range pool.Spec.TargetPorts {
+		e.TargetPorts = append(e.TargetPorts, inferenceapi.Port{Number: int32(p.Number)})
+	}
+	if len(e.TargetPorts) > 0 {
+		e.TargetPortNumber = e.TargetPorts[0].Number // the proposal's form of one target port
+	}
+	if w.mode == inferenceapi.ParentMode {
+		e.Parents, no = parents(has.Gateways)
+		return e, no
+	}
+	e.AppProtocol = string(pool.Spec.AppProtocol)
+	e.FailureMode = string(inferencev1.EndpointPickerFailClose)
+	if e.EndpointPicker, no = ownPicker(c); pool.Spec.EndpointPickerRef != nil {
+		ref := pool.Spec.EndpointPickerRef
+		if ref.FailureMode != "" {
+			e.FailureMode = string(ref.FailureMode)
+		}
+		e.EndpointPicker, no = externalPicker(r, pool, ref)
+	}
+	if no != nil {
+		return e, no
+	}
+	e.Endpoints = endpoints(has.Endpoints)
+	return e, nil
+}
+
+// ownPicker is this cluster's own picker, which other clusters reach if it is open.
+func ownPicker(c Config) (*inferenceapi.EndpointPickerImport, *missing) {
+	if len(c.Pickers) == 0 {
+		return nil, &missing{ReasonNotSupported, "its picker is Penstock's own, which other clusters do not reach: start penstock with --picker-open and a reachable --picker, or export the pool in ParentMode"}
+	}
+	out := &inferenceapi.EndpointPickerImport{Name: "penstock"}
+	protocol := ""
+	if c.Cleartext {
+		protocol = string(inferencev1.AppProtocolH2C)
+	}
+	for _, at := range c.Pickers {
+		out.Service = append(out.Service, inferenceapi.ServiceImport{
+			Addresses: []string{at.Addr().String()}, Ports: []inferenceapi.Port{{Number: int32(at.Port()), AppProtocol: protocol}},
+		})
+	}
+	return out, nil
+}
+
+// externalPicker is the Service of a pool's own picker.
+func externalPicker(r store.Reader, pool *inferencev1.InferencePool, ref *inferencev1.EndpointPickerRef) (*inferenceapi.EndpointPickerImport, *missing) {
+	key := pool.Namespace + "/" + string(ref.Name)
+	svc, ok := store.Services.Get(r, key)
+	if !ok {
+		return nil, &missing{ReasonNoAddress, fmt.Sprintf("Service %s, its picker, does not exist", key)}
+	}
+	var port *corev1.ServicePort
+	for i := range svc.Spec.Ports {
+		if ref.Port == nil || svc.Spec.Ports[i].Port == int32(ref.Port.Number) {
+			port = &svc.Spec.Ports[i]
+			break
+		}
+	}
+	if port == nil {
+		return nil, &missing{ReasonNoAddress, fmt.Sprintf("Service %s, its picker, has no port %d", key, ref.Port.Number)}
+	}
+	at := inferenceapi.ServiceImport{Type: svc.Spec.Type, Addresses: addresses(svc), Ports: []inferenceapi.Port{{Number: port.Port, Name: port.Name}}}
+	if port.AppProtocol != nil {
+		at.Ports[0].AppProtocol = *port.AppProtocol
+	}
+	if at.Type == "" {
+		at.Type = corev1.ServiceTypeClusterIP
+	}
+	if len(at.Addresses) == 0 {
+		return nil, &missing{ReasonNoAddress, fmt.Sprintf("Service %s, its picker, is of type %s and has no address yet", key, at.Type)}
+	}
+	out := &inferenceapi.EndpointPickerImport{Name: svc.Name, Service: inferenceapi.ServiceImports{at}}
+	for _, p := range svc.Spec.Ports {
+		switch p.Name {
+		case "health":
+			out.Health = &inferenceapi.EndpointImport{Port: p.Port}
+		case "metrics":
+			out.Metrics = &inferenceapi.EndpointImport{Port: p.Port}
+		}
+	}
+	return out, nil
+}
+
+// addresses are those at which other clusters may reach a Service.
+func addresses(svc *corev1.Service) (out []string) {
+	switch svc.Spec.Type {
+	case corev1.ServiceTypeExternalName:
+		return []string{svc.Spec.ExternalName}
+	case corev1.ServiceTypeLoadBalancer:
+		for _, in := range svc.Status.LoadBalancer.Ingress {
+			if in.IP != "" {
+				out = append(out, in.IP)
+			} else if in.Hostname != "" {
+				out = append(out, in.Hostname)
+			}
+		}
+	default:
+		for _, ip := range svc.Spec.ClusterIPs {
+			if ip != corev1.ClusterIPNone {
+				out = append(out, ip)
+			}
+		}
+		if ip := svc.Spec.ClusterIP; len(out) == 0 && ip != "" && ip != corev1.ClusterIPNone {
+			out = append(out, ip)
+		}
+	}
+	if len(out) == 0 {
+		out = slices.Clone(svc.Spec.ExternalIPs)
+	}
+	return out[:min(len(out), maxAddresses)]
+}
+
+// endpoints are a pool's model servers, each once whatever its ports.
+func endpoints(list []netip.AddrPort) (out []inferenceapi.ImportedEndpoint) {
+	var addrs []netip.Addr
+	for _, at := range list {
+		addrs = append(addrs, at.Addr().Unmap())
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	for _, a := range slices.Compact(addrs) {
+		if len(out) == maxEndpoints {
+			break
+		}
+		out = append(out, inferenceapi.ImportedEndpoint{Address: a.String()})
+	}
+	return out
+}
+
+// parents are the gateways that front a pool.
+func parents(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
+	for _, g := range gateways {
+		if len(g.Addresses) == 0 || len(out) == maxParents {
+			continue
+		}
+		port := inferenceapi.Port{Number: g.Port}
+		if g.HTTPS {
+			port.AppProtocol = "https"
+		}
+		out = append(out, inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Service: inferenceapi.ServiceImports{{
+			Addresses: g.Addresses[:min(len(g.Addresses), maxAddresses)], Ports: []inferenceapi.Port{port},
+		}}})
+	}
+	switch {
+	case len(gateways) == 0:
+		return nil, &missing{ReasonNoAddress, "no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute"}
+	case len(out) == 0:
+		return nil, &missing{ReasonNoAddress, fmt.Sprintf("Gateway %s/%s, which routes to it, has no address yet", gateways[0].Namespace, gateways[0].Name)}
+	}
+	return out, nil
+}

@@ -1,0 +1,70 @@
+package export
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// Config is what Decide needs beside the store.
+type Config struct {
+	// Cluster is this cluster's name in the set; Members are the names of the others.
+	Cluster string
+	Members []string
+	// Pickers are where other clusters reach this cluster's own picker; none: they do not. Cleartext: it speaks gRPC without TLS.
+	Pickers   []netip.AddrPort
+	Cleartext bool
+}
+
+// Export is a pool that this cluster exports.
+type Export struct {
+	Pool  registry.Pool
+	Entry inferenceapi.ImportedCluster
+	// To are the members that it is for; nil: all.
+	To []string
+}
+
+// Decision is what becomes of a pool's wish to be exported.
+type Decision struct {
+	Pool registry.Pool
+	// Asked: the annotations ask for it. Else there are findings at most.
+	Asked  bool
+	Export *Export // nil: it is not exported
+	// Reason and Message are why it is not exported, for the condition Exported.
+	Reason, Message string
+	Findings        []report.Finding
+}
+
+// Decide decides on the pool with a key; false if there is none.
+func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool) {
+	pool, ok := store.InferencePools.Get(r, key)
+	if !ok {
+		return d, false
+	}
+	d.Pool = registry.Pool{Namespace: pool.Namespace, Name: pool.Name}
+	owner := store.InferencePools.Ref(pool)
+	w, asked, problems := parse(pool.Annotations, c.Members)
+	d.Asked = asked
+	for _, p := range problems {
+		d.Findings = append(d.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", p.annotation), Problem: p.text, Fix: p.fix})
+	}
+	if !asked {
+		return d, true
+	}
+	if len(problems) > 0 {
+		d.Reason, d.Message = ReasonNotSupported, fmt.Sprintf("annotation %s: %s; %s", problems[0].annotation, problems[0].text, problems[0].fix)
+		return d, true
+	}
+	e, no := entry(r, c, pool, w, has)
+	if no != nil {
+		d.Reason, d.Message = no.reason, no.message
+		d.Findings = append(d.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation), Problem: "the pool is not exported: " + no.message})
+		return d, true
+	}
+	d.Export = &Export{Pool: d.Pool, Entry: e, To: w.to}
+	return d, true
+}

@@ -1,0 +1,241 @@
+package export_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// seedPool and seedPicker are the proposal's manifests ("Exporting Cluster (Cluster A) Manifests"), and what Kubernetes adds.
+const (
+	seedPool = `
+metadata:
+  name: llm-pool
+  namespace: example
+  annotations:
+    inference.networking.x-k8s.io/export: "ClusterSet"
+    inference.networking.x-k8s.io/export-mode: "EndpointMode"
+spec:
+  endpointPickerRef:
+    name: epp
+    port: {number: 9002}
+  selector:
+    matchLabels: {app: my-model}
+  targetPorts:
+  - number: 8080
+`
+	seedPicker = `
+metadata: {name: epp, namespace: example}
+spec:
+  selector: {app: epp}
+  ports:
+  - {name: ext-proc, port: 9002, targetPort: 9002, appProtocol: http2}
+  - {name: health, port: 9003, targetPort: 9003}
+  - {name: metrics, port: 9090, targetPort: 9090}
+  type: LoadBalancer
+status:
+  loadBalancer: {ingress: [{ip: 1.2.3.4}]}
+`
+	// seedEntry is what the proposal shows of the import, with the list that its Go types have for service ("Importing Cluster (Cluster
+	// B) Manifests").
+	seedEntry = `
+name: cluster-a
+routingMode: EndpointMode
+targetPortNumber: 8080
+endpointPicker:
+  name: epp
+  service:
+  - type: LoadBalancer
+    addresses: [1.2.3.4]
+    ports: [{number: 9002}]
+  health: {port: 9003}
+  metrics: {port: 9090}
+`
+)
+
+func decode[T any](t *testing.T, text string) *T {
+	t.Helper()
+	var out T
+	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	return &out
+}
+
+// world is a store with a pool and, unless its text is empty, a Service.
+func world(t *testing.T, pool, service string) *store.View {
+	t.Helper()
+	s := store.New()
+	ops := []store.Op{store.InferencePools.Put(decode[inferencev1.InferencePool](t, pool))}
+	if service != "" {
+		ops = append(ops, store.Services.Put(decode[corev1.Service](t, service)))
+	}
+	if _, err := s.Apply(ops...); err != nil {
+		t.Fatal(err)
+	}
+	return s.View()
+}
+
+var set = export.Config{Cluster: "cluster-a", Members: []string{"cluster-b", "cluster-c"}}
+
+func decide(t *testing.T, c export.Config, pool, service string, has export.Pool) export.Decision {
+	t.Helper()
+	d, ok := export.Decide(world(t, pool, service), c, "example/llm-pool", has)
+	if !ok {
+		t.Fatal("no pool")
+	}
+	return d
+}
+
+func texts(findings []report.Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		b.WriteString(f.String() + "\n")
+	}
+	return b.String()
+}
+
+func TestExport_SeedsManifestsGiveItsStatus(t *testing.T) {
+	d := decide(t, set, seedPool, seedPicker, export.Pool{})
+	if d.Export == nil {
+		t.Fatalf("%s: %s", d.Reason, d.Message)
+	}
+	got, want := d.Export.Entry, *decode[inferenceapi.ImportedCluster](t, seedEntry)
+	got.TargetPorts, got.FailureMode = nil, "" // ours
+	got.EndpointPicker.Service[0].Ports[0].Name, got.EndpointPicker.Service[0].Ports[0].AppProtocol = "", ""
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the entry (-seed +got):\n%s", diff)
+	}
+	if d.Export.To != nil || len(d.Findings) > 0 {
+		t.Errorf("to %v, findings %s", d.Export.To, texts(d.Findings))
+	}
+}
+
+func TestExport_EndpointsAreThoseOfEachServerOnce(t *testing.T) {
+	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
+	if d := decide(t, set, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" || !strings.Contains(d.Message, "--picker-open") {
+		t.Errorf("a picker that others do not reach: %+v", d)
+	}
+	open := set
+	open.Pickers, open.Cleartext = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.7:9002")}, true
+	d := decide(t, open, pool, "", export.Pool{Endpoints: []netip.AddrPort{
+		netip.MustParseAddrPort("10.0.0.2:8081"), netip.MustParseAddrPort("10.0.0.2:8080"), netip.MustParseAddrPort("[::ffff:10.0.0.1]:8080"),
+	}})
+	if d.Export == nil {
+		t.Fatalf("%s: %s", d.Reason, d.Message)
+	}
+	if diff := cmp.Diff([]inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}}, d.Export.Entry.Endpoints); diff != "" {
+		t.Error(diff)
+	}
+	if at := d.Export.Entry.EndpointPicker.Service[0]; at.Addresses[0] != "192.0.2.7" || at.Ports[0] != (inferenceapi.Port{Number: 9002, AppProtocol: "kubernetes.io/h2c"}) {
+		t.Errorf("its picker: %+v", at)
+	}
+}
+
+func TestExport_AddressesAreThoseOfTheServicesType(t *testing.T) {
+	for spec, want := range map[string]string{
+		"type: ExternalName\n  externalName: epp.example.com": "epp.example.com",
+		"clusterIPs: [10.96.0.7, fd00::7]":                    "10.96.0.7 fd00::7",
+		"type: NodePort\n  clusterIP: 10.96.0.8":              "10.96.0.8",
+		"clusterIP: None":                                     "",
+		"type: LoadBalancer\n  externalIPs: [192.0.2.4]":      "192.0.2.4",
+	} {
+		service := "metadata: {name: epp, namespace: example}\nspec:\n  ports: [{port: 9002}]\n  " + spec
+		d := decide(t, set, seedPool, service, export.Pool{})
+		got := ""
+		if d.Export != nil {
+			got = strings.Join(d.Export.Entry.EndpointPicker.Service[0].Addresses, " ")
+		}
+		if got != want || (want == "") != (d.Reason == "NoAddress") {
+			t.Errorf("%s: %q (%s), want %q", spec, got, d.Message, want)
+		}
+	}
+	for what, service := range map[string]string{
+		"does not exist":   "",
+		"has no port 9002": "metadata: {name: epp, namespace: example}\nspec: {clusterIP: 10.96.0.7, ports: [{port: 80}]}",
+	} {
+		if d := decide(t, set, seedPool, service, export.Pool{}); d.Export != nil || d.Reason != "NoAddress" || !strings.Contains(d.Message, what) {
+			t.Errorf("%s: %+v", what, d)
+		}
+	}
+}
+
+func TestExport_ParentModeNamesTheGatewaysOfThePool(t *testing.T) {
+	pool := strings.Replace(seedPool, `"EndpointMode"`, `"ParentMode"`, 1)
+	if d := decide(t, set, pool, "", export.Pool{}); d.Reason != "NoAddress" || !strings.Contains(d.Message, "no Gateway routes to it") {
+		t.Errorf("without a route: %+v", d)
+	}
+	if d := decide(t, set, pool, "", export.Pool{Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Port: 80}}}); d.Reason != "NoAddress" || !strings.Contains(d.Message, "infra/gw") {
+		t.Errorf("without an address: %+v", d)
+	}
+	d := decide(t, set, pool, "", export.Pool{Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Addresses: []string{"192.0.2.80"}, Port: 443, HTTPS: true}}})
+	if d.Export == nil || d.Export.Entry.EndpointPicker != nil || len(d.Export.Entry.Parents) != 1 || d.Export.Entry.Parents[0].Service[0].Ports[0].AppProtocol != "https" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
+	annotate := func(line string) string {
+		return strings.Replace(seedPool, "    inference.networking.x-k8s.io/export-mode: \"EndpointMode\"\n", line, 1)
+	}
+	for line, want := range map[string]string{
+		"    inference.networking.x-k8s.io/export-mode: Both\n": `"Both" is not supported; write EndpointMode or ParentMode`,
+		"    penstock.dev/export-to: cluster-b, mars\n":         `"mars" is no member of the ClusterSet`,
+		"    penstock.dev/export-weight: many\n":                `"many" is no weight; write a number from 0 to 1000000`,
+		"    penstock.dev/export-weight: \"-1\"\n":              `"-1" is no weight`,
+	} {
+		d := decide(t, set, annotate(line), seedPicker, export.Pool{})
+		if d.Export != nil || !d.Asked || d.Reason != "NotSupported" || !strings.Contains(texts(d.Findings), want) {
+			t.Errorf("%s: %+v", line, d)
+		}
+	}
+	d := decide(t, set, strings.Replace(annotate("    penstock.dev/export-to: cluster-c,\n    penstock.dev/export-weight: \"3\"\n"), "ClusterSet", "ClusterSet", 1), seedPicker, export.Pool{})
+	if d.Export == nil || !cmp.Equal(d.Export.To, []string{"cluster-c"}) || *d.Export.Entry.Weight != 3 {
+		t.Errorf("%+v: %s", d, texts(d.Findings))
+	}
+	if d = decide(t, set, strings.Replace(seedPool, "ClusterSet", "World", 1), seedPicker, export.Pool{}); d.Export != nil || !strings.Contains(texts(d.Findings), `"World" is not supported; write ClusterSet`) {
+		t.Errorf("%+v", d)
+	}
+	if d = decide(t, set, strings.Replace(seedPool, `    inference.networking.x-k8s.io/export: "ClusterSet"`+"\n", "", 1), seedPicker, export.Pool{}); d.Asked || !strings.Contains(texts(d.Findings), "it has no effect without inference.networking.x-k8s.io/export") {
+		t.Errorf("mode without export: %+v", d)
+	}
+}
+
+func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
+	pool := registry.Pool{Namespace: "example", Name: "llm-pool"}
+	d := export.Decision{Pool: pool, Asked: true, Export: &export.Export{Pool: pool}}
+	at := func(member, reason string) registry.Placement {
+		return registry.Placement{Member: member, Pool: pool, Reason: reason}
+	}
+	for _, c := range []struct {
+		to         []string
+		placements []registry.Placement
+		status     string
+		text       string
+	}{
+		{nil, nil, report.False, "MemberUnreachable: imported by 0 members, and not by others: MemberUnreachable: cluster-b, cluster-c"},
+		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "NamespaceNotFound")}, report.False, "NamespaceNotFound: imported by 1 members, and not by others: NamespaceNotFound: cluster-c"},
+		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "")}, report.True, "Exported: imported by 2 members"},
+		{[]string{"cluster-b"}, []registry.Placement{at("cluster-b", "")}, report.True, "Exported: imported by 1 members"},
+	} {
+		d.Export.To = c.to
+		got := export.Exported(d, set.Members, c.placements)
+		if got.Type != "Exported" || got.Status != c.status || got.Reason+": "+got.Message != c.text {
+			t.Errorf("to %v with %v: %+v", c.to, c.placements, got)
+		}
+	}
+	if got := export.Exported(export.Decision{Asked: true, Reason: "NoAddress", Message: "none"}, set.Members, nil); got.Status != report.False || got.Reason != "NoAddress" {
+		t.Errorf("%+v", got)
+	}
+}

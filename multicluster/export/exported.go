@@ -1,0 +1,68 @@
+package export
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// Controller is the controllerName of the parent that Exported is a condition of.
+const Controller = "penstock.dev/multicluster-controller"
+
+// ReasonMemberUnreachable is that of Exported while an intended member has not confirmed the import.
+const ReasonMemberUnreachable = "MemberUnreachable"
+
+// named is how many members a message names.
+const named = 8
+
+// Exported is the condition of a pool whose export was asked for: True once every intended member has its import.
+func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
+	out := report.Condition{Type: string(inferencev1.InferencePoolConditionExported), Status: report.False, Reason: d.Reason, Message: d.Message}
+	if d.Export == nil {
+		return out
+	}
+	failed := map[string][]string{} // members by reason
+	var reasons []string
+	imported := 0
+	for _, m := range members {
+		if d.Export.To != nil && !slices.Contains(d.Export.To, m) {
+			continue
+		}
+		reason := ReasonMemberUnreachable
+		if i := slices.IndexFunc(placements, func(p registry.Placement) bool { return p.Member == m }); i >= 0 {
+			reason = placements[i].Reason
+		}
+		if reason == "" {
+			imported++
+			continue
+		}
+		if failed[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		failed[reason] = append(failed[reason], m)
+	}
+	if len(reasons) == 0 {
+		out.Status, out.Reason = report.True, string(inferencev1.InferencePoolReasonExported)
+		out.Message = fmt.Sprintf("imported by %d members", imported)
+		return out
+	}
+	slices.Sort(reasons)
+	out.Reason = reasons[0]
+	var parts []string
+	for _, reason := range reasons {
+		list := failed[reason]
+		slices.Sort(list)
+		text := strings.Join(list[:min(len(list), named)], ", ")
+		if more := len(list) - named; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s", reason, text))
+	}
+	out.Message = fmt.Sprintf("imported by %d members, and not by others: %s", imported, strings.Join(parts, "; "))
+	return out
+}
